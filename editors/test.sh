@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Tests the packages without a screen. What is not installed is named and skipped; with `--install` it is installed first, as CI does
-# (apt and npm). `CLK_TREE_SITTER` may name the tree-sitter command line tool, `CLK`
-# the binary whose language server is asked (target/debug/clk).
+# Tests the packages of all editors headlessly. Reports and skips editors that are not installed.
+#
+# Usage: editors/test.sh [--install]
+#   --install  first installs missing editors with apt and npm, as in CI
+#
+# Environment variables: CLK_TREE_SITTER, the tree-sitter command line tool; CLK, the `clk` to test (target/debug/clk).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 work=target/editors
@@ -20,16 +23,16 @@ check() {
 }
 
 if [ "${1-}" = --install ]; then
-    wanted=()
-    has vim || wanted+=(vim)
-    has nvim || wanted+=(neovim)
-    has emacs || wanted+=(emacs-nox)
-    has bat || has batcat || wanted+=(bat)
-    has npm || wanted+=(npm)
-    if [ ${#wanted[@]} -gt 0 ] && has apt-get; then
+    packages=()
+    has vim || packages+=(vim)
+    has nvim || packages+=(neovim)
+    has emacs || packages+=(emacs-nox)
+    has bat || has batcat || packages+=(bat)
+    has npm || packages+=(npm)
+    if [ ${#packages[@]} -gt 0 ] && has apt-get; then
         sudo=$([ "$(id -u)" = 0 ] || echo sudo)
-        { $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qq -y --no-install-recommends "${wanted[@]}"; } \
-            >"$work/apt.log" 2>&1 || echo "apt could not install all of: ${wanted[*]}"
+        { $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qq -y --no-install-recommends "${packages[@]}"; } \
+            >"$work/apt.log" 2>&1 || echo "apt could not install all of: ${packages[*]}"
     fi
     if has npm; then
         mkdir -p "$work/vscode" && cp editors/vscode/package.json "$work/vscode/"
@@ -37,7 +40,7 @@ if [ "${1-}" = --install ]; then
     fi
 fi
 
-# A copy of the package, so that nothing is fetched into the repository. It is built as its page says.
+# Builds the VS Code package as its README describes, in a copy, so that npm does not write to the repository.
 vsix() {
     local copy=$work/vscode
     rm -rf "$copy/dist" "$copy/clk.vsix" && mkdir -p "$copy" && cp -r editors/vscode/. "$copy" && cp LICENSE-MIT "$copy/LICENSE" || return
@@ -48,19 +51,20 @@ copy = sys.argv[1]
 names = set(zipfile.ZipFile(f"{copy}/clk.vsix").namelist())
 manifest = json.load(open(f"{copy}/package.json"))
 contributes = manifest["contributes"]
-wanted = [manifest["main"], "./readme.md", "./package.json"]
-wanted += [one["configuration"] for one in contributes["languages"]] + [one["path"] for one in contributes["grammars"] + contributes["snippets"]]
-missing = [name for name in wanted if name.replace("./", "extension/", 1) not in names]
+required = [manifest["main"], "./readme.md", "./package.json"]
+required += [language["configuration"] for language in contributes["languages"]]
+required += [item["path"] for item in contributes["grammars"] + contributes["snippets"]]
+missing = [name for name in required if name.replace("./", "extension/", 1) not in names]
 if missing:
     sys.exit(f"not in the package: {missing}")
-print(f"clk.vsix holds {len(names)} files")
+print(f"clk.vsix contains {len(names)} files")
 PYTHON
 }
 
-# The extension with a stand-in for VS Code: it starts the language server, registers its commands, and stops it.
+# Tests the extension with a mock of VS Code: it registers its commands, and starts and stops the language server.
 extension() { node --check "$work/vscode/dist/extension.js" && node editors/vscode/test/activate.js; }
 
-# What the debugger sends has the types of the published protocol.
+# Checks the types of the debugger's messages against the published protocol.
 protocol() { node editors/vscode/test/protocol.js "$clk" "$PWD/$work/vscode"; }
 
 textmate() { "$work/vscode/node_modules/.bin/vscode-tmgrammar-test" --grammar editors/vscode/syntaxes/clk.tmLanguage.json "editors/vscode/test/*.clk"; }
@@ -107,7 +111,7 @@ if has npm && [ -x "$work/vscode/node_modules/.bin/vsce" ]; then
     if [ -d "$work/vscode/node_modules/@vscode/debugprotocol" ] && "$clk" dap --help >/dev/null 2>&1; then
         check "Debug Adapter Protocol" protocol
     else
-        skip "Debug Adapter Protocol" "there is no $clk with a debugger, or its types are not installed"
+        skip "Debug Adapter Protocol" "$clk has no debugger, or the types of the protocol are not installed"
     fi
 else
     skip "VS Code" "npm or the packages of editors/vscode/package.json are not installed"
@@ -125,7 +129,7 @@ if has nvim; then
     if "$clk" lsp --help >/dev/null 2>&1; then
         check "Neovim: language server" server
     else
-        skip "Neovim: language server" "there is no $clk with a language server"
+        skip "Neovim: language server" "$clk has no language server"
     fi
 else
     skip "Neovim" "nvim is not installed"
@@ -146,12 +150,12 @@ fi
 if has python3 && python3 -c 'import tomllib' 2>/dev/null; then
     check "Helix, Zed, Sublime Text: settings are well formed" settings
 else
-    skip "settings of Helix, Zed, Sublime Text" "there is no Python with tomllib"
+    skip "settings of Helix, Zed, Sublime Text" "no Python with tomllib is installed"
 fi
-skip "VS Code itself" "its test runner downloads an editor; a stand-in activates the extension"
-skip "Helix" "it has no mode without a screen; cargo test compiles its queries"
-skip "Zed" "it has no mode without a screen; cargo test compiles its queries"
-skip "Sublime Text" "it is not free to install; bat reads the same syntax"
+skip "VS Code itself" "its test runner downloads an editor; a mock activates the extension instead"
+skip "Helix" "it has no headless mode; cargo test compiles its queries"
+skip "Zed" "it has no headless mode; cargo test compiles its queries"
+skip "Sublime Text" "it is proprietary; bat uses the same syntax file"
 tool=${CLK_TREE_SITTER:-tree-sitter}
 if has "$tool"; then
     check "tree-sitter: corpus, highlights, tags" bash -c 'cd grammar/tree-sitter-clk && "$0" test' "$tool"
@@ -164,4 +168,4 @@ if [ ${#failed[@]} -gt 0 ]; then
     printf 'failed: %s\n' "${failed[*]}"
     exit 1
 fi
-echo "the packages of editors are well"
+echo "all tests passed"

@@ -1,11 +1,12 @@
-//! The `clk` binary, which calls [`clk_lang::app`].
+//! The `clk` binary, which calls [`clk_lang`].
 
 use std::process::ExitCode;
 
-/// Records failed allocations, so that an abort for lack of memory can be reported as such.
+/// The allocator of the process. It records failed allocations, so that an abort for lack of memory can be reported as
+/// such.
 #[global_allocator]
-static MEMORY: clk_lang::app::Memory = clk_lang::app::Memory;
+static MEMORY: clk_lang::RecordingAllocator = clk_lang::RecordingAllocator;
 
 fn main() -> ExitCode {
-    clk_lang::app::main()
+    clk_lang::main()
 }

@@ -1,5 +1,5 @@
-//! The standard library: modules written in Clk and embedded in the binary. A crate of its own beside them, since a package holds
-//! only what lies in its folder.
+//! The standard library: modules written in Clk and embedded in the binary. A crate of its own beside them, since a
+//! package holds only what lies in its folder.
 
 /// The modules: name after `std.` and text.
 #[rustfmt::skip]

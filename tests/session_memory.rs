@@ -1,23 +1,25 @@
-//! The memory of long sessions: a variable that is defined again, and a result that is no longer named, gives its array back.
+//! Tests the memory of long sessions: an array is freed when its variable is redefined, or when the last name of a
+//! result is dropped.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use clk_lang::app::embed::{Call, Event, How, Notebook, Program};
-use clk_lang::host::array::Array;
-use clk_lang::host::value::Value;
-use clk_lang::lang::scalar::Scalar;
+use clk_host::array::Array;
+use clk_host::value::HostValue;
+use clk_lang::embed::{CallOptions, EmbedCall, EmbedProgram, Event, Notebook};
+use clk_scalar::Scalar;
 
-/// Redefinitions, and those after which the memory is looked at for the first time.
+/// Number of redefinitions, and number of redefinitions before the memory is first measured.
 const COUNT: usize = 1000;
 const FIRST: usize = 200;
 
-/// Largest growth in bytes: a session keeps the text of its entries. Each entry makes an array of about a million bytes.
+/// Largest allowed growth in bytes. Some growth is expected, since a session keeps the text of its entries. Each entry
+/// creates an array of about 1 MB, so a leak of the arrays exceeds this limit.
 const GROWTH: usize = 32 << 20;
 
-/// Returns the bytes of memory that a process has.
+/// Returns the resident memory of a process in bytes.
 fn resident(process: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a number");
@@ -29,7 +31,7 @@ fn half(x: [f32; N]) -> [f32; N] { x / 2.0 }
 kernel twice(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }
 ";
 
-/// Returns an entry that makes an array, of another size each time.
+/// Returns an entry that creates an array, with a different size each time.
 fn entry(k: usize) -> String {
     let n = 250_000 + k;
     match k % 8 {
@@ -97,12 +99,12 @@ fn run(notebook: &Notebook, cell: &str) {
     }
 }
 
-/// One test, as it looks at the memory of its own process.
+/// These checks are a single test, because they measure the memory of their own process.
 #[test]
 fn notebooks_and_programs_are_flat() {
     let notebook = Notebook::start(false).expect("a session");
     run(&notebook, DEFINITIONS);
-    let flat = |what: &str, growth: usize, step: &mut dyn FnMut(usize)| {
+    let flat = |label: &str, growth: usize, step: &mut dyn FnMut(usize)| {
         let mut first = 0;
         for k in 0..COUNT {
             if k == FIRST {
@@ -111,24 +113,25 @@ fn notebooks_and_programs_are_flat() {
             step(k);
         }
         let last = resident("self");
-        println!("{what}: {first} bytes after {FIRST}, {last} after {COUNT}");
-        assert!(last < first + growth, "{what}: from {first} to {last} bytes");
+        println!("{label}: {first} bytes after {FIRST}, {last} after {COUNT}");
+        assert!(last < first + growth, "{label}: from {first} to {last} bytes");
     };
     flat("cells", GROWTH, &mut |k| run(&notebook, &entry(k)));
     flat("variables", GROWTH, &mut |k| {
         let array = Array::zeros(Scalar::F32, &[250_000 + k]);
-        notebook.set("z", Value::Array(array.expect("memory"))).expect("a variable");
+        notebook.set("z", HostValue::Array(array.expect("memory"))).expect("a variable");
     });
     let text = "let z = ones(200000)\nlet z = z + 1.0\nfn more(n: i32) -> [f32; _] { ones(n) + 1.0 }";
-    let mut program = Program::new("program", text, PathBuf::new()).unwrap_or_else(|failure| panic!("{failure:?}"));
-    let how = How { device: Some("sim".into()), ..How::default() };
-    // Buffers of the last calls are kept for the next ones.
+    let mut program =
+        EmbedProgram::new("program", text, PathBuf::new()).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let options = CallOptions { device: Some("sim".into()), ..CallOptions::default() };
+    // The program keeps the buffers of its last calls for later calls, so more growth is allowed.
     flat("calls", 5 * GROWTH, &mut |k| {
-        let arguments = vec![Some(clk_lang::app::embed::Argument::Int(250_000 + k as i128, None))];
-        let called = program.call(0, &how, Call { arguments, ..Call::default() }, 0);
+        let arguments = vec![Some(clk_lang::embed::EmbedValue::Int(250_000 + k as i128, None))];
+        let called = program.call(0, &options, EmbedCall { arguments, ..EmbedCall::default() }, 0);
         drop(called.unwrap_or_else(|failure| panic!("{failure:?}")));
         if k.is_multiple_of(50) {
-            program.run(&how, vec![], 0).unwrap_or_else(|failure| panic!("{failure:?}"));
+            program.run(&options, vec![], 0).unwrap_or_else(|failure| panic!("{failure:?}"));
         }
     });
 }

@@ -24,14 +24,15 @@
      ,@body))
 
 (defun clk-tests-face (text &optional count)
-  "The face at the COUNT-th TEXT of the buffer."
+  "Return the face at the COUNT-th occurrence of TEXT in the buffer."
   (goto-char (point-min))
   (should (search-forward text nil t (or count 1)))
   (let ((face (get-text-property (match-beginning 0) 'face)))
     (if (consp face) (car face) face)))
 
 (defun clk-tests-expect (&rest pairs)
-  "PAIRS of a text and the face that it should have at its first place."
+  "Check the faces of the first occurrences of texts.
+PAIRS alternates texts and their expected faces."
   (while pairs
     (let ((text (pop pairs)) (face (pop pairs)))
       (should (equal (list text face) (list text (clk-tests-face text)))))))

@@ -8,8 +8,8 @@
 ;;; Commentary:
 
 ;; Highlighting, indentation, navigation, imenu, compilation and the
-;; language server (with Eglot or lsp-mode) for Clk.  The lists of words are
-;; made from the compiler's tables by `cargo test --test editors'.
+;; language server (with Eglot or lsp-mode) for Clk.  `cargo test --test
+;; editors' generates the lists of words from the compiler's tables.
 
 ;;; Code:
 
@@ -26,7 +26,7 @@
   :type 'string)
 
 (defcustom clk-indent-offset 4
-  "Columns of one step of indentation."
+  "Number of columns per indentation level."
   :type 'integer
   :safe #'integerp)
 
@@ -109,7 +109,7 @@
      (1 font-lock-keyword-face) (2 font-lock-type-face))
     (,(rx bow (group (or "let" "var" "shared" "for" "const")) (+ blank) (group (any "A-Za-z_") (* word)))
      (1 font-lock-keyword-face) (2 font-lock-variable-name-face))
-    ;; Words that are keywords in their places only.
+    ;; Contextual keywords.
     (,(rx bow (group (or "threads" "grid" "block")) (* blank) "(") 1 font-lock-keyword-face)
     (,(rx bow (group (or "assume" "expect" "tune")) (+ blank) (any "A-Za-z0-9_(!")) 1 font-lock-keyword-face)
     (,(rx bow (group (or "batch" "time")) (* blank) "{") 1 font-lock-keyword-face)
@@ -124,12 +124,12 @@
     (,(regexp-opt clk-variables 'words) . font-lock-builtin-face)
     (,(rx bow (group (any "A-Za-z_") (* word)) (* blank) (or "(" "<<<")) 1 font-lock-function-name-face)
     (,(rx bow (any "A-Z") (* (any "A-Z0-9_")) eow) . font-lock-constant-face)
-    ;; Values inside of strings.
+    ;; Interpolated values in strings.
     (clk--match-interpolation 0 font-lock-variable-name-face t))
   "Highlighting of `clk-mode'.")
 
 (defun clk--match-interpolation (limit)
-  "Find the next `{value}' of a string before LIMIT."
+  "Find the next `{value}' in a string before LIMIT."
   (let (found)
     (while (and (not found) (re-search-forward "{[^{}\"\n]+}" limit t))
       (let ((start (match-beginning 0)))
@@ -138,7 +138,7 @@
     found))
 
 (defun clk--syntactic-face (state)
-  "The face of the comment or the string of STATE."
+  "Return the face of the comment or string at the parser STATE."
   (cond ((nth 3 state) font-lock-string-face)
         ((save-excursion (goto-char (nth 8 state)) (looking-at "///\\(?:[^/]\\|$\\)")) font-lock-doc-face)
         (t font-lock-comment-face)))
@@ -150,21 +150,21 @@
       (or "." "*" "%" "@" "&" "|" "^" "+" "<" ">" "=" "!=" (seq "/" (not (any "/*")))
           (seq (or "threads" "grid" "block") (* blank) "(")
           (seq (or "assume" "expect" "tune") (+ blank) (any "A-Za-z0-9_(!"))))
-  "A line that goes on with the statement of the line before.")
+  "Matches a line that continues the statement of the previous line.")
 
 (defconst clk--closer
   (rx (or (any "])}") (seq ">" (or (any "({") (seq (* blank) eol)))))
-  "What a line with a closing bracket begins with.")
+  "Matches the start of a line that begins with a closing bracket.")
 
 (defun clk--continues-p ()
-  "Whether the line at point goes on with the statement before it."
+  "Return non-nil if the line at point continues the previous statement."
   (save-excursion
     (beginning-of-line)
     (and (not (looking-at-p (concat "[[:blank:]]*" clk--closer)))
          (or (looking-at-p clk--continuation) (clk--assumes-p)))))
 
 (defun clk--assumes-p ()
-  "Whether the line at point goes on with a list of assumptions."
+  "Return non-nil if the line at point continues a list of assumptions."
   (save-excursion
     (let (found)
       (while (and (not found) (not (bobp)) (progn (forward-line -1) (looking-at-p ".*,[[:blank:]]*$")))
@@ -175,10 +175,10 @@
   (syntax-propertize-rules
    ("^[[:blank:]]*\\(?:kernel\\|fn\\|struct\\)[[:blank:]]+\\w+\\(<\\)[[:blank:]]*$" (1 "(>"))
    ("^[[:blank:]]*\\(>\\)\\(?:[({]\\|[[:blank:]]*$\\)" (1 ")<")))
-  "Angle brackets of parameters on lines of their own are brackets.")
+  "Marks the angle brackets around multi-line generic parameters as brackets.")
 
 (defun clk--indentation ()
-  "The column that the line at point should begin at."
+  "Return the column at which the line at point should begin."
   (save-excursion
     (back-to-indentation)
     (let* ((state (syntax-ppss))
@@ -198,10 +198,10 @@
              (if (and (not closer) (eq (char-after open) ?{) (clk--continues-p)) clk-indent-offset 0))))))))
 
 (defun clk--statement-indentation ()
-  "The column of the statement that the line at point belongs to."
+  "Return the column of the statement that contains the line at point."
   (let ((start (point)))
     (back-to-indentation)
-    ;; `) {' and continuations belong to a line further up.
+    ;; A line with `) {', or a continuation, belongs to an earlier line.
     (let (done)
       (while (not done)
         (cond ((and (looking-at-p clk--closer) (< (point) start))
@@ -230,10 +230,10 @@
                       (list clk-program subcommand "--ascii" buffer-file-name) " ")))
 
 (defun clk-run () "Run the file." (interactive) (clk--compile "run"))
-(defun clk-check () "Report the mistakes of the file." (interactive) (clk--compile "check"))
+(defun clk-check () "Report the errors of the file." (interactive) (clk--compile "check"))
 (defun clk-test () "Run the tests of the file." (interactive) (clk--compile "test"))
-(defun clk-bench () "Time the benches of the file." (interactive) (clk--compile "bench"))
-(defun clk-profile () "Count what the kernels of the file cost." (interactive) (clk--compile "profile"))
+(defun clk-bench () "Run the benchmarks of the file." (interactive) (clk--compile "bench"))
+(defun clk-profile () "Profile the kernels of the file." (interactive) (clk--compile "profile"))
 
 (add-to-list 'compilation-error-regexp-alist-alist
              '(clk "^[[:blank:]]*\\(?:╭─\\|,-\\)\\[ \\(.+\\):\\([0-9]+\\):\\([0-9]+\\) \\]$" 1 2 3))
@@ -250,7 +250,8 @@
   "Keys of `clk-mode'.")
 
 (defun clk--completion ()
-  "Complete the words of the language; a language server adds the names in scope."
+  "Complete the words of the language.
+A language server adds the names in scope."
   (let ((bounds (bounds-of-thing-at-point 'symbol)))
     (when (and bounds (not (nth 8 (syntax-ppss))))
       (list (car bounds) (cdr bounds)

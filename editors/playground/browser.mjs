@@ -1,5 +1,8 @@
-// The playground in a real browser, by its protocol over two pipes: no package is needed. Input: a site made with `--playground`, and
-// Chromium. node editors/playground/browser.mjs SITE CHROMIUM [FOLDER for screenshots]
+// Tests the playground in a real browser, which it controls by the DevTools protocol over pipes, without further
+// packages.
+//
+// Usage: node editors/playground/browser.mjs SITE CHROMIUM [SCREENSHOT_FOLDER]
+// SITE is the output of `clk doc --html SITE --playground`.
 import { strict as assert } from "node:assert";
 import { spawn } from "node:child_process";
 import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -7,9 +10,9 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { extname, join, normalize } from "node:path";
 
-const [site, program, shots] = process.argv.slice(2);
+const [site, program, screenshotFolder] = process.argv.slice(2);
 
-// The site, served.
+// Serves the site.
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".wasm": "application/wasm", ".png": "image/png" };
 const server = createServer((request, response) => {
   const path = join(site, normalize(new URL(request.url, "http://x").pathname));
@@ -19,7 +22,7 @@ const server = createServer((request, response) => {
 await new Promise((done) => server.listen(0, "127.0.0.1", done));
 const root = `http://127.0.0.1:${server.address().port}`;
 
-// The browser: messages are JSON, each ended by a zero.
+// Starts the browser. Messages are JSON texts, each terminated by a zero byte.
 const profile = mkdtempSync(join(tmpdir(), "clk-browser-"));
 const chromium = spawn(program,
   ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", `--user-data-dir=${profile}`, "about:blank"],
@@ -43,9 +46,9 @@ const send = (method, params = {}, sessionId = undefined) => new Promise((done, 
 });
 const { targetId } = await send("Target.createTarget", { url: "about:blank" });
 const { sessionId } = await send("Target.attachToTarget", { targetId, flatten: true });
-const tell = (method, params) => send(method, params, sessionId);
+const sendToPage = (method, params) => send(method, params, sessionId);
 const evaluate = async (expression) => {
-  const { result, exceptionDetails } = await tell("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
+  const { result, exceptionDetails } = await sendToPage("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
   if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
   return result.value;
 };
@@ -54,85 +57,85 @@ const until = async (condition, seconds = 30) => {
     if (await evaluate(condition)) return;
     await new Promise((done) => setTimeout(done, 30));
   }
-  throw new Error(`never: ${condition}; ${await evaluate("document.getElementById('state').textContent + document.getElementById('output').textContent")}`);
+  throw new Error(`timeout: ${condition}; ${await evaluate("document.getElementById('state').textContent + document.getElementById('output').textContent")}`);
 };
-const sized = (width, height) =>
-  tell("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 500 });
-const shot = async (name) => {
-  if (!shots) return;
-  const { data } = await tell("Page.captureScreenshot", { format: "png" });
-  writeFileSync(join(shots, name), Buffer.from(data, "base64"));
+const setWindowSize = (width, height) =>
+  sendToPage("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 500 });
+const takeScreenshot = async (name) => {
+  if (!screenshotFolder) return;
+  const { data } = await sendToPage("Page.captureScreenshot", { format: "png" });
+  writeFileSync(join(screenshotFolder, name), Buffer.from(data, "base64"));
 };
-const key = async (name, code, modifiers = 0) => {
+const pressKey = async (name, code, modifiers = 0) => {
   for (const type of ["rawKeyDown", "keyUp"]) {
-    await tell("Input.dispatchKeyEvent", { type, key: name, code: name, windowsVirtualKeyCode: code, modifiers });
+    await sendToPage("Input.dispatchKeyEvent", { type, key: name, code: name, windowsVirtualKeyCode: code, modifiers });
   }
 };
 const open = async (page) => {
-  await tell("Page.navigate", { url: "about:blank" });
-  await tell("Page.navigate", { url: `${root}/${page}` });
+  await sendToPage("Page.navigate", { url: "about:blank" });
+  await sendToPage("Page.navigate", { url: `${root}/${page}` });
   await until("document.readyState === 'complete' && !!document.getElementById('run') && !document.getElementById('run').disabled");
 };
-const write = (text) => evaluate(`(() => { const field = document.getElementById("program"); field.value = ${JSON.stringify(text)};
+const setProgram = (text) => evaluate(`(() => { const field = document.getElementById("program"); field.value = ${JSON.stringify(text)};
   field.dispatchEvent(new Event("input")); })()`);
 const output = () => evaluate("document.getElementById('output').textContent");
 const state = () => evaluate("document.getElementById('state').textContent");
-const press = (id) => evaluate(`document.getElementById("${id}").click()`);
-const ran = () => until("/^(Done|Ended|Stopped|Formatted)/.test(document.getElementById('state').textContent)");
+const click = (id) => evaluate(`document.getElementById("${id}").click()`);
+const untilDone = () => until("/^(Done|Ended|Stopped|Formatted)/.test(document.getElementById('state').textContent)");
 
 let [passed, failed] = [0, 0];
 const test = async (name, work) => {
-  const begun = performance.now();
+  const start = performance.now();
   try {
     await work();
     passed += 1;
-    const seconds = (performance.now() - begun) / 1000;
+    const seconds = (performance.now() - start) / 1000;
     if (seconds > 5) console.log(`${name}: ${seconds.toFixed(0)} s`);
   } catch (error) {
     failed += 1;
     console.log(`FAILED ${name}: ${error.message}`);
   }
 };
-await tell("Page.enable");
-await tell("Runtime.enable");
-await sized(1280, 1100);
+await sendToPage("Page.enable");
+await sendToPage("Runtime.enable");
+await setWindowSize(1280, 1100);
 
-await test("the first program, by the keyboard", async () => {
+await test("running the first program with the keyboard", async () => {
   await open("playground.html");
   await evaluate("document.getElementById('program').focus()");
-  await key("Enter", 13, 2);
-  await ran();
+  await pressKey("Enter", 13, 2);
+  await untilDone();
   assert.match(await output(), /^\[1\. /);
   await until("document.querySelector('#output img')?.naturalWidth > 100");
   assert.ok(await evaluate("document.querySelectorAll('#colors .k').length > 5"));
-  await shot("playground.png");
+  await takeScreenshot("playground.png");
 });
-await test("a mistake has its place and a link", async () => {
-  await write("kernel f(x: [f32; N], out y: [f32; N]) threads(i: N) {\n    y[i] = x[i + 1]\n}\n\nprint(f(ones(3)))\n");
-  await press("run");
-  await ran();
+await test("an error has a source location and a link", async () => {
+  await setProgram("kernel f(x: [f32; N], out y: [f32; N]) threads(i: N) {\n    y[i] = x[i + 1]\n}\n\nprint(f(ones(3)))\n");
+  await click("run");
+  await untilDone();
   assert.match(await output(), /error\[E0601\]/);
   assert.equal(await evaluate("document.querySelector('#output a').getAttribute('href')"), "errors/E0601.html");
   await evaluate("document.querySelector('#output .place').click()");
-  const marked = "(({ value, selectionStart, selectionEnd }) => value.slice(selectionStart, selectionEnd))(document.getElementById('program'))";
-  assert.equal(await evaluate(marked), "x[i + 1]");
-  await shot("playground-error.png");
+  const selectedText = "(({ value, selectionStart, selectionEnd }) => value.slice(selectionStart, selectionEnd))(document.getElementById('program'))";
+  assert.equal(await evaluate(selectedText), "x[i + 1]");
+  await takeScreenshot("playground-error.png");
 });
 await test("formatting", async () => {
-  await write("let  x=1");
-  await press("format");
-  await ran();
+  await setProgram("let  x=1");
+  await click("format");
+  await untilDone();
   assert.equal(await evaluate("document.getElementById('program').value"), "let x = 1\n");
 });
-await test("a run without an end is stopped, and the next one works", async () => {
-  await write("print(\"here\")\nwhile true { }");
-  await press("run");
+await test("after stopping an infinite loop, the next run works", async () => {
+  await setProgram("print(\"here\")\nwhile true { }");
+  await click("run");
   await until("document.getElementById('output').textContent.includes('here')");
-  await press("stop");
+  await click("stop");
   assert.equal(await state(), "Stopped");
-  await write("print(1 + 2)");
-  await press("run");
-  await ran();
+  await setProgram("print(1 + 2)");
+  await click("run");
+  await untilDone();
   assert.equal(await output(), "3\n");
 });
 for (const [name, text, code] of [
@@ -142,34 +145,34 @@ for (const [name, text, code] of [
   ["memory", "var all = [0.0]\nwhile true { all = concat(all, ones(25000000)) }", "E0509"],
 ]) {
   await test(name, async () => {
-    await write(text);
-    await press("run");
-    await ran();
+    await setProgram(text);
+    await click("run");
+    await untilDone();
     assert.match(await output(), code ? new RegExp(`error\\[${code}\\]`) : /^1\n$|error\[/);
   });
 }
-await test("depth that is granted", async () => {
-  await write("fn f(n: i32) -> i32 {\n    if n == 0 { return 0 }\n    return f(n - 1) + 1\n}\nprint(f(100))");
-  await press("run");
-  await ran();
+await test("permitted recursion depth", async () => {
+  await setProgram("fn f(n: i32) -> i32 {\n    if n == 0 { return 0 }\n    return f(n - 1) + 1\n}\nprint(f(100))");
+  await click("run");
+  await untilDone();
   assert.equal(await output(), "100\n");
 });
 await test("much output", async () => {
-  await write("while true { print(\"0123456789\") }");
-  await press("run");
-  await ran();
+  await setProgram("while true { print(\"0123456789\") }");
+  await click("run");
+  await untilDone();
   assert.match(await output(), /Ended: more than 1 MB/);
 });
 await test("links", async () => {
-  await write("print(\"é < 1\")");
-  await press("share");
+  await setProgram("print(\"é < 1\")");
+  await click("share");
   await until("location.hash.startsWith('#code=')");
   const hash = await evaluate("location.hash");
-  await write("let mine = 1");
+  await setProgram("let mine = 1");
   await open(`playground.html${hash}`);
   await until("document.getElementById('program').value === 'print(\"é < 1\")'");
   assert.equal(await evaluate("document.getElementById('restore').hidden"), false);
-  await press("restore");
+  await click("restore");
   assert.equal(await evaluate("document.getElementById('program').value"), "let mine = 1");
   for (const hostile of ["#from=//example.org/x.html", "#from=../x.html", "#code=AAAA", "#code=%00", "#from=index.html&program=99"]) {
     await open(`playground.html${hostile}`);
@@ -180,19 +183,19 @@ await test("links", async () => {
 await test("a program of the book", async () => {
   await open("book/01-threads.html".replace(/.*/, "playground.html#from=book/01-threads.html&program=1"));
   await until("document.getElementById('program').value.includes('kernel')");
-  await press("run");
-  await ran();
+  await click("run");
+  await untilDone();
   assert.match(await state(), /^Done/);
 });
 await test("phones", async () => {
-  await sized(390, 844);
+  await setWindowSize(390, 844);
   await open("playground.html");
-  await press("run");
-  await ran();
+  await click("run");
+  await untilDone();
   assert.ok(await evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a phone");
-  await shot("playground-phone.png");
+  await takeScreenshot("playground-phone.png");
 });
-await test("no script has failed", async () => assert.deepEqual(errors, []));
+await test("no JavaScript errors", async () => assert.deepEqual(errors, []));
 
 console.log(`${passed} passed, ${failed} failed`);
 chromium.kill();

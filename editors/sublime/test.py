@@ -1,4 +1,4 @@
-"""Highlights a sample with bat and compares the colours of its words, each by the class that the theme gives it."""
+"""Highlights a sample with bat, and checks that words of the same class have the same color."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ print("text {value:.3} {{n}} // more")
 let time = grid + true
 '''
 
-# Words that have to look alike, and unlike the words of the other lines.
+# The words of a class must have the same color, and different classes different colors.
 CLASSES = {
     "comment": ["doc", "inner"],
     "keyword": ["if", "else", "for", "in", "step", "on", "batch"],
@@ -29,44 +29,44 @@ CLASSES = {
 }
 
 
-def coloured(bat):
-    """Pairs of a text and its colour, without the theme's names."""
+def highlight(bat):
+    """Returns the highlighted sample as pairs of text and escape sequence."""
     command = [bat, "--color=always", "--style=plain", "--theme=Monokai Extended", "--language=Clk", "-"]
     out = subprocess.run(command, input=SAMPLE, capture_output=True, text=True, check=True).stdout
     assert re.sub(r"\x1b\[[0-9;]*m", "", out).strip() == SAMPLE.strip(), "bat changed the text"
-    parts, colour = [], ""
+    parts, color = [], ""
     for piece in re.split(r"(\x1b\[[0-9;]*m)", out):
         if piece.startswith("\x1b"):
-            colour = "" if piece in ("\x1b[0m", "\x1b[m") else piece
+            color = "" if piece in ("\x1b[0m", "\x1b[m") else piece
         elif piece:
-            parts.append((piece, colour))
+            parts.append((piece, color))
     return parts
 
 
-def colour_of(parts, word):
-    """The colour of the first place where the word stands by itself."""
+def color_of(parts, word):
+    """Returns the color of the first occurrence of the word as a whole word."""
     text = "".join(piece for piece, _ in parts)
-    at = re.search(r"(?<!\w)" + re.escape(word) + r"(?!\w)", text).start()
-    for piece, colour in parts:
-        if at < len(piece):
-            return colour
-        at -= len(piece)
+    offset = re.search(r"(?<!\w)" + re.escape(word) + r"(?!\w)", text).start()
+    for piece, color in parts:
+        if offset < len(piece):
+            return color
+        offset -= len(piece)
     raise AssertionError(word)
 
 
 def main():
-    parts = coloured(sys.argv[1])
-    colours = {}
+    parts = highlight(sys.argv[1])
+    colors = {}
     for name, words in CLASSES.items():
-        found = {word: colour_of(parts, word) for word in words}
-        if len(set(found.values())) != 1:
-            sys.exit(f"{name}: words of one class have several colours: {found}")
-        colours[name] = found[words[0]]
-    for one, other in [("comment", "plain"), ("keyword", "plain"), ("string", "plain"), ("number", "plain"),
+        by_word = {word: color_of(parts, word) for word in words}
+        if len(set(by_word.values())) != 1:
+            sys.exit(f"{name}: words of the same class have different colors: {by_word}")
+        colors[name] = by_word[words[0]]
+    for first, second in [("comment", "plain"), ("keyword", "plain"), ("string", "plain"), ("number", "plain"),
                        ("function", "plain"), ("comment", "string"), ("number", "string"), ("keyword", "string")]:
-        if colours[one] == colours[other]:
-            sys.exit(f"{one} and {other} have one colour: {colours[one]!r}")
-    print(f"{sum(map(len, CLASSES.values()))} words have the colours of their classes")
+        if colors[first] == colors[second]:
+            sys.exit(f"{first} and {second} have the same color: {colors[first]!r}")
+    print(f"{sum(map(len, CLASSES.values()))} words have the colors of their classes")
 
 
 main()

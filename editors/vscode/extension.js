@@ -1,4 +1,4 @@
-// The extension: the client of `clk lsp`, and commands that run `clk` in a terminal.
+// The extension: a client for `clk lsp`, commands that run `clk` in a terminal, and the debugger.
 
 const childProcess = require('node:child_process');
 const path = require('node:path');
@@ -20,7 +20,7 @@ async function startServer() {
     {
       documentSelector: [{ language: 'clk', scheme: 'file' }, { language: 'clk', scheme: 'untitled' }],
       revealOutputChannelOn: RevealOutputChannelOn.Never,
-      middleware: { executeCommand: proved },
+      middleware: { executeCommand: executeCommand },
     },
   );
   try {
@@ -34,8 +34,8 @@ async function startServer() {
   }
 }
 
-/** Has the server execute a command; what it says of a kernel is shown beside the program. */
-async function proved(command, args, next) {
+/** Lets the server execute a command. Shows the result of `clk.prove` next to the program. */
+async function executeCommand(command, args, next) {
   const content = await next(command, args);
   if (command === 'clk.prove' && typeof content === 'string') {
     const document = await vscode.workspace.openTextDocument({ content, language: 'plaintext' });
@@ -50,12 +50,12 @@ async function stopServer() {
   if (running) await running.stop();
 }
 
-/** The file that a command is about: its argument (a code lens gives one) or the one in the editor, saved. */
+/** Returns the file for a command: its argument, which a code lens passes, or the file in the editor. Saves it if necessary. */
 async function savedFile(argument) {
-  const wanted = typeof argument === 'string' ? vscode.Uri.parse(argument) : argument;
+  const target = typeof argument === 'string' ? vscode.Uri.parse(argument) : argument;
   const active = vscode.window.activeTextEditor?.document;
-  const uri = wanted instanceof vscode.Uri ? wanted : active?.uri;
-  const document = vscode.workspace.textDocuments.find((one) => one.uri.toString() === uri?.toString());
+  const uri = target instanceof vscode.Uri ? target : active?.uri;
+  const document = vscode.workspace.textDocuments.find((candidate) => candidate.uri.toString() === uri?.toString());
   if (document?.isDirty && !(await document.save())) return undefined;
   if (!uri || uri.scheme !== 'file') {
     vscode.window.showWarningMessage('Save the program to a file first.');
@@ -64,14 +64,14 @@ async function savedFile(argument) {
   return uri.fsPath;
 }
 
-/** The device flag of the settings. */
-function device() {
+/** Returns the device option of the settings. */
+function deviceOption() {
   const name = settings().get('device');
   return name ? ['--device', name] : [];
 }
 
-/** Runs `clk` with these words in the folder of the file; a new terminal, or the last one when it is done. */
-function inTerminal(title, file, words) {
+/** Runs `clk` with these arguments in the folder of the file, in a new terminal that replaces the previous one. */
+function runInTerminal(title, file, args) {
   terminal?.dispose();
   terminal = vscode.window.createTerminal({
     name: `clk ${title}`,
@@ -79,60 +79,60 @@ function inTerminal(title, file, words) {
     isTransient: true,
   });
   terminal.show(true);
-  const quoted = [settings().get('path'), ...words].map(quote).join(' ');
-  // PowerShell starts a quoted program only behind an ampersand.
+  const quoted = [settings().get('path'), ...args].map(quote).join(' ');
+  // PowerShell needs an ampersand before a quoted program.
   terminal.sendText(process.platform === 'win32' && quoted.startsWith('"') ? `& ${quoted}` : quoted);
 }
 
-/** A word as the shell of the platform takes it. */
+/** Quotes a word for the shell of the platform. */
 function quote(word) {
   if (/^[\w./:=+,@%-]+$/.test(word)) return word;
   return process.platform === 'win32' ? `"${word.replace(/"/g, '`"')}"` : `'${word.replace(/'/g, `'\\''`)}'`;
 }
 
-/** A command with the file as its argument; a code lens may also name the test or the bench that is meant. */
+/** Returns a command that runs a subcommand on the file. A code lens may also pass the name of a test or benchmark. */
 function terminalCommand(subcommand) {
   return async (argument, name) => {
     const file = await savedFile(argument);
     const filter = typeof name === 'string' && name !== '' ? ['--filter', name] : [];
-    if (file) inTerminal(subcommand, file, [subcommand, ...device(), ...filter, file]);
+    if (file) runInTerminal(subcommand, file, [subcommand, ...deviceOption(), ...filter, file]);
   };
 }
 
-/** Counts what the kernels of a file cost a GPU, or one of them. */
+/** Profiles the kernels of a file, or one of them. */
 async function profile(argument, name) {
   const file = await savedFile(argument);
   const kernel = typeof name === 'string' && name !== '' ? [name] : [];
-  if (file) inTerminal('profile', file, ['profile', file, ...kernel]);
+  if (file) runInTerminal('profile', file, ['profile', file, ...kernel]);
 }
 
-/** What `clk` writes, or an error with what it says instead. */
-function output(words, cwd) {
+/** Runs `clk` and returns its output. Rejects with its error output on failure. */
+function clkOutput(args, cwd) {
   return new Promise((resolve, reject) => {
     const options = { cwd, maxBuffer: 64 << 20, env: { ...process.env, NO_COLOR: '1' } };
-    childProcess.execFile(settings().get('path'), words, options, (error, stdout, stderr) => {
+    childProcess.execFile(settings().get('path'), args, options, (error, stdout, stderr) => {
       if (error) reject(new Error(stderr.trim() || error.message));
       else resolve(stdout);
     });
   });
 }
 
-/** A stage that this `clk` knows, picked by the user. */
-async function chosenStage(folder) {
-  const help = await output(['emit', '--help'], folder);
+/** Lets the user pick one of the stages that this `clk` supports. */
+async function pickStage(folder) {
+  const help = await clkOutput(['emit', '--help'], folder);
   const stages = /--stage[^[]*(?:\[default[^\]]*\]\s*)?\[possible values: ([^\]]*)\]/.exec(help)?.[1].split(', ') ?? ['ir'];
   return vscode.window.showQuickPick(stages, { placeHolder: 'Stage' });
 }
 
-/** Shows the program, or one kernel of it, at a stage of the compiler beside its text; asks for the stage if none is given. */
-async function emit(argument, name, given) {
+/** Shows the output of a compiler stage, for the program or one kernel, next to its source. Asks for the stage if it is undefined. */
+async function emit(argument, name, requestedStage) {
   const file = await savedFile(argument);
   if (!file) return;
   try {
-    const stage = typeof given === 'string' ? given : await chosenStage(path.dirname(file));
+    const stage = typeof requestedStage === 'string' ? requestedStage : await pickStage(path.dirname(file));
     if (!stage) return;
     const kernel = typeof name === 'string' && name !== '' ? ['--kernel', name] : [];
-    const content = await output(['emit', '--stage', stage, ...kernel, file], path.dirname(file));
+    const content = await clkOutput(['emit', '--stage', stage, ...kernel, file], path.dirname(file));
     const language = stage === 'cuda' ? 'cpp' : 'plaintext';
     const document = await vscode.workspace.openTextDocument({ content, language });
     await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preview: true });
@@ -141,7 +141,7 @@ async function emit(argument, name, given) {
   }
 }
 
-/** Starts `clk dap` for a debug session, in the folder that its configuration names. */
+/** Starts `clk dap` for a debug session, in the folder `cwd` of its configuration or that of the program. */
 const debugAdapters = {
   createDebugAdapterDescriptor(session) {
     const { cwd, program } = session.configuration;
@@ -150,7 +150,7 @@ const debugAdapters = {
   },
 };
 
-/** Without a launch configuration, the file in the editor is debugged. */
+/** Debugs the file in the editor if there is no launch configuration. */
 const debugConfigurations = {
   resolveDebugConfiguration(_folder, configuration) {
     const isEmpty = !configuration.type && !configuration.request && !configuration.name;

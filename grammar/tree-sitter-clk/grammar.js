@@ -48,7 +48,7 @@ const ARITHMETIC = [
 
 const ASSIGNMENTS = ['=', '+=', '-=', '*=', '/=', '%=', '**=', '@=', '&=', '|=', '^=', '<<=', '>>='];
 
-// `cargo test --test editors` compares the two lists below with the compiler's tables.
+// `cargo test --test repository editors::` compares the two lists below with the compiler's tables.
 const KEYWORDS = [
   'kernel', 'fn', 'struct', 'const', 'let', 'var', 'shared', 'if', 'else', 'for', 'in', 'while', 'loop', 'break', 'continue',
   'return', 'import', 'test', 'bench', 'out', 'inout', 'true', 'false',

@@ -1,9 +1,7 @@
-"""What a call costs from Python with small arrays in the memory of a GPU: Clk beside torch, CuPy, Triton and Warp, as far as they are
-installed.
+"""Measures the overhead of calls from Python with small arrays in GPU memory: Clk, torch, CuPy, Triton and Warp, if they are installed.
 
-A call of Clk waits for its kernel, as it reports what that did; the others only queue theirs. So the first column is a call and a wait for
-the GPU (what a program sees that needs the result now), the second one the call alone. Both are medians of 20 samples of 1000 calls each, in
-microseconds; the third is the least sample of the first. Run it with the extension in the release profile.
+Prints microseconds per call. The first column is a call followed by a wait for the GPU; the second column is the call alone. Both are medians
+of 20 samples of 1000 calls each. The third column is the minimum of the samples in the first column. Build the extension in the release profile.
 """
 
 import time
@@ -32,10 +30,10 @@ def measure(name, call, result, rounds=1000, count=20):
     for _ in range(200):
         call()
     torch.cuda.synchronize()
-    found = result()
-    assert abs(float(found[0]) - 3.0) < 1e-6, f"{name} computes {found}"
-    waited, alone = samples(call, True, rounds, count), samples(call, False, rounds, count)
-    print(f"{name:<48} {waited[count // 2]:10.2f} {alone[count // 2]:10.2f} {waited[0]:10.2f}", flush=True)
+    computed = result()
+    assert abs(float(computed[0]) - 3.0) < 1e-6, f"{name} computes {computed}"
+    with_wait, without_wait = samples(call, True, rounds, count), samples(call, False, rounds, count)
+    print(f"{name:<48} {with_wait[count // 2]:10.2f} {without_wait[count // 2]:10.2f} {with_wait[0]:10.2f}", flush=True)
 
 
 def main():
@@ -44,7 +42,7 @@ def main():
         return
     print(f"clk {clk.__version__}, torch {torch.__version__}, {torch.cuda.get_device_name()}")
     x, y, r = (torch.ones(N, device="cuda") for _ in range(3))
-    print(f"{f'saxpy of {N} floats':<48} {'and wait':>10} {'alone':>10} {'least':>10}")
+    print(f"{f'saxpy of {N} floats':<48} {'with wait':>10} {'call':>10} {'minimum':>10}")
     measure("nothing", lambda: None, lambda: [3.0])
     measure("torch: torch.add(y, x, alpha=2.0, out=r)", lambda: torch.add(y, x, alpha=2.0, out=r), lambda: r)
     measure("torch: 2.0 * x + y", lambda: 2.0 * x + y, lambda: 2.0 * x + y)
@@ -57,8 +55,8 @@ def main():
     measure("Clk: m.saxpy(2.0, x, y)", lambda: m.saxpy(2.0, x, y), lambda: m.saxpy(2.0, x, y))
     a, b, c = (v.cpu().numpy() for v in (x, y, r))
     host = lambda: m.saxpy(2.0, a, b, out=c, device="gpu")
-    measure("Clk: with arrays of NumPy, device=\"gpu\"", host, lambda: c)
-    measure("Clk: a function of the host, fn nothing() { }", lambda: m.nothing(), lambda: [3.0])
+    measure("Clk: NumPy arrays, device=\"gpu\"", host, lambda: c)
+    measure("Clk: a host function, fn nothing() { }", lambda: m.nothing(), lambda: [3.0])
     try:
         import cupy
 
@@ -77,7 +75,7 @@ def main():
         from triton_saxpy import saxpy as in_triton
 
         r.zero_()
-        measure("Triton: saxpy[(1,)](…), tensors of torch", lambda: in_triton[(1,)](2.0, x, y, r, N, BLOCK=128), lambda: r)
+        measure("Triton: saxpy[(1,)](…), torch tensors", lambda: in_triton[(1,)](2.0, x, y, r, N, BLOCK=128), lambda: r)
     except ImportError:
         print("Triton is not installed")
     try:
@@ -89,8 +87,8 @@ def main():
         xs, ys, rs = (wp.from_torch(v) for v in (x, y, r))
         r.zero_()
         inputs = [2.0, xs, ys, rs]
-        measure("Warp: wp.launch, arrays made by wp.from_torch", lambda: wp.launch(saxpy, dim=N, inputs=inputs, device="cuda"), lambda: r)
-        measure("Warp: wp.launch, tensors of torch", lambda: wp.launch(saxpy, dim=N, inputs=[2.0, x, y, r], device="cuda"), lambda: r)
+        measure("Warp: wp.launch, arrays of wp.from_torch", lambda: wp.launch(saxpy, dim=N, inputs=inputs, device="cuda"), lambda: r)
+        measure("Warp: wp.launch, torch tensors", lambda: wp.launch(saxpy, dim=N, inputs=[2.0, x, y, r], device="cuda"), lambda: r)
     except ImportError:
         print("Warp is not installed")
 

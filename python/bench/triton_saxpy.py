@@ -1,4 +1,4 @@
-"""A saxpy in Triton, which reads the source of its kernels from a file."""
+"""A saxpy in Triton. It is in a file of its own, since Triton reads the source of kernels from files."""
 
 import triton
 import triton.language as tl
@@ -6,6 +6,6 @@ import triton.language as tl
 
 @triton.jit
 def saxpy(a, x, y, r, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    tl.store(r + at, a * tl.load(x + at, mask=inside) + tl.load(y + at, mask=inside), mask=inside)
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = index < n
+    tl.store(r + index, a * tl.load(x + index, mask=mask) + tl.load(y + index, mask=mask), mask=mask)

@@ -1,4 +1,4 @@
-"""The kernel of overhead.py for Warp, which reads it from a file."""
+"""A saxpy in Warp. It is in a file of its own, since Warp reads the source of kernels from files."""
 
 import warp as wp
 

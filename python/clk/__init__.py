@@ -1,12 +1,12 @@
-"""Clk in Python: kernels that run at once on arrays of NumPy, torch, JAX and CuPy.
+"""Clk in Python: GPU kernels that run directly on arrays of NumPy, torch, JAX and CuPy.
 
 >>> import clk, numpy
 >>> m = clk.source("kernel double(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }")
 >>> m.double(numpy.ones(3, "float32"))
 array([2., 2., 2.], dtype=float32)
 
-`load` compiles a file, `source` a text; their kernels and functions are attributes of the module that is returned. `help` shows
-their signatures. Errors are exceptions that carry the message of the compiler or of the run, with its places: see `Error`.
+`load` compiles a file, and `source` compiles text. Both return a module whose attributes are the kernels and functions. `help` shows
+their signatures. Errors are exceptions with the diagnostics and source locations of the compiler or of the run: see `Error`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import types
 from typing import Any
 
 from . import _clk
-from ._answers import Profile, Proof, Text
-from ._callable import Callable, of_origin as _of_origin
+from ._callable import Callable, program_from_origin as _program_from_origin
 from ._clk import Array, Program as _Program, __version__, devices, leave as _leave
-from ._derive import grad, value_and_grad
 from ._errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -34,17 +32,20 @@ from ._errors import (
     Span,
     Warning,
 )
+from ._grad import grad, value_and_grad
+from ._inspection import Profile, Proof, Text
 
-# Rank 0 has to outlive the others, which need it.
+# When this rank exits, notify the other ranks. Rank 0 then waits until they exit, because they communicate through it.
 atexit.register(_leave)
 
-# A child of a fork has the locks of threads that it does not have.
+# A forked child inherits locks, but not the threads that would unlock them. So `fork` waits until no call runs.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_clk.before_fork, after_in_parent=_clk.after_fork_in_parent, after_in_child=_clk.after_fork_in_child
     )
 
-#: What array parameters take: arrays of NumPy, torch, JAX, CuPy, and of whatever else has DLPack or buffers.
+#: The type of arguments for array parameters: arrays of NumPy, torch, JAX and CuPy, and other objects with DLPack or
+#: the buffer protocol.
 ArrayLike = Any
 
 __all__ = [
@@ -76,10 +77,10 @@ __all__ = [
 
 
 class Module(types.ModuleType):
-    """A compiled program. Its kernels and functions are attributes; so are the variables of its script, once `run` has run it.
+    """A compiled program. Its attributes are its kernels and functions, and the variables of its script after `run`.
 
-    A kernel or function that is called like a method here (`run`, `dtype`, `stubs`) takes its place; the methods are still there
-    as `clk.Module.run(module)`.
+    A kernel or function named `run`, `dtype` or `stubs` hides the method of that name, which is still available as
+    `clk.Module.run(module)`.
     """
 
     def __init__(self, name: str, program: _Program | None = None, doc: str | None = None) -> None:
@@ -88,7 +89,7 @@ class Module(types.ModuleType):
             self._assign(program)
 
     def _assign(self, program: _Program) -> None:
-        """Takes a program in place of the one before."""
+        """Replaces the program of this module, and the attributes for its kernels and functions."""
         for name in [name for name, value in self.__dict__.items() if isinstance(value, Callable)]:
             del self.__dict__[name]
         self.__dict__["_program"] = program
@@ -103,15 +104,15 @@ class Module(types.ModuleType):
         trap_nan: bool = False,
         deterministic: bool = False,
     ) -> None:
-        """Runs the statements of the script, with `args` as its arguments. Importing and loading do not."""
+        """Runs the statements of the script; importing or loading a module does not run them. `args` are the script's arguments."""
         self._program.run(list(args), device, check, trap_nan, deterministic)
 
     def dtype(self, name: str) -> Any:
-        """NumPy's type for arrays of a struct of the program."""
-        found = self._program.dtype(name)
-        if found is None:
+        """The NumPy `dtype` of a struct of the program, for arrays."""
+        dtype = self._program.dtype(name)
+        if dtype is None:
             raise AttributeError(f"the program has no struct `{name}`")
-        return found
+        return dtype
 
     def stubs(self) -> str:
         """The text of a stub file (.pyi) for type checkers; `clk stubs` writes the same."""
@@ -119,11 +120,11 @@ class Module(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and "_program" in self.__dict__:
-            found = self._program.variable(name)
-            if found is not None:
-                return found
-        known = [word for word in self.__dict__ if not word.startswith("_")]
-        raise AttributeError(f"`{self.__name__}` has no kernel, function or variable `{name}`; it has {', '.join(known)}")
+            value = self._program.variable(name)
+            if value is not None:
+                return value
+        available = [attribute for attribute in self.__dict__ if not attribute.startswith("_")]
+        raise AttributeError(f"`{self.__name__}` has no kernel, function or variable `{name}`; it has {', '.join(available)}")
 
     def __dir__(self) -> list[str]:
         methods = [name for name in ("dtype", "run", "stubs") if name not in self.__dict__]
@@ -136,33 +137,32 @@ class Module(types.ModuleType):
         return self
 
     def __deepcopy__(self, memo: Any) -> Module:
-        # A program does not change, except for the variables of its script.
+        # Programs are immutable, except for the variables of their scripts.
         return self
 
     def __reduce__(self) -> Any:
         """Pickles the source of the program."""
-        return _module, (self.__name__, self._program.origin())
+        return _unpickle_module, (self.__name__, self._program.origin())
 
 
-def _module(name: str, origin: Any) -> Module:
-    """The module that was pickled."""
-    return Module(name, _of_origin(origin))
+def _unpickle_module(name: str, origin: Any) -> Module:
+    return Module(name, _program_from_origin(origin))
 
 
 def load(path: str | os.PathLike[str]) -> Module:
-    """Compiles a file. Imports in it are relative to it."""
+    """Compiles a file. Its imports are relative to the file."""
     path = os.fspath(path)
     name = os.path.splitext(os.path.basename(path))[0]
     return Module(name, _Program.load(path))
 
 
 def source(text: str, *, name: str = "<source>", folder: str | os.PathLike[str] = "") -> Module:
-    """Compiles a text. `name` stands for it in messages; imports are relative to `folder`."""
+    """Compiles source text. Messages call it `name`; imports are relative to `folder`."""
     return Module(name, _Program.source(text, name, os.fspath(folder)))
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Defines the magic `%%clk` (`%load_ext clk`)."""
+    """Registers the magics `%%clk` and `%clk` (`%load_ext clk`)."""
     from . import magic
 
     magic.register(ipython)

@@ -6,7 +6,7 @@ from ._clk import command_line
 
 
 def main() -> None:
-    """Runs the command line and ends the process, without the interpreter's own end: threads may still use libraries."""
+    """Runs the command line and exits the process without finalizing Python, since threads may still use libraries."""
     sys.stdout.flush()
     sys.stderr.flush()
     import os

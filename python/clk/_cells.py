@@ -1,7 +1,7 @@
-"""Cells of a session, run to their end: input is a cell, output are its events in order.
+"""Runs a cell of a session to its end, and yields its events in order.
 
-Ctrl-C may come at any moment, also while an event is being shown. So while a cell runs, it raises nothing: it stops the cell, whose last
-events still come, and no session goes on behind an exception.
+Ctrl-C may be pressed at any time, even while an event is shown. While a cell runs, Ctrl-C therefore stops the cell instead of raising an
+exception. The remaining events are still delivered, so that no cell keeps running in the background.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from ._clk import Notebook
 
 
 def events(session: Notebook, cell: str) -> Iterator[tuple[Any, ...]]:
-    """Runs a cell and yields its events, of which the last one is ("done", success, exit code or None)."""
-    with _stopping(session):
+    """Runs a cell and yields its events. The last event is ("done", success, exit code or None)."""
+    with _interruptible(session):
         session.start(cell)
-        over = False
+        is_done = False
         try:
-            while not over:
+            while not is_done:
                 event = session.next()
-                over = event[0] == "done"
+                is_done = event[0] == "done"
                 yield event
         finally:
-            if not over:
+            if not is_done:
                 session.interrupt()
                 while session.next()[0] != "done":
                     pass
 
 
 @contextmanager
-def _stopping(session: Notebook) -> Iterator[None]:
-    """Has Ctrl-C stop the cell. Only the main thread is ever interrupted."""
+def _interruptible(session: Notebook) -> Iterator[None]:
+    """Makes Ctrl-C stop the cell. Has an effect only on the main thread, because Python does not interrupt other threads."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: session.interrupt())
+    previous = signal.signal(signal.SIGINT, lambda *_: session.interrupt())
     try:
         yield
     finally:
-        # None: a handler that Python did not install, which it cannot put back.
-        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
+        # None means that the handler was not installed from Python. Such a handler cannot be restored.
+        signal.signal(signal.SIGINT, signal.default_int_handler if previous is None else previous)

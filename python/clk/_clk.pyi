@@ -58,7 +58,7 @@ class Callable:
     def __new__(
         cls,
         program: Program,
-        at: int,
+        index: int,
         device: str | None = None,
         check: bool | str | None = None,
         trap_nan: bool = False,

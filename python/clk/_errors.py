@@ -1,6 +1,6 @@
-"""Exceptions and warnings: messages of Clk with their codes and places.
+"""Exceptions and warnings: diagnostics of Clk with their codes and source locations.
 
-Each exception is a subclass of `Error`, and of the exception that Python has for such a case, by the message's code.
+The code of a diagnostic selects the class, which is a subclass of `Error` and of the corresponding built-in exception.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Span:
-    """A marked place. Lines and columns count from 1; `start` and `end` are byte offsets in the source."""
+    """A source range. Lines and columns count from 1; `start` and `end` are byte offsets in the source."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A message. The first of the spans is the one that it is about."""
+    """A message of the compiler or of a run. The first span is its primary location."""
 
     code: str
     severity: str
@@ -39,79 +39,80 @@ class Diagnostic:
     notes: tuple[str, ...]
     help: tuple[str, ...]
     spans: tuple[Span, ...]
-    #: The whole message as a terminal shows it, without and with colors.
+    #: The whole message as the terminal shows it: `rendered` without and `colored` with colors.
     rendered: str
     colored: str
 
 
 class Error(Exception):
-    """An error of Clk: in a program, of a call, or in a run.
+    """An error in a program, in the arguments of a call, or in a run.
 
-    `code` is for `clk explain`; `spans` are the marked places; `rendered` is the whole message, which `str` gives, too. Of several
-    errors of a program, `diagnostics` has all, and the other attributes are of the first.
+    `code` is for `clk explain`; `spans` are source locations; `rendered` is the whole message, like `str`. If there are several errors,
+    `diagnostics` has all of them, and the other attributes describe the first one.
     """
 
     diagnostics: tuple[Diagnostic, ...]
 
     def __init__(self, diagnostics: Any) -> None:
         self.diagnostics = tuple(diagnostics)
-        super().__init__("\n".join(found.rendered for found in self.diagnostics).rstrip())
+        super().__init__("\n".join(diagnostic.rendered for diagnostic in self.diagnostics).rstrip())
 
-    def _of_first(self, name: str, otherwise: Any) -> Any:
-        return getattr(self.diagnostics[0], name) if self.diagnostics else otherwise
+    def _first(self, name: str, default: Any) -> Any:
+        """The attribute `name` of the first diagnostic, or `default` if there is none."""
+        return getattr(self.diagnostics[0], name) if self.diagnostics else default
 
     @property
     def code(self) -> str:
-        return self._of_first("code", "")
+        return self._first("code", "")
 
     @property
     def title(self) -> str:
-        return self._of_first("title", "")
+        return self._first("title", "")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self._of_first("notes", ())
+        return self._first("notes", ())
 
     @property
     def help(self) -> tuple[str, ...]:
-        return self._of_first("help", ())
+        return self._first("help", ())
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        return self._of_first("spans", ())
+        return self._first("spans", ())
 
     @property
     def rendered(self) -> str:
-        return "\n".join(found.rendered for found in self.diagnostics)
+        return "\n".join(diagnostic.rendered for diagnostic in self.diagnostics)
 
     @property
     def colored(self) -> str:
-        return "\n".join(found.colored for found in self.diagnostics)
+        return "\n".join(diagnostic.colored for diagnostic in self.diagnostics)
 
     def __reduce__(self) -> Any:
         return type(self), (self.diagnostics,)
 
     def _render_traceback_(self) -> list[str]:
-        # IPython shows this in place of a traceback: the frames of the caller, and the message with its colors.
-        frames = [frame for frame in traceback.extract_tb(self.__traceback__) if not _is_hidden(frame.filename)]
+        # IPython shows this text instead of the traceback. It has the frames of the caller, and the message in color.
+        frames = [frame for frame in traceback.extract_tb(self.__traceback__) if not _is_internal_file(frame.filename)]
         lines = "".join(traceback.format_list(frames)).rstrip().split("\n") if frames else []
         return lines + self.colored.rstrip().split("\n")
 
 
 class CompileError(Error, ValueError):
-    """A program that is wrong."""
+    """An invalid program."""
 
 
 class ArgumentError(Error, ValueError):
-    """Arguments that do not fit: a wrong shape, a missing one, memory that cannot be used."""
+    """Invalid arguments: a wrong shape, a missing argument, memory that cannot be used."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """A value or an array of a type that the parameter does not take."""
+    """An argument of a type that the parameter does not accept."""
 
 
 class Fault(Error, RuntimeError):
-    """A kernel or function that failed: an index out of bounds, a data race found by a check, a failed assertion."""
+    """A failed kernel or function: an index out of bounds, a data race found by a check, a failed assertion."""
 
 
 class DeviceError(Error, RuntimeError):
@@ -123,47 +124,47 @@ class OutOfMemory(Error, MemoryError):
 
 
 class FileError(Error, OSError):
-    """A file that cannot be read or written. `errno` and `filename` are set where the cause is known; a file that does not exist is a
-    `FileNotFoundError`, too, and one that may not be used a `PermissionError`."""
+    """A file that cannot be read or written. `errno` and `filename` are set if they are known. For a missing file, the exception is also a
+    `FileNotFoundError`; for missing permissions, it is also a `PermissionError`."""
 
     def __init__(self, diagnostics: Any) -> None:
         super().__init__(diagnostics)
-        named = re.search(r"`([^`]*)`", self.title)
-        self.filename = named[1] if named else None
-        self.errno = next((code for text, code in _CAUSES.items() if self.title.endswith(text)), None)
+        match = re.search(r"`([^`]*)`", self.title)
+        self.filename = match[1] if match else None
+        self.errno = next((code for text, code in _ERRNO_BY_TITLE_END.items() if self.title.endswith(text)), None)
 
     def __str__(self) -> str:
-        return "\n".join(found.rendered for found in self.diagnostics).rstrip()
+        return "\n".join(diagnostic.rendered for diagnostic in self.diagnostics).rstrip()
 
 
-class _NoSuchFile(FileError, FileNotFoundError):
+class _FileNotFound(FileError, FileNotFoundError):
     def __reduce__(self) -> Any:
-        return _of_file, (self.diagnostics,)
+        return _file_error, (self.diagnostics,)
 
 
-class _NotPermitted(FileError, PermissionError):
+class _PermissionDenied(FileError, PermissionError):
     def __reduce__(self) -> Any:
-        return _of_file, (self.diagnostics,)
+        return _file_error, (self.diagnostics,)
 
 
-#: The causes of file errors, by the ends of their titles.
-_CAUSES = {
+#: Maps the end of a file error's title to its `errno`.
+_ERRNO_BY_TITLE_END = {
     "there is no such file": errno.ENOENT,
     "it is a folder": errno.EISDIR,
     "permission denied": errno.EACCES,
 }
 
 
-def _of_file(diagnostics: Any) -> FileError:
-    """The exception for a file, which has the class that Python has for the cause."""
-    made = FileError(diagnostics)
-    kinds: dict[int | None, type[FileError]] = {errno.ENOENT: _NoSuchFile, errno.EACCES: _NotPermitted}
-    kind = kinds.get(made.errno)
-    return made if kind is None else kind(diagnostics)
+def _file_error(diagnostics: Any) -> FileError:
+    """Makes the exception for a file error, with the class that corresponds to its `errno`."""
+    general = FileError(diagnostics)
+    classes: dict[int | None, type[FileError]] = {errno.ENOENT: _FileNotFound, errno.EACCES: _PermissionDenied}
+    special = classes.get(general.errno)
+    return general if special is None else special(diagnostics)
 
 
 class Warning(UserWarning):
-    """A warning of Clk; `diagnostic` has its code and places."""
+    """A warning of the compiler; `diagnostic` has its code and source locations."""
 
     diagnostic: Diagnostic
 
@@ -172,7 +173,7 @@ class Warning(UserWarning):
         super().__init__(diagnostic.rendered.rstrip())
 
 
-#: The classes of single codes; others go by the beginning of their code.
+#: The exception classes of some codes. `_class_of` selects the class for other codes by their prefix.
 _CLASSES: dict[str, type[Error]] = {
     "E0509": OutOfMemory,
     "E0510": ArgumentError,
@@ -193,6 +194,7 @@ _CLASSES: dict[str, type[Error]] = {
 
 
 def _class_of(code: str) -> type[Error]:
+    """The exception class for a code."""
     if code in _CLASSES:
         return _CLASSES[code]
     if code.startswith("E08"):
@@ -202,61 +204,62 @@ def _class_of(code: str) -> type[Error]:
     return CompileError
 
 
-def diagnostic(facts: dict[str, Any]) -> Diagnostic:
-    """Makes a message of what the extension knows of it."""
-    spans = tuple(Span(*span) for span in facts["spans"])
+def diagnostic(report: dict[str, Any]) -> Diagnostic:
+    """Converts a report from the extension module, which is a dictionary, to a `Diagnostic`."""
+    spans = tuple(Span(*span) for span in report["spans"])
     return Diagnostic(
-        facts["code"],
-        facts["severity"],
-        facts["title"],
-        tuple(facts["notes"]),
-        tuple(facts["help"]),
+        report["code"],
+        report["severity"],
+        report["title"],
+        tuple(report["notes"]),
+        tuple(report["help"]),
         spans,
-        facts["rendered"],
-        facts["colored"],
+        report["rendered"],
+        report["colored"],
     )
 
 
 def error(reports: list[dict[str, Any]]) -> Error:
-    """Makes the exception for errors, the first of which decides its class."""
-    return of_diagnostics([diagnostic(facts) for facts in reports])
+    """Makes the exception for errors. The first error determines its class."""
+    return from_diagnostics([diagnostic(report) for report in reports])
 
 
-def of_diagnostics(found: list[Diagnostic]) -> Error:
-    """Makes the exception for messages, the first error of which decides its class."""
-    errors = [one for one in found if one.severity == "error"] or found
-    made = _class_of(errors[0].code if errors else "")
-    # A call is compiled as a statement of its own: what is wrong there is wrong with its arguments.
-    of_call = errors and errors[0].spans and errors[0].spans[0].file == "<launch>"
-    if made is FileError:
-        return _of_file(errors)
-    return (ArgumentError if made is CompileError and of_call else made)(errors)
+def from_diagnostics(diagnostics: list[Diagnostic]) -> Error:
+    """Makes the exception for diagnostics. The first error determines its class."""
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"] or diagnostics
+    error_class = _class_of(errors[0].code if errors else "")
+    # A call from Python is compiled as a statement in the file `<launch>`. A compile error in it is caused by its
+    # arguments.
+    is_in_call = errors and errors[0].spans and errors[0].spans[0].file == "<launch>"
+    if error_class is FileError:
+        return _file_error(errors)
+    return (ArgumentError if error_class is CompileError and is_in_call else error_class)(errors)
 
 
 #: The folder of this package.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def _is_hidden(file: str) -> bool:
-    """Whether the frames of a file say nothing to the caller: those of this package, of the import system and of IPython."""
+def _is_internal_file(file: str) -> bool:
+    """Whether a file belongs to this package, the import system or IPython. Tracebacks omit frames of such files."""
     path = file.replace("\\", "/")
     return file.startswith((_PACKAGE, "<frozen importlib")) or "/IPython/core/" in path or "/importlib/" in path
 
 
 def warn(reports: list[dict[str, Any]]) -> None:
-    """Issues warnings at the line of the caller outside of this package."""
+    """Issues warnings. Their location is the line that called a function of this package."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and _is_hidden(frame.f_code.co_filename):
+    while frame.f_back is not None and _is_internal_file(frame.f_code.co_filename):
         frame = frame.f_back
-        # Python itself does not count the frames of an import.
+        # `warnings.warn` does not count frames of the import system.
         level += not frame.f_code.co_filename.startswith("<frozen importlib")
-    for facts in reports:
-        warnings.warn(Warning(diagnostic(facts)), stacklevel=level)
+    for report in reports:
+        warnings.warn(Warning(diagnostic(report)), stacklevel=level)
 
 
-# Their public place, which tracebacks and pickles name.
+# Tracebacks and pickles then contain the public names of these classes.
 for _public in (Span, Diagnostic, Error, CompileError, ArgumentError, ArgumentTypeError, Fault, DeviceError, OutOfMemory, FileError, Warning):
     _public.__module__ = "clk"
-for _hidden in (_NoSuchFile, _NotPermitted):
-    _hidden.__name__, _hidden.__qualname__ = "FileError", "FileError"
-    _hidden.__module__ = "clk"
+for _internal in (_FileNotFound, _PermissionDenied):
+    _internal.__name__, _internal.__qualname__ = "FileError", "FileError"
+    _internal.__module__ = "clk"

@@ -7,7 +7,7 @@ import inspect
 import keyword
 from typing import Any
 
-#: What calls take beside the parameters, unless a parameter has the name.
+#: The keyword options of calls, with their defaults. A parameter hides an option of the same name.
 _OPTIONS = {
     "out": None,
     "device": None,
@@ -17,43 +17,43 @@ _OPTIONS = {
     "grid": None,
     "block": None,
 }
-#: Those of launches alone.
-_OF_LAUNCHES = {"out", "grid", "block"}
+#: Options that only kernels have.
+_KERNEL_OPTIONS = {"out", "grid", "block"}
 
 
-def of(callee: Any) -> inspect.Signature:
-    """The signature of a kernel or function: inputs in order, then everything that is given by name."""
+def signature_of(callee: Any) -> inspect.Signature:
+    """The signature of a kernel or function: inputs in order, then keyword-only parameters."""
     inputs: list[inspect.Parameter] = []
-    named: list[inspect.Parameter] = []
+    keyword_only: list[inspect.Parameter] = []
 
-    def add(where: list[inspect.Parameter], name: str, note: Any, default: Any, kind: Any) -> None:
+    def add(parameters: list[inspect.Parameter], name: str, annotation: Any, default: Any, kind: Any) -> None:
         if name.isidentifier() and not keyword.iskeyword(name):
-            where.append(inspect.Parameter(name, kind, default=default, annotation=note))
+            parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
 
-    for name, access, text, _, written in callee.parameters:
+    for name, access, text, _, default_text in callee.parameters:
         if access == "out":
-            add(named, name, f"out {text}", None, inspect.Parameter.KEYWORD_ONLY)
+            add(keyword_only, name, f"out {text}", None, inspect.Parameter.KEYWORD_ONLY)
         else:
-            note = text if access == "in" else f"inout {text}"
-            # A parameter without a default may follow one with a default only by name.
-            later = inputs and inputs[-1].default is not inspect.Parameter.empty and written is None
-            kind = inspect.Parameter.KEYWORD_ONLY if later else inspect.Parameter.POSITIONAL_OR_KEYWORD
-            default = inspect.Parameter.empty if written is None else _default(written)
-            add(named if later else inputs, name, note, default, kind)
-    taken = {parameter.name for parameter in inputs + named}
+            annotation = text if access == "in" else f"inout {text}"
+            # In Python, a parameter without a default after one with a default must be keyword-only.
+            is_keyword_only = inputs and inputs[-1].default is not inspect.Parameter.empty and default_text is None
+            kind = inspect.Parameter.KEYWORD_ONLY if is_keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+            default = inspect.Parameter.empty if default_text is None else _parse_default(default_text)
+            add(keyword_only if is_keyword_only else inputs, name, annotation, default, kind)
+    names = {parameter.name for parameter in inputs + keyword_only}
     for name in callee.dimensions:
-        add(named, name, "dimension", None, inspect.Parameter.KEYWORD_ONLY)
+        add(keyword_only, name, "dimension", None, inspect.Parameter.KEYWORD_ONLY)
     for name, kind in callee.generics:
-        add(named, name, kind, None, inspect.Parameter.KEYWORD_ONLY)
-    for name, usual in _OPTIONS.items():
-        if name not in taken and (callee.is_kernel or name not in _OF_LAUNCHES):
-            add(named, name, inspect.Parameter.empty, usual, inspect.Parameter.KEYWORD_ONLY)
-    result = callee.result if not callee.is_kernel else _results(callee)
-    return inspect.Signature(inputs + named, return_annotation=result)
+        add(keyword_only, name, kind, None, inspect.Parameter.KEYWORD_ONLY)
+    for name, default in _OPTIONS.items():
+        if name not in names and (callee.is_kernel or name not in _KERNEL_OPTIONS):
+            add(keyword_only, name, inspect.Parameter.empty, default, inspect.Parameter.KEYWORD_ONLY)
+    result = callee.result if not callee.is_kernel else _kernel_result(callee)
+    return inspect.Signature(inputs + keyword_only, return_annotation=result)
 
 
-class _Written:
-    """A default that Python has no value for: it is shown as it is written in Clk."""
+class _DefaultText:
+    """A default value without an equivalent in Python. Its `repr` is the source text in Clk."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -62,14 +62,15 @@ class _Written:
         return self.text
 
 
-def _default(text: str) -> Any:
-    """The value of a default, where it is a number, a string or a truth value."""
+def _parse_default(text: str) -> Any:
+    """Converts the source text of a default: numbers, strings and booleans to Python, others to a `_DefaultText`."""
     try:
         return {"true": True, "false": False}[text] if text in ("true", "false") else ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return _Written(text)
+        return _DefaultText(text)
 
 
-def _results(callee: Any) -> str | None:
+def _kernel_result(callee: Any) -> str | None:
+    """The types of the `out` parameters of a kernel, which a call returns."""
     texts = [text for _, access, text, _, _ in callee.parameters if access == "out"]
     return {0: None, 1: texts[0] if texts else None}.get(len(texts), f"({', '.join(texts)})")

@@ -1,6 +1,6 @@
-"""`import saxpy` for `saxpy.clk`: after `import clk.importer`, programs on the module path are modules of Python.
+"""Import hook: after `import clk.importer`, `import saxpy` imports `saxpy.clk` from the module path.
 
-With stubs beside them (`clk stubs saxpy.clk > saxpy.pyi`), editors and type checkers know their kernels.
+With a stub file in the same folder (`clk stubs saxpy.clk > saxpy.pyi`), editors and type checkers find the signatures of the kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import Module, _Program
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds `NAME.clk` in the folders where Python looks for modules; those of Python come first."""
+    """Finds `NAME.clk` on the module path. Python modules of the same name take precedence."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
         name = fullname.rpartition(".")[2]
@@ -28,7 +28,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 class Loader(importlib.abc.Loader):
-    """Compiles a program when it is imported, and again when it is reloaded. Its statements do not run."""
+    """Compiles a program when it is imported or reloaded. Does not run the statements of the script."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -37,7 +37,7 @@ class Loader(importlib.abc.Loader):
         return Module(spec.name)
 
     def exec_module(self, module: Any) -> None:
-        # If compiling fails, the module keeps its old program.
+        # If the compilation on a reload fails, the module keeps its old program.
         module._assign(_Program.load(self.file))
 
 

@@ -1,7 +1,8 @@
-"""`%%clk` in notebooks of Python: cells of a session of Clk, with values of both.
+"""The magics `%%clk` and `%clk`: cells and lines of Clk in Python notebooks.
 
-`%%clk -i x,y -o z` gives the session copies of `x` and `y` (arrays, numbers, strings), runs the cell, and binds `z` in Python to the session's
-value, or to its kernel or function. `r = %clk sum(y)` is the value of one line. `:quit` and `exit` end the session; the next cell begins a new one.
+`%%clk -i x,y -o z` copies `x` and `y` (arrays, numbers, strings) to the session of Clk and runs the cell. It then binds `z` in Python to the
+session's value, kernel or function of that name. `r = %clk sum(y)` returns the value of one line. `:quit` and `exit` end the session; the
+next cell starts a new one.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import sys
 import warnings
 from typing import Any
 
-from . import _cells, _show
+from . import _cells, _mime
 from ._callable import Callable
 from ._clk import Notebook, Program
-from ._errors import Diagnostic, Warning, of_diagnostics
+from ._errors import Diagnostic, Warning, from_diagnostics
 
 _session: Notebook | None = None
 
@@ -27,10 +28,10 @@ def session() -> Notebook:
 
 
 def run(cell: str, display: Any, is_line: bool = False) -> Any:
-    """Runs a cell and shows what it gives; raises its errors. The value of a line is returned instead of shown."""
+    """Runs a cell, shows its output, and raises its errors. If the text is a line (`is_line`), returns its value instead of showing it."""
     global _session
     errors: list[Diagnostic] = []
-    found = None
+    line_value = None
     for kind, *rest in _cells.events(session(), cell):
         if kind == "print":
             sys.stdout.write(rest[0])
@@ -41,34 +42,35 @@ def run(cell: str, display: Any, is_line: bool = False) -> Any:
         elif kind == "report":
             warnings.warn(Warning(rest[0]), stacklevel=2)
         elif kind == "picture":
-            display(_show.picture(*rest), raw=True)
+            display(_mime.picture(*rest), raw=True)
         elif kind == "value" and is_line:
-            found = rest[0]
+            line_value = rest[0]
         elif kind == "value":
-            display(_show.value(*rest[1:]), raw=True)
+            display(_mime.value(*rest[1:]), raw=True)
         elif kind == "done" and rest[1] is not None:
             _session = None
     if any(error.code in ("E0599", "E0607") for error in errors):
         raise KeyboardInterrupt
     if errors:
-        raise of_diagnostics(errors)
-    return found
+        raise from_diagnostics(errors)
+    return line_value
 
 
-def _names(given: list[str]) -> list[str]:
-    """The names in an option: `-i x,y`, `-i x, y` and `-i x y` are the same."""
-    return [name for name in " ".join(given).replace(",", " ").split() if name]
+def _parse_names(words: list[str]) -> list[str]:
+    """The names in an option: `-i x,y`, `-i x, y` and `-i x y` are equivalent."""
+    return [name for name in " ".join(words).replace(",", " ").split() if name]
 
 
-def _output(name: str) -> Any:
+def _output_value(name: str) -> Any:
     """The value of a variable of the session, or its kernel or function."""
-    found = session().program_with(name)
-    if found is None:
+    source = session().program_with(name)
+    if source is None:
         return session().get(name)
+    text, folder = source
     with warnings.catch_warnings():
-        # The cell has shown them.
+        # The cell has already shown the warnings.
         warnings.simplefilter("ignore", Warning)
-        program = Program.source(found[0], "<session>", found[1])
+        program = Program.source(text, "<session>", folder)
     for callee in Callable.all(program):
         if callee.__name__ == name:
             return callee
@@ -82,20 +84,20 @@ def register(ipython: Any) -> None:
     from IPython.display import display
 
     @magic_arguments()
-    @argument("-i", "--input", nargs="*", default=[], help="names of arrays, numbers and strings that the cell gets copies of")
-    @argument("-o", "--output", nargs="*", default=[], help="names of values, kernels and functions that Python gets from the cell")
+    @argument("-i", "--input", nargs="*", default=[], help="Python variables (arrays, numbers, strings) to copy to the session")
+    @argument("-o", "--output", nargs="*", default=[], help="values, kernels and functions of the session to bind in Python")
     def clk(line: str, cell: str | None = None) -> Any:
-        """Runs a cell of Clk; as `%clk`, one line, whose value it returns."""
+        """Runs a cell of Clk (`%%clk`), or runs one line and returns its value (`%clk`)."""
         if cell is None:
             return run(line, display, is_line=True)
-        given = parse_argstring(clk, line)
-        for name in _names(given.input):
+        options = parse_argstring(clk, line)
+        for name in _parse_names(options.input):
             if name not in ipython.user_ns:
                 raise NameError(f"`-i {name}`: Python has no variable `{name}`")
             session().set(name, ipython.user_ns[name])
         run(cell, display)
-        for name in _names(given.output):
-            ipython.user_ns[name] = _output(name)
+        for name in _parse_names(options.output):
+            ipython.user_ns[name] = _output_value(name)
         return None
 
     register_line_cell_magic(clk)

@@ -1,16 +1,17 @@
-//! `clk.Array`: a result in memory of Clk, of the host or of a GPU, which other libraries use without copying.
+//! `clk.Array`: an array in host or GPU memory that Clk owns, and conversions of results to arrays of other libraries.
 //!
-//! Memory of a GPU that others have been given goes back when all work of that GPU is over, as with `cudaFree`: nobody else knows on which
-//! streams they use it.
+//! Other libraries use the memory without copying, through the buffer protocol, DLPack or `__cuda_array_interface__`.
+//! GPU memory that was exported is freed only after all work of the GPU, like `cudaFree`, because the streams that use
+//! it are unknown.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clk_lang::app::embed::{Far, numpy_name};
-use clk_lang::host::array::{Array, Element};
-use clk_lang::host::format;
-use clk_lang::host::value::Value;
-use clk_lang::lang::scalar::Scalar;
+use clk_host::array::{Array, ElementType};
+use clk_host::format;
+use clk_host::value::HostValue;
+use clk_lang::embed::{ExportedArray, numpy_name};
+use clk_scalar::Scalar;
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::ffi;
 use pyo3::intern;
@@ -18,60 +19,63 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyMemoryView, PyTuple, PyType};
 
-use crate::dlpack::{self, Given, row_major};
+use crate::dlpack::{self, ExportedMemory, row_major_strides};
+use crate::dlpack_exchange::ExchangeApi;
 use crate::errors;
-use crate::exchange::Table;
-use crate::foreign::{self, Form, Library};
 use crate::gpu;
+use crate::imported_array::{self, ArrayForm, ArrayLibrary};
 
-/// An array in memory of Clk. `numpy.asarray`, `torch.from_dlpack` and the like use it without copying.
+/// An array in memory that Clk owns. `numpy.asarray`, `torch.from_dlpack` and the like use it without copying.
 #[pyclass(name = "Array", module = "clk", frozen, weakref)]
 pub struct ClkArray {
-    /// Without memory if a GPU has the elements.
+    /// The array. If its elements are in GPU memory (`gpu_array`), this only has the shape and the element type.
     array: Array,
-    /// Set for one in the memory of a GPU.
-    far: Option<Far>,
-    /// Whether others have the memory, too.
-    shared: AtomicBool,
+    /// The elements, if they are in GPU memory.
+    gpu_array: Option<ExportedArray>,
+    /// Whether the memory was exported, so that other libraries may use it.
+    is_exported: AtomicBool,
     data: *mut u8,
-    /// As other libraries see it: the components of vectors are a last axis.
+    /// The shape for other libraries: the components of vectors are the last axis.
     shape: Box<[isize]>,
     strides: Box<[isize]>,
-    /// The format in the buffer protocol; absent for types that it does not have.
+    /// The format of an element in the buffer protocol; `None` for unsupported types.
     format: Option<&'static CStr>,
     scalar: Option<Scalar>,
 }
 
-// SAFETY: the address is that of the array's memory, which nobody else has: see `ClkArray::new`.
+// SAFETY: the address belongs to the array's memory, which has no other owner: see `ClkArray::new`.
 unsafe impl Send for ClkArray {}
-// SAFETY: as above; what other libraries do with the memory, they do as with any array.
+// SAFETY: as above. Other libraries synchronize their accesses to the memory as for any array.
 unsafe impl Sync for ClkArray {}
 
 impl ClkArray {
-    /// Takes an array. Memory that others have is copied, so that whoever changes it changes this array alone.
+    /// Wraps an array, in host memory. Memory that other arrays share is copied, so that writes to this array do not
+    /// change them.
     pub fn new(mut array: Array) -> PyResult<ClkArray> {
-        let data = array.bytes_mut().map_err(errors::of_problem)?.as_mut_ptr();
-        let data = if array.is_empty() { dlpack::nowhere() } else { data };
-        Ok(ClkArray::at(array, None, data))
+        let data = array.bytes_mut().map_err(errors::from_runtime_error)?.as_mut_ptr();
+        let data = if array.is_empty() { dlpack::empty_array_address() } else { data };
+        Ok(ClkArray::with_memory(array, None, data))
     }
 
-    /// Takes an array that is to stay in the memory of a GPU, if it is there and has that for itself.
-    pub fn staying(array: Array) -> PyResult<ClkArray> {
-        match Far::of(array) {
+    /// Wraps an array. It stays in GPU memory if it is there and no other array shares the memory; otherwise it is
+    /// moved to host memory.
+    pub fn keep_on_gpu(array: Array) -> PyResult<ClkArray> {
+        match ExportedArray::of(array) {
             Err(array) => ClkArray::new(array),
-            Ok(far) => {
-                let data = std::ptr::without_provenance_mut(far.address as usize);
-                Ok(ClkArray::at(far.shape().map_err(errors::of_problem)?, Some(far), data))
+            Ok(gpu_array) => {
+                let data = std::ptr::without_provenance_mut(gpu_array.address as usize);
+                let array = gpu_array.shape().map_err(errors::from_runtime_error)?;
+                Ok(ClkArray::with_memory(array, Some(gpu_array), data))
             }
         }
     }
 
-    fn at(array: Array, far: Option<Far>, data: *mut u8) -> ClkArray {
+    fn with_memory(array: Array, gpu_array: Option<ExportedArray>, data: *mut u8) -> ClkArray {
         let mut shape: Vec<usize> = array.shape().to_vec();
         let mut size = array.element().size();
         let scalar = match array.element() {
-            Element::Scalar(scalar) => Some(*scalar),
-            Element::Vector(scalar, lanes) if size == scalar.size() * usize::from(*lanes) => {
+            ElementType::Scalar(scalar) => Some(*scalar),
+            ElementType::Vector(scalar, lanes) if size == scalar.size() * usize::from(*lanes) => {
                 shape.push(usize::from(*lanes));
                 size = scalar.size();
                 Some(*scalar)
@@ -79,19 +83,19 @@ impl ClkArray {
             _ => None,
         };
         let format = scalar.and_then(format_of);
-        let strides = row_major(&shape, size as isize).into();
+        let strides = row_major_strides(&shape, size as isize).into();
         let shape = shape.into_iter().map(|extent| extent as isize).collect();
-        ClkArray { array, far, shared: AtomicBool::new(false), data, shape, strides, format, scalar }
+        ClkArray { array, gpu_array, is_exported: AtomicBool::new(false), data, shape, strides, format, scalar }
     }
 
-    /// Returns the array with its bytes on the host: itself, or a copy of what a GPU has now.
-    fn here(&self, py: Python<'_>) -> PyResult<Array> {
-        let Some(far) = &self.far else { return Ok(self.array.clone()) };
-        py.detach(|| far.read()).map_err(errors::of_problem)
+    /// Returns the array in host memory. If its elements are in GPU memory, returns a copy of their current values.
+    fn to_host(&self, py: Python<'_>) -> PyResult<Array> {
+        let Some(gpu_array) = &self.gpu_array else { return Ok(self.array.clone()) };
+        py.detach(|| gpu_array.read()).map_err(errors::from_runtime_error)
     }
 
     fn device(&self) -> (i32, i32) {
-        self.far.as_ref().map_or((dlpack::CPU, 0), |far| (dlpack::CUDA, far.gpu as i32))
+        self.gpu_array.as_ref().map_or((dlpack::CPU, 0), |array| (dlpack::CUDA, array.gpu as i32))
     }
 
     pub fn array(&self) -> &Array {
@@ -105,10 +109,10 @@ impl ClkArray {
 
 impl Drop for ClkArray {
     fn drop(&mut self) {
-        let Some(far) = self.far.take() else { return };
-        let shared = *self.shared.get_mut();
-        // Others may need the interpreter for the work that is waited for.
-        let mut release = Some(move || far.release(shared));
+        let Some(gpu_array) = self.gpu_array.take() else { return };
+        let is_exported = *self.is_exported.get_mut();
+        // Release without the interpreter's lock: it may wait for GPU work that needs the interpreter.
+        let mut release = Some(move || gpu_array.release(is_exported));
         let released = Python::try_attach(|py| py.detach(|| release.take().map(|release| release())));
         if released.is_none() {
             release.take().into_iter().for_each(|release| release());
@@ -116,7 +120,7 @@ impl Drop for ClkArray {
     }
 }
 
-/// Returns the format of a type in the buffer protocol.
+/// Returns the format string of a type in the buffer protocol.
 fn format_of(scalar: Scalar) -> Option<&'static CStr> {
     Some(match scalar {
         Scalar::Bool => c"?",
@@ -137,13 +141,13 @@ fn format_of(scalar: Scalar) -> Option<&'static CStr> {
 
 #[pymethods]
 impl ClkArray {
-    /// The extents; the components of vectors are a last axis.
+    /// The extents. The components of vectors are the last axis.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.shape.iter())
     }
 
-    /// The type of the elements as NumPy calls it, or the name of a struct.
+    /// NumPy's name of the element type, or the name of a struct.
     #[getter]
     fn dtype(&self) -> String {
         self.scalar.map_or_else(|| self.array.element().to_string(), |scalar| numpy_name(scalar).into())
@@ -159,26 +163,27 @@ impl ClkArray {
         self.extents().first().copied().ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("an array without axes"))
     }
 
-    /// Elements, and parts that share the memory, as NumPy has them; without NumPy as `memoryview` has them.
+    /// An element, or a view that shares the memory, with the semantics of NumPy. Without NumPy, has the semantics of
+    /// `memoryview`.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        viewed(slf)?.get_item(key)
+        to_sequence(slf)?.get_item(key)
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(viewed(slf)?.try_iter()?.into_any())
+        Ok(to_sequence(slf)?.try_iter()?.into_any())
     }
 
-    /// The elements as numbers of Python, in a list for each axis.
+    /// The elements as Python numbers, in nested lists.
     fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        viewed(slf)?.call_method0(intern!(slf.py(), "tolist"))
+        to_sequence(slf)?.call_method0(intern!(slf.py(), "tolist"))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let text = format::print(&Value::Array(self.here(py)?)).map_err(errors::of_problem)?;
+        let text = format::print(&HostValue::Array(self.to_host(py)?)).map_err(errors::from_runtime_error)?;
         Ok(format!("{text}\n{}", self.array.type_name()))
     }
 
-    /// This array as one of NumPy: in the same memory, or a copy of what a GPU has.
+    /// This array as a NumPy array: a view of host memory, or a copy of GPU memory.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_numpy(slf)
     }
@@ -207,17 +212,21 @@ impl ClkArray {
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let own = slf.get();
-        allow_stream(stream, own.far.is_some())?;
-        let here = own.device();
-        let elsewhere = dl_device.filter(|device| *device != here);
-        if elsewhere.is_some_and(|device| device != (dlpack::CPU, 0)) {
-            return Err(PyBufferError::new_err("this array is copied to the processor's memory only"));
+        check_stream(stream, own.gpu_array.is_some())?;
+        let device = own.device();
+        let other_device = dl_device.filter(|requested| *requested != device);
+        if other_device.is_some_and(|requested| requested != (dlpack::CPU, 0)) {
+            return Err(PyBufferError::new_err("this array can only be copied to host memory"));
         }
-        let owner = match (elsewhere, copy) {
-            (Some(_), Some(false)) => return Err(PyBufferError::new_err("this array is in other memory")),
-            (Some(_), _) => Bound::new(py, ClkArray::new(own.here(py)?)?)?,
-            (None, Some(true)) if own.far.is_some() => {
-                return Err(PyBufferError::new_err("a copy in the memory of the GPU is up to who takes the array"));
+        let owner = match (other_device, copy) {
+            (Some(_), Some(false)) => {
+                return Err(PyBufferError::new_err("this array is in the memory of another device"));
+            }
+            (Some(_), _) => Bound::new(py, ClkArray::new(own.to_host(py)?)?)?,
+            (None, Some(true)) if own.gpu_array.is_some() => {
+                return Err(PyBufferError::new_err(
+                    "an array in GPU memory is not copied here: copy it with the consuming library",
+                ));
             }
             (None, Some(true)) => Bound::new(py, ClkArray::new(own.array.clone())?)?,
             (None, _) => slf.clone(),
@@ -229,39 +238,40 @@ impl ClkArray {
                 own.array.element()
             )));
         };
-        dlpack::give(py, given(&owner, scalar), max_version.is_some_and(|(major, _)| major >= 1))
+        dlpack::export_capsule(py, to_export(&owner, scalar), max_version.is_some_and(|(major, _)| major >= 1))
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
         self.device()
     }
 
-    /// Where a GPU has the elements, for libraries that ask for this; its absence says that none has them.
+    /// The `__cuda_array_interface__` of an array in GPU memory. Arrays in host memory do not have this attribute.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let lacks = |why: &str| PyAttributeError::new_err(why.to_string());
-        let Some(far) = &self.far else { return Err(lacks("this array is in memory of the processor")) };
-        let kind = self.scalar.and_then(gpu::typestr);
-        let kind = kind.ok_or_else(|| lacks("`__cuda_array_interface__` has no type for these elements"))?;
-        self.shared.store(true, Ordering::Relaxed);
-        let facts = PyDict::new(py);
-        facts.set_item("shape", self.shape(py)?)?;
-        facts.set_item("typestr", kind)?;
-        facts.set_item("data", (far.address, false))?;
-        facts.set_item("strides", py.None())?;
-        // Nothing has to be waited for.
-        facts.set_item("stream", py.None())?;
-        facts.set_item("version", 3)?;
-        Ok(facts)
+        let no_attribute = |reason: &str| PyAttributeError::new_err(reason.to_string());
+        let Some(gpu_array) = &self.gpu_array else { return Err(no_attribute("this array is in host memory")) };
+        let typestr = self.scalar.and_then(gpu::typestr);
+        let typestr =
+            typestr.ok_or_else(|| no_attribute("`__cuda_array_interface__` has no type for these elements"))?;
+        self.is_exported.store(true, Ordering::Relaxed);
+        let interface = PyDict::new(py);
+        interface.set_item("shape", self.shape(py)?)?;
+        interface.set_item("typestr", typestr)?;
+        interface.set_item("data", (gpu_array.address, false))?;
+        interface.set_item("strides", py.None())?;
+        // The call that made the array has waited for its kernels, so consumers need not synchronize.
+        interface.set_item("stream", py.None())?;
+        interface.set_item("version", 3)?;
+        Ok(interface)
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if view.is_null() {
-            return Err(PyBufferError::new_err("no view"));
+            return Err(PyBufferError::new_err("the view is null"));
         }
         let own = slf.get();
-        if own.far.is_some() {
-            return Err(PyBufferError::new_err("this array is in the memory of a GPU: `numpy()` copies it"));
+        if own.gpu_array.is_some() {
+            return Err(PyBufferError::new_err("this array is in GPU memory: `numpy()` copies it"));
         }
         let (wants_format, is_flat) = (flags & ffi::PyBUF_FORMAT != 0, flags & ffi::PyBUF_ND == 0);
         let format = match (&own.format, wants_format) {
@@ -278,7 +288,8 @@ impl ClkArray {
         }
         let bytes =
             own.shape.iter().product::<isize>() * own.scalar.map_or(own.array.element().size(), Scalar::size) as isize;
-        // SAFETY: the caller gives a view to fill. The memory, shape and strides live as long as the object that the view refers to.
+        // SAFETY: the caller passes a view to fill in. Memory, shape and strides live as long as the object that the
+        // view refers to.
         unsafe {
             (*view).buf = own.data.cast::<c_void>();
             (*view).len = bytes;
@@ -299,44 +310,53 @@ impl ClkArray {
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 }
 
-/// Refuses a stream that no consumer may name. All others have nothing to wait for: calls have waited for their work.
-fn allow_stream(stream: Option<Bound<'_, PyAny>>, is_far: bool) -> PyResult<()> {
+/// Rejects an invalid `stream` argument of `__dlpack__`. Other streams need not wait, since the call that made the
+/// array has waited for its kernels.
+fn check_stream(stream: Option<Bound<'_, PyAny>>, is_on_gpu: bool) -> PyResult<()> {
     let Some(stream) = stream.filter(|stream| !stream.is_none()) else { return Ok(()) };
-    if !is_far {
-        return Err(PyBufferError::new_err("memory of the processor has no streams"));
+    if !is_on_gpu {
+        return Err(PyBufferError::new_err("an array in host memory has no stream"));
     }
     match stream.extract::<i64>()? {
-        0 => Err(PyBufferError::new_err("stream 0 may mean two streams: 1 is the default one, 2 that of the thread")),
+        0 => Err(PyBufferError::new_err(
+            "stream 0 is ambiguous: pass 1 for the default stream, 2 for the default stream of the thread",
+        )),
         _ => Ok(()),
     }
 }
 
-/// Returns NumPy's type for a scalar type: asked for once.
+/// Returns NumPy's `dtype` of a scalar type, from a cache.
 fn numpy_type<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py, PyAny>> {
-    static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    static DTYPES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let dtypes = DTYPES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
     let name = numpy_name(scalar);
-    if let Some(found) = known.get_item(name)? {
-        return Ok(found);
+    if let Some(dtype) = dtypes.get_item(name)? {
+        return Ok(dtype);
     }
-    let found = match scalar {
+    let base = match scalar {
         Scalar::Bf16 => {
-            let lacks = |_| {
+            let no_ml_dtypes = |_| {
                 let help = ["`pip install ml_dtypes`", "`torch.bfloat16` needs no other package"];
-                errors::refused(py, "E0809", "NumPy has no bfloat16 without the package ml_dtypes".into(), &help, &[])
+                errors::call_error(
+                    py,
+                    "E0809",
+                    "NumPy has no bfloat16 without the package ml_dtypes".into(),
+                    &help,
+                    &[],
+                )
             };
-            py.import("ml_dtypes").map_err(lacks)?.getattr("bfloat16")?
+            py.import("ml_dtypes").map_err(no_ml_dtypes)?.getattr("bfloat16")?
         }
         _ => name.into_pyobject(py)?.into_any(),
     };
-    let dtype = py.import("numpy")?.call_method1("dtype", (found,))?;
-    known.set_item(name, &dtype)?;
+    let dtype = py.import("numpy")?.call_method1("dtype", (base,))?;
+    dtypes.set_item(name, &dtype)?;
     Ok(dtype)
 }
 
-/// Returns NumPy's type for elements: that of a scalar, or of a struct with the same layout.
-pub fn dtype_of<'py>(py: Python<'py>, element: &Element) -> PyResult<Bound<'py, PyAny>> {
-    let Element::Record(_) = element else {
+/// Returns NumPy's `dtype` of an element type. The `dtype` of a struct has the same memory layout as in Clk.
+pub fn dtype_of<'py>(py: Python<'py>, element: &ElementType) -> PyResult<Bound<'py, PyAny>> {
+    let ElementType::Record(_) = element else {
         let scalar = element.scalar().unwrap_or(Scalar::F32);
         let base = numpy_type(py, scalar)?;
         return match element.lanes() {
@@ -346,35 +366,35 @@ pub fn dtype_of<'py>(py: Python<'py>, element: &Element) -> PyResult<Bound<'py, 
     };
     let (mut names, mut formats, mut offsets) = (vec![], vec![], vec![]);
     for (name, field, offset) in element.fields() {
-        // NumPy's fields have names.
+        // Fields of tuples have numbers, but NumPy requires names.
         names.push(if name.parse::<usize>().is_ok() { format!("f{name}") } else { name.to_string() });
         formats.push(dtype_of(py, &field)?);
         offsets.push(offset);
     }
-    let facts = PyDict::new(py);
-    facts.set_item("names", names)?;
-    facts.set_item("formats", formats)?;
-    facts.set_item("offsets", offsets)?;
-    facts.set_item("itemsize", element.size())?;
-    py.import("numpy")?.call_method1("dtype", (facts,))
+    let layout = PyDict::new(py);
+    layout.set_item("names", names)?;
+    layout.set_item("formats", formats)?;
+    layout.set_item("offsets", offsets)?;
+    layout.set_item("itemsize", element.size())?;
+    py.import("numpy")?.call_method1("dtype", (layout,))
 }
 
-/// Returns an array as one of NumPy, or else as a view of Python.
-fn viewed<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>> {
-    match foreign::ndarray(array.py()) {
+/// Returns a NumPy array of the elements, or a `memoryview` if NumPy is not installed.
+fn to_sequence<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>> {
+    match imported_array::ndarray(array.py()) {
         Some(_) => to_numpy(array),
         None => Ok(PyMemoryView::from(array)?.into_any()),
     }
 }
 
-/// Returns an array of NumPy in the memory of one of Clk, or a copy of one that a GPU has.
+/// Returns a NumPy array: a view of host memory, or a copy of GPU memory.
 pub fn to_numpy<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
-    if array.get().far.is_some() {
-        return to_numpy(&Bound::new(py, ClkArray::new(array.get().here(py)?)?)?);
+    if array.get().gpu_array.is_some() {
+        return to_numpy(&Bound::new(py, ClkArray::new(array.get().to_host(py)?)?)?);
     }
     let own = array.get();
-    let Some(ndarray) = foreign::ndarray(py) else {
+    let Some(ndarray) = imported_array::ndarray(py) else {
         return Err(pyo3::exceptions::PyImportError::new_err("NumPy is not installed"));
     };
     let dtype = match own.scalar {
@@ -388,45 +408,48 @@ pub fn to_numpy<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>
     ndarray.bind(py).call1((shape, dtype, array))
 }
 
-/// Returns an array to be given away.
-fn given(own: &Bound<'_, ClkArray>, scalar: Scalar) -> Given {
+/// Describes the memory of an array for DLPack, and marks the array as exported.
+fn to_export(own: &Bound<'_, ClkArray>, scalar: Scalar) -> ExportedMemory {
     let array = own.get();
-    array.shared.store(true, Ordering::Relaxed);
+    array.is_exported.store(true, Ordering::Relaxed);
     let (device, shape) = (array.device(), array.extents());
-    Given { device, data: array.data, scalar, shape, owner: own.clone().into_any().unbind() }
+    ExportedMemory { device, data: array.data, scalar, shape, owner: own.clone().into_any().unbind() }
 }
 
-/// Returns torch's functions that exchange tensors, if it has some.
-fn torch(py: Python<'_>) -> PyResult<Option<&'static Table>> {
-    static KNOWN: PyOnceLock<Option<&'static Table>> = PyOnceLock::new();
-    let find = || {
+/// Returns torch's DLPack exchange API, if it has one.
+fn torch_exchange_api(py: Python<'_>) -> PyResult<Option<&'static ExchangeApi>> {
+    static API: PyOnceLock<Option<&'static ExchangeApi>> = PyOnceLock::new();
+    let find_api = || {
         let ty = py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>()?;
-        Ok::<_, PyErr>(foreign::kind_of(&ty).table)
+        Ok::<_, PyErr>(imported_array::type_info(&ty).exchange_api)
     };
-    KNOWN.get_or_try_init(py, find).copied()
+    API.get_or_try_init(py, find_api).copied()
 }
 
-/// Returns an array as one of a library.
-pub fn in_form<'py>(py: Python<'py>, array: Array, form: Form) -> PyResult<Bound<'py, PyAny>> {
-    let own = if form.far { ClkArray::staying(array)? } else { ClkArray::new(array)? };
-    // What DLPack has no type for stays with NumPy.
-    let (scalar, is_plain, is_far) = (own.scalar, own.scalar.is_some(), own.far.is_some());
+/// Converts a result to an array of the library that `form` names.
+pub fn to_library_array<'py>(py: Python<'py>, array: Array, form: ArrayForm) -> PyResult<Bound<'py, PyAny>> {
+    let own = if form.on_gpu { ClkArray::keep_on_gpu(array)? } else { ClkArray::new(array)? };
+    // Element types that DLPack does not support become NumPy arrays.
+    let (scalar, has_dlpack_type, is_on_gpu) = (own.scalar, own.scalar.is_some(), own.gpu_array.is_some());
     let own = Bound::new(py, own)?;
-    let taken = |module: &str| py.import(module)?.call_method1(intern!(py, "from_dlpack"), (&own,));
+    let from_dlpack = |module: &str| py.import(module)?.call_method1(intern!(py, "from_dlpack"), (&own,));
     match form.library {
-        Library::NumPy if !is_far && foreign::ndarray(py).is_some() => to_numpy(&own),
-        // The capsule itself: there is no stream to agree on, and torch asks for one in Python, which takes longer than a small kernel.
-        Library::Torch if let Some(scalar) = scalar => match torch(py)? {
-            Some(table) => table.array(py, given(&own, scalar)),
+        ArrayLibrary::NumPy if !is_on_gpu && imported_array::ndarray(py).is_some() => to_numpy(&own),
+        // Uses the exchange API, or a capsule. With `torch.from_dlpack`, torch would query a stream in Python, which
+        // takes longer than a small kernel and is unnecessary here.
+        ArrayLibrary::Torch if let Some(scalar) = scalar => match torch_exchange_api(py)? {
+            Some(api) => api.export_array(py, to_export(&own, scalar)),
             None => {
                 let capsule = ClkArray::__dlpack__(&own, None, None, None, None)?;
                 py.import("torch.utils.dlpack")?.call_method1(intern!(py, "from_dlpack"), (capsule,))
             }
         },
-        Library::Jax if is_plain => taken("jax.numpy"),
-        Library::CuPy if is_plain && is_far => taken("cupy"),
-        Library::CuPy if is_plain => py.import("cupy")?.call_method1(intern!(py, "asarray"), (to_numpy(&own)?,)),
-        Library::Torch | Library::Jax | Library::CuPy => to_numpy(&own),
+        ArrayLibrary::Jax if has_dlpack_type => from_dlpack("jax.numpy"),
+        ArrayLibrary::CuPy if has_dlpack_type && is_on_gpu => from_dlpack("cupy"),
+        ArrayLibrary::CuPy if has_dlpack_type => {
+            py.import("cupy")?.call_method1(intern!(py, "asarray"), (to_numpy(&own)?,))
+        }
+        ArrayLibrary::Torch | ArrayLibrary::Jax | ArrayLibrary::CuPy => to_numpy(&own),
         _ => Ok(own.into_any()),
     }
 }

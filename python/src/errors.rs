@@ -1,22 +1,24 @@
-//! Reports of Clk as Python exceptions and warnings, which `clk._errors` defines: by the code, each is a subclass of `clk.Error` and of
-//! the exception that Python has for such a case.
+//! Converts diagnostics of Clk to Python exceptions and warnings.
+//!
+//! The module `clk._errors` defines the classes and selects one by the diagnostic's code. Each is a subclass of
+//! `clk.Error` and of the corresponding built-in exception.
 
-use clk_lang::app::embed::Report;
-use clk_lang::host::problem::Problem;
+use clk_host::problem::RuntimeError;
+use clk_lang::embed::EmbedReport;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Returns what `clk._errors` makes its objects from.
-fn facts<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
-    let facts = PyDict::new(py);
-    facts.set_item("code", report.code)?;
-    facts.set_item("severity", report.severity)?;
-    facts.set_item("title", &report.title)?;
-    facts.set_item("notes", &report.notes)?;
-    facts.set_item("help", &report.help)?;
-    facts.set_item("rendered", &report.plain)?;
-    facts.set_item("colored", &report.colored)?;
+/// Converts a report (a diagnostic with its rendered text) to the dictionary that `clk._errors` expects.
+fn to_dict<'py>(py: Python<'py>, report: &EmbedReport) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("code", report.code)?;
+    dict.set_item("severity", report.severity)?;
+    dict.set_item("title", &report.title)?;
+    dict.set_item("notes", &report.notes)?;
+    dict.set_item("help", &report.help)?;
+    dict.set_item("rendered", &report.plain)?;
+    dict.set_item("colored", &report.colored)?;
     let spans = PyList::empty(py);
     for place in &report.places {
         let span = (
@@ -31,44 +33,45 @@ fn facts<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> 
         );
         spans.append(span)?;
     }
-    facts.set_item("spans", spans)?;
-    Ok(facts)
+    dict.set_item("spans", spans)?;
+    Ok(dict)
 }
 
-fn list<'py>(py: Python<'py>, reports: &[Report]) -> PyResult<Bound<'py, PyList>> {
+fn to_dicts<'py>(py: Python<'py>, reports: &[EmbedReport]) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for report in reports {
-        list.append(facts(py, report)?)?;
+        list.append(to_dict(py, report)?)?;
     }
     Ok(list)
 }
 
-/// Returns an object of `clk._errors` for a report.
-pub fn diagnostic<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "clk._errors"))?.call_method1(intern!(py, "diagnostic"), (facts(py, report)?,))
+/// Converts a report to a `clk.Diagnostic`.
+pub fn to_diagnostic<'py>(py: Python<'py>, report: &EmbedReport) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "clk._errors"))?.call_method1(intern!(py, "diagnostic"), (to_dict(py, report)?,))
 }
 
-/// Returns the exception for errors, the first of which decides its type.
-pub fn raise(py: Python<'_>, reports: &[Report]) -> PyErr {
-    let made = || py.import(intern!(py, "clk._errors"))?.call_method1(intern!(py, "error"), (list(py, reports)?,));
-    made().map_or_else(|error| error, PyErr::from_value)
+/// Returns the exception for errors. The first error determines its class.
+pub fn to_exception(py: Python<'_>, reports: &[EmbedReport]) -> PyErr {
+    let make = || py.import(intern!(py, "clk._errors"))?.call_method1(intern!(py, "error"), (to_dicts(py, reports)?,));
+    make().map_or_else(|error| error, PyErr::from_value)
 }
 
-/// Issues warnings. With `python -W error` the first one is raised.
-pub fn warn(py: Python<'_>, reports: &[Report]) -> PyResult<()> {
+/// Issues warnings through Python's `warnings` module. Returns an exception if Python turns one into an error
+/// (`python -W error`).
+pub fn warn(py: Python<'_>, reports: &[EmbedReport]) -> PyResult<()> {
     if !reports.is_empty() {
-        py.import(intern!(py, "clk._errors"))?.call_method1(intern!(py, "warn"), (list(py, reports)?,))?;
+        py.import(intern!(py, "clk._errors"))?.call_method1(intern!(py, "warn"), (to_dicts(py, reports)?,))?;
     }
     Ok(())
 }
 
-/// Returns the exception for a call that is refused.
-pub fn refused(py: Python<'_>, code: &'static str, title: String, help: &[&str], notes: &[&str]) -> PyErr {
+/// Returns the exception for a call that is rejected before it runs.
+pub fn call_error(py: Python<'_>, code: &'static str, title: String, help: &[&str], notes: &[&str]) -> PyErr {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_string()).collect();
-    raise(py, &[Report::of_call(code, title, owned(notes), owned(help))])
+    to_exception(py, &[EmbedReport::of_call(code, title, owned(notes), owned(help))])
 }
 
-/// Returns the exception for an operation on values that has failed.
-pub fn of_problem(problem: Problem) -> PyErr {
-    Python::attach(|py| raise(py, &[Report::of_call(problem.code, problem.title, problem.notes, problem.help)]))
+/// Returns the exception for a failed operation on values.
+pub fn from_runtime_error(error: RuntimeError) -> PyErr {
+    Python::attach(|py| to_exception(py, &[EmbedReport::of_call(error.code, error.title, error.notes, error.help)]))
 }

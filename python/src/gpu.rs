@@ -1,104 +1,106 @@
-//! Arrays in the memory of GPUs: which device a call runs on, and what `__cuda_array_interface__` says.
+//! Arrays in GPU memory: selects the device of a call, synchronizes with the library that owns an array, and parses
+//! `__cuda_array_interface__`.
 //!
-//! Input: the device of a call and objects of other libraries. Output: on which GPU an array is and what its work waits for, or a refusal.
+//! A call runs on the GPU of its arrays; a `device` option may only name that GPU. The call waits for the work that
+//! fills its arrays:
 //!
-//! - A call runs on the GPU of its arrays, unless it names a device: then that has to be this one.
-//! - The work that fills an array comes first. Torch and CuPy say which stream they work on, which an event then marks; with DLPack other
-//!   producers are given a stream of Clk's to make wait; `__cuda_array_interface__` names the stream: none (nothing to wait for), 1 (the
-//!   default one), 2 (that of the thread), or a handle.
-//! - What comes after a call waits for its kernels. If all arrays are of torch and CuPy, their streams do, and the call returns before; else,
-//!   and where a kernel may report a fault, the call itself waits.
-//! - Memory at other addresses than multiples of 16, and what the call writes elsewhere, is copied on the GPU. Elements with gaps, or in
-//!   another order, are brought in order by their own library (torch, CuPy), and are refused from others.
+//! - torch, CuPy: an event on the library's current stream;
+//! - other libraries with DLPack: a stream of Clk that the producer makes wait for its work;
+//! - `__cuda_array_interface__`: the stream in its entry `stream`: none (no wait), 1 (default stream), 2 (default
+//!   stream of the thread), or a handle.
+//!
+//! If all arrays belong to torch or CuPy, their current stream waits for the kernels, and the call returns early.
+//! Otherwise, and if a kernel may report a fault, the call waits. Unaligned and overlapping memory is copied on the
+//! GPU. torch and CuPy convert other layouts to row-major order; for other libraries, such arrays are rejected.
 
 use std::cell::Cell;
 
-use clk_lang::app::embed::{self, How};
-use clk_lang::host::array::Element;
-use clk_lang::lang::scalar::Scalar;
+use clk_host::array::ElementType;
+use clk_lang::embed::{self, CallOptions};
+use clk_scalar::Scalar;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::array::ClkArray;
 use crate::convert;
-use crate::dlpack::row_major;
+use crate::dlpack::row_major_strides;
 use crate::errors;
-use crate::foreign::{self, Foreign, Library, MAX_AXES, Place};
+use crate::imported_array::{self, ArrayLibrary, ImportedArray, MAX_AXES, Residency};
 
-/// The stream on which a library works on a GPU, asked for once a call.
+/// The current stream of a library on a GPU, queried once per call.
 #[derive(Default)]
-pub struct Streams(Cell<Option<(Library, u32, usize)>>);
+pub struct StreamCache(Cell<Option<(ArrayLibrary, u32, usize)>>);
 
-/// Where arrays are wanted.
-pub enum Wanted<'a> {
-    /// On the host: whoever takes them reads them there.
+/// The memory in which an imported array may be.
+pub enum Destination<'a> {
+    /// Host memory.
     Host,
-    /// Anywhere: a call runs where they are, unless it says otherwise.
-    Call(&'a How, &'a Streams),
+    /// Host memory, or the memory of a GPU on which the options of the call allow it to run.
+    Call(&'a CallOptions, &'a StreamCache),
 }
 
-impl Wanted<'_> {
-    /// Returns the stream on which a library works on a GPU now, which `ask` finds out.
-    pub fn stream(
+impl Destination<'_> {
+    /// Returns the current stream of a library on a GPU, from the cache or by `query`.
+    pub fn current_stream(
         &self,
         py: Python<'_>,
-        library: Library,
+        library: ArrayLibrary,
         gpu: u32,
-        ask: impl FnOnce() -> PyResult<usize>,
+        query: impl FnOnce() -> PyResult<usize>,
     ) -> PyResult<usize> {
-        let known = match self {
-            Wanted::Host => None,
-            Wanted::Call(_, streams) => Some(streams),
+        let cache = match self {
+            Destination::Host => None,
+            Destination::Call(_, cache) => Some(cache),
         };
-        if let Some((own, on, stream)) = known.and_then(|streams| streams.0.get())
-            && (own, on) == (library, gpu)
+        if let Some((cached_library, cached_gpu, stream)) = cache.and_then(|cache| cache.0.get())
+            && (cached_library, cached_gpu) == (library, gpu)
         {
             return Ok(stream);
         }
-        let stream = ask()?;
-        refuse_recorded(py, stream)?;
-        known.into_iter().for_each(|streams| streams.0.set(Some((library, gpu, stream))));
+        let stream = query()?;
+        reject_captured_stream(py, stream)?;
+        cache.into_iter().for_each(|cache| cache.0.set(Some((library, gpu, stream))));
         Ok(stream)
     }
 
-    /// Refuses an array of a GPU where it is not wanted.
-    pub fn takes(&self, py: Python<'_>, gpu: u32) -> PyResult<()> {
+    /// Rejects an array in the memory of a GPU if it cannot be used there.
+    pub fn check_gpu(&self, py: Python<'_>, gpu: u32) -> PyResult<()> {
         let copy = "copy it to the host first: `x.cpu()`, `cupy.asnumpy(x)`";
-        let how = match self {
-            Wanted::Host => {
-                let title = "an array in the memory of a GPU is no value here".to_string();
-                return Err(errors::refused(py, "E0809", title, &[copy], &[]));
+        let options = match self {
+            Destination::Host => {
+                let title = "an array in GPU memory is not accepted here".to_string();
+                return Err(errors::call_error(py, "E0809", title, &[copy], &[]));
             }
-            Wanted::Call(how, _) => how,
+            Destination::Call(options, _) => options,
         };
-        if how.is_checked() {
-            let title = "calls with checks run on the simulator, and this array is in the memory of a GPU".to_string();
-            return Err(errors::refused(py, "E0809", title, &[copy], &[]));
+        if options.is_checked() {
+            let title = "calls with checks run on the simulator, but this array is in GPU memory".to_string();
+            return Err(errors::call_error(py, "E0809", title, &[copy], &[]));
         }
-        let Some(device) = &how.device else { return Ok(()) };
-        if gpu_of(device) == Some(gpu) {
+        let Some(device) = &options.device else { return Ok(()) };
+        if parse_gpu_number(device) == Some(gpu) {
             return Ok(());
         }
-        let title = format!("the call runs on `{device}`, and this array is in the memory of `gpu:{gpu}`");
-        let help = format!("without `device`, a call runs where its arrays are; or `device=\"gpu:{gpu}\"`");
-        Err(errors::refused(py, "E0809", title, &[&help, copy], &[]))
+        let title = format!("the call runs on `{device}`, but this array is in the memory of `gpu:{gpu}`");
+        let help = format!("leave out `device` to run on the GPU of the arrays, or pass `device=\"gpu:{gpu}\"`");
+        Err(errors::call_error(py, "E0809", title, &[&help, copy], &[]))
     }
 }
 
-/// Refuses a stream whose work is being recorded.
-fn refuse_recorded(py: Python<'_>, stream: usize) -> PyResult<()> {
-    if !embed::is_recorded(stream) {
+/// Rejects a stream that is being captured in a CUDA graph.
+fn reject_captured_stream(py: Python<'_>, stream: usize) -> PyResult<()> {
+    if !embed::is_capturing(stream) {
         return Ok(());
     }
-    let title = "a call of Clk cannot be recorded in a CUDA graph, which is done with this stream now".to_string();
-    let help = "call it before or after, such as outside of `torch.cuda.graph`";
-    let note = "it may wait for its kernels, to report their faults";
-    Err(errors::refused(py, "E0809", title, &[help], &[note]))
+    let title = "a call of Clk cannot be captured in a CUDA graph, but this stream is being captured".to_string();
+    let help = "call it outside of `torch.cuda.graph`";
+    let note = "a call may wait for its kernels to report their faults";
+    Err(errors::call_error(py, "E0809", title, &[help], &[note]))
 }
 
-/// Returns the number of the GPU that a device's name stands for.
-fn gpu_of(device: &str) -> Option<u32> {
+/// Returns the number of the GPU with this device name.
+fn parse_gpu_number(device: &str) -> Option<u32> {
     match device.strip_prefix("gpu") {
         Some("") => Some(0),
         Some(rest) => rest.strip_prefix(':')?.parse().ok(),
@@ -106,123 +108,129 @@ fn gpu_of(device: &str) -> Option<u32> {
     }
 }
 
-/// Returns the GPU that has the arrays of a call, if one has.
-pub fn common(py: Python<'_>, arrays: &[Option<Foreign>]) -> PyResult<Option<u32>> {
-    let mut numbers = arrays.iter().flatten().filter(|array| !array.is_empty()).filter_map(Foreign::gpu);
-    let Some(first) = numbers.next() else { return Ok(arrays.iter().flatten().find_map(Foreign::gpu)) };
+/// Returns the GPU whose memory has arrays of the call; `None` if all are in host memory. Rejects arrays of several
+/// GPUs.
+pub fn find_common_gpu(py: Python<'_>, arrays: &[Option<ImportedArray>]) -> PyResult<Option<u32>> {
+    let mut numbers = arrays.iter().flatten().filter(|array| !array.is_empty()).filter_map(ImportedArray::gpu);
+    let Some(first) = numbers.next() else { return Ok(arrays.iter().flatten().find_map(ImportedArray::gpu)) };
     match numbers.find(|number| *number != first) {
         None => Ok(Some(first)),
         Some(other) => {
-            let title = format!("arrays of one call are in the memory of `gpu:{first}` and of `gpu:{other}`");
-            let help = "bring them to one: `x.to(\"cuda:0\")`, `jax.device_put(x, device)`";
-            Err(errors::refused(py, "E0809", title, &[help], &[]))
+            let title = format!("the arrays of this call are in the memory of `gpu:{first}` and of `gpu:{other}`");
+            let help = "copy them to one GPU: `x.to(\"cuda:0\")`, `jax.device_put(x, device)`";
+            Err(errors::call_error(py, "E0809", title, &[help], &[]))
         }
     }
 }
 
-/// Returns the stream that producers have wait for their work.
-pub fn meeting(py: Python<'_>, gpu: u32) -> PyResult<usize> {
-    py.detach(|| embed::meeting(gpu)).map_err(|why| {
+/// Returns a stream of Clk to pass to `__dlpack__`. The producer makes this stream wait for its own work on the array.
+pub fn synchronization_stream(py: Python<'_>, gpu: u32) -> PyResult<usize> {
+    py.detach(|| embed::lender_stream(gpu)).map_err(|reason| {
         let title = format!("this array is in the memory of GPU {gpu}, which cannot be used");
-        errors::refused(py, "E0809", title, &[], &[&why])
+        errors::call_error(py, "E0809", title, &[], &[&reason])
     })
 }
 
-/// Whether a library works on a stream that it calls the current one, to which its allocator leaves the memory of arrays, too.
-pub fn is_in_order(library: Library) -> bool {
-    matches!(library, Library::Torch | Library::CuPy)
+/// Returns whether a library runs its work on a current stream, and its allocator reuses memory in the order of that
+/// stream.
+pub fn is_stream_ordered(library: ArrayLibrary) -> bool {
+    matches!(library, ArrayLibrary::Torch | ArrayLibrary::CuPy)
 }
 
-/// Asks torch or CuPy which stream of a GPU is its current one.
-pub fn stream_of(py: Python<'_>, library: Library, gpu: u32) -> PyResult<usize> {
+/// Asks torch or CuPy for its current stream on a GPU.
+pub fn query_current_stream(py: Python<'_>, library: ArrayLibrary, gpu: u32) -> PyResult<usize> {
     let (module, function, handle) = match library {
-        Library::CuPy => ("cupy", intern!(py, "get_current_stream"), intern!(py, "ptr")),
+        ArrayLibrary::CuPy => ("cupy", intern!(py, "get_current_stream"), intern!(py, "ptr")),
         _ => ("torch", intern!(py, "current_stream"), intern!(py, "cuda_stream")),
     };
     let cuda = py.import(module)?.getattr(intern!(py, "cuda"))?;
     cuda.call_method1(function, (gpu,))?.getattr(handle)?.extract()
 }
 
-/// Makes a GPU torch's current one as long as `work` takes.
-pub fn on_torch_gpu<'py, T>(py: Python<'py>, gpu: u32, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+/// Runs `work` with a GPU as torch's current device.
+pub fn with_torch_gpu<'py, T>(py: Python<'py>, gpu: u32, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     let cuda = py.import(intern!(py, "torch"))?.getattr(intern!(py, "cuda"))?;
     let current: u32 = cuda.call_method0(intern!(py, "current_device"))?.extract()?;
     if current == gpu {
         return work();
     }
     cuda.call_method1(intern!(py, "set_device"), (gpu,))?;
-    let done = work();
+    let result = work();
     cuda.call_method1(intern!(py, "set_device"), (current,))?;
-    done
+    result
 }
 
-/// What a `__cuda_array_interface__` says.
+/// The contents of a `__cuda_array_interface__`.
 #[derive(Debug)]
-pub struct Described {
+pub struct CudaArrayInterface {
     pub address: u64,
     pub scalar: Scalar,
     pub shape: Vec<usize>,
-    /// In bytes.
+    /// Strides in bytes.
     pub strides: Vec<isize>,
     pub readonly: bool,
+    /// The stream whose work has to complete before the array is used.
     pub after: Option<usize>,
 }
 
-/// Reads a `__cuda_array_interface__`.
-pub fn described(facts: &Bound<'_, PyDict>) -> PyResult<Described> {
-    let py = facts.py();
-    let wrong = |title: String| errors::refused(py, "E0809", title, &[], &["this is what its interface says"]);
-    let has = |name: &str| Ok::<_, PyErr>(facts.get_item(name)?.filter(|value| !value.is_none()));
-    let need = |name: &str| has(name)?.ok_or_else(|| wrong(format!("`__cuda_array_interface__` has no `{name}`")));
-    let version: i64 = need("version")?.extract()?;
+/// Parses a `__cuda_array_interface__`.
+pub fn parse_cuda_array_interface(dict: &Bound<'_, PyDict>) -> PyResult<CudaArrayInterface> {
+    let py = dict.py();
+    let invalid =
+        |title: String| errors::call_error(py, "E0809", title, &[], &["its `__cuda_array_interface__` says so"]);
+    let get = |name: &str| Ok::<_, PyErr>(dict.get_item(name)?.filter(|value| !value.is_none()));
+    let require = |name: &str| get(name)?.ok_or_else(|| invalid(format!("`__cuda_array_interface__` has no `{name}`")));
+    let version: i64 = require("version")?.extract()?;
     if !(2..=3).contains(&version) {
-        return Err(wrong(format!("`__cuda_array_interface__` of version {version}; there are 2 and 3")));
+        let title = format!("`__cuda_array_interface__` has version {version}; versions 2 and 3 are supported");
+        return Err(invalid(title));
     }
-    if has("mask")?.is_some() {
-        return Err(wrong("a masked array has elements that are none".into()));
+    if get("mask")?.is_some() {
+        return Err(invalid("masked arrays are not supported".into()));
     }
-    let shape: Vec<usize> = convert::few(&need("shape")?, MAX_AXES)?;
-    let kind = need("typestr")?;
-    let kind = kind.cast::<PyString>()?.to_string_lossy().into_owned();
-    let scalar = scalar_of(&kind).ok_or_else(|| foreign::no_type(py, &kind))?;
-    let (address, readonly): (u64, bool) = need("data")?.extract()?;
-    let strides = match has("strides")? {
-        None => row_major(&shape, scalar.size() as isize),
-        Some(strides) => convert::few(&strides, MAX_AXES)?,
+    let shape: Vec<usize> = convert::limited_items(&require("shape")?, MAX_AXES)?;
+    let typestr = require("typestr")?;
+    let typestr = typestr.cast::<PyString>()?.to_string_lossy().into_owned();
+    let scalar = parse_typestr(&typestr).ok_or_else(|| imported_array::unsupported_type_error(py, &typestr))?;
+    let (address, readonly): (u64, bool) = require("data")?.extract()?;
+    let strides = match get("strides")? {
+        None => row_major_strides(&shape, scalar.size() as isize),
+        Some(strides) => convert::limited_items(&strides, MAX_AXES)?,
     };
     if strides.len() != shape.len() {
-        return Err(wrong(format!("an array of {} axes with {} strides", shape.len(), strides.len())));
+        return Err(invalid(format!("an array of {} axes has {} strides", shape.len(), strides.len())));
     }
-    let after = match has("stream")?.map(|stream| stream.extract::<i128>()).transpose()? {
-        // Version 2 leaves it open what there is to wait for.
+    let after = match get("stream")?.map(|stream| stream.extract::<i128>()).transpose()? {
+        // Version 2 of the protocol has no stream, so the call waits for the default stream.
         None => (version == 2).then_some(1),
         Some(0) => {
-            let title =
-                "stream 0 of a `__cuda_array_interface__` is not allowed, as it may mean two streams".to_string();
-            let help = "the library has to say 1 for the default stream, 2 for that of the thread";
-            return Err(errors::refused(py, "E0809", title, &[help], &[]));
+            let title = "stream 0 of a `__cuda_array_interface__` is not allowed, since it is ambiguous".to_string();
+            let help = "the library has to pass 1 for the default stream, or 2 for the default stream of the thread";
+            return Err(errors::call_error(py, "E0809", title, &[help], &[]));
         }
-        Some(stream) => Some(
-            usize::try_from(stream).map_err(|_| wrong(format!("stream {stream} is none that CUDA could have made")))?,
-        ),
+        Some(stream) => {
+            Some(usize::try_from(stream).map_err(|_| invalid(format!("stream {stream} is not a valid CUDA stream")))?)
+        }
     };
     if address == 0 && !shape.contains(&0) {
-        return Err(wrong("an array with elements at the address 0".into()));
+        return Err(invalid("an array that is not empty has the address 0".into()));
     }
-    Ok(Described { address, scalar, shape, strides, readonly, after })
+    Ok(CudaArrayInterface { address, scalar, shape, strides, readonly, after })
 }
 
-/// Returns whether a `__cuda_array_interface__` says that an array may be written, which capsules of older libraries cannot.
-pub fn says_writable(object: &Bound<'_, PyAny>) -> bool {
-    let facts = object.getattr(intern!(object.py(), "__cuda_array_interface__"));
-    let data = facts.and_then(|facts| facts.get_item("data")?.extract::<(u64, bool)>());
+/// Returns whether the `__cuda_array_interface__` of an object declares it as writable. Unversioned DLPack capsules
+/// have no such information.
+pub fn is_declared_writable(object: &Bound<'_, PyAny>) -> bool {
+    let interface = object.getattr(intern!(object.py(), "__cuda_array_interface__"));
+    let data = interface.and_then(|interface| interface.get_item("data")?.extract::<(u64, bool)>());
     data.is_ok_and(|(_, readonly)| !readonly)
 }
 
-fn scalar_of(kind: &str) -> Option<Scalar> {
+/// Parses a `typestr` such as `<f4`.
+fn parse_typestr(typestr: &str) -> Option<Scalar> {
     use Scalar::*;
-    let order = kind.chars().next()?;
-    let found = match kind.get(1..)? {
+    let order = typestr.chars().next()?;
+    let scalar = match typestr.get(1..)? {
         "b1" => Bool,
         "i1" => I8,
         "i2" => I16,
@@ -237,10 +245,10 @@ fn scalar_of(kind: &str) -> Option<Scalar> {
         "f8" => F64,
         _ => return None,
     };
-    (order == '<' || order == '=' || found.size() == 1).then_some(found)
+    (order == '<' || order == '=' || scalar.size() == 1).then_some(scalar)
 }
 
-/// Returns the letters of a type in `typestr`.
+/// Returns the `typestr` of a type, such as `<f4`.
 pub fn typestr(scalar: Scalar) -> Option<String> {
     let kind = match scalar {
         Scalar::Bf16 => return None,
@@ -253,82 +261,84 @@ pub fn typestr(scalar: Scalar) -> Option<String> {
     Some(format!("{order}{kind}{}", scalar.size()))
 }
 
-/// Reads an array by its `__cuda_array_interface__`.
-pub fn of_interface(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign> {
+/// Imports an array by its `__cuda_array_interface__`.
+pub fn from_cuda_array_interface(object: &Bound<'_, PyAny>, destination: &Destination<'_>) -> PyResult<ImportedArray> {
     let py = object.py();
-    let facts = object.getattr(intern!(py, "__cuda_array_interface__"))?;
-    let described = described(facts.cast::<PyDict>()?)?;
-    let gpu = match described.address {
+    let dict = object.getattr(intern!(py, "__cuda_array_interface__"))?;
+    let interface = parse_cuda_array_interface(dict.cast::<PyDict>()?)?;
+    let gpu = match interface.address {
         0 => 0,
-        address => embed::owner(address).ok_or_else(|| {
-            let title = format!("the address {address:#x} of a `__cuda_array_interface__` is in no GPU's memory");
-            errors::refused(py, "E0809", title, &[], &["or there is no driver that could say so: `clk devices`"])
+        address => embed::gpu_of_address(address).ok_or_else(|| {
+            let title = format!("address {address:#x} of a `__cuda_array_interface__` is not in the memory of a GPU");
+            errors::call_error(py, "E0809", title, &[], &["or the GPU driver is missing: see `clk devices`"])
         })?,
     };
-    wanted.takes(py, gpu)?;
-    described.after.map_or(Ok(()), |stream| refuse_recorded(py, stream))?;
-    let place = Place::Gpu { number: gpu, after: described.after, in_order: false };
-    let Described { address, scalar, shape, strides, readonly, .. } = described;
-    let at = std::ptr::without_provenance_mut(address as usize);
-    Foreign::of_object(object, at, Element::Scalar(scalar), (shape, strides), readonly, place)
+    destination.check_gpu(py, gpu)?;
+    interface.after.map_or(Ok(()), |stream| reject_captured_stream(py, stream))?;
+    let residency = Residency::Gpu { number: gpu, after: interface.after, in_order: false };
+    let CudaArrayInterface { address, scalar, shape, strides, readonly, .. } = interface;
+    let data = std::ptr::without_provenance_mut(address as usize);
+    ImportedArray::from_object(object, data, ElementType::Scalar(scalar), shape, strides, readonly, residency)
 }
 
-/// Returns an array of a GPU that a call can use: one with gaps, in another order, or of truth values is made anew by its library, where
-/// it is only read.
-pub fn fitting<'py>(
+/// Prepares an array in GPU memory for a call. For an input that is not row-major, its library makes a contiguous copy.
+/// Elements of type `bool` are normalized to the bytes 0 and 1.
+pub fn normalize<'py>(
     object: &Bound<'py, PyAny>,
-    found: Foreign,
-    wanted: &Wanted<'_>,
+    array: ImportedArray,
+    destination: &Destination<'_>,
     is_written: bool,
-) -> PyResult<Foreign> {
+) -> PyResult<ImportedArray> {
     let py = object.py();
-    let is_bool = found.element == Element::Scalar(Scalar::Bool);
-    if found.gpu().is_none() || found.is_empty() || (found.is_row_major() || is_written) && !is_bool {
-        return Ok(found);
+    let is_bool = array.element == ElementType::Scalar(Scalar::Bool);
+    if array.gpu().is_none() || array.is_empty() || (array.is_row_major() || is_written) && !is_bool {
+        return Ok(array);
     }
-    let words = |array: &Bound<'py, PyAny>| array.call_method1(intern!(py, "view"), (words_type(py, found.library)?,));
-    let made = match found.library {
-        Library::Torch if is_bool => {
-            // Other bytes than 0 and 1 are true.
-            let plain = object.call_method0(intern!(py, "detach"))?;
-            let truths = words(&plain)?.call_method1(intern!(py, "ne"), (0,))?;
+    let library = array.library;
+    let byte_view = |object: &Bound<'py, PyAny>| object.call_method1(intern!(py, "view"), (uint8_type(py, library)?,));
+    let normalized = match library {
+        ArrayLibrary::Torch if is_bool => {
+            // A `bool` is true if its byte is not 0.
+            let detached = object.call_method0(intern!(py, "detach"))?;
+            let bools = byte_view(&detached)?.call_method1(intern!(py, "ne"), (0,))?;
             if is_written {
-                plain.call_method1(intern!(py, "copy_"), (truths,))?;
-                return Ok(found);
+                detached.call_method1(intern!(py, "copy_"), (bools,))?;
+                return Ok(array);
             }
-            truths.call_method0(intern!(py, "contiguous"))?
+            bools.call_method0(intern!(py, "contiguous"))?
         }
-        Library::Torch => object.call_method0(intern!(py, "contiguous"))?,
-        Library::CuPy if is_bool => {
-            let truths = words(object)?.call_method1(intern!(py, "__ne__"), (0,))?;
+        ArrayLibrary::Torch => object.call_method0(intern!(py, "contiguous"))?,
+        ArrayLibrary::CuPy if is_bool => {
+            let bools = byte_view(object)?.call_method1(intern!(py, "__ne__"), (0,))?;
             if is_written {
-                object.set_item(py.Ellipsis(), truths)?;
-                // The call comes behind that, too.
-                return foreign::read(object, None, wanted);
+                object.set_item(py.Ellipsis(), bools)?;
+                // Import again, so that the call waits for this assignment.
+                return imported_array::import_array(object, None, destination);
             }
-            py.import("cupy")?.call_method1("ascontiguousarray", (truths,))?
+            py.import("cupy")?.call_method1("ascontiguousarray", (bools,))?
         }
-        Library::CuPy => py.import("cupy")?.call_method1("ascontiguousarray", (object,))?,
-        // Their truth values are 0 and 1.
-        Library::Jax if found.is_row_major() => return Ok(found),
-        _ if found.is_row_major() && object.is_instance_of::<ClkArray>() => return Ok(found),
+        ArrayLibrary::CuPy => py.import("cupy")?.call_method1("ascontiguousarray", (object,))?,
+        // `bool` elements of JAX and Clk are always 0 or 1.
+        ArrayLibrary::Jax if array.is_row_major() => return Ok(array),
+        _ if array.is_row_major() && object.is_instance_of::<ClkArray>() => return Ok(array),
         _ if is_bool => {
-            let title = "nothing says that the truth values of this array of a GPU are the bytes 0 and 1".to_string();
-            let help = "pass its bytes as `u8` and compare them in Clk, or make it an array of torch or CuPy";
-            return Err(errors::refused(py, "E0809", title, &[help], &[]));
+            let title = "the `bool` elements of this array in GPU memory may be bytes other than 0 and 1".to_string();
+            let help = "pass its bytes as `u8` and compare them in Clk, or convert it to an array of torch or CuPy";
+            return Err(errors::call_error(py, "E0809", title, &[help], &[]));
         }
         _ => {
-            let title = "the elements of this array of a GPU are not in row-major order without gaps".to_string();
-            let help = "make them so with its library: `x.contiguous()`, `cupy.ascontiguousarray(x)`";
-            return Err(errors::refused(py, "E0809", title, &[help], &[]));
+            let title = "this array in GPU memory is not contiguous in row-major order".to_string();
+            let help = "make it contiguous with its library: `x.contiguous()`, `cupy.ascontiguousarray(x)`";
+            return Err(errors::call_error(py, "E0809", title, &[help], &[]));
         }
     };
-    foreign::read(&made, None, wanted)
+    imported_array::import_array(&normalized, None, destination)
 }
 
-fn words_type(py: Python<'_>, library: Library) -> PyResult<Bound<'_, PyAny>> {
+/// The type `uint8` of a library.
+fn uint8_type(py: Python<'_>, library: ArrayLibrary) -> PyResult<Bound<'_, PyAny>> {
     match library {
-        Library::Torch => py.import(intern!(py, "torch"))?.getattr(intern!(py, "uint8")),
+        ArrayLibrary::Torch => py.import(intern!(py, "torch"))?.getattr(intern!(py, "uint8")),
         _ => Ok(PyString::new(py, "uint8").into_any()),
     }
 }

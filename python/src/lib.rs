@@ -1,19 +1,21 @@
 //! The extension module `clk._clk`: Clk's programs, sessions and command line for Python.
 //!
-//! [`program`] has programs and their callables, [`foreign`], [`exchange`], [`gpu`] and [`dlpack`] the arrays of other libraries, [`mod@array`] results,
-//! [`convert`] all other values, [`errors`] exceptions, [`signals`] Ctrl-C, [`notebook`] sessions.
+//! - [`program`]: programs and their callables; [`inspect`]: proofs, generated code, profiles and origins of elements.
+//! - [`imported_array`], [`dlpack_exchange`], [`gpu`], [`dlpack`]: arrays of other libraries; [`mod@array`]:
+//!   `clk.Array`; [`convert`]: other values.
+//! - [`errors`]: exceptions; [`interruptible`], [`signals`], [`stack`]: how calls run; [`notebook`]: sessions.
 
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod array;
-mod attend;
 mod convert;
 mod dlpack;
+mod dlpack_exchange;
 mod errors;
-mod exchange;
-mod foreign;
 mod gpu;
+mod imported_array;
 mod inspect;
+mod interruptible;
 mod notebook;
 mod program;
 mod signals;
@@ -23,25 +25,25 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clk_lang::app::embed;
+use clk_lang::embed;
 use pyo3::prelude::*;
 
-/// Records failed allocations, so that an abort for lack of memory can be reported as such.
+/// The allocator. It records failed allocations, so that an abort after one can be reported as out of memory.
 #[global_allocator]
-static MEMORY: clk_lang::app::Memory = clk_lang::app::Memory;
+static MEMORY: clk_lang::RecordingAllocator = clk_lang::RecordingAllocator;
 
 #[pymodule]
 fn _clk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     embed::prepare();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<array::ClkArray>()?;
-    module.add_class::<program::Callee>()?;
+    module.add_class::<program::PyCallable>()?;
     module.add_class::<program::Program>()?;
     module.add_class::<notebook::Notebook>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
-    module.add_function(wrap_pyfunction!(attend::before_fork, module)?)?;
-    module.add_function(wrap_pyfunction!(attend::after_fork_in_parent, module)?)?;
-    module.add_function(wrap_pyfunction!(attend::after_fork_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(interruptible::before_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(interruptible::after_fork_in_parent, module)?)?;
+    module.add_function(wrap_pyfunction!(interruptible::after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::prove, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::cuda, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::profile, module)?)?;
@@ -56,19 +58,19 @@ fn devices() -> Vec<(String, String)> {
     embed::devices()
 }
 
-/// Says to the other ranks, if there are any, that this one is over.
+/// Notifies the other ranks, if there are any, that this rank ends.
 #[pyfunction]
 fn leave(py: Python<'_>) -> PyResult<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    let watch = signals::Watch::begin(stop.clone());
+    let guard = signals::InterruptGuard::new(stop.clone());
     py.detach(|| {
-        watch.aim();
+        guard.arm();
         embed::leave(&stop);
     });
-    watch.settled(py)
+    guard.finish(py)
 }
 
-/// Runs the command line of `clk`; returns its exit code. `relaunch` starts this program again.
+/// Runs the command line of `clk` and returns its exit code. `relaunch` is the command that starts this program again.
 #[pyfunction]
 fn command_line(py: Python<'_>, arguments: Vec<OsString>, relaunch: Vec<OsString>) -> u8 {
     py.detach(|| embed::command_line(arguments, relaunch))

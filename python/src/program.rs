@@ -1,4 +1,4 @@
-//! Programs, and their kernels and functions as callables.
+//! Compiled programs, and their kernels and functions as Python callables.
 
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
@@ -6,63 +6,68 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use clk_lang::app::embed::{self, Argument, Call, Callable, Check, How, Kind, Parameter, Returned};
-use clk_lang::check::typed::Access;
-use clk_lang::host::array::Array;
-use clk_lang::host::value::Value;
+use clk_check::typed::Access;
+use clk_host::array::Array;
+use clk_host::value::HostValue;
+use clk_lang::embed::{
+    self, CallOptions, CallResult, Callable, CheckLevel, EmbedCall, EmbedValue, ParamDescription, ParamKind,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
 use crate::array;
-use crate::attend::{self, Caller};
 use crate::convert;
 use crate::errors;
-use crate::foreign::{self, Foreign, Form, Library};
 use crate::gpu;
+use crate::imported_array::{self, ArrayForm, ArrayLibrary, ImportedArray};
+use crate::interruptible::{self, CallerSignals};
 use crate::stack;
 
 /// A compiled program.
 #[pyclass(module = "clk._clk", frozen)]
 pub struct Program {
-    shared: Arc<Shared>,
+    state: Arc<ProgramState>,
 }
 
-struct Shared {
-    program: ManuallyDrop<Mutex<embed::Program>>,
+/// A program, which its callables share.
+struct ProgramState {
+    program: ManuallyDrop<Mutex<embed::EmbedProgram>>,
     stop: Arc<AtomicBool>,
     callables: Arc<[Callable]>,
-    /// By callable, whether its last call took long; set for those that were not called yet.
-    lasts: Box<[AtomicBool]>,
+    /// For each callable, whether its next call is predicted to take long, because the last one did. Initially true,
+    /// since the first call compiles.
+    is_long: Box<[AtomicBool]>,
 }
 
-impl Drop for Shared {
+impl Drop for ProgramState {
     fn drop(&mut self) {
-        // SAFETY: nothing uses it from here on.
+        // SAFETY: the field is not used after this.
         let mut program = Some(unsafe { ManuallyDrop::take(&mut self.program) });
-        // Its launches may be behind work that needs the interpreter: what is not taken here goes at the end of this function.
+        // Release the interpreter's lock, because dropping the program may wait for GPU work that needs the
+        // interpreter. Without an interpreter, the program is dropped at the end of this function.
         let _ = Python::try_attach(|py| py.detach(|| drop(program.take())));
     }
 }
 
-impl Shared {
-    /// Waits for the program, which runs one call at a time; `None` if the caller gives up first.
-    fn lock(&self, caller: &Caller<'_>) -> Option<MutexGuard<'_, embed::Program>> {
+impl ProgramState {
+    /// Locks the program, which runs one call at a time. Returns `None` if a signal cancels the call while it waits.
+    fn lock(&self, caller: &CallerSignals<'_>) -> Option<MutexGuard<'_, embed::EmbedProgram>> {
         loop {
             match self.program.try_lock() {
                 Ok(program) => return Some(program),
-                // A call that panicked has reported that.
+                // A call panicked, and has reported the error. The program can still be used.
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if caller.gives_up() => return None,
+                Err(TryLockError::WouldBlock) if caller.is_canceled() => return None,
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
             }
         }
     }
 }
 
-/// Writes what a run has printed to `sys.stdout`.
-fn write(py: Python<'_>, printed: String) -> PyResult<()> {
+/// Writes the output of a run to `sys.stdout`.
+fn write_stdout(py: Python<'_>, printed: String) -> PyResult<()> {
     if !printed.is_empty() {
         py.import(intern!(py, "sys"))?
             .getattr(intern!(py, "stdout"))?
@@ -71,8 +76,8 @@ fn write(py: Python<'_>, printed: String) -> PyResult<()> {
     Ok(())
 }
 
-fn interrupted() -> Vec<embed::Report> {
-    vec![embed::Report::of_call("E0599", "interrupted", vec![], vec![])]
+fn interrupted_error() -> Vec<embed::EmbedReport> {
+    vec![embed::EmbedReport::of_call("E0599", "interrupted", vec![], vec![])]
 }
 
 #[pymethods]
@@ -80,25 +85,27 @@ impl Program {
     /// Compiles a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
-        Program::made(py, py.detach(|| attend::counted(|| stack::roomy(|| embed::Program::load(&path)))))
+        let load = || embed::EmbedProgram::load(&path);
+        Program::from_result(py, py.detach(|| interruptible::without_fork(|| stack::on_large_stack(load))))
     }
 
-    /// Compiles a text.
+    /// Compiles source text.
     #[staticmethod]
     fn source(py: Python<'_>, text: &str, name: &str, folder: PathBuf) -> PyResult<Program> {
-        Program::made(py, py.detach(|| attend::counted(|| stack::roomy(|| embed::Program::new(name, text, folder)))))
+        let compile = || embed::EmbedProgram::new(name, text, folder);
+        Program::from_result(py, py.detach(|| interruptible::without_fork(|| stack::on_large_stack(compile))))
     }
 
-    /// Compiles the program again with more text at its end.
+    /// Compiles a new program: the text of this one with more text appended.
     fn extended(&self, py: Python<'_>, more: &str) -> PyResult<Program> {
-        let shared = &self.shared;
-        let extend = || shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extended(more);
-        Program::made(py, py.detach(|| attend::counted(|| stack::roomy(extend))))
+        let state = &self.state;
+        let extend = || state.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extended(more);
+        Program::from_result(py, py.detach(|| interruptible::without_fork(|| stack::on_large_stack(extend))))
     }
 
     /// The number of callables.
     fn __len__(&self) -> usize {
-        self.shared.callables.len()
+        self.state.callables.len()
     }
 
     /// Runs the statements of the script.
@@ -112,75 +119,80 @@ impl Program {
         trap_nan: bool,
         deterministic: bool,
     ) -> PyResult<()> {
-        let how = How { device: device_name(py, device)?, check: checked(check.as_ref())?, trap_nan, deterministic };
-        let shared = &self.shared;
-        let work = |caller: Caller<'_>| match shared.lock(&caller) {
-            None => (Err(interrupted()), String::new()),
+        let (device, check) = (normalize_device(py, device)?, parse_check_level(check.as_ref())?);
+        let options = CallOptions { device, check, trap_nan, deterministic };
+        let state = &self.state;
+        let work = |caller: CallerSignals<'_>| match state.lock(&caller) {
+            None => (Err(interrupted_error()), String::new()),
             Some(mut program) => {
                 caller.begin();
-                (program.run(&how, args, caller.stack_end), program.take_printed())
+                (program.run(&options, args, caller.stack_end), program.take_printed())
             }
         };
-        let ((ran, printed), signals) = attend::run(py, &shared.stop, &AtomicBool::new(true), work);
-        write(py, printed)?;
+        let ((result, printed), signals) = interruptible::run(py, &state.stop, &AtomicBool::new(true), work);
+        write_stdout(py, printed)?;
         signals?;
-        errors::warn(py, &ran.map_err(|reports| errors::raise(py, &reports))?)
+        errors::warn(py, &result.map_err(|reports| errors::to_exception(py, &reports))?)
     }
 
-    /// Returns the value of a variable of the script, which has run.
+    /// Returns the value of a variable of the script. Returns `None` if there is no such variable, or the script has
+    /// not run.
     fn variable<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = py.detach(|| {
-            let program = self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            program.variables().into_iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone())
+        let value = py.detach(|| {
+            let program = self.state.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            program.variables().into_iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.clone())
         });
-        found.map(|value| convert::result(py, value, Form::NUMPY)).transpose()
+        value.map(|value| convert::result(py, value, ArrayForm::NUMPY)).transpose()
     }
 
-    /// Returns NumPy's type of a struct.
+    /// Returns the NumPy `dtype` of a struct.
     fn dtype<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let element =
-            py.detach(|| self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).record(name));
+            py.detach(|| self.state.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).record(name));
         element.map(|element| array::dtype_of(py, &element)).transpose()
     }
 
-    /// The names of the variables of the script, which has run.
+    /// The names of the variables of the script. Empty until `run` is called.
     fn variables(&self, py: Python<'_>) -> Vec<String> {
         py.detach(|| {
-            let program = self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let program = self.state.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             program.variables().into_iter().map(|(name, _)| name.to_string()).collect()
         })
     }
 
-    /// The source of the program: its file or `None`, its text, its name in messages, the folder of its imports.
+    /// The source of the program: its file or `None`, its text, its name in messages, and the folder for its imports.
     fn origin(&self, py: Python<'_>) -> (Option<PathBuf>, String, String, PathBuf) {
         py.detach(|| {
-            let program = self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let program = self.state.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             let (path, text, name, folder) = program.origin();
-            // A folder that is relative means another one in another process.
+            // The path is absolute because the result is pickled, and the process that reads the pickle may have
+            // another
+            // working directory.
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
             (path.map(Into::into), text.into(), name.into(), folder)
         })
     }
 
-    /// The text of a file with types for type checkers.
+    /// The text of a stub file (.pyi) for type checkers.
     fn stubs(&self, name: &str) -> String {
-        embed::stubs(name, &self.shared.callables)
+        embed::stubs(name, &self.state.callables)
     }
 }
 
 impl Program {
-    fn made(py: Python<'_>, program: Result<embed::Program, Vec<embed::Report>>) -> PyResult<Program> {
-        let program = program.map_err(|reports| errors::raise(py, &reports))?;
+    /// Wraps a compiled program. Raises its errors, and issues its warnings.
+    fn from_result(py: Python<'_>, program: Result<embed::EmbedProgram, Vec<embed::EmbedReport>>) -> PyResult<Program> {
+        let program = program.map_err(|reports| errors::to_exception(py, &reports))?;
         errors::warn(py, program.warnings())?;
         let (stop, callables) = (program.stop_flag(), program.callables());
-        let lasts = callables.iter().map(|_| AtomicBool::new(true)).collect();
+        let is_long = callables.iter().map(|_| AtomicBool::new(true)).collect();
         let program = ManuallyDrop::new(Mutex::new(program));
-        Ok(Program { shared: Arc::new(Shared { program, stop, callables, lasts }) })
+        Ok(Program { state: Arc::new(ProgramState { program, stop, callables, is_long }) })
     }
 }
 
-/// Returns the name of a device as Clk has it.
-fn device_name(py: Python<'_>, name: Option<String>) -> PyResult<Option<String>> {
+/// Converts device names of PyTorch to names of Clk: `cuda:1` to `gpu:1`. Rejects unknown devices.
+fn normalize_device(py: Python<'_>, name: Option<String>) -> PyResult<Option<String>> {
     let Some(name) = name else { return Ok(None) };
     let name = match name.split_once(':') {
         None if name == "cpu" => "sim".into(),
@@ -190,197 +202,202 @@ fn device_name(py: Python<'_>, name: Option<String>) -> PyResult<Option<String>>
     };
     match embed::device_error(&name) {
         None => Ok(Some(name)),
-        Some(why) => {
+        Some(reason) => {
             let help = "`device=\"sim\"`, `device=\"gpu\"`, `device=\"gpu:1\"` or `device=\"both\"`; `clk.devices()` lists them";
-            Err(errors::refused(py, "E0803", why, &[help], &[]))
+            Err(errors::call_error(py, "E0803", reason, &[help], &[]))
         }
     }
 }
 
-/// Converts `check`: a truth value, or "everything", which does not skip races that a proof has ruled out.
-fn checked(check: Option<&Bound<'_, PyAny>>) -> PyResult<Check> {
-    let Some(check) = check.filter(|check| !check.is_none()) else { return Ok(Check::Off) };
+/// Parses the option `check`: a boolean or "everything". Only "everything" also checks for races that a proof has ruled
+/// out.
+fn parse_check_level(check: Option<&Bound<'_, PyAny>>) -> PyResult<CheckLevel> {
+    let Some(check) = check.filter(|check| !check.is_none()) else { return Ok(CheckLevel::Off) };
     if let Ok(truth) = check.cast::<PyBool>() {
-        return Ok(if truth.is_true() { Check::Unproved } else { Check::Off });
+        return Ok(if truth.is_true() { CheckLevel::Unproved } else { CheckLevel::Off });
     }
     match check.cast::<PyString>().ok().and_then(|text| text.to_str().ok()) {
-        Some("everything") => Ok(Check::Everything),
-        _ => Err(PyTypeError::new_err("`check` is True, False or \"everything\"")),
+        Some("everything") => Ok(CheckLevel::Everything),
+        _ => Err(PyTypeError::new_err("`check` must be True, False or \"everything\"")),
     }
 }
 
-/// A kernel or function of a program. `clk.Callable` is a subclass, whose instances have documentation of their own.
+/// A kernel or function of a program. The Python class `clk.Callable` derives from it.
 #[pyclass(name = "Callable", module = "clk._clk", frozen, subclass, weakref)]
-pub struct Callee {
-    shared: Arc<Shared>,
-    at: usize,
-    how: How,
+pub struct PyCallable {
+    state: Arc<ProgramState>,
+    /// The index in the callables of the program.
+    index: usize,
+    /// The default options of calls.
+    options: CallOptions,
 }
 
-/// What a call gives by name beside arguments.
+/// The keyword arguments of a call that are not parameters.
 #[derive(Default)]
-struct Options<'py> {
+struct KeywordOptions<'py> {
     out: Option<Bound<'py, PyAny>>,
-    how: How,
+    call: CallOptions,
     grid: Option<[i64; 3]>,
     block: Option<[i64; 3]>,
 }
 
-/// A call as Python states it.
-pub struct Request<'py> {
-    /// The arguments, by parameter.
-    pub given: Vec<Option<Bound<'py, PyAny>>>,
-    /// Everything but the arguments.
-    pub call: Call,
-    pub how: How,
+/// A call whose Python arguments were assigned to parameters, but not converted to values of Clk yet.
+pub struct CallRequest<'py> {
+    /// The Python argument of each parameter.
+    pub values: Vec<Option<Bound<'py, PyAny>>>,
+    /// The call, whose `arguments` are still empty: dimensions, compile-time arguments and geometry.
+    pub call: EmbedCall,
+    pub options: CallOptions,
 }
 
-impl Callee {
-    pub fn of(&self) -> &Callable {
-        &self.shared.callables[self.at]
+impl PyCallable {
+    pub fn callable(&self) -> &Callable {
+        &self.state.callables[self.index]
     }
 
-    /// Reads the arguments of a call.
+    /// Assigns the arguments of a call to parameters and options.
     pub fn request<'py>(
         &self,
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Request<'py>> {
-        let of = self.of();
-        let mut given: Vec<Option<Bound<'py, PyAny>>> = vec![None; of.params.len()];
-        positional(py, of, args, &mut given)?;
-        let mut call = Call::default();
-        let mut options = Options { how: self.how.clone(), ..Options::default() };
+    ) -> PyResult<CallRequest<'py>> {
+        let callable = self.callable();
+        let mut values: Vec<Option<Bound<'py, PyAny>>> = vec![None; callable.params.len()];
+        assign_positional(py, callable, args, &mut values)?;
+        let mut call = EmbedCall::default();
+        let mut options = KeywordOptions { call: self.options.clone(), ..KeywordOptions::default() };
         if let Some(kwargs) = kwargs {
-            named(of, kwargs, &mut given, &mut call, &mut options)?;
+            assign_keywords(callable, kwargs, &mut values, &mut call, &mut options)?;
         }
         if let Some(out) = options.out.take() {
-            place_out(py, of, &out, &mut given)?;
+            assign_out(py, callable, &out, &mut values)?;
         }
         call.geometry = match (options.grid, options.block) {
             (Some(grid), Some(block)) => Some((grid, block)),
             (None, None) => None,
             _ => {
-                let title = "`grid` and `block` are given together, or not at all".to_string();
-                return Err(errors::refused(py, "E0802", title, &[], &[]));
+                let title = "`grid` and `block` must be given together".to_string();
+                return Err(errors::call_error(py, "E0802", title, &[], &[]));
             }
         };
-        Ok(Request { given, call, how: options.how })
+        Ok(CallRequest { values, call, options: options.call })
     }
 
-    /// Works on the program, at the position of the callable, and writes what that prints. Signals stop the work.
-    pub fn ask<T: Send>(
+    /// Runs `work`, which gets the program, the index of the callable, and the lowest stack address that it may use.
+    /// Writes the output of the work to `sys.stdout`. Signals stop the work.
+    pub fn with_program<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut embed::Program, usize, usize) -> Result<T, Vec<embed::Report>> + Send,
+        work: impl FnOnce(&mut embed::EmbedProgram, usize, usize) -> Result<T, Vec<embed::EmbedReport>> + Send,
     ) -> PyResult<T> {
-        let shared = &self.shared;
-        let work = |caller: Caller<'_>| match shared.lock(&caller) {
-            None => (Err(interrupted()), String::new()),
+        let state = &self.state;
+        let work = |caller: CallerSignals<'_>| match state.lock(&caller) {
+            None => (Err(interrupted_error()), String::new()),
             Some(mut program) => {
                 caller.begin();
-                (work(&mut program, self.at, caller.stack_end), program.take_printed())
+                (work(&mut program, self.index, caller.stack_end), program.take_printed())
             }
         };
-        let ((answer, printed), signals) = attend::run(py, &shared.stop, &AtomicBool::new(true), work);
-        write(py, printed)?;
+        let ((result, printed), signals) = interruptible::run(py, &state.stop, &AtomicBool::new(true), work);
+        write_stdout(py, printed)?;
         signals?;
-        answer.map_err(|reports| errors::raise(py, &reports))
+        result.map_err(|reports| errors::to_exception(py, &reports))
     }
 }
 
 #[pymethods]
-impl Callee {
+impl PyCallable {
     #[new]
-    #[pyo3(signature = (program, at, device=None, check=None, trap_nan=false, deterministic=false))]
+    #[pyo3(signature = (program, index, device=None, check=None, trap_nan=false, deterministic=false))]
     fn new(
         program: &Bound<'_, Program>,
-        at: usize,
+        index: usize,
         device: Option<String>,
         check: Option<Bound<'_, PyAny>>,
         trap_nan: bool,
         deterministic: bool,
-    ) -> PyResult<Callee> {
-        let shared = program.get().shared.clone();
-        if at >= shared.callables.len() {
+    ) -> PyResult<PyCallable> {
+        let state = program.get().state.clone();
+        if index >= state.callables.len() {
             return Err(pyo3::exceptions::PyIndexError::new_err("the program has no such callable"));
         }
-        let device = device_name(program.py(), device)?;
-        let how = How { device, check: checked(check.as_ref())?, trap_nan, deterministic };
-        Ok(Callee { shared, at, how })
+        let device = normalize_device(program.py(), device)?;
+        let options = CallOptions { device, check: parse_check_level(check.as_ref())?, trap_nan, deterministic };
+        Ok(PyCallable { state, index, options })
     }
 
     #[getter]
     fn __name__(&self) -> &str {
-        &self.of().name
+        &self.callable().name
     }
 
     #[getter]
     fn __qualname__(&self) -> &str {
-        &self.of().name
+        &self.callable().name
     }
 
-    /// The head of the definition, and its documentation comment.
+    /// The signature in Clk, and the documentation comment.
     #[getter]
     fn text(&self) -> String {
-        let of = self.of();
-        let doc = of.doc.as_deref().map_or_else(String::new, |doc| format!("\n\n{}", doc.trim()));
-        format!("{}{doc}", of.head)
+        let callable = self.callable();
+        let doc = callable.doc.as_deref().map_or_else(String::new, |doc| format!("\n\n{}", doc.trim()));
+        format!("{}{doc}", callable.head)
     }
 
     #[getter]
     fn __signature__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("clk._signature")?.call_method1("of", (slf,))
+        slf.py().import("clk._signature")?.call_method1("signature_of", (slf,))
     }
 
     #[getter]
     fn __text_signature__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        Ok(Callee::__signature__(slf)?.str()?.to_string())
+        Ok(PyCallable::__signature__(slf)?.str()?.to_string())
     }
 
-    /// Whether this is a kernel.
+    /// Whether the callable is a kernel rather than a function.
     #[getter]
     fn is_kernel(&self) -> bool {
-        self.of().is_kernel
+        self.callable().is_kernel
     }
 
     /// The names of the dimensions.
     #[getter]
     fn dimensions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.of().dims)
+        PyTuple::new(py, &self.callable().dims)
     }
 
-    /// The compile-time parameters: names, and `type`, `const` or `fn`.
+    /// The name and kind (`type`, `const` or `fn`) of each compile-time parameter.
     #[getter]
     fn generics(&self) -> Vec<(String, &'static str)> {
-        self.of().generics.clone()
+        self.callable().generics.clone()
     }
 
-    /// The parameters: name, `in`, `out` or `inout`, type in Clk, whether it is an array, and its default in Clk or `None`.
+    /// For each parameter: name, access (`in`, `out` or `inout`), type in Clk, whether it is an array, and its default
+    /// in Clk or `None`.
     #[getter]
     fn parameters(&self) -> Vec<(String, &'static str, String, bool, Option<String>)> {
-        let describe = |param: &Parameter| {
+        let describe = |param: &ParamDescription| {
             let access = match param.access {
                 Access::In => "in",
                 Access::Out => "out",
                 Access::InOut => "inout",
             };
-            let is_array = matches!(param.kind, Kind::Array { .. });
+            let is_array = matches!(param.kind, ParamKind::Array { .. });
             (param.name.clone(), access, param.text.clone(), is_array, param.default.clone())
         };
-        self.of().params.iter().map(describe).collect()
+        self.callable().params.iter().map(describe).collect()
     }
 
-    /// The type of the result in Clk, of functions.
+    /// The result type of a function in Clk; `None` for kernels and functions without a result.
     #[getter]
     fn result(&self) -> Option<String> {
-        self.of().result.clone()
+        self.callable().result.clone()
     }
 
     fn __repr__(&self) -> String {
-        let word = if self.of().is_kernel { "kernel" } else { "function" };
-        format!("<{word} {} of Clk>", self.of().name)
+        let kind = if self.callable().is_kernel { "kernel" } else { "function" };
+        format!("<{kind} {} of Clk>", self.callable().name)
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -390,91 +407,92 @@ impl Callee {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let of = self.of();
-        let Request { given, mut call, mut how } = self.request(py, args, kwargs)?;
-        let mut passed = Passed::read(py, of, &given, &how)?;
-        if let (Some(number), None) = (passed.gpu, &how.device) {
-            how.device = Some(format!("gpu:{number}"));
+        let callable = self.callable();
+        let CallRequest { values, mut call, mut options } = self.request(py, args, kwargs)?;
+        let mut prepared = PreparedArguments::prepare(py, callable, &values, &options)?;
+        if let (Some(number), None) = (prepared.gpu, &options.device) {
+            options.device = Some(format!("gpu:{number}"));
         }
-        call.stays = passed.form.far;
-        call.arguments = std::mem::take(&mut passed.arguments);
-        let (shared, at, how) = (&self.shared, self.at, &how);
-        let work = |caller: Caller<'_>| match shared.lock(&caller) {
-            None => (Err(interrupted()), String::new()),
+        call.stays = prepared.form.on_gpu;
+        call.arguments = std::mem::take(&mut prepared.arguments);
+        let (state, index, options) = (&self.state, self.index, &options);
+        let work = |caller: CallerSignals<'_>| match state.lock(&caller) {
+            None => (Err(interrupted_error()), String::new()),
             Some(mut program) => {
                 caller.begin();
-                (program.call(at, how, call, caller.stack_end), program.take_printed())
+                (program.call(index, options, call, caller.stack_end), program.take_printed())
             }
         };
-        let ((ran, printed), signals) = attend::run(py, &shared.stop, &shared.lasts[at], work);
-        passed.count_writes(py, &given)?;
-        write(py, printed)?;
+        let ((result, printed), signals) = interruptible::run(py, &state.stop, &state.is_long[index], work);
+        prepared.increment_torch_versions(py, &values)?;
+        write_stdout(py, printed)?;
         signals?;
-        match ran {
-            Ok(returned) => passed.finish(py, of, &given, returned),
-            Err(reports) => Err(errors::raise(py, &reports)),
+        match result {
+            Ok(result) => prepared.finish(py, callable, &values, result),
+            Err(reports) => Err(errors::to_exception(py, &reports)),
         }
     }
 }
 
-/// Assigns positional arguments: to the inputs if there are at most as many, else to all parameters.
-fn positional<'py>(
+/// Assigns positional arguments to the parameters that are not `out`, or to all parameters if there are more arguments.
+fn assign_positional<'py>(
     py: Python<'py>,
-    of: &Callable,
+    callable: &Callable,
     args: &Bound<'py, PyTuple>,
-    given: &mut [Option<Bound<'py, PyAny>>],
+    values: &mut [Option<Bound<'py, PyAny>>],
 ) -> PyResult<()> {
     let count = args.len();
-    let inputs = of.params.iter().filter(|param| param.access != Access::Out).count();
-    if count > of.params.len() {
-        let title = format!("`{}` takes at most {} arguments, and {count} are given", of.name, of.params.len());
-        return Err(errors::refused(py, "E0802", title, &[], &[&format!("it is `{}`", of.head)]));
+    let inputs = callable.params.iter().filter(|param| param.access != Access::Out).count();
+    if count > callable.params.len() {
+        let (name, max) = (&callable.name, callable.params.len());
+        let title = format!("`{name}` takes at most {max} arguments, but {count} were given");
+        return Err(errors::call_error(py, "E0802", title, &[], &[&format!("its signature is `{}`", callable.head)]));
     }
-    let all = count > inputs;
-    let places = (0..of.params.len()).filter(|&at| all || of.params[at].access != Access::Out);
-    for (place, argument) in places.zip(args.iter_borrowed()) {
-        given[place] = Some(argument.to_owned());
+    let includes_out = count > inputs;
+    let params = callable.params.iter().enumerate().filter(|(_, param)| includes_out || param.access != Access::Out);
+    for ((i, _), argument) in params.zip(args.iter_borrowed()) {
+        values[i] = Some(argument.to_owned());
     }
     Ok(())
 }
 
-/// The options of calls.
-const OPTIONS: &str = "out, device, check, trap_nan, deterministic, grid and block";
+/// The names of the keyword options of calls.
+const OPTION_NAMES: &str = "out, device, check, trap_nan, deterministic, grid and block";
 
-/// Assigns arguments by name: parameters, dimensions and compile-time parameters of the callable come before options of calls.
-fn named<'py>(
-    of: &Callable,
+/// Assigns keyword arguments. Parameters, dimensions and compile-time parameters shadow options of the same name.
+fn assign_keywords<'py>(
+    callable: &Callable,
     kwargs: &Bound<'py, PyDict>,
-    given: &mut [Option<Bound<'py, PyAny>>],
-    call: &mut Call,
-    options: &mut Options<'py>,
+    values: &mut [Option<Bound<'py, PyAny>>],
+    call: &mut EmbedCall,
+    options: &mut KeywordOptions<'py>,
 ) -> PyResult<()> {
     let py = kwargs.py();
     for (name, value) in kwargs.iter() {
         let name = name.cast::<PyString>()?.to_str()?;
-        if let Some(at) = of.params.iter().position(|param| param.name == name) {
-            if given[at].is_some() {
-                let title = format!("`{name}` of `{}` is given twice", of.name);
-                return Err(errors::refused(py, "E0802", title, &[], &[]));
+        if let Some(i) = callable.params.iter().position(|param| param.name == name) {
+            if values[i].is_some() {
+                let title = format!("`{name}` of `{}` is given twice", callable.name);
+                return Err(errors::call_error(py, "E0802", title, &[], &[]));
             }
-            given[at] = (!value.is_none()).then_some(value);
-        } else if of.dims.iter().any(|own| own == name) {
+            values[i] = (!value.is_none()).then_some(value);
+        } else if callable.dims.iter().any(|dim| dim == name) {
             call.dims.push((name.into(), value.extract()?));
-        } else if of.generics.iter().any(|(own, _)| *own == name) {
-            call.generics.push((name.into(), generic(&value)?.into()));
+        } else if callable.generics.iter().any(|(generic, _)| *generic == name) {
+            call.generics.push((name.into(), generic_argument(&value)?.into()));
         } else {
             match name {
                 "out" => options.out = (!value.is_none()).then_some(value),
-                "device" => options.how.device = device_name(py, value.extract()?)?,
-                "check" => options.how.check = checked(Some(&value))?,
-                "trap_nan" => options.how.trap_nan = value.extract()?,
-                "deterministic" => options.how.deterministic = value.extract()?,
-                "grid" => options.grid = Some(triple(&value)?),
-                "block" => options.block = Some(triple(&value)?),
+                "device" => options.call.device = normalize_device(py, value.extract()?)?,
+                "check" => options.call.check = parse_check_level(Some(&value))?,
+                "trap_nan" => options.call.trap_nan = value.extract()?,
+                "deterministic" => options.call.deterministic = value.extract()?,
+                "grid" => options.grid = Some(launch_extents(&value)?),
+                "block" => options.block = Some(launch_extents(&value)?),
                 _ => {
-                    let title = format!("`{}` has no parameter `{name}`", of.name);
-                    let note = format!("it is `{}`; calls also take {OPTIONS}", of.head);
-                    return Err(errors::refused(py, "E0803", title, &[], &[&note]));
+                    let title = format!("`{}` has no parameter `{name}`", callable.name);
+                    let note = format!("its signature is `{}`; calls also accept {OPTION_NAMES}", callable.head);
+                    return Err(errors::call_error(py, "E0803", title, &[], &[&note]));
                 }
             }
         }
@@ -482,170 +500,183 @@ fn named<'py>(
     Ok(())
 }
 
-/// Returns a compile-time argument as a word of Clk: a number, or the name of a type or function.
-fn generic(value: &Bound<'_, PyAny>) -> PyResult<String> {
+/// Returns a compile-time argument as source text of Clk: a number, or the name of a type or function.
+fn generic_argument(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = value.py();
-    let word = if let Ok(truth) = value.cast::<PyBool>() {
-        truth.is_true().to_string()
-    } else if let Ok(callee) = value.cast::<Callee>() {
-        callee.get().of().name.clone()
+    let text = if let Ok(boolean) = value.cast::<PyBool>() {
+        boolean.is_true().to_string()
+    } else if let Ok(callee) = value.cast::<PyCallable>() {
+        callee.get().callable().name.clone()
     } else {
         value.str()?.to_string()
     };
-    let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
-    if !word.is_empty() && word.len() <= 200 && word.chars().all(fits) {
-        return Ok(word);
+    let is_allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
+    if !text.is_empty() && text.len() <= 200 && text.chars().all(is_allowed) {
+        return Ok(text);
     }
-    let title = "a compile-time argument is a number, or the name of a type or function".to_string();
-    Err(errors::refused(py, "E0802", title, &["types are named as in Clk: `T=\"f32\"`"], &[]))
+    let title = "a compile-time argument must be a number, or the name of a type or function".to_string();
+    Err(errors::call_error(py, "E0802", title, &["use the names that types have in Clk: `T=\"f32\"`"], &[]))
 }
 
-/// Returns an integer, or a tuple of one to three, as extents of x, y and z.
-fn triple(value: &Bound<'_, PyAny>) -> PyResult<[i64; 3]> {
-    let mut sizes = [1; 3];
-    if let Ok(one) = value.extract::<i64>() {
-        sizes[0] = one;
-        return Ok(sizes);
+/// Converts `grid` or `block`, an integer or a tuple of one to three integers, to extents in x, y and z.
+fn launch_extents(value: &Bound<'_, PyAny>) -> PyResult<[i64; 3]> {
+    let mut extents = [1; 3];
+    if let Ok(x) = value.extract::<i64>() {
+        extents[0] = x;
+        return Ok(extents);
     }
-    let several: Vec<i64> = convert::few(value, 3).unwrap_or_default();
-    if several.is_empty() {
-        return Err(PyTypeError::new_err("grid and block are an integer or a tuple of one to three, x first"));
+    let items: Vec<i64> = convert::limited_items(value, 3).unwrap_or_default();
+    if items.is_empty() {
+        let message = "`grid` and `block` must be an integer or a tuple of one to three integers, x first";
+        return Err(PyTypeError::new_err(message));
     }
-    sizes[..several.len()].copy_from_slice(&several);
-    Ok(sizes)
+    extents[..items.len()].copy_from_slice(&items);
+    Ok(extents)
 }
 
-/// Assigns `out`: an array, or a tuple of as many as there are `out` parameters.
-fn place_out<'py>(
+/// Assigns the option `out`: an array, or a tuple with an array for each `out` parameter.
+fn assign_out<'py>(
     py: Python<'py>,
-    of: &Callable,
+    callable: &Callable,
     out: &Bound<'py, PyAny>,
-    given: &mut [Option<Bound<'py, PyAny>>],
+    values: &mut [Option<Bound<'py, PyAny>>],
 ) -> PyResult<()> {
-    let places: Vec<usize> = (0..of.params.len()).filter(|&at| of.params[at].access == Access::Out).collect();
+    let params = &callable.params;
+    let outputs: Vec<usize> = (0..params.len()).filter(|&i| params[i].access == Access::Out).collect();
     let arrays: Vec<Bound<'py, PyAny>> = match out.cast::<PyTuple>() {
-        Ok(several) => several.iter().collect(),
+        Ok(tuple) => tuple.iter().collect(),
         Err(_) => vec![out.clone()],
     };
-    if arrays.len() != places.len() {
-        let title = format!("`{}` writes {} arrays, and `out` has {}", of.name, places.len(), arrays.len());
-        return Err(errors::refused(py, "E0802", title, &[], &[&format!("it is `{}`", of.head)]));
+    if arrays.len() != outputs.len() {
+        let (name, count) = (&callable.name, outputs.len());
+        let title = format!("`{name}` writes {count} arrays, but `out` has {}", arrays.len());
+        return Err(errors::call_error(py, "E0802", title, &[], &[&format!("its signature is `{}`", callable.head)]));
     }
-    for (at, array) in places.into_iter().zip(arrays) {
-        if given[at].is_some() {
-            let title = format!("`{}` is given by itself and in `out`", of.params[at].name);
-            return Err(errors::refused(py, "E0802", title, &[], &[]));
+    for (i, array) in outputs.into_iter().zip(arrays) {
+        if values[i].is_some() {
+            let title = format!("`{}` is given both as an argument and in `out`", params[i].name);
+            return Err(errors::call_error(py, "E0802", title, &[], &[]));
         }
-        given[at] = (!array.is_none()).then_some(array);
+        values[i] = (!array.is_none()).then_some(array);
     }
     Ok(())
 }
 
-/// The arguments of a call.
-struct Passed {
-    arguments: Vec<Option<Argument>>,
-    /// The arrays among them, by parameter.
-    arrays: Vec<Option<Foreign>>,
-    /// Clones of the arrays that are only read: as long as they live, nobody writes into the memory.
-    read: Vec<Array>,
-    /// By parameter, whether what is written has to be copied back.
-    copies: Vec<bool>,
-    /// The GPU that has arrays among them.
+/// The converted arguments of a call, and the data for returning its results.
+struct PreparedArguments {
+    arguments: Vec<Option<EmbedValue>>,
+    /// For each parameter, the imported array.
+    arrays: Vec<Option<ImportedArray>>,
+    /// References to the inputs. While they exist, Clk copies the memory of an input before it writes to the input.
+    inputs: Vec<Array>,
+    /// For each parameter, whether the call writes to a copy, which is written back after the call.
+    needs_write_back: Vec<bool>,
+    /// The GPU whose memory has arrays of the call; `None` if all are in host memory.
     gpu: Option<u32>,
-    /// The form in which results are returned.
-    form: Form,
+    /// The library and memory of the arrays that the call returns.
+    form: ArrayForm,
 }
 
-impl Passed {
-    fn read(py: Python<'_>, of: &Callable, given: &[Option<Bound<'_, PyAny>>], how: &How) -> PyResult<Passed> {
-        let count = of.params.len();
-        let mut passed = Passed {
+impl PreparedArguments {
+    /// Imports the arrays of a call, and converts the other arguments.
+    fn prepare(
+        py: Python<'_>,
+        callable: &Callable,
+        values: &[Option<Bound<'_, PyAny>>],
+        options: &CallOptions,
+    ) -> PyResult<PreparedArguments> {
+        let count = callable.params.len();
+        let mut prepared = PreparedArguments {
             arguments: Vec::with_capacity(count),
             arrays: Vec::with_capacity(count),
-            read: Vec::new(),
-            copies: vec![false; count],
+            inputs: Vec::new(),
+            needs_write_back: vec![false; count],
             gpu: None,
-            form: Form::NUMPY,
+            form: ArrayForm::NUMPY,
         };
-        let streams = gpu::Streams::default();
-        let wanted = gpu::Wanted::Call(how, &streams);
+        let streams = gpu::StreamCache::default();
+        let destination = gpu::Destination::Call(options, &streams);
         let mut form = None;
-        for (param, value) in of.params.iter().zip(given) {
-            let foreign = match (value, &param.kind) {
-                (Some(value), Kind::Array { .. }) => Some(array_argument(py, of, param, value, &wanted)?),
+        for (param, value) in callable.params.iter().zip(values) {
+            let array = match (value, &param.kind) {
+                (Some(value), ParamKind::Array { .. }) => {
+                    Some(import_argument(py, callable, param, value, &destination)?)
+                }
                 _ => None,
             };
-            form = form.or(foreign.as_ref().map(Foreign::form));
-            passed.arrays.push(foreign);
+            form = form.or(array.as_ref().map(ImportedArray::form));
+            prepared.arrays.push(array);
         }
-        passed.form = form.unwrap_or(Form::NUMPY);
-        passed.gpu = gpu::common(py, &passed.arrays)?;
-        passed.refuse_double_writes(py, of)?;
-        for (at, (param, value)) in of.params.iter().zip(given).enumerate() {
+        prepared.form = form.unwrap_or(ArrayForm::NUMPY);
+        prepared.gpu = gpu::find_common_gpu(py, &prepared.arrays)?;
+        prepared.reject_overlapping_outputs(py, callable)?;
+        for (i, (param, value)) in callable.params.iter().zip(values).enumerate() {
             let argument = match value {
                 None => None,
-                Some(_) if passed.arrays[at].is_some() => Some(passed.pass(at, param.access)?),
+                Some(_) if prepared.arrays[i].is_some() => Some(prepared.prepare_array(i, param.access)?),
                 Some(value) => {
                     if param.access != Access::In {
-                        let title =
-                            format!("`{}` of `{}` is changed, which no number of Python can be", param.name, of.name);
-                        return Err(errors::refused(py, "E0802", title, &[], &[]));
+                        let (param, callee) = (&param.name, &callable.name);
+                        let title = format!("`{param}` of `{callee}` is modified, so it must be an array");
+                        return Err(errors::call_error(py, "E0802", title, &[], &[]));
                     }
-                    Some(convert::argument(value, param, &of.name)?)
+                    Some(convert::argument(value, param, &callable.name)?)
                 }
             };
-            passed.arguments.push(argument);
+            prepared.arguments.push(argument);
         }
-        Ok(passed)
+        Ok(prepared)
     }
 
-    /// Refuses arrays in the same memory that are both written.
-    fn refuse_double_writes(&self, py: Python<'_>, of: &Callable) -> PyResult<()> {
-        let written = |at: &usize| of.params[*at].access != Access::In;
-        let places: Vec<usize> = (0..self.arrays.len()).filter(written).collect();
-        for (i, &a) in places.iter().enumerate() {
-            for &b in &places[i + 1..] {
-                if let (Some(one), Some(other)) = (&self.arrays[a], &self.arrays[b])
-                    && one.overlaps(other)
+    /// Rejects written arrays whose memory overlaps.
+    fn reject_overlapping_outputs(&self, py: Python<'_>, callable: &Callable) -> PyResult<()> {
+        let is_written = |i: &usize| callable.params[*i].access != Access::In;
+        let outputs: Vec<usize> = (0..self.arrays.len()).filter(is_written).collect();
+        for (i, &a) in outputs.iter().enumerate() {
+            for &b in &outputs[i + 1..] {
+                if let (Some(first), Some(second)) = (&self.arrays[a], &self.arrays[b])
+                    && first.overlaps(second)
                 {
-                    let (one, other) = (&of.params[a].name, &of.params[b].name);
+                    let (first, second) = (&callable.params[a].name, &callable.params[b].name);
+                    let callee = &callable.name;
                     let title =
-                        format!("`{one}` and `{other}` of `{}` are both written, and in the same memory", of.name);
-                    return Err(errors::refused(py, "E0809", title, &["write to a copy: `x.copy()`"], &[]));
+                        format!("`{first}` and `{second}` of `{callee}` are both written, but overlap in memory");
+                    return Err(errors::call_error(py, "E0809", title, &["write to a copy: `x.copy()`"], &[]));
                 }
             }
         }
         Ok(())
     }
 
-    /// Returns an array as an argument. One that is read in memory which the call writes is copied before.
-    fn pass(&mut self, at: usize, access: Access) -> PyResult<Argument> {
-        let shared = access == Access::In && self.writes_into(at);
-        let Some(foreign) = &self.arrays[at] else { return Err(PyTypeError::new_err("no array")) };
-        if let Some(lending) = foreign.lending(shared) {
-            return Ok(lending);
+    /// Converts an imported array to an argument. An input that overlaps an output is copied.
+    fn prepare_array(&mut self, index: usize, access: Access) -> PyResult<EmbedValue> {
+        let force_copy = access == Access::In && self.overlaps_output(index);
+        let Some(imported) = &self.arrays[index] else { return Err(PyTypeError::new_err("not an array")) };
+        if let Some(argument) = imported.to_gpu_argument(force_copy) {
+            return Ok(argument);
         }
         if access != Access::In {
-            let (array, copied) = foreign.writing()?;
-            self.copies[at] = copied;
-            return Ok(Argument::Array(array));
+            let (array, needs_write_back) = imported.to_output()?;
+            self.needs_write_back[index] = needs_write_back;
+            return Ok(EmbedValue::Array(array));
         }
-        let array = foreign.reading(shared)?;
-        self.read.push(array.clone());
-        Ok(Argument::Array(array))
+        let array = imported.to_input(force_copy)?;
+        self.inputs.push(array.clone());
+        Ok(EmbedValue::Array(array))
     }
 
-    /// Whether the call writes into memory of an array.
-    fn writes_into(&self, at: usize) -> bool {
-        let Some(own) = &self.arrays[at] else { return false };
-        self.arrays.iter().flatten().any(|other| other.written && other.overlaps(own))
+    /// Returns whether the call writes to memory of the array with index `index`.
+    fn overlaps_output(&self, index: usize) -> bool {
+        let Some(array) = &self.arrays[index] else { return false };
+        self.arrays.iter().flatten().any(|other| other.is_written && other.overlaps(array))
     }
 
-    /// Tells torch which tensors were written, also by a call that failed: it refuses gradients that need what was there before.
-    fn count_writes(&self, py: Python<'_>, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
-        for (array, given) in self.arrays.iter().zip(given) {
-            if let (Some(Foreign { library: Library::Torch, written: true, .. }), Some(tensor)) = (array, given)
-                // These have no counter.
+    /// Increments the version counters of torch tensors that the call may have written, so that autograd rejects
+    /// gradients that need their old values. A failed call may also have written elements.
+    fn increment_torch_versions(&self, py: Python<'_>, values: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
+        for (array, value) in self.arrays.iter().zip(values) {
+            if let (Some(ImportedArray { library: ArrayLibrary::Torch, is_written: true, .. }), Some(tensor)) = (array, value)
+                // Tensors made in inference mode have no version counter.
                 && !tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()?
             {
                 let graph = py.import(intern!(py, "torch.autograd.graph"))?;
@@ -655,54 +686,56 @@ impl Passed {
         Ok(())
     }
 
-    /// Copies back what was written elsewhere, and returns the results.
+    /// Copies outputs that were computed in a copy back to the arguments. Returns the results of the call.
     fn finish<'py>(
         self,
         py: Python<'py>,
-        of: &Callable,
-        given: &[Option<Bound<'py, PyAny>>],
-        returned: Returned,
+        callable: &Callable,
+        values: &[Option<Bound<'py, PyAny>>],
+        result: CallResult,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let Returned { value, written, warnings, held } = returned;
-        for (at, array) in &written {
-            let (Some(foreign), param) = (&self.arrays[*at], &of.params[*at]) else { continue };
-            if !foreign.has_shape_of(array) {
-                let title = format!("`{}` of `{}` has another shape after the call", param.name, of.name);
-                let note = format!("it is `{}` now, which does not fit into the memory it had", array.type_name());
-                return Err(errors::refused(py, "E0809", title, &["return the new array instead"], &[&note]));
+        let CallResult { value, written, warnings, keep_alive } = result;
+        for (i, array) in &written {
+            let (Some(imported), param) = (&self.arrays[*i], &callable.params[*i]) else { continue };
+            if !imported.has_same_shape(array) {
+                let title = format!("the call has changed the shape of `{}` of `{}`", param.name, callable.name);
+                let note =
+                    format!("it is now `{}`, which does not fit in the memory of the argument", array.type_name());
+                return Err(errors::call_error(py, "E0809", title, &["return the new array instead"], &[&note]));
             }
-            foreign.store(array)?;
+            imported.write_back(array)?;
         }
-        let result = self.results(py, of, given, value)?;
-        drop(held);
+        let returned = self.results(py, callable, values, value)?;
+        drop(keep_alive);
         errors::warn(py, &warnings)?;
-        Ok(result)
+        Ok(returned)
     }
 
-    /// Returns the result of a function, or the arrays that a kernel has written to `out` parameters, in order.
+    /// Returns the result of a function, or the arrays of the `out` parameters of a kernel, in order.
     fn results<'py>(
         &self,
         py: Python<'py>,
-        of: &Callable,
-        given: &[Option<Bound<'py, PyAny>>],
-        value: Value,
+        callable: &Callable,
+        values: &[Option<Bound<'py, PyAny>>],
+        value: HostValue,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if !of.is_kernel {
+        if !callable.is_kernel {
             return convert::result(py, value, self.form);
         }
-        let mut made = match value {
-            Value::Tuple(parts) => parts.into_iter(),
-            Value::Unit => vec![].into_iter(),
-            one => vec![one].into_iter(),
+        let mut new_arrays = match value {
+            HostValue::Tuple(parts) => parts.into_iter(),
+            HostValue::Unit => vec![].into_iter(),
+            single => vec![single].into_iter(),
         };
         let mut results = Vec::new();
-        for (param, given) in of.params.iter().zip(given).filter(|(param, _)| param.access == Access::Out) {
-            results.push(match (given, made.next_if_needed(given.is_none())) {
-                (Some(given), _) => given.clone(),
+        for (param, passed_array) in callable.params.iter().zip(values).filter(|(param, _)| param.access == Access::Out)
+        {
+            results.push(match (passed_array, new_arrays.next_if_needed(passed_array.is_none())) {
+                (Some(array), _) => array.clone(),
                 (None, Some(array)) => convert::result(py, array, self.form)?,
                 (None, None) => {
-                    let title = format!("internal error: `{}` of `{}` was not written", param.name, of.name);
-                    return Err(errors::refused(py, "E0999", title, &[], &[]));
+                    let title = format!("internal error: `{}` of `{}` was not written", param.name, callable.name);
+                    return Err(errors::call_error(py, "E0999", title, &[], &[]));
                 }
             });
         }
@@ -714,7 +747,7 @@ impl Passed {
     }
 }
 
-/// Takes the next item only where it is needed.
+/// Adds a method to iterators that advances them only under a condition.
 trait NextIfNeeded: Iterator {
     fn next_if_needed(&mut self, needed: bool) -> Option<Self::Item> {
         if needed { self.next() } else { None }
@@ -723,57 +756,57 @@ trait NextIfNeeded: Iterator {
 
 impl<I: Iterator> NextIfNeeded for I {}
 
-/// Reads an argument of an array parameter. One that is written has to be writable, and without gaps.
-pub fn array_argument(
+/// Imports the argument of an array parameter. An array that the call writes must be writable and contiguous.
+pub fn import_argument(
     py: Python<'_>,
-    of: &Callable,
-    param: &Parameter,
+    callable: &Callable,
+    param: &ParamDescription,
     value: &Bound<'_, PyAny>,
-    wanted: &gpu::Wanted<'_>,
-) -> PyResult<Foreign> {
-    let Kind::Array { element, .. } = &param.kind else { return Err(PyTypeError::new_err("no array")) };
+    destination: &gpu::Destination<'_>,
+) -> PyResult<ImportedArray> {
+    let ParamKind::Array { element, .. } = &param.kind else { return Err(PyTypeError::new_err("not an array")) };
     let record = match element {
-        Ok(element @ clk_lang::host::array::Element::Record(_)) => Some((array::dtype_of(py, element)?, element)),
+        Ok(element @ clk_host::array::ElementType::Record(_)) => Some((array::dtype_of(py, element)?, element)),
         _ => None,
     };
     let record = record.as_ref().map(|(dtype, element)| (dtype, *element));
-    let written = param.access != Access::In;
-    let foreign = foreign::read(value, record, wanted);
-    if !written {
-        let fit = foreign.and_then(|foreign| gpu::fitting(value, foreign, wanted, false));
-        return fit.map_err(|error| about(error, value, of, param));
+    let is_written = param.access != Access::In;
+    let imported = imported_array::import_array(value, record, destination);
+    if !is_written {
+        let normalized = imported.and_then(|array| gpu::normalize(value, array, destination, false));
+        return normalized.map_err(|error| add_parameter_note(error, value, callable, param));
     }
-    let mut foreign = foreign.map_err(|error| about(error, value, of, param))?;
-    foreign.written = true;
-    let place = || format!("`{}` of `{}` is written", param.name, of.name);
-    if foreign.readonly {
-        let title = format!("{}, and this array is read-only", place());
+    let mut array = imported.map_err(|error| add_parameter_note(error, value, callable, param))?;
+    array.is_written = true;
+    let (name, callee) = (&param.name, &callable.name);
+    if array.readonly {
+        let title = format!("`{name}` of `{callee}` is written, but this array is read-only");
         let help = "pass a writable array, such as a copy: `numpy.array(x)`";
-        return Err(errors::refused(py, "E0809", title, &[help], &[]));
+        return Err(errors::call_error(py, "E0809", title, &[help], &[]));
     }
-    if !foreign.is_row_major() {
-        let title = format!("{}, and the elements of this array are not in row-major order without gaps", place());
-        let help = "pass an array of its own, and copy it where it belongs: `x[...] = result`";
-        return Err(errors::refused(py, "E0809", title, &[help], &[]));
+    if !array.is_row_major() {
+        let title = format!("`{name}` of `{callee}` is written, but this array is not contiguous in row-major order");
+        let help = "pass a contiguous array, and copy the result: `x[...] = result`";
+        return Err(errors::call_error(py, "E0809", title, &[help], &[]));
     }
-    let mut fit = gpu::fitting(value, foreign, wanted, true).map_err(|error| about(error, value, of, param))?;
-    fit.written = true;
-    Ok(fit)
+    let normalized = gpu::normalize(value, array, destination, true);
+    let mut array = normalized.map_err(|error| add_parameter_note(error, value, callable, param))?;
+    array.is_written = true;
+    Ok(array)
 }
 
-/// Says which parameter an error is about.
-fn about(error: PyErr, value: &Bound<'_, PyAny>, of: &Callable, param: &Parameter) -> PyErr {
+/// Adds a note that names the parameter to an exception.
+fn add_parameter_note(error: PyErr, value: &Bound<'_, PyAny>, callable: &Callable, param: &ParamDescription) -> PyErr {
     let py = value.py();
-    // Only the parameter knows the type that the remedy names.
-    let error = match (foreign::is_readable(value), &param.kind) {
-        (false, Kind::Array { element: Ok(clk_lang::host::array::Element::Scalar(scalar)), .. }) => {
-            foreign::no_array(value, Some(embed::numpy_name(*scalar)), param.access == Access::Out)
+    // For an object that is not an array, replace the exception by one whose help names the parameter's type.
+    let error = match (imported_array::is_readable(value), &param.kind) {
+        (false, ParamKind::Array { element: Ok(clk_host::array::ElementType::Scalar(scalar)), .. }) => {
+            imported_array::not_an_array_error(value, Some(embed::numpy_name(*scalar)), param.access == Access::Out)
         }
-        (false, _) => foreign::no_array(value, None, param.access == Access::Out),
+        (false, _) => imported_array::not_an_array_error(value, None, param.access == Access::Out),
         (true, _) => error,
     };
-    let text = format!("`{}` of `{}` is `{}`", param.name, of.name, param.text);
-    // An error of another library gets a note, as `Exception.add_note` makes them.
+    let text = format!("`{}` of `{}` is `{}`", param.name, callable.name, param.text);
     let _ = error.value(py).call_method1("add_note", (text,));
     error
 }

@@ -1,8 +1,8 @@
-//! Ctrl-C during a call: Python's own handler only takes a note, which nobody reads before the call is over.
+//! Stops a call on Ctrl-C. Python's own handler only sets a flag, which the interpreter checks after the call.
 //!
-//! While the main thread runs a call, a handler of ours sets the flag that stops the run, and passes the signal on to Python's.
-//! After the call, Python raises `KeyboardInterrupt`. The handler stays between calls, when it only passes the signal on: to install it
-//! for each call would take longer than a small call does.
+//! While the main thread runs a call, Clk's handler sets the stop flag of the run and forwards the signal to Python's
+//! handler. After the call, Python raises `KeyboardInterrupt`. The handler stays installed between calls, when it only
+//! forwards the signal, because installing it takes longer than a small call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -10,73 +10,77 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// Whether Ctrl-C has come during the call of the main thread.
-static COME: AtomicBool = AtomicBool::new(false);
+/// Whether Ctrl-C was pressed during the current call of the main thread.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// The flag that stops the call of the main thread; null if none runs.
-static STOP: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
+/// The stop flag of the call that the main thread is running; null if it is running none.
+static STOP_FLAG: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The number of handlers that may be using [`STOP`]. The system may run a handler on any thread that does not block the signal, including
-/// threads of other libraries.
-static USERS: AtomicUsize = AtomicUsize::new(0);
+/// The number of handlers that may be using [`STOP_FLAG`]. The system may run a handler on any thread that does not
+/// block the signal, including threads of other libraries.
+static ACTIVE_HANDLERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Watches for Ctrl-C until it is dropped; does nothing in other threads than the main one, which Python never interrupts.
-pub struct Watch {
-    watches: bool,
-    /// Keeps the flag alive while the handler may set it.
+/// Guard of a call: handles Ctrl-C until it is dropped. It is active only on the main thread, because Python does not
+/// interrupt other threads.
+pub struct InterruptGuard {
+    is_active: bool,
+    /// The stop flag. This reference keeps it alive while the handler may set it.
     flag: Arc<AtomicBool>,
 }
 
-impl Watch {
-    /// Begins to watch for a run that this flag stops.
-    pub fn begin(flag: Arc<AtomicBool>) -> Watch {
+impl InterruptGuard {
+    /// Begins to handle Ctrl-C for a call with this stop flag.
+    pub fn new(flag: Arc<AtomicBool>) -> InterruptGuard {
         #[cfg(unix)]
-        let watches = unix::is_main_thread() && {
-            COME.store(false, Ordering::SeqCst);
+        let is_active = unix::is_main_thread() && {
+            INTERRUPTED.store(false, Ordering::SeqCst);
             unix::install()
         };
         #[cfg(not(unix))]
-        let watches = false;
-        Watch { watches, flag }
+        let is_active = false;
+        InterruptGuard { is_active, flag }
     }
 
-    /// Lets Ctrl-C stop the run, which begins now.
-    pub fn aim(&self) {
+    /// Must be called when the call begins to run. After that, Ctrl-C sets the stop flag; a Ctrl-C before that sets it
+    /// now.
+    pub fn arm(&self) {
         self.flag.store(false, Ordering::SeqCst);
-        if self.watches {
-            STOP.store(Arc::as_ptr(&self.flag).cast_mut(), Ordering::SeqCst);
-            if COME.load(Ordering::SeqCst) {
+        if self.is_active {
+            STOP_FLAG.store(Arc::as_ptr(&self.flag).cast_mut(), Ordering::SeqCst);
+            if INTERRUPTED.load(Ordering::SeqCst) {
                 self.flag.store(true, Ordering::SeqCst);
             }
         }
     }
 
-    /// Whether Ctrl-C has come.
-    pub fn has_come(&self) -> bool {
-        self.watches && COME.load(Ordering::SeqCst)
+    /// Returns whether Ctrl-C was pressed since the guard was created.
+    pub fn is_interrupted(&self) -> bool {
+        self.is_active && INTERRUPTED.load(Ordering::SeqCst)
     }
 
-    /// Raises what Ctrl-C raises, if it has come.
-    pub fn settled(self, py: Python<'_>) -> PyResult<()> {
-        let come = self.has_come();
+    /// Ends the handling of Ctrl-C. If Ctrl-C was pressed, runs Python's handler and returns its exception, which is
+    /// `KeyboardInterrupt` by default.
+    pub fn finish(self, py: Python<'_>) -> PyResult<()> {
+        let is_interrupted = self.is_interrupted();
         drop(self);
-        if come { py.check_signals() } else { Ok(()) }
+        if is_interrupted { py.check_signals() } else { Ok(()) }
     }
 }
 
-impl Drop for Watch {
+impl Drop for InterruptGuard {
     fn drop(&mut self) {
-        if self.watches {
-            STOP.store(std::ptr::null_mut(), Ordering::SeqCst);
-            // The flag may be freed next. A handler on this thread is over; one on another thread only has a store to make.
-            while USERS.load(Ordering::SeqCst) > 0 {
+        if self.is_active {
+            STOP_FLAG.store(std::ptr::null_mut(), Ordering::SeqCst);
+            // The flag may be freed after this, so wait for handlers that run on other threads. They only store a
+            // value.
+            while ACTIVE_HANDLERS.load(Ordering::SeqCst) > 0 {
                 std::hint::spin_loop();
             }
         }
     }
 }
 
-/// Whether this is the thread in which Python runs signal handlers.
+/// Returns whether the current thread is the one in which Python runs signal handlers.
 pub fn is_main_thread() -> bool {
     #[cfg(unix)]
     let is_main = unix::is_main_thread();
@@ -85,24 +89,25 @@ pub fn is_main_thread() -> bool {
     is_main
 }
 
-/// Whether the program handles Ctrl-C itself: its handler may let the call go on.
+/// Returns whether the program has replaced Python's handler of Ctrl-C. Such a handler may return without an exception,
+/// and the call must then continue.
 pub fn has_own_handler(py: Python<'_>) -> bool {
-    // Every call of the main thread asks.
+    // Cached, since every call of the main thread uses these functions.
     static FUNCTIONS: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
-    let find = || {
-        // `signal.getsignal` makes an enumeration of the answer, which takes longer than a small call.
+    let load_functions = || {
+        // `signal.getsignal` converts its result to an enum, which takes longer than a small call.
         let signal = py.import("_signal").or_else(|_| py.import("signal"))?;
         Ok::<_, PyErr>([signal.getattr("getsignal")?.unbind(), signal.getattr("default_int_handler")?.unbind()])
     };
-    let is_own = || {
-        let [get, usual] = FUNCTIONS.get_or_try_init(py, find)?;
-        let own = get.bind(py).call1((SIGINT,))?;
-        Ok::<_, PyErr>(own.is_callable() && !own.is(usual))
+    let is_replaced = || {
+        let [getsignal, default_handler] = FUNCTIONS.get_or_try_init(py, load_functions)?;
+        let handler = getsignal.bind(py).call1((SIGINT,))?;
+        Ok::<_, PyErr>(handler.is_callable() && !handler.is(default_handler))
     };
-    is_own().unwrap_or(false)
+    is_replaced().unwrap_or(false)
 }
 
-/// The number of Ctrl-C's signal.
+/// The signal number of Ctrl-C.
 const SIGINT: i32 = 2;
 
 #[cfg(unix)]
@@ -110,73 +115,75 @@ mod unix {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{COME, STOP, USERS};
+    use super::{ACTIVE_HANDLERS, INTERRUPTED, STOP_FLAG};
 
     thread_local! {
         static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
     }
 
-    /// Whether this is the first thread of the process, the only one in which Python runs signal handlers.
+    /// Returns whether this is the first thread of the process, the only one in which Python runs signal handlers.
     pub fn is_main_thread() -> bool {
-        let found = IS_MAIN.get().unwrap_or_else(look);
-        IS_MAIN.set(Some(found));
-        found
+        let is_main = IS_MAIN.get().unwrap_or_else(query_is_main_thread);
+        IS_MAIN.set(Some(is_main));
+        is_main
     }
 
     #[cfg(target_os = "linux")]
-    fn look() -> bool {
+    fn query_is_main_thread() -> bool {
         // SAFETY: both calls only return numbers.
         unsafe { i64::from(libc::getpid()) == libc::syscall(libc::SYS_gettid) }
     }
 
     #[cfg(target_vendor = "apple")]
-    fn look() -> bool {
+    fn query_is_main_thread() -> bool {
         // SAFETY: only returns a number.
         unsafe { libc::pthread_main_np() != 0 }
     }
 
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-    fn look() -> bool {
+    fn query_is_main_thread() -> bool {
         false
     }
 
-    /// The handler that was there before, which the signal is passed on to.
-    static BEFORE: AtomicUsize = AtomicUsize::new(0);
+    /// The handler that was installed before Clk's, to which Clk's handler forwards the signal.
+    static PREVIOUS_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
-    extern "C" fn note(signal: libc::c_int) {
-        COME.store(true, Ordering::SeqCst);
-        USERS.fetch_add(1, Ordering::SeqCst);
-        let stop = STOP.load(Ordering::SeqCst);
+    extern "C" fn handle_interrupt(signal: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::SeqCst);
+        ACTIVE_HANDLERS.fetch_add(1, Ordering::SeqCst);
+        let stop = STOP_FLAG.load(Ordering::SeqCst);
         if !stop.is_null() {
-            // SAFETY: the pointer is set only while a `Watch` keeps the flag, which waits for `USERS` before it lets go.
+            // SAFETY: while the pointer is set, an `InterruptGuard` keeps the flag. It waits for `ACTIVE_HANDLERS`
+            // before it frees it.
             unsafe { (*stop).store(true, Ordering::SeqCst) };
         }
-        USERS.fetch_sub(1, Ordering::SeqCst);
-        let before = BEFORE.load(Ordering::SeqCst);
-        if before != libc::SIG_DFL && before != libc::SIG_IGN {
-            // SAFETY: a handler that the system had for this signal, without `SA_SIGINFO`: see `install`.
-            unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(before)(signal) };
+        ACTIVE_HANDLERS.fetch_sub(1, Ordering::SeqCst);
+        let previous = PREVIOUS_HANDLER.load(Ordering::SeqCst);
+        if previous != libc::SIG_DFL && previous != libc::SIG_IGN {
+            // SAFETY: `install` has stored a handler of this signal, without `SA_SIGINFO`.
+            unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(previous)(signal) };
         }
     }
 
-    /// Installs the handler, unless it is there; false where Ctrl-C is not Python's.
+    /// Installs the handler unless it is already installed. Returns false if the current handler is not Python's.
     pub fn install() -> bool {
-        // SAFETY: zeroed structures are valid and live until the calls return; the handler only stores to atomics and passes on.
+        // SAFETY: zeroed structures are valid and live until the calls return; the handler only stores to
+        // atomics and forwards the signal.
         unsafe {
-            let mut before: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(libc::SIGINT, std::ptr::null(), &raw mut before) != 0 {
+            let mut previous: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(libc::SIGINT, std::ptr::null(), &raw mut previous) != 0 {
                 return false;
             }
-            let own: extern "C" fn(libc::c_int) = note;
-            if before.sa_sigaction == own as libc::sighandler_t {
+            let own: extern "C" fn(libc::c_int) = handle_interrupt;
+            if previous.sa_sigaction == own as libc::sighandler_t {
                 return true;
             }
-            let is_other = before.sa_flags & libc::SA_SIGINFO != 0;
-            if is_other || before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
+            let is_other = previous.sa_flags & libc::SA_SIGINFO != 0;
+            if is_other || previous.sa_sigaction == libc::SIG_DFL || previous.sa_sigaction == libc::SIG_IGN {
                 return false;
             }
-            BEFORE.store(before.sa_sigaction, Ordering::SeqCst);
-            let mut action = before;
+            PREVIOUS_HANDLER.store(previous.sa_sigaction, Ordering::SeqCst);
+            let mut action = previous;
             action.sa_sigaction = own as libc::sighandler_t;
             libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut()) == 0
         }

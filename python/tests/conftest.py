@@ -1,11 +1,11 @@
-"""Programs that several tests use, and which libraries there are."""
+"""Shared fixtures, and a report of missing optional libraries."""
 
 import importlib.util
 
 import clk
 import pytest
 
-#: Libraries whose arrays are tried if they are installed; each that is not is reported as skipped.
+#: Optional libraries. Tests that need a missing one are skipped; the header of the report lists them.
 LIBRARIES = ["numpy", "ml_dtypes", "torch", "jax", "IPython", "ipykernel", "jupyter_kernel_test", "nbclient", "mypy", "pyright", "pandas"]
 
 SAXPY = """
@@ -18,7 +18,7 @@ kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N
 
 def pytest_report_header(config):
     missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
-    return f"clk {clk.__version__}; not installed, so not tried: {', '.join(missing) or 'nothing'}"
+    return f"clk {clk.__version__}; not installed, so not tested: {', '.join(missing) or 'nothing'}"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
-"""Exporters of memory that do all that they are allowed to: a buffer with any fields, and memory that goes as soon as it is released.
+"""Exporters of memory for tests: buffers with arbitrary fields, and memory that is overwritten as soon as it is released.
 
-Both are made with ctypes, since Python's own exporters fill in all fields and keep their memory.
+They are made with ctypes, since Python's own exporters fill in all fields and do not overwrite their memory.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ _api = ctypes.pythonapi
 
 
 class PyBuffer(ctypes.Structure):
-    """`Py_buffer`."""
+    """The C structure `Py_buffer`."""
 
     _fields_ = [
         ("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
@@ -49,27 +49,28 @@ def _release(exporter, view):
     exporter.released(view.contents)
 
 
-def _base():
+def _make_base():
+    """Makes a type whose buffer protocol calls the methods `fill` and `released`."""
     slots = (_Slot * 3)(
         _Slot(1, ctypes.cast(_get, ctypes.c_void_p).value), _Slot(2, ctypes.cast(_release, ctypes.c_void_p).value), _Slot(0, None)
     )  # fmt: skip
-    # Py_TPFLAGS_DEFAULT with Py_TPFLAGS_BASETYPE.
+    # The flags are Py_TPFLAGS_DEFAULT and Py_TPFLAGS_BASETYPE.
     spec = _Spec(b"exporters.Base", object.__basicsize__, 0, 1 << 10, ctypes.addressof(slots))
     make = _api.PyType_FromSpec
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p]
     return make(ctypes.addressof(spec))
 
 
-class Buffer(_base()):
-    """A buffer whose fields are given; those that are not are NULL or 0."""
+class Buffer(_make_base()):
+    """An exporter of a buffer with the given fields; other fields are NULL or 0."""
 
     def __init__(self, memory, *, length=None, itemsize=4, readonly=False, ndim=1, format=b"f", shape=None, strides=None, suboffsets=None):
         self.memory = memory
         self.length = ctypes.sizeof(memory) if length is None and memory is not None else length or 0
         self.itemsize, self.readonly, self.ndim = itemsize, readonly, ndim
         self.format = None if format is None else ctypes.create_string_buffer(format)
-        row = lambda entries: None if entries is None else (ctypes.c_ssize_t * max(len(entries), 1))(*entries)
-        self.shape, self.strides, self.suboffsets = row(shape), row(strides), row(suboffsets)
+        to_array = lambda entries: None if entries is None else (ctypes.c_ssize_t * max(len(entries), 1))(*entries)
+        self.shape, self.strides, self.suboffsets = to_array(shape), to_array(strides), to_array(suboffsets)
         self.views = 0
 
     def fill(self, view, flags):
@@ -85,24 +86,24 @@ class Buffer(_base()):
 
 
 class Fleeting(Buffer):
-    """A buffer whose memory is given up when the last view is released: it then holds another pattern, which a late write shows."""
+    """A buffer whose memory is filled with a pattern when its last view is released, to detect later writes."""
 
-    GONE = 0xA5
+    FREED = 0xA5
 
     def __init__(self, memory, **fields):
         super().__init__(memory, **fields)
-        #: The bytes when the memory was given up.
+        #: The content of the memory when its last view was released.
         self.last = None
 
     def released(self, view):
         super().released(view)
         if self.views == 0:
             self.last = bytes(self.memory)
-            ctypes.memset(self.memory, self.GONE, ctypes.sizeof(self.memory))
+            ctypes.memset(self.memory, self.FREED, ctypes.sizeof(self.memory))
 
     def is_untouched(self):
-        """Whether nothing has written the memory since it was given up."""
-        return set(bytes(self.memory)) == {self.GONE}
+        """Whether the memory has not been written since its release."""
+        return set(bytes(self.memory)) == {self.FREED}
 
 
 class _Tensor(ctypes.Structure):
@@ -121,17 +122,17 @@ class _Managed(ctypes.Structure):
 
 
 class FleetingTensor:
-    """An exporter by DLPack whose memory is given up when its deleter runs. Other fields of the tensor can be given."""
+    """Like `Fleeting`, but exports the memory by DLPack, whose deleter releases it. Keyword arguments override fields of the tensor."""
 
-    GONE = 0xA5
+    FREED = 0xA5
 
     def __init__(self, memory, extents, *, strides=None, **fields):
         self.memory, self.last, self.deleted = memory, None, 0
-        row = lambda entries: None if entries is None else (ctypes.c_int64 * max(len(entries), 1))(*entries)
-        self._shape, self._strides = row(extents), row(strides)
+        to_array = lambda entries: None if entries is None else (ctypes.c_int64 * max(len(entries), 1))(*entries)
+        self._shape, self._strides = to_array(extents), to_array(strides)
         address = lambda part: None if part is None else ctypes.addressof(part)
-        known = dict(data=address(memory), device_type=1, ndim=len(extents), code=2, bits=32, lanes=1)
-        tensor = _Tensor(**{**known, "shape": address(self._shape), "strides": address(self._strides), **fields})
+        defaults = dict(data=address(memory), device_type=1, ndim=len(extents), code=2, bits=32, lanes=1)
+        tensor = _Tensor(**{**defaults, "shape": address(self._shape), "strides": address(self._strides), **fields})
         self._deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._delete)
         deleter = ctypes.cast(self._deleter, ctypes.c_void_p).value
         self._managed = _Managed(major=1, minor=0, deleter=deleter, tensor=tensor)
@@ -139,10 +140,10 @@ class FleetingTensor:
     def _delete(self, _managed):
         self.deleted += 1
         self.last = bytes(self.memory)
-        ctypes.memset(self.memory, self.GONE, ctypes.sizeof(self.memory))
+        ctypes.memset(self.memory, self.FREED, ctypes.sizeof(self.memory))
 
     def is_untouched(self):
-        return set(bytes(self.memory)) == {self.GONE}
+        return set(bytes(self.memory)) == {self.FREED}
 
     def __dlpack_device__(self):
         return (1, 0)

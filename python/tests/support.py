@@ -1,4 +1,4 @@
-"""What several test modules use."""
+"""Helpers for several test modules."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ def ones(*shape):
     return np.ones(shape, "float32")
 
 
-def refusal(kind, call):
-    """Returns the exception of this class that the call raises."""
-    with pytest.raises(kind) as found:
+def raised_by(kind, call):
+    """Runs a call that must raise an exception of the given class, and returns the exception."""
+    with pytest.raises(kind) as caught:
         call()
-    return found.value
+    return caught.value

@@ -53,7 +53,7 @@ def ones(n, dtype="float32"):
     return np.ones(n, dtype)
 
 
-def test_the_first_call(saxpy):
+def test_first_call(saxpy):
     x, y = np.arange(5, dtype="float32"), ones(5)
     r = saxpy.saxpy(2.0, x, y)
     assert isinstance(r, np.ndarray) and r.dtype == np.float32 and r.flags.writeable
@@ -63,7 +63,7 @@ def test_the_first_call(saxpy):
     assert r[0] == 7 and x[0] == 0
 
 
-def test_results_come_one_several_or_none(m):
+def test_number_of_results(m):
     x = np.array([5, 6], "int32")
     low, high = m.both(x)
     assert (low.tolist(), high.tolist()) == ([4, 5], [6, 7])
@@ -147,7 +147,7 @@ def test_texts(m):
         ("truth", [True, False, np.bool_(True)], [1, 0, 1.0, None]),
     ],
 )
-def test_numbers_are_exact_or_refused(m, name, good, bad):
+def test_numbers_are_exact_or_rejected(m, name, good, bad):
     call = getattr(m, name)
     expected = {"plus_one": lambda n: int(n) + 1, "truth": lambda b: not b}.get(name, float)
     for value in good:
@@ -160,7 +160,7 @@ def test_numbers_are_exact_or_refused(m, name, good, bad):
     assert m.wide(np.float32(0.1)) == float(np.float32(0.1))
 
 
-def test_half_a_number_is_no_i32(saxpy):
+def test_fractions_are_not_integers(saxpy):
     m = clk.source("fn f(n: i32) -> i32 { n }")
     with pytest.raises(TypeError, match="2.5"):
         m.f(2.5)
@@ -175,9 +175,9 @@ def test_wrong_arrays(saxpy):
         saxpy.saxpy(1.0, x, ones(4))
     with pytest.raises(clk.ArgumentError, match="axes"):
         saxpy.saxpy(1.0, ones((3, 3)), x)
-    for wrong in ["text", 1.0, [1.0, 2.0], None, object(), np.ones(3, "complex64"), np.array(["a"]), np.ones(3, ">f4")]:
+    for invalid in ["text", 1.0, [1.0, 2.0], None, object(), np.ones(3, "complex64"), np.array(["a"]), np.ones(3, ">f4")]:
         with pytest.raises(clk.Error):
-            saxpy.saxpy(1.0, wrong, x)
+            saxpy.saxpy(1.0, invalid, x)
     with pytest.raises(clk.Error, match="masked"):
         saxpy.saxpy(1.0, np.ma.masked_array(x, [True, False, False]), x)
 
@@ -196,7 +196,7 @@ def test_wrong_calls(saxpy):
             call()
 
 
-def test_memory_of_arguments_that_are_written(saxpy, m):
+def test_layouts_of_outputs(saxpy, m):
     x = ones(4)
     frozen = np.zeros(4, "float32")
     frozen.flags.writeable = False
@@ -205,15 +205,15 @@ def test_memory_of_arguments_that_are_written(saxpy, m):
         with pytest.raises(clk.ArgumentTypeError, match=word):
             saxpy.saxpy(1.0, x, x, out=out)
     assert saxpy.saxpy(1.0, frozen, strided).tolist() == [0, 0, 0, 0]
-    # At an odd place in memory, the result is copied to where it belongs.
+    # A result for misaligned memory is computed in other memory and copied back.
     shifted = np.zeros(5, "float32")[1:]
     saxpy.saxpy(1.0, x, x, out=shifted)
     assert shifted.tolist() == [2, 2, 2, 2] and shifted.base[0] == 0
 
 
-def test_arguments_in_one_memory(saxpy, m):
+def test_overlapping_arguments(saxpy, m):
     x = np.arange(8, dtype="float32")
-    # What is read is what was there before the call.
+    # The output overlaps an input, which must keep its content from before the call while the kernel runs.
     saxpy.saxpy(1.0, x[:4], x[4:], out=x[4:])
     assert x.tolist() == [0, 1, 2, 3, 4, 6, 8, 10]
     x = np.arange(8, dtype="float32")
@@ -233,7 +233,7 @@ def test_results_never_share_memory_with_arguments(m):
     assert (x == 1).all() and (z == 3).all()
 
 
-def test_faults_have_places(m):
+def test_faults_have_source_locations(m):
     with pytest.raises(clk.Fault) as caught:
         m.shift(ones(3))
     error = caught.value
@@ -264,7 +264,7 @@ def test_output_goes_to_standard_output(m, capsys):
     assert capsys.readouterr().out == "first is 7\n"
 
 
-def test_the_script_runs_when_asked(m, capsys):
+def test_script_runs_on_request(m, capsys):
     with pytest.raises(AttributeError):
         m.nothing
     assert capsys.readouterr().out == ""
@@ -273,17 +273,17 @@ def test_the_script_runs_when_asked(m, capsys):
     assert m.seen == 3 and m.table.tolist() == [1.5, 2.5]
 
 
-def test_programs_that_are_wrong():
+def test_invalid_programs():
     with pytest.raises(clk.CompileError) as caught:
         clk.source("kernel k(x: [f32; N]) threads(i: N) { x[i] = y }", name="wrong.clk")
-    codes = [found.code for found in caught.value.diagnostics]
+    codes = [diagnostic.code for diagnostic in caught.value.diagnostics]
     assert "E0201" in codes and caught.value.spans[0].file == "wrong.clk"
     with pytest.raises(OSError) as missing:
         clk.load("there/is/no.clk")
     assert missing.value.code == "E0701"
 
 
-def test_warnings_of_programs():
+def test_program_warnings():
     with pytest.warns(clk.Warning):
         clk.source("fn f() -> i32 { let unused = 1\n 2 }")
 
@@ -298,12 +298,12 @@ def test_gradients():
     assert (value, gradient) == (7, 2)
     twice = clk.grad(clk.grad(m.energy, wrt="k"), wrt="x")
     assert twice(x, 3.0, 0).tolist() == [2, 2]
-    for wrong in [lambda: clk.grad(m.other), lambda: clk.grad(m.energy, wrt="at"), lambda: clk.grad(m.energy, wrt="q")]:
+    for call in [lambda: clk.grad(m.other), lambda: clk.grad(m.energy, wrt="at"), lambda: clk.grad(m.energy, wrt="q")]:
         with pytest.raises(TypeError):
-            wrong()
+            call()
 
 
-def test_options_of_checks():
+def test_check_options():
     m = clk.source("""
 kernel race(inout x: [i32; 1]) threads(i: 64) { x[0] = i }
 kernel halves(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] / 0.0 }
@@ -312,15 +312,15 @@ kernel total(x: [f32; N], inout s: [f32; 1]) threads(i: N) { atomic_add(s[0], x[
     x = np.zeros(1, "int32")
     m.race(x)
     for check in [True, "everything"]:
-        with pytest.raises(clk.Fault) as found:
+        with pytest.raises(clk.Fault) as caught:
             m.race(x, check=check)
-        assert found.value.code == "E0610"
+        assert caught.value.code == "E0610"
     with pytest.raises(TypeError, match="everything"):
         m.race(x, check="all")
     assert np.isinf(m.halves(ones(1))).all()
-    with pytest.raises(clk.Fault) as found:
+    with pytest.raises(clk.Fault) as caught:
         m.halves(ones(1), trap_nan=True)
-    assert found.value.code == "E0615" or "inf" in str(found.value)
+    assert caught.value.code == "E0615" or "inf" in str(caught.value)
     with pytest.raises(clk.Fault):
         m.halves.using(trap_nan=True)(ones(1))
     values = np.random.default_rng(1).random(5000).astype("float32")
@@ -330,12 +330,12 @@ kernel total(x: [f32; N], inout s: [f32; 1]) threads(i: N) { atomic_add(s[0], x[
         m.total(values, s, deterministic=True)
         sums.add(s[0])
     assert len(sums) == 1
-    for wrong in ["simulator", "--device sim", "gpu:x"]:
+    for device in ["simulator", "--device sim", "gpu:x"]:
         with pytest.raises(clk.ArgumentError, match='device="sim"'):
-            m.race(x, device=wrong)
+            m.race(x, device=device)
 
 
-def test_own_arrays_are_sequences():
+def test_clk_arrays_are_sequences():
     import array
 
     m = clk.source("kernel same(x: [i32; M, N], out y: [i32; M, N]) threads(i: M, j: N) { y[i, j] = x[i, j] }")
@@ -368,7 +368,7 @@ def test_help_and_signatures(saxpy, m):
     assert "ceil_div(N, 4)" in str(inspect.signature(m.sums))
 
 
-def test_deep_recursion_is_an_error_and_no_crash(m):
+def test_deep_recursion_is_an_error(m):
     assert m.deep(100) == 100
     with pytest.raises(clk.Error) as caught:
         m.deep(10**9)
@@ -391,14 +391,14 @@ def test_stubs(m, tmp_path):
     assert printed == text
 
 
-def test_type_checkers_take_the_stubs(m, tmp_path):
+def test_type_checkers_accept_stubs(m, tmp_path):
     import subprocess
     import sys
 
     pytest.importorskip("mypy")
     (tmp_path / "calls.pyi").write_text(m.stubs())
     use = tmp_path / "use.py"
-    right = """
+    valid = """
 import clk
 import numpy as np
 import calls
@@ -420,16 +420,16 @@ m.double.using(check=True)(x)
     check = lambda: subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "use.py"], capture_output=True, text=True, cwd=tmp_path
     )
-    use.write_text(right)
+    use.write_text(valid)
     done = check()
     assert done.returncode == 0, done.stdout + done.stderr
-    wrong = ["calls.plus_one('a')", "calls.double.using(devices=1)", "calls.scaled()", "calls.both(x, grids=3)", "calls.run(1)"]
-    use.write_text(right + "\n".join(wrong) + "\n")
+    invalid = ["calls.plus_one('a')", "calls.double.using(devices=1)", "calls.scaled()", "calls.both(x, grids=3)", "calls.run(1)"]
+    use.write_text(valid + "\n".join(invalid) + "\n")
     done = check()
-    assert f"Found {len(wrong)} errors" in done.stdout, done.stdout + done.stderr
+    assert f"Found {len(invalid)} errors" in done.stdout, done.stdout + done.stderr
 
 
-def test_programs_are_modules(tmp_path, monkeypatch):
+def test_importing_programs(tmp_path, monkeypatch):
     import sys
 
     import clk.importer  # noqa: F401
@@ -442,7 +442,7 @@ def test_programs_are_modules(tmp_path, monkeypatch):
     del sys.modules["halves"]
 
 
-def test_the_command_line_comes_along(tmp_path):
+def test_command_line(tmp_path):
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""Random arrays against NumPy: types, shapes, strides, places in memory, read-only and overlapping arrays."""
+"""Random tests against NumPy: types, shapes, strides, alignment, read-only and overlapping arrays."""
 
 import os
 
@@ -28,47 +28,47 @@ def m():
     return clk.source(PROGRAM)
 
 
-def contents(rng, dtype, count):
+def random_elements(rng, dtype, count):
     return rng.integers(0, 40, count).astype(dtype)
 
 
-def laid_out(rng, dtype, shape):
-    """An array of this shape somewhere in memory: shifted by bytes, with gaps, backwards, transposed, broadcast, read-only."""
+def random_layout(rng, dtype, shape):
+    """An array with a random layout: misaligned, strided, reversed, transposed, broadcast, or read-only."""
     kind = rng.integers(7)
     size = np.dtype(dtype).itemsize
     count = int(np.prod(shape))
     if kind == 0:
-        x = contents(rng, dtype, count).reshape(shape)
+        x = random_elements(rng, dtype, count).reshape(shape)
     elif kind == 1:
-        # Not at a multiple of the element's size.
+        # Misaligned.
         raw = np.zeros(count * size + 64, "uint8")
         shift = int(rng.integers(1, 17))
         x = raw[shift : shift + count * size].view(dtype).reshape(shape)
-        x[...] = contents(rng, dtype, count).reshape(shape)
+        x[...] = random_elements(rng, dtype, count).reshape(shape)
     elif kind == 2:
         steps = [int(rng.integers(1, 4)) for _ in shape]
-        big = contents(rng, dtype, int(np.prod([n * s for n, s in zip(shape, steps)])))
+        big = random_elements(rng, dtype, int(np.prod([n * s for n, s in zip(shape, steps)])))
         x = big.reshape([n * s for n, s in zip(shape, steps)])[tuple(slice(None, None, s) for s in steps)]
     elif kind == 3:
-        x = contents(rng, dtype, count).reshape(shape)[tuple(slice(None, None, -1) for _ in shape)]
+        x = random_elements(rng, dtype, count).reshape(shape)[tuple(slice(None, None, -1) for _ in shape)]
     elif kind == 4:
-        x = np.asfortranarray(contents(rng, dtype, count).reshape(shape))
+        x = np.asfortranarray(random_elements(rng, dtype, count).reshape(shape))
     elif kind == 5:
-        x = np.broadcast_to(contents(rng, dtype, 1)[0], shape)
+        x = np.broadcast_to(random_elements(rng, dtype, 1)[0], shape)
     else:
-        x = contents(rng, dtype, count + 3)[3:].reshape(shape)
+        x = random_elements(rng, dtype, count + 3)[3:].reshape(shape)
     if rng.integers(4) == 0 and x.flags.writeable:
         x.flags.writeable = False
     return x
 
 
-def test_reading(m):
+def test_input_layouts(m):
     rng = np.random.default_rng(SEED)
     for _ in range(ROUNDS):
         dtype = DTYPES[rng.integers(len(DTYPES))]
         rank = int(rng.integers(1, 4))
         shape = tuple(int(n) for n in rng.integers(0, 9, rank))
-        x = laid_out(rng, dtype, shape)
+        x = random_layout(rng, dtype, shape)
         before = x.copy()
         kernel = [m.triple, m.triple2, m.triple3][rank - 1]
         y = kernel(x, check=bool(rng.integers(5) == 0))
@@ -79,12 +79,12 @@ def test_reading(m):
         assert not np.shares_memory(x, y)
 
 
-def test_writing(m):
+def test_output_layouts(m):
     rng = np.random.default_rng(SEED + 1)
     for _ in range(ROUNDS):
         dtype = DTYPES[rng.integers(len(DTYPES))]
         shape = (int(rng.integers(0, 20)),)
-        x, y, out = (laid_out(rng, dtype, shape) for _ in range(3))
+        x, y, out = (random_layout(rng, dtype, shape) for _ in range(3))
         before = out.copy()
         if not out.flags.writeable or not out.flags.c_contiguous:
             with pytest.raises(clk.ArgumentTypeError):
@@ -96,19 +96,19 @@ def test_writing(m):
                 np.testing.assert_array_equal(out, x + y)
 
 
-def test_overlapping(m):
+def test_overlapping_arguments(m):
     rng = np.random.default_rng(SEED + 2)
     for _ in range(ROUNDS):
         dtype = DTYPES[rng.integers(len(DTYPES))]
-        memory = contents(rng, dtype, 64)
+        memory = random_elements(rng, dtype, 64)
         n = int(rng.integers(1, 24))
 
-        def part(step=None):
+        def random_slice(step=None):
             step = int(rng.integers(1, 3)) if step is None else step
-            at = int(rng.integers(0, 64 - n * step + 1))
-            return memory[at : at + n * step : step]
+            start = int(rng.integers(0, 64 - n * step + 1))
+            return memory[start : start + n * step : step]
 
-        x, y, out = part(), part(), part(1)
+        x, y, out = random_slice(), random_slice(), random_slice(1)
         with np.errstate(over="ignore"):
             expected = x + y
             grown = out + y[::-1] if rng.integers(2) else None
@@ -120,7 +120,7 @@ def test_overlapping(m):
             np.testing.assert_array_equal(out, expected)
 
 
-def test_truth_values_of_any_byte(m):
+def test_bools_of_any_byte(m):
     rng = np.random.default_rng(SEED + 3)
     for _ in range(ROUNDS // 5):
         x = rng.integers(0, 4, int(rng.integers(0, 200))).astype("uint8").view("bool")
@@ -130,7 +130,7 @@ def test_truth_values_of_any_byte(m):
 def test_functions(m):
     rng = np.random.default_rng(SEED + 4)
     for _ in range(ROUNDS // 5):
-        # Large ones, whose results may take the memory of what is not needed any more.
+        # Large arrays, for which functions may reuse the memory of intermediate results.
         n = int(rng.integers(1, 400_000))
         x, y = rng.random(n).astype("float32"), rng.random(n).astype("float32")
         a, b = x.copy(), y.copy()
@@ -140,7 +140,7 @@ def test_functions(m):
         np.testing.assert_array_equal(y, b)
 
 
-def test_float_bits_are_kept(m):
+def test_all_float16_values(m):
     bits = np.arange(0, 1 << 16, dtype="uint16")
     x = bits.view("float16")
     y = m.triple(x)

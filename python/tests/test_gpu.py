@@ -1,6 +1,7 @@
-"""Arrays in the memory of a GPU: in without a copy, and back in kind. Needs torch with CUDA and NVRTC; CuPy and JAX are tried if they are there.
+"""Arrays in GPU memory: used without a copy, and results in the same library. Needs torch with CUDA, and NVRTC. Tests of CuPy and JAX run if
+these are installed.
 
-Runs under pytest, and as a program where there is none: `python test_gpu.py [word …]` runs the tests whose names have one of the words.
+Runs under pytest. Without pytest, `python test_gpu.py [WORD…]` runs the tests whose names contain one of the words.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import clk
 
 
-def _why_not():
+def _skip_reason():
     try:
         import torch
     except ImportError:
@@ -27,14 +28,14 @@ def _why_not():
     return None
 
 
-WHY_NOT = _why_not()
-if WHY_NOT is None:
+SKIP_REASON = _skip_reason()
+if SKIP_REASON is None:
     import torch
 
 try:
     import pytest
 
-    pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"{WHY_NOT}")
+    pytestmark = pytest.mark.skipif(SKIP_REASON is not None, reason=f"{SKIP_REASON}")
 except ImportError:
     pytest = None
 
@@ -52,7 +53,7 @@ kernel ramp(out y: [f32; N]) threads(i: N) { y[i] = f32(i) }
 kernel half(x: [bf16; N], out y: [bf16; N]) threads(i: N) { y[i] = x[i] * 0.5 }
 kernel lengths(x: [f32x3; N], out y: [f32; N]) threads(i: N) { y[i] = dot(x[i], x[i]) }
 kernel pairs(x: [f32; N], out y: [f32x2; N]) threads(i: N) { y[i] = f32x2(x[i], 1.0) }
-kernel behind(_a: [f32; M], x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + f32(M) }
+kernel add_length(_a: [f32; M], x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + f32(M) }
 kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = alpha * x[i] * x[i] + y[i] }
 kernel outside(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }
 kernel aloud(x: [f32; N]) threads(i: N) { if i == 0 { print("first {x[i]}") } }
@@ -84,7 +85,8 @@ def program():
 
 
 @contextlib.contextmanager
-def refused(kind, *words):
+def raises(kind, *words):
+    """Expects an exception of a class whose message contains the words."""
     try:
         yield
     except kind as error:
@@ -92,11 +94,11 @@ def refused(kind, *words):
         for word in words:
             assert word in text, f"no {word!r} in {text}"
         return
-    raise AssertionError(f"not refused: {words}")
+    raise AssertionError(f"no exception: {words}")
 
 
 def busy(milliseconds=60):
-    """Keeps the current stream busy."""
+    """Occupies the current stream for a time, so that work after it is still pending when a call begins."""
     torch.cuda._sleep(int(milliseconds * 1.5e6))
 
 
@@ -105,7 +107,7 @@ def floats(n, seed=0):
 
 
 class ByInterface:
-    """A tensor as another library would show it by `__cuda_array_interface__`."""
+    """A tensor as another library would export it, by `__cuda_array_interface__`."""
 
     def __init__(self, tensor, **changes):
         self.tensor = tensor
@@ -113,52 +115,52 @@ class ByInterface:
 
 
 class ByDlpack:
-    """A tensor as another library would show it by DLPack, with work on a stream of its own."""
+    """A tensor as another library would export it, by DLPack, with its work on another stream."""
 
-    def __init__(self, tensor, own):
-        self.tensor, self.own, self.streams = tensor, own, []
+    def __init__(self, tensor, work_stream):
+        self.tensor, self.work_stream, self.streams = tensor, work_stream, []
 
     def __dlpack_device__(self):
         return self.tensor.__dlpack_device__()
 
     def __dlpack__(self, *, stream=None, max_version=None):
         self.streams.append(stream)
-        with torch.cuda.stream(self.own):
+        with torch.cuda.stream(self.work_stream):
             return self.tensor.__dlpack__(stream=stream)
 
 
-def by_table(tensor):
-    """A tensor as another library would show it by functions in C, which are torch's here."""
+def by_exchange_api(tensor):
+    """A tensor as another library would export it, by DLPack's C exchange API. The functions are those of torch."""
     import ctypes
 
     api = ctypes.pythonapi
     api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_New.restype, api.PyCapsule_New.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    own = api.PyCapsule_GetPointer(torch.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
-    table = (ctypes.c_uint64 * 7).from_buffer_copy((ctypes.c_uint64 * 7).from_address(own))
-    exchange = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-    from_object = exchange(table[3])
-    shown = exchange(lambda _object, made: from_object(id(tensor), made))
-    table[3] = ctypes.cast(shown, ctypes.c_void_p).value
-    kind = type("Other", (), {"kept": (table, shown, tensor)})
+    torch_table = api.PyCapsule_GetPointer(torch.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    table = (ctypes.c_uint64 * 7).from_buffer_copy((ctypes.c_uint64 * 7).from_address(torch_table))
+    function_type = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    from_object = function_type(table[3])
+    export_tensor = function_type(lambda _object, result: from_object(id(tensor), result))
+    table[3] = ctypes.cast(export_tensor, ctypes.c_void_p).value
+    kind = type("Other", (), {"references": (table, export_tensor, tensor)})
     kind.__dlpack_c_exchange_api__ = api.PyCapsule_New(ctypes.addressof(table), b"dlpack_exchange_api", None)
     return kind()
 
 
-def test_in_place_and_back_in_kind():
+def test_torch_arrays_in_place():
     m = program()
     x = floats(1000)
     y = m.double(x)
     assert isinstance(y, torch.Tensor) and y.device == x.device and y.dtype == x.dtype and torch.equal(y, x + x)
     out = torch.zeros(1000, device="cuda")
-    place = out.data_ptr()
-    assert m.double(x, out=out) is out and out.data_ptr() == place and torch.equal(out, x + x)
+    address = out.data_ptr()
+    assert m.double(x, out=out) is out and out.data_ptr() == address and torch.equal(out, x + x)
     m.add_to(out, 1.0)
     assert torch.equal(out, x + x + 1.0)
     for device in ["gpu", "gpu:0", "cuda", "cuda:0", "auto"]:
         assert torch.equal(m.double(x, device=device), x + x), device
     assert torch.equal(m.double.using(device="gpu")(x), x + x)
-    # The same memory again and again, with other content.
+    # Calls that use the same memory again, with changed content.
     for n in range(50):
         x.fill_(n)
         assert m.double(x, out=out)[n].item() == 2 * n
@@ -172,13 +174,13 @@ def test_types():
         y = m.double(x)
         assert y.dtype == kind and y.is_cuda and torch.equal(y.cpu(), (torch.arange(37) * 2).to(kind)), kind
     assert m.half(torch.ones(3, dtype=torch.bfloat16, device="cuda")).tolist() == [0.5] * 3
-    with refused(clk.ArgumentTypeError, "f64"):
+    with raises(clk.ArgumentTypeError, "f64"):
         m.add_to(torch.zeros(3, dtype=torch.float64, device="cuda"), 1.0)
-    with refused(clk.ArgumentTypeError, "complex64"):
+    with raises(clk.ArgumentTypeError, "complex64"):
         m.double(torch.zeros(3, dtype=torch.complex64, device="cuda"))
 
 
-def test_random_arrays_are_as_on_the_host():
+def test_results_equal_those_of_the_simulator():
     m = program()
     sizes = [1, 2, 3, 31, 32, 33, 127, 1000, 4097, 100_003]
     for seed, n in enumerate(sizes):
@@ -205,15 +207,15 @@ def test_layouts():
     y = floats(12).view(3, 4)
     for view in [y.T, y[:, 1:3], y[1:], y.expand(3, 4), y[:, :1].expand(3, 4)]:
         assert torch.equal(m.double2(view), view + view), view.stride()
-    # Written at an address that is no multiple of 16: nothing beside it changes.
+    # A misaligned output: the elements next to it do not change.
     out = torch.full((12,), -1.0, device="cuda")
     m.double(x[:10], out=out[1:11])
     assert torch.equal(out[1:11], x[:10] * 2) and out[0].item() == -1 and out[11].item() == -1
     m.add_to(out[3:5], 1.0)
     assert torch.equal(out[3:5], x[2:4] * 2 + 1)
-    with refused(clk.ArgumentTypeError, "E0809", "row-major"):
+    with raises(clk.ArgumentTypeError, "E0809", "row-major"):
         m.double(x[:5], out=torch.zeros(10, device="cuda")[::2])
-    with refused(clk.ArgumentTypeError, "row-major"):
+    with raises(clk.ArgumentTypeError, "row-major"):
         m.double(ByInterface(x[::2]))
     assert m.double(torch.zeros(0, device="cuda")).shape == (0,)
     assert m.double2(torch.zeros(0, 5, device="cuda")).shape == (0, 5)
@@ -226,22 +228,22 @@ def test_overlaps():
     x = floats(256)
     before = x.clone()
     m.reversed(x, out=x)
-    assert torch.equal(x, before.flip(0)), "what is read is from before the call"
+    assert torch.equal(x, before.flip(0)), "the input has the content from before the call"
     m.reversed(x[:128], out=x[64:192])
     assert torch.equal(x[64:192], before.flip(0)[:128].flip(0))
-    with refused(clk.ArgumentTypeError, "E0809", "both written"):
+    with raises(clk.ArgumentTypeError, "E0809", "both written"):
         m.both(x, x)
-    with refused(clk.ArgumentTypeError, "both written"):
+    with raises(clk.ArgumentTypeError, "both written"):
         m.two(x.clone(), out=(x[:256], x[0:256]))
     m.both(x[:128], x[128:])
-    # A result is never an argument's memory.
+    # Results do not share memory with arguments.
     y = m.same(x)
     assert torch.equal(y, x) and y.data_ptr() != x.data_ptr()
     y.fill_(0)
     assert not torch.equal(y, x)
 
 
-def test_truth_values():
+def test_bools():
     m = program()
     x = torch.tensor([True, False, True], device="cuda")
     assert getattr(m, "not")(x).tolist() == [False, True, False]
@@ -251,23 +253,23 @@ def test_truth_values():
     assert odd.view(torch.uint8).tolist() == [1, 0, 0, 0, 0]
 
 
-def test_work_of_streams_comes_before_and_after():
+def test_stream_ordering():
     m = program()
     x, y = torch.zeros(1 << 16, device="cuda"), torch.zeros(1 << 16, device="cuda")
     torch.cuda.synchronize()
     for round in range(1, 4):
-        # The default stream.
+        # Work on the default stream.
         busy()
         x.fill_(round)
         assert m.double(x).eq(2 * round).all()
-        # A side stream that is the current one.
+        # Work on a side stream, which is torch's current stream.
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             busy()
             x.fill_(round + 10)
             z = m.double(x)
             m.double(x, out=y)
-        # Used on others, which wait as for every other work of torch.
+        # The result is used on another stream, which waits for the first one, as torch requires.
         other = torch.cuda.Stream()
         other.wait_stream(side)
         with torch.cuda.stream(other):
@@ -275,13 +277,13 @@ def test_work_of_streams_comes_before_and_after():
         torch.cuda.synchronize()
 
 
-def test_calls_wait_only_where_they_have_to():
+def test_calls_wait_only_if_necessary():
     m = program()
-    # Functions compute small arrays on the host.
+    # A large array, since functions compute small ones on the host.
     n = 1 << 20
     x, out = torch.ones(n, device="cuda"), torch.empty(n, device="cuda")
     bins = torch.zeros(8, dtype=torch.int32, device="cuda")
-    ints, there = torch.arange(n, dtype=torch.int32, device="cuda"), torch.ones(n)
+    ints, on_host = torch.arange(n, dtype=torch.int32, device="cuda"), torch.ones(n)
     calls = {
         "results": (lambda: m.double(x), False),
         "in place": (lambda: m.double(x, out=out), False),
@@ -290,49 +292,50 @@ def test_calls_wait_only_where_they_have_to():
         "a function": (lambda: m.twice(out), False),
         "may fault": (lambda: m.bin(ints, bins), True),
         "a number": (lambda: m.energy(x, 0.5), True),
-        "an array of the host": (lambda: m.saxpy(2.0, x, there), True),
+        "an array in host memory": (lambda: m.saxpy(2.0, x, on_host), True),
         "another library": (lambda: m.double(ByInterface(x)), True),
-        "functions of another library": (lambda: m.double(by_table(x)), True),
-        "another library first": (lambda: m.behind(ByInterface(x[:0]), x), True),
-        "no elements first": (lambda: m.behind(x[:0], x), False),
+        "exchange API of another library": (lambda: m.double(by_exchange_api(x)), True),
+        "another library first": (lambda: m.add_length(ByInterface(x[:0]), x), True),
+        "no elements first": (lambda: m.add_length(x[:0], x), False),
         "a device by another name": (lambda: m.double(x, out=out, device="auto"), False),
     }
-    # Several results at a time, so that memory for them is there: what the driver has to find can wait for the GPU.
-    kept = [call() for call, _ in calls.values() for _ in range(4)]
+    # Compute several results first, so that memory for them is allocated: an allocation in the driver may wait for the
+    # GPU.
+    results = [call() for call, _ in calls.values() for _ in range(4)]
     torch.cuda.synchronize()
-    del kept
+    del results
     for name, (call, waits) in calls.items():
         torch.cuda.synchronize()
         busy(300)
         call()
         assert torch.cuda.current_stream().query() == waits, name
-    # Temporary arrays, whose memory is taken again at once.
+    # Arguments are temporary arrays, whose memory torch reuses immediately.
     for side in [torch.cuda.default_stream(), torch.cuda.Stream()]:
         with torch.cuda.stream(side):
-            found = []
+            sums = []
             for n in range(300):
                 if n % 100 == 0:
                     busy(30)
                 y = m.double(torch.full((5000,), float(n), device="cuda"))
                 z = m.double(torch.full((5000,), -1.0, device="cuda"))
                 m.add_to(y, 1.0)
-                found.append((y + z).sum())
+                sums.append((y + z).sum())
                 del y, z
-            assert [sum.item() for sum in found] == [5000.0 * (2 * n - 1) for n in range(300)]
-    # Machine code is needed until kernels are over, also if nobody has the program any more.
+            assert [sum.item() for sum in sums] == [5000.0 * (2 * n - 1) for n in range(300)]
+    # The program may be freed while its kernels are still running.
     for n in range(3):
-        own = clk.source(f"kernel plus(x: [f32; N], out y: [f32; N]) threads(i: N) {{ y[i] = x[i] + {n + 1}.0 }}")
-        own.plus(x)
+        temporary = clk.source(f"kernel plus(x: [f32; N], out y: [f32; N]) threads(i: N) {{ y[i] = x[i] + {n + 1}.0 }}")
+        temporary.plus(x)
         torch.cuda.synchronize()
         busy(100)
-        y = own.plus(x)
-        del own
+        y = temporary.plus(x)
+        del temporary
         gc.collect()
         assert y.eq(n + 2).all()
-    # A fault after work that nobody has waited for is the call's own.
+    # A fault is attributed to the right call, even if earlier work is still pending.
     busy()
     y = m.double(x)
-    with refused(clk.Fault, "E0601"):
+    with raises(clk.Fault, "E0601"):
         m.outside(y)
     assert y.eq(2).all()
 
@@ -346,14 +349,14 @@ def test_streams_of_other_libraries():
         with torch.cuda.stream(side):
             busy()
             x.fill_(round)
-        given = ByInterface(x, stream=side.cuda_stream)
-        assert m.double(given).numpy().tolist() == [2 * round] * x.numel()
+        exported = ByInterface(x, stream=side.cuda_stream)
+        assert m.double(exported).numpy().tolist() == [2 * round] * x.numel()
         with torch.cuda.stream(side):
             busy()
             x.fill_(round + 10)
-        given = ByDlpack(x, side)
-        assert m.double(given).numpy()[-1] == 2 * round + 20
-        assert given.streams[0] not in (None, 0, 1, 2)
+        exported = ByDlpack(x, side)
+        assert m.double(exported).numpy()[-1] == 2 * round + 20
+        assert exported.streams[0] not in (None, 0, 1, 2)
         busy()
         x.fill_(round + 20)
         assert m.double(ByInterface(x, stream=1)).numpy()[-1] == 2 * round + 40
@@ -366,16 +369,16 @@ def test_streams_of_other_libraries():
     busy()
     x.fill_(77)
     assert m.double(old).numpy()[0] == 154
-    with refused(clk.ArgumentTypeError, "E0809", "stream 0"):
+    with raises(clk.ArgumentTypeError, "E0809", "stream 0"):
         m.double(ByInterface(x, stream=0))
     m.add_to(ByInterface(x), 1.0)
     assert x.eq(78).all()
     frozen = ByInterface(x, data=(x.data_ptr(), True))
     assert m.double(frozen).numpy()[0] == 156
-    with refused(clk.ArgumentTypeError, "read-only"):
+    with raises(clk.ArgumentTypeError, "read-only"):
         m.add_to(frozen, 1.0)
     host = torch.zeros(16)
-    with refused(clk.ArgumentTypeError, "E0809", "GPU"):
+    with raises(clk.ArgumentTypeError, "E0809", "GPU"):
         m.double(ByInterface(x, data=(host.data_ptr(), False)))
 
 
@@ -383,50 +386,51 @@ def test_results_may_be_freed_while_they_are_used():
     m = program()
     side = torch.cuda.Stream()
     x = torch.ones(1 << 18, device="cuda")
-    kept = []
+    sums = []
     for round in range(20):
         y = m.double(x)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             busy(5)
-            kept.append(y + round)
+            sums.append(y + round)
         del y
-        # Would take the memory that has become free.
+        # This allocation reuses the memory of `y` if it was freed too early.
         m.add_to(m.double(x), 100.0)
     torch.cuda.synchronize()
-    for round, z in enumerate(kept):
+    for round, z in enumerate(sums):
         assert z.eq(2 + round).all(), round
 
 
-def test_own_arrays():
+def test_clk_arrays():
     m = program()
     x = floats(100)
     y = m.double(ByInterface(x))
     assert isinstance(y, clk.Array) and y.__dlpack_device__() == (2, 0) and y.shape == (100,) and y.dtype == "float32"
-    facts = y.__cuda_array_interface__
-    assert facts["version"] == 3 and facts["typestr"] == "<f4" and facts["shape"] == (100,) and facts["stream"] is None
+    interface = y.__cuda_array_interface__
+    assert interface["version"] == 3 and interface["typestr"] == "<f4"
+    assert interface["shape"] == (100,) and interface["stream"] is None
     t, u = torch.from_dlpack(y), torch.as_tensor(y, device="cuda")
-    assert t.data_ptr() == u.data_ptr() == facts["data"][0] and torch.equal(t, x + x)
+    assert t.data_ptr() == u.data_ptr() == interface["data"][0] and torch.equal(t, x + x)
     assert t.data_ptr() % 16 == 0
     t.fill_(3)
-    assert y.numpy().tolist() == [3] * 100 and "3" in repr(y), "what others have written shows"
+    assert y.numpy().tolist() == [3] * 100 and "3" in repr(y), "writes of other libraries are visible"
     t.fill_(4)
     assert y.numpy().tolist() == [4] * 100
     assert m.double(y).numpy().tolist() == [8] * 100
     m.add_to(y, 1.0)
     assert t.eq(5).all()
-    with refused(BufferError, "stream"):
+    with raises(BufferError, "stream"):
         y.__dlpack__(stream=0)
-    with refused(BufferError):
+    with raises(BufferError):
         memoryview(y)
-    with refused(BufferError):
+    with raises(BufferError):
         y.__dlpack__(dl_device=(2, 7))
     import numpy
 
     assert numpy.from_dlpack(torch.from_dlpack(y.__dlpack__(dl_device=(1, 0)))).tolist() == [5] * 100
     for stream in [None, 1, 2, -1, torch.cuda.Stream().cuda_stream]:
         y.__dlpack__(stream=stream)
-    with refused(clk.ArgumentTypeError, "read-only"):
+    with raises(clk.ArgumentTypeError, "read-only"):
         m.add_to(ByDlpack(x, torch.cuda.current_stream()), 1.0)
     writable = ByDlpack(x, torch.cuda.current_stream())
     writable.__cuda_array_interface__ = x.__cuda_array_interface__
@@ -435,11 +439,11 @@ def test_own_arrays():
     assert torch.equal(x, before + 1)
     half = m.half(ByDlpack(torch.ones(3, dtype=torch.bfloat16, device="cuda"), torch.cuda.current_stream()))
     assert torch.from_dlpack(half).tolist() == [0.5] * 3
-    with refused(AttributeError):
+    with raises(AttributeError):
         half.__cuda_array_interface__
-    with refused(AttributeError):
+    with raises(AttributeError):
         m.double(__import__("array").array("f", [1.0])).__cuda_array_interface__
-    # The memory stays as long as somebody uses it.
+    # Memory is not freed while an array uses it.
     del y, u
     gc.collect()
     m.double(x)
@@ -455,17 +459,17 @@ def test_functions():
     assert y.is_cuda and y[0].item() == 5 and torch.equal(x, before), "an input does not change"
     z, first = m.shifted(x)
     assert z.is_cuda and torch.equal(z, x + 1) and first == x[0].item()
-    place = x.data_ptr()
+    address = x.data_ptr()
     m.twice(x)
-    assert x.data_ptr() == place and torch.equal(x, before * 2)
+    assert x.data_ptr() == address and torch.equal(x, before * 2)
     m.first(x)
     assert x[0].item() == 7 and torch.equal(x[1:], before[1:] * 2)
-    # Numbers of tensors without axes.
+    # Tensors without axes are passed as numbers.
     m.add_to(x, torch.tensor(1.0, device="cuda"))
     assert x[0].item() == 8
 
 
-def test_host_and_gpu_together():
+def test_host_and_gpu_arrays_in_one_call():
     m = program()
     x, y = floats(64), torch.ones(64)
     r = m.saxpy(2.0, x, y)
@@ -477,7 +481,7 @@ def test_host_and_gpu_together():
     out = torch.zeros(64, device="cuda")
     m.double(y, out=out)
     assert out.eq(2).all()
-    # Without arrays of a GPU, `device` alone decides, and results are on the host.
+    # If no array is in GPU memory, `device` selects the GPU, and results are in host memory.
     assert m.double(y, device="gpu").eq(2).all() and not m.double(y, device="gpu").is_cuda
 
 
@@ -496,46 +500,46 @@ def test_memory_is_freed():
             assert y.eq(3).all()
     del y
     torch.cuda.synchronize()
-    lost = free - torch.cuda.mem_get_info()[0]
-    assert lost < 64 << 20, f"{lost >> 20} MiB are lost in 1000 calls of 4 MiB each"
+    leaked = free - torch.cuda.mem_get_info()[0]
+    assert leaked < 64 << 20, f"{leaked >> 20} MiB leaked in 1000 calls of 4 MiB each"
     assert torch.cuda.memory_allocated() == own
-    # Arguments are not kept either.
+    # The memory of the arguments must be freed, too.
     for _ in range(5):
         m.double(torch.ones(1 << 20, device="cuda"))
     assert torch.cuda.memory_allocated() == own
 
 
-def test_faults_leave_everything_usable():
+def test_calls_work_after_faults():
     m = program()
     x = floats(100)
     for _ in range(3):
-        with refused(clk.Fault, "E0601", "index 100 is out of bounds"):
+        with raises(clk.Fault, "E0601", "index 100 is out of bounds"):
             m.outside(x)
         out = torch.zeros(100, device="cuda")
-        with refused(clk.Fault, "E0601"):
+        with raises(clk.Fault, "E0601"):
             m.outside(x, out=out)
         assert torch.equal(m.double(x), x + x)
         assert torch.equal(torch.matmul(x.view(10, 10), torch.eye(10, device="cuda")), x.view(10, 10))
         torch.cuda.synchronize()
 
 
-def test_refusals():
+def test_rejected_calls():
     m = program()
     x = floats(10)
-    with refused(clk.ArgumentTypeError, "E0809", "sim", "gpu:0"):
+    with raises(clk.ArgumentTypeError, "E0809", "sim", "gpu:0"):
         m.double(x, device="sim")
-    with refused(clk.ArgumentTypeError, "E0809", "checks"):
+    with raises(clk.ArgumentTypeError, "E0809", "checks"):
         m.double(x, check=True)
-    with refused(clk.ArgumentTypeError, "E0809"):
+    with raises(clk.ArgumentTypeError, "E0809"):
         m.double(x, device="both")
-    with refused(clk.ArgumentTypeError, "gradient"):
+    with raises(clk.ArgumentTypeError, "gradient"):
         m.double(x.clone().requires_grad_())
-    with refused(clk.ArgumentError):
+    with raises(clk.ArgumentError):
         m.saxpy(1.0, x, floats(11))
-    with refused(clk.ArgumentTypeError, "host"):
+    with raises(clk.ArgumentTypeError, "host"):
         clk.source("fn f(v: f32x3) -> f32 { v.x }").f(x[:3])
     graph = torch.cuda.CUDAGraph()
-    with refused(Exception, "CUDA graph"):
+    with raises(Exception, "CUDA graph"):
         with torch.cuda.graph(graph):
             m.double(x)
     torch.cuda.synchronize()
@@ -607,9 +611,9 @@ def test_several_gpus():
     z = m.double(y)
     assert z.device == y.device and torch.equal(z, y + y)
     assert torch.cuda.current_device() == 0
-    with refused(clk.ArgumentTypeError, "E0809", "gpu:0", "gpu:1"):
+    with raises(clk.ArgumentTypeError, "E0809", "gpu:0", "gpu:1"):
         m.saxpy(1.0, x, y)
-    with refused(clk.ArgumentTypeError, "gpu:1"):
+    with raises(clk.ArgumentTypeError, "gpu:1"):
         m.double(y, device="gpu:0")
     assert torch.equal(m.double(y, device="gpu:1"), y + y)
     own = m.double(ByInterface(y))
@@ -671,11 +675,11 @@ def test_jax():
     y = m.double(x)
     assert isinstance(y, jax.Array) and (y == x + x).all() and y.devices() == x.devices()
     assert m.half(jnp.ones(3, jnp.bfloat16)).tolist() == [0.5] * 3
-    with refused(clk.ArgumentTypeError, "read-only"):
+    with raises(clk.ArgumentTypeError, "read-only"):
         m.add_to(x, 1.0)
 
 
-def test_the_page():
+def test_documentation():
     page = (pathlib.Path(__file__).parents[2] / "docs/python.md").read_text()
     blocks = re.findall(r"^```python gpu\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert blocks
@@ -684,8 +688,8 @@ def test_the_page():
 
 
 def main(words):
-    if WHY_NOT is not None:
-        print(f"skipped: {WHY_NOT}")
+    if SKIP_REASON is not None:
+        print(f"skipped: {SKIP_REASON}")
         return 0
     print(f"clk {clk.__version__}, torch {torch.__version__}, {torch.cuda.get_device_name()}, {torch.cuda.device_count()} GPUs")
     failed = 0

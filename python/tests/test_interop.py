@@ -1,4 +1,4 @@
-"""Arrays of other libraries: in without a copy where their layout allows it, and back in kind."""
+"""Arrays of other libraries: used without a copy if their layout permits, and results in the same library."""
 
 import array
 import ctypes
@@ -34,7 +34,7 @@ def m():
     return clk.source(PROGRAM)
 
 
-def test_buffers_of_python(m):
+def test_python_buffers(m):
     x = array.array("f", [1.0, 2.0])
     y = m.double(x)
     assert isinstance(y, clk.Array) and y.shape == (2,) and y.dtype == "float32" and y.type == "[f32; 2]"
@@ -48,7 +48,7 @@ def test_buffers_of_python(m):
     assert m.double(y).numpy().tolist() == [4, 8]
 
 
-def test_own_arrays(m):
+def test_clk_arrays(m):
     y = m.double(array.array("i", range(3)))
     view = np.asarray(y)
     view[0] = 9
@@ -65,7 +65,7 @@ def test_own_arrays(m):
     assert not hasattr(y, "__cuda_array_interface__")
 
 
-def test_memory_lives_as_long_as_it_is_used(m):
+def test_lifetime_of_memory(m):
     y = m.ramp(N=1000)
     z = y[10:20]
     del y
@@ -82,7 +82,7 @@ def test_memory_lives_as_long_as_it_is_used(m):
     gc.collect()
 
 
-def test_vectors_are_a_last_axis(m):
+def test_vector_components_are_the_last_axis(m):
     assert m.pairs(N=3).tolist() == [[0, 1], [1, 1], [2, 1]]
 
 
@@ -130,11 +130,11 @@ def test_torch(m):
         m.double(lazy)
 
 
-def test_tensors_that_are_more_or_less_than_memory(m):
+def test_unusual_tensors(m):
     torch = pytest.importorskip("torch")
     x = torch.arange(4, dtype=torch.float32)
-    for what in [torch.zeros(0), torch.ones(1).expand(5), x.flip(0), torch.nn.Parameter(x, requires_grad=False)]:
-        assert m.double(what).tolist() == (what + what).tolist()
+    for tensor in [torch.zeros(0), torch.ones(1).expand(5), x.flip(0), torch.nn.Parameter(x, requires_grad=False)]:
+        assert m.double(tensor).tolist() == (tensor + tensor).tolist()
     with torch.inference_mode():
         assert m.double(torch.ones(3)).tolist() == [2, 2, 2]
     with pytest.raises(clk.ArgumentTypeError, match="no memory"):
@@ -143,24 +143,24 @@ def test_tensors_that_are_more_or_less_than_memory(m):
         m.double(torch.conj(torch.complex(x, x)))
     with pytest.raises(clk.ArgumentTypeError, match="gradient"):
         m.double(torch.nn.Parameter(x))
-    for what in [x.to_sparse(), torch.empty(4, device="meta"), x.to_mkldnn()]:
+    for tensor in [x.to_sparse(), torch.empty(4, device="meta"), x.to_mkldnn()]:
         with pytest.raises(Exception):
-            m.double(what)
-    # Nothing keeps an argument.
+            m.double(tensor)
+    # Calls do not keep references to arguments.
     before = sys.getrefcount(x)
     for _ in range(100):
         m.double(x)
     assert sys.getrefcount(x) == before
 
 
-def test_tensors_of_torch_that_are_not_what_their_memory_says(m):
+def test_tensors_without_readable_memory(m):
     torch = pytest.importorskip("torch")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     class Derived(torch.Tensor):
         pass
 
-    # A derived type can be what torch's own can be.
+    # Subclasses of tensors are checked as well.
     lazy = torch.conj(torch.view_as_complex(torch.ones(2, 2))).imag.as_subclass(Derived)
     assert type(lazy) is Derived and lazy.is_neg()
     with pytest.raises(clk.ArgumentTypeError, match="lazy"):
@@ -170,21 +170,21 @@ def test_tensors_of_torch_that_are_not_what_their_memory_says(m):
     y = m.double(torch.ones(2).as_subclass(Derived))
     assert isinstance(y, torch.Tensor) and y.tolist() == [2, 2]
     assert m.double(torch.nn.Parameter(torch.ones(2), requires_grad=False)).tolist() == [2, 2]
-    # Elements, and no memory for them.
+    # Tensors that have elements but no memory are rejected.
     freed = torch.ones(8)
-    part, none = freed[3:], freed[:0]
+    part, empty = freed[3:], freed[:0]
     freed.untyped_storage().resize_(0)
     with FakeTensorMode():
         fake = torch.ones(8)
     for x in [torch._efficientzerotensor(8), freed, part, fake, fake[3:]]:
         for call in [lambda: m.double(x), lambda: m.double(torch.ones(len(x)), out=x), lambda: m.add_to(x, 1.0)]:
-            with pytest.raises(clk.ArgumentTypeError, match="no memory") as found:
+            with pytest.raises(clk.ArgumentTypeError, match="no memory") as caught:
                 call()
-            assert found.value.code == "E0809"
-    assert m.double(none).tolist() == []
+            assert caught.value.code == "E0809"
+    assert m.double(empty).tolist() == []
     with pytest.raises(clk.ArgumentTypeError, match="no memory"):
         torch.func.functionalize(m.double)(torch.ones(3))
-    # A derivative of forward mode would be lost.
+    # The call would lose the tangent of a tensor in forward mode, so it is rejected.
     forward = torch.autograd.forward_ad
     with forward.dual_level():
         dual = forward.make_dual(torch.ones(3), torch.ones(3))
@@ -195,8 +195,8 @@ def test_tensors_of_torch_that_are_not_what_their_memory_says(m):
         torch.func.jvp(m.double, (torch.ones(3),), (torch.ones(3),))
 
 
-class Table(ctypes.Structure):
-    """The functions in C by which a library exchanges arrays, of DLPack 1.3."""
+class ExchangeApi(ctypes.Structure):
+    """The C exchange API of a library (`DLPackExchangeAPI` of DLPack 1.3)."""
 
     _fields_ = [
         ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("earlier", ctypes.c_void_p), ("allocate", ctypes.c_void_p),
@@ -204,8 +204,8 @@ class Table(ctypes.Structure):
     ]  # fmt: skip
 
 
-def by_table(table, name=b"dlpack_exchange_api"):
-    """An array of a type with this table, which also has what older libraries ask for."""
+def with_exchange_api(table, name=b"dlpack_exchange_api"):
+    """An array of a type with this exchange API. It supports `__dlpack__` as well."""
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     capsule = new(ctypes.addressof(table), name, None)
@@ -217,8 +217,8 @@ def by_table(table, name=b"dlpack_exchange_api"):
         def __dlpack_device__(self):
             return self.x.__dlpack_device__()
 
-        def __dlpack__(self, **named):
-            return self.x.__dlpack__(**named)
+        def __dlpack__(self, **kwargs):
+            return self.x.__dlpack__(**kwargs)
 
     return Other()
 
@@ -227,34 +227,35 @@ EXCHANGE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 @EXCHANGE
-def fails(_object, _made):
+def fail(_object, _result):
     return -1
 
 
 @EXCHANGE
-def makes_nothing(_object, _made):
+def succeed_without_result(_object, _result):
     return 0
 
 
-def test_tables_of_exchange_that_are_not_whole(m):
-    none = Table(major=1, minor=3)
-    cyclic = Table(major=7)
+def test_incomplete_exchange_apis(m):
+    empty = ExchangeApi(major=1, minor=3)
+    cyclic = ExchangeApi(major=7)
     cyclic.earlier = ctypes.addressof(cyclic)
-    newer = Table(major=2, earlier=ctypes.addressof(none))
-    last = Table(major=2)
-    wrong = [Table(major=1, from_object=ctypes.cast(f, ctypes.c_void_p).value) for f in (fails, makes_nothing)]
-    for table in [none, cyclic, newer, last, *wrong]:
-        other = by_table(table)
+    newer = ExchangeApi(major=2, earlier=ctypes.addressof(empty))
+    last = ExchangeApi(major=2)
+    functions = (fail, succeed_without_result)
+    failing = [ExchangeApi(major=1, from_object=ctypes.cast(function, ctypes.c_void_p).value) for function in functions]
+    for table in [empty, cyclic, newer, last, *failing]:
+        other = with_exchange_api(table)
         for _ in range(3):
             assert m.double(other).numpy().tolist() == [0, 2, 4]
-    assert m.double(by_table(none, b"another name")).numpy().tolist() == [0, 2, 4]
-    plain = type(by_table(none))
-    for odd in [None, 3, "text", object()]:
-        plain.__dlpack_c_exchange_api__ = odd
-        assert m.double(type("Derived", (plain,), {"__dlpack_c_exchange_api__": odd})()).numpy().tolist() == [0, 2, 4]
+    assert m.double(with_exchange_api(empty, b"another name")).numpy().tolist() == [0, 2, 4]
+    base = type(with_exchange_api(empty))
+    for invalid in [None, 3, "text", object()]:
+        base.__dlpack_c_exchange_api__ = invalid
+        assert m.double(type("Derived", (base,), {"__dlpack_c_exchange_api__": invalid})()).numpy().tolist() == [0, 2, 4]
 
 
-def test_types_with_odd_names(m):
+def test_types_with_invalid_module_names(m):
     for module in [None, 3, "", ".", "torch", "torch.x"]:
         kind = type("Odd", (np.ndarray,), {"__module__": module})
         assert np.asarray(m.double(np.arange(3, dtype="float32").view(kind))).tolist() == [0, 2, 4]
@@ -262,7 +263,7 @@ def test_types_with_odd_names(m):
             m.double(type("Odd", (), {"__module__": module})())
 
 
-def test_types_that_a_program_makes_again_and_again(m):
+def test_many_array_types(m):
     for n in range(200):
         kind = type(f"Kind{n}", (np.ndarray,), {})
         assert m.double(np.full(2, n, "float32").view(kind)).tolist() == [2 * n, 2 * n]
@@ -294,7 +295,7 @@ def test_jax(m):
 
 
 class OnDevice:
-    """An array of another device, which is never asked for its memory."""
+    """An array on another device, whose memory must not be requested."""
 
     def __init__(self, *device):
         self.device = device
@@ -303,38 +304,38 @@ class OnDevice:
         return self.device
 
     def __dlpack__(self, **_):
-        raise AssertionError("never asked")
+        raise AssertionError("the memory was requested")
 
 
-def test_arrays_of_gpus_run_where_they_are(m):
+def test_calls_run_on_the_gpu_of_their_arrays(m):
     gpu = OnDevice(2, 0)
     for device in ["sim", "cpu", "sim:2", "both", "gpu:1", "cuda:1"]:
-        with pytest.raises(clk.ArgumentTypeError, match="gpu:0") as found:
+        with pytest.raises(clk.ArgumentTypeError, match="gpu:0") as caught:
             m.double(gpu, device=device)
-        assert found.value.code == "E0809" and any("cpu()" in help for help in found.value.help)
+        assert caught.value.code == "E0809" and any("cpu()" in help for help in caught.value.help)
     with pytest.raises(clk.ArgumentTypeError, match="checks"):
         m.double(gpu, check=True)
     with pytest.raises(clk.ArgumentTypeError, match="checks"):
         m.double(gpu, device="sim", check=True)
     with pytest.raises(clk.ArgumentTypeError, match="gpu:3"):
         m.double(OnDevice(13, 3), device="gpu")
-    # No value, and nothing for a session.
+    # Parameters that are not arrays accept arrays in host memory only.
     f = clk.source("fn f(v: f32x3) -> f32 { v.x }").f
-    with pytest.raises(clk.ArgumentTypeError, match="GPU is no value here"):
+    with pytest.raises(clk.ArgumentTypeError, match="in GPU memory is not accepted here"):
         f(gpu)
     for other in [OnDevice(10, 0), OnDevice(8, 0), OnDevice(2, -1)]:
-        with pytest.raises(clk.ArgumentTypeError, match="neither in the memory of the host nor of an NVIDIA GPU"):
+        with pytest.raises(clk.ArgumentTypeError, match="neither in host memory nor in the memory of an NVIDIA GPU"):
             m.double(other)
 
 
-def test_what_a_cuda_array_interface_may_say(m):
+def test_cuda_array_interface(m):
     class OnGpu:
         def __init__(self, **changes):
             self.__cuda_array_interface__ = {
                 "shape": (3,), "typestr": "<f4", "data": (1 << 40, False), "version": 3, **changes,
             }  # fmt: skip
 
-    wrong = [
+    invalid = [
         ({"version": 1}, "version 1"),
         ({"version": 4}, "version 4"),
         ({"mask": OnGpu()}, "masked"),
@@ -349,37 +350,37 @@ def test_what_a_cuda_array_interface_may_say(m):
         ({"data": None}, "no `data`"),
         ({"shape": None}, "no `shape`"),
     ]
-    for changes, message in wrong:
-        with pytest.raises(clk.ArgumentTypeError, match=message) as found:
+    for changes, message in invalid:
+        with pytest.raises(clk.ArgumentTypeError, match=message) as caught:
             m.double(OnGpu(**changes))
-        assert found.value.code == "E0809", changes
+        assert caught.value.code == "E0809", changes
     for changes in [{"shape": 3}, {"data": 3}, {"typestr": 4}, {"shape": (-1,)}, {"stream": "1"}, {"version": "3"}]:
         with pytest.raises((TypeError, OverflowError, ValueError)):
             m.double(OnGpu(**changes))
-    # What is right, at an address that no GPU has.
-    right = [{}, {"stream": None}, {"stream": 1}, {"stream": 2}, {"stream": 1 << 40}, {"version": 2}, {"typestr": "|b1"}]
-    for changes in right + [{"strides": (4,)}, {"strides": None}, {"typestr": "<u8"}, {"data": (1 << 40, True)}]:
-        with pytest.raises(clk.ArgumentTypeError, match="is in no GPU's memory"):
+    # Valid interfaces with an address that is not in GPU memory.
+    valid = [{}, {"stream": None}, {"stream": 1}, {"stream": 2}, {"stream": 1 << 40}, {"version": 2}, {"typestr": "|b1"}]
+    for changes in valid + [{"strides": (4,)}, {"strides": None}, {"typestr": "<u8"}, {"data": (1 << 40, True)}]:
+        with pytest.raises(clk.ArgumentTypeError, match="is not in the memory of a GPU"):
             m.double(OnGpu(**changes))
 
 
-def test_capsules_that_are_wrong(m):
-    class Liar:
+def test_invalid_capsules(m):
+    class Exporter:
         def __dlpack_device__(self):
             return (1, 0)
 
         def __dlpack__(self, **_):
-            return self.found
+            return self.capsule
 
-    liar = Liar()
-    for liar.found in [None, 3, "dltensor"]:
+    exporter = Exporter()
+    for exporter.capsule in [None, 3, "dltensor"]:
         with pytest.raises(BufferError):
-            m.double(liar)
-    liar.found = np.ones(3, "float32").__dlpack__()
-    assert m.double(liar).numpy().tolist() == [2, 2, 2]
-    # A capsule is used once.
+            m.double(exporter)
+    exporter.capsule = np.ones(3, "float32").__dlpack__()
+    assert m.double(exporter).numpy().tolist() == [2, 2, 2]
+    # A capsule can be used only once.
     with pytest.raises(BufferError):
-        m.double(liar)
+        m.double(exporter)
 
 
 def test_autograd(m):
@@ -419,8 +420,8 @@ def test_operators(m):
     assert compiled(torch.ones(6)).tolist() == [9, 5]
 
 
-def test_the_program_of_the_tests_on_gpus_compiles():
+def test_program_of_gpu_tests_compiles():
     import test_gpu
 
     m = clk.source(test_gpu.PROGRAM)
-    assert (m.behind(np.zeros(0, "float32"), np.ones(3, "float32")) == 1.0).all()
+    assert (m.add_length(np.zeros(0, "float32"), np.ones(3, "float32")) == 1.0).all()

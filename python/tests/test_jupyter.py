@@ -1,4 +1,4 @@
-"""The Jupyter kernel: conformance, what cells give, interrupts, the example notebook, the magic of Python notebooks."""
+"""The Jupyter kernel (conformance, output of cells, interrupts, the example notebook), and the magics for Python notebooks."""
 
 import json
 import os
@@ -16,17 +16,17 @@ EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 
 @pytest.fixture(scope="module", autouse=True)
 def kernel_spec(tmp_path_factory):
-    """Installs the kernel into a folder of its own, where Jupyter looks during these tests."""
+    """Installs the kernel specification in a temporary folder, where Jupyter finds it during these tests."""
     folder = tmp_path_factory.mktemp("jupyter")
     command = [sys.executable, "-m", "clk.jupyter", "install", "--prefix", str(folder)]
     print(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    before = os.environ.get("JUPYTER_PATH")
+    previous = os.environ.get("JUPYTER_PATH")
     os.environ["JUPYTER_PATH"] = str(folder / "share/jupyter")
     yield
-    if before is None:
+    if previous is None:
         del os.environ["JUPYTER_PATH"]
     else:
-        os.environ["JUPYTER_PATH"] = before
+        os.environ["JUPYTER_PATH"] = previous
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,12 @@ def client(kernel_spec):
 
 
 def run(client, cell, on_message=None):
-    """Runs a cell; returns the reply, and the messages that came with it as pairs of type and content."""
-    sent = client.execute(cell)
+    """Runs a cell. Returns the reply, and the messages of the cell as pairs of type and content."""
+    request = client.execute(cell)
     messages = []
     while True:
         message = client.get_iopub_msg(timeout=120)
-        if message["parent_header"].get("msg_id") != sent:
+        if message["parent_header"].get("msg_id") != request:
             continue
         kind, content = message["msg_type"], message["content"]
         if kind == "status" and content["execution_state"] == "idle":
@@ -56,32 +56,33 @@ def run(client, cell, on_message=None):
             on_message(kind, content)
     while True:
         reply = client.get_shell_msg(timeout=120)
-        if reply["parent_header"].get("msg_id") == sent:
+        if reply["parent_header"].get("msg_id") == request:
             return reply["content"], messages
 
 
-def only(messages, kind):
-    return [content for own, content in messages if own == kind]
+def contents(messages, kind):
+    """The contents of the messages of one type."""
+    return [content for message_kind, content in messages if message_kind == kind]
 
 
 def test_values_are_shown(client):
     reply, messages = run(client, "let x = linspace(0.0, 1.0, 5)\n2.0 * x")
     assert reply["status"] == "ok"
-    [shown] = only(messages, "execute_result")
+    [shown] = contents(messages, "execute_result")
     assert shown["data"]["text/plain"] == "[0.  0.5 1.  1.5 2. ]"
     assert "<td>1.5</td>" in shown["data"]["text/html"] and "[f32; 5]" in shown["data"]["text/html"]
     assert shown["execution_count"] == reply["execution_count"]
     _, messages = run(client, 'print("a")\n"<b>"')
-    assert only(messages, "stream")[0]["text"] == "a\n"
-    [shown] = only(messages, "execute_result")
+    assert contents(messages, "stream")[0]["text"] == "a\n"
+    [shown] = contents(messages, "execute_result")
     assert shown["data"] == {"text/plain": "<b>"}
     _, messages = run(client, "1;")
-    assert not only(messages, "execute_result")
+    assert not contents(messages, "execute_result")
 
 
 def test_pictures_are_shown(client):
     _, messages = run(client, "plot(linspace(0.0, 1.0, 9))\nheat(reshape(arange(12), 3, 4))\nimage(zeros(4, 4, 3))")
-    bundles = [shown["data"] for shown in only(messages, "display_data")]
+    bundles = [shown["data"] for shown in contents(messages, "display_data")]
     assert [next(kind for kind in data if kind.startswith("image/")) for data in bundles] == [
         "image/svg+xml",
         "image/png",
@@ -91,15 +92,15 @@ def test_pictures_are_shown(client):
     assert "0 … 11" in bundles[1]["text/plain"]
 
 
-def test_errors_are_shown_and_change_nothing(client):
+def test_errors_restore_variables(client):
     run(client, "var kept = 1")
     reply, messages = run(client, "kept = 2\nlet z = [1.0, 2.0][kept + 5]")
-    [error] = only(messages, "error")
+    [error] = contents(messages, "error")
     assert reply["status"] == "error" and reply["ename"] == error["ename"] == "E0502"
     text = "\n".join(error["traceback"])
     assert "\x1b[" in text and error["evalue"] in text
     _, messages = run(client, "kept")
-    assert only(messages, "execute_result")[0]["data"]["text/plain"] == "1"
+    assert contents(messages, "execute_result")[0]["data"]["text/plain"] == "1"
     reply, messages = run(client, "let a = 1\nlet b = q")
     assert reply["ename"] == "E0201"
 
@@ -107,14 +108,14 @@ def test_errors_are_shown_and_change_nothing(client):
 def test_commands(client):
     run(client, "kernel twice(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + x[i] }")
     reply, messages = run(client, ":type twice(ones(3))\n:check twice(ones(3))")
-    text = "".join(content["text"] for content in only(messages, "stream"))
+    text = "".join(content["text"] for content in contents(messages, "stream"))
     assert reply["status"] == "ok" and "[f32; 3]" in text and "1 launch checked" in text
     reply, _ = run(client, ":nonsense")
     assert reply["status"] == "error"
     reply, messages = run(client, ":nonsense\n1 + 1")
-    assert not only(messages, "execute_result")
+    assert not contents(messages, "execute_result")
     reply, messages = run(client, "?sqrt")
-    assert "root" in only(messages, "stream")[0]["text"]
+    assert "root" in contents(messages, "stream")[0]["text"]
 
 
 def test_checks_are_on(client):
@@ -123,44 +124,45 @@ def test_checks_are_on(client):
     assert reply["ename"] == "E0610"
 
 
-def answer(client, sent):
+def reply_content(client, request):
+    """Waits for the reply to a request, and returns its content."""
     while True:
         reply = client.get_shell_msg(timeout=120)
-        if reply["parent_header"].get("msg_id") == sent:
+        if reply["parent_header"].get("msg_id") == request:
             return reply["content"]
 
 
 def test_completion_and_inspection(client):
     run(client, "let tariff = 3.5")
-    # Positions are in characters, of which some have several bytes.
-    content = answer(client, client.complete('print("ä€"); tar + 1', 16))
+    # Positions count characters; the cell has characters of several bytes.
+    content = reply_content(client, client.complete('print("ä€"); tar + 1', 16))
     assert content["matches"][0] == "tariff" and (content["cursor_start"], content["cursor_end"]) == (13, 16)
-    assert "sqrt" in answer(client, client.complete("sq"))["matches"]
-    assert "help" in answer(client, client.complete(":he"))["matches"]
-    content = answer(client, client.inspect("1.0 + sqrt(2.0)", 8))
+    assert "sqrt" in reply_content(client, client.complete("sq"))["matches"]
+    assert "help" in reply_content(client, client.complete(":he"))["matches"]
+    content = reply_content(client, client.inspect("1.0 + sqrt(2.0)", 8))
     assert content["found"] and "root" in content["data"]["text/markdown"]
-    assert "3.5" in answer(client, client.inspect("tariff", 3))["data"]["text/plain"]
-    assert not answer(client, client.inspect("  ", 1))["found"]
-    # Nothing is known of a name that nothing has.
+    assert "3.5" in reply_content(client, client.inspect("tariff", 3))["data"]["text/plain"]
+    assert not reply_content(client, client.inspect("  ", 1))["found"]
+    # `inspect` finds nothing for an undefined name.
     for cell, position in [("nothing_has_it", 4), ("let y = nothing_has_it + 1", 12), ("nothing_has_it(1)", 3), ("tariff.no", 8), ("f32x9", 2)]:
-        content = answer(client, client.inspect(cell, position))
+        content = reply_content(client, client.inspect(cell, position))
         assert not content["found"] and content["data"] == {}, (cell, content)
 
 
 def test_completeness(client):
-    status = lambda text: answer(client, client.is_complete(text))
+    status = lambda text: reply_content(client, client.is_complete(text))
     assert status("1 + 1")["status"] == "complete"
     found = status("fn f() -> i32 {")
     assert (found["status"], found["indent"]) == ("incomplete", "    ")
     assert status(":help")["status"] == "complete"
     for text in ["let x = = 3", "fn f() -> i32 { 1 }}", "let let = 1"]:
         assert status(text)["status"] == "invalid", text
-    # What is wrong with its names is complete.
+    # A cell with only an undefined name is complete.
     assert status("let x = nothing")["status"] == "complete"
 
 
 def test_interrupts(client):
-    # A progress bar shows that the launch runs.
+    # Interrupt when the progress bar shows that the launch is running.
     cell = "kernel spin(out y: [i32; N]) threads(i: N) { var n = 0\n for k in 0..2000000000 { n = (n << 1) ^ k }\n y[i] = n }"
     run(client, cell)
     before = run(client, "let before = 5")[0]
@@ -176,11 +178,11 @@ def test_interrupts(client):
     assert seen and "<progress" in seen[0]
     assert reply["status"] == "error" and reply["ename"] == "E0607"
     _, messages = run(client, "before")
-    assert only(messages, "execute_result")[0]["data"]["text/plain"] == "5"
+    assert contents(messages, "execute_result")[0]["data"]["text/plain"] == "5"
 
 
 def test_progress_moves_within_a_block(client):
-    # One thread, so that no group of threads begins while the launch runs.
+    # With one thread, no further thread group starts during the launch.
     run(client, "kernel alone(out y: [i32; 1]) threads(i: 1) { var n = 0\n for k in 0..2000000000 { for l in 0..1000 { n = (n << 1) ^ k } }\n y[i] = n }")
     seen = []
 
@@ -202,7 +204,7 @@ def test_history(client):
     run(client, "first + 1")
     run(client, "let second = 2")
     run(client, "first + 1")
-    history = lambda **asked: answer(client, client.history(**{"raw": True, "output": False, **asked}))["history"]
+    history = lambda **query: reply_content(client, client.history(**{"raw": True, "output": False, **query}))["history"]
     assert history(hist_access_type="tail", n=2) == [[1, start + 2, "let second = 2"], [1, start + 3, "first + 1"]]
     assert history(hist_access_type="tail", n=1, output=True) == [[1, start + 3, ["first + 1", "2"]]]
     assert history(hist_access_type="tail", n=0) == []
@@ -214,8 +216,8 @@ def test_history(client):
     assert len(history(hist_access_type="search", pattern="first *", n=5)) == 2
 
 
-def test_interrupts_while_something_is_shown(client):
-    # The kernel is about to send one message or another whenever the signal comes.
+def test_interrupts_during_output(client):
+    # The signal arrives at different times while the kernel sends messages.
     for after in (1, 2, 5):
         seen = []
 
@@ -228,23 +230,23 @@ def test_interrupts_while_something_is_shown(client):
         reply, _ = run(client, "for k in 0..100000000 { print(k) }", on_message)
         assert reply["status"] == "error" and reply["ename"] == "E0599"
     _, messages = run(client, "1 + 1")
-    assert only(messages, "execute_result")[0]["data"]["text/plain"] == "2"
+    assert contents(messages, "execute_result")[0]["data"]["text/plain"] == "2"
 
 
-def test_printed_lines_are_collected(client):
+def test_printed_lines_are_batched(client):
     reply, messages = run(client, "for k in 0..20000 { print(k) }\n6 * 7")
-    texts = [content["text"] for content in only(messages, "stream")]
+    texts = [content["text"] for content in contents(messages, "stream")]
     assert reply["status"] == "ok" and "".join(texts) == "".join(f"{k}\n" for k in range(20000))
-    # A client drops messages that come faster than 1000 a second.
+    # Clients drop messages at a rate above 1000 per second.
     assert len(texts) < 1000
     assert [kind for kind, _ in messages][-1] == "execute_result", "in order"
-    # What is printed is shown while the cell still runs.
+    # Printed text is shown while the cell is still running.
     _, messages = run(client, 'print("first")\nheat(zeros(2, 2))\nprint("second")')
     assert [kind for kind, _ in messages if kind != "execute_input"] == ["status", "stream", "display_data", "stream"]
-    assert [content["text"] for content in only(messages, "stream")] == ["first\n", "second\n"]
+    assert [content["text"] for content in contents(messages, "stream")] == ["first\n", "second\n"]
 
 
-def test_printed_lines_come_while_the_cell_runs(client):
+def test_printed_lines_are_shown_while_the_cell_runs(client):
     seen = []
 
     def on_message(kind, content):
@@ -265,12 +267,12 @@ def test_exit_ends_the_kernel(kernel_spec):
         reply, _ = run(client, cell)
         assert reply.get("payload") == [{"source": "ask_exit", "keepkernel": False}], (cell, reply)
     reply, messages = run(client, "let exit = 3\nexit")
-    assert reply["payload"] == [] and only(messages, "execute_result")[0]["data"]["text/plain"] == "3"
+    assert reply["payload"] == [] and contents(messages, "execute_result")[0]["data"]["text/plain"] == "3"
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
 
-def test_the_example_notebook():
+def test_example_notebook():
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     for path in sorted(EXAMPLES.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
@@ -281,7 +283,7 @@ def test_the_example_notebook():
             failed = [out for out in cell.get("outputs", []) if out["output_type"] == "error"]
             assert bool(failed) == (cell in errors), cell.source
         pictures = [out for cell in ran.cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
-        assert pictures, f"{path} shows a picture"
+        assert pictures, f"{path} shows no picture"
 
 
 def test_conformance(tmp_path):
@@ -352,27 +354,27 @@ shell.run_cell("%clk print(7.0 * 2.0)")
 """
 
 
-def test_the_magic(tmp_path):
+def test_magics(tmp_path):
     pytest.importorskip("IPython")
     done = subprocess.run([sys.executable, "-c", MAGIC], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "IPYTHONDIR": str(tmp_path)})
     assert "[0.0, 1.0, 4.0, 9.0] 3 [0.0, 1.0, 2.0, 3.0]" in done.stdout, done.stdout + done.stderr
     assert "E0201" in done.stdout and "False" in done.stdout and done.stdout.rstrip().endswith("14.0")
     assert "[5.0, 5.5, 6.0, 6.5] ä\n24.0\n" in done.stdout, done.stdout
     assert done.stdout.count("> True") == 4, done.stdout
-    # The traceback shows the frames of the caller, and no frames of IPython.
-    shown = done.stdout.split("FRAMES\n")[1]
-    assert "KERNEL [0.0, 1.0, 4.0, 9.0] 1.5 True" in shown and "ENDED CompileError 42" in shown, shown
-    [_, ours, session] = next(line for line in shown.splitlines() if line.startswith("REDEFINED")).split()
-    assert ours == session, shown
-    shown = shown.split("KERNEL")[0]
-    assert "in caller" in shown and "interactiveshell" not in shown and "E0601" in shown, shown
+    # The traceback shows the frames of the caller, but not those of IPython.
+    output = done.stdout.split("FRAMES\n")[1]
+    assert "KERNEL [0.0, 1.0, 4.0, 9.0] 1.5 True" in output and "ENDED CompileError 42" in output, output
+    [_, python_result, session_result] = next(line for line in output.splitlines() if line.startswith("REDEFINED")).split()
+    assert python_result == session_result, output
+    frames = output.split("KERNEL")[0]
+    assert "in caller" in frames and "interactiveshell" not in frames and "E0601" in frames, frames
 
 
-def test_the_specification_of_the_wheel():
-    """What the wheel brings and what `install` writes is the same, but for the interpreter."""
+def test_kernel_specification_of_the_wheel():
+    """The kernel specification in the wheel equals the one that `install` writes, except for the interpreter."""
     from clk.jupyter.__main__ import SPECIFICATION
 
     path = pathlib.Path(__file__).parent.parent / "clk.data/data/share/jupyter/kernels/clk/kernel.json"
-    brought = json.loads(path.read_text())
-    assert brought["argv"][1:] == SPECIFICATION["argv"][1:]
-    assert {**brought, "argv": None} == {**SPECIFICATION, "argv": None}
+    specification = json.loads(path.read_text())
+    assert specification["argv"][1:] == SPECIFICATION["argv"][1:]
+    assert {**specification, "argv": None} == {**SPECIFICATION, "argv": None}

@@ -1,4 +1,4 @@
-"""Modules and kernels as objects of Python: pickles, copies, reloads, errors and warnings, forks."""
+"""Modules and kernels as Python objects: pickles, copies, reloads, errors, warnings, forks."""
 
 import copy
 import importlib
@@ -61,14 +61,14 @@ def test_kernels_and_modules_are_pickled(m, file):
     with pytest.raises((AttributeError, clk.Error)):
         from clk import _callable
 
-        _callable.of_origin.cache_clear()
+        _callable.program_from_origin.cache_clear()
         pickle.loads(text)
 
 
-def test_copies_are_the_same(m):
-    for found in [copy.copy, copy.deepcopy]:
-        assert found(m) is m and found(m.double) is m.double
-        assert found({"kernel": m.double})["kernel"] is m.double
+def test_copies_are_the_same_object(m):
+    for copy_function in [copy.copy, copy.deepcopy]:
+        assert copy_function(m) is m and copy_function(m.double) is m.double
+        assert copy_function({"kernel": m.double})["kernel"] is m.double
 
 
 POOL = """
@@ -83,7 +83,7 @@ if __name__ == "__main__":
 """
 
 
-def test_pools_of_processes(tmp_path):
+def test_process_pools(tmp_path):
     import multiprocessing
 
     methods = multiprocessing.get_all_start_methods()
@@ -124,38 +124,38 @@ def test_signatures_show_defaults(m):
     assert [default for *_, default in m.double.parameters] == [None, "2.0", None]
 
 
-def test_dir_is_complete(m):
-    found = dir(m)
-    assert {"double", "twice", "run", "dtype", "stubs"} <= set(found) and "variable" not in found
+def test_dir_lists_all_attributes(m):
+    names = dir(m)
+    assert {"double", "twice", "run", "dtype", "stubs"} <= set(names) and "variable" not in names
     module = clk.source(TEXT)
     module.run()
     assert "variable" in dir(module) and module.variable == 3
 
 
-def test_exceptions_have_their_public_names(m):
-    with pytest.raises(clk.ArgumentTypeError) as found:
+def test_exceptions_have_public_names(m):
+    with pytest.raises(clk.ArgumentTypeError) as caught:
         m.twice("a")
-    last = traceback.format_exception_only(found.value)[0]
+    last = traceback.format_exception_only(caught.value)[0]
     assert last.startswith("clk.ArgumentTypeError: error[E0804]")
     for kind in [clk.Error, clk.Fault, clk.FileError, clk.Warning, clk.Span, clk.Diagnostic]:
         assert kind.__module__ == "clk" and getattr(clk, kind.__name__) is kind
-    again = pickle.loads(pickle.dumps(found.value))
-    assert type(again) is clk.ArgumentTypeError and str(again) == str(found.value) and again.diagnostics == found.value.diagnostics
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is clk.ArgumentTypeError and str(again) == str(caught.value) and again.diagnostics == caught.value.diagnostics
 
 
 def test_missing_files(tmp_path):
     missing = tmp_path / "missing.clk"
-    with pytest.raises(FileNotFoundError) as found:
+    with pytest.raises(FileNotFoundError) as caught:
         clk.load(missing)
-    assert isinstance(found.value, clk.FileError) and found.value.errno == 2 and found.value.filename == str(missing)
-    assert "E0701" in str(found.value) and type(pickle.loads(pickle.dumps(found.value))) is type(found.value)
+    assert isinstance(caught.value, clk.FileError) and caught.value.errno == 2 and caught.value.filename == str(missing)
+    assert "E0701" in str(caught.value) and type(pickle.loads(pickle.dumps(caught.value))) is type(caught.value)
     f = clk.source("fn f(path: str) -> [f32; _] { load(path) }").f
-    with pytest.raises(FileNotFoundError) as found:
+    with pytest.raises(FileNotFoundError) as caught:
         f(str(tmp_path / "missing.npy"))
-    assert found.value.filename == str(tmp_path / "missing.npy")
-    with pytest.raises(clk.FileError) as found:
+    assert caught.value.filename == str(tmp_path / "missing.npy")
+    with pytest.raises(clk.FileError) as caught:
         clk.load(tmp_path)
-    assert found.value.errno == 21 and not isinstance(found.value, FileNotFoundError)
+    assert caught.value.errno == 21 and not isinstance(caught.value, FileNotFoundError)
 
 
 def test_warnings_point_at_the_caller(file, monkeypatch):
@@ -164,7 +164,7 @@ def test_warnings_point_at_the_caller(file, monkeypatch):
         warnings.simplefilter("always")
         clk.source(text)
         line = inspect.currentframe().f_lineno - 1
-    assert [(one.filename, one.lineno) for one in caught] == [(__file__, line)] and caught[0].category is clk.Warning
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)] and caught[0].category is clk.Warning
     importlib.import_module("clk.importer")
 
     file.write_text(text)
@@ -173,7 +173,7 @@ def test_warnings_point_at_the_caller(file, monkeypatch):
         warnings.simplefilter("always")
         import own_module
     del sys.modules["own_module"]
-    assert own_module.f() == 2 and [one.filename for one in caught] == [__file__]
+    assert own_module.f() == 2 and [warning.filename for warning in caught] == [__file__]
 
 
 FORK = """
@@ -181,13 +181,13 @@ import os, sys, threading
 import clk, numpy
 m = clk.source(TEXT)
 m.spin(1, N=4)
-running, over = threading.Event(), []
+running, finished = threading.Event(), []
 
 def spin():
     running.set()
     for _ in range(20):
         m.spin(300_000, N=64)
-    over.append(1)
+    finished.append(1)
 
 threads = [threading.Thread(target=spin) for _ in range(2)]
 for thread in threads:
@@ -202,11 +202,11 @@ for round in range(10):
     answers.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 for thread in threads:
     thread.join()
-print(answers, over, m.twice(1.0))
+print(answers, finished, m.twice(1.0))
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
 def test_forks_while_kernels_run():
     ran = subprocess.run([sys.executable, "-c", FORK.replace("TEXT", repr(TEXT))], capture_output=True, text=True, timeout=600)
     assert ran.stdout == f"{[7] * 10} [1, 1] 2.0\n", ran.stderr

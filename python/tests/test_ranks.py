@@ -1,4 +1,4 @@
-"""Several processes of Python as ranks that exchange values."""
+"""Python processes as ranks that exchange values."""
 
 import os
 import socket
@@ -19,7 +19,8 @@ kernel double(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }
 """
 
 
-def start(script, ranks=2, **more):
+def run_ranks(script, ranks=2, **variables):
+    """Runs a script in a process for each rank. Returns exit code, output and error output of each rank."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -27,23 +28,23 @@ def start(script, ranks=2, **more):
     for rank in range(ranks):
         numbers = {"CLK_RANK": str(rank), "CLK_RANKS": str(ranks), "CLK_PORT": str(port), "CLK_RANKS_WAIT": "60"}
         command = [sys.executable, "-c", START + script]
-        environment = {**os.environ, **numbers, **more}
+        environment = {**os.environ, **numbers, **variables}
         processes.append(
             subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
-    ended = []
+    results = []
     for process in processes:
         try:
             out, err = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            err += "\nit did not end"
-        ended.append((process.returncode, out, err))
-    return ended
+            err += "\ntimeout"
+        results.append((process.returncode, out, err))
+    return results
 
 
-def test_values_are_exchanged_by_all_modules_of_a_process():
+def test_all_modules_of_a_process_exchange_values():
     script = """
 x = np.full(3, rank + 1, "float32")
 for _ in range(20):
@@ -54,12 +55,12 @@ assert other.most(np.array([rank, -rank], "float64")).tolist() == [1.0, 0.0]
 assert m.place() == (rank, 2)
 print("well", rank)
 """
-    for rank, (code, out, err) in enumerate(start(script)):
+    for rank, (code, out, err) in enumerate(run_ranks(script)):
         assert (code, out) == (0, f"well {rank}\n"), err
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_rank_that_is_over_does_not_end_the_others(first):
+def test_ranks_continue_after_another_rank_has_finished(first):
     script = f"""
 import time
 m.total(np.ones(2, "float32"))
@@ -68,22 +69,22 @@ if rank != {first}:
     m.double(np.ones(2, "float32"))
 print("well", rank)
 """
-    for rank, (code, out, err) in enumerate(start(script)):
+    for rank, (code, out, err) in enumerate(run_ranks(script)):
         assert (code, out) == (0, f"well {rank}\n"), err
 
 
-def test_calls_that_differ_are_errors_of_both_with_both_lines():
+def test_mismatched_collectives_are_errors_of_both_ranks():
     script = """
 try:
     m.total(np.ones(2 + rank, "float32"))
 except clk.Error as error:
     print(error.code, "exchange.clk:2" in error.rendered)
 """
-    for code, out, err in start(script):
+    for code, out, err in run_ranks(script):
         assert (code, out) == (0, "E0550 True\n"), err
 
 
-def test_a_rank_that_ends_is_an_error_of_the_others():
+def test_exit_of_a_rank_is_an_error_of_the_others():
     script = """
 m.total(np.ones(2, "float32"))
 if rank == 1: sys.exit("enough")
@@ -92,12 +93,12 @@ try:
 except clk.Error as error:
     print(error.code, error.title)
 """
-    (code, out, err), other = start(script)
+    (code, out, err), other = run_ranks(script)
     assert code == 0 and out[:5] in ("E0550", "E0551") and "rank 1" in out, out + err
     assert other[0] == 1 and "enough" in other[2]
 
 
-def test_alone_there_is_one_rank():
+def test_a_single_process_is_the_only_rank():
     import clk
 
     m = clk.source("fn place() -> (i32, i32) { (rank(), ranks()) }")
@@ -120,7 +121,7 @@ for turn in range(5):
     assert torch.equal(own, theirs), (own, theirs)
 assert m.place() == (dist.get_rank(), dist.get_world_size())
 dist.destroy_process_group()
-# In one piece, as both ranks write to one pipe.
+# Write the line at once, since both ranks write to the same pipe.
 os.write(1, f"well {rank}\\n".encode())
 """
     )

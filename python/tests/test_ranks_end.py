@@ -1,10 +1,10 @@
-"""The end of other ranks is an exception of a process of Python, whatever it does at that time."""
+"""If a rank exits, the other Python processes get an exception, whatever they do at that time."""
 
 import os
 import subprocess
 import sys
 
-from test_ranks import start
+from test_ranks import run_ranks
 
 SPIN = """
 spin = clk.source('''
@@ -18,7 +18,8 @@ m.total(one)
 spin.all(whole)
 """
 
-# Rank 1 ends once the kernel of rank 0 runs, which writes the array in place.
+# Rank 1 exits while the kernel of rank 0 is running. The kernel writes the array in place, so a change shows that it
+# runs.
 END_IN_KERNEL = """
 import pathlib, threading, time
 runs = pathlib.Path(PATH)
@@ -37,27 +38,27 @@ def end_in_kernel(folder):
     return SPIN + END_IN_KERNEL.replace("PATH", repr(str(folder / "runs")))
 
 
-def test_a_rank_in_a_kernel_of_another_program_gets_an_exception(tmp_path):
+def test_rank_exit_during_a_kernel_of_another_program(tmp_path):
     script = end_in_kernel(tmp_path) + """
 try:
     spin.spin(x)
 except clk.Error as error:
     print(error.code, "rank 1 has ended: its process is gone" in error.title)
 finally:
-    # Calls without other ranks go on.
+    # Calls that do not need other ranks still work.
     print(m.double(one).tolist(), flush=True)
 try:
     m.total(one)
 except clk.Error as error:
     print(error.code)
 """
-    (code, out, err), other = start(script)
+    (code, out, err), other = run_ranks(script)
     assert (code, out) == (0, "E0551 True\n[2.0, 2.0]\nE0551\n"), err
     assert other[0] == 9
 
 
-def test_the_end_of_a_rank_does_not_end_a_process_that_computes_in_python():
-    # Longer than a script of `clk run` has to notice: there the process is ended.
+def test_rank_exit_during_python_code():
+    # Sleeps longer than the grace period after which `clk run` would kill the process.
     script = SPIN + """
 import time
 if rank == 1: os._exit(9)
@@ -69,11 +70,11 @@ except clk.Error as error:
 finally:
     print("finally")
 """
-    (code, out, err), _ = start(script)
+    (code, out, err), _ = run_ranks(script)
     assert (code, out) == (0, "E0551\nfinally\n"), err
 
 
-def test_threads_of_several_programs_are_all_stopped(tmp_path):
+def test_rank_exit_stops_threads_of_all_programs(tmp_path):
     script = end_in_kernel(tmp_path) + """
 other = clk.source('''
 kernel spin(inout x: [f32; N]) threads(i: N) { while x[i] >= 0.0 { x[i] = 1.0 - x[i] } }
@@ -91,38 +92,38 @@ threads = [threading.Thread(target=work, args=(call,)) for call in (
 [thread.join() for thread in threads]
 print(sorted(codes))
 """
-    (code, out, err), _ = start(script)
+    (code, out, err), _ = run_ranks(script)
     assert (code, out) == (0, "['E0551', 'E0551', 'E0551']\n"), err
 
 
-def test_ctrl_c_is_handled_by_any_thread():
-    # The main thread does not take the signal, so another one runs the handler while the program of the call is freed.
-    # Each turn compiles a program.
+def test_ctrl_c_handled_by_another_thread():
+    # The main thread blocks the signal, so that another thread runs the handler while the program is freed.
+    # Each round compiles a program.
     count = int(os.environ.get("CLK_PYTHON_ROUNDS", 15))
     script = f"count = {count}" + """
 import clk, gc, numpy as np, os, signal, threading
-turns = threading.Semaphore(0)
+rounds = threading.Semaphore(0)
 def interrupt():
     for _ in range(count):
-        turns.acquire()
+        rounds.acquire()
         os.kill(os.getpid(), signal.SIGINT)
 helper = threading.Thread(target=interrupt)
 helper.start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-seen = 0
-for turn in range(count):
+interrupts = 0
+for _ in range(count):
     m = clk.source("kernel k(inout x: [f32; N]) threads(i: N) { for n in 0..10 { x[i] += 1.0 } }")
     x = np.zeros(100_000, "float32")
     try:
-        turns.release()
+        rounds.release()
         while True:
             m.k(x)
     except KeyboardInterrupt:
-        seen += 1
+        interrupts += 1
     del m
     gc.collect()
 helper.join()
-print(seen)
+print(interrupts)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert (ran.returncode, ran.stdout) == (0, f"{count}\n"), ran.stderr

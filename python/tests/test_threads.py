@@ -21,42 +21,42 @@ fn endless(n: i32) -> i32 {
 """
 
 
-def test_threads_call_at_once():
+def test_concurrent_calls():
     m = clk.source(PROGRAM)
-    wrong = []
+    failures = []
 
     def work(seed):
-        own = clk.source(PROGRAM) if seed % 2 else m
+        module = clk.source(PROGRAM) if seed % 2 else m
         for n in range(1, 60):
             x = np.full(n, seed, "float32")
-            if own.double(x).tolist() != [2.0 * seed] * n:
-                wrong.append((seed, n))
+            if module.double(x).tolist() != [2.0 * seed] * n:
+                failures.append((seed, n))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not failures
 
 
-def test_others_run_meanwhile():
+def test_other_threads_run_during_a_call():
     m = clk.source(PROGRAM)
-    began = threading.Event()
-    seen = []
+    started = threading.Event()
+    steps = []
 
-    def watch():
-        # Runs only if the long call has released the interpreter's lock.
-        began.wait()
+    def work():
+        # Runs only if the long call releases the interpreter's lock.
+        started.wait()
         for _ in range(1000):
-            seen.append(1)
+            steps.append(1)
 
-    thread = threading.Thread(target=watch)
+    thread = threading.Thread(target=work)
     thread.start()
-    began.set()
+    started.set()
     m.spin(200_000, N=64)
     thread.join()
-    assert len(seen) == 1000
+    assert len(steps) == 1000
 
 
 INTERRUPTED = """
@@ -69,11 +69,11 @@ m.spin(10, N=1)
 MAIN = threading.get_ident()
 
 def interrupt(call):
-    # As Ctrl-C does, once the call runs: the main thread is in it at several looks in a row.
-    looks = 0
-    while looks < 5:
+    # Sends the signal of Ctrl-C when the main thread was inside of the call at five consecutive checks.
+    checks = 0
+    while checks < 5:
         frame = sys._current_frames()[MAIN]
-        looks = looks + 1 if frame.f_code is call.__code__ else 0
+        checks = checks + 1 if frame.f_code is call.__code__ else 0
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -90,48 +90,49 @@ for call in {calls}:
 """
 
 
-def interrupted(calls):
+def run_interrupted(calls):
+    """Runs calls that Ctrl-C interrupts; returns the output."""
     text = INTERRUPTED.format(program=PROGRAM, calls=calls)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
     return done.stdout + done.stderr
 
 
-def test_ctrl_c_ends_a_kernel_and_a_function():
+def test_ctrl_c_stops_kernels_and_functions():
     calls = "[lambda: m.spin(2_000_000_000, N=1 << 20), lambda: m.endless(1), lambda: m.spin.using(check=True)(2_000_000_000, N=4)]"
-    assert interrupted(calls) == "interrupted [2.0, 2.0]\n" * 3
+    assert run_interrupted(calls) == "interrupted [2.0, 2.0]\n" * 3
 
 
-def test_ctrl_c_ends_waiting_for_another_thread():
+def test_ctrl_c_stops_waiting_for_another_thread():
     calls = (
         "[lambda: (threading.Thread(target=lambda: m.spin(100_000_000, N=8), daemon=True).start(), m.endless(1))]"
     )
-    assert "interrupted" in interrupted(calls)
+    assert "interrupted" in run_interrupted(calls)
 
 
-ATTENDED = """
+OWN_HANDLERS = """
 import os, signal, sys, threading, time
 import numpy as np
 import clk
 m = clk.source({program!r})
-got = []
+handled = []
 MAIN = threading.get_ident()
 
 def send(call, number, times):
-    # Once the call runs: the main thread is in it at several looks in a row.
+    # Sends a signal when the main thread was inside of the call at five consecutive checks.
     for k in range(times):
-        looks = 0
-        while looks < 5:
+        checks = 0
+        while checks < 5:
             frame = sys._current_frames()[MAIN]
-            looks = looks + 1 if frame.f_code is call.__code__ else 0
+            checks = checks + 1 if frame.f_code is call.__code__ else 0
             time.sleep(0.01)
         os.kill(os.getpid(), number)
-        # The handler has run while the call goes on.
-        while len(got) <= k:
+        # Wait until the handler has run.
+        while len(handled) <= k:
             time.sleep(0.01)
 
-def during(call, number, times=1):
+def call_with_signals(call, number, times=1):
     sender = threading.Thread(target=send, args=(call, number, times), daemon=True)
-    got.clear()
+    handled.clear()
     sender.start()
     try:
         return call()
@@ -143,24 +144,24 @@ def during(call, number, times=1):
 class Enough(Exception):
     pass
 
-def enough(*_):
-    got.append(1)
-    if len(got) == 3:
+def handler(*_):
+    handled.append(1)
+    if len(handled) == 3:
         raise Enough
 
 endless = lambda: m.endless(1)
 spin = lambda: m.spin(2_000_000_000, N=1 << 20)
-signal.signal(signal.SIGALRM, enough)
-signal.signal(signal.SIGINT, enough)
+signal.signal(signal.SIGALRM, handler)
+signal.signal(signal.SIGINT, handler)
 for call in (endless, spin):
     for number in (signal.SIGALRM, signal.SIGINT):
-        # Two handlers return, and the call goes on; the third one raises.
-        print(during(call, number, 3), len(got), m.double(np.ones(2, "float32")).tolist())
-print(signal.getsignal(signal.SIGINT) is enough)
+        # The handler returns twice, and the call goes on; the third time it raises an exception.
+        print(call_with_signals(call, number, 3), len(handled), m.double(np.ones(2, "float32")).tolist())
+print(signal.getsignal(signal.SIGINT) is handler)
 """
 
 
-def test_handlers_of_the_program_run_during_a_call():
-    text = ATTENDED.format(program=PROGRAM)
+def test_signal_handlers_run_during_a_call():
+    text = OWN_HANDLERS.format(program=PROGRAM)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=600)
     assert done.stdout == "Enough 3 [2.0, 2.0]\n" * 4 + "True\n", done.stderr

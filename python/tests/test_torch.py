@@ -1,4 +1,4 @@
-"""clk.torch: derivatives of any order, vector arrays, operators under torch.compile, version counters."""
+"""Tests of `clk.torch`: derivatives of any order, vector arrays, operators under `torch.compile`, version counters."""
 
 import clk
 import pytest
@@ -43,8 +43,8 @@ def f64(*values, grad=True):
     return torch.tensor(values, dtype=torch.float64, requires_grad=grad)
 
 
-#: Functions of one tensor, with the same in torch.
-def pairs(m):
+def function_pairs(m):
+    """Functions of one tensor in Clk, each with the equivalent function in torch."""
     function = lambda name: clk.torch.function(m, name)
     saxpy, energy, scaled, two = (function(name) for name in ("saxpy", "energy", "scaled", "two"))
     return {
@@ -63,23 +63,23 @@ NAMES = ["cube", "saxpy of one", "saxpy of a number", "energy", "scaled", "two",
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_derivatives_of_every_kind(m, name):
-    ours, theirs = pairs(m)[name]
+def test_derivatives_of_higher_orders(m, name):
+    ours, theirs = function_pairs(m)[name]
     scalar = lambda f: lambda a: f(a).square().sum() + (a**3).sum()
     ours, theirs = scalar(ours), scalar(theirs)
 
-    def thrice(f, a):
-        found = []
+    def three_derivatives(f, a):
+        derivatives = []
         value = f(a)
         for _ in range(3):
             [value] = torch.autograd.grad(value, a, create_graph=True)
-            found.append(value)
+            derivatives.append(value)
             value = value.square().sum()
-        return found
+        return derivatives
 
     a, v = f64(0.5, -1.0, 2.0), f64(1.0, 2.0, -3.0, grad=False)
     same = lambda x, y: torch.testing.assert_close(x, y)
-    same(thrice(ours, a), thrice(theirs, a))
+    same(three_derivatives(ours, a), three_derivatives(theirs, a))
     functional = torch.autograd.functional
     same(functional.hessian(ours, a), functional.hessian(theirs, a))
     same(functional.jvp(ours, a, v), functional.jvp(theirs, a, v))
@@ -91,12 +91,12 @@ def test_derivatives_of_every_kind(m, name):
     )
     same(penalty(ours), penalty(theirs))
     checkpoint = torch.utils.checkpoint.checkpoint
-    same(thrice(lambda a: checkpoint(ours, a, use_reentrant=False), a), thrice(theirs, a))
+    same(three_derivatives(lambda a: checkpoint(ours, a, use_reentrant=False), a), three_derivatives(theirs, a))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_transformations_of_torch_func(m, name):
-    ours, theirs = pairs(m)[name]
+    ours, theirs = function_pairs(m)[name]
     total = lambda f: lambda a: f(a).sum()
     func, same = torch.func, lambda x, y: torch.testing.assert_close(x, y)
     a, v = f64(0.5, -1.0, 2.0, grad=False), f64(1.0, 2.0, -3.0, grad=False)
@@ -124,18 +124,18 @@ def test_vector_arrays(m):
     assert torch.autograd.gradcheck(turned, (w, k)) and torch.autograd.gradgradcheck(turned, (w, k))
 
 
-def test_how_arguments_are_given(m):
+def test_argument_passing(m):
     scaled, ramp, double = (clk.torch.function(m, name) for name in ("scaled", "ramp", "double"))
     x = f64(1.0, 2.0)
-    for found, wanted in [
+    for actual, expected in [
         (scaled(x), 3 * x**2), (scaled(x, 2.0), 2 * x**2), (scaled(by=2.0, x=x), 2 * x**2), (scaled(x, POWER=3), 3 * x**3),
     ]:  # fmt: skip
-        torch.testing.assert_close(found, wanted)
-        torch.testing.assert_close(torch.autograd.grad(found.sum(), x), torch.autograd.grad(wanted.sum(), x))
+        torch.testing.assert_close(actual, expected)
+        torch.testing.assert_close(torch.autograd.grad(actual.sum(), x), torch.autograd.grad(expected.sum(), x))
     k = f64(3.0)[0].detach().requires_grad_()
-    found = ramp(k, N=4)
-    assert found.tolist() == [0, 9, 18, 27]
-    assert torch.autograd.grad(found.sum(), k)[0].item() == 36
+    result = ramp(k, N=4)
+    assert result.tolist() == [0, 9, 18, 27]
+    assert torch.autograd.grad(result.sum(), k)[0].item() == 36
     for dtype in [torch.float32, torch.float64]:
         x = torch.tensor([1.0, 2.0], dtype=dtype, requires_grad=True)
         assert torch.autograd.grad(double(x).sum(), x)[0].tolist() == [2, 4]
@@ -154,7 +154,7 @@ def test_integers_have_no_gradient(m):
             clk.torch.function(m, name)
 
 
-def test_saved_tensors_that_were_written(m):
+def test_modified_saved_tensors_are_rejected(m):
     square = clk.torch.function(m, "square")
     writes = [
         lambda x: m.add_to(x, 1.0),
@@ -182,7 +182,7 @@ def test_saved_tensors_that_were_written(m):
     assert x.tolist() == [2, 2, 2]
 
 
-def test_tensors_that_require_a_gradient_where_none_is_recorded(m):
+def test_tensors_that_require_gradients_under_no_grad(m):
     parameter = torch.nn.Parameter(torch.ones(3))
     for x in [parameter, torch.ones(3, requires_grad=True) * 1.0]:
         with pytest.raises(clk.ArgumentTypeError, match="gradient"):
@@ -198,11 +198,11 @@ def test_tensors_that_require_a_gradient_where_none_is_recorded(m):
 
 @pytest.fixture(scope="module")
 def operators(m):
-    of = lambda name: clk.torch.operator(m, name, f"clk_tests_torch::{name}")
-    return {name: of(name) for name in ["square", "cube", "saxpy", "lengths", "turned", "two", "energy", "ramp", "sums"]}
+    register = lambda name: clk.torch.operator(m, name, f"clk_tests_torch::{name}")
+    return {name: register(name) for name in ["square", "cube", "saxpy", "lengths", "turned", "two", "energy", "ramp", "sums"]}
 
 
-def test_operators_pass_the_checks_of_torch(operators):
+def test_operators_pass_opcheck(operators):
     x, y, v = f64(1.0, 2.0, -0.5), f64(0.5, 0.25, 3.0), torch.rand(4, 3, requires_grad=True)
     w = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
     examples = {
@@ -221,7 +221,7 @@ def test_operators_pass_the_checks_of_torch(operators):
     torch.library.opcheck(operators["ramp"], (2.0,), {"N": 5})
 
 
-def test_operators_have_derivatives_of_every_order(operators):
+def test_operators_have_higher_derivatives(operators):
     x, y = f64(1.0, 2.0, -0.5), f64(0.5, 0.25, 3.0)
     for f in [
         lambda x, y: operators["saxpy"](2.0, x, y),
@@ -236,11 +236,11 @@ def test_operators_have_derivatives_of_every_order(operators):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-def test_operators_train_under_compile(operators, backend):
+def test_operators_train_under_torch_compile(operators, backend):
     import shutil
 
     if backend == "inductor" and not (shutil.which("g++") or shutil.which("clang++")):
-        pytest.skip("inductor needs a compiler of C++, and there is none")
+        pytest.skip("inductor needs a C++ compiler, which is not installed")
     torch._dynamo.reset()
 
     def loss(x, v):
@@ -250,9 +250,9 @@ def test_operators_train_under_compile(operators, backend):
     compiled = torch.compile(loss, backend=backend, fullgraph=True)
     for n in [4, 7]:
         x, v = torch.rand(n, requires_grad=True), torch.rand(3, 3, requires_grad=True)
-        found, wanted = compiled(x, v), loss(x, v)
-        torch.testing.assert_close(found, wanted)
-        torch.testing.assert_close(torch.autograd.grad(found, (x, v)), torch.autograd.grad(wanted, (x, v)))
+        actual, expected = compiled(x, v), loss(x, v)
+        torch.testing.assert_close(actual, expected)
+        torch.testing.assert_close(torch.autograd.grad(actual, (x, v)), torch.autograd.grad(expected, (x, v)))
 
 
 def test_models_can_be_copied(m):

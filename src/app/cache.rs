@@ -1,9 +1,9 @@
 //! The on-disk cache of compiled kernels: private to the user and bounded in size.
-//!
-//! Clk uses a directory only if it carries Clk's tag file. Clk writes the tag when it creates the directory or finds it empty;
-//! any other directory that `CLK_CACHE_DIR` names is left untouched. Inside, only files whose names match Clk's patterns are
-//! read or removed. Entries are written to a temporary file and renamed, so readers never see a partial entry, even with
-//! concurrent writers or a writer that is killed. A failed write is not an error: the kernel is compiled again next time.
+//! Clk uses a directory only if it contains Clk's tag file. Clk writes the tag when it creates the directory or finds
+//! it empty; it does not change any other directory that `CLK_CACHE_DIR` names. In a tagged directory, it reads and
+//! removes only files whose names match its patterns. Entries are written to a temporary file and renamed, so readers
+//! never see a partial entry, even if writers are concurrent or killed. A failed write is not an error: the kernel is
+//! compiled again next time.
 
 use std::fs;
 use std::io::Write;
@@ -11,28 +11,28 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::{disk, folders, private};
-use crate::base::diag::Diagnostic;
-use crate::device::cuda::cache::Store;
+use super::{disk, permissions, user_dirs};
+use clk_base::diag::Diagnostic;
+use clk_runtime::code_cache::CacheStore;
 
-/// The environment variable with the cache directory.
-pub(crate) const VARIABLE: &str = "CLK_CACHE_DIR";
+/// The environment variable with the path of the cache directory.
+pub(crate) const CACHE_VARIABLE: &str = "CLK_CACHE_DIR";
 
-/// Upper bound in bytes of all entries together; beyond it the least recently used ones are removed.
+/// Maximum total size of all entries, in bytes. If it is exceeded, the least recently used entries are removed.
 const LIMIT: u64 = 512 << 20;
-/// Bytes that remain after such a removal.
-const LEFT: u64 = LIMIT / 4 * 3;
-/// The size of the directory is checked at the process's first write and after every so many writes.
-const LOOK: u64 = 16;
-/// A temporary file older than this is taken to be left by a killed writer.
+/// Total size, in bytes, at which the removal of entries stops.
+const TRIMMED_SIZE: u64 = LIMIT / 4 * 3;
+/// The total size is checked at this process's first write, and then at every 16th.
+const WRITES_PER_CHECK: u64 = 16;
+/// A temporary file older than this is assumed to be left by a killed writer.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The tag file (`CACHEDIR.TAG`, which backup and cleanup tools recognize, too) and its content.
+/// The tag file and its content. Backup and cleanup tools also recognize `CACHEDIR.TAG`.
 const TAG: &str = "CACHEDIR.TAG";
-const MARK: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Clk: it was made by Clk, which may \
+const TAG_CONTENT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Clk: it was made by Clk, which may \
     remove what it has put here.\n";
 
-/// Number of hexadecimal digits in an entry's name, which is a hash.
+/// Number of hexadecimal digits in an entry's file name, which is a hash.
 const DIGITS: usize = 64;
 const ENTRY: &str = ".cubin";
 const TEMPORARY: &str = ".part";
@@ -51,113 +51,119 @@ pub(crate) struct Cache {
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// An entry: its file, size, and time of last use.
-pub(crate) struct Entry {
+pub(crate) struct CacheEntry {
     pub path: PathBuf,
     pub bytes: u64,
-    pub used: SystemTime,
+    pub last_used: SystemTime,
 }
 
-/// Why a directory is not used as a cache.
+/// Why Clk does not use a directory as its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It is not Clk's: it has other content, or other users can write to it.
+pub(crate) enum CacheDirError {
+    /// The directory has content that Clk did not write, or other users can write to it.
     Foreign(String),
-    /// It cannot be created or read.
+    /// The directory cannot be created or read, for this reason.
     Unusable(String),
 }
 
-impl Refusal {
-    /// Returns the reason as a clause without a capital or a period.
+impl CacheDirError {
+    /// Returns the reason as a clause for the middle of a sentence.
     pub fn why(&self) -> &str {
-        let (Refusal::Foreign(why) | Refusal::Unusable(why)) = self;
+        let (CacheDirError::Foreign(why) | CacheDirError::Unusable(why)) = self;
         why
     }
 
-    /// Returns the diagnostic for this refusal.
+    /// Returns the diagnostic that reports this error for a directory.
     pub fn diagnostic(&self, folder: &Path) -> Diagnostic {
         let (folder, why) = (folder.display(), self.why());
         match self {
-            Refusal::Foreign(_) => Diagnostic::error("E0703", format!("`{folder}` is not a cache of Clk's: {why}"))
-                .help(format!("let `{VARIABLE}` name a folder that does not exist yet, or an empty one of yours"))
-                .note("nothing in it was changed"),
-            Refusal::Unusable(_) => Diagnostic::error("E0703", format!("the cache `{folder}` cannot be used: {why}")),
+            CacheDirError::Foreign(_) => {
+                Diagnostic::error("E0703", format!("`{folder}` is not a cache of Clk's: {why}"))
+                    .help(format!(
+                        "let `{CACHE_VARIABLE}` name a folder that does not exist yet, or an empty one of yours"
+                    ))
+                    .note("nothing in it was changed")
+            }
+            CacheDirError::Unusable(_) => {
+                Diagnostic::error("E0703", format!("the cache `{folder}` cannot be used: {why}"))
+            }
         }
     }
 }
 
-/// Returns the directory that [`VARIABLE`] names, else the default cache directory of the user.
+/// Returns the directory that [`CACHE_VARIABLE`] names. If it is unset, returns the user's default cache directory.
 pub(crate) fn folder() -> Option<PathBuf> {
-    folder_of(&folders::environment)
+    folder_of(&user_dirs::environment)
 }
 
-fn folder_of(variable: folders::Variable<'_>) -> Option<PathBuf> {
-    variable(VARIABLE).map(PathBuf::from).or_else(|| folders::cache(variable))
+fn folder_of(variable: user_dirs::EnvLookup<'_>) -> Option<PathBuf> {
+    variable(CACHE_VARIABLE).map(PathBuf::from).or_else(|| user_dirs::cache(variable))
 }
 
-/// Returns (and creates) the subdirectory for a copy of this version's standard library.
+/// Creates and returns the subdirectory for a copy of this version's standard library.
 pub(crate) fn library_folder() -> Option<PathBuf> {
     let cache = Cache::open(&folder()?).ok()?;
     let folder = cache.folder.join(format!("{LIBRARY}{}", env!("CARGO_PKG_VERSION")));
-    private::folder(&folder).ok()?;
+    permissions::create_private_directory(&folder).ok()?;
     Some(folder)
 }
 
 impl Cache {
     /// Opens the cache directory, creating and tagging it if necessary.
-    pub fn open(folder: &Path) -> Result<Cache, Refusal> {
+    pub fn open(folder: &Path) -> Result<Cache, CacheDirError> {
         if fs::metadata(folder).is_err() {
-            make(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
+            create_directory(folder).map_err(|error| CacheDirError::Unusable(disk::io_reason(&error)))?;
         }
-        if !is_marked(folder)? {
-            refuse_foreign(folder)?;
-            mark(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
+        if !is_tagged(folder)? {
+            reject_foreign(folder)?;
+            write_tag(folder).map_err(|error| CacheDirError::Unusable(disk::io_reason(&error)))?;
         }
         Ok(Cache::at(folder))
     }
 
     /// Opens the cache directory if it exists; creates and tags nothing.
-    pub fn existing(folder: &Path) -> Result<Option<Cache>, Refusal> {
+    pub fn existing(folder: &Path) -> Result<Option<Cache>, CacheDirError> {
         if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok(None);
         }
-        if !is_marked(folder)? {
-            refuse_foreign(folder)?;
+        if !is_tagged(folder)? {
+            reject_foreign(folder)?;
         }
         Ok(Some(Cache::at(folder)))
     }
 
     fn at(folder: &Path) -> Cache {
-        Cache { folder: folder.to_path_buf(), limit: LIMIT, left: LEFT }
+        Cache { folder: folder.to_path_buf(), limit: LIMIT, left: TRIMMED_SIZE }
     }
 
     /// Returns all entries, most recently used first.
-    pub fn entries(&self) -> Vec<Entry> {
-        let mut found: Vec<Entry> = self.files(is_entry).collect();
-        found.sort_by_key(|entry| std::cmp::Reverse(entry.used));
-        found
+    pub fn entries(&self) -> Vec<CacheEntry> {
+        let mut listed: Vec<CacheEntry> = self.files(is_entry).collect();
+        listed.sort_by_key(|entry| std::cmp::Reverse(entry.last_used));
+        listed
     }
 
-    /// Removes everything that Clk has put there; returns the number of entries and bytes removed.
+    /// Removes every file that Clk has written in the directory; returns the number of entries and bytes removed.
     pub fn clean(&self) -> (usize, u64) {
         self.files(is_temporary).for_each(|entry| drop(fs::remove_file(entry.path)));
         let removed = self.files(is_entry).filter(|entry| fs::remove_file(&entry.path).is_ok());
         removed.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.bytes))
     }
 
-    fn files(&self, is_own: fn(&str) -> bool) -> impl Iterator<Item = Entry> {
+    fn files(&self, is_own: fn(&str) -> bool) -> impl Iterator<Item = CacheEntry> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries.filter_map(move |entry| {
             let own = entry.file_name().to_str().is_some_and(is_own);
             let data = entry.metadata().ok().filter(|data| own && data.is_file())?;
             let used = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            Some(Entry { path: entry.path(), bytes: data.len(), used })
+            Some(CacheEntry { path: entry.path(), bytes: data.len(), last_used: used })
         })
     }
 
     /// Removes abandoned temporary files and, if the entries exceed the limit, the least recently used ones.
     fn trim(&self) {
         for entry in self.files(is_temporary) {
-            if entry.used.elapsed().is_ok_and(|age| age > ABANDONED) {
+            if entry.last_used.elapsed().is_ok_and(|age| age > ABANDONED) {
                 let _ = fs::remove_file(entry.path);
             }
         }
@@ -165,10 +171,10 @@ impl Cache {
         if entries.iter().map(|e| e.bytes).sum::<u64>() <= self.limit {
             return;
         }
-        let mut kept = 0;
+        let mut total = 0;
         for entry in entries {
-            kept += entry.bytes;
-            if kept > self.left {
+            total += entry.bytes;
+            if total > self.left {
                 let _ = fs::remove_file(entry.path);
             }
         }
@@ -187,23 +193,24 @@ fn is_entry(name: &str) -> bool {
     name.strip_suffix(ENTRY).is_some_and(is_hash)
 }
 
-/// Whether a name has the form `<hash>.<random>.part`.
+/// Whether a file name is that of a temporary file: `<hash>.<random>.part`.
 fn is_temporary(name: &str) -> bool {
     name.strip_suffix(TEMPORARY).and_then(|name| name.split_once('.')).is_some_and(|(name, _)| is_hash(name))
 }
 
-impl Store for Cache {
+impl CacheStore for Cache {
     fn get(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.path(name);
-        if !private::is_own(&fs::symlink_metadata(&path).ok()?) {
+        if !permissions::is_own_file(&fs::symlink_metadata(&path).ok()?) {
             return None;
         }
         let file = disk::open(&path).ok()?;
-        if !private::is_own(&file.metadata().ok()?) {
+        if !permissions::is_own_file(&file.metadata().ok()?) {
             return None;
         }
         let bytes = disk::contents(file, self.limit).ok()?;
-        // The modification time serves `trim` as the time of last use. In a read-only directory it stays as it was.
+        // Updates the modification time, which `trim` uses as the time of last use. This fails in a read-only
+        // directory.
         if let Ok(file) = fs::File::options().append(true).open(&path) {
             let _ = file.set_modified(SystemTime::now());
         }
@@ -223,22 +230,22 @@ impl Cache {
     fn put_with(&self, name: &str, write: impl FnOnce(&mut fs::File) -> std::io::Result<()>) {
         let prefix = format!("{name}.");
         let mut builder = tempfile::Builder::new();
-        // Created exclusively and readable by the owner only. If the disk is full or read-only, dropping the temporary file removes
-        // it.
+        // The temporary file is readable by the owner only. If a write fails because the disk is full or read-only,
+        // dropping the file removes it.
         let temporary = builder.prefix(&prefix).suffix(TEMPORARY).rand_bytes(12).tempfile_in(&self.folder);
         if let Ok(mut temporary) = temporary
             && write(temporary.as_file_mut()).is_ok()
         {
             let _ = temporary.persist(self.path(name));
         }
-        if WRITES.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK) {
+        if WRITES.fetch_add(1, Ordering::Relaxed).is_multiple_of(WRITES_PER_CHECK) {
             self.trim();
         }
     }
 }
 
 /// Creates the directory with mode 0700.
-fn make(folder: &Path) -> std::io::Result<()> {
+fn create_directory(folder: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -252,37 +259,37 @@ fn make(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-fn mark(folder: &Path) -> std::io::Result<()> {
+fn write_tag(folder: &Path) -> std::io::Result<()> {
     let mut options = fs::File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(folder.join(TAG)) {
-        Ok(mut file) => file.write_all(MARK.as_bytes()),
+        Ok(mut file) => file.write_all(TAG_CONTENT.as_bytes()),
         // A concurrent run created it first.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Whether the directory carries Clk's tag. If so and it is accessible to others, who could plant machine code there, its mode
-/// is restricted to the owner.
+/// Returns whether the directory carries Clk's tag. If a tagged directory is accessible to other users, its mode is
+/// restricted to the owner, because other users could plant machine code there.
 #[cfg(unix)]
-fn is_marked(folder: &Path) -> Result<bool, Refusal> {
+fn is_tagged(folder: &Path) -> Result<bool, CacheDirError> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let unusable = |error: std::io::Error| Refusal::Unusable(disk::reason(&error));
-    // All checks go through one open handle, because the name may be rebound between them.
+    let unusable = |error: std::io::Error| CacheDirError::Unusable(disk::io_reason(&error));
+    // All checks use one open handle, because the name may refer to another directory between two checks.
     if fs::metadata(folder).is_ok_and(|data| !data.is_dir()) {
-        return Err(Refusal::Foreign("it is not a folder".into()));
+        return Err(CacheDirError::Foreign("it is not a folder".into()));
     }
     let mut options = fs::File::options();
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_DIRECTORY | libc::O_NONBLOCK);
     let handle = options.read(true).open(folder).map_err(unusable)?;
     let data = handle.metadata().map_err(unusable)?;
-    if data.uid() != private::own_user() {
-        return Err(Refusal::Foreign("it belongs to another user".into()));
+    if data.uid() != permissions::effective_user() {
+        return Err(CacheDirError::Foreign("it belongs to another user".into()));
     }
-    if !has_mark(folder) {
+    if !has_tag(folder) {
         return Ok(false);
     }
     if data.mode() & 0o077 != 0 {
@@ -292,33 +299,33 @@ fn is_marked(folder: &Path) -> Result<bool, Refusal> {
 }
 
 #[cfg(not(unix))]
-fn is_marked(folder: &Path) -> Result<bool, Refusal> {
-    if folder.is_dir() { Ok(has_mark(folder)) } else { Err(Refusal::Foreign("it is not a folder".into())) }
+fn is_tagged(folder: &Path) -> Result<bool, CacheDirError> {
+    if folder.is_dir() { Ok(has_tag(folder)) } else { Err(CacheDirError::Foreign("it is not a folder".into())) }
 }
 
-fn has_mark(folder: &Path) -> bool {
-    tag(folder).is_some_and(|text| text == MARK.as_bytes())
+fn has_tag(folder: &Path) -> bool {
+    tag(folder).is_some_and(|text| text == TAG_CONTENT.as_bytes())
 }
 
 /// Returns the content of the tag file if it is a plain file of this user.
 fn tag(folder: &Path) -> Option<Vec<u8>> {
     let path = folder.join(TAG);
-    let own = fs::symlink_metadata(&path).is_ok_and(|data| private::is_own(&data));
-    disk::open(&path).ok().filter(|_| own).and_then(|file| disk::contents(file, 1 + MARK.len() as u64).ok())
+    let own = fs::symlink_metadata(&path).is_ok_and(|data| permissions::is_own_file(&data));
+    disk::open(&path).ok().filter(|_| own).and_then(|file| disk::contents(file, 1 + TAG_CONTENT.len() as u64).ok())
 }
 
-/// Refuses an untagged directory if another user can write to it or if it has content that is not Clk's.
-fn refuse_foreign(folder: &Path) -> Result<(), Refusal> {
-    private::folder(folder).map_err(Refusal::Foreign)?;
-    let entries = fs::read_dir(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
-    // A concurrent run may have written part of the tag; early versions of Clk wrote no tag.
-    let begun = || tag(folder).is_some_and(|text| MARK.as_bytes().starts_with(&text));
+/// Rejects an untagged directory if another user can write to it or if it has content that Clk did not write.
+fn reject_foreign(folder: &Path) -> Result<(), CacheDirError> {
+    permissions::create_private_directory(folder).map_err(CacheDirError::Foreign)?;
+    let entries = fs::read_dir(folder).map_err(|error| CacheDirError::Unusable(disk::io_reason(&error)))?;
+    // If a concurrent process is writing the tag, it may be incomplete. Early versions of Clk wrote no tag.
+    let begun = || tag(folder).is_some_and(|text| TAG_CONTENT.as_bytes().starts_with(&text));
     let strange = entries.flatten().find(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         !(name == TAG && begun() || is_entry(&name) || is_temporary(&name) || name.starts_with(LIBRARY))
     });
     match strange {
-        Some(entry) => Err(Refusal::Foreign(format!("`{}` lies there", entry.file_name().display()))),
+        Some(entry) => Err(CacheDirError::Foreign(format!("`{}` lies there", entry.file_name().display()))),
         None => Ok(()),
     }
 }
@@ -327,12 +334,12 @@ fn refuse_foreign(folder: &Path) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    /// Returns an entry's name: one digit, 64 times.
+    /// Returns the file name of an entry for a test: one digit, 64 times.
     fn key(digit: &str) -> String {
         digit.repeat(DIGITS)
     }
 
-    /// Returns the digits of the entries' names, in the order of `entries`.
+    /// Returns the digit of each entry's name, in the order of `entries`.
     fn names(cache: &Cache) -> Vec<String> {
         let names = cache.entries().into_iter().map(|e| e.path.file_stem().unwrap().to_string_lossy()[..1].to_string());
         names.collect()
@@ -361,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first() {
+    fn least_recently_used_entries_are_removed_first() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::open(root.path()).unwrap();
         let now = SystemTime::now();
@@ -376,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_writer_leaves_nothing_that_is_read_or_stays() {
+    fn files_of_killed_writers_are_ignored_and_removed() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::open(root.path()).unwrap();
         let left = root.path().join(key("a") + ".1.0.part");
@@ -391,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_at_once_leave_whole_entries() {
+    fn concurrent_writers_never_expose_partial_entries() {
         let root = tempfile::tempdir().unwrap();
         let caches: Vec<Cache> = (0..4).map(|_| Cache::open(root.path()).unwrap()).collect();
         std::thread::scope(|scope| {
@@ -399,8 +406,8 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..50 {
                         cache.put(&key("5"), &vec![k as u8; 10_000]);
-                        let seen = cache.get(&key("5")).expect("one of them is there");
-                        assert!(seen.len() == 10_000 && seen.iter().all(|b| *b == seen[0]));
+                        let content = cache.get(&key("5")).expect("one of them is there");
+                        assert!(content.len() == 10_000 && content.iter().all(|b| *b == content[0]));
                     }
                 });
             }
@@ -410,7 +417,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_folder_is_private_and_a_read_only_one_does_no_harm() {
+    fn directory_is_private_and_may_be_read_only() {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("clk");
@@ -418,10 +425,10 @@ mod tests {
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
         cache.put(&key("a"), b"one");
         assert_eq!(fs::metadata(cache.path(&key("a"))).unwrap().mode() & 0o777, 0o600);
-        // An entry that others can write is not trusted.
+        // An entry that other users can write is not read.
         fs::set_permissions(cache.path(&key("a")), fs::Permissions::from_mode(0o666)).unwrap();
         assert_eq!(cache.get(&key("a")), None);
-        // Nor is a symbolic link, which may point anywhere.
+        // A symbolic link is not read either, because it may point to any file.
         std::os::unix::fs::symlink("/etc/hostname", cache.path(&key("f"))).unwrap();
         assert_eq!(cache.get(&key("f")), None);
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -429,15 +436,15 @@ mod tests {
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700, "opened to others, closed again");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
         cache.put(&key("b"), b"two");
-        // Root can read regardless of modes; for other users nothing is found.
-        assert!(private::own_user() == 0 || cache.get(&key("b")).is_none());
+        // Root can read the entry regardless of its mode. Other users find no entry.
+        assert!(permissions::effective_user() == 0 || cache.get(&key("b")).is_none());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(Cache::open(Path::new("/dev/null/clk")).is_err());
     }
 
     #[cfg(unix)]
     #[test]
-    fn foreign_folders_are_left_as_they_are() {
+    fn foreign_directories_are_not_changed() {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
         let root = tempfile::tempdir().unwrap();
         let (foreign, link) = (root.path().join("photos"), root.path().join("link"));
@@ -447,7 +454,7 @@ mod tests {
             fs::write(foreign.join(file), "mine").unwrap();
             fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
             for folder in [&foreign, &link] {
-                let refused = |made: Result<(), Refusal>| {
+                let refused = |made: Result<(), CacheDirError>| {
                     let message = made.unwrap_err().diagnostic(folder);
                     message.code == "E0703" && message.title.contains(file) && !message.help.is_empty()
                 };
@@ -458,9 +465,9 @@ mod tests {
             }
             fs::remove_file(foreign.join(file)).unwrap();
         }
-        // Empty, but writable by all: others could put something there before Clk does.
+        // The directory is empty, but other users can write to it and could create files before Clk does.
         fs::set_permissions(&foreign, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(Cache::open(&foreign), Err(Refusal::Foreign(_))));
+        assert!(matches!(Cache::open(&foreign), Err(CacheDirError::Foreign(_))));
         fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(Cache::existing(&foreign).unwrap().is_some_and(|cache| cache.entries().is_empty()));
         assert!(names_in(&foreign).is_empty(), "to look marks nothing");
@@ -470,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_an_earlier_version_is_taken_over() {
+    fn untagged_directory_of_an_earlier_version_is_adopted() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join(key("a") + ENTRY), "one").unwrap();
         fs::write(root.path().join(key("a") + ".12.0.part"), "hal").unwrap();
@@ -478,7 +485,7 @@ mod tests {
         let cache = Cache::open(root.path()).unwrap();
         assert_eq!(cache.clean(), (1, 3));
         assert_eq!(names_in(root.path()), [TAG, "std-0.1.0"]);
-        // In a tagged directory, foreign files are no reason for refusal and are never removed.
+        // A tagged directory may contain files that Clk did not write. Clk never removes them.
         let others = ["notes.txt", "model.cubin", "x.part"];
         others.iter().for_each(|name| fs::write(root.path().join(name), "mine").unwrap());
         assert_eq!(Cache::open(root.path()).unwrap().clean(), (0, 0));
@@ -487,13 +494,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_belongs_to_another_user_is_refused() {
+    fn files_of_another_user_are_rejected() {
         use std::os::unix::fs::chown;
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("clk");
         let cache = Cache::open(&folder).unwrap();
         cache.put(&key("a"), b"one");
-        let other = private::own_user() + 1;
+        let other = permissions::effective_user() + 1;
         if chown(cache.path(&key("a")), Some(other), None).is_err() {
             println!("skipped: no right to give files away");
             return;
@@ -504,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_does_no_harm() {
+    fn full_disk_is_tolerated() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::open(root.path()).unwrap();
         cache.put_with(&key("a"), |file| {
@@ -518,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_follows_the_rules() {
+    fn directory_depends_on_environment() {
         let of = |set: &[(&str, &str)]| {
             folder_of(&|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
         };

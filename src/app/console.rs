@@ -6,86 +6,87 @@ use std::sync::Arc;
 
 use super::graphics::{self, Protocol};
 use super::{progress, ranks, tty};
-use crate::base::diag::Diagnostic;
-use crate::base::escape;
-use crate::base::render::{self, Style, Tally};
-use crate::base::source::Sources;
-use crate::host::interp::Shown;
-use crate::host::value::Value;
+use clk_base::diag::Diagnostic;
+use clk_base::escape;
+use clk_base::render::{self, DiagCounts, RenderStyle};
+use clk_base::source::SourceMap;
+use clk_host::interp::ShownPicture;
+use clk_host::value::HostValue;
 
-/// When to use color (`--color`).
+/// When to use color, by the option `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum ColorMode {
     #[default]
     Auto,
     Always,
     Never,
 }
 
-/// Output options of the command line.
+/// Options of the command line for the output.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Look {
-    pub color: When,
+pub(crate) struct OutputOptions {
+    pub color: ColorMode,
     pub ascii: bool,
-    /// Diagnostics, test and benchmark results as JSON lines.
+    /// Whether to print diagnostics and the results of tests and benchmarks as JSON lines.
     pub json: bool,
 }
 
-/// Where output goes that is not for a terminal but for a program, such as a notebook.
-pub(crate) trait Stage: Send + Sync {
-    /// Takes output verbatim.
+/// A receiver for all output of a console, such as a notebook, that replaces the terminal.
+pub(crate) trait DisplaySink: Send + Sync {
+    /// Receives text that a script prints.
     fn print(&self, text: &str);
-    /// Takes lines of an error that has no code.
+    /// Receives the lines of an error that has no code.
     fn error(&self, lines: &str);
-    fn report(&self, diagnostic: &Diagnostic, sources: &Sources);
-    fn show(&self, shown: &Shown);
-    /// Takes the value of an entry, and its text.
-    fn value(&self, value: &Value, text: &str);
+    fn report(&self, diagnostic: &Diagnostic, sources: &SourceMap);
+    fn show(&self, shown: &ShownPicture);
+    /// Receives the value of an entry, and the value as text.
+    fn value(&self, value: &HostValue, text: &str);
 }
 
 pub(crate) struct Console {
-    /// Takes everything in place of the standard streams, if there is one.
-    pub stage: Option<Arc<dyn Stage>>,
+    /// If set, receives all output instead of the standard streams.
+    pub stage: Option<Arc<dyn DisplaySink>>,
     out: BufWriter<io::Stdout>,
     out_is_terminal: bool,
-    /// Whether each text is to be seen at once, although this is no terminal: somebody passes lines on.
+    /// Whether to flush after each write even if standard output is not a terminal. Set for ranks, because their
+    /// launcher forwards each line at once.
     is_live: bool,
     /// Style of standard output.
-    pub style: Style,
+    pub style: RenderStyle,
     /// Style of standard error.
-    pub error_style: Style,
+    pub error_style: RenderStyle,
     pub json: bool,
-    /// Counts of the diagnostics reported so far.
-    pub tally: Tally,
-    /// Whether an internal error was among them.
+    /// Numbers of errors and warnings reported so far.
+    pub tally: DiagCounts,
+    /// Whether an internal error of Clk has been reported.
     pub internal: bool,
-    /// The terminal's graphics protocol: outer `None` until detected, inner `None` if it has none.
+    /// The terminal's graphics protocol: outer `None` until it is detected, inner `None` if the terminal has none.
     graphics: Option<Option<Protocol>>,
 }
 
 impl Console {
-    pub fn new(look: Look) -> Self {
+    pub fn new(look: OutputOptions) -> Self {
         let out_is_terminal = io::stdout().is_terminal();
         let width = text_width();
-        let style = |color| Style { color, ascii: look.ascii, width };
+        let style = |color| RenderStyle { color, ascii: look.ascii, width };
         Console {
             stage: None,
             out: BufWriter::with_capacity(1 << 16, io::stdout()),
             out_is_terminal,
             is_live: ranks::is_launched(),
-            style: style(colored(look.color, anstream::AutoStream::choice(&io::stdout()))),
-            error_style: style(colored(look.color, anstream::AutoStream::choice(&io::stderr()))),
+            style: style(is_colored(look.color, anstream::AutoStream::choice(&io::stdout()))),
+            error_style: style(is_colored(look.color, anstream::AutoStream::choice(&io::stderr()))),
             json: look.json,
-            tally: Tally::default(),
+            tally: DiagCounts::default(),
             internal: false,
             graphics: None,
         }
     }
 
-    /// Creates a console that gives everything to a stage, in color.
-    pub fn staged(stage: Arc<dyn Stage>) -> Self {
-        let style = Style { color: true, ascii: false, width: 100 };
-        let look = Look { color: When::Never, ..Look::default() };
+    /// Creates a console that sends all output to a display sink, in color.
+    pub fn staged(stage: Arc<dyn DisplaySink>) -> Self {
+        let style = RenderStyle { color: true, ascii: false, width: 100 };
+        let look = OutputOptions { color: ColorMode::Never, ..OutputOptions::default() };
         Console { stage: Some(stage), style, error_style: style, ..Console::new(look) }
     }
 
@@ -107,7 +108,8 @@ impl Console {
         self.print("\n");
     }
 
-    /// Writes a line with untrusted content (such as file names) to standard output, with control sequences escaped.
+    /// Writes a line to standard output, with control sequences escaped. For lines with untrusted content, such as file
+    /// names.
     pub fn fact(&mut self, text: &str) {
         self.line(&escape::lines(text));
     }
@@ -143,7 +145,7 @@ impl Console {
     }
 
     /// Flushes standard output, then reports a diagnostic on standard error and counts it.
-    pub fn report(&mut self, diagnostic: &Diagnostic, sources: &Sources) {
+    pub fn report(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
         self.tally.count(diagnostic);
         self.internal |= diagnostic.code == super::crash::CODE;
         if let Some(stage) = &self.stage {
@@ -158,7 +160,7 @@ impl Console {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
-    pub fn report_all(&mut self, diagnostics: &[Diagnostic], sources: &Sources) {
+    pub fn report_all(&mut self, diagnostics: &[Diagnostic], sources: &SourceMap) {
         for diagnostic in diagnostics {
             self.report(diagnostic, sources);
         }
@@ -182,7 +184,7 @@ impl Console {
         *self.graphics.get_or_insert_with(graphics::detect)
     }
 
-    /// Writes the closing line, such as "2 errors and 1 warning".
+    /// Writes the final line of a command, such as "2 errors and 1 warning".
     pub fn summary(&mut self) {
         if let Some(summary) = self.tally.summary()
             && !self.json
@@ -198,19 +200,19 @@ impl Console {
 }
 
 /// Wraps a text in an ANSI color if the style has color.
-pub(crate) fn paint(style: Style, color: &str, text: &str) -> String {
+pub(crate) fn paint(style: RenderStyle, color: &str, text: &str) -> String {
     if style.color { format!("\x1b[{color}m{text}\x1b[0m") } else { text.to_string() }
 }
 
-fn colored(when: When, auto: anstream::ColorChoice) -> bool {
+fn is_colored(when: ColorMode, auto: anstream::ColorChoice) -> bool {
     match when {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => matches!(auto, anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi),
+        ColorMode::Always => true,
+        ColorMode::Never => false,
+        ColorMode::Auto => matches!(auto, anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi),
     }
 }
 
-/// Returns the number of columns for running text.
+/// Returns the number of columns at which paragraphs are wrapped.
 fn text_width() -> usize {
     tty::width().clamp(40, 120)
 }

@@ -3,31 +3,31 @@
 use std::sync::Arc;
 
 use super::console::Console;
-use super::devices::{Choice, Machine};
+use super::devices::{DeviceChoice, DeviceRegistry, GpuCodeOptions};
 use super::exit;
 use super::interrupt::Interrupt;
-use super::script::Limits;
-use crate::device::cuda::text::Options;
-use crate::device::sim::{Isa, Jit};
+use super::script::RunLimits;
+use clk_runtime::Isa;
+use clk_sim::Jit;
 
 /// State shared by all commands.
-pub(crate) struct Context {
+pub(crate) struct AppContext {
     pub console: Console,
     pub interrupt: Interrupt,
-    pub limits: Limits,
-    /// Options of CUDA code generation.
-    pub text: Options,
-    /// All devices, and the selected one.
-    pub machine: Arc<Machine>,
-    pub device: Choice,
-    /// The simulator's instruction set.
+    pub limits: RunLimits,
+    /// Options for the code that GPUs run.
+    pub text: GpuCodeOptions,
+    /// Opens devices by name.
+    pub machine: Arc<DeviceRegistry>,
+    pub device: DeviceChoice,
+    /// The host instruction set that the simulator uses.
     pub isa: Isa,
-    /// When it compiles kernels to machine code.
+    /// When the simulator compiles kernels to machine code.
     pub jit: Jit,
 }
 
-impl Context {
-    /// Prints a page, or the complaint that there is none; returns the exit code.
+impl AppContext {
+    /// Prints a page, or the error message in `Err`; returns the exit code.
     pub fn show(&mut self, found: Result<String, String>) -> u8 {
         match found {
             Ok(text) => {

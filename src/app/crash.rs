@@ -1,27 +1,27 @@
-//! Reporting of internal errors (panics): one message with a code, and an exit code that no user error has. In a server, a
+//! Reports an internal error (a panic) as one message with a diagnostic code and a separate exit code. In a server, a
 //! panic becomes the error reply of the request that caused it.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
-use crate::base::diag::Diagnostic;
+use clk_base::diag::Diagnostic;
 
 /// The diagnostic code of internal errors, for `clk explain`.
 pub(crate) const CODE: &str = "E0999";
 
 thread_local! {
-    /// Whether this thread is handling one of many requests: a panic then fails that request only.
+    /// Whether this thread is handling one of many requests. A panic then fails only that request.
     static SURVIVES: Cell<bool> = const { Cell::new(false) };
-    /// The message of the last panic in such a request.
+    /// The message of this thread's last panic while it handled a request.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Replaces the standard panic message, which addresses Clk's developers, by one for its users.
-pub(crate) fn install() {
+/// Replaces the standard panic message, which is for Clk's developers, with one for users.
+pub(crate) fn install_hook() {
     std::panic::set_hook(Box::new(|info| {
         let mut stderr = std::io::stderr().lock();
-        // Standard error may be closed; there is nowhere left to report that.
+        // The write fails if standard error is closed. The failure cannot be reported anywhere.
         let _ = stderr.write_all(message(info).as_bytes());
         let _ = stderr.flush();
         drop(stderr);
@@ -29,27 +29,27 @@ pub(crate) fn install() {
             LAST.set(Some(title(info)));
             return;
         }
-        super::leftovers::remove();
-        super::tty::leave();
-        super::exit::end(super::exit::INTERNAL);
+        super::temp_files::remove_all();
+        super::tty::restore();
+        super::exit::exit_immediately(super::exit::INTERNAL);
     }));
 }
 
 /// Handles one request. A panic in it is reported on standard error and returned as the request's error.
-pub(crate) fn survived<T>(work: impl FnOnce() -> T) -> Result<T, Box<Diagnostic>> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Box<Diagnostic>> {
     let outer = SURVIVES.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     SURVIVES.set(outer);
     done.map_err(|_| {
         let title = LAST.take().unwrap_or_else(|| "internal error".into());
-        Box::new(Diagnostic::error(CODE, title).help("please report it, with what the server wrote to standard error"))
+        Box::new(Diagnostic::error(CODE, title).help("please report it, with the server's standard error"))
     })
 }
 
 fn title(info: &PanicHookInfo<'_>) -> String {
     let payload = info.payload();
-    let what = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-    format!("internal error: {}", what.unwrap_or("no message"))
+    let message = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+    format!("internal error: {}", message.unwrap_or("no message"))
 }
 
 fn message(info: &PanicHookInfo<'_>) -> String {

@@ -1,6 +1,6 @@
-//! Framing of the protocols of editors: JSON messages preceded by headers.
+//! Reads and writes the frames of editor protocols (LSP and DAP): JSON messages, each preceded by headers.
 //!
-//! Implemented here rather than by a library so that a damaged frame costs that frame only and the session continues.
+//! Clk implements this itself, because the libraries end the session at a damaged frame.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -11,15 +11,15 @@ const MAX_LENGTH: usize = 256 << 20;
 
 /// A frame read from the stream.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Frame {
+pub(crate) enum WireFrame {
     Message(Value),
     /// An invalid message, with the reason.
     Garbage(String),
 }
 
 /// Reads the next frame and its length in bytes; `None` at the end of the stream.
-pub(crate) fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)>> {
-    let garbage = |why: String| Ok(Some((Frame::Garbage(why), 0)));
+pub(crate) fn read(input: &mut impl BufRead) -> io::Result<Option<(WireFrame, usize)>> {
+    let garbage = |why: String| Ok(Some((WireFrame::Garbage(why), 0)));
     let mut length: Option<usize> = None;
     let mut stray = false;
     loop {
@@ -37,7 +37,7 @@ pub(crate) fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)
                 None => continue,
             }
         }
-        // After a damaged message, the header may follow the rest of it on the same line.
+        // If a message was damaged, its remaining bytes may precede the next header on the same line.
         let header = text.to_ascii_lowercase();
         match header.rfind("content-length:") {
             Some(at) => length = header[at + "content-length:".len()..].trim().parse().ok().or(length),
@@ -51,13 +51,13 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> 
     Read::take(&mut *input, 1 << 16).read_until(b'\n', line)
 }
 
-fn body(input: &mut impl BufRead, length: usize) -> io::Result<Frame> {
+fn body(input: &mut impl BufRead, length: usize) -> io::Result<WireFrame> {
     // Not allocated up front, because the length is untrusted.
     let mut bytes = Vec::new();
     Read::take(&mut *input, length as u64).read_to_end(&mut bytes)?;
     Ok(match serde_json::from_slice(&bytes) {
-        Ok(value) => Frame::Message(value),
-        Err(error) => Frame::Garbage(error.to_string()),
+        Ok(value) => WireFrame::Message(value),
+        Err(error) => WireFrame::Garbage(error.to_string()),
     })
 }
 
@@ -72,30 +72,30 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn all(text: &str) -> Vec<Frame> {
+    fn all(text: &str) -> Vec<WireFrame> {
         let mut input = io::Cursor::new(text.as_bytes().to_vec());
         std::iter::from_fn(|| read(&mut input).expect("memory is read")).map(|(frame, _)| frame).collect()
     }
 
     #[test]
-    fn frames_come_back() {
+    fn frames_round_trip() {
         let mut out = Vec::new();
         write(&mut out, &json!({"a": "é"})).expect("memory is written");
         write(&mut out, &json!(1)).expect("memory is written");
         let text = String::from_utf8(out).expect("text");
-        assert_eq!(all(&text), [Frame::Message(json!({"a": "é"})), Frame::Message(json!(1))]);
+        assert_eq!(all(&text), [WireFrame::Message(json!({"a": "é"})), WireFrame::Message(json!(1))]);
     }
 
     #[test]
-    fn garbage_costs_only_itself() {
+    fn invalid_message_does_not_affect_the_next() {
         let good = "Content-Length: 1\r\n\r\n7";
         for bad in ["Content-Length: 3\r\n\r\n{,}", "nonsense\r\n\r\n", "Content-Length: x\r\n\r\n", "\r\n"] {
-            let found = all(&format!("{bad}{good}"));
-            assert_eq!(found.last(), Some(&Frame::Message(json!(7))), "{bad:?} gave {found:?}");
+            let frames = all(&format!("{bad}{good}"));
+            assert_eq!(frames.last(), Some(&WireFrame::Message(json!(7))), "{bad:?} gave {frames:?}");
         }
         assert_eq!(
             all("Content-Length: 10\r\n\r\n{"),
-            [Frame::Garbage("EOF while parsing an object at line 1 column 1".into())]
+            [WireFrame::Garbage("EOF while parsing an object at line 1 column 1".into())]
         );
     }
 }

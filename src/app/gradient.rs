@@ -1,30 +1,30 @@
-//! The derivative of a kernel as source, for `clk emit --stage grad`.
+//! Prints the derivative of a kernel as source, for `clk emit --stage grad`.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Sources;
-use crate::check::show_type;
-use crate::check::typed::{Dim, Expr, Geometry, Kernel, Program, Type};
-use crate::compile::{self, Session};
-use crate::derive::{self, Derived, Gather, Head, Role, Totals};
-use crate::ir::def::{KernelParam, Module};
-use crate::ir::text;
-use crate::lower::{Instance, lower};
+use clk_base::diag::Diagnostic;
+use clk_base::source::SourceMap;
+use clk_check::show_type;
+use clk_check::typed::{Dim, Expr, Geometry, Kernel, Program, Type};
+use clk_compile::Session;
+use clk_derive::{Derived, DerivedParamRole, GatherKernel, KernelHeader, ReductionKernel};
+use clk_ir::def::{KernelParam, Module};
+use clk_ir::text;
+use clk_lower::{Instance, lower};
 
-/// Returns the derivatives of a kernel by all its floats, in reverse mode.
+/// Returns the adjoint kernels of a kernel with respect to all its floating-point parameters.
 pub(crate) fn text(session: &Session, instance: &Instance) -> Result<String, Vec<Diagnostic>> {
     let kernel = &session.program.kernels[instance.kernel];
     let module = lower(&session.program, instance)?;
-    let active = derive::can_be_active(&module);
-    let launches = compile::launches(&session.program, instance, &module).unwrap_or_default();
-    let derived = derive::reverse(&module, &active, &launches).map_err(|lost| vec![lost.diagnostic()])?;
+    let active = clk_derive::can_be_active(&module);
+    let launches = clk_compile::derivative_launches(&session.program, instance, &module).unwrap_or_default();
+    let derived = clk_derive::reverse_mode(&module, &active, &launches).map_err(|lost| vec![lost.diagnostic()])?;
     let head = head(&session.program, &session.sources, kernel, &module);
-    let Derived { module, params, counting, gathers, totals, has_effect, .. } = &derived;
+    let Derived { module, params, counting, gathers, reduction, has_effect, .. } = &derived;
     let mut all = vec![];
-    for Gather { module, params, param } in gathers {
+    for GatherKernel { module, params, param } in gathers {
         let head = head.as_ref().and_then(|head| over_elements(head, *param));
         all.push(source(module, params, head.as_ref()));
     }
-    if let Some(Totals { module, params, .. }) = totals {
+    if let Some(ReductionKernel { module, params, .. }) = reduction {
         all.push(source(module, params, head.as_ref()));
     }
     if *has_effect {
@@ -38,24 +38,24 @@ pub(crate) fn text(session: &Session, instance: &Instance) -> Result<String, Vec
     Ok(printed)
 }
 
-/// Returns the head of a kernel over the elements of a parameter.
-fn over_elements(head: &Head, param: usize) -> Option<Head> {
-    let Head { params, indices, .. } = head;
+/// Returns the header of a kernel that runs one thread for each element of an array parameter.
+fn over_elements(head: &KernelHeader, param: usize) -> Option<KernelHeader> {
+    let KernelHeader { params, indices, .. } = head;
     let extents = &params.get(param)?.0;
     let pairs: Vec<String> = indices.iter().zip(extents).map(|(index, extent)| format!("{index}: {extent}")).collect();
     let geometry = format!("threads({})", pairs.join(", "));
-    Some(Head { params: params.clone(), geometry, indices: indices.clone(), threads: extents.clone() })
+    Some(KernelHeader { params: params.clone(), geometry, indices: indices.clone(), threads: extents.clone() })
 }
 
-/// Prints a kernel as source or, where that cannot say it, as IR.
-fn source(module: &Module, roles: &[Role], head: Option<&Head>) -> String {
-    let simple = derive::simplified(module).unwrap_or_else(|_| module.clone());
-    let said = head.and_then(|head| derive::print(&simple, roles, head));
-    said.unwrap_or_else(|| format!("// This cannot be said in source.\n{}", text::print(&simple)))
+/// Prints a kernel as source text, or as IR if it cannot be written as source.
+fn source(module: &Module, roles: &[DerivedParamRole], head: Option<&KernelHeader>) -> String {
+    let simple = clk_derive::simplify(module).unwrap_or_else(|_| module.clone());
+    let said = head.and_then(|head| clk_derive::print(&simple, roles, head));
+    said.unwrap_or_else(|| format!("// This cannot be written as source text.\n{}", text::print(&simple)))
 }
 
-/// Returns the head of a kernel as its source has it; none if it depends on compile-time arguments.
-fn head(program: &Program, sources: &Sources, kernel: &Kernel, module: &Module) -> Option<Head> {
+/// Returns the header of a kernel as its source has it; `None` if the header depends on compile-time arguments.
+fn head(program: &Program, sources: &SourceMap, kernel: &Kernel, module: &Module) -> Option<KernelHeader> {
     if !kernel.sig.generics.is_empty() {
         return None;
     }
@@ -91,5 +91,5 @@ fn head(program: &Program, sources: &Sources, kernel: &Kernel, module: &Module) 
             (vec![], format!("grid({}) block({})", grid.join(", "), block.join(", ")), vec![all.join(" * ")])
         }
     };
-    Some(Head { params, geometry, indices, threads })
+    Some(KernelHeader { params, geometry, indices, threads })
 }

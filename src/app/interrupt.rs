@@ -1,43 +1,43 @@
-//! Handling of Ctrl-C, SIGTERM and SIGHUP: sets a flag that running programs poll, and ends the process with the conventional
-//! exit code.
+//! Handles Ctrl-C, SIGTERM and SIGHUP: sets a stop flag that running programs poll, and ends the process with the
+//! conventional exit code.
 //!
-//! The signal handler only writes to a pipe; a thread reads it and sets the flag. If the flag is not noticed within [`MOMENT`],
-//! the work is blocked in something that cannot poll (another library, a file that does not arrive), and this thread ends the
-//! process, after cleanup. Only a session, which has more to lose, never ends at its first Ctrl-C.
+//! The signal handler only writes to a pipe. A thread reads the pipe and sets the flag. If the program does not poll
+//! the flag within [`NOTICE_TIMEOUT`], it is blocked, for example in another library; the thread then cleans up and
+//! ends the process. A session does not end at the first Ctrl-C, because its state would be lost.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{exit, leftovers, progress};
-use crate::base::stop;
+use super::{exit, progress, temp_files};
+use clk_base::stop;
 
-/// Time for the running work to notice the flag before the process is ended.
-const MOMENT: Duration = Duration::from_millis(120);
-/// Time for it to finish once it has noticed.
+/// How long the program may take to poll the flag before the process is ended.
+const NOTICE_TIMEOUT: Duration = Duration::from_millis(120);
+/// How long the program may take to finish after it has polled the flag.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The stop flag and the state of signal handling.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt {
-    stop: stop::Flag,
-    /// Number of Ctrl-C since the last run began.
+    stop: stop::StopFlag,
+    /// Number of times Ctrl-C was pressed since the last run began.
     pressed: Arc<AtomicU32>,
-    /// Number of Ctrl-C that do not end the process.
+    /// Number of presses of Ctrl-C in one run that do not end the process immediately.
     patience: Arc<AtomicU32>,
-    /// Whether this is a session: a run that does not notice Ctrl-C is waited for.
+    /// Whether this is a session, which waits for runs that do not poll the flag.
     session: Arc<AtomicBool>,
     /// The number of the termination signal received; 0 for none.
     asked: Arc<AtomicI32>,
-    /// Action at the second Ctrl-C if that does not end the process; returns whether it did anything.
-    second: Arc<Mutex<Option<Second>>>,
+    /// Action at further presses of Ctrl-C that do not end the process. Returns whether it had an effect.
+    second: Arc<Mutex<Option<SecondPressAction>>>,
 }
 
-type Second = Box<dyn Fn() -> bool + Send>;
+type SecondPressAction = Box<dyn Fn() -> bool + Send>;
 
-/// What a signal requests.
+/// What a received signal asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum SignalRequest {
     /// Ctrl-C: stop the run.
     Stop,
     /// A termination signal, by number: end the process.
@@ -45,7 +45,7 @@ enum Wish {
 }
 
 impl Interrupt {
-    /// Installs the handlers and starts the thread. If the system refuses (not known to happen where Clk runs), signals keep their
+    /// Installs the signal handlers and starts the thread. If the system does not allow this, signals keep their
     /// default actions.
     pub fn listen() -> Self {
         let interrupt = Interrupt { patience: Arc::new(AtomicU32::new(1)), ..Interrupt::default() };
@@ -53,19 +53,19 @@ impl Interrupt {
         interrupt
     }
 
-    /// Switches to the behavior of sessions: a run that does not stop at once is waited for, and `borne` Ctrl-C do not end the
-    /// process.
+    /// Switches to the behavior of sessions: waits for runs that do not poll the flag, and ends the process only after
+    /// more than `borne` presses of Ctrl-C.
     pub fn be_patient(&self, borne: u32) {
         self.session.store(true, Ordering::SeqCst);
         self.patience.store(borne, Ordering::SeqCst);
     }
 
-    /// Sets the action at the second Ctrl-C if that does not end the process.
-    pub fn at_second(&self, act: impl Fn() -> bool + Send + 'static) {
+    /// Sets the action at further presses of Ctrl-C that do not end the process.
+    pub fn on_second_press(&self, act: impl Fn() -> bool + Send + 'static) {
         *self.second.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
     }
 
-    pub fn flag(&self) -> stop::Flag {
+    pub fn flag(&self) -> stop::StopFlag {
         self.stop.clone()
     }
 
@@ -73,31 +73,31 @@ impl Interrupt {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Returns the exit code of a run that was asked to stop; `None` if it was not.
+    /// Returns the exit code of a run that was asked to stop; `None` if it was not asked.
     pub fn exit_code(&self) -> Option<u8> {
-        self.is_set().then(|| self.ending().unwrap_or(exit::INTERRUPTED))
+        self.is_set().then(|| self.exit_code_of_signal().unwrap_or(exit::INTERRUPTED))
     }
 
     /// Returns the exit code for the termination signal received, if any.
-    pub fn ending(&self) -> Option<u8> {
+    pub fn exit_code_of_signal(&self) -> Option<u8> {
         match self.asked.load(Ordering::SeqCst) {
             0 => None,
             signal => Some(exit::SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0))),
         }
     }
 
-    /// Resets Ctrl-C before the next run of a session. A termination signal stays in effect.
+    /// Forgets Ctrl-C before the next run of a session. A termination signal remains in effect.
     pub fn clear(&self) {
-        stop::forget();
+        stop::reset_acknowledged();
         self.pressed.store(0, Ordering::SeqCst);
-        self.stop.store(self.ending().is_some(), Ordering::SeqCst);
+        self.stop.store(self.exit_code_of_signal().is_some(), Ordering::SeqCst);
     }
 
-    /// Handles a request; returns the deadline for noticing it, if there is one.
-    fn take(&self, wish: Wish) -> Option<Instant> {
-        let moment = Some(Instant::now() + MOMENT);
-        if let Wish::End(signal) = wish {
-            stop::forget();
+    /// Handles a signal; returns the time by which the program must have polled the flag, if there is a limit.
+    fn handle_request(&self, wish: SignalRequest) -> Option<Instant> {
+        let moment = Some(Instant::now() + NOTICE_TIMEOUT);
+        if let SignalRequest::End(signal) = wish {
+            stop::reset_acknowledged();
             self.asked.store(signal, Ordering::SeqCst);
             self.stop.store(true, Ordering::SeqCst);
             return moment;
@@ -109,33 +109,34 @@ impl Interrupt {
         }
         let second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
         if times > 1 && !second.as_ref().is_some_and(|act| act()) {
-            say("still stopping; Ctrl-C once more ends clk, and the session with it\n");
+            write_message("still stopping; Ctrl-C once more ends clk, and the session with it\n");
         }
         moment.filter(|_| first && !self.session.load(Ordering::SeqCst))
     }
 
-    /// Called at the deadline: returns a later deadline for work that has noticed the flag, else ends the process or does nothing.
+    /// Called at the deadline for polling the flag, which was set at `since`. If the program has polled it, returns the
+    /// deadline for finishing. Otherwise ends the process, unless the request was cleared meanwhile.
     fn overdue(&self, since: Instant) -> Option<Instant> {
-        let until = since + GRACE;
-        if stop::is_heeded() && Instant::now() < until {
-            return Some(until);
+        let deadline = since + GRACE;
+        if stop::is_acknowledged() && Instant::now() < deadline {
+            return Some(deadline);
         }
         if let Some(code) = self.exit_code() {
-            say("error[E0599]: interrupted\n");
+            write_message("error[E0599]: interrupted\n");
             end(code);
         }
         None
     }
 }
 
-/// Writes to standard error if that does not block: the stopped work may hold the lock of the stream.
-fn say(text: &str) {
-    if !takes_text() {
+/// Writes to standard error if that does not block. It bypasses the stream's lock, which the stopped program may hold.
+fn write_message(text: &str) {
+    if !accepts_output() {
         return;
     }
     progress::try_clear();
     #[cfg(unix)]
-    // SAFETY: a text that lives until the call returns.
+    // SAFETY: the text lives until the call returns.
     unsafe {
         libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
     }
@@ -145,25 +146,25 @@ fn say(text: &str) {
 
 /// Whether standard error accepts output without blocking.
 #[cfg(unix)]
-fn takes_text() -> bool {
-    let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+fn accepts_output() -> bool {
+    let mut request = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: passes one structure that lives until the call returns.
-    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLOUT != 0 }
+    unsafe { libc::poll(&raw mut request, 1, 0) > 0 && request.revents & libc::POLLOUT != 0 }
 }
 
 #[cfg(not(unix))]
-fn takes_text() -> bool {
+fn accepts_output() -> bool {
     true
 }
 
-/// Ends the process without unwinding, but after cleanup.
+/// Ends the process without unwinding, after removing temporary files and restoring the terminal.
 fn end(code: u8) -> ! {
-    leftovers::remove();
-    if takes_text() {
+    temp_files::remove_all();
+    if accepts_output() {
         progress::leave();
     }
-    super::tty::leave();
-    super::exit::end(code)
+    super::tty::restore();
+    super::exit::exit_immediately(code)
 }
 
 #[cfg(unix)]
@@ -172,15 +173,15 @@ mod signals {
     use std::sync::atomic::{AtomicI32, Ordering};
     use std::time::Instant;
 
-    use super::{Interrupt, Wish};
+    use super::{Interrupt, SignalRequest};
 
-    /// The write end of the pipe, for the handler.
+    /// The write end of the pipe, which the signal handler uses.
     static PIPE: AtomicI32 = AtomicI32::new(-1);
 
     extern "C" fn note(signal: libc::c_int) {
         let byte = signal as u8;
-        // SAFETY: `write` is async-signal-safe, and the byte lives until it returns. If the pipe is full, enough signals are queued
-        // in it.
+        // SAFETY: `write` is async-signal-safe, and the byte lives until it returns. If the pipe is full, the byte is
+        // lost, but enough signals are queued.
         unsafe { libc::write(PIPE.load(Ordering::SeqCst), (&raw const byte).cast(), 1) };
     }
 
@@ -191,8 +192,8 @@ mod signals {
             return None;
         }
         for end in ends {
-            // SAFETY: the descriptors are ours. `FD_CLOEXEC` keeps them from child processes; `O_NONBLOCK` keeps the handler from
-            // blocking.
+            // SAFETY: this process has just created the descriptors. `FD_CLOEXEC` keeps them from child processes;
+            // `O_NONBLOCK` keeps the handler from blocking.
             unsafe {
                 libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC);
                 libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK);
@@ -223,7 +224,7 @@ mod signals {
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut before);
-            // `nohup clk …` must outlive its terminal.
+            // `nohup clk …` ignores SIGHUP so that the process outlives its terminal. This must not be changed.
             if signal == libc::SIGHUP && before.sa_sigaction == libc::SIG_IGN {
                 return;
             }
@@ -236,17 +237,17 @@ mod signals {
     }
 
     fn wait(pipe: &OwnedFd, interrupt: &Interrupt) {
-        // When the flag was set, and when to check whether it was noticed.
+        // When the flag was set, and when to check whether the program has polled it.
         let mut due: Option<(Instant, Instant)> = None;
         loop {
             let left = due.map(|(_, until)| until.saturating_duration_since(Instant::now()));
             let timeout = left.map_or(-1, |left| left.as_millis().min(10_000) as libc::c_int + 1);
-            let mut asked = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut request = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: passes one structure that lives until the call returns. An error is treated like a timeout.
-            let ready = unsafe { libc::poll(&raw mut asked, 1, timeout) };
-            for signal in (ready > 0).then(|| take(pipe.as_raw_fd())).into_iter().flatten() {
-                let wish = if signal == libc::SIGINT { Wish::Stop } else { Wish::End(signal) };
-                if let Some(until) = interrupt.take(wish) {
+            let ready = unsafe { libc::poll(&raw mut request, 1, timeout) };
+            for signal in (ready > 0).then(|| read_signals(pipe.as_raw_fd())).into_iter().flatten() {
+                let requested = if signal == libc::SIGINT { SignalRequest::Stop } else { SignalRequest::End(signal) };
+                if let Some(until) = interrupt.handle_request(requested) {
                     due = due.or(Some((Instant::now(), until)));
                 }
             }
@@ -258,8 +259,8 @@ mod signals {
         }
     }
 
-    /// Returns the signals received.
-    fn take(pipe: RawFd) -> Vec<libc::c_int> {
+    /// Returns the numbers of the signals in the pipe.
+    fn read_signals(pipe: RawFd) -> Vec<libc::c_int> {
         let mut bytes = [0u8; 64];
         // SAFETY: the buffer has this length and lives until the call returns.
         let count = unsafe { libc::read(pipe, bytes.as_mut_ptr().cast(), bytes.len()) };
@@ -269,11 +270,11 @@ mod signals {
 
 #[cfg(not(unix))]
 mod signals {
-    use super::{Interrupt, Wish};
+    use super::{Interrupt, SignalRequest};
 
     pub(crate) fn listen(interrupt: Interrupt) {
         let _ = ctrlc::set_handler(move || {
-            if let Some(until) = interrupt.take(Wish::Stop) {
+            if let Some(until) = interrupt.handle_request(SignalRequest::Stop) {
                 let (interrupt, since) = (interrupt.clone(), std::time::Instant::now());
                 std::thread::spawn(move || {
                     let mut due = Some(until);

@@ -1,8 +1,8 @@
-//! Syntax coloring of generated code for terminals: DeviceIR, CUDA C++, PTX and SASS.
+//! Syntax highlighting of generated code in terminals: DeviceIR, CUDA C++, PTX and SASS.
 
 use super::console::paint;
-use crate::base::render::Style;
-use crate::lang::scalar::Scalar;
+use clk_base::render::RenderStyle;
+use clk_scalar::Scalar;
 
 const KEYWORD: &str = "35";
 const TYPE: &str = "33";
@@ -19,8 +19,8 @@ pub(crate) enum Language {
     Assembly,
 }
 
-/// Returns the text with colors if the style has them, otherwise unchanged.
-pub(crate) fn render(text: &str, language: Language, style: Style) -> String {
+/// Returns the text with syntax colors. If the style has no colors, returns it unchanged.
+pub(crate) fn render(text: &str, language: Language, style: RenderStyle) -> String {
     if !style.color {
         return text.to_string();
     }
@@ -31,7 +31,7 @@ pub(crate) fn render(text: &str, language: Language, style: Style) -> String {
     out
 }
 
-fn line_of(line: &str, language: Language, style: Style, out: &mut String) {
+fn line_of(line: &str, language: Language, style: RenderStyle, out: &mut String) {
     let mut rest = line;
     // In assembly the first word of a line is the opcode.
     let mut first = true;
@@ -170,8 +170,8 @@ const CUDA_INDICES: &[&str] = &["threadIdx", "blockIdx", "blockDim", "gridDim", 
 mod tests {
     use super::*;
 
-    const PLAIN: Style = Style { color: false, ascii: true, width: 80 };
-    const COLORED: Style = Style { color: true, ascii: true, width: 80 };
+    const PLAIN: RenderStyle = RenderStyle { color: false, ascii: true, width: 80 };
+    const COLORED: RenderStyle = RenderStyle { color: true, ascii: true, width: 80 };
 
     fn without_colors(text: &str) -> String {
         let mut out = String::new();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_colors_and_stay() {
+    fn highlighting_keeps_the_text() {
         let cuda = "extern \"C\" __global__ void f(const float *x) {\n    x[threadIdx.x] = 0.5f; // é\n}\n";
         assert_eq!(render(cuda, Language::Cuda, PLAIN), cuda);
         let colored = render(cuda, Language::Cuda, COLORED);

@@ -1,7 +1,7 @@
-//! The manual: the repository's pages for users, embedded in the binary. Input: a topic. Output: its page in Markdown. A test compares
-//! the list with the folder `docs`.
+//! The user manual: pages from the repository, embedded in the binary. Input: a topic. Output: its page in Markdown. A
+//! test checks that the list of pages is complete.
 
-/// The pages: path from the root of the repository, and text.
+/// The pages of the manual: the path from the root of the repository, and the text.
 #[rustfmt::skip]
 pub(crate) static PAGES: &[(&str, &str)] = &[
     ("docs/benchmarks.md", include_str!("../../docs/benchmarks.md")),
@@ -55,7 +55,7 @@ pub(crate) static PAGES: &[(&str, &str)] = &[
     ("docs/from/triton.md", include_str!("../../docs/from/triton.md")),
 ];
 
-/// Other texts that become pages of the site.
+/// Texts that are not part of the manual but are pages of the documentation site.
 #[rustfmt::skip]
 pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
@@ -63,9 +63,35 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("grammar/README.md", include_str!("../../grammar/README.md")),
     ("grammar/numpy.md", include_str!("../../grammar/numpy.md")),
     ("grammar/clk.ebnf", include_str!("../../grammar/clk.ebnf")),
+    ("docs/internals/arguments.md", include_str!("../../docs/internals/arguments.md")),
+    ("docs/internals/array-expressions.md", include_str!("../../docs/internals/array-expressions.md")),
+    ("docs/internals/backends.md", include_str!("../../docs/internals/backends.md")),
+    ("docs/internals/checks-and-patterns.md", include_str!("../../docs/internals/checks-and-patterns.md")),
+    ("docs/internals/cuda-abi.md", include_str!("../../docs/internals/cuda-abi.md")),
+    ("docs/internals/cuda-vectorization.md", include_str!("../../docs/internals/cuda-vectorization.md")),
+    ("docs/internals/derivatives.md", include_str!("../../docs/internals/derivatives.md")),
+    ("docs/internals/differentiation.md", include_str!("../../docs/internals/differentiation.md")),
+    ("docs/internals/faults.md", include_str!("../../docs/internals/faults.md")),
+    ("docs/internals/footprints.md", include_str!("../../docs/internals/footprints.md")),
+    ("docs/internals/foreign-names.md", include_str!("../../docs/internals/foreign-names.md")),
+    ("docs/internals/glossary.md", include_str!("../../docs/internals/glossary.md")),
+    ("docs/internals/gpu-isolation.md", include_str!("../../docs/internals/gpu-isolation.md")),
+    ("docs/internals/host-caches.md", include_str!("../../docs/internals/host-caches.md")),
+    ("docs/internals/jit.md", include_str!("../../docs/internals/jit.md")),
+    ("docs/internals/laneir.md", include_str!("../../docs/internals/laneir.md")),
+    ("docs/internals/language-server.md", include_str!("../../docs/internals/language-server.md")),
+    ("docs/internals/names.md", include_str!("../../docs/internals/names.md")),
+    ("docs/internals/prover.md", include_str!("../../docs/internals/prover.md")),
+    ("docs/internals/race-checks.md", include_str!("../../docs/internals/race-checks.md")),
+    ("docs/internals/sanitizer.md", include_str!("../../docs/internals/sanitizer.md")),
+    ("docs/internals/sharding.md", include_str!("../../docs/internals/sharding.md")),
+    ("docs/internals/simulator.md", include_str!("../../docs/internals/simulator.md")),
+    ("docs/internals/stepper.md", include_str!("../../docs/internals/stepper.md")),
+    ("docs/internals/tileir.md", include_str!("../../docs/internals/tileir.md")),
+    ("docs/internals/verifier-rules.md", include_str!("../../docs/internals/verifier-rules.md")),
 ];
 
-/// The examples, which the gallery shows.
+/// The examples that the site's gallery shows.
 #[rustfmt::skip]
 pub(crate) static EXAMPLES: &[(&str, &str)] = &[
     ("examples/batched_products.clk", include_str!("../../examples/batched_products.clk")),
@@ -119,7 +145,7 @@ pub(crate) static EXAMPLES: &[(&str, &str)] = &[
     ("examples/warp_scan.clk", include_str!("../../examples/warp_scan.clk")),
 ];
 
-/// The pictures of the pages.
+/// The pictures that the pages contain.
 #[rustfmt::skip]
 pub(crate) static PICTURES: &[(&str, &[u8])] = &[
     ("docs/pictures/damped.png", include_bytes!("../../docs/pictures/damped.png")),
@@ -137,10 +163,10 @@ pub(crate) static PICTURES: &[(&str, &[u8])] = &[
     ("docs/screens/playground.png", include_bytes!("../../docs/screens/playground.png")),
 ];
 
-/// The language reference.
+/// The text of the language reference.
 pub(crate) const REFERENCE: &str = include_str!("../../grammar/README.md");
 
-/// Returns the name of a page as a topic: `proofs`, `book/blocks`. The number of a chapter is left out.
+/// Returns the topic of a page: `proofs`, or `book/blocks` for a chapter, whose number is omitted.
 fn name_of(path: &str) -> String {
     let name = path.trim_start_matches("docs/").trim_end_matches(".md");
     let (folder, file) = name.rsplit_once('/').map_or(("", name), |(folder, file)| (folder, file));
@@ -152,14 +178,14 @@ fn title_of(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("")
 }
 
-/// Returns the page with a name; the folder may be left out.
+/// Returns the page of a topic. The folder part of the topic may be omitted.
 pub(crate) fn page(topic: &str) -> Option<&'static str> {
     let exact = PAGES.iter().find(|(path, _)| name_of(path).eq_ignore_ascii_case(topic));
     let is_last = |name: &str| name.rsplit_once('/').is_some_and(|(_, last)| last.eq_ignore_ascii_case(topic));
     exact.or_else(|| PAGES.iter().find(|(path, _)| is_last(&name_of(path)))).map(|(_, text)| *text)
 }
 
-/// Returns the names of all pages with their titles.
+/// Returns the topic and the title of each page.
 pub(crate) fn titles() -> impl Iterator<Item = (String, &'static str)> {
     PAGES.iter().map(|(path, text)| (name_of(path), title_of(text)))
 }
@@ -190,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topics() {
+    fn pages_and_sections_are_found() {
         assert_eq!(name_of("docs/book/03-blocks.md"), "book/blocks");
         assert!(page("proofs").is_some() && page("nothing").is_none());
         assert!(section("kernels").is_some_and(|text| text.starts_with("## Kernels\n")));

@@ -1,15 +1,15 @@
-//! A Markdown renderer for terminals, for the subset used by the pages of `clk explain` and by documentation comments.
+//! Renders Markdown in terminals: the subset used by the pages of `clk explain` and by documentation comments.
 
-use crate::app::console::paint;
-use crate::base::escape;
-use crate::base::render::Style;
-use crate::base::render::wrap;
+use crate::console::paint;
+use clk_base::escape;
+use clk_base::render::RenderStyle;
+use clk_base::render::wrap;
 
 const BOLD: &str = "1";
 const CODE: &str = "36";
 
-/// Wraps the text to the terminal's width; code blocks are indented and kept verbatim.
-pub(crate) fn render(markdown: &str, style: Style) -> String {
+/// Renders Markdown: wraps paragraphs to the terminal's width, and indents code blocks without other changes.
+pub(crate) fn render(markdown: &str, style: RenderStyle) -> String {
     let mut out = String::new();
     let mut paragraph = String::new();
     let mut in_code = false;
@@ -53,7 +53,7 @@ fn starts_item(line: &str) -> bool {
     line.starts_with("- ") || line.starts_with("* ") || line.starts_with('|')
 }
 
-fn flush(paragraph: &mut String, out: &mut String, style: Style) {
+fn flush(paragraph: &mut String, out: &mut String, style: RenderStyle) {
     for line in wrap::fold(&without_links(paragraph), style.width) {
         out.push_str(&inline(&line, style));
         out.push('\n');
@@ -61,7 +61,7 @@ fn flush(paragraph: &mut String, out: &mut String, style: Style) {
     paragraph.clear();
 }
 
-/// Replaces links by their texts, outside of `code`: a terminal cannot follow them.
+/// Replaces links by their texts, except in backquotes, because a terminal cannot follow links.
 fn without_links(paragraph: &str) -> String {
     let mut out = paragraph.to_owned();
     let mut from = 0;
@@ -72,7 +72,7 @@ fn without_links(paragraph: &str) -> String {
         match (start, end) {
             (Some(start), Some(end)) => {
                 out.replace_range(middle..=end, "");
-                // A picture has a `!` in front.
+                // A picture is a link that begins with `!`, which is removed too.
                 let start = if out[..start].ends_with('!') { start - 1 } else { start };
                 let mark = if out[start..].starts_with('!') { 2 } else { 1 };
                 out.replace_range(start..start + mark, "");
@@ -84,8 +84,8 @@ fn without_links(paragraph: &str) -> String {
     out
 }
 
-/// Colors `code`; the backquotes are kept, since they mark its end when the text is copied.
-fn inline(line: &str, style: Style) -> String {
+/// Colors text in backquotes. Keeps the backquotes, so that copied text still shows where code begins and ends.
+fn inline(line: &str, style: RenderStyle) -> String {
     if !style.color {
         return line.to_string();
     }
@@ -105,15 +105,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_become_their_texts() {
+    fn links_become_their_text() {
         let text = "See [a `b`](c.md#d), `x[i](y)` and [e](f).";
         assert_eq!(without_links(text), "See a `b`, `x[i](y)` and e.");
         assert_eq!(without_links("a](b [c"), "a](b [c");
     }
 
     #[test]
-    fn paragraphs_fold_and_code_stays() {
-        let style = Style { color: false, ascii: true, width: 12 };
+    fn paragraphs_wrap_and_code_does_not() {
+        let style = RenderStyle { color: false, ascii: true, width: 12 };
         let text = "# Title\none two three four\n\n```clk fails\nlet x = 1   + 2\n```\n- item one\n- item two";
         let expected = "Title\none two\nthree four\n\n    // wrong\n    let x = 1   + 2\n- item one\n- item two\n";
         assert_eq!(render(text, style), expected);

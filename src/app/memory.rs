@@ -1,41 +1,41 @@
-//! System memory: settings of the C library's allocator, the amount available, and the behavior when allocation fails.
+//! System memory: settings of the C library's allocator, the available amount, and what happens when allocation fails.
 //!
-//! Allocations in proportion to user data are fallible ([`room`](crate::base::room)). Everything else is small; if such an
-//! allocation fails, Rust aborts the process, and the handler of [`at_abort`] reports it.
+//! Allocations whose size depends on user data are fallible ([`alloc`](clk_base::alloc)). All others are small. If
+//! one of those fails, Rust aborts the process, and the handler of [`install_abort_handler`] reports it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::base::aligned;
+use clk_base::aligned;
 
-/// The system allocator; records the size of a failed request.
-pub struct Memory;
+/// The system allocator, which also records the size of the last failed request.
+pub struct RecordingAllocator;
 
 /// Size in bytes of the last failed request.
-static REFUSED: AtomicUsize = AtomicUsize::new(0);
+static FAILED_SIZE: AtomicUsize = AtomicUsize::new(0);
 
-fn noted(place: *mut u8, bytes: usize) -> *mut u8 {
+fn record_failure(place: *mut u8, bytes: usize) -> *mut u8 {
     if place.is_null() {
-        REFUSED.store(bytes, Ordering::Relaxed);
+        FAILED_SIZE.store(bytes, Ordering::Relaxed);
     }
     place
 }
 
 // SAFETY: all calls are forwarded to the system allocator.
-unsafe impl GlobalAlloc for Memory {
+unsafe impl GlobalAlloc for RecordingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller meets the requirements of the same method of the system's allocator.
-        noted(unsafe { System.alloc(layout) }, layout.size())
+        record_failure(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller meets the requirements of the same method of the system's allocator.
-        noted(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        record_failure(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller meets the requirements of the same method of the system's allocator.
-        noted(unsafe { System.realloc(place, layout, size) }, size)
+        record_failure(unsafe { System.realloc(place, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
@@ -44,15 +44,15 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// Makes an abort of the process (out of memory, a library's `abort`, stack overflow) end like an internal error: with a
-/// message and its exit code, and without a core file.
+/// Installs a handler for aborts (out of memory, a library's `abort`, stack overflow). It prints a message and exits
+/// with the code of internal errors, without a core dump.
 #[cfg(unix)]
-pub(crate) fn at_abort() {
+pub(crate) fn install_abort_handler() {
     extern "C" fn aborted(_: libc::c_int) {
         // `abort` runs the handler on the failing thread, so this is an ordinary call, but it must not allocate.
         let mut text = [0u8; 256];
         let mut rest = &mut text[..];
-        let written = match REFUSED.load(Ordering::Relaxed) {
+        let written = match FAILED_SIZE.load(Ordering::Relaxed) {
             0 => std::io::Write::write_fmt(&mut rest, format_args!("error[E0999]: internal error: clk was aborted\n")),
             bytes => std::io::Write::write_fmt(
                 &mut rest,
@@ -66,9 +66,9 @@ pub(crate) fn at_abort() {
         let length = text.len() - left;
         // SAFETY: the text lives until the call returns. A failed write cannot be reported.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), length) };
-        super::leftovers::remove_if_free();
-        super::tty::leave();
-        super::exit::end(super::exit::INTERNAL);
+        super::temp_files::remove_if_free();
+        super::tty::restore();
+        super::exit::exit_immediately(super::exit::INTERNAL);
     }
     // SAFETY: a zeroed structure is valid and lives until the call returns.
     unsafe {
@@ -82,20 +82,20 @@ pub(crate) fn at_abort() {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn at_abort() {}
+pub(crate) fn install_abort_handler() {}
 
 /// Makes a write beyond the file size limit fail with an error instead of ending the process by SIGXFSZ.
 #[cfg(unix)]
-pub(crate) fn survive_file_limits() {
+pub(crate) fn ignore_file_size_signal() {
     // SAFETY: only sets the disposition of a signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 #[cfg(not(unix))]
-pub(crate) fn survive_file_limits() {}
+pub(crate) fn ignore_file_size_signal() {}
 
-/// Makes the heap grow in large steps and keep freed memory. With the defaults, the trees of large programs and the arrays of
-/// scripts cost one system call per 128 KiB, and a page fault for every page of every array.
+/// Makes the heap grow in large steps and keep freed memory. With the default settings, the heap grows by 128 KiB per
+/// system call, and each page of each new array causes a page fault.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn prepare() {
     const MIB: libc::c_int = 1 << 20;
@@ -105,21 +105,22 @@ pub(crate) fn prepare() {
         // SAFETY: `mallopt` may be called at any time; an unsupported setting is ignored.
         unsafe { libc::mallopt(setting, value) };
     }
-    // A thread that cannot reserve the address space of its own arena tries again at each allocation, with several system calls.
+    // If address space is limited, a thread cannot reserve an arena and tries again at every allocation, with several
+    // system calls.
     if has_limited_addresses() {
         // SAFETY: as above.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
 }
 
-/// Returns memory to the system that nothing uses any more.
-pub(crate) fn give_back() {
+/// Returns spare buffers and free pages of the heap to the system.
+pub(crate) fn return_memory() {
     aligned::free_spare();
     trim();
 }
 
-/// Returns the free pages of the heap to the system. Arrays of a session come and go between small objects that stay, so a freed array
-/// leaves a hole that the next, larger one does not fit into.
+/// Returns the free pages of the heap to the system. A session fragments the heap: a freed array leaves a hole between
+/// small objects, in which a larger array does not fit.
 pub(crate) fn trim() {
     // SAFETY: `malloc_trim` may be called at any time.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -138,7 +139,8 @@ fn has_limited_addresses() -> bool {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn prepare() {}
 
-/// Returns the bytes that can be allocated before the system kills a process for lack of memory, if known.
+/// Returns the number of bytes that can be allocated before the system kills a process for lack of memory; `None` if it
+/// is unknown.
 #[cfg(target_os = "linux")]
 pub(crate) fn available() -> Option<u64> {
     let read = |path: &str| text(path.into());
@@ -151,12 +153,12 @@ pub(crate) fn available() -> Option<u64> {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, own) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
         let (root, names) = match controllers {
-            "" => ("/sys/fs/cgroup", &UNIFIED),
-            "memory" => ("/sys/fs/cgroup/memory", &FORMER),
+            "" => ("/sys/fs/cgroup", &CGROUP_V2),
+            "memory" => ("/sys/fs/cgroup/memory", &CGROUP_V1),
             _ => return vec![],
         };
-        // Inside a container, its own control group is mounted as the root.
-        [format!("{root}{own}"), root.to_string()].iter().filter_map(|folder| room_of(folder, names)).collect()
+        // In a container, the control group of the container is mounted as the root, so both paths are tried.
+        [format!("{root}{own}"), root.to_string()].iter().filter_map(|folder| shared_limit_of(folder, names)).collect()
     });
     machine.filter(|bytes| *bytes > 0).into_iter().chain(groups).min()
 }
@@ -166,23 +168,24 @@ pub(crate) fn available() -> Option<u64> {
     None
 }
 
-/// File names of a control group: its limit, its usage, and the key in its statistics of reclaimable page cache.
+/// The names of a control group's files with its limit and its usage, and of the field of `memory.stat` with its
+/// reclaimable page cache.
 #[cfg(target_os = "linux")]
-struct Names {
+struct CgroupFiles {
     limit: &'static str,
     used: &'static str,
     files: &'static str,
 }
 
 #[cfg(target_os = "linux")]
-const UNIFIED: Names = Names { limit: "memory.max", used: "memory.current", files: "inactive_file" };
+const CGROUP_V2: CgroupFiles = CgroupFiles { limit: "memory.max", used: "memory.current", files: "inactive_file" };
 #[cfg(target_os = "linux")]
-const FORMER: Names =
-    Names { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", files: "total_inactive_file" };
+const CGROUP_V1: CgroupFiles =
+    CgroupFiles { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", files: "total_inactive_file" };
 
-/// Returns the bytes that a control group may still allocate; `None` without a limit.
+/// Returns the bytes that a control group may still allocate; `None` if it has no limit.
 #[cfg(target_os = "linux")]
-fn room_of(folder: &str, names: &Names) -> Option<u64> {
+fn shared_limit_of(folder: &str, names: &CgroupFiles) -> Option<u64> {
     let read = |name: &str| text(format!("{folder}/{name}"));
     let limit = read(names.limit)?.trim().parse::<u64>().ok()?;
     let files = read("memory.stat").and_then(|text| number(&text, names.files)).unwrap_or(0);
@@ -195,7 +198,7 @@ fn text(path: String) -> Option<String> {
     String::from_utf8(super::disk::read(path.as_ref()).ok()?).ok()
 }
 
-/// Returns the number after a key at the start of a line.
+/// Returns the number that follows a name at the start of a line.
 #[cfg(target_os = "linux")]
 fn number(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -208,23 +211,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_tells_how_much_there_is() {
+    fn available_memory_is_read() {
         assert_eq!(number("MemTotal: 5 kB\nMemAvailable:   12 kB\n", "MemAvailable:"), Some(12));
         assert_eq!(number("MemTotal: 5 kB\n", "MemAvailable:"), None);
         assert!(available().is_some_and(|bytes| bytes > 1 << 20 && bytes < 1 << 60), "{:?}", available());
     }
 
     #[test]
-    fn a_group_has_what_its_limit_leaves() {
+    fn cgroup_limit_reduces_available_memory() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
-        let room = || room_of(&folder.path().display().to_string(), &UNIFIED);
+        let allocatable = || shared_limit_of(&folder.path().display().to_string(), &CGROUP_V2);
         write("memory.max", "max\n");
         write("memory.current", "700\n");
-        assert_eq!(room(), None);
+        assert_eq!(allocatable(), None);
         write("memory.max", "1000\n");
-        assert_eq!(room(), Some(300));
+        assert_eq!(allocatable(), Some(300));
         write("memory.stat", "anon 5\ninactive_file 200\n");
-        assert_eq!(room(), Some(500));
+        assert_eq!(allocatable(), Some(500));
     }
 }

@@ -1,6 +1,7 @@
-//! A progress bar for long launches and measurements, and a note about launches without progress, on standard error if that is a terminal.
+//! Shows a progress bar for long launches and measurements, and a note about launches that stall. Writes to standard
+//! error if that is a terminal.
 //!
-//! Other output to the terminal removes them first, and so does every end of the process.
+//! The bar and the note are erased before other output is written to the terminal, and before the process ends.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,27 +12,28 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::tty;
-use crate::base::escape;
-use crate::base::source::Sources;
-use crate::device::Progress;
-use crate::device::stall::WorkerCounts;
+use clk_base::escape;
+use clk_base::source::SourceMap;
+use clk_runtime::LaunchProgress;
+use clk_runtime::stall::WorkerCounts;
 
-/// Minimum duration of a launch before a bar is shown.
+/// A bar is shown only for launches that take longer than this.
 const LONG: Duration = Duration::from_millis(700);
 const TICK: Duration = Duration::from_millis(100);
-/// Minimum time without progress before a note is shown.
+/// A note is shown only after this time without progress.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// Columns kept free to the right of the bar: the terminal echoes `^C` there, and a wrapped line could not be erased.
+/// Number of columns that stay free to the right of the bar. The terminal echoes `^C` there, and a line that wraps
+/// could not be erased.
 const MARGIN: usize = 8;
 
-/// The bar or the note on the screen, if any.
+/// The bar or the note that is on the screen, if any.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Set when the process is ending: no bar is drawn any more.
+/// Set when the process is about to end. After that, no bar or note is drawn.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Removes the bar before other output is written.
+/// Erases the bar or the note before other output is written.
 pub(crate) fn clear() {
     let shown = SHOWN.lock().ok().and_then(|mut shown| shown.take());
     if let Some(bar) = shown {
@@ -39,7 +41,8 @@ pub(crate) fn clear() {
     }
 }
 
-/// The same without blocking indefinitely: the drawing thread may hold the lock while the terminal accepts no output.
+/// Like [`clear`], but does not block for long: the drawing thread may hold the lock while the terminal accepts no
+/// output.
 pub(crate) fn try_clear() {
     const TRIES: u32 = 5;
     for _ in 0..TRIES {
@@ -51,40 +54,48 @@ pub(crate) fn try_clear() {
     }
 }
 
-/// Removes the bar for good, before the process ends.
+/// Erases the bar and prevents further drawing, before the process ends.
 pub(crate) fn leave() {
     ENDING.store(true, Ordering::SeqCst);
     try_clear();
 }
 
-/// Shows the progress of a run's launches until it is dropped.
+/// Shows the progress of launches until it is dropped.
 pub(crate) struct Watch {
-    ended: Arc<(Mutex<bool>, Condvar)>,
+    end_signal: Arc<RunEndSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the parts of a launch are called.
+/// Tells the drawing thread that it must end.
+#[derive(Default)]
+struct RunEndSignal {
+    has_ended: Mutex<bool>,
+    /// Wakes the drawing thread before its next tick.
+    wake: Condvar,
+}
+
+/// The unit that the progress bar of a launch counts.
 pub(crate) const OF_LAUNCHES: &str = "groups of threads";
 
-/// How a note about launches without progress tells their places and the way out.
-pub(crate) struct Notes {
-    sources: Sources,
+/// Data for notes about stalled launches: the sources, and the command that finds the cause.
+pub(crate) struct StallNotes {
+    sources: SourceMap,
     check: &'static str,
 }
 
-impl Notes {
-    /// `check` is how the user switches all checks on.
-    pub fn new(sources: &Sources, check: &'static str) -> Notes {
-        Notes { sources: sources.clone(), check }
+impl StallNotes {
+    /// `check` is the text that the user types to enable all checks.
+    pub fn new(sources: &SourceMap, check: &'static str) -> StallNotes {
+        StallNotes { sources: sources.clone(), check }
     }
 }
 
-/// Starts showing progress, in parts that are called so; `None` if standard error is no terminal. With `notes`, launches without progress
-/// get a note.
+/// Starts showing progress, counted in `parts`; returns `None` if standard error is not a terminal. With `notes`, also
+/// shows a note if a launch stalls.
 pub(crate) fn watch(
-    progress: &Arc<Progress>,
+    progress: &Arc<LaunchProgress>,
     parts: &'static str,
-    notes: impl FnOnce() -> Option<Notes>,
+    notes: impl FnOnce() -> Option<StallNotes>,
 ) -> Option<Watch> {
     if !std::io::stderr().is_terminal() {
         return None;
@@ -93,43 +104,43 @@ pub(crate) fn watch(
     if notes.is_some() {
         progress.stalls.enable();
     }
-    let ended = Arc::new((Mutex::new(false), Condvar::new()));
-    let (progress, end) = (progress.clone(), ended.clone());
+    let end_signal = Arc::new(RunEndSignal::default());
+    let (progress, end) = (progress.clone(), end_signal.clone());
     let thread = std::thread::Builder::new()
         .name("clk-progress".into())
         .spawn(move || follow(&progress, parts, notes.as_ref(), &end))
         .ok()?;
-    Some(Watch { ended, thread: Some(thread) })
+    Some(Watch { end_signal, thread: Some(thread) })
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Ok(mut ended) = self.ended.0.lock() {
-            *ended = true;
+        if let Ok(mut has_ended) = self.end_signal.has_ended.lock() {
+            *has_ended = true;
         }
-        self.ended.1.notify_all();
+        self.end_signal.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The thread only draws; a panic in it does not affect the run.
+            // The thread only draws, so a panic in it is ignored.
             let _ = thread.join();
         }
     }
 }
 
-/// Draws the bar or the note until the run has ended.
-fn follow(progress: &Progress, parts: &str, notes: Option<&Notes>, (ended, wake): &(Mutex<bool>, Condvar)) {
+/// Draws the bar or the note until the end signal is set.
+fn follow(progress: &LaunchProgress, parts: &str, notes: Option<&StallNotes>, end_signal: &RunEndSignal) {
     let mut since = Instant::now();
     let mut before = 0;
     let mut stall = Stall::new(progress);
-    // Whether the note is shown.
+    // Whether the note is on the screen.
     let mut noted = false;
-    let Ok(mut done) = ended.lock() else { return };
+    let Ok(mut done) = end_signal.has_ended.lock() else { return };
     while !*done {
-        done = match wake.wait_timeout(done, TICK) {
+        done = match end_signal.wake.wait_timeout(done, TICK) {
             Ok((done, _)) => done,
             Err(_) => return,
         };
-        let (begun, of) = (progress.begun.load(Ordering::Relaxed), progress.of.load(Ordering::Relaxed));
-        // A different launch than at the last tick.
+        let (begun, of) = (progress.started.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
+        // The launch is a different one than at the last tick.
         if of == 0 || begun < before {
             since = Instant::now();
             if !noted {
@@ -154,7 +165,7 @@ fn follow(progress: &Progress, parts: &str, notes: Option<&Notes>, (ended, wake)
         } else if of > 1 && begun < of && since.elapsed() > LONG {
             let Ok(mut shown) = SHOWN.lock() else { return };
             // The launch may have ended while this thread waited for the lock.
-            if progress.of.load(Ordering::Relaxed) == of && !ENDING.load(Ordering::SeqCst) {
+            if progress.total.load(Ordering::Relaxed) == of && !ENDING.load(Ordering::SeqCst) {
                 shown.get_or_insert_with(|| new_bar(of, parts, since)).set_position(begun);
             }
         }
@@ -162,27 +173,27 @@ fn follow(progress: &Progress, parts: &str, notes: Option<&Notes>, (ended, wake)
     clear();
 }
 
-/// Measures how long a launch has made no progress.
+/// Measures for how long a launch has made no progress.
 struct Stall {
     /// When the launch was last seen to make progress.
     since: Instant,
-    /// When `counts` was taken.
+    /// When the workers' counts were last read.
     seen: Instant,
     counts: WorkerCounts,
-    begun: u64,
-    /// The place of the loop in which a worker waits, once the launch counts as stalled.
+    started: u64,
+    /// The location of the loop in which a worker waits, once the launch is considered stalled.
     place: Option<String>,
 }
 
 impl Stall {
-    fn new(progress: &Progress) -> Stall {
+    fn new(progress: &LaunchProgress) -> Stall {
         let now = Instant::now();
         let counts = progress.stalls.counts();
-        Stall { since: now, seen: now, counts, begun: progress.begun.load(Ordering::Relaxed), place: None }
+        Stall { since: now, seen: now, counts, started: progress.started.load(Ordering::Relaxed), place: None }
     }
 
-    /// Returns the lines of the note, if there has been no progress for a while.
-    fn note(&mut self, progress: &Progress, notes: &Notes) -> Option<[String; 2]> {
+    /// Returns the two lines of the note, if the launch has stalled.
+    fn note(&mut self, progress: &LaunchProgress, notes: &StallNotes) -> Option<[String; 2]> {
         let check = notes.check;
         if let Some((waited, kernels)) = progress.stalls.kernels().filter(|(waited, _)| *waited > STALLED) {
             let names: Vec<String> = kernels.names.iter().map(|name| format!("`{}`", escape::name(name))).collect();
@@ -197,8 +208,8 @@ impl Stall {
             ]);
         }
         if self.seen.elapsed() > STALLED {
-            let begun = progress.begun.load(Ordering::Relaxed);
-            let spin = progress.stalls.spin(&self.counts).filter(|_| begun == self.begun);
+            let started = progress.started.load(Ordering::Relaxed);
+            let spin = progress.stalls.spin(&self.counts).filter(|_| started == self.started);
             self.place = spin.map(|place| {
                 let (line, column) = notes.sources.line_column(place);
                 format!("{}:{line}:{column}", escape::name(notes.sources.name(place.file)))
@@ -225,7 +236,7 @@ fn new_note() -> ProgressBar {
     bar
 }
 
-/// Cuts a line to this number of columns.
+/// Truncates a line to this number of columns.
 fn cut(line: &str, columns: usize) -> String {
     match line.char_indices().nth(columns) {
         Some(_) => line.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
@@ -241,9 +252,9 @@ fn new_bar(of: u64, parts: &str, since: Instant) -> ProgressBar {
     bar.with_elapsed(since.elapsed())
 }
 
-/// Returns the template of the bar for a terminal of this width.
+/// Returns the indicatif template of the bar for a terminal of this width.
 fn template(columns: usize, parts: &str) -> String {
-    /// Length of the longest text beside the bar, with the longest name of parts.
+    /// Length of the longest text after the bar, including the longest unit.
     const WORDS: usize = " 100% of 1234567890 , 59m to go".len() + OF_LAUNCHES.len();
     const PERCENT: usize = " 100%".len();
     let room = columns.saturating_sub(MARGIN);
@@ -259,7 +270,7 @@ mod tests {
     use super::{OF_LAUNCHES, template};
 
     #[test]
-    fn the_bar_leaves_room_for_what_the_terminal_echoes() {
+    fn the_bar_leaves_space_for_echoed_keys() {
         assert_eq!(template(120, OF_LAUNCHES), "{bar:30} {percent:>3}% of {len} groups of threads, {eta} to go");
         assert_eq!(template(80, OF_LAUNCHES), "{bar:24} {percent:>3}% of {len} groups of threads, {eta} to go");
         assert_eq!(template(80, "choices"), "{bar:24} {percent:>3}% of {len} choices, {eta} to go");

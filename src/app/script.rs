@@ -1,4 +1,4 @@
-//! Compiling and running a program file: the part shared by `run`, `test`, `bench`, `emit` and the REPL.
+//! Compiles and runs program files. Shared by `run`, `test`, `bench`, `emit` and sessions.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,61 +9,63 @@ use super::console::Console;
 use super::disk::{self, Disk};
 use super::exit;
 use super::interrupt::Interrupt;
-use super::tunings::Beside;
-use crate::base::diag::Diagnostic;
-use crate::compile::{Outcome, Session};
-use crate::device::sim::Simulator;
-use crate::device::{Control, Device, Devices};
-use crate::host;
-use crate::host::interp::{Copies, Interpreter, Options, World};
-use crate::host::value::Value;
-use crate::ir::Checks;
-use crate::lower::Sums;
-use crate::prove::Witness;
+use super::tuning_files::TuningFiles;
+use clk_base::arena::Id;
+use clk_base::diag::Diagnostic;
+use clk_check::typed::TestSection;
+use clk_compile::{CompileResult, Session};
+use clk_host::interp::{CopyStatistics, HostEffects, Interpreter, ScriptOptions};
+use clk_host::value::HostValue;
+use clk_ir::Checks;
+use clk_lower::MmaPrecision;
+use clk_prove::RaceEvidence;
+use clk_runtime::{Control, Device, Devices};
+use clk_sim::Simulator;
 
-/// Options for running programs, from the command line.
+/// Options of the command line for running programs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct RunLimits {
     pub max_steps: u64,
     pub workers: usize,
     pub seed: Option<u64>,
-    /// `--check` or `--no-check`; `None` leaves it to the command.
+    /// Whether `--check` or `--no-check` was given; `None` if neither was, so that the command decides.
     pub check: Option<bool>,
-    /// Whether to report what the size of a launch keeps the requested checks from finding.
+    /// Whether to warn about errors that can occur only in launches larger than the ones that ran.
     pub hints: bool,
     pub trap_nan: bool,
     pub deterministic: bool,
-    /// How `mma` adds on the simulator.
-    pub sums: Sums,
-    /// Whether to count the copies of arrays that each statement causes.
+    /// The precision with which `mma` accumulates on the simulator.
+    pub sums: MmaPrecision,
+    /// Whether to count, for each statement, the copies of arrays between host and device that it causes.
     pub count_copies: bool,
-    pub places: Places,
+    pub places: ScriptDevices,
 }
 
-/// Devices for a program; the simulator by default.
+/// The devices that a program may use. Without a device, the simulator is used.
 #[derive(Clone, Default)]
-pub(crate) struct Places {
+pub(crate) struct ScriptDevices {
     pub device: Option<Arc<dyn Device>>,
-    /// The devices available to `on … { }`.
+    /// The devices that `on … { }` can select.
     pub all: Option<Arc<dyn Devices>>,
 }
 
-impl fmt::Debug for Places {
+impl fmt::Debug for ScriptDevices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("device", &self.device.is_some()).finish_non_exhaustive()
+        f.debug_struct("ScriptDevices").field("device", &self.device.is_some()).finish_non_exhaustive()
     }
 }
 
-impl Limits {
-    /// Returns what launches look for.
+impl RunLimits {
+    /// Returns the checks that launches perform.
     pub fn checks(&self) -> Checks {
         let on = self.check.unwrap_or(false);
         Checks { memory: on, arithmetic: on, nan: self.trap_nan }
     }
 
-    /// Returns a new interpreter for a script with these arguments.
+    /// Returns a new interpreter; `args` are the arguments of the script.
     pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
-        // Queried only once: counting the cores reads several files on Linux, which takes longer than a small launch.
+        // The number of cores is determined only once: on Linux this reads several files, which takes longer than a
+        // small launch.
         let workers = match self.workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
@@ -73,26 +75,43 @@ impl Limits {
         let stop = interrupt.flag();
         let control = Control { stop, max_steps, workers, checks, deterministic, ..Control::default() };
         let device = self.places.device.clone().unwrap_or_else(|| Arc::new(Simulator::default()));
-        let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
+        let mut interpreter = Interpreter::new(ScriptOptions { args, control, seed: self.seed, device });
         interpreter.devices = self.places.all.clone();
-        interpreter.hints = self.hints;
-        interpreter.evidence = Some(Arc::new(Witness));
-        interpreter.sums = self.sums;
-        interpreter.copies = self.count_copies.then(Copies::default);
-        interpreter.stack_end = super::stack::end();
-        interpreter.tuning.store = Some(Arc::new(Beside));
+        interpreter.coverage_hints = self.hints;
+        interpreter.race_evidence = Some(Arc::new(RaceEvidence));
+        interpreter.mma_precision = self.sums;
+        interpreter.copy_statistics = self.count_copies.then(CopyStatistics::default);
+        interpreter.stack_end = super::stack::stack_end();
+        interpreter.tuning.store = Some(Arc::new(TuningFiles));
         interpreter
     }
 }
 
-/// A compiled program and the chunks to run.
-pub(crate) struct Compiled {
+/// A compiled program, and the range of chunks that its script consists of.
+pub(crate) struct CompiledScript {
     pub session: Session,
     pub chunks: Range<usize>,
 }
 
+impl CompiledScript {
+    /// Returns the tests of the main script whose titles contain the filter, and the number of its other tests. Tests
+    /// of imported files are not included.
+    pub fn own_tests(&self, filter: Option<&str>) -> (Vec<Id<TestSection>>, usize) {
+        let tests = &self.session.program.tests;
+        let own = tests.iter().filter(|(_, test)| Some(test.module) == self.session.main);
+        let (chosen, left): (Vec<_>, Vec<_>) = own.partition(|(_, test)| filter.is_none_or(|f| test.title.contains(f)));
+        (chosen.into_iter().map(|(id, _)| id).collect(), left.len())
+    }
+
+    /// Returns whether the script has statements at its top level.
+    pub fn has_statements(&self) -> bool {
+        let chunks = self.session.program.chunks.get(self.chunks.clone()).unwrap_or_default();
+        chunks.iter().any(|chunk| !chunk.body.root.stmts.is_empty() || chunk.body.root.tail.is_some())
+    }
+}
+
 /// Reads and compiles a file; reports errors and returns `None` if there are any.
-pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compiled> {
+pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
     match disk::read_source(path) {
         Ok(text) => compile_text(&path.display().to_string(), &text, folder_of(path), console),
         Err(why) => {
@@ -104,15 +123,15 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
 }
 
 /// Compiles a text as the main script; reports errors and returns `None` if there are any.
-pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<Compiled> {
+pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<CompiledScript> {
     let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
     let mut outcome = session.add(name, text, &Disk);
     if !outcome.failed() {
         outcome.diagnostics.extend(session.examine());
     }
     console.report_all(&outcome.diagnostics, &session.sources);
-    let Outcome { chunks, .. } = &outcome;
-    (!outcome.failed()).then(|| Compiled { chunks: chunks.clone(), session })
+    let CompileResult { chunks, .. } = &outcome;
+    (!outcome.failed()).then(|| CompiledScript { chunks: chunks.clone(), session })
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -121,9 +140,9 @@ fn folder_of(path: &Path) -> &Path {
 
 /// Runs chunks in order until the first failure.
 pub(crate) fn run_chunks(
-    compiled: &Compiled,
+    compiled: &CompiledScript,
     interpreter: &mut Interpreter,
-    world: &mut dyn World,
+    world: &mut dyn HostEffects,
 ) -> Result<(), Box<Diagnostic>> {
     for chunk in compiled.chunks.clone() {
         interpreter.run_chunk(&compiled.session, chunk, world)?;
@@ -131,9 +150,9 @@ pub(crate) fn run_chunks(
     Ok(())
 }
 
-/// Formats a value as a session shows it.
-pub(crate) fn shown(value: &Value) -> Result<String, Box<Diagnostic>> {
-    host::format::print(value).map_err(|problem| Box::new(problem.anywhere()))
+/// Formats a value in the way a session shows it.
+pub(crate) fn format_value(value: &HostValue) -> Result<String, Box<Diagnostic>> {
+    clk_host::format::print(value).map_err(|problem| Box::new(problem.anywhere()))
 }
 
 /// Returns the exit code of a run that ended with a diagnostic.

@@ -1,5 +1,8 @@
-//! Byte buffers aligned to a cache line, initialized and allocated fallibly. Large ones are kept for a while when they are freed:
-//! the system takes longer to provide new pages than a kernel takes to write them.
+//! Byte buffers that are aligned to a cache line and always initialized. Their allocation can fail without ending the
+//! program.
+//!
+//! The memory of large dropped buffers goes to a free list for reuse: the system takes longer to map new pages than a
+//! kernel takes to write them.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::any::Any;
@@ -11,130 +14,133 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{room, stop};
+use super::{alloc, stop};
 
-/// Alignment of every buffer in bytes: a cache line and a 512-bit register.
+/// Alignment of every buffer in bytes: the size of a cache line and of a 512-bit vector register.
 pub(crate) const ALIGN: usize = 64;
 
-/// Size in bytes from which a buffer uses huge pages: several of them fit in.
+/// Minimum size in bytes of a buffer for which huge pages of 2 MB are requested.
 const LARGE: usize = 4 << 20;
 
-/// Size in bytes from which the memory of a freed buffer is kept: the system would take it back, and provide it page by page.
+/// Minimum size in bytes of a buffer that is reused. If it were freed, the system would unmap it, and a later
+/// allocation would cause a page fault for each page.
 const WORTH_KEEPING: usize = 256 << 10;
 
-/// The most bytes that are kept of freed buffers.
-const KEPT: usize = 512 << 20;
+/// Maximum number of bytes in the free list.
+const MAX_SPARE_BYTES: usize = 512 << 20;
 
-/// Freed buffers, the oldest first.
-static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+/// The free list, oldest buffer first.
+static SPARE_BUFFERS: Mutex<Vec<SpareBuffer>> = Mutex::new(Vec::new());
 
-/// The memory of a buffer that was dropped, or is not in use yet.
-struct Spare {
+/// Memory of a buffer that was dropped or is being allocated.
+struct SpareBuffer {
     start: NonNull<u8>,
     len: usize,
-    /// Whether it was spare at the last call of [`retire`].
+    /// Whether the buffer was already in the free list at the last call of [`free_stale_buffers`].
     is_old: bool,
 }
 
-impl Spare {
-    /// Returns it as a buffer; its bytes are initialized.
-    fn used(self) -> AlignedBytes {
+impl SpareBuffer {
+    /// Converts the memory to a buffer. The caller must have initialized its bytes.
+    fn into_buffer(self) -> AlignedBytes {
         let memory = ManuallyDrop::new(self);
-        AlignedBytes { start: memory.start, len: memory.len, lender: None }
+        AlignedBytes { start: memory.start, len: memory.len, foreign_owner: None }
     }
 }
 
-// SAFETY: it is the only owner of its memory.
-unsafe impl Send for Spare {}
+// SAFETY: a `SpareBuffer` uniquely owns its memory.
+unsafe impl Send for SpareBuffer {}
 
-impl Drop for Spare {
+impl Drop for SpareBuffer {
     fn drop(&mut self) {
         free(self.start, self.len);
     }
 }
 
-fn spare() -> MutexGuard<'static, Vec<Spare>> {
-    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_spare_buffers() -> MutexGuard<'static, Vec<SpareBuffer>> {
+    SPARE_BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a spare buffer of this size, with the bytes of its earlier use.
-fn reused(len: usize) -> Option<Spare> {
-    let mut spare = spare();
-    let found = spare.iter().rposition(|buffer| buffer.len == len)?;
-    Some(spare.remove(found))
+/// Takes a buffer of exactly this size from the free list. It still has the contents of its earlier use.
+fn take_spare(len: usize) -> Option<SpareBuffer> {
+    let mut buffers = lock_spare_buffers();
+    let index = buffers.iter().rposition(|buffer| buffer.len == len)?;
+    Some(buffers.remove(index))
 }
 
-/// Keeps the memory of a dropped buffer, and frees the oldest ones beyond the limit.
-fn keep(start: NonNull<u8>, len: usize) {
-    let mut spare = spare();
-    spare.push(Spare { start, len, is_old: false });
-    let mut all: usize = spare.iter().map(|buffer| buffer.len).sum();
-    while all > KEPT && !spare.is_empty() {
-        all -= spare.remove(0).len;
+/// Adds a dropped buffer to the free list and frees the oldest entries beyond the size limit.
+fn recycle(start: NonNull<u8>, len: usize) {
+    let mut buffers = lock_spare_buffers();
+    buffers.push(SpareBuffer { start, len, is_old: false });
+    let mut total: usize = buffers.iter().map(|buffer| buffer.len).sum();
+    while total > MAX_SPARE_BYTES && !buffers.is_empty() {
+        total -= buffers.remove(0).len;
     }
 }
 
-/// Frees the memory of buffers that were not used again since the last call. A session calls this between two entries: the next entry finds
-/// the buffers of this one, and sizes that do not recur keep no memory.
-pub fn retire() {
-    let mut spare = spare();
-    spare.retain(|buffer| !buffer.is_old);
-    spare.iter_mut().for_each(|buffer| buffer.is_old = true);
+/// Frees all buffers that have been in the free list since the previous call.
+///
+/// A session calls this after each REPL entry. An entry can reuse the buffers of the previous entry, and buffers whose
+/// sizes are not requested again are freed.
+pub fn free_stale_buffers() {
+    let mut buffers = lock_spare_buffers();
+    buffers.retain(|buffer| !buffer.is_old);
+    buffers.iter_mut().for_each(|buffer| buffer.is_old = true);
 }
 
-/// Frees the memory of all dropped buffers.
+/// Empties the free list.
 pub fn free_spare() {
-    spare().clear();
+    lock_spare_buffers().clear();
 }
 
-/// Returns whether this many bytes are available, if need be after freeing what is kept.
-fn has_room(len: usize) -> bool {
-    if room::has(len) {
+/// Returns whether this many bytes are available, after emptying the free list if necessary.
+fn ensure_available(len: usize) -> bool {
+    if alloc::is_available(len) {
         return true;
     }
     free_spare();
-    room::has(len)
+    alloc::is_available(len)
 }
 
 fn free(start: NonNull<u8>, len: usize) {
     if let (true, Ok(layout)) = (len > 0, Layout::from_size_align(len, ALIGN)) {
-        // SAFETY: allocated by `zeroed` with the same layout.
+        // SAFETY: `zeroed` allocated it with the same layout.
         unsafe { dealloc(start.as_ptr(), layout) }
     }
 }
 
-/// Advises the system to use huge pages (2 MB), which take a fraction of the time of as many small ones to zero and to
-/// translate. Has no effect where the system has none.
+/// Advises the system to use huge pages (2 MB), which are much faster to zero and to translate than small pages. Has no
+/// effect on systems without huge pages.
 ///
 /// # Safety
-/// The bytes are allocated and not yet in use.
+/// The bytes must be allocated and not yet in use.
 #[cfg(target_os = "linux")]
 unsafe fn ask_for_large_pages(start: NonNull<u8>, len: usize) {
     const PAGE: usize = 4096;
-    let before = start.as_ptr().align_offset(PAGE);
-    let Some(inside) = len.checked_sub(before) else { return };
-    // SAFETY: covers whole pages within the buffer; this is advice and changes no byte.
-    unsafe { libc::madvise(start.as_ptr().add(before).cast(), inside / PAGE * PAGE, libc::MADV_HUGEPAGE) };
+    let padding = start.as_ptr().align_offset(PAGE);
+    let Some(rest) = len.checked_sub(padding) else { return };
+    // SAFETY: the range covers whole pages within the buffer, and the advice changes no bytes.
+    unsafe { libc::madvise(start.as_ptr().add(padding).cast(), rest / PAGE * PAGE, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
 unsafe fn ask_for_large_pages(_start: NonNull<u8>, _len: usize) {}
 
-/// What keeps memory that was lent: it is given back when this is dropped.
-pub(crate) type Lender = Box<dyn Any + Send + Sync>;
+/// Owner of foreign memory; dropping it releases the memory.
+pub(crate) type BufferOwner = Box<dyn Any + Send + Sync>;
 
-/// A buffer of fixed size at an address that is a multiple of [`ALIGN`], or of [`LENT_ALIGN`] if it was lent.
+/// A buffer of fixed size, aligned to [`ALIGN`] bytes, or to [`FOREIGN_ALIGN`] bytes for foreign memory.
 pub struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
-    /// Set for memory of another owner, such as an array of the program that Clk is embedded in.
-    lender: Option<Lender>,
+    /// Set for foreign memory, such as an array of the program that embeds Clk.
+    foreign_owner: Option<BufferOwner>,
 }
 
-/// Returns the most bytes whose pages may be locked: three quarters of the machine's memory, as what is locked cannot be moved out of
-/// the way of others.
-pub fn lockable() -> usize {
-    // SAFETY: these calls have no conditions.
+/// Returns the maximum number of bytes that may be page-locked: three quarters of the machine's memory, because locked
+/// pages cannot be swapped out for other processes.
+pub fn max_lockable_bytes() -> usize {
+    // SAFETY: `sysconf` has no preconditions.
     #[cfg(unix)]
     let [pages, page] = unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
     #[cfg(not(unix))]
@@ -143,115 +149,119 @@ pub fn lockable() -> usize {
     memory / 4 * 3
 }
 
-/// What is dropped before the memory of a buffer may get another use, by the buffer's address.
-static HELD: Mutex<BTreeMap<usize, Vec<Guard>>> = Mutex::new(BTreeMap::new());
+/// The guards of each buffer, by the buffer's address. They are dropped before the memory is reused or freed.
+static BUFFER_GUARDS: Mutex<BTreeMap<usize, Vec<BufferGuard>>> = Mutex::new(BTreeMap::new());
 
-/// What holds on to the memory of a buffer, such as a page lock.
-pub type Guard = Box<dyn Any + Send>;
+/// A resource tied to a buffer's memory, such as a page lock.
+pub type BufferGuard = Box<dyn Any + Send>;
 
-fn held() -> MutexGuard<'static, BTreeMap<usize, Vec<Guard>>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_buffer_guards() -> MutexGuard<'static, BTreeMap<usize, Vec<BufferGuard>>> {
+    BUFFER_GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Alignment in bytes that memory of other owners has to have: that of the largest element, and of what the simulator relies on.
-pub(crate) const LENT_ALIGN: usize = 16;
+/// Minimum alignment of foreign memory in bytes: that of the largest element type, which the simulator relies on.
+pub(crate) const FOREIGN_ALIGN: usize = 16;
 
-// SAFETY: the buffer is the only owner of its memory, like a `Box<[u8]>`.
+// SAFETY: the buffer uniquely owns its memory, like a `Box<[u8]>`.
 unsafe impl Send for AlignedBytes {}
-// SAFETY: shared references only read.
+// SAFETY: code with a shared reference can only read the memory.
 unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
-    /// Keeps a guard of a large buffer's memory until the buffer is dropped.
-    pub fn hold(&self, guard: Guard) {
-        debug_assert!(self.len >= LARGE && self.is_own(), "others are not looked for");
-        held().entry(self.start.as_ptr().addr()).or_default().push(guard);
+    /// Attaches a guard to a large buffer. The guard is dropped with the buffer.
+    pub fn add_guard(&self, guard: BufferGuard) {
+        debug_assert!(self.len >= LARGE && self.is_owned(), "only large owned buffers drop their guards");
+        lock_buffer_guards().entry(self.start.as_ptr().addr()).or_default().push(guard);
     }
 
-    /// Whether the memory has no other owner. One that is lent may be lent twice, so guards of it have no time of their own.
-    pub fn is_own(&self) -> bool {
-        self.lender.is_none()
+    /// Returns whether Clk allocated the memory. Several buffers can wrap the same foreign memory, so borrow
+    /// guards cannot protect it.
+    pub fn is_owned(&self) -> bool {
+        self.foreign_owner.is_none()
     }
 
-    /// Returns the number of guards.
-    pub fn holds(&self) -> usize {
-        held().get(&self.start.as_ptr().addr()).map_or(0, Vec::len)
+    /// Returns the number of guards attached to the buffer.
+    pub fn guard_count(&self) -> usize {
+        lock_buffer_guards().get(&self.start.as_ptr().addr()).map_or(0, Vec::len)
     }
 
-    /// Returns whether so many bytes can be allocated.
-    pub fn fit(len: usize) -> bool {
-        len < LARGE || has_room(len)
+    /// Returns whether a buffer of this size can be allocated.
+    pub fn can_allocate(len: usize) -> bool {
+        len < LARGE || ensure_available(len)
     }
 
     /// Allocates `len` zeros; `None` if there is not enough memory.
     pub fn zeroed(len: usize) -> Option<Self> {
         if len == 0 {
-            return Some(AlignedBytes { start: Self::dangling(), len, lender: None });
+            return Some(AlignedBytes { start: Self::dangling(), len, foreign_owner: None });
         }
         let layout = Layout::from_size_align(len, ALIGN).ok()?;
-        let known = if len < WORTH_KEEPING { None } else { reused(len) };
-        let memory = match known {
-            Some(memory) => memory,
+        let reused = if len < WORTH_KEEPING { None } else { take_spare(len) };
+        let memory = match reused {
+            Some(buffer) => buffer,
             None if len < LARGE => {
                 // SAFETY: the layout's size is not zero.
-                return Some(AlignedBytes { start: NonNull::new(unsafe { alloc_zeroed(layout) })?, len, lender: None });
+                let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+                return Some(AlignedBytes { start, len, foreign_owner: None });
             }
             None => {
-                if !has_room(len) {
+                if !ensure_available(len) {
                     return None;
                 }
                 // SAFETY: the layout's size is nonzero, and the memory is initialized before it is read.
                 let start = NonNull::new(unsafe { alloc(layout) })?;
-                // SAFETY: the bytes are not yet in use.
+                // SAFETY: the buffer was just allocated.
                 unsafe { ask_for_large_pages(start, len) };
-                Spare { start, len, is_old: false }
+                SpareBuffer { start, len, is_old: false }
             }
         };
-        for first in (0..len).step_by(stop::MOVED) {
-            // The memory is freed if a stop request unwinds.
+        for offset in (0..len).step_by(stop::POLL_BYTES) {
+            // If a stop request unwinds here, `memory` is dropped, which frees it.
             stop::poll();
-            // SAFETY: within the allocation.
-            unsafe { memory.start.add(first).write_bytes(0, stop::MOVED.min(len - first)) };
+            // SAFETY: the bytes are within the allocation.
+            unsafe { memory.start.add(offset).write_bytes(0, stop::POLL_BYTES.min(len - offset)) };
         }
-        Some(memory.used())
+        Some(memory.into_buffer())
     }
 
-    /// Allocates `len` bytes for a writer that overwrites all of them: zeros, or what they were in an earlier use.
-    pub fn unset(len: usize) -> Option<Self> {
-        let known = if len < WORTH_KEEPING { None } else { reused(len) };
-        known.map_or_else(|| Self::zeroed(len), |memory| Some(memory.used()))
+    /// Allocates `len` bytes with unspecified contents (zeros, or those of an earlier use) for a caller that overwrites
+    /// all of them.
+    pub fn for_overwrite(len: usize) -> Option<Self> {
+        let reused = if len < WORTH_KEEPING { None } else { take_spare(len) };
+        reused.map_or_else(|| Self::zeroed(len), |buffer| Some(buffer.into_buffer()))
     }
 
-    /// Takes memory that `lender` keeps; `None` if its address is no multiple of [`LENT_ALIGN`].
+    /// Wraps foreign memory that `foreign_owner` owns; `None` if its address is not a multiple of [`FOREIGN_ALIGN`].
     ///
     /// # Safety
-    /// The bytes are initialized, and valid for reads until `lender` is dropped. They are valid for writes, too, and nobody else
-    /// uses them, while the buffer is borrowed mutably.
-    pub unsafe fn lent(start: NonNull<u8>, len: usize, lender: Lender) -> Option<Self> {
-        let is_aligned = start.addr().get().is_multiple_of(LENT_ALIGN);
-        is_aligned.then_some(AlignedBytes { start, len, lender: Some(lender) })
+    /// The bytes are initialized, and valid for reads until `foreign_owner` is dropped. While the buffer is borrowed
+    /// mutably, they are also valid for writes and not accessed by any other code.
+    pub unsafe fn from_foreign(start: NonNull<u8>, len: usize, foreign_owner: BufferOwner) -> Option<Self> {
+        let is_aligned = start.addr().get().is_multiple_of(FOREIGN_ALIGN);
+        is_aligned.then_some(AlignedBytes { start, len, foreign_owner: Some(foreign_owner) })
     }
 
     /// Allocates a copy of `bytes`; `None` if there is not enough memory.
     pub fn copy_of(bytes: &[u8]) -> Option<Self> {
-        let mut copy = Self::unset(bytes.len())?;
+        let mut copy = Self::for_overwrite(bytes.len())?;
         stop::copy(&mut copy, bytes);
         Some(copy)
     }
 
-    /// Returns the bytes as words that several threads may write; those at the end that are no whole word are left out.
+    /// Returns the bytes as atomic 32-bit words, without the last bytes that do not fill a word.
     pub fn words(&mut self) -> &[AtomicU32] {
-        // SAFETY: the bytes are aligned, initialized and borrowed mutably, and an atomic is represented as its integer.
+        // SAFETY: the bytes are aligned, initialized and borrowed mutably, and an atomic has the same layout as its
+        // integer.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / size_of::<AtomicU32>()) }
     }
 
-    /// As [`AlignedBytes::words`], of 64 bits.
+    /// Like [`AlignedBytes::words`], but with 64-bit words.
     pub fn long_words(&mut self) -> &[AtomicU64] {
         // SAFETY: as for `words`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / size_of::<AtomicU64>()) }
     }
 
-    /// Returns an aligned address for an empty buffer.
+    /// Returns an aligned, dangling address for an empty buffer.
     fn dangling() -> NonNull<u8> {
         NonNull::<Aligned>::dangling().cast()
     }
@@ -262,14 +272,14 @@ struct Aligned;
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        if self.len >= LARGE && self.is_own() {
-            let guards = held().remove(&self.start.as_ptr().addr());
+        if self.len >= LARGE && self.is_owned() {
+            let guards = lock_buffer_guards().remove(&self.start.as_ptr().addr());
             drop(guards);
         }
-        match self.lender.take() {
-            Some(lender) => drop(lender),
+        match self.foreign_owner.take() {
+            Some(foreign_owner) => drop(foreign_owner),
             None if self.len < WORTH_KEEPING => free(self.start, self.len),
-            None => keep(self.start, self.len),
+            None => recycle(self.start, self.len),
         }
     }
 }
@@ -277,7 +287,7 @@ impl Drop for AlignedBytes {
 impl Deref for AlignedBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` initialized bytes start there, or none at an aligned address.
+        // SAFETY: `start` points to `len` initialized bytes, or is aligned and dangling if `len` is zero.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -310,54 +320,57 @@ mod tests {
     }
 
     #[test]
-    fn large_buffers_are_used_again() {
-        // Sizes that no other test has.
+    fn large_buffers_are_reused() {
+        // No other test uses buffers of these sizes, so no other test can take them from the free list.
         for len in [LARGE + 3 * 4096, WORTH_KEEPING + 17] {
             let mut bytes = AlignedBytes::zeroed(len).unwrap();
             bytes.fill(7);
             drop(bytes);
-            let again = AlignedBytes::unset(len).unwrap();
-            assert!(again.iter().all(|&b| b == 7), "not what was freed last");
-            drop(again);
+            let reused = AlignedBytes::for_overwrite(len).unwrap();
+            assert!(reused.iter().all(|&b| b == 7), "the last freed buffer is reused");
+            drop(reused);
             assert!(AlignedBytes::zeroed(len).unwrap().iter().all(|&b| b == 0));
         }
-        let parts: Vec<_> = (0..3).map(|_| AlignedBytes::unset(KEPT / 2).unwrap()).collect();
-        drop(parts);
-        assert!(spare().iter().map(|buffer| buffer.len).sum::<usize>() <= KEPT);
+        let buffers: Vec<_> = (0..3).map(|_| AlignedBytes::for_overwrite(MAX_SPARE_BYTES / 2).unwrap()).collect();
+        drop(buffers);
+        assert!(lock_spare_buffers().iter().map(|buffer| buffer.len).sum::<usize>() <= MAX_SPARE_BYTES);
     }
 
     #[test]
-    fn buffers_that_do_not_recur_are_freed() {
-        // A size that no other test has.
+    fn sizes_that_do_not_recur_are_freed() {
+        // No other test uses buffers of this size, so no other test changes the count.
         let len = WORTH_KEEPING + 4711;
-        let count = || spare().iter().filter(|buffer| buffer.len == len).count();
-        drop([AlignedBytes::unset(len), AlignedBytes::unset(len)]);
+        let count = || lock_spare_buffers().iter().filter(|buffer| buffer.len == len).count();
+        drop([AlignedBytes::for_overwrite(len), AlignedBytes::for_overwrite(len)]);
         assert_eq!(count(), 2);
-        retire();
-        drop(AlignedBytes::unset(len));
-        assert_eq!(count(), 2, "one of them was used since");
-        retire();
+        free_stale_buffers();
+        drop(AlignedBytes::for_overwrite(len));
+        assert_eq!(count(), 2, "one of the two was reused since the last call");
+        free_stale_buffers();
         assert_eq!(count(), 1);
-        retire();
+        free_stale_buffers();
         assert_eq!(count(), 0);
     }
 
     #[test]
-    fn lent_memory_is_used_in_place_and_given_back() {
+    fn foreign_memory_is_used_in_place_and_released() {
         use std::sync::Arc;
-        let mut lender = Arc::new([[0u64; 2]; 2]);
-        let start = NonNull::from(Arc::get_mut(&mut lender).unwrap()).cast::<u8>();
-        let start = start.map_addr(|at| at.get().next_multiple_of(LENT_ALIGN).try_into().unwrap());
-        // SAFETY: 16 bytes, of which nobody else knows before they are looked at below.
-        let lent = unsafe { AlignedBytes::lent(start, 16, Box::new(lender.clone())) };
+        let mut foreign_owner = Arc::new([[0u64; 2]; 2]);
+        let start = NonNull::from(Arc::get_mut(&mut foreign_owner).unwrap()).cast::<u8>();
+        let start = start.map_addr(|at| at.get().next_multiple_of(FOREIGN_ALIGN).try_into().unwrap());
+        // SAFETY: the 16 bytes are inside `foreign_owner`, and no other code accesses them until the buffer is dropped.
+        let lent = unsafe { AlignedBytes::from_foreign(start, 16, Box::new(foreign_owner.clone())) };
         lent.unwrap().fill(1);
-        assert_eq!((lender.as_flattened().contains(&0x0101_0101_0101_0101), Arc::strong_count(&lender)), (true, 1));
+        assert_eq!(
+            (foreign_owner.as_flattened().contains(&0x0101_0101_0101_0101), Arc::strong_count(&foreign_owner)),
+            (true, 1)
+        );
         // SAFETY: as above.
-        assert!(unsafe { AlignedBytes::lent(start.add(4), 4, Box::new(lender.clone())) }.is_none());
+        assert!(unsafe { AlignedBytes::from_foreign(start.add(4), 4, Box::new(foreign_owner.clone())) }.is_none());
     }
 
     #[test]
-    fn too_large_a_buffer_is_refused() {
+    fn impossible_sizes_are_refused() {
         assert!(AlignedBytes::zeroed(usize::MAX).is_none());
         assert!(AlignedBytes::zeroed(isize::MAX as usize - 100).is_none());
     }

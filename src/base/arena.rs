@@ -1,4 +1,4 @@
-//! Typed ids, arenas and side tables: graphs are represented as vectors with ids as edges.
+//! Typed ids, arenas and side tables. Graphs are stored as vectors whose nodes refer to each other by id.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,13 +8,13 @@ use std::ops::{Index, IndexMut};
 /// The index of a `T` in its [`Arena`].
 pub struct Id<T> {
     raw: u32,
-    of: PhantomData<fn() -> T>,
+    phantom: PhantomData<fn() -> T>,
 }
 
 impl<T> Id<T> {
-    /// Creates the id with this index. Only valid for an arena that contains it.
+    /// Creates the id with this index. It is valid only for an arena with more than `index` items.
     pub fn new(index: usize) -> Self {
-        Id { raw: u32::try_from(index).expect("arena of fewer than 2^32 items"), of: PhantomData }
+        Id { raw: u32::try_from(index).expect("arena of fewer than 2^32 items"), phantom: PhantomData }
     }
 
     pub fn index(self) -> usize {
@@ -102,7 +102,7 @@ impl<T> Arena<T> {
         (0..self.items.len()).map(Id::new)
     }
 
-    /// Removes all items from `len` on, for instance those of a failed REPL entry.
+    /// Drops all but the first `len` items, for instance those that a failed REPL entry added.
     pub fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
     }
@@ -122,26 +122,26 @@ impl<T> IndexMut<Id<T>> for Arena<T> {
 
 /// A side table: one value for each item of an arena of `K`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Side<K, V> {
+pub struct SideTable<K, V> {
     values: Vec<V>,
-    of: PhantomData<fn() -> K>,
+    phantom: PhantomData<fn() -> K>,
 }
 
-impl<K, V: Clone> Side<K, V> {
+impl<K, V: Clone> SideTable<K, V> {
     /// Creates a table with `value` for each item that `arena` contains now.
     pub fn filled(arena: &Arena<K>, value: V) -> Self {
-        Side { values: vec![value; arena.len()], of: PhantomData }
+        SideTable { values: vec![value; arena.len()], phantom: PhantomData }
     }
 }
 
-impl<K, V> Default for Side<K, V> {
+impl<K, V> Default for SideTable<K, V> {
     fn default() -> Self {
-        Side { values: Vec::new(), of: PhantomData }
+        SideTable { values: Vec::new(), phantom: PhantomData }
     }
 }
 
-impl<K, V> Side<K, V> {
-    /// Appends the value of the item that was pushed last; arena and table must grow in step.
+impl<K, V> SideTable<K, V> {
+    /// Appends the value of the item last pushed to the arena. Every push to the arena needs one push to the table.
     pub fn push(&mut self, value: V) {
         self.values.push(value);
     }
@@ -155,13 +155,13 @@ impl<K, V> Side<K, V> {
     }
 }
 
-impl<K, V> Index<Id<K>> for Side<K, V> {
+impl<K, V> Index<Id<K>> for SideTable<K, V> {
     type Output = V;
     fn index(&self, id: Id<K>) -> &V {
         &self.values[id.index()]
     }
 }
-impl<K, V> IndexMut<Id<K>> for Side<K, V> {
+impl<K, V> IndexMut<Id<K>> for SideTable<K, V> {
     fn index_mut(&mut self, id: Id<K>) -> &mut V {
         &mut self.values[id.index()]
     }

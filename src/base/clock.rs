@@ -1,4 +1,4 @@
-//! The clock that durations are measured with: the system's, or in a browser that of the page.
+//! The clock that measures durations: the system's, or the page's clock in a browser.
 
 #[cfg(not(target_family = "wasm"))]
 pub use std::time::Instant;
@@ -12,11 +12,11 @@ mod page {
 
     #[link(wasm_import_module = "clk")]
     unsafe extern "C" {
-        /// Returns milliseconds since some time before the program was loaded.
+        /// Returns the milliseconds since an unspecified time before the program was loaded.
         safe fn now() -> f64;
     }
 
-    /// A moment, as that of the standard library, which has no clock on this target.
+    /// Replacement for the standard library's `Instant`, which has no clock on this target.
     #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
     pub struct Instant(f64);
 
@@ -30,7 +30,7 @@ mod page {
         }
 
         pub fn duration_since(&self, earlier: Instant) -> Duration {
-            // Clocks of browsers may be set back.
+            // A browser's clock may go backward.
             Duration::try_from_secs_f64((self.0 - earlier.0) / 1e3).unwrap_or_default()
         }
     }

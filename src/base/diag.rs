@@ -1,6 +1,6 @@
 //! Diagnostics as plain data; [`render`](super::render) formats them.
 
-use crate::base::source::Span;
+use crate::source::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -9,9 +9,9 @@ pub enum Severity {
     Note,
 }
 
-/// A remark on a location. The primary label says what is wrong there; the others say why.
+/// A remark on a source location. The primary label states what is wrong at its location; the other labels explain why.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Label {
+pub struct DiagLabel {
     pub span: Span,
     pub text: String,
     pub primary: bool,
@@ -24,7 +24,7 @@ pub enum Applicability {
     MaybeIncorrect,
 }
 
-/// Replacements that together fix an error.
+/// Text replacements that fix an error if all of them are applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fix {
     /// An imperative sentence: "convert it with `f32(…)`".
@@ -36,34 +36,44 @@ pub struct Fix {
 /// A message to the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
-    /// A stable code from `lang::codes`: `E0123`, `W0004`.
+    /// A stable code from `clk_codes`: `E0123`, `W0004`.
     pub code: &'static str,
     pub severity: Severity,
     /// The message, one sentence without a period.
     pub title: String,
-    pub labels: Vec<Label>,
-    /// Background facts, each a separate paragraph.
+    pub labels: Vec<DiagLabel>,
+    /// Background information, one paragraph each.
     pub notes: Vec<String>,
     /// Suggestions for fixing it.
     pub help: Vec<String>,
     pub fixes: Vec<Fix>,
-    /// An unknown name. Similar names are searched for only when the message is certain to be shown.
-    pub misspelt: Option<Box<Misspelt>>,
+    /// An unknown name. The search for similar names runs only when the message is certain to be shown.
+    pub misspelled: Option<Box<MisspelledName>>,
 }
 
-/// A word of the program for which a similar name is to be suggested.
+/// An unknown word of the program, for which the message suggests a similar name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Misspelt {
+pub struct MisspelledName {
     pub span: Span,
     pub word: String,
-    /// The most similar of the names that are visible only at that location.
+    /// The most similar local name, if any. It is determined when the error is found, because local names are not known
+    /// later.
     pub near: Option<String>,
 }
 
 impl Diagnostic {
     pub fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
         let title = title.into();
-        Diagnostic { code, severity, title, labels: vec![], notes: vec![], help: vec![], fixes: vec![], misspelt: None }
+        Diagnostic {
+            code,
+            severity,
+            title,
+            labels: vec![],
+            notes: vec![],
+            help: vec![],
+            fixes: vec![],
+            misspelled: None,
+        }
     }
 
     pub fn error(code: &'static str, title: impl Into<String>) -> Self {
@@ -76,13 +86,13 @@ impl Diagnostic {
 
     /// Adds the primary label.
     pub fn at(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push(Label { span, text: text.into(), primary: true });
+        self.labels.push(DiagLabel { span, text: text.into(), primary: true });
         self
     }
 
-    /// Adds a secondary label, which explains why.
+    /// Adds a secondary label, which explains the error.
     pub fn because(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push(Label { span, text: text.into(), primary: false });
+        self.labels.push(DiagLabel { span, text: text.into(), primary: false });
         self
     }
 
@@ -127,18 +137,18 @@ impl Diagnostic {
     }
 }
 
-/// Returns the first errors; the last of them says how many follow.
-pub fn first(mut errors: Vec<Diagnostic>, most: usize) -> Vec<Diagnostic> {
+/// Returns the first `most` errors. If there are more, adds a note to the last one with the number of omitted errors.
+pub fn limit_errors(mut errors: Vec<Diagnostic>, most: usize) -> Vec<Diagnostic> {
     let more = errors.len().saturating_sub(most);
     errors.truncate(most);
     if let Some(last) = errors.last_mut() {
-        last.notes.extend(and_more(more));
+        last.notes.extend(hidden_errors_note(more));
     }
     errors
 }
 
-/// Returns the message about errors that are not shown.
-pub fn and_more(count: usize) -> Option<String> {
+/// Returns the note about `count` errors that are not shown.
+pub fn hidden_errors_note(count: usize) -> Option<String> {
     match count {
         0 => None,
         1 => Some("one more error is not shown".into()),

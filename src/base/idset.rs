@@ -1,38 +1,40 @@
-//! Sets of ids that are cheap to copy: analyses keep one at each jump target and join them where control meets.
+//! Sets of ids that are cheap to copy. Dataflow analyses keep one per jump target and join them where control flow
+//! merges.
 //!
-//! A set is a list of chunks of bits, which copies share until one of them changes a chunk. A copy takes time in the number of chunks, a join in
-//! the number of chunks that differ.
+//! A set is a list of copy-on-write bit chunks. Cloning takes constant time, the first change of a clone takes time
+//! proportional to the number of chunks, and a join processes only the chunks that differ.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
 
 use super::arena::Id;
 
-/// Words of a chunk: it has the bits of 4096 ids.
+/// Number of words in a chunk, which covers 4096 ids.
 const WORDS: usize = 64;
+/// Number of bits in a word.
 const BITS: usize = 64;
 
-type Chunk = [u64; WORDS];
+type WordChunk = [u64; WORDS];
 
 /// A set of ids of an arena.
 pub struct IdSet<T> {
-    chunks: Rc<Vec<Option<Rc<Chunk>>>>,
-    of: PhantomData<fn() -> T>,
+    chunks: Rc<Vec<Option<Rc<WordChunk>>>>,
+    phantom: PhantomData<fn() -> T>,
 }
 
 impl<T> Default for IdSet<T> {
     fn default() -> Self {
-        IdSet { chunks: Rc::default(), of: PhantomData }
+        IdSet { chunks: Rc::default(), phantom: PhantomData }
     }
 }
 
 impl<T> Clone for IdSet<T> {
     fn clone(&self) -> Self {
-        IdSet { chunks: self.chunks.clone(), of: PhantomData }
+        IdSet { chunks: self.chunks.clone(), phantom: PhantomData }
     }
 }
 
-/// Returns the chunk, the word and the bit of an id.
+/// Returns the indices of an id's chunk and word, and its bit mask.
 fn place<T>(id: Id<T>) -> (usize, usize, u64) {
     let index = id.index();
     (index / (WORDS * BITS), index / BITS % WORDS, 1 << (index % BITS))
@@ -57,14 +59,14 @@ impl<T> IdSet<T> {
         Rc::make_mut(chunk)[word] |= bit;
     }
 
-    /// Removes an id; returns whether the set had it.
+    /// Removes an id; returns whether the set contained it.
     pub fn remove(&mut self, id: Id<T>) -> bool {
-        let had = self.contains(id);
+        let was_present = self.contains(id);
         let (chunk, word, bit) = place(id);
-        if had && let Some(Some(chunk)) = Rc::make_mut(&mut self.chunks).get_mut(chunk) {
+        if was_present && let Some(Some(chunk)) = Rc::make_mut(&mut self.chunks).get_mut(chunk) {
             Rc::make_mut(chunk)[word] &= !bit;
         }
-        had
+        was_present
     }
 
     /// Adds all ids of another set.
@@ -99,7 +101,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn copies_change_apart() {
+    fn copies_change_independently() {
         let mut one = IdSet::<u8>::default();
         one.insert(Id::new(3));
         let mut two = one.clone();
@@ -109,28 +111,28 @@ mod tests {
         assert!(!two.contains(Id::new(3)) && two.contains(Id::new(9000)));
     }
 
-    /// Random operations give the same results as on a `BTreeSet`.
+    /// Compares random operations with the same operations on a `BTreeSet`.
     #[test]
-    fn sets_are_sets() {
+    fn operations_agree_with_btree_sets() {
         let mut sets: Vec<(IdSet<u8>, BTreeSet<usize>)> = vec![Default::default(); 3];
         let mut state = 1u64;
-        let mut below = |n: usize| {
+        let mut random = |n: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as usize % n
         };
         for _ in 0..5000 {
-            let (at, id) = (below(3), below(13_000));
-            match below(5) {
+            let (slot, id) = (random(3), random(13_000));
+            match random(5) {
                 0 | 1 => {
-                    sets[at].0.insert(Id::new(id));
-                    sets[at].1.insert(id);
+                    sets[slot].0.insert(Id::new(id));
+                    sets[slot].1.insert(id);
                 }
-                2 => assert_eq!(sets[at].0.remove(Id::new(id)), sets[at].1.remove(&id)),
-                3 => sets[at] = sets[below(3)].clone(),
+                2 => assert_eq!(sets[slot].0.remove(Id::new(id)), sets[slot].1.remove(&id)),
+                3 => sets[slot] = sets[random(3)].clone(),
                 _ => {
-                    let (other, model) = sets[below(3)].clone();
-                    sets[at].0.join(&other);
-                    sets[at].1.extend(model);
+                    let (other, model) = sets[random(3)].clone();
+                    sets[slot].0.join(&other);
+                    sets[slot].1.extend(model);
                 }
             }
             for (set, model) in &sets {

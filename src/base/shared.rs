@@ -3,17 +3,17 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value shared by its clones. Mutable access copies it first, unless there is only one reference.
+/// A value shared by its clones. Mutable access copies it first unless it is the only reference.
 #[derive(Debug, Default)]
-pub struct Shared<T>(Arc<T>);
+pub struct CopyOnWrite<T>(Arc<T>);
 
-impl<T> Clone for Shared<T> {
+impl<T> Clone for CopyOnWrite<T> {
     fn clone(&self) -> Self {
-        Shared(self.0.clone())
+        CopyOnWrite(self.0.clone())
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for CopyOnWrite<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -21,7 +21,7 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-impl<T: Clone> DerefMut for Shared<T> {
+impl<T: Clone> DerefMut for CopyOnWrite<T> {
     fn deref_mut(&mut self) -> &mut T {
         Arc::make_mut(&mut self.0)
     }
@@ -32,14 +32,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_part_when_one_is_changed() {
-        let mut a = Shared(Arc::new(vec![1, 2]));
+    fn clones_are_independent_once_one_changes() {
+        let mut a = CopyOnWrite(Arc::new(vec![1, 2]));
         let b = a.clone();
         assert!(std::ptr::eq(&raw const *a, &raw const *b));
         a.push(3);
         assert_eq!((a.as_slice(), b.as_slice()), ([1, 2, 3].as_slice(), [1, 2].as_slice()));
         let place = a.as_ptr();
         a[0] = 7;
-        assert_eq!(a.as_ptr(), place, "the only one is changed where it is");
+        assert_eq!(a.as_ptr(), place, "a unique value changes in place");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-/// Index of a file in [`Sources`].
+/// Index of a file in [`SourceMap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
@@ -20,7 +20,7 @@ impl Span {
         Span { file, start, end: end.max(start) }
     }
 
-    /// Returns the smallest range that contains both (`self` if the files differ).
+    /// Returns the smallest range that contains both ranges; `self` if the files differ.
     pub fn to(self, other: Span) -> Span {
         if self.file != other.file {
             return self;
@@ -37,7 +37,7 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// Whether this range is within another one.
+    /// Returns whether this range is within `outer`.
     pub fn is_in(self, outer: Span) -> bool {
         self.file == outer.file && outer.start <= self.start && self.end <= outer.end
     }
@@ -47,17 +47,17 @@ impl Span {
     }
 }
 
-/// One source text: a file, a standard-library module, a REPL entry.
+/// A source text: a file, a standard-library module or the input of a REPL entry.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceText {
     /// The name in messages: a path as the user wrote it, `std/nn.clk`, `<entry 3>`.
     pub name: Arc<str>,
     pub text: Arc<str>,
-    /// The offset of each line, computed at the first use.
+    /// The start offset of each line, computed on first use.
     lines: Arc<OnceLock<Vec<usize>>>,
 }
 
-impl Source {
+impl SourceText {
     fn lines(&self) -> &[usize] {
         self.lines.get_or_init(|| {
             let ends = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
@@ -65,7 +65,7 @@ impl Source {
         })
     }
 
-    /// Returns the line of an offset, from 0, and where it begins.
+    /// Returns the line of an offset, counted from 0, and the offset of the line's start.
     fn line(&self, offset: usize) -> (usize, usize) {
         let lines = self.lines();
         let line = lines.partition_point(|&start| start <= offset).saturating_sub(1);
@@ -75,18 +75,18 @@ impl Source {
 
 /// All sources of a session. Files are only added, never removed.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
-    files: Vec<Source>,
+pub struct SourceMap {
+    files: Vec<SourceText>,
 }
 
-impl Sources {
+impl SourceMap {
     pub fn add(&mut self, name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> FileId {
         let id = FileId(self.files.len() as u32);
-        self.files.push(Source { name: name.into(), text: text.into(), lines: Arc::default() });
+        self.files.push(SourceText { name: name.into(), text: text.into(), lines: Arc::default() });
         id
     }
 
-    pub fn get(&self, file: FileId) -> Option<&Source> {
+    pub fn get(&self, file: FileId) -> Option<&SourceText> {
         self.files.get(file.0 as usize)
     }
 
@@ -111,16 +111,16 @@ impl Sources {
         self.files.is_empty()
     }
 
-    pub fn files(&self) -> impl Iterator<Item = (FileId, &Source)> {
+    pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceText)> {
         self.files.iter().enumerate().map(|(i, f)| (FileId(i as u32), f))
     }
 
-    /// Returns the line of an offset, from 0, and the offset at which it begins.
+    /// Returns the line of an offset, counted from 0, and the offset of the line's start.
     pub(crate) fn line(&self, file: FileId, offset: usize) -> (usize, usize) {
         self.get(file).map_or((0, 0), |source| source.line(offset))
     }
 
-    /// Returns the line and column of the start of a span, from 1; columns count characters.
+    /// Returns the line and column of a span's start, counted from 1; columns count characters.
     pub fn line_column(&self, span: Span) -> (usize, usize) {
         let text = self.text(span.file);
         let at = if text.is_char_boundary(span.start as usize) { span.start as usize } else { text.len() };

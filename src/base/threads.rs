@@ -1,39 +1,42 @@
-//! Background threads that handle no signals. In another program, such as Python's interpreter, a signal may be handled by any thread
-//! that does not block it, and handlers of the main thread's work expect the main thread.
+//! Background threads that block signals.
+//!
+//! The system delivers a signal to any thread that does not block it, but the handlers of an embedding program, such as
+//! the Python interpreter, expect to run on the main thread.
 
-/// Runs code that starts threads: they inherit that signals are blocked. A signal that arrives meanwhile is handled afterwards.
-pub fn deaf<T>(start: impl FnOnce() -> T) -> T {
+/// Calls `start` with signals blocked. Threads that it starts inherit the blocked signals. A signal that arrives during
+/// the call is handled after it.
+pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     #[cfg(unix)]
-    let _mask = unix::Mask::block();
+    let _mask = unix::SignalMask::block();
     start()
 }
 
 #[cfg(unix)]
 mod unix {
-    /// The signals that are asked to end or stop work.
+    /// The signals that ask a process to stop.
     const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
     /// Blocks [`SIGNALS`] in this thread until it is dropped.
-    pub struct Mask(libc::sigset_t);
+    pub struct SignalMask(libc::sigset_t);
 
-    impl Mask {
-        pub fn block() -> Option<Mask> {
-            // SAFETY: zeroed sets are valid memory, which the calls initialize; they live until the calls return.
+    impl SignalMask {
+        pub fn block() -> Option<SignalMask> {
+            // SAFETY: zeroed signal sets are valid, and the sets outlive the calls that initialize them.
             unsafe {
-                let (mut blocked, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+                let (mut blocked, mut previous): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
                 libc::sigemptyset(&raw mut blocked);
                 for signal in SIGNALS {
                     libc::sigaddset(&raw mut blocked, signal);
                 }
-                let done = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
-                (done == 0).then_some(Mask(before))
+                let status = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut previous);
+                (status == 0).then_some(SignalMask(previous))
             }
         }
     }
 
-    impl Drop for Mask {
+    impl Drop for SignalMask {
         fn drop(&mut self) {
-            // SAFETY: the set was filled by the call that blocked, and lives until this one returns.
+            // SAFETY: `block` initialized the set, and it outlives this call.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
         }
     }
@@ -43,9 +46,9 @@ mod unix {
 mod tests {
     use super::*;
 
-    /// Whether this thread blocks Ctrl-C.
-    fn is_deaf() -> bool {
-        // SAFETY: the set is initialized by the first call, and lives until the second one returns.
+    /// Returns whether this thread blocks Ctrl-C.
+    fn blocks_signals() -> bool {
+        // SAFETY: the first call initializes the set, and it outlives both calls.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut set);
@@ -54,8 +57,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_new_thread_is_deaf() {
-        let new = deaf(|| std::thread::spawn(is_deaf));
-        assert!(!is_deaf() && new.join().expect("it ends"));
+    fn only_the_new_thread_blocks_signals() {
+        let new = with_signals_blocked(|| std::thread::spawn(blocks_signals));
+        assert!(!blocks_signals() && new.join().expect("the thread ends"));
     }
 }

@@ -2,63 +2,70 @@
 
 use std::sync::Arc;
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::cx::{self, Cx, EarlyRead, Home, Meaning, Reported, Slot};
-use crate::check::gather::List;
-use crate::check::infer::{Kind, array};
-use crate::check::make::{I32, bare, count, make};
-use crate::check::typed::*;
-use crate::check::{eval, foreign, suggest};
-use crate::lang::scalar::Scalar;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::build::{I32, bare, count, make};
+use crate::context::{BodyKind, Cx, EarlyRead, ErrorReported, LocalMeaning, ResolvedName};
+use crate::gather::ArrayIndex;
+use crate::infer::{TypeClass, array};
+use crate::typed::*;
+use crate::{const_eval, suggestions, value_advice, visit};
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_syntax::ast::{self, ExprKind as Ast};
 
-/// Whether a word is a common array attribute or method of another language.
+/// Returns whether a word is a common name of an array attribute or method in other languages, such as `shape` or
+/// `sum`.
 fn is_array_word(word: &str) -> bool {
-    matches!(word, "shape" | "size" | "length" | "len" | "T" | "to")
+    matches!(word, "shape" | "size" | "length" | "len" | "ndim" | "dtype" | "T" | "to")
 }
 
 impl Cx<'_> {
-    /// Resolves `base.name` to an item of a module. Returns none if `base` is not a module.
-    pub fn module_item(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Result<Binding, Reported>> {
-        let Some(module) = self.module_of(base) else { return self.foreign_member(base, name).map(Err) };
+    /// Resolves `base.name` to an item of a module. Returns `None` if `base` is not a module. `call` has the arguments
+    /// and the span of a call of the item.
+    pub fn module_item(
+        &mut self,
+        base: &ast::Expr,
+        name: &ast::Name,
+        call: Option<(&[ast::Arg], Span)>,
+    ) -> Option<Result<NameBinding, ErrorReported>> {
+        let Some(module) = self.module_of(base) else { return self.foreign_member(base, name, call).map(Err) };
         let names = &self.program.modules.get(module)?.names;
+        if let Some(binding) = names.get(&name.text) {
+            self.record_member(name, *binding);
+        }
         Some(names.get(&name.text).copied().ok_or_else(|| {
             let module_name = self.program.modules.get(module).map_or("", |m| m.name.as_str());
-            let near = suggest::nearest(&name.text, names.keys().map(|k| k.as_str())).map(str::to_owned);
+            let near = suggestions::nearest(&name.text, names.keys().map(|k| k.as_str())).map(str::to_owned);
             let mut d = Diagnostic::error("E0203", format!("there is no `{}` in `{module_name}`", name.text))
                 .at(name.span, "the module has no such name");
-            if let Some(near) = near {
-                d = d.help(format!("did you mean `{near}`?"));
-                d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+            let foreign =
+                clk_scalar::foreign_names::find(&name.text).filter(|row| row.replacement(&name.text).is_none());
+            let is_same_but_case = near.as_ref().is_some_and(|near| near.eq_ignore_ascii_case(&name.text));
+            match (near, foreign) {
+                (_, Some(row)) if !is_same_but_case => d = d.help(row.help(&name.text)),
+                (Some(near), _) => {
+                    d = d.help(format!("did you mean `{near}`?"));
+                    d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+                }
+                (None, _) => {}
             }
-            self.refuse(d)
+            self.report_error(d)
         }))
-    }
-
-    /// Reports a path such as `np.sqrt` from a foreign library, if its first name (`np`) is not defined here.
-    fn foreign_member(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Reported> {
-        let Ast::Name(module) = &base.kind else { return None };
-        let foreign = foreign::member(&module.text, &name.text)?;
-        if self.lookup(&module.text).is_some() {
-            return None;
-        }
-        let whole = base.span.to(name.span);
-        let d = Diagnostic::error("E0201", format!("nothing here is called `{}.{}`", module.text, name.text))
-            .at(whole, "this belongs to another language");
-        Some(self.refuse(cx::with_foreign(d, whole, &foreign)))
     }
 
     fn module_of(&mut self, base: &ast::Expr) -> Option<ModuleId> {
         match &base.kind {
-            Ast::Name(n) if !self.names.contains_key(n.text.as_str()) => match self.lookup(&n.text) {
-                Some(Meaning::Item(Binding::Module(id))) => Some(id),
+            Ast::Name(n) if !self.names.contains_key(n.text.as_str()) => match self.resolve(n) {
+                Some(ResolvedName::Item(NameBinding::Module(id))) => Some(id),
                 _ => None,
             },
             Ast::Field { base, name } => {
                 let outer = self.module_of(base)?;
                 match self.program.modules.get(outer)?.names.get(&name.text) {
-                    Some(Binding::Module(id)) => Some(*id),
+                    Some(NameBinding::Module(id)) => {
+                        self.record_member(name, NameBinding::Module(*id));
+                        Some(*id)
+                    }
                     _ => None,
                 }
             }
@@ -67,23 +74,23 @@ impl Cx<'_> {
     }
 
     pub fn field(&mut self, base: &ast::Expr, name: &ast::Name, span: Span) -> Expr {
-        if let Some(found) = self.module_item(base, name) {
-            return match found {
-                Ok(Binding::Const(id)) => {
+        if let Some(item) = self.module_item(base, name, None) {
+            return match item {
+                Ok(NameBinding::Const(id)) => {
                     let ty = self.program.consts.get(id).map_or(Type::Error, |c| c.ty.clone());
                     make(ExprKind::Const(id), ty, span)
                 }
-                Ok(Binding::Global(_)) => self.foreign_variable(name),
-                Ok(Binding::Error) | Err(_) => self.bad(span),
-                Ok(_) => self.not_a_value(name, "no constant", "call it: put the arguments in parentheses"),
+                Ok(NameBinding::Global(_)) => self.foreign_variable(name),
+                Ok(NameBinding::Error) | Err(_) => self.bad(span),
+                Ok(_) => self.not_a_value(name, "a function or a type", "call it: put the arguments in parentheses"),
             };
         }
         let base = self.expr(base, None);
         self.field_of(base, name, span)
     }
 
-    /// Reports `lib.base` where `base` is a script variable: an import provides items but runs no statements, so the variable
-    /// has no value.
+    /// Reports `lib.base` if `base` is a script variable of the module `lib`. An import provides items but does not
+    /// execute the module's statements, so the variable has no value.
     fn foreign_variable(&mut self, name: &ast::Name) -> Expr {
         let d = Diagnostic::error(
             "E0203",
@@ -121,6 +128,7 @@ impl Cx<'_> {
                 let Some(def) = self.program.structs.get(*id) else { return self.bad(span) };
                 match def.fields.iter().position(|f| f.name == word) {
                     Some(i) => {
+                        self.record_use(name.span, NameTarget::Field(*id, i as u32));
                         let ty = def.fields.get(i).map_or(Type::Error, |f| f.ty.clone());
                         make(ExprKind::Field { base: Box::new(base), field: i as u32 }, ty, span)
                     }
@@ -133,8 +141,8 @@ impl Cx<'_> {
             Type::Tuple(parts) => match word.parse::<usize>().ok().and_then(|i| parts.get(i).map(|t| (i, t))) {
                 Some((i, t)) => make(ExprKind::TupleField { base: Box::new(base), field: i as u32 }, t.clone(), span),
                 None => {
-                    let d = Diagnostic::error("E0205", format!("a tuple of {} has no part `{word}`", parts.len()))
-                        .at(name.span, format!("parts are `.0` to `.{}`", parts.len().saturating_sub(1)));
+                    let d = Diagnostic::error("E0205", format!("a tuple of {} has no field `{word}`", parts.len()))
+                        .at(name.span, format!("fields are `.0` to `.{}`", parts.len().saturating_sub(1)));
                     self.report(d);
                     self.bad(span)
                 }
@@ -144,10 +152,10 @@ impl Cx<'_> {
         }
     }
 
-    /// Types `p.x` of an array of structs, tuples or vectors: field `x` of every element.
+    /// Checks `p.x` for an array `p` of structs, tuples or vectors. It is the array of the fields `x` of all elements.
     fn column(&mut self, base: Expr, a: &ArrayType, name: &ast::Name, span: Span) -> Expr {
         let element = self.vars.shallow(&a.element);
-        let has = match &element {
+        let has_field = match &element {
             Type::Struct(id) => {
                 let fields = self.program.structs.get(*id).map_or(&[][..], |def| &def.fields);
                 !is_array_word(&name.text) || fields.iter().any(|f| f.name == name.text)
@@ -155,7 +163,7 @@ impl Cx<'_> {
             Type::Vector(..) | Type::Tuple(_) => !is_array_word(&name.text),
             _ => false,
         };
-        if !has || self.in_kernel() {
+        if !has_field || self.in_kernel() {
             let ty = Type::Array(Arc::new(a.clone()));
             return self.no_fields(&base, &ty, name);
         }
@@ -175,15 +183,15 @@ impl Cx<'_> {
     }
 
     fn no_fields(&mut self, base: &Expr, ty: &Type, name: &ast::Name) -> Expr {
-        let found = self.ty_text(ty);
-        let mut d = Diagnostic::error("E0205", format!("`{found}` has no field `{}`", name.text))
+        let actual = self.ty_text(ty);
+        let mut d = Diagnostic::error("E0205", format!("`{actual}` has no field `{}`", name.text))
             .at(name.span, "unknown field")
-            .because(base.span, format!("this is `{found}`"));
+            .because(base.span, format!("this is `{actual}`"));
         if let Type::Array(a) = ty {
             let parts = matches!(self.vars.shallow(&a.element), Type::Struct(_) | Type::Vector(..) | Type::Tuple(_));
             d = match name.text.as_str() {
                 word if parts && !is_array_word(word) => d.help(format!(
-                    "`.{word}` is a part of one element: `x[i].{word}`; whole columns belong to the host"
+                    "`.{word}` is a field of one element: `x[i].{word}`; whole columns exist only on the host"
                 )),
                 "shape" => d.help("write `shape(x)`, or `shape(x, 0)` for one extent"),
                 "size" | "length" | "len" => as_len(
@@ -191,11 +199,10 @@ impl Cx<'_> {
                     base.span,
                     name.span,
                 ),
-                "T" => d.help("write `transpose(x)`"),
-                "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),
-                _ => d,
+                "to" => d.help("arrays move to where they are used; no call is needed"),
+                _ => self.foreign_field(d, base, name),
             };
-        } else if crate::check::make::is_text(ty) && matches!(name.text.as_str(), "size" | "length" | "len") {
+        } else if crate::build::is_text(ty) && matches!(name.text.as_str(), "size" | "length" | "len") {
             d = as_len(d, base.span, name.span);
         }
         self.report(d);
@@ -207,7 +214,7 @@ impl Cx<'_> {
         let of = self.ty_text(of);
         let mut d =
             Diagnostic::error("E0205", format!("`{of}` has no field `{}`", name.text)).at(name.span, "unknown field");
-        match suggest::nearest(&name.text, fields.iter().copied()) {
+        match suggestions::nearest(&name.text, fields.iter().copied()) {
             Some(near) => {
                 d = d.help(format!("did you mean `{near}`?"));
                 d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
@@ -223,16 +230,16 @@ impl Cx<'_> {
         let lanes = match lanes {
             Some(lanes) if (1..=4).contains(&lanes.len()) => lanes,
             _ => {
-                let d = Diagnostic::error("E0205", format!("`{}` is no component of `{s}x{n}`", name.text))
+                let d = Diagnostic::error("E0205", format!("`{}` is not a component of `{s}x{n}`", name.text))
                     .at(name.span, "components are `x y z w`, alone or together as in `.xy`");
                 self.report(d);
                 return self.bad(span);
             }
         };
         if lanes.iter().any(|&l| l >= n) {
-            let have = "xyzw".get(..n as usize).unwrap_or("xyzw");
+            let components = "xyzw".get(..n as usize).unwrap_or("xyzw");
             let d = Diagnostic::error("E0205", format!("`{s}x{n}` has no component `{}`", name.text))
-                .at(name.span, format!("it has {n}: `{have}`"));
+                .at(name.span, format!("it has {n}: `{components}`"));
             self.report(d);
             return self.bad(span);
         }
@@ -242,7 +249,7 @@ impl Cx<'_> {
 
     // Elements and slices
 
-    /// Checks `base[args]`; `read` is false if the element is only written.
+    /// Checks `base[args]`. `read` is false if the element is written but not read.
     pub fn index(&mut self, base: &ast::Expr, args: &[ast::Expr], span: Span, read: bool) -> Expr {
         if let Some(element) = self.split_index(base, args, span, read) {
             return element;
@@ -269,9 +276,12 @@ impl Cx<'_> {
             Type::Unknown => self.unknown_element(base, args, span),
             Type::Vector(s, n) => self.component_at(base, *s, *n, args, span),
             _ => {
-                let found = self.ty_text(&ty);
-                let d = Diagnostic::error("E0309", format!("`{found}` can't be indexed"))
-                    .at(base.span, format!("this is `{found}`"));
+                let actual = self.ty_text(&ty);
+                let mut d = Diagnostic::error("E0309", format!("`{actual}` can't be indexed"))
+                    .at(base.span, format!("this is `{actual}`"));
+                if let Type::Tuple(parts) = &ty {
+                    d = value_advice::tuple_part_help(d, base.span, span, args, parts.len());
+                }
                 self.report(d);
                 for arg in args {
                     if !matches!(arg.kind, Ast::Range { .. }) {
@@ -283,11 +293,11 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks `v[i]` of a vector. A literal index selects the component statically.
+    /// Checks `v[i]` for a vector `v`. A literal index selects the component statically.
     fn component_at(&mut self, base: Expr, s: Scalar, n: u8, args: &[ast::Expr], span: Span) -> Expr {
         let [arg] = args else {
             let d = Diagnostic::error("E0306", format!("{} for a vector", count(args.len(), "index", "indices")))
-                .at(span, "the components of a vector stand on one axis")
+                .at(span, "a vector has one axis")
                 .help("write `v[i]`, or name the component: `.x .y .z .w`");
             self.report(d);
             return self.bad(span);
@@ -326,21 +336,21 @@ impl Cx<'_> {
         let mut open = false;
         let mut indices = Vec::with_capacity(args.len());
         for (axis, (arg, dim)) in args.iter().zip(&a.dims).enumerate() {
-            let (index, kept) = self.slice_index(arg, dim, Some((&base, axis)));
+            let (index, axis_dim) = self.slice_index(arg, dim, Some((&base, axis)));
             if let SliceIndex::Of(by) = &index
-                && let Some(ty) = self.list_of(by)
+                && let Some(ty) = self.array_index_type(by)
             {
-                lists.push(List { span: by.span, ty, before: dims.len() });
+                lists.push(ArrayIndex { span: by.span, ty, before: dims.len() });
             }
             open |= matches!(&index, SliceIndex::Of(by) if self.is_open_index(by));
             indices.push(index);
-            dims.extend(kept);
+            dims.extend(axis_dim);
         }
         if open {
             return make(ExprKind::Slice { base: Box::new(base), indices }, Type::Unknown, span);
         }
         if !lists.is_empty() {
-            return self.by_lists((base, a), indices, dims, &lists, span);
+            return self.array_index_access(base, a, indices, dims, &lists, span);
         }
         if args.len() == rank && dims.is_empty() {
             let at = |index| if let SliceIndex::At(e) = index { Some(e) } else { None };
@@ -355,14 +365,14 @@ impl Cx<'_> {
         make(ExprKind::Slice { base: Box::new(base), indices }, ty, span)
     }
 
-    /// Whether `m[i, ..]` in a kernel or a function is a row: every axis is given, and each range covers a whole axis of
-    /// known extent.
+    /// Returns whether a slice such as `m[i, ..]` in a kernel or a function is a row: each axis has an index or a range
+    /// that covers the whole axis, and the extents of the whole axes are known.
     fn is_row(&self, a: &ArrayType, args: &[ast::Expr]) -> bool {
         let whole = |arg: &ast::Expr| match &arg.kind {
             Ast::Range { start, end, step, .. } => Some(start.is_none() && end.is_none() && step.is_none()),
             _ => None,
         };
-        let device = self.in_kernel() || self.home == Home::Fn;
+        let device = self.in_kernel() || self.home == BodyKind::Fn;
         device
             && args.len() == a.dims.len()
             && args.iter().zip(&a.dims).all(|(arg, dim)| whole(arg).is_none_or(|w| w && matches!(dim, Dim::Known(1..))))
@@ -370,13 +380,14 @@ impl Cx<'_> {
 
     fn index_kind(&mut self, index: Expr) -> Expr {
         self.vars.admit_integers(&index.ty);
-        if matches!(index.ty, Type::Scalar(s) if s.is_int()) || self.require_kind(&index, Kind::Int, "an index") {
+        if matches!(index.ty, Type::Scalar(s) if s.is_int()) || self.require_kind(&index, TypeClass::Int, "an index") {
             return index;
         }
         self.bad(index.span)
     }
 
-    /// Checks a constant index against the extent `dim`. `of` is the array and its axis, if known, for the message.
+    /// Checks that a constant index is less than the extent `dim`. `of` is the array and the axis, if known, which the
+    /// diagnostic names.
     fn check_bounds(&mut self, index: &Expr, dim: &Dim, of: Option<(&Expr, usize)>) {
         if !matches!(index.kind, ExprKind::Int(_)) {
             return;
@@ -404,7 +415,7 @@ impl Cx<'_> {
             if self.vars.shallow(&index.ty) == Type::Range {
                 return (SliceIndex::Of(index), Some(Dim::Unknown));
             }
-            if self.list_of(&index).is_some() || self.is_open_index(&index) {
+            if self.array_index_type(&index).is_some() || self.is_open_index(&index) {
                 return (SliceIndex::Of(index), None);
             }
             let index = self.index_kind(index);
@@ -419,24 +430,24 @@ impl Cx<'_> {
         };
         let (start, end, step) = (part(start), part(end), part(step));
         let full = if let Dim::Known(n) = dim { Some(*n) } else { None };
-        let s = step.as_ref().map_or(Some(1), |step| eval::int(self, step));
-        // With a negative step, the end that includes the first element is -1.
+        let s = step.as_ref().map_or(Some(1), |step| const_eval::int(self, step));
+        // With a negative step, the exclusive end is -1 if the range includes the first element.
         let down = step.is_some() && s.is_none_or(|s| s < 0);
-        let mut known = |e: &Option<Expr>, default: Option<i64>, least: i64| match e {
+        let mut bound_value = |e: &Option<Expr>, default: Option<i64>, least: i64| match e {
             Some(e) => {
-                if eval::int(self, e).is_none_or(|at| at < least) {
+                if const_eval::int(self, e).is_none_or(|at| at < least) {
                     self.check_bounds(e, &Dim::Unknown, of);
                 }
-                eval::int(self, e)
+                const_eval::int(self, e)
             }
             None => default,
         };
         let last = full.map(|n| n - 1);
         let (a, b) = match down {
-            true => (known(&start, last, 0), known(&end, Some(-1), -1)),
-            false => (known(&start, Some(0), 0), known(&end, full, 0)),
+            true => (bound_value(&start, last, 0), bound_value(&end, Some(-1), -1)),
+            false => (bound_value(&start, Some(0), 0), bound_value(&end, full, 0)),
         };
-        let kept = match (a, b, s) {
+        let extent = match (a, b, s) {
             (Some(a), Some(b), Some(s)) if s < 0 => {
                 let b = b - i64::from(*inclusive);
                 if let Some(n) = full.filter(|n| a >= (*n).max(1)) {
@@ -463,13 +474,21 @@ impl Cx<'_> {
             _ if start.is_none() && end.is_none() && step.is_none() => dim.clone(),
             _ => Dim::Unknown,
         };
-        (SliceIndex::Range { start, end, inclusive: *inclusive, step }, Some(kept))
+        (SliceIndex::Range { start, end, inclusive: *inclusive, step }, Some(extent))
     }
 
     // Lvalues
 
-    /// Checks an lvalue that is written (and, with `also_read` for `op=`, read as well) and that writing it is allowed.
+    /// Checks an lvalue and that it may be written. `also_read` is true for `op=`, which also reads it.
     pub fn place(&mut self, e: &ast::Expr, also_read: bool) -> Expr {
+        let place = self.checked_place(e, also_read);
+        if matches!(place.kind, ExprKind::Error) {
+            self.record_skipped(e);
+        }
+        place
+    }
+
+    fn checked_place(&mut self, e: &ast::Expr, also_read: bool) -> Expr {
         let place = match &bare(e).kind {
             Ast::Name(name) => {
                 let reads = self.early_reads.len();
@@ -516,24 +535,25 @@ impl Cx<'_> {
         if writable { place } else { self.bad(place.span) }
     }
 
-    /// Checks an access path below `base`: `r[i].x = …` writes a component of the element and does not read the element.
+    /// Checks an access path that begins with `base`. Unless `also_read`, the access is not recorded as a read of the
+    /// path's root variable, because `r[i].x = …` writes a component of an element without reading the element.
     fn part_of(&mut self, base: &ast::Expr, also_read: bool, place: impl FnOnce(&mut Self) -> Expr) -> Expr {
         let root_used = self.root_used(base);
         let reads = self.early_reads.len();
         let place = place(self);
-        if let (Some((Slot::Local(root), _)), false) = (root_used, also_read) {
-            let mut kept = self.early_reads.split_off(reads);
-            // Index expressions may read the variable as well; keep those reads.
-            kept.retain(|read| read.local != root || read.span.start != bare(base).span.start);
-            self.early_reads.append(&mut kept);
+        if let (Some((LocalMeaning::Local(root), _)), false) = (root_used, also_read) {
+            let mut later_reads = self.early_reads.split_off(reads);
+            // Reads of the variable in index expressions are kept.
+            later_reads.retain(|read| read.local != root || read.span.start != bare(base).span.start);
+            self.early_reads.append(&mut later_reads);
         }
         self.restore_used(root_used);
         place
     }
 
-    /// Returns the root variable of an access path and whether it has been used so far. Writing a variable does not count as
-    /// a use, so the flag is restored after the path has been checked.
-    fn root_used(&mut self, e: &ast::Expr) -> Option<(Slot, bool)> {
+    /// Returns the root variable of an access path and whether it has been used so far. A write is not a use, so
+    /// callers restore this flag after they have checked the path.
+    fn root_used(&mut self, e: &ast::Expr) -> Option<(LocalMeaning, bool)> {
         let mut e = bare(e);
         while let Ast::Index { base, .. } | Ast::Field { base, .. } = &e.kind {
             e = bare(base);
@@ -541,17 +561,17 @@ impl Cx<'_> {
         let Ast::Name(name) = &e.kind else { return None };
         let slot = *self.names.get(name.text.as_str())?;
         let used = match slot {
-            Slot::Local(id) => self.local_info(id)?.used,
-            Slot::Global(id) => self.global_info(id)?.used,
+            LocalMeaning::Local(id) => self.local_info(id)?.used,
+            LocalMeaning::Global(id) => self.global_info(id)?.used,
             _ => return None,
         };
         Some((slot, used))
     }
 
-    fn restore_used(&mut self, was: Option<(Slot, bool)>) {
-        let info = match was {
-            Some((Slot::Local(id), used)) => self.local_info(id).map(|i| (i, used)),
-            Some((Slot::Global(id), used)) => self.global_info(id).map(|i| (i, used)),
+    fn restore_used(&mut self, root: Option<(LocalMeaning, bool)>) {
+        let info = match root {
+            Some((LocalMeaning::Local(id), used)) => self.local_info(id).map(|i| (i, used)),
+            Some((LocalMeaning::Global(id), used)) => self.global_info(id).map(|i| (i, used)),
             _ => None,
         };
         if let Some((info, used)) = info {
@@ -561,9 +581,9 @@ impl Cx<'_> {
 
     fn name_place(&mut self, name: &ast::Name) -> Expr {
         let e = ast::Expr { kind: Ast::Name(name.clone()), span: name.span };
-        let was = self.root_used(&e);
+        let root = self.root_used(&e);
         let place = self.name(name);
-        self.restore_used(was);
+        self.restore_used(root);
         place
     }
 
@@ -577,26 +597,22 @@ impl Cx<'_> {
         self.bad(e.span)
     }
 
-    /// Checks that an lvalue may be written. Returns false if it is not an lvalue at all, so that its type is meaningless.
+    /// Checks that an lvalue may be written. Returns false if the expression is not an lvalue; then its type has no
+    /// meaning.
     fn check_writable(&mut self, place: &Expr) -> bool {
         if let ExprKind::Swizzle { lanes, .. } = &place.kind {
             let twice = lanes.iter().enumerate().any(|(i, l)| lanes.iter().skip(i + 1).any(|m| m == l));
             if twice {
                 let d = Diagnostic::error("E0319", "a component is written twice")
-                    .at(place.span, "each may stand only once here");
+                    .at(place.span, "each component may appear only once here");
                 self.report(d);
             }
         }
         let mut root = place;
         loop {
-            root = match &root.kind {
-                ExprKind::Index { base, .. }
-                | ExprKind::Slice { base, .. }
-                | ExprKind::Field { base, .. }
-                | ExprKind::TupleField { base, .. }
-                | ExprKind::DynField { base, .. }
-                | ExprKind::Swizzle { base, .. } => base,
-                ExprKind::Builtin { builtin, args, .. } if is_hint(*builtin) => match args.first() {
+            root = match (visit::base(root), &root.kind) {
+                (Some(base), _) => base,
+                (None, ExprKind::Builtin { builtin, args, .. }) if is_hint(*builtin) => match args.first() {
                     Some(inner) => inner,
                     None => return true,
                 },
@@ -624,7 +640,7 @@ impl Cx<'_> {
         let Some(global) = self.global(id) else { return };
         let (mutable, name, declared) = (global.mutable, global.name.clone(), global.span);
         let info = self.global_info(id);
-        let word = info.as_ref().and_then(|i| i.word);
+        let word = info.as_ref().and_then(|i| i.keyword);
         if let Some(info) = info {
             info.assigned = true;
         }
@@ -655,12 +671,12 @@ impl Cx<'_> {
         let Some(info) = self.info.get_mut(id.index()) else { return true };
         info.assigned = true;
         info.written = true;
-        let word = info.word;
+        let keyword = info.keyword;
         if let Some(outer) = outer_loop {
             self.writes_in_loops.push((id, outer));
         }
         let whole = matches!(place.kind, ExprKind::Local(_));
-        let lent = kind == LocalKind::Param(Access::InOut) && self.home == Home::Fn;
+        let lent = kind == LocalKind::Param(Access::InOut) && self.home == BodyKind::Fn;
         let own = (kind == LocalKind::Var || lent) && self.is_device_array(&ty);
         if is_array && whole && kind == LocalKind::Shared && self.in_blocks() {
             return true;
@@ -686,20 +702,25 @@ impl Cx<'_> {
             }
             LocalKind::Param(_) | LocalKind::Shared => {}
             LocalKind::ThreadIndex | LocalKind::Loop => {
-                let what = if kind == LocalKind::Loop { "loop variable" } else { "index" };
-                let d = Diagnostic::error("E0317", format!("the {what} `{name}` can't change"))
+                let noun = if kind == LocalKind::Loop { "loop variable" } else { "index" };
+                let d = Diagnostic::error("E0317", format!("the {noun} `{name}` can't change"))
                     .at(span, "it is written here")
                     .because(declared, "declared here")
                     .help(format!("copy it first: `var j = {name}`"));
                 self.report(d);
             }
-            LocalKind::Var if !mutable => self.immutable(&name, span, declared, word),
+            LocalKind::Var if !mutable => self.immutable(&name, span, declared, keyword),
             LocalKind::Var => {}
         }
         true
     }
 
     fn read_only_param(&mut self, id: LocalId, name: &str, span: Span, declared: Span) {
+        // The first write decides between `out` and `inout`; later ones would repeat the error.
+        let is_repeated = |d: &Diagnostic| d.code == "E0318" && d.labels.iter().any(|label| label.span == declared);
+        if self.diagnostics.iter().any(is_repeated) {
+            return;
+        }
         let read = self.info.get(id.index()).is_some_and(|i| i.used);
         let access = if read { "inout" } else { "out" };
         let before = Span { end: declared.start, ..declared };
@@ -710,12 +731,15 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Records a read of array elements if nothing above has written the array; [`Cx::report_early_reads`] decides later.
+    /// Records a read of array elements that no earlier statement has written. [`Cx::report_early_reads`] determines
+    /// later whether it is an error.
     pub fn note_read(&mut self, base: &Expr, span: Span) {
         let ExprKind::Local(id) = base.kind else { return };
         let is_out = self.locals.get(id).is_some_and(|l| l.kind == LocalKind::Param(Access::Out));
         let Some(info) = self.info.get(id.index()) else { return };
-        if !info.written && (info.unset || is_out && matches!(self.home, Home::Kernel { .. } | Home::Fn)) {
+        if !info.written
+            && (info.uninitialized || is_out && matches!(self.home, BodyKind::Kernel { .. } | BodyKind::Fn))
+        {
             self.early_read(id, span);
         }
     }
@@ -725,17 +749,17 @@ impl Cx<'_> {
         self.early_reads.push(EarlyRead { local, span, outer_loop, op: None });
     }
 
-    /// Reports reads of `out` parameters and of uninitialized variables that no earlier write, and no write in the same
-    /// outermost loop, precedes.
+    /// Reports reads of `out` parameters and of uninitialized variables, unless the variable is written before the read
+    /// or in the same outermost loop.
     pub fn report_early_reads(&mut self) {
         let reads = std::mem::take(&mut self.early_reads);
-        let mut seen = Vec::new();
+        let mut reported = Vec::new();
         for read in reads {
             let later = |outer| self.writes_in_loops.contains(&(read.local, outer));
-            if seen.contains(&read.local) || read.outer_loop.is_some_and(later) {
+            if reported.contains(&read.local) || read.outer_loop.is_some_and(later) {
                 continue;
             }
-            seen.push(read.local);
+            reported.push(read.local);
             let Some(local) = self.locals.get(read.local) else { continue };
             let (name, declared) = (local.name.clone(), local.span);
             if local.kind == LocalKind::Var {
@@ -751,19 +775,19 @@ impl Cx<'_> {
                 .at(read.span, "an `out` array holds nothing yet")
                 .because(declared, "declared `out` here")
                 .fix("declare it `inout`", word, "inout ", Applicability::MaybeIncorrect);
-            let kept = "`inout` arrays keep what the caller put into them";
+            let explanation = "`inout` arrays keep the caller's values";
             let d = match read.op {
                 Some(op) => {
-                    d.help(format!("{kept}; or write `=` instead of `{}=`, which does not read it", op.symbol()))
+                    d.help(format!("{explanation}; or write `=` instead of `{}=`, which does not read it", op.symbol()))
                 }
-                None => d.help(kept),
+                None => d.help(explanation),
             };
             self.report(d);
         }
     }
 }
 
-/// Says which indices an axis of `n` elements has.
+/// Formats the range of valid indices of an axis with `n` elements.
 fn valid_indices(n: i64) -> String {
     match n {
         0 => "the axis has no elements".into(),
@@ -778,8 +802,8 @@ fn as_len(d: Diagnostic, base: Span, name: Span) -> Diagnostic {
     d.fix_all("write `len(x)`", edits, Applicability::MaybeIncorrect)
 }
 
-fn is_hint(b: crate::lang::builtin::Builtin) -> bool {
-    use crate::lang::builtin::Builtin;
+fn is_hint(b: clk_scalar::builtin::Builtin) -> bool {
+    use clk_scalar::builtin::Builtin;
     matches!(b, Builtin::Cached | Builtin::Streaming)
 }
 

@@ -1,111 +1,141 @@
 //! Binding of arguments to parameters, for builtins, functions, kernels, conversions and struct literals.
 //!
-//! Input: the parameters of a callee, and the arguments as written. Output: the argument of each parameter. An argument without a
-//! parameter, and a second argument for the same parameter, are errors; no argument is dropped.
+//! Input: the parameters of a callee, and the arguments as written. Output: the argument of each parameter. An argument
+//! without a parameter, and a second argument for the same parameter, are errors; no argument is dropped.
 
 use std::ops::RangeInclusive;
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::access::list;
-use crate::check::builtin_call::BuiltinCall;
-use crate::check::cx::Cx;
-use crate::check::make::count;
-use crate::check::suggest;
-use crate::check::typed::Type;
-use crate::lang::builtin::Entry;
-use crate::syntax::ast;
+use crate::access::list;
+use crate::build::count;
+use crate::builtin_call::BuiltinCall;
+use crate::context::{Cx, ResolvedName};
+use crate::suggestions;
+use crate::typed::Type;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::builtin::{self, BuiltinEntry};
+use clk_syntax::ast;
 
-/// A parameter that can be given by name, and its position if it can be given by position too.
+/// A parameter that can be passed by name, with its position if it can also be passed by position.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named<'p> {
+pub(crate) struct NamedParam<'p> {
     pub name: &'p str,
     pub position: Option<usize>,
 }
 
-/// A parameter that is given by name only.
-pub(crate) const fn by_name(name: &str) -> Named<'_> {
-    Named { name, position: None }
+/// A parameter that is passed by name only.
+pub(crate) const fn by_name(name: &str) -> NamedParam<'_> {
+    NamedParam { name, position: None }
 }
 
-/// A parameter that is given by name or by position.
-pub(crate) const fn at(name: &str, position: usize) -> Named<'_> {
-    Named { name, position: Some(position) }
+/// A parameter that is passed by name or by position.
+pub(crate) const fn at(name: &str, position: usize) -> NamedParam<'_> {
+    NamedParam { name, position: Some(position) }
 }
 
-/// What a callee accepts.
+/// The arguments that a callee accepts.
 pub(crate) struct Accepted<'p> {
     pub callee: &'p str,
-    /// The largest number of arguments by position.
+    /// The maximum number of positional arguments.
     pub most: usize,
-    pub named: Vec<Named<'p>>,
+    pub named_params: Vec<NamedParam<'p>>,
     /// Whether arguments by any other name are accepted, as by `save`.
     pub any_name: bool,
-    /// The signature of a builtin, which names parameters that are given by position only.
-    pub entry: Option<&'static Entry>,
-    /// The struct type whose fields the arguments are.
+    /// The table entry of a builtin callee. Its signature has the names of the positional-only parameters.
+    pub entry: Option<&'static BuiltinEntry>,
+    /// The struct type, if the arguments are the fields of a struct.
     pub fields_of: Option<&'p Type>,
 }
 
 impl<'p> Accepted<'p> {
-    pub fn new(callee: &'p str, most: usize, named: Vec<Named<'p>>) -> Accepted<'p> {
-        Accepted { callee, most, named, any_name: false, entry: None, fields_of: None }
+    pub fn new(callee: &'p str, most: usize, named: Vec<NamedParam<'p>>) -> Accepted<'p> {
+        Accepted { callee, most, named_params: named, any_name: false, entry: None, fields_of: None }
     }
 }
 
-/// The arguments of a call by parameter.
-pub(crate) struct Arguments<'e> {
-    /// In the order of their positions.
+/// The arguments of a call, bound to the parameters of the callee.
+pub(crate) struct CallArguments<'e> {
+    /// The positional arguments, in order.
     pub positional: Vec<&'e ast::Expr>,
-    /// By parameter of `Accepted::named`, whether by name or by position.
-    pub named: Vec<Option<(&'e ast::Expr, Span)>>,
-    /// The first argument by position for which there is no parameter.
+    /// The argument of each parameter of `Accepted::named_params`, passed by name or by position.
+    pub by_param: Vec<Option<(&'e ast::Expr, Span)>>,
+    /// The span of the first positional argument without a parameter.
     pub surplus: Option<Span>,
-    /// Whether an argument by name was wrong, which was reported.
+    /// Whether an error in a named argument has been reported.
     pub wrong_name: bool,
 }
 
-/// A name, if the argument has one, and its value.
-pub(crate) type Given<'e> = (Option<&'e ast::Name>, &'e ast::Expr);
+/// An argument: its name, if it has one, and its value.
+pub(crate) type OptionallyNamed<'e> = (Option<&'e ast::Name>, &'e ast::Expr);
 
-pub(crate) fn given(args: &[ast::Arg]) -> impl Iterator<Item = Given<'_>> {
+pub(crate) fn args_with_names(args: &[ast::Arg]) -> impl Iterator<Item = OptionallyNamed<'_>> {
     args.iter().map(|arg| (arg.name.as_ref(), &arg.value))
 }
 
-/// Whether a builtin has a parameter of this name that is given by position only: `x: T` or `type`, but not `axis = 0`.
-fn by_position(entry: &Entry, name: &str) -> bool {
+/// Returns whether a builtin has a positional-only parameter of this name: `x: T` or `type`, but not `axis = 0`.
+fn by_position(entry: &BuiltinEntry, name: &str) -> bool {
     let inside = entry.signature.split_once('(').map_or("", |(_, rest)| rest);
     let inside = inside.split_once(") ->").map_or(inside, |(inside, _)| inside);
     let rests = inside.split(',').filter_map(|param| param.trim().trim_end_matches(')').strip_prefix(name));
-    // A parameter with the default `all` is given by name: `among`.
+    // A parameter with the default `all`, such as `among`, can only be passed by name.
     rests.into_iter().any(|rest| rest.is_empty() || rest.starts_with(':') && !rest.ends_with("= all"))
 }
 
+/// Returns the equivalent in Clk of an argument of NumPy or Python that this builtin does not have.
+fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<String> {
+    Some(match (callee, argument) {
+        (_, "keepdims" | "keepdim" | "keep_dims" | "keep") if names.contains(&"axis") => {
+            format!("`reshape` restores the axis: `reshape({callee}(x, axis = 1), -1, 1)`")
+        }
+        ("sort", "reverse" | "descending") => "`flip(sort(x))` sorts in descending order".into(),
+        ("argsort", "reverse" | "descending") => "`flip(argsort(x))` gives the positions in descending order".into(),
+        ("sort", "key") => "`sort(keys, values)` sorts by keys and returns both as a tuple".into(),
+        ("sort" | "argsort", "axis") => {
+            format!("`{callee}` takes an array with one axis: a row is `x[i, ..]`, a column `x[.., j]`")
+        }
+        (_, "type" | "dtype") => format!("a conversion sets the element type: `f32({callee}(…))`"),
+        _ => return None,
+    })
+}
+
 impl Cx<'_> {
-    /// Binds arguments to parameters. Reports unknown names and parameters that are given twice. The caller checks the number of
-    /// arguments by position, since it knows the missing parameters.
+    /// Binds arguments to parameters. Reports unknown names and duplicate arguments. The caller checks the number of
+    /// positional arguments.
     pub fn bind_arguments<'e>(
         &mut self,
         accepted: &Accepted<'_>,
-        args: impl IntoIterator<Item = Given<'e>>,
-    ) -> Arguments<'e> {
-        let mut bound =
-            Arguments { positional: vec![], named: vec![None; accepted.named.len()], surplus: None, wrong_name: false };
+        args: impl IntoIterator<Item = OptionallyNamed<'e>>,
+    ) -> CallArguments<'e> {
+        let mut bound = CallArguments {
+            positional: vec![],
+            by_param: vec![None; accepted.named_params.len()],
+            surplus: None,
+            wrong_name: false,
+        };
+        let takes_type = accepted.named_params.iter().any(|named| named.name == "type");
         let mut others: Vec<&ast::Name> = vec![];
         let mut named_position = false;
         for (name, value) in args {
             let Some(name) = name else {
+                if takes_type
+                    && let ast::ExprKind::Name(ty) = &value.kind
+                    && self.names_type(ty)
+                {
+                    self.type_by_position(ty);
+                    bound.wrong_name = true;
+                    continue;
+                }
                 if bound.positional.len() == accepted.most {
                     bound.surplus = bound.surplus.or(Some(value.span));
                 }
                 let at = Some(bound.positional.len());
                 bound.positional.push(value);
-                if let Some(i) = accepted.named.iter().position(|named| named.position == at) {
+                if let Some(i) = accepted.named_params.iter().position(|named| named.position == at) {
                     self.fill(accepted, &mut bound, i, (value, value.span));
                 }
                 continue;
             };
-            match accepted.named.iter().position(|named| named.name == name.text) {
+            match accepted.named_params.iter().position(|named| named.name == name.text) {
                 Some(i) => self.fill(accepted, &mut bound, i, (value, name.span)),
                 None if accepted.any_name => {
                     if let Some(first) = others.iter().find(|other| other.text == name.text) {
@@ -114,7 +144,7 @@ impl Cx<'_> {
                     }
                     others.push(name);
                 }
-                // The first name of a parameter that has a position only stands for the others.
+                // Only the first positional-only parameter that is passed by name is reported.
                 None if accepted.entry.is_some_and(|entry| by_position(entry, &name.text)) => {
                     if !std::mem::replace(&mut named_position, true) {
                         self.by_its_position(accepted, name);
@@ -130,19 +160,32 @@ impl Cx<'_> {
         bound
     }
 
-    /// Gives a parameter its argument, unless it has one.
+    fn names_type(&mut self, name: &ast::Name) -> bool {
+        matches!(self.lookup(&name.text), Some(ResolvedName::Type(_)))
+    }
+
+    /// Reports `zeros(3, i32)`.
+    fn type_by_position(&mut self, ty: &ast::Name) {
+        let before = Span { end: ty.span.start, ..ty.span };
+        let d = Diagnostic::error("E0207", format!("the type `{}` is passed by name", ty.text))
+            .at(ty.span, "a value was expected here")
+            .fix(format!("write `type = {}`", ty.text), before, "type = ", Applicability::MachineApplicable);
+        self.report(d);
+    }
+
+    /// Binds an argument to parameter `i`. Reports a second argument for the same parameter.
     fn fill<'e>(
         &mut self,
         accepted: &Accepted<'_>,
-        bound: &mut Arguments<'e>,
+        bound: &mut CallArguments<'e>,
         i: usize,
         argument: (&'e ast::Expr, Span),
     ) {
-        match bound.named.get_mut(i) {
+        match bound.by_param.get_mut(i) {
             Some(slot @ None) => *slot = Some(argument),
             Some(Some((_, first))) => {
                 let first = *first;
-                self.given_twice(accepted, accepted.named[i].name, argument.1, first);
+                self.given_twice(accepted, accepted.named_params[i].name, argument.1, first);
                 bound.wrong_name = true;
             }
             None => {}
@@ -156,7 +199,7 @@ impl Cx<'_> {
     }
 
     fn by_its_position(&mut self, accepted: &Accepted<'_>, name: &ast::Name) {
-        let title = format!("`{}` takes `{}` by its position, not by name", accepted.callee, name.text);
+        let title = format!("`{}` takes `{}` by position, not by name", accepted.callee, name.text);
         let d = Diagnostic::error("E0206", title).at(name.span, "leave the name off");
         self.report(match accepted.entry {
             Some(entry) => d.note(format!("`{}{}`", entry.name, entry.signature)),
@@ -166,7 +209,8 @@ impl Cx<'_> {
 
     /// Reports an argument by a name that the callee does not have.
     fn not_accepted(&mut self, accepted: &Accepted<'_>, name: &ast::Name) {
-        let names: Vec<&str> = accepted.named.iter().map(|named| named.name).filter(|name| !name.is_empty()).collect();
+        let names: Vec<&str> =
+            accepted.named_params.iter().map(|named| named.name).filter(|name| !name.is_empty()).collect();
         match accepted.fields_of {
             Some(of) => self.unknown_field(name, of, names.into_iter()),
             None => self.unknown_argument(name, accepted.callee, &names),
@@ -176,9 +220,14 @@ impl Cx<'_> {
     pub fn unknown_argument(&mut self, name: &ast::Name, callee: &str, names: &[&str]) {
         let mut d = Diagnostic::error("E0206", format!("`{callee}` has no argument called `{}`", name.text))
             .at(name.span, "unknown argument");
-        match suggest::nearest(&name.text, names.iter().copied()) {
-            _ if matches!(&*name.text, "keepdims" | "keepdim" | "keep_dims" | "keep") && names.contains(&"axis") => {
-                d = d.help(format!("`reshape` brings an axis back: `reshape({callee}(x, axis = 1), -1, 1)`"));
+        match suggestions::nearest(&name.text, names.iter().copied()) {
+            _ if names.contains(&"type") && name.text == "dtype" => {
+                d = d.fix("write `type`", name.span, "type", Applicability::MachineApplicable);
+            }
+            _ if let Some(help) = foreign_argument(callee, &name.text, names)
+                && builtin::find(callee).is_some() =>
+            {
+                d = d.help(help);
             }
             Some(near) => {
                 d = d.help(format!("did you mean `{near}`?"));
@@ -190,17 +239,19 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Reports the arguments by name of a callee that takes all by position. Returns whether there are none.
+    /// Reports named arguments of a callee that takes all arguments by position. Returns true if there are no named
+    /// arguments.
     pub fn no_names(&mut self, args: &[ast::Arg], callee: &str) -> bool {
-        !self.bind_arguments(&Accepted::new(callee, usize::MAX, vec![]), given(args)).wrong_name
+        !self.bind_arguments(&Accepted::new(callee, usize::MAX, vec![]), args_with_names(args)).wrong_name
     }
 
-    /// Returns the arguments of a builtin that are given by position, if their number is in range. None after a report.
-    pub fn take<'c>(
+    /// Returns the positional arguments of a builtin. Reports an error and returns `None` if their number is not in the
+    /// range.
+    pub fn take_positional<'c>(
         &mut self,
         call: BuiltinCall<'c>,
         positions: RangeInclusive<usize>,
-        named: &[Named<'_>],
+        named: &[NamedParam<'_>],
     ) -> Option<Vec<&'c ast::Expr>> {
         let entry = call.entry;
         let accepted = Accepted { entry: Some(entry), ..Accepted::new(entry.name, *positions.end(), named.to_vec()) };
@@ -213,23 +264,24 @@ impl Cx<'_> {
         least: usize,
         accepted: &Accepted<'_>,
     ) -> Option<Vec<&'c ast::Expr>> {
-        let bound = self.bind_arguments(accepted, given(call.args));
-        // An argument by a wrong name explains the number of the others.
+        let bound = self.bind_arguments(accepted, args_with_names(call.args));
+        // An error in a named argument probably caused the wrong number of positional arguments, so only that error is
+        // reported.
         if bound.wrong_name {
             return None;
         }
-        let (name, found) = (call.entry.name, bound.positional.len());
-        if found >= least && bound.surplus.is_none() {
+        let (name, count_given) = (call.entry.name, bound.positional.len());
+        if count_given >= least && bound.surplus.is_none() {
             return Some(bound.positional);
         }
-        let wanted = match accepted.most {
+        let expected = match accepted.most {
             most if least == most => count(least, "argument", "arguments"),
             usize::MAX => format!("at least {}", count(least, "argument", "arguments")),
             most => format!("{least} to {most} arguments"),
         };
-        let verb = if found == 1 { "is" } else { "are" };
-        let d = Diagnostic::error("E0304", format!("`{name}` takes {wanted}, but {found} {verb} given"))
-            .at(call.span, format!("{found} given"))
+        let verb = if count_given == 1 { "is" } else { "are" };
+        let d = Diagnostic::error("E0304", format!("`{name}` takes {expected}, but {count_given} {verb} given"))
+            .at(call.span, format!("{count_given} given"))
             .note(format!("`{name}{}`", call.entry.signature));
         self.report(d);
         None

@@ -1,13 +1,13 @@
 //! Assignments: to declared variables, and to undeclared names.
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::cx::{Cx, Home, Info, Meaning, Slot};
-use crate::check::make::{bare, make};
-use crate::check::suggest;
-use crate::check::typed::*;
-use crate::lang::ops::BinaryOp;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::build::{bare, make};
+use crate::context::{BodyKind, Cx, Info, LocalMeaning, ResolvedName};
+use crate::suggestions;
+use crate::typed::*;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::ops::BinaryOp;
+use clk_syntax::ast::{self, ExprKind as Ast};
 
 /// Code of the error for a variable that is introduced without `let`.
 const UNDECLARED: &str = "E0116";
@@ -22,7 +22,9 @@ impl Cx<'_> {
         let before = self.varying_reads;
         let hint = self.place_hint(place);
         let value = self.as_tile(|cx| cx.expr(value, hint.as_ref()));
-        let place = self.as_tile(|cx| cx.place(place, op.is_some()));
+        let checked = self.as_tile(|cx| cx.place(place, op.is_some()));
+        self.record_write(place);
+        let place = checked;
         if let (Some((op, _)), Some(read)) = (op, self.early_reads.last_mut())
             && read.span == place.span
         {
@@ -46,9 +48,9 @@ impl Cx<'_> {
         }
         let result = match op {
             Some((op, op_span)) => {
-                let told = self.diagnostics.len();
+                let diagnostics_before = self.diagnostics.len();
                 let ty = self.as_tile(|cx| cx.binary_type(op, op_span, &place, &value));
-                self.no_converted_place(place.span, told);
+                self.no_converted_place(place.span, diagnostics_before);
                 make(ExprKind::Error, ty, value.span)
             }
             None => {
@@ -68,23 +70,23 @@ impl Cx<'_> {
     fn place_hint(&self, place: &ast::Expr) -> Option<Type> {
         let Ast::Name(name) = &bare(place).kind else { return None };
         let ty = match *self.names.get(name.text.as_str())? {
-            Slot::Local(id) => &self.locals.get(id)?.ty,
-            Slot::Global(id) => &self.global(id)?.ty,
+            LocalMeaning::Local(id) => &self.locals.get(id)?.ty,
+            LocalMeaning::Global(id) => &self.global(id)?.ty,
             _ => return None,
         };
         Some(self.vars.shallow(ty))
     }
 
     fn check_assigned(&mut self, place: &Expr, value: &Expr, broadcasts: bool) {
-        let (want, found) = (self.vars.shallow(&place.ty), self.vars.shallow(&value.ty));
-        if matches!(want, Type::Error) || matches!(found, Type::Error) {
+        let (expected, actual) = (self.vars.shallow(&place.ty), self.vars.shallow(&value.ty));
+        if matches!(expected, Type::Error) || matches!(actual, Type::Error) {
             return;
         }
-        // The shape of a part may be open while the type of its elements is known.
-        if let (Type::Unknown, ExprKind::Slice { base, .. } | ExprKind::Index { base, .. }) = (&want, &place.kind)
+        // The type of a slice may be unknown because its shape is unknown. The type of its elements may be known.
+        if let (Type::Unknown, ExprKind::Slice { base, .. } | ExprKind::Index { base, .. }) = (&expected, &place.kind)
             && let Type::Array(a) = self.vars.shallow(&base.ty)
         {
-            let one = match &found {
+            let one = match &actual {
                 Type::Array(b) => b.element.clone(),
                 other => other.clone(),
             };
@@ -93,11 +95,11 @@ impl Cx<'_> {
             self.coerce(&one, &a.element, why);
             return;
         }
-        let why = Some((place.span, format!("this is `{}`", self.ty_text(&want))));
-        if matches!(found, Type::Array(_) | Type::Tuple(_)) {
-            self.vars.admit_stated(&found, &want);
+        let why = Some((place.span, format!("this is `{}`", self.ty_text(&expected))));
+        if matches!(actual, Type::Array(_) | Type::Tuple(_)) {
+            self.vars.admit_declared(&actual, &expected);
         }
-        match (&want, &found) {
+        match (&expected, &actual) {
             // A scalar or a smaller shape broadcasts to a slice or a column.
             (Type::Array(a), Type::Array(b)) if broadcasts => {
                 let element = make(ExprKind::Error, b.element.clone(), value.span);
@@ -124,17 +126,17 @@ impl Cx<'_> {
                 self.coerce(value, &a.element.clone(), why);
             }
             _ => {
-                self.coerce(value, &want, why);
+                self.coerce(value, &expected, why);
             }
         }
     }
 
-    /// Whether the name of an assignment was never declared: it is undefined, or a builtin or type.
+    /// Returns whether an assigned name is not a declared variable but undefined, a builtin or a type.
     fn is_undeclared(&mut self, name: &ast::Name) -> bool {
         let later = self.script_names.is_some_and(|names| names.contains_key(name.text.as_str()));
         name.text != "_"
             && !later
-            && matches!(self.lookup(&name.text), None | Some(Meaning::Builtin(_) | Meaning::Type(_)))
+            && matches!(self.lookup(&name.text), None | Some(ResolvedName::Builtin(_) | ResolvedName::Type(_)))
     }
 
     /// Reports `x = …` for an undeclared `x`, and recovers by declaring it.
@@ -142,19 +144,20 @@ impl Cx<'_> {
         let before = self.diagnostics.len();
         let value = self.expr(value, None);
         let unknown = format!("nothing here is called `{}`", name.text);
-        let said = self.diagnostics.iter().skip(before).any(|d| d.title == unknown);
-        if !said {
-            let near = suggest::nearest(&name.text, self.variables()).map(str::to_owned);
+        let already_reported = self.diagnostics.iter().skip(before).any(|d| d.title == unknown);
+        if !already_reported {
+            let near = suggestions::nearest(&name.text, self.variables()).map(str::to_owned);
             let d = self.undeclared_message(name, near);
             self.report(d);
         }
-        let ty = if said { Type::Error } else { value.ty.clone() };
-        let pattern = match self.home == Home::Script && self.outermost() {
+        let ty = if already_reported { Type::Error } else { value.ty.clone() };
+        let pattern = match self.home == BodyKind::Script && self.outermost() {
             true => {
                 let id = GlobalId::new(self.program.globals.len() + self.globals.len());
                 self.globals.push(Global { name: name.text.clone(), ty, mutable: true, span: name.span });
                 self.global_info.push(Info { used: true, ..Info::default() });
-                self.bind(name.text.clone(), Slot::Global(id));
+                self.bind(name.text.clone(), LocalMeaning::Global(id));
+                self.record_variable(name, DefinitionKind::Var, NameTarget::Item(NameBinding::Global(id)));
                 Pattern::Global(id)
             }
             false => Pattern::Local(self.declare(name, ty, true, LocalKind::Var, None)),
@@ -170,7 +173,7 @@ impl Cx<'_> {
                 .fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect)
                 .help(format!("a new variable begins with `let` or `var`: `let {} = …`", name.text));
         }
-        // In a loop or a branch, a variable declared there also ends there, so the fix may not be what was meant.
+        // In a loop or a branch, the fix may be wrong, because a variable declared in it goes out of scope at its end.
         let inner = self.loops > 0 || !self.divergent.is_empty();
         let sure = if inner { Applicability::MaybeIncorrect } else { Applicability::MachineApplicable };
         let before = Span { end: name.span.start, ..name.span };
@@ -179,13 +182,13 @@ impl Cx<'_> {
             .fix("write `let`", before, "let ", sure)
     }
 
-    /// Changes the suggested fix from `let` to `var` for undeclared variables that turned out to be assigned again.
-    pub fn settle_undeclared(&mut self) {
+    /// Changes the suggested fix from `let` to `var` for undeclared variables that later statements assign again.
+    pub fn update_let_fixes(&mut self) {
         let locals = self.locals.iter().zip(&self.info).map(|((_, local), info)| (local.span, info.assigned));
         let globals = self.globals.iter().zip(&self.global_info).map(|(global, info)| (global.span, info.assigned));
         for (span, _) in locals.chain(globals).filter(|(_, assigned)| *assigned) {
-            let begun = |d: &&mut Diagnostic| d.code == UNDECLARED && d.primary() == Some(span);
-            for fix in self.diagnostics.iter_mut().find(begun).into_iter().flat_map(|d| &mut d.fixes) {
+            let is_undeclared_error = |d: &&mut Diagnostic| d.code == UNDECLARED && d.primary() == Some(span);
+            for fix in self.diagnostics.iter_mut().find(is_undeclared_error).into_iter().flat_map(|d| &mut d.fixes) {
                 fix.title = "write `var`".into();
                 fix.edits.iter_mut().for_each(|(_, text)| *text = "var ".into());
             }
@@ -196,8 +199,8 @@ impl Cx<'_> {
     fn variables(&self) -> impl Iterator<Item = &str> {
         self.names.iter().filter_map(|(name, slot)| {
             let mutable = match slot {
-                Slot::Local(id) => self.locals.get(*id).is_some_and(|local| local.mutable),
-                Slot::Global(id) => self.global(*id).is_some_and(|global| global.mutable),
+                LocalMeaning::Local(id) => self.locals.get(*id).is_some_and(|local| local.mutable),
+                LocalMeaning::Global(id) => self.global(*id).is_some_and(|global| global.mutable),
                 _ => false,
             };
             mutable.then_some(name.as_str())

@@ -4,63 +4,70 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::base::stop;
-use crate::check::arguments::{Accepted, by_name};
-use crate::check::cx::{Cx, Home, Needs, ScriptNames};
-use crate::check::infer::array;
-use crate::check::typed::*;
-use crate::check::{contracts, finish, lints, sigs, tunes};
-use crate::syntax::ast;
+use crate::arguments::{Accepted, by_name};
+use crate::context::{BodyKind, Cx, ScriptNames, SpaceRequirements};
+use crate::infer::array;
+use crate::names::NameRecords;
+use crate::typed::*;
+use crate::{contracts, finish, lints, signatures, tune_clauses};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_base::stop;
+use clk_syntax::ast;
 
 /// A function or kernel whose body is still to be checked.
 #[derive(Clone, Copy)]
-pub(crate) enum Job<'f> {
+pub(crate) enum BodyJob<'f> {
     Fn(FnId, &'f ast::Fn),
     Kernel(KernelId, &'f ast::Kernel),
 }
 
 /// The result of checking a body.
-pub(crate) struct Checked {
+pub(crate) struct CheckedBody {
     pub body: Body,
     pub geometry: Option<Geometry>,
     pub assumes: Vec<Assume>,
     pub expects: Vec<Expect>,
     pub tunes: Vec<Tunable>,
     pub diagnostics: Vec<Diagnostic>,
-    /// Span of an erroneous node.
+    /// Span of an erroneous node in the typed tree, if there is one.
     pub hole: Option<Span>,
-    pub needs: Needs,
+    pub needs: SpaceRequirements,
     pub used_items: FxHashSet<SmolStr>,
     pub uses_globals: bool,
     pub globals: Vec<Global>,
+    pub names_found: Option<Box<NameRecords>>,
     pub rates: Vec<(SmolStr, Expr)>,
 }
 
-/// Minimum number of bodies for which threads pay off.
+/// Minimum number of bodies to check on several threads. For fewer bodies, one thread is faster.
 const PARALLEL: usize = 256;
 
 /// Checks all bodies, in parallel if there are many; the results are in the order of the jobs.
-pub(crate) fn check_all(program: &Program, module: ModuleId, names: &ScriptNames, jobs: &[Job<'_>]) -> Vec<Checked> {
-    let alone = || jobs.iter().map(|j| check_one(program, module, names, *j)).collect();
+pub(crate) fn check_all(
+    program: &Program,
+    module: ModuleId,
+    names: &ScriptNames,
+    jobs: &[BodyJob<'_>],
+) -> Vec<CheckedBody> {
+    let sequential = || jobs.iter().map(|j| check_one(program, module, names, *j)).collect();
     if jobs.len() < PARALLEL {
-        return alone();
+        return sequential();
     }
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
     if workers < 2 {
-        return alone();
+        return sequential();
     }
-    let share = jobs.len().div_ceil(workers);
+    let chunk_size = jobs.len().div_ceil(workers);
     let mut out = Vec::with_capacity(jobs.len());
     std::thread::scope(|scope| {
-        let mut parts = jobs.chunks(share);
+        let mut parts = jobs.chunks(chunk_size);
         let own = parts.next().unwrap_or(&[]);
         let others: Vec<_> = parts
             .map(|part| {
                 let flag = stop::flag();
                 let all = move || part.iter().map(|j| check_one(program, module, names, *j)).collect::<Vec<_>>();
-                let run = move || stop::watched(flag, all);
+                let run = move || stop::with_flag(flag, all);
                 (part, std::thread::Builder::new().stack_size(32 << 20).spawn_scoped(scope, run))
             })
             .collect();
@@ -75,10 +82,10 @@ pub(crate) fn check_all(program: &Program, module: ModuleId, names: &ScriptNames
     out
 }
 
-fn check_one(program: &Program, module: ModuleId, names: &ScriptNames, job: Job<'_>) -> Checked {
+fn check_one(program: &Program, module: ModuleId, names: &ScriptNames, job: BodyJob<'_>) -> CheckedBody {
     match job {
-        Job::Fn(id, def) => function(program, module, names, &program.fns[id], def),
-        Job::Kernel(id, def) => kernel(program, module, names, &program.kernels[id], def),
+        BodyJob::Fn(id, def) => function(program, module, names, &program.fns[id], def),
+        BodyJob::Kernel(id, def) => kernel(program, module, names, &program.kernels[id], def),
     }
 }
 
@@ -88,8 +95,8 @@ fn declare_params(cx: &mut Cx<'_>, sig: &Signature, params: &[ast::Param]) {
     }
 }
 
-fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, def: &ast::Fn) -> Checked {
-    let mut cx = Cx::new(program, module, Some(&f.sig), Home::Fn);
+fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, def: &ast::Fn) -> CheckedBody {
+    let mut cx = Cx::new(program, module, Some(&f.sig), BodyKind::Fn);
     cx.script_names = Some(names);
     let result = any_extents(&f.result, &f.sig);
     cx.result = Some(result.clone());
@@ -106,11 +113,14 @@ fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, de
             cx.need_host(p.span, "text as a value");
         }
     }
+    if def.result.is_none() {
+        cx.missing_result = Some(Span { end: def.body.span.start, ..def.body.span });
+    }
     let root = cx.function_body(&def.body, &result, span);
     done(cx, root, None)
 }
 
-/// Returns the type of a result in which every `_` stands for whatever extent the body gives.
+/// Returns a result type in which each extent `_` is replaced by an unknown extent, because the body determines it.
 fn any_extents(ty: &Type, sig: &Signature) -> Type {
     let is_any =
         |dim: &Dim| matches!(dim, Dim::Name(i) if sig.dims.get(*i as usize).is_some_and(|dim| dim.name == "_"));
@@ -132,18 +142,18 @@ fn holds_text(ty: &Type) -> bool {
     }
 }
 
-fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, def: &ast::Kernel) -> Checked {
+fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, def: &ast::Kernel) -> CheckedBody {
     let threads = matches!(def.geometry, ast::Geometry::Threads { .. });
-    let mut cx = Cx::new(program, module, Some(&k.sig), Home::Kernel { threads });
+    let mut cx = Cx::new(program, module, Some(&k.sig), BodyKind::Kernel { threads });
     cx.script_names = Some(names);
     declare_params(&mut cx, &k.sig, &def.params);
-    let mut geometry = sigs::geometry(&mut cx, &def.geometry);
-    let laid_out = cx.consts_read.clone();
+    let mut geometry = signatures::geometry(&mut cx, &def.geometry);
+    let geometry_consts = cx.consts_read.clone();
     let mut assumes = contracts::assumes(&mut cx, &def.assumes);
     let expects = contracts::expects(&mut cx, &def.expects);
-    let tunes = tunes::clauses(&mut cx, &def.tunes);
-    // Conditions and lists alone use no constant.
-    cx.consts_read = laid_out;
+    let tunes = tune_clauses::clauses(&mut cx, &def.tunes);
+    // A constant that occurs only in `assume`, `expect` or `tune` clauses is reported as unused.
+    cx.consts_read = geometry_consts;
     let (root, _) = cx.block(&def.body, false, None);
     let lists: Vec<&mut Vec<Expr>> = match &mut geometry {
         Geometry::Threads { extents, block, .. } => std::iter::once(extents).chain(block).collect(),
@@ -155,13 +165,13 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
         }
     }
     contracts::finish(&mut cx, &mut assumes);
-    tunes::admitted(&mut cx, &k.name, &tunes, &assumes);
-    Checked { assumes, expects, tunes, ..done(cx, root, Some(geometry)) }
+    tune_clauses::check_configs(&mut cx, &k.name, &tunes, &assumes);
+    CheckedBody { assumes, expects, tunes, ..done(cx, root, Some(geometry)) }
 }
 
 /// Checks the statements of a script, in order.
-pub(crate) fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &[&ast::Stmt]) -> Checked {
-    let mut cx = Cx::new(program, module, None, Home::Script);
+pub(crate) fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &[&ast::Stmt]) -> CheckedBody {
+    let mut cx = Cx::new(program, module, None, BodyKind::Script);
     cx.script_names = Some(names);
     let mut out = Vec::with_capacity(stmts.len());
     for s in stmts {
@@ -172,15 +182,15 @@ pub(crate) fn script(program: &Program, module: ModuleId, names: &ScriptNames, s
 }
 
 /// Checks a test or bench.
-pub(crate) fn section(program: &Program, module: ModuleId, def: &ast::Section, bench: bool) -> Checked {
-    let mut cx = Cx::new(program, module, None, Home::Section);
+pub(crate) fn section(program: &Program, module: ModuleId, def: &ast::SectionItem, bench: bool) -> CheckedBody {
+    let mut cx = Cx::new(program, module, None, BodyKind::Section);
     let mut rates = Vec::new();
     let accepted = Accepted::new("bench", 0, ["bytes", "flops", "items"].map(by_name).to_vec());
     let bound = cx.bind_arguments(&accepted, def.rates.iter().map(|(name, value)| (Some(name), value)));
-    for (named, slot) in accepted.named.iter().zip(&bound.named) {
+    for (named, slot) in accepted.named_params.iter().zip(&bound.by_param) {
         let Some((value, _)) = slot else { continue };
         let mut e = cx.expr(value, None);
-        cx.require_kind(&e, crate::check::infer::Kind::Num, "a rate");
+        cx.require_kind(&e, crate::infer::TypeClass::Num, "a rate");
         finish::expr(&mut cx, &mut e);
         rates.push((named.name.into(), e));
     }
@@ -190,16 +200,16 @@ pub(crate) fn section(program: &Program, module: ModuleId, def: &ast::Section, b
     checked
 }
 
-fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked {
+fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> CheckedBody {
     cx.report_early_reads();
-    cx.settle_undeclared();
+    cx.update_let_fixes();
     finish::body(&mut cx, &mut root);
     if cx.failed() {
         cx.diagnostics.retain(Diagnostic::is_error);
     } else {
         lints::body(&mut cx, &root);
     }
-    Checked {
+    CheckedBody {
         body: Body { locals: cx.locals, root },
         geometry,
         assumes: vec![],
@@ -211,18 +221,19 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
         used_items: cx.used_items,
         uses_globals: cx.uses_globals,
         globals: cx.globals,
+        names_found: cx.names_found,
         rates: vec![],
     }
 }
 
-/// Converts a checked section to the form that the program stores.
+/// Converts a checked test or bench to a [`TestSection`], which the program stores.
 pub(crate) fn as_section(
     module: ModuleId,
-    def: &ast::Section,
-    span: crate::base::source::Span,
-    checked: &mut Checked,
-) -> Section {
-    Section {
+    def: &ast::SectionItem,
+    span: clk_base::source::Span,
+    checked: &mut CheckedBody,
+) -> TestSection {
+    TestSection {
         title: def.title.clone(),
         module,
         span,

@@ -1,17 +1,17 @@
-//! A call of a builtin as it is checked.
+//! The call of a builtin that is being checked: its table entry, arguments and spans.
 
 use smol_str::SmolStr;
 
-use crate::base::source::Span;
-use crate::check::make::make;
-use crate::check::typed::*;
-use crate::lang::builtin::Entry;
-use crate::syntax::ast;
+use crate::build::make;
+use crate::typed::*;
+use clk_base::source::Span;
+use clk_scalar::builtin::BuiltinEntry;
+use clk_syntax::ast;
 
 /// A builtin call being checked.
 #[derive(Clone, Copy)]
 pub(crate) struct BuiltinCall<'c> {
-    pub entry: &'static Entry,
+    pub entry: &'static BuiltinEntry,
     pub args: &'c [ast::Arg],
     pub at: Span,
     pub span: Span,
@@ -22,7 +22,7 @@ impl<'c> BuiltinCall<'c> {
         self.args.iter().filter(|a| a.name.is_none()).map(|a| &a.value)
     }
 
-    pub fn named(&self, name: &str) -> Option<&'c ast::Expr> {
+    pub fn named_arg(&self, name: &str) -> Option<&'c ast::Expr> {
         self.args.iter().find(|a| a.name.as_ref().is_some_and(|n| n.text == name)).map(|a| &a.value)
     }
 

@@ -1,46 +1,47 @@
 //! Calls of builtins that are available in kernels: mathematics, values, and device operations.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::arguments::by_name;
-use crate::check::builtin_call::BuiltinCall;
-use crate::check::cx::{Cx, Fork, Home, Parting};
-use crate::check::infer::Kind;
-use crate::check::make::{BOOL, F32, I32, bare, count, is_literal, make};
-use crate::check::ops::{Joined, scalar_of, with_scalar};
-use crate::check::typed::*;
-use crate::lang::builtin::{Builtin, Derivative, Entry, Worlds};
-use crate::lang::ops::{AtomicOp, BarrierKind, Family, MathFn, WarpOp};
-use crate::lang::scalar::Scalar;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::arguments::by_name;
+use crate::build::{BOOL, F32, I32, bare, count, is_literal, make};
+use crate::builtin_call::BuiltinCall;
+use crate::context::{BodyKind, Cx, DivergentCondition, Fork};
+use crate::infer::TypeClass;
+use crate::ops::{CommonType, scalar_of, with_scalar};
+use crate::typed::*;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::{Builtin, BuiltinEntry, BuiltinSpaces, DerivativeKind};
+use clk_scalar::ops::{AtomicOp, BarrierKind, MathFamily, MathFn, WarpOp};
+use clk_syntax::ast::{self, ExprKind as Ast};
 
-/// What helps where a loop keeps some threads from something.
+/// Help text for a barrier in a loop in which some threads may execute fewer iterations than others.
 const AS_OFTEN: &str =
-    "let all threads of the block run the loop as often, and let only the work in it depend on the thread";
+    "give all threads of the block the same number of iterations, and let only the work in them depend on the thread";
 
-/// Returns the shape of a mathematical function: number of arguments, their kind, and whether the result is `bool`.
-pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
+/// Returns the number of arguments of a mathematical function, the class of types that they can have, and whether the
+/// result is `bool`.
+pub(crate) fn math_shape(entry: &BuiltinEntry) -> (usize, TypeClass, bool) {
     let signature = entry.signature;
     let kind = if signature.starts_with("<T: Float>") || is_of_f32(entry) {
-        Kind::Float
+        TypeClass::Float
     } else if signature.starts_with("<T: Int>") {
-        Kind::Int
+        TypeClass::Int
     } else {
-        Kind::Num
+        TypeClass::Num
     };
     let params = signature.split('(').nth(1).and_then(|s| s.split(')').next()).unwrap_or("");
     (params.split(',').filter(|p| !p.trim().is_empty()).count(), kind, signature.ends_with("-> bool"))
 }
 
-/// Whether a mathematical function takes `f32` and no other type.
-fn is_of_f32(entry: &Entry) -> bool {
-    matches!(entry.builtin, Builtin::Math(function) if function.row().family == Family::Singles)
+/// Returns whether a mathematical function takes `f32` and no other type.
+fn is_of_f32(entry: &BuiltinEntry) -> bool {
+    matches!(entry.builtin, Builtin::Math(function) if function.row().family == MathFamily::Singles)
 }
 
 impl Cx<'_> {
     pub fn call_builtin(
         &mut self,
-        entry: &'static Entry,
+        entry: &'static BuiltinEntry,
         name: &ast::Name,
         args: &[ast::Arg],
         span: Span,
@@ -52,7 +53,7 @@ impl Cx<'_> {
 
     fn builtin_of(
         &mut self,
-        entry: &'static Entry,
+        entry: &'static BuiltinEntry,
         name: &ast::Name,
         args: &[ast::Arg],
         span: Span,
@@ -65,7 +66,8 @@ impl Cx<'_> {
                 Builtin::Arange => self.in_tile() && args.len() == 1,
                 _ => self.in_tile(),
             };
-        if entry.worlds == Worlds::Host && !of_tiles && !self.need_host(name.span, &format!("`{}`", entry.name)) {
+        if entry.spaces == BuiltinSpaces::Host && !of_tiles && !self.need_host(name.span, &format!("`{}`", entry.name))
+        {
             return self.after_error(args, span);
         }
         match entry.builtin {
@@ -93,7 +95,7 @@ impl Cx<'_> {
             Builtin::Mma => self.mma(call),
             Builtin::Fence | Builtin::FenceBlock => {
                 self.need_device(call.at, &format!("`{}`", entry.name), false);
-                match self.take(call, 0..=0, &[]) {
+                match self.take_positional(call, 0..=0, &[]) {
                     Some(_) => call.make(vec![], Type::Unit),
                     None => self.after_error(args, span),
                 }
@@ -108,20 +110,21 @@ impl Cx<'_> {
             | Builtin::WarpIdx
             | Builtin::WarpSize
             | Builtin::Args => self.bad(span),
-            Builtin::Derive(Derivative::Check) => self.gradcheck(name, args, span),
+            Builtin::Derive(DerivativeKind::Check) => self.gradcheck(name, args, span),
             Builtin::Derive(_) => self.uncalled_derivative(name, args, span),
-            Builtin::WithGrad => self.uncalled_stated(name, span),
+            Builtin::WithGrad => self.uncalled_with_grad(name, span),
             Builtin::Sum if of_tiles => self.as_tile(|cx| cx.host_builtin(call, want)),
             _ => self.host_builtin(call, want),
         }
     }
 
-    /// Checks operands that share a type: literals last, so that they take the type of the others.
-    fn operands(&mut self, given: &[&ast::Expr], want: Option<&Type>) -> Vec<Expr> {
+    /// Checks operands that must have the same type. Literals are checked last, so that they take the type of the other
+    /// operands.
+    fn operands(&mut self, positional: &[&ast::Expr], want: Option<&Type>) -> Vec<Expr> {
         let mut hint = want.map(scalar_of);
-        let mut out: Vec<Option<Expr>> = vec![None; given.len()];
+        let mut out: Vec<Option<Expr>> = vec![None; positional.len()];
         for literal in [false, true] {
-            for (e, slot) in given.iter().zip(&mut out) {
+            for (e, slot) in positional.iter().zip(&mut out) {
                 if is_literal(e) == literal {
                     let e = self.expr(e, hint.as_ref());
                     hint = Some(scalar_of(&e.ty));
@@ -136,7 +139,7 @@ impl Cx<'_> {
         let name = call.entry.name;
         let (arity, kind, gives_bool) = math_shape(call.entry);
         let reduces = matches!(f, MathFn::Min | MathFn::Max);
-        if reduces && (call.positional().count() == 1 || call.named("axis").is_some()) {
+        if reduces && (call.positional().count() == 1 || call.named_arg("axis").is_some()) {
             if !self.reduces_tile(call) {
                 self.need_host(call.at, &format!("`{name}` of a whole array"));
                 return self.reduce(call, Some(kind));
@@ -146,9 +149,11 @@ impl Cx<'_> {
                 cx.reduce(call, Some(kind))
             });
         }
-        let Some(given) = self.take(call, arity..=arity, &[]) else { return self.after_error(call.args, call.span) };
-        let parts = self.operands(&given, if gives_bool { None } else { want });
-        // Fast path for a single scalar operand, by far the most frequent case.
+        let Some(positional) = self.take_positional(call, arity..=arity, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let parts = self.operands(&positional, if gives_bool { None } else { want });
+        // A fast path for a single scalar operand, which is by far the most frequent case.
         if let [Expr { ty: Type::Scalar(s), .. }] = parts.as_slice()
             && kind.takes_scalar(*s)
             && (!is_of_f32(call.entry) || *s == Scalar::F32)
@@ -159,9 +164,9 @@ impl Cx<'_> {
         let refs: Vec<&Expr> = parts.iter().collect();
         let joined = self.elementwise(&refs, call.at, name);
         let ty = match joined {
-            Joined::Is { scalar, whole } => {
-                let fits = self.vars.require(&scalar, kind);
-                if !fits || is_of_f32(call.entry) && !self.vars.unify(&scalar, &F32) {
+            CommonType::Is { scalar, whole } => {
+                let is_valid = self.vars.require(&scalar, kind);
+                if !is_valid || is_of_f32(call.entry) && !self.vars.unify(&scalar, &F32) {
                     self.wrong_kind(call, &parts, &scalar, kind);
                     return self.bad(call.span);
                 }
@@ -172,17 +177,17 @@ impl Cx<'_> {
         call.make(parts, ty)
     }
 
-    fn wrong_kind(&mut self, call: BuiltinCall<'_>, parts: &[Expr], scalar: &Type, kind: Kind) {
-        let found = self.ty_text(scalar);
+    fn wrong_kind(&mut self, call: BuiltinCall<'_>, parts: &[Expr], scalar: &Type, kind: TypeClass) {
+        let actual = self.ty_text(scalar);
         let noun = match kind {
             _ if is_of_f32(call.entry) => "`f32`",
-            Kind::Float => "floats",
-            Kind::Int => "integers",
+            TypeClass::Float => "floats",
+            TypeClass::Int => "integers",
             _ => "numbers",
         };
         let span = parts.first().map_or(call.at, |p| p.span);
-        let mut d = Diagnostic::error("E0312", format!("`{}` takes {noun}, but this is `{found}`", call.entry.name))
-            .at(span, format!("this is `{found}`"));
+        let mut d = Diagnostic::error("E0312", format!("`{}` takes {noun}, but this is `{actual}`", call.entry.name))
+            .at(span, format!("this is `{actual}`"));
         if let Type::Param(p) = scalar {
             if is_of_f32(call.entry) {
                 d = d.help("a type parameter may be another type: write `f32(…)`, or `f32` instead of the parameter");
@@ -191,18 +196,18 @@ impl Cx<'_> {
                 d = d.help(format!(
                     "write the bound `{}: {}`",
                     g.name,
-                    if kind == Kind::Float { "Float" } else { "Int" }
+                    if kind == TypeClass::Float { "Float" } else { "Int" }
                 ));
             }
         } else if matches!(scalar, Type::Vector(..)) {
             d = d.help("its components are numbers: `.x .y .z .w`");
-        } else if *scalar != BOOL && parts.len() == 1 {
-            d = self.conversion_fix(d, span, if kind == Kind::Float { "f32" } else { "i32" });
+        } else if parts.len() == 1 {
+            d = self.conversion_fix(d, span, if kind == TypeClass::Float { "f32" } else { "i32" });
         }
         self.report(d);
     }
 
-    /// Whether a builtin can be passed where a function of type `want` is expected.
+    /// Returns whether a builtin can be passed where a function of type `want` is expected.
     pub fn builtin_fits(&mut self, builtin: Builtin, want: &FnType) -> bool {
         let Builtin::Math(_) = builtin else { return false };
         let (arity, kind, gives_bool) = math_shape(builtin.entry());
@@ -215,8 +220,10 @@ impl Cx<'_> {
     }
 
     fn select(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
-        let Some(given) = self.take(call, 3..=3, &[]) else { return self.after_error(call.args, call.span) };
-        let [cond, then, other] = given.as_slice() else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 3..=3, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let [cond, then, other] = positional.as_slice() else { return self.bad(call.span) };
         let cond = self.expr(cond, Some(&BOOL));
         let cond_ty = self.vars.shallow(&cond.ty);
         if !self.vars.unify(&scalar_of(&cond_ty), &BOOL) {
@@ -234,11 +241,11 @@ impl Cx<'_> {
             a.ty.clone()
         } else {
             match self.elementwise(&[a, b], call.at, "select") {
-                Joined::Is { scalar, whole } if simple => {
+                CommonType::Is { scalar, whole } if simple => {
                     let _ = scalar;
                     whole
                 }
-                Joined::Is { scalar, .. } => {
+                CommonType::Is { scalar, .. } => {
                     self.shape_together(&[&cond, a, b], call.at, "select", &scalar).unwrap_or_default()
                 }
                 other => other.whole(),
@@ -249,10 +256,10 @@ impl Cx<'_> {
         call.make(args, ty)
     }
 
-    /// Checks `no_grad(x)`: of anything on the host, of values in kernels.
+    /// Checks `no_grad(x)`: any value on the host, anything but arrays in kernels.
     fn no_grad(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let given = self.take(call, 1..=1, &[]);
-        let Some([x]) = given.as_deref() else { return self.after_error(call.args, call.span) };
+        let positional = self.take_positional(call, 1..=1, &[]);
+        let Some([x]) = positional.as_deref() else { return self.after_error(call.args, call.span) };
         let x = self.expr(x, None);
         let ty = self.vars.shallow(&x.ty);
         if matches!(ty, Type::Array(_)) && !self.need_host(call.at, "`no_grad` of an array") {
@@ -262,10 +269,12 @@ impl Cx<'_> {
     }
 
     fn ceil_div(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
-        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
-        let parts = self.operands(&given, want);
+        let Some(positional) = self.take_positional(call, 2..=2, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let parts = self.operands(&positional, want);
         for part in &parts {
-            if !self.require_kind(part, Kind::Int, "an argument of `ceil_div`") {
+            if !self.require_kind(part, TypeClass::Int, "an argument of `ceil_div`") {
                 return self.bad(call.span);
             }
         }
@@ -275,8 +284,10 @@ impl Cx<'_> {
     }
 
     fn bitcast(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
-        let [to, value] = given.as_slice() else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 2..=2, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let [to, value] = positional.as_slice() else { return self.bad(call.span) };
         let to_ty = self.type_argument(to);
         let value = self.expr(value, None);
         let from = self.vars.finish(&self.vars.shallow(&value.ty));
@@ -299,24 +310,25 @@ impl Cx<'_> {
         match (&to_ty, size(&to_ty), size(&inner)) {
             (Type::Error, ..) => return self.bad(call.span),
             _ if matches!(from, Type::Error) => return self.bad(call.span),
-            // The run knows whether this is an array.
+            // It is known only at run time whether the operand is an array.
             _ if inner == Type::Unknown => {
                 let to = make(ExprKind::Bool(false), to_ty, call.span);
                 return call.make_named(vec![value], vec![("type".into(), to)], Type::Unknown);
             }
             (_, Some(a), Some(b)) if a == b => {}
-            // A numeric type parameter, whose size is known after monomorphization.
+            // The target is a numeric type parameter, whose size is known only after monomorphization.
             (_, None, Some(_)) if self.is_number_param(&to_ty) => {}
             (_, Some(_), None) if self.is_number_param(&inner) => {}
             (_, None, None) if self.is_number_param(&to_ty) && self.is_number_param(&inner) => {}
-            // A host array may change its element size if its rows hold a whole number of the new elements (checked at run time).
+            // The size of the elements of a host array may change if each row consists of a whole number of the new
+            // elements. This is checked at run time.
             (_, Some(_), Some(_)) if is_array && !one_bool(&to_ty, &inner) => {}
             _ => {
                 let (a, b) = (self.ty_text(&inner), self.ty_text(&to_ty));
                 let d = Diagnostic::error("E0323", format!("`{a}` and `{b}` differ in size"))
                     .at(call.span, "`bitcast` keeps every bit")
                     .because(value.span, format!("this is `{a}`"))
-                    .help("a conversion of the value is written as a call of the type: `u32(x)`");
+                    .help("to convert the value, call the type: `u32(x)`");
                 self.report(d);
                 return self.bad(call.span);
             }
@@ -327,7 +339,7 @@ impl Cx<'_> {
                 if let (Some(last), true) = (dims.last_mut(), size(&to_ty) != size(&inner)) {
                     *last = Dim::Unknown;
                 }
-                crate::check::infer::array(to_ty, dims)
+                crate::infer::array(to_ty, dims)
             }
             _ => to_ty,
         };
@@ -335,7 +347,7 @@ impl Cx<'_> {
     }
 
     fn is_number_param(&self, ty: &Type) -> bool {
-        matches!(ty, Type::Param(_)) && self.vars.scalar_kind(ty).is_some_and(|kind| kind != Kind::Any)
+        matches!(ty, Type::Param(_)) && self.vars.scalar_kind(ty).is_some_and(|kind| kind != TypeClass::Any)
     }
 
     /// Checks the array argument of a builtin that only uses its shape.
@@ -346,10 +358,10 @@ impl Cx<'_> {
             Type::Str if call.entry.builtin == Builtin::Len => Some(e),
             Type::Error => None,
             _ => {
-                let found = self.ty_text(&e.ty);
+                let actual = self.ty_text(&e.ty);
                 let d =
-                    Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
-                        .at(e.span, format!("this is `{found}`"));
+                    Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{actual}`", call.entry.name))
+                        .at(e.span, format!("this is `{actual}`"));
                 self.report(d);
                 None
             }
@@ -357,8 +369,10 @@ impl Cx<'_> {
     }
 
     fn len(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
-        let e = given.first().and_then(|e| self.shaped(call, e));
+        let Some(positional) = self.take_positional(call, 1..=1, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let e = positional.first().and_then(|e| self.shaped(call, e));
         match e {
             Some(e) => call.make(vec![e], I32),
             None => make(ExprKind::Error, I32, call.span),
@@ -366,23 +380,25 @@ impl Cx<'_> {
     }
 
     fn shape(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=2, &[]) else { return self.after_error(call.args, call.span) };
-        let Some(e) = given.first().and_then(|e| self.shaped(call, e)) else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 1..=2, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some(e) = positional.first().and_then(|e| self.shaped(call, e)) else { return self.bad(call.span) };
         let rank = match self.vars.shallow(&e.ty) {
             Type::Array(a) => Some(a.dims.len()),
             Type::Strings => Some(1),
             _ => None,
         };
-        let Some(axis) = given.get(1) else {
+        let Some(axis) = positional.get(1) else {
             let ty = rank.map_or(Type::Unknown, |n| Type::Tuple(vec![I32; n].into()));
             return call.make(vec![e], ty);
         };
         let axis = self.expr_as(axis, &I32);
-        let known = crate::check::eval::int(self, &axis);
-        if let (Some(k), Some(n)) = (known, rank) {
+        let axis_value = crate::const_eval::int(self, &axis);
+        if let (Some(k), Some(n)) = (axis_value, rank) {
             self.check_axis(k, n, axis.span);
-        } else if known.is_none() && !self.in_host() && self.home != Home::Fn {
-            let d = Diagnostic::error("E0314", "the axis has to be a constant")
+        } else if axis_value.is_none() && !self.in_host() && self.home != BodyKind::Fn {
+            let d = Diagnostic::error("E0314", "the axis must be a constant")
                 .at(axis.span, "this is only known when it runs");
             self.report(d);
         }
@@ -400,22 +416,24 @@ impl Cx<'_> {
     }
 
     fn assert(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=2, &[]) else { return self.after_error(call.args, call.span) };
+        let Some(positional) = self.take_positional(call, 1..=2, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
         let mut args = Vec::with_capacity(2);
-        if let Some(cond) = given.first() {
+        if let Some(cond) = positional.first() {
             let e = self.expr(cond, Some(&BOOL));
             let ty = self.vars.shallow(&e.ty);
             let whole = matches!(&ty, Type::Array(_)) && self.need_host(e.span, "an `assert` of a whole array");
             let inner = if whole { scalar_of(&ty) } else { ty };
             if !self.vars.unify(&inner, &BOOL) {
-                let found = self.ty_text(&e.ty);
-                let d = Diagnostic::error("E0308", format!("`assert` takes a condition, but this is `{found}`"))
-                    .at(e.span, format!("this is `{found}`"));
+                let actual = self.ty_text(&e.ty);
+                let d = Diagnostic::error("E0308", format!("`assert` takes a condition, but this is `{actual}`"))
+                    .at(e.span, format!("this is `{actual}`"));
                 self.report(d);
             }
             args.push(e);
         }
-        if let Some(message) = given.get(1) {
+        if let Some(message) = positional.get(1) {
             let e = self.printable(message);
             self.coerce(&e, &Type::Str, None);
             args.push(e);
@@ -427,22 +445,25 @@ impl Cx<'_> {
     fn geometric(&mut self, call: BuiltinCall<'_>) -> Expr {
         let (name, cross) = (call.entry.name, call.entry.builtin == Builtin::Cross);
         let n = if cross { 2 } else { 1 };
-        let Some(given) = self.take(call, n..=n, &[]) else { return self.after_error(call.args, call.span) };
-        let parts = self.operands(&given, None);
+        let Some(positional) = self.take_positional(call, n..=n, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let parts = self.operands(&positional, None);
         let types: Vec<Type> = parts.iter().map(|part| self.vars.shallow(&part.ty)).collect();
         if types.contains(&Type::Error) {
             return self.bad(call.span);
         }
         let lanes = |n: u8| !cross || n == 3;
-        let fits = |ty: &Type| matches!(ty, Type::Vector(s, n) if s.is_float() && lanes(*n)) || *ty == Type::Unknown;
-        let odd = types.iter().position(|ty| !fits(ty));
+        let is_valid =
+            |ty: &Type| matches!(ty, Type::Vector(s, n) if s.is_float() && lanes(*n)) || *ty == Type::Unknown;
+        let odd = types.iter().position(|ty| !is_valid(ty));
         let ty = types.iter().find(|ty| **ty != Type::Unknown).cloned().unwrap_or(Type::Unknown);
         let differs = types.iter().position(|other| *other != ty && *other != Type::Unknown);
         if let Some(part) = odd.or(differs).and_then(|at| parts.get(at)) {
-            let found = self.ty_text(&part.ty);
-            let wanted = if cross { "two vectors of three floats of one type" } else { "a vector of floats" };
-            let mut d = Diagnostic::error("E0302", format!("`{name}` takes {wanted}, not `{found}`"))
-                .at(part.span, format!("this is `{found}`"));
+            let actual = self.ty_text(&part.ty);
+            let expected = if cross { "two vectors of three floats of one type" } else { "a vector of floats" };
+            let mut d = Diagnostic::error("E0302", format!("`{name}` takes {expected}, not `{actual}`"))
+                .at(part.span, format!("this is `{actual}`"));
             if let (Type::Array(_), Builtin::Length) = (self.vars.shallow(&part.ty), call.entry.builtin) {
                 d = d.help("`len(x)` is the extent of an array");
             }
@@ -454,8 +475,10 @@ impl Cx<'_> {
     }
 
     fn dot(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
-        let parts = self.operands(&given, None);
+        let Some(positional) = self.take_positional(call, 2..=2, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let parts = self.operands(&positional, None);
         let [a, b] = parts.as_slice() else { return self.bad(call.span) };
         let (at, bt) = (self.vars.shallow(&a.ty), self.vars.shallow(&b.ty));
         let ty = match (&at, &bt) {
@@ -486,25 +509,26 @@ impl Cx<'_> {
         call.make(parts, ty)
     }
 
-    /// Checks what asks for the extents of its argument only, and so uses none of its numbers.
+    /// Checks a builtin that needs only the extents of its argument. It does not determine the element type of the
+    /// argument.
     fn of_extents(&mut self, check: impl FnOnce(&mut Self) -> Expr) -> Expr {
-        let since = self.vars.statement();
+        let begin = self.vars.begin_statement();
         let extents = check(self);
-        self.vars.unused(since);
+        self.vars.discard_uses(begin);
         extents
     }
 
     // Device operations
 
-    /// Warns if some threads of a block may not get to something that all of them do together.
+    /// Warns if some threads of a block may not reach an operation that all threads of the block must reach.
     pub fn divergence(&mut self, at: Span, what: &str) {
-        let said = |d: &Diagnostic| d.code == "W0008" && d.primary() == Some(at);
-        if self.diagnostics.iter().any(said) {
+        let is_repeated = |d: &Diagnostic| d.code == "W0008" && d.primary() == Some(at);
+        if self.diagnostics.iter().any(is_repeated) {
             return;
         }
         let warning = Diagnostic::warning("W0008", format!("some threads may not reach this {what}"))
-            .at(at, "every thread of the block has to get here");
-        if let Some(Parting { at, of }) = self.divergent.iter().copied().flatten().next() {
+            .at(at, "every thread of the block must get here");
+        if let Some(DivergentCondition { at, of }) = self.divergent.iter().copied().flatten().next() {
             let (differs, help) = match of {
                 Fork::If => ("condition", "move it out of the `if`: threads with nothing to do still have to wait"),
                 Fork::While => ("condition", AS_OFTEN),
@@ -513,7 +537,7 @@ impl Cx<'_> {
             self.report(warning.because(at, format!("this {differs} differs between threads")).help(help));
         } else if let Some(returns) = self.divergent_return {
             let d = warning.because(returns, "some threads return here");
-            self.report(d.help("put the work of the others into an `if`, and let all threads go on to here"));
+            self.report(d.help("put the work of the other threads into an `if`, and let all threads continue to here"));
         }
     }
 
@@ -532,10 +556,12 @@ impl Cx<'_> {
             BarrierKind::BlockAny | BarrierKind::BlockAll => (1, BOOL),
             BarrierKind::BlockCount => (1, I32),
         };
-        let Some(given) = self.take(call, arity..=arity, &[]) else { return self.after_error(call.args, call.span) };
-        // The result is the same for all threads of the block, even if the arguments vary.
+        let Some(positional) = self.take_positional(call, arity..=arity, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        // The result is the same for all threads of the block, even if the arguments differ between threads.
         let before = self.varying_reads;
-        let args = given.iter().map(|e| self.expr_as(e, &BOOL)).collect();
+        let args = positional.iter().map(|e| self.expr_as(e, &BOOL)).collect();
         self.varying_reads = before;
         call.make(args, ty)
     }
@@ -546,24 +572,24 @@ impl Cx<'_> {
         }
         let lanes = matches!(op, WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor);
         let n = if lanes { 2 } else { 1 };
-        let Some(given) = self.take(call, n..=n, &[by_name("among")]) else {
+        let Some(positional) = self.take_positional(call, n..=n, &[by_name("among")]) else {
             return self.after_error(call.args, call.span);
         };
-        let among = call.named("among").map(|among| self.expr_as(among, &Type::Scalar(Scalar::U32)));
-        let named: Vec<(SmolStr, Expr)> = among.into_iter().map(|among| ("among".into(), among)).collect();
-        let Some(first) = given.first() else { return self.bad(call.span) };
+        let among = call.named_arg("among").map(|among| self.expr_as(among, &Type::Scalar(Scalar::U32)));
+        let named_args: Vec<(SmolStr, Expr)> = among.into_iter().map(|among| ("among".into(), among)).collect();
+        let Some(first) = positional.first() else { return self.bad(call.span) };
         let (ty, kind) = match op {
             WarpOp::Ballot => (Type::Scalar(Scalar::U32), None),
             WarpOp::Any | WarpOp::All => (BOOL, None),
-            WarpOp::ReduceAdd | WarpOp::ReduceMin | WarpOp::ReduceMax => (Type::Error, Some(Kind::Num)),
-            WarpOp::ReduceAnd | WarpOp::ReduceOr | WarpOp::ReduceXor => (Type::Error, Some(Kind::Int)),
+            WarpOp::ReduceAdd | WarpOp::ReduceMin | WarpOp::ReduceMax => (Type::Error, Some(TypeClass::Num)),
+            WarpOp::ReduceAnd | WarpOp::ReduceOr | WarpOp::ReduceXor => (Type::Error, Some(TypeClass::Int)),
             WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor | WarpOp::MatchAny => {
-                (Type::Error, Some(Kind::Any))
+                (Type::Error, Some(TypeClass::Any))
             }
         };
         let Some(kind) = kind else {
             let arg = self.expr_as(first, &BOOL);
-            return call.make_named(vec![arg], named, ty);
+            return call.make_named(vec![arg], named_args, ty);
         };
         let value = self.expr(first, None);
         let scalar = scalar_of(&self.vars.shallow(&value.ty));
@@ -573,12 +599,12 @@ impl Cx<'_> {
         }
         let ty = if op == WarpOp::MatchAny { Type::Scalar(Scalar::U32) } else { value.ty.clone() };
         let mut args = vec![value];
-        if let Some(lane) = given.get(1) {
+        if let Some(lane) = positional.get(1) {
             let lane = self.expr(lane, Some(&I32));
-            self.require_kind(&lane, Kind::Int, "a lane");
+            self.require_kind(&lane, TypeClass::Int, "a lane");
             args.push(lane);
         }
-        call.make_named(args, named, ty)
+        call.make_named(args, named_args, ty)
     }
 
     fn atomic(&mut self, call: BuiltinCall<'_>) -> Expr {
@@ -591,10 +617,12 @@ impl Cx<'_> {
             Builtin::Atomic(AtomicOp::CompareExchange) => 3,
             _ => 2,
         };
-        let Some(given) = self.take(call, n..=n, &[]) else { return self.after_error(call.args, call.span) };
-        let Some((first, rest)) = given.split_first() else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, n..=n, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some((first, rest)) = positional.split_first() else { return self.bad(call.span) };
         let is_place = matches!(&bare(first).kind, Ast::Index { .. } | Ast::Name(_) | Ast::Field { .. });
-        // An atomic load is a read; an atomic store or exchange does not need an initialized location.
+        // An atomic load reads the location. An atomic store or exchange is allowed on an uninitialized location.
         let place = match builtin {
             Builtin::AtomicLoad => self.expr(first, None),
             _ if !is_place => self.expr(first, None),
@@ -607,8 +635,8 @@ impl Cx<'_> {
         if let ExprKind::Index { base, .. } = &place.kind
             && matches!(self.vars.shallow(&base.ty), Type::Vector(..))
         {
-            let d = Diagnostic::error("E0414", format!("`{}` needs a component that is named", call.entry.name))
-                .at(place.span, "which one this is only shows at run time")
+            let d = Diagnostic::error("E0414", format!("`{}` needs a named component", call.entry.name))
+                .at(place.span, "the component is known only at run time")
                 .help("branch on the index and name the component in each branch: `.x .y .z .w`");
             self.report(d);
             return self.bad(call.span);
@@ -627,18 +655,18 @@ impl Cx<'_> {
         }
         if builtin == Builtin::AtomicLoad && self.is_read_only(&place) {
             let d = Diagnostic::error("E0414", "`atomic_load` needs a place that threads change")
-                .at(place.span, "the array is read only: nobody changes it while the kernel runs")
-                .help("read it as it is, without `atomic_load`; or make the array `inout`");
+                .at(place.span, "the array is read only: it does not change while the kernel runs")
+                .help("read it without `atomic_load`, or make the array `inout`");
             self.report(d);
             return self.bad(call.span);
         }
         let ty = self.vars.shallow(&place.ty);
         let bits = matches!(builtin, Builtin::Atomic(AtomicOp::And | AtomicOp::Or | AtomicOp::Xor));
         let kind = match builtin {
-            _ if bits && ty == BOOL => Kind::Any,
-            Builtin::Atomic(AtomicOp::Add | AtomicOp::Sub | AtomicOp::Min | AtomicOp::Max) => Kind::Num,
-            Builtin::Atomic(AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) => Kind::Int,
-            _ => Kind::Any,
+            _ if bits && ty == BOOL => TypeClass::Any,
+            Builtin::Atomic(AtomicOp::Add | AtomicOp::Sub | AtomicOp::Min | AtomicOp::Max) => TypeClass::Num,
+            Builtin::Atomic(AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) => TypeClass::Int,
+            _ => TypeClass::Any,
         };
         if !self.vars.require(&ty, kind)
             || matches!(ty, Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Array(_))
@@ -675,8 +703,10 @@ impl Cx<'_> {
 
     fn hint(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.need_device(call.at, &format!("`{}`", call.entry.name), false);
-        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
-        let Some(e) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 1..=1, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some(e) = positional.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
         if !matches!(e.kind, ExprKind::Index { .. } | ExprKind::Error) {
             let d = Diagnostic::error("E0319", format!("`{}` takes an element of an array", call.entry.name))
                 .at(e.span, "this is not an element");

@@ -2,33 +2,33 @@
 
 use std::ops::RangeInclusive;
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::arguments::{Accepted, Named, at, by_name, given};
-use crate::check::cx::{Cx, Meaning, Slot};
-use crate::check::foreign;
-use crate::check::generics::Bind;
-use crate::check::infer::{Kind, array};
-use crate::check::make::{bare, count, is_literal, make};
-use crate::check::ops::{scalar_of, with_scalar};
-use crate::check::show::Show;
-use crate::check::typed::*;
-use crate::lang::builtin;
-use crate::lang::scalar::Scalar;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::arguments::{Accepted, NamedParam, args_with_names, at, by_name};
+use crate::build::{bare, count, is_literal, make};
+use crate::context::{Cx, LocalMeaning, ResolvedName};
+use crate::foreign_names;
+use crate::format_types::Show;
+use crate::generics::Bind;
+use crate::infer::{TypeClass, array};
+use crate::ops::{scalar_of, with_scalar};
+use crate::typed::*;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_scalar::builtin;
+use clk_syntax::ast::{self, ExprKind as Ast};
 
 impl Cx<'_> {
     pub fn call(&mut self, callee: &ast::Expr, args: &[ast::Arg], span: Span, want: Option<&Type>) -> Expr {
         match &bare(callee).kind {
-            Ast::Name(name) => match self.lookup(&name.text) {
+            Ast::Name(name) => match self.resolve(name) {
                 Some(meaning) => self.call_meaning(meaning, callee, name, args, span, want),
                 None => {
-                    self.unknown_name(name);
+                    self.unknown_callee(name, args, span);
                     self.after_error(args, span)
                 }
             },
-            Ast::Field { base, name } => match self.module_item(base, name) {
-                Some(Ok(binding)) => self.call_meaning(Meaning::Item(binding), callee, name, args, span, want),
+            Ast::Field { base, name } => match self.module_item(base, name, Some((args, span))) {
+                Some(Ok(binding)) => self.call_meaning(ResolvedName::Item(binding), callee, name, args, span, want),
                 Some(Err(_)) => self.after_error(args, span),
                 None => self.method(base, name, args, span),
             },
@@ -36,8 +36,8 @@ impl Cx<'_> {
                 if let Some(derivative) = self.derivative_of(callee) {
                     return self.derivative(derivative, args, span);
                 }
-                if let Some(stated) = self.stated_of(callee) {
-                    return self.stated(stated, args, span);
+                if let Some(stated) = self.with_grad_callee(callee) {
+                    return self.check_with_grad(stated, args, span);
                 }
                 let e = self.expr(callee, None);
                 self.not_callable(&e, args, span)
@@ -51,7 +51,7 @@ impl Cx<'_> {
 
     fn call_meaning(
         &mut self,
-        meaning: Meaning,
+        meaning: ResolvedName,
         callee: &ast::Expr,
         name: &ast::Name,
         args: &[ast::Arg],
@@ -59,11 +59,11 @@ impl Cx<'_> {
         want: Option<&Type>,
     ) -> Expr {
         match meaning {
-            Meaning::Slot(Slot::FnParam(i)) => self.call_param(i, name, args, span),
-            Meaning::Slot(Slot::TypeParam(i)) => self.convert_param(i, args, span),
-            Meaning::Item(Binding::Fn(id)) => self.call_fn(id, name, args, span, want),
-            Meaning::Item(Binding::Kernel(_)) => self.launch_as(callee, None, args, span),
-            Meaning::Item(Binding::Struct(id)) => {
+            ResolvedName::Slot(LocalMeaning::FnParam(i)) => self.call_param(i, name, args, span),
+            ResolvedName::Slot(LocalMeaning::TypeParam(i)) => self.convert_param(i, args, span),
+            ResolvedName::Item(NameBinding::Fn(id)) => self.call_fn(id, name, args, span, want),
+            ResolvedName::Item(NameBinding::Kernel(_)) => self.launch_as(callee, None, args, span),
+            ResolvedName::Item(NameBinding::Struct(id)) => {
                 let fields = self.program.structs.get(id).map(|s| &s.fields);
                 let fields: Vec<String> = fields.into_iter().flatten().map(|f| format!("{}: …", f.name)).collect();
                 let d = Diagnostic::error("E0311", format!("the struct `{}` is not made by a call", name.text))
@@ -72,23 +72,25 @@ impl Cx<'_> {
                 self.report(d);
                 self.after_error(args, span)
             }
-            Meaning::Item(Binding::Error) => self.after_error(args, span),
-            // A module is not callable, so a builtin of the same name stays reachable: `import std.image` leaves `image(…)`.
-            Meaning::Item(Binding::Module(_)) if builtin::find(&name.text).is_some() => {
-                let meaning = builtin::find(&name.text).map_or(meaning, Meaning::Builtin);
+            ResolvedName::Item(NameBinding::Error) => self.after_error(args, span),
+            // A module cannot be called, so the name refers to the builtin of the same name: after `import std.image`,
+            // `image(…)` still calls the builtin.
+            ResolvedName::Item(NameBinding::Module(_)) if builtin::find(&name.text).is_some() => {
+                let meaning = builtin::find(&name.text).map_or(meaning, ResolvedName::Builtin);
+                self.record_resolved(name, &meaning);
                 self.call_meaning(meaning, callee, name, args, span, want)
             }
-            Meaning::Builtin(entry) if entry.signature.starts_with('(') || entry.signature.starts_with('<') => {
+            ResolvedName::Builtin(entry) if entry.signature.starts_with('(') || entry.signature.starts_with('<') => {
                 self.call_builtin(entry, name, args, span, want)
             }
-            Meaning::Type(Type::Scalar(s)) => self.convert(s, args, span),
-            Meaning::Type(Type::Vector(s, n)) => self.vector(s, n, args, span),
-            Meaning::Type(Type::Str) => self.str_of(args, span),
-            Meaning::Slot(_) | Meaning::Item(_) | Meaning::Builtin(_) => {
+            ResolvedName::Type(Type::Scalar(s)) => self.convert(s, args, span),
+            ResolvedName::Type(Type::Vector(s, n)) => self.vector(s, n, args, span),
+            ResolvedName::Type(Type::Str) => self.str_of(args, span),
+            ResolvedName::Slot(_) | ResolvedName::Item(_) | ResolvedName::Builtin(_) => {
                 let e = self.name(name);
                 self.not_callable(&e, args, span)
             }
-            Meaning::Type(_) => {
+            ResolvedName::Type(_) => {
                 let d = Diagnostic::error("E0311", format!("`{}` does not convert", name.text))
                     .at(name.span, "this is a type");
                 self.report(d);
@@ -97,19 +99,19 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks the arguments for errors of their own after the callee was found erroneous.
+    /// Checks the arguments of a call whose callee has an error, so that errors in the arguments are reported too.
     pub fn after_error(&mut self, args: &[ast::Arg], span: Span) -> Expr {
         for arg in args.iter().filter(|a| a.name.is_none()) {
             match &bare(&arg.value).kind {
-                // A name may be a function or a type here: it is only marked as used.
-                Ast::Name(n) => match self.lookup(&n.text) {
-                    // The callee might have read or modified it.
-                    Some(Meaning::Slot(Slot::Local(id))) => {
+                // The name may be that of a function or a type, so it is marked as used but not checked as a value.
+                Ast::Name(n) => match self.resolve(n) {
+                    // A valid callee might have read or modified the variable.
+                    Some(ResolvedName::Slot(LocalMeaning::Local(id))) => {
                         if let Some(info) = self.local_info(id) {
                             (info.used, info.assigned) = (true, true);
                         }
                     }
-                    Some(Meaning::Slot(Slot::Global(id))) => {
+                    Some(ResolvedName::Slot(LocalMeaning::Global(id))) => {
                         if let Some(info) = self.global_info(id) {
                             (info.used, info.assigned) = (true, true);
                         }
@@ -125,9 +127,9 @@ impl Cx<'_> {
 
     fn not_callable(&mut self, e: &Expr, args: &[ast::Arg], span: Span) -> Expr {
         if e.ty != Type::Error {
-            let found = self.ty_text(&e.ty);
-            let mut d = Diagnostic::error("E0311", format!("`{found}` can't be called"))
-                .at(e.span, format!("this is `{found}`, not a function"));
+            let actual = self.ty_text(&e.ty);
+            let mut d = Diagnostic::error("E0311", format!("`{actual}` can't be called"))
+                .at(e.span, format!("this is `{actual}`, not a function"));
             if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
                 d = d.help("an element is written with brackets: `x[i]`");
             }
@@ -143,20 +145,23 @@ impl Cx<'_> {
         if value.ty == Type::Error {
             return self.after_error(args, span);
         }
-        let known = builtin::find(word).is_some() || matches!(self.module.names.get(word), Some(Binding::Fn(_)));
-        let mut d = Diagnostic::error("E0311", format!("Clk has no methods, so there is no `.{word}()`"))
+        let is_function =
+            builtin::find(word).is_some() || matches!(self.module.names.get(word), Some(NameBinding::Fn(_)));
+        let d = Diagnostic::error("E0311", format!("Clk has no methods, so there is no `.{word}()`"))
             .at(name.span, "written as a method");
-        if known {
-            let between = Span { start: base.span.end, end: name.span.end + 1, ..name.span };
-            let comma = if args.is_empty() { "" } else { ", " };
-            let before = Span { end: base.span.start, ..base.span };
-            let edits = vec![(before, format!("{word}(")), (between, comma.to_string())];
+        let mut d = match self.foreign_method(d, (base, &value.ty), name, (args, span)) {
+            Ok(d) => {
+                self.report(d);
+                return self.after_error(args, span);
+            }
+            Err(d) => *d,
+        };
+        if is_function {
+            let edits = foreign_names::call_edits(word, base.span, name.span, !args.is_empty());
             d = d.help(format!("`{word}` is a function: write `{word}(…)` with the value as first argument"));
             d = d.fix_all(format!("call the function `{word}`"), edits, Applicability::MaybeIncorrect);
         } else if word == "to" {
-            d = d.help("arrays move to where they are used; nothing has to be moved by hand");
-        } else if let Some(to) = foreign::value(word).and_then(|f| f.word) {
-            d = d.help(format!("Clk's function for it is `{to}(…)`"));
+            d = d.help("arrays move to where they are used; no call is needed");
         } else {
             d = d.help("a function takes the value as an argument: `f(x)`");
         }
@@ -181,7 +186,7 @@ impl Cx<'_> {
                 let number = match &scalar {
                     Type::Scalar(_) | Type::Unknown => true,
                     // A type parameter bounded by `Any` may be a vector or a struct.
-                    Type::Param(_) => self.vars.scalar_kind(&scalar).is_some_and(|kind| kind != Kind::Any),
+                    Type::Param(_) => self.vars.scalar_kind(&scalar).is_some_and(|kind| kind != TypeClass::Any),
                     _ => false,
                 };
                 if !number {
@@ -196,7 +201,7 @@ impl Cx<'_> {
         make(ExprKind::Convert { to, expr: Box::new(e) }, result, span)
     }
 
-    /// Returns the argument of a conversion. None after a report.
+    /// Returns the argument of a conversion. Reports an error and returns `None` if there is not exactly one argument.
     pub fn one_argument<'e>(&mut self, callee: &str, args: &'e [ast::Arg], span: Span) -> Option<&'e ast::Arg> {
         if !self.no_names(args, callee) {
             return None;
@@ -211,10 +216,10 @@ impl Cx<'_> {
     }
 
     fn no_conversion(&mut self, e: &Expr, to: &str, span: Span) -> Expr {
-        let found = self.ty_text(&e.ty);
-        let mut d = Diagnostic::error("E0323", format!("`{found}` can't be converted to `{to}`"))
-            .at(e.span, format!("this is `{found}`"));
-        if crate::check::make::is_text(&e.ty) {
+        let actual = self.ty_text(&e.ty);
+        let mut d = Diagnostic::error("E0323", format!("`{actual}` can't be converted to `{to}`"))
+            .at(e.span, format!("this is `{actual}`"));
+        if crate::build::is_text(&e.ty) {
             let before = Span { end: e.span.start, ..span };
             d = d.help(format!("`parse({to}, text)` reads a number from text"));
             d = d.fix(
@@ -236,7 +241,7 @@ impl Cx<'_> {
             return self.bad(span);
         }
         let ty = self.vars.shallow(&e.ty);
-        let any = self.vars.scalar_kind(&ty) == Some(Kind::Any);
+        let any = self.vars.scalar_kind(&ty) == Some(TypeClass::Any);
         if !matches!(ty, Type::Scalar(_) | Type::Param(_)) || any {
             return self.no_conversion(&e, &name, span);
         }
@@ -318,7 +323,7 @@ impl Cx<'_> {
             let missing = sig.params.iter().zip(&given).filter(|pair| lacks(*pair)).map(|(param, _)| param);
             let names: Vec<&str> = missing.clone().map(|param| param.name.as_str()).collect();
             let mut d = Diagnostic::error("E0304", wrong_count(&f.name, arity(&sig.params), count))
-                .at(span, format!("missing: {}", crate::check::access::list(&names)))
+                .at(span, format!("missing: {}", crate::access::list(&names)))
                 .note(format!("`{text}`"));
             if let Some(first) = missing.map(|param| param.span).next() {
                 d = d.because(first, "nothing is given for this");
@@ -326,13 +331,13 @@ impl Cx<'_> {
             self.report(d);
             return self.after_error(args, span);
         }
-        // The expected type of the result may bind a type parameter that a literal argument leaves open.
+        // The expected type of the result may determine a type parameter that a literal argument does not determine.
         let mut values = Vec::with_capacity(given.len());
         let mut outputs: Vec<(&Param, usize)> = vec![];
         let mut lift: Vec<usize> = vec![];
         let mut unknown = false;
         for (param, value) in sig.params.iter().zip(given) {
-            let Some(e) = self.passed(&bind, param, value, span) else { continue };
+            let Some(e) = self.check_argument_or_default(&bind, param, value, span) else { continue };
             let ty = self.vars.shallow(&e.ty);
             let takes_one = !matches!(param.ty, Type::Array(_) | Type::Str | Type::Strings);
             match &ty {
@@ -369,13 +374,14 @@ impl Cx<'_> {
         let generics = self.generic_args(&bind, span, &f.name);
         let callee = FnRef::Fn { id, generics };
         let refs: Vec<Option<&Expr>> = values.iter().map(Some).collect();
-        if !self.lent_once(&f.name, sig, &refs, false) {
+        if !self.check_exclusive_access(&f.name, sig, &refs, false) {
             return self.bad(span);
         }
-        if !lift.is_empty() && self.keeps_arguments(f, name.span, "applied to whole arrays").is_err() {
+        if !lift.is_empty() && self.require_read_only_params(f, name.span, "applied to whole arrays").is_err() {
             return self.bad(span);
         }
-        // A function that modifies its arguments is not lifted over arrays, even if an argument's type is unknown.
+        // A function that modifies its arguments cannot be applied to arrays elementwise, even if the type of an
+        // argument is unknown.
         let unknown = unknown && sig.params.iter().all(|p| p.access == Access::In);
         if !lift.is_empty() || unknown {
             let lifted = self.lift(callee, values, lift, unknown, result, span);
@@ -424,18 +430,24 @@ impl Cx<'_> {
         make(ExprKind::Lift { callee, args }, ty, span)
     }
 
-    /// Checks the value of a parameter: its argument or its default. None for an omitted `out` array.
-    pub fn passed(&mut self, bind: &Bind<'_>, param: &Param, given: Option<&ast::Expr>, call: Span) -> Option<Expr> {
+    /// Checks the value of a parameter: its argument or its default. Returns `None` for an omitted `out` array.
+    pub fn check_argument_or_default(
+        &mut self,
+        bind: &Bind<'_>,
+        param: &Param,
+        given: Option<&ast::Expr>,
+        call: Span,
+    ) -> Option<Expr> {
         match (given, &param.default) {
-            (Some(value), _) => Some(self.argument(bind, param, value)),
+            (Some(value), _) => Some(self.check_argument(bind, param, value)),
             (None, Some(ParamDefault::Const(id))) => Some(make(ExprKind::Const(*id), param.ty.clone(), call)),
-            (None, Some(ParamDefault::Literal(literal))) => Some(self.argument(bind, param, literal)),
+            (None, Some(ParamDefault::Literal(literal))) => Some(self.check_argument(bind, param, literal)),
             (None, None) => None,
         }
     }
 
-    /// Checks an argument with the parameter's type, as far as known, as the expected type.
-    pub fn argument(&mut self, bind: &Bind<'_>, param: &Param, value: &ast::Expr) -> Expr {
+    /// Checks an argument. The known part of the parameter's type is the expected type.
+    pub fn check_argument(&mut self, bind: &Bind<'_>, param: &Param, value: &ast::Expr) -> Expr {
         let hint = match &param.ty {
             Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) => param.ty.clone(),
             ty => self.subst(ty, bind),
@@ -445,31 +457,31 @@ impl Cx<'_> {
                 let e = self.expr(value, Some(&hint));
                 if matches!(param.ty, Type::Array(_)) {
                     self.note_read(&e, e.span);
-                    let named = matches!(e.kind, ExprKind::Local(_) | ExprKind::Const(_) | ExprKind::Error);
-                    if self.in_kernel() && !named && !self.is_device_array(&e.ty) {
+                    let is_named = matches!(e.kind, ExprKind::Local(_) | ExprKind::Const(_) | ExprKind::Error);
+                    if self.in_kernel() && !is_named && !self.is_device_array(&e.ty) {
                         let d = Diagnostic::error("E0401", "a kernel can only pass on an array by its name")
-                            .at(e.span, "this would make a new array, whose extents are no constants");
+                            .at(e.span, "this would make a new array, whose extents are not constants");
                         self.report(d);
                     }
                 }
                 e
             }
-            Access::Out | Access::InOut => self.lent(value, param),
+            Access::Out | Access::InOut => self.check_mutable_argument(value, param),
         }
     }
 
     /// Checks an argument for an `out` or `inout` parameter: a mutable variable, or an element or field of one.
-    pub fn lent(&mut self, value: &ast::Expr, param: &Param) -> Expr {
+    pub fn check_mutable_argument(&mut self, value: &ast::Expr, param: &Param) -> Expr {
         let word = if param.access == Access::Out { "out" } else { "inout" };
         let Ast::Name(name) = &bare(value).kind else {
             let is_place = matches!(bare(value).kind, Ast::Index { .. } | Ast::Field { .. });
             if is_place {
-                return self.lent_place(value, param);
+                return self.check_mutable_place(value, param);
             }
             let e = self.expr(value, None);
             if e.ty != Type::Error {
-                let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
-                    .at(e.span, "what is written here would be lost")
+                let d = Diagnostic::error("E0319", format!("an `{word}` argument must be a variable"))
+                    .at(e.span, "a value written here would be lost")
                     .because(param.span, "this parameter is written");
                 self.report(d.help("make a variable first: `var r = zeros(n)`"));
             }
@@ -491,7 +503,7 @@ impl Cx<'_> {
             ExprKind::Global(id) => self.write_global(id, e.span),
             ExprKind::Error => {}
             _ => {
-                let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
+                let d = Diagnostic::error("E0319", format!("an `{word}` argument must be a variable"))
                     .at(e.span, "not a variable");
                 self.report(match e.kind {
                     ExprKind::Const(_) => d.help(format!("a constant never changes; copy it: `var x = {}`", name.text)),
@@ -502,21 +514,22 @@ impl Cx<'_> {
         e
     }
 
-    /// Checks an element, field or component passed to an `inout` parameter: copied in before the call and copied out after it.
-    fn lent_place(&mut self, value: &ast::Expr, param: &Param) -> Expr {
+    /// Checks an element, field or component that is passed to an `inout` parameter. It is copied in before the call
+    /// and copied out after it.
+    fn check_mutable_place(&mut self, value: &ast::Expr, param: &Param) -> Expr {
         let e = self.place(value, true);
-        let named = |base: &Expr| matches!(base.kind, ExprKind::Local(_) | ExprKind::Global(_));
+        let is_variable = |base: &Expr| matches!(base.kind, ExprKind::Local(_) | ExprKind::Global(_));
         if let ExprKind::Slice { base, .. } = &e.kind
             && !self.in_host()
-            && !named(base)
+            && !is_variable(base)
         {
-            let d = Diagnostic::error("E0319", "a row of a part can't be changed by a function here")
-                .at(e.span, "the array is a part of something else")
+            let d = Diagnostic::error("E0319", "a row of a nested array can't be changed by a function here")
+                .at(e.span, "the array is part of another value")
                 .because(param.span, "this parameter is written");
-            self.report(d.help("copy it to a variable, pass that, and write it back behind the call"));
+            self.report(d.help("copy it to a variable, pass that, and write it back after the call"));
             return self.bad(e.span);
         }
-        match crate::check::walk::root(&e).kind {
+        match crate::visit::root(&e).kind {
             ExprKind::Local(id) => {
                 if let Some(info) = self.local_info(id) {
                     info.used = true;
@@ -532,8 +545,8 @@ impl Cx<'_> {
         e
     }
 
-    /// Matches arguments to parameters, and binds named generics (and, for a launch, named dimensions).
-    /// None after an error that leaves nothing to check.
+    /// Binds arguments to parameters, including named generics and, for a launch, named dimensions. Returns `None`
+    /// after an error that makes further checks of the call impossible.
     pub fn sort_args<'e>(
         &mut self,
         bind: &mut Bind<'_>,
@@ -542,47 +555,49 @@ impl Cx<'_> {
         launch: bool,
     ) -> Option<Vec<Option<&'e ast::Expr>>> {
         let sig = bind.sig;
+        self.record_argument_names(sig, args);
         let positional = args.iter().filter(|a| a.name.is_none()).count();
         let outs = sig.params.iter().filter(|p| p.access == Access::Out).count();
-        // A launch with exactly the inputs omits all outputs, wherever they are in the parameter list.
+        // If a launch has as many positional arguments as the kernel has inputs, all outputs are omitted, regardless of
+        // their positions in the parameter list.
         let skip_outs = launch && outs > 0 && positional + outs <= sig.params.len();
         let mut most = 0;
-        let mut named: Vec<Named<'_>> = sig.generics.iter().map(|generic| by_name(&generic.name)).collect();
+        let mut named_params: Vec<NamedParam<'_>> = sig.generics.iter().map(|generic| by_name(&generic.name)).collect();
         for param in &sig.params {
             if skip_outs && param.access == Access::Out {
-                named.push(by_name(&param.name));
+                named_params.push(by_name(&param.name));
             } else {
-                named.push(at(&param.name, most));
+                named_params.push(at(&param.name, most));
                 most += 1;
             }
         }
         if launch {
-            // No argument has an empty name.
-            named.extend(sig.dims.iter().map(|dim| by_name(if dim.name == "_" { "" } else { &dim.name })));
+            // An unnamed dimension gets the empty name, which no argument has.
+            named_params.extend(sig.dims.iter().map(|dim| by_name(if dim.name == "_" { "" } else { &dim.name })));
         }
-        let bound = self.bind_arguments(&Accepted::new(callee, most, named), given(args));
+        let bound = self.bind_arguments(&Accepted::new(callee, most, named_params), args_with_names(args));
         if let Some(surplus) = bound.surplus {
             self.too_many(bind, callee, positional, surplus, launch);
             return None;
         }
-        let mut slots = bound.named.into_iter().map(|slot| slot.map(|(value, _)| value));
+        let mut slots = bound.by_param.into_iter().map(|slot| slot.map(|(value, _)| value));
         for (i, value) in slots.by_ref().take(sig.generics.len()).enumerate() {
             if let Some(value) = value {
                 self.bind_generic(bind, i, value);
             }
         }
-        let given = slots.by_ref().take(sig.params.len()).collect();
+        let param_args = slots.by_ref().take(sig.params.len()).collect();
         for (i, value) in slots.enumerate() {
             let Some(value) = value else { continue };
-            let e = self.expr(value, Some(&crate::check::make::I32));
-            self.require_kind(&e, Kind::Int, "a dimension");
-            let known = crate::check::eval::int(self, &e).map_or(Dim::Unknown, Dim::Known);
+            let e = self.expr(value, Some(&crate::build::I32));
+            self.require_kind(&e, TypeClass::Int, "a dimension");
+            let extent = crate::const_eval::int(self, &e).map_or(Dim::Unknown, Dim::Known);
             if let Some(slot) = bind.dims.get_mut(i) {
-                *slot = Some((known, value.span));
+                *slot = Some((extent, value.span));
             }
             bind.named_dims.push((i as u32, e));
         }
-        (!bound.wrong_name).then_some(given)
+        (!bound.wrong_name).then_some(param_args)
     }
 
     fn too_many(&mut self, bind: &Bind<'_>, callee: &str, found: usize, span: Span, launch: bool) {
@@ -595,14 +610,14 @@ impl Cx<'_> {
     }
 }
 
-/// Returns how many arguments these parameters accept.
+/// Returns the range of argument counts that these parameters accept.
 pub(crate) fn arity(params: &[Param]) -> RangeInclusive<usize> {
     params.iter().filter(|param| param.default.is_none()).count()..=params.len()
 }
 
-pub(crate) fn wrong_count(callee: &str, wanted: RangeInclusive<usize>, found: usize) -> String {
-    let verb = if found == 1 { "is" } else { "are" };
-    let most = count(*wanted.end(), "argument", "arguments");
-    let wanted = if wanted.start() == wanted.end() { most } else { format!("{} to {most}", wanted.start()) };
-    format!("`{callee}` takes {wanted}, but {found} {verb} given")
+pub(crate) fn wrong_count(callee: &str, expected: RangeInclusive<usize>, count_given: usize) -> String {
+    let verb = if count_given == 1 { "is" } else { "are" };
+    let most = count(*expected.end(), "argument", "arguments");
+    let expected = if expected.start() == expected.end() { most } else { format!("{} to {most}", expected.start()) };
+    format!("`{callee}` takes {expected}, but {count_given} {verb} given")
 }

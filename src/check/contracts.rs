@@ -1,39 +1,40 @@
 //! Checks the `assume` and `expect` clauses of a kernel.
 //!
-//! Input: their expressions, in the kernel's scope. Output: conditions that the host tests at every launch, and promises about
-//! the elements of integer arrays: `all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`.
+//! Input: the expressions of the clauses, in the kernel's scope. Output: conditions that the host tests at every
+//! launch, and promises. A promise is an assumption about the elements of an integer array: `all(x < N)`,
+//! `ascending(x)`, `distinct(x)`, `permutation(x)`.
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::cx::Cx;
-use crate::check::infer::Kind;
-use crate::check::make::{BOOL, I32, bare};
-use crate::check::typed::*;
-use crate::check::{finish as finished, suggest, walk};
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::BinaryOp;
-use crate::syntax::ast;
+use crate::build::{BOOL, I32, bare};
+use crate::context::Cx;
+use crate::infer::TypeClass;
+use crate::typed::*;
+use crate::{finish as finished, suggestions, visit};
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::builtin::{self, Builtin};
+use clk_scalar::ops::BinaryOp;
+use clk_syntax::ast;
 
-/// The names of promises.
+/// The names of promises about arrays.
 const PROMISES: [&str; 4] = ["all", "ascending", "distinct", "permutation"];
 
-/// Checks all clauses.
+/// Checks all `assume` clauses.
 pub(crate) fn assumes(cx: &mut Cx<'_>, clauses: &[ast::Expr]) -> Vec<Assume> {
     let reads = cx.early_reads.len();
     let mut all = vec![];
     for clause in clauses {
-        one(cx, clause, &mut all);
+        check_clause(cx, clause, &mut all);
     }
     cx.early_reads.truncate(reads);
     all
 }
 
-/// Checks the words of `expect`.
+/// Checks the expectations in an `expect` clause.
 pub(crate) fn expects(cx: &mut Cx<'_>, words: &[ast::Expr]) -> Vec<Expect> {
     let mut all: Vec<Expect> = vec![];
     for word in words {
         match expected(word) {
-            Ok(what) => match all.iter().find(|other| other.what.is_like(what)) {
+            Ok(what) => match all.iter().find(|other| other.expected.is_like(what)) {
                 Some(other) => {
                     let text = what.text();
                     let name = text.split(' ').next().unwrap_or(&text);
@@ -41,11 +42,10 @@ pub(crate) fn expects(cx: &mut Cx<'_>, words: &[ast::Expr]) -> Vec<Expect> {
                     cx.report(d.at(word.span, "again here").because(other.span, "expected here"));
                 }
                 None if matches!(what, Expected::MaxUlp(_)) && !cx.sig.params.iter().any(gives_floats) => {
-                    let d =
-                        Diagnostic::error("E0416", "`max_ulp` is about floats, and no array that is written has any");
+                    let d = Diagnostic::error("E0416", "`max_ulp` is about floats, but no written array holds any");
                     cx.report(d.at(word.span, "in this clause"));
                 }
-                None => all.push(Expect { what, span: word.span }),
+                None => all.push(Expect { expected: what, span: word.span }),
             },
             Err(d) => cx.report(*d),
         }
@@ -53,40 +53,40 @@ pub(crate) fn expects(cx: &mut Cx<'_>, words: &[ast::Expr]) -> Vec<Expect> {
     all
 }
 
-/// Returns whether a parameter is an array that is written and that may have floats.
+/// Returns whether a parameter is an array that the kernel writes and whose elements may contain floats.
 fn gives_floats(param: &Param) -> bool {
-    let has = |element: &Type| match element {
+    let may_hold_floats = |element: &Type| match element {
         Type::Scalar(scalar) | Type::Vector(scalar, _) => scalar.is_float(),
         _ => true,
     };
-    matches!(&param.ty, Type::Array(array) if has(&array.element)) && param.access != Access::In
+    matches!(&param.ty, Type::Array(array) if may_hold_floats(&array.element)) && param.access != Access::In
 }
 
-/// Returns what a word of `expect` names, perhaps with a limit: `race_free`, `sectors <= 4`.
+/// Parses an expectation: a name such as `race_free`, or a name with a limit, such as `sectors <= 4`.
 fn expected(word: &ast::Expr) -> Result<Expected, Box<Diagnostic>> {
-    let named =
+    let name_of =
         |e: &ast::Expr| if let ast::ExprKind::Name(name) = &e.kind { name.text.to_string() } else { String::new() };
-    let limit = |name: &str| Expected::LIMITS.iter().find(|(known, _)| *known == name).map(|(_, limit)| limit);
+    let limit = |name: &str| Expected::LIMITS.iter().find(|(keyword, _)| *keyword == name).map(|(_, limit)| limit);
     let (name, bound) = match &word.kind {
-        ast::ExprKind::Binary { op, left, right, .. } if op.is_comparison() => (named(left), Some((*op, &**right))),
-        _ => (named(word), None),
+        ast::ExprKind::Binary { op, left, right, .. } if op.is_comparison() => (name_of(left), Some((*op, &**right))),
+        _ => (name_of(word), None),
     };
-    let known = Expected::ALL.iter().find(|(known, _)| *known == name);
-    let refused = |title: String, help: &str| {
+    let keyword = Expected::ALL.iter().find(|(keyword, _)| *keyword == name);
+    let invalid = |title: String, help: &str| {
         Err(Box::new(Diagnostic::error("E0416", title).at(word.span, "in this clause").help(help)))
     };
-    match (known, limit(&name), bound) {
+    match (keyword, limit(&name), bound) {
         (Some((_, what)), _, None) => Ok(*what),
-        (Some(_), _, Some(_)) => refused(format!("`{name}` has no limit"), &format!("write `{name}`")),
+        (Some(_), _, Some(_)) => invalid(format!("`{name}` has no limit"), &format!("write `{name}`")),
         (
             None,
             Some(limit),
             Some((BinaryOp::Le, ast::Expr { kind: ast::ExprKind::Int { value, suffix: None }, .. })),
         ) => match u32::try_from(*value) {
             Ok(most) if most > 0 || name == "max_ulp" => Ok(limit(most)),
-            _ => refused(format!("`{name}` can't be limited to {value}"), &format!("write `{name} <= 1`, or more")),
+            _ => invalid(format!("`{name}` can't be limited to {value}"), &format!("write `{name} <= 1`, or more")),
         },
-        (None, Some(_), _) => refused(
+        (None, Some(_), _) => invalid(
             format!("`{name}` takes a limit, an integer"),
             &format!("write `{name} <= 1`, with `<=` and a number"),
         ),
@@ -96,11 +96,12 @@ fn expected(word: &ast::Expr) -> Result<Expected, Box<Diagnostic>> {
 
 fn unknown(word: &ast::Expr, name: &str) -> Diagnostic {
     let d = Diagnostic::error("E0416", "this can't be expected of a kernel").at(word.span, "in this clause");
-    let words = Expected::ALL.iter().map(|(known, _)| *known).chain(Expected::LIMITS.iter().map(|(known, _)| *known));
+    let words =
+        Expected::ALL.iter().map(|(keyword, _)| *keyword).chain(Expected::LIMITS.iter().map(|(keyword, _)| *keyword));
     let is_whole = |near: &str| {
-        matches!(word.kind, ast::ExprKind::Name(_)) && Expected::ALL.iter().any(|(known, _)| *known == near)
+        matches!(word.kind, ast::ExprKind::Name(_)) && Expected::ALL.iter().any(|(keyword, _)| *keyword == near)
     };
-    let d = match suggest::nearest(name, words) {
+    let d = match suggestions::nearest(name, words) {
         Some(near) if is_whole(near) => {
             d.fix(format!("write `{near}`"), word.span, near, Applicability::MaybeIncorrect)
         }
@@ -111,11 +112,11 @@ fn unknown(word: &ast::Expr, name: &str) -> Diagnostic {
         .help("and limits: `bank_ways <= 1`, `sectors <= 4`, `max_ulp <= 2`")
 }
 
-/// Substitutes the types that were inferred.
+/// Substitutes the inferred types in the conditions.
 pub(crate) fn finish(cx: &mut Cx<'_>, assumes: &mut [Assume]) {
     for assume in assumes {
         match &mut assume.kind {
-            AssumeKind::Condition(expr) | AssumeKind::Array { promise: Promise::All { bound: expr, .. }, .. } => {
+            AssumeKind::Condition(expr) | AssumeKind::Array { promise: ArrayPromise::All { bound: expr, .. }, .. } => {
                 finished::expr(cx, expr);
             }
             AssumeKind::Array { .. } => {}
@@ -123,20 +124,24 @@ pub(crate) fn finish(cx: &mut Cx<'_>, assumes: &mut [Assume]) {
     }
 }
 
-fn one(cx: &mut Cx<'_>, clause: &ast::Expr, all: &mut Vec<Assume>) {
+fn check_clause(cx: &mut Cx<'_>, clause: &ast::Expr, all: &mut Vec<Assume>) {
+    cx.record_skipped(clause);
     if let ast::ExprKind::Call { callee, args } = &bare(clause).kind
         && let ast::ExprKind::Name(name) = &callee.kind
     {
         if PROMISES.contains(&name.text.as_str()) {
+            if let Some(entry) = builtin::find(&name.text) {
+                cx.record_use(name.span, NameTarget::Builtin(entry.name));
+            }
             return match &args[..] {
                 [ast::Arg { name: None, value, .. }] => promises(cx, &name.text, value, clause.span, all),
                 _ => refuse(cx, clause.span, &format!("`{}` is about one array", name.text)),
             };
         }
-        if let Some(near) = suggest::nearest(&name.text, PROMISES.into_iter())
+        if let Some(near) = suggestions::nearest(&name.text, PROMISES.into_iter())
             && cx.lookup(&name.text).is_none()
         {
-            let d = malformed(&format!("`{}` is no promise about an array", name.text));
+            let d = malformed(&format!("`{}` is not a promise about an array", name.text));
             cx.report(d.at(name.span, format!("did you mean `{near}`?")));
             return;
         }
@@ -156,7 +161,7 @@ fn one(cx: &mut Cx<'_>, clause: &ast::Expr, all: &mut Vec<Assume>) {
     let condition = cx.expr(clause, Some(&BOOL));
     if measures(&condition) {
         let d = malformed("an assumption names the dimensions of arrays").at(clause.span, "with `len` or `shape` here");
-        cx.report(d.help("the dimensions stand in the array's type: `x: [f32; N]` has `N`"));
+        cx.report(d.help("use the dimension's name from the array's type: `x: [f32; N]` has `N`"));
         return;
     }
     if cx.diagnostics.len() == before
@@ -167,13 +172,13 @@ fn one(cx: &mut Cx<'_>, clause: &ast::Expr, all: &mut Vec<Assume>) {
     }
 }
 
-/// Checks the argument of a promise: an array, or a comparison of one, several of them with `&&`.
+/// Checks the argument of a promise: an array, a comparison of an array, or several comparisons joined by `&&`.
 fn promises(cx: &mut Cx<'_>, word: &str, value: &ast::Expr, span: Span, all: &mut Vec<Assume>) {
     if word != "all" {
         let promise = match word {
-            "ascending" => Promise::Ascending,
-            "distinct" => Promise::Distinct,
-            _ => Promise::Permutation,
+            "ascending" => ArrayPromise::Ascending,
+            "distinct" => ArrayPromise::Distinct,
+            _ => ArrayPromise::Permutation,
         };
         if let Some((param, rank)) = array(cx, value) {
             if rank != 1 {
@@ -197,13 +202,13 @@ fn promises(cx: &mut Cx<'_>, word: &str, value: &ast::Expr, span: Span, all: &mu
             let before = cx.diagnostics.len();
             let bound = cx.expr(bound, Some(&I32));
             if measures(&bound) {
-                return refuse(cx, value.span, "the dimensions of arrays have names, which stand in their types");
+                return refuse(cx, value.span, "use the names of dimensions from the types of arrays");
             }
             if cx.diagnostics.len() == before
                 && cx.uniform(&bound, "the bound of an assumption", "E0415")
-                && cx.require_kind(&bound, Kind::Int, "the bound of an assumption")
+                && cx.require_kind(&bound, TypeClass::Int, "the bound of an assumption")
             {
-                let promise = Promise::All { op, bound };
+                let promise = ArrayPromise::All { op, bound };
                 all.push(Assume { kind: AssumeKind::Array { param, promise }, span });
             }
         }
@@ -242,16 +247,16 @@ fn array(cx: &mut Cx<'_>, e: &ast::Expr) -> Option<(u32, usize)> {
         refuse(cx, e.span, "an array is expected here, a parameter of the kernel");
         return None;
     };
-    let whole = match &array.element {
+    let is_int = match &array.element {
         Type::Scalar(scalar) => scalar.is_int(),
         Type::Param(i) => cx
             .sig
             .generics
             .get(*i as usize)
-            .is_some_and(|generic| matches!(generic.kind, GenericKind::Type { bound: Bound::Int })),
+            .is_some_and(|generic| matches!(generic.kind, GenericKind::Type { bound: TypeBound::Int })),
         _ => false,
     };
-    if !whole {
+    if !is_int {
         refuse(cx, e.span, "promises are about arrays of integers");
         return None;
     }
@@ -262,13 +267,13 @@ fn array(cx: &mut Cx<'_>, e: &ast::Expr) -> Option<(u32, usize)> {
     Some((id.index() as u32, array.dims.len()))
 }
 
-/// Whether an expression has the length or shape of something.
+/// Returns whether an expression calls `len` or `shape`.
 fn measures(e: &Expr) -> bool {
-    let mut found = false;
-    walk::expr(e, &mut |e| {
-        found |= matches!(&e.kind, ExprKind::Builtin { builtin: Builtin::Len | Builtin::Shape, .. });
+    let mut calls_extent = false;
+    visit::expr(e, &mut |e| {
+        calls_extent |= matches!(&e.kind, ExprKind::Builtin { builtin: Builtin::Len | Builtin::Shape, .. });
     });
-    found
+    calls_extent
 }
 
 fn malformed(title: &str) -> Diagnostic {
@@ -277,9 +282,7 @@ fn malformed(title: &str) -> Diagnostic {
 
 fn refuse(cx: &mut Cx<'_>, span: Span, title: &str) {
     let d = malformed(title).at(span, "in this assumption");
-    cx.report(
-        d.help("write `assume N > 0` or another condition on dimensions and scalar parameters").help(
-            "or of an integer array `all(x >= 0)`, `all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`",
-        ),
-    );
+    cx.report(d.help("write `assume N > 0` or another condition on dimensions and scalar parameters").help(
+        "or, for an integer array, `all(x >= 0)`, `all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`",
+    ));
 }

@@ -1,31 +1,49 @@
-//! Derivatives of host functions: `grad(f)(x)` and its kin.
+//! Derivatives of host functions: `grad(f)(x)` and the related builtins.
 //!
-//! Input is the call of a derivative, output an [`ExprKind::Derive`] around the call of the function itself, which is checked as any
-//! call. What has no derivative because of its type is refused here; what loses it on the way is found when it runs.
+//! Input: the call of a derivative. Output: an [`ExprKind::Derive`] that contains the call of the function itself,
+//! which is checked like any call. Types that cannot be differentiated are compile-time errors. Operations that cannot
+//! be differentiated are reported at run time.
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::arguments::{self, Accepted, by_name};
-use crate::check::cx::{Cx, Meaning};
-use crate::check::infer::{Kind, array};
-use crate::check::make::{bare, make};
-use crate::check::typed::*;
-use crate::lang::builtin::{Builtin, Derivative};
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::arguments::{self, Accepted, by_name};
+use crate::build::{bare, make};
+use crate::context::{Cx, ResolvedName};
+use crate::infer::{TypeClass, array};
+use crate::typed::*;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::builtin::{Builtin, DerivativeKind};
+use clk_syntax::ast::{self, ExprKind as Ast};
 
 const CODE: &str = "E0332";
 
-/// How a callee names a derivative: `grad` of `grad(f, wrt = w)`, and its arguments.
-type Named<'e> = (Derivative, &'e ast::Name, &'e [ast::Arg]);
+/// The callee of a call such as `grad(f, wrt = w)(x)`.
+pub(crate) struct DerivativeCallee<'e> {
+    kind: DerivativeKind,
+    /// The name of the builtin: `grad`.
+    name: &'e ast::Name,
+    /// The arguments of the builtin: `f, wrt = w`.
+    args: &'e [ast::Arg],
+}
+
+/// The operands of a derivative.
+struct Differentiated<'e> {
+    /// The call to differentiate.
+    of: Expr,
+    /// The argument `wrt`.
+    by: Option<&'e ast::Expr>,
+    /// The name of the seed: `cotangent` or `tangent`.
+    word: Option<&'e str>,
+    seed: Option<&'e ast::Expr>,
+}
 
 impl Cx<'_> {
-    /// Returns the derivative that an expression forms, if it does.
-    pub fn derivative_of<'e>(&mut self, callee: &'e ast::Expr) -> Option<Named<'e>> {
+    /// Recognizes a callee that is itself a call of a derivative: `grad(f, wrt = w)`.
+    pub fn derivative_of<'e>(&mut self, callee: &'e ast::Expr) -> Option<DerivativeCallee<'e>> {
         let Ast::Call { callee, args } = &bare(callee).kind else { return None };
         let Ast::Name(name) = &bare(callee).kind else { return None };
-        match self.lookup(&name.text)? {
-            Meaning::Builtin(entry) => match entry.builtin {
-                Builtin::Derive(what) => Some((what, name, args)),
+        match self.resolve(name)? {
+            ResolvedName::Builtin(entry) => match entry.builtin {
+                Builtin::Derive(kind) => Some(DerivativeCallee { kind, name, args }),
                 _ => None,
             },
             _ => None,
@@ -33,17 +51,18 @@ impl Cx<'_> {
     }
 
     /// Checks `grad(f, wrt = w)(args)`.
-    pub fn derivative(&mut self, (what, name, given): Named<'_>, args: &[ast::Arg], span: Span) -> Expr {
+    pub fn derivative(&mut self, callee: DerivativeCallee<'_>, args: &[ast::Arg], span: Span) -> Expr {
+        let DerivativeCallee { kind, name, args: callee_args } = callee;
         if !self.need_host(name.span, &format!("`{}`", name.text)) {
             return self.after_error(args, span);
         }
-        if what == Derivative::Check {
-            return self.gradcheck_called(name, given, args, span);
+        if kind == DerivativeKind::Check {
+            return self.gradcheck_called(name, callee_args, args, span);
         }
-        let Some((of, by)) = self.differentiated(name, given) else { return self.after_error(args, span) };
-        let word = match what {
-            Derivative::Vjp => Some("cotangent"),
-            Derivative::Jvp => Some("tangent"),
+        let Some((of, by)) = self.differentiated(name, callee_args) else { return self.after_error(args, span) };
+        let word = match kind {
+            DerivativeKind::Vjp => Some("cotangent"),
+            DerivativeKind::Jvp => Some("tangent"),
             _ => None,
         };
         if !self.own_argument_once(&name.text, word, args) {
@@ -57,11 +76,12 @@ impl Cx<'_> {
         };
         let inner = self.called_once(inner);
         let seed = args.iter().find(is_seed).map(|arg| &arg.value);
-        let derived = self.derived(what, name, (inner, by), (word, seed), span);
+        let derived = self.derived(kind, name, Differentiated { of: inner, by, word, seed }, span);
         self.in_written_order(derived)
     }
 
-    /// Returns the call that a derivative is taken of. Arguments whose type only the run knows have the types of the parameters.
+    /// Returns the call to differentiate. An argument of unknown type is assumed to have the type of its parameter, so
+    /// that the function is not applied elementwise.
     fn called_once(&self, inner: Expr) -> Expr {
         let inner = self.in_parameter_order(inner);
         let is_array = |arg: &Expr| matches!(self.vars.shallow(&arg.ty), Type::Array(_));
@@ -75,25 +95,25 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks that a derivative is given no argument twice by name, including the arguments of the function.
+    /// Checks that no named argument, of the derivative or of the function, is passed twice.
     fn own_argument_once(&mut self, callee: &str, word: Option<&str>, args: &[ast::Arg]) -> bool {
-        let named = word.into_iter().map(by_name).collect();
-        let accepted = Accepted { any_name: true, ..Accepted::new(callee, usize::MAX, named) };
-        !self.bind_arguments(&accepted, arguments::given(args)).wrong_name
+        let named_params = word.into_iter().map(by_name).collect();
+        let accepted = Accepted { any_name: true, ..Accepted::new(callee, usize::MAX, named_params) };
+        !self.bind_arguments(&accepted, arguments::args_with_names(args)).wrong_name
     }
 
-    /// Returns the function of `grad(f, wrt = w)`, and by what it is differentiated.
+    /// Returns the function `f` and, if present, the argument `w` of `grad(f, wrt = w)`.
     fn differentiated<'e>(
         &mut self,
         name: &ast::Name,
         given: &'e [ast::Arg],
     ) -> Option<(&'e ast::Expr, Option<&'e ast::Expr>)> {
         let accepted = Accepted::new(&name.text, 1, vec![by_name("wrt")]);
-        let bound = self.bind_arguments(&accepted, arguments::given(given));
+        let bound = self.bind_arguments(&accepted, arguments::args_with_names(given));
         if bound.wrong_name {
             return None;
         }
-        let by = bound.named.first().copied().flatten().map(|(by, _)| by);
+        let by = bound.by_param.first().copied().flatten().map(|(by, _)| by);
         let mut functions = bound.positional.into_iter();
         match (functions.next(), functions.next()) {
             (Some(of), None) => Some((of, by)),
@@ -101,7 +121,7 @@ impl Cx<'_> {
                 let d = Diagnostic::error(CODE, format!("`{}` differentiates one function", name.text))
                     .at(
                         more.map_or(name.span, |more| more.span),
-                        if more.is_some() { "one too many" } else { "of which?" },
+                        if more.is_some() { "one too many" } else { "of which function?" },
                     )
                     .help(format!(
                         "write `{0}(f)(x)`, or `{0}(f, wrt = w)(x, w)` for another parameter than the first",
@@ -115,15 +135,15 @@ impl Cx<'_> {
 
     fn derived(
         &mut self,
-        what: Derivative,
+        kind: DerivativeKind,
         name: &ast::Name,
-        (of, by): (Expr, Option<&ast::Expr>),
-        (word, seed): (Option<&str>, Option<&ast::Expr>),
+        differentiated: Differentiated<'_>,
         span: Span,
     ) -> Expr {
+        let Differentiated { of, by, word, seed } = differentiated;
         let Some(wrt) = self.by_params(name, &of, by, span) else { return self.bad(span) };
         let result = self.vars.shallow(&of.ty);
-        if let Some(refused) = self.not_derived(what, name, &of, &wrt, &result) {
+        if let Some(refused) = self.not_derived(kind, name, &of, &wrt, &result) {
             self.report(refused);
             return self.bad(span);
         }
@@ -134,14 +154,14 @@ impl Cx<'_> {
             several => Type::Tuple(several.into()),
         };
         let pair = |second: &Type| Type::Tuple([result.clone(), second.clone()].into());
-        let (ty, seeded) = match what {
-            Derivative::Gradient => (input, None),
-            Derivative::ValueAndGradient => (pair(&input), None),
-            Derivative::Vjp => (pair(&input), Some(result.clone())),
-            Derivative::Jvp => (pair(&result), Some(input)),
-            Derivative::Jacobian => (outer(&result, &input), None),
-            Derivative::Hessian => (outer(&input, &input), None),
-            Derivative::Check => (Type::Unit, None),
+        let (ty, seeded) = match kind {
+            DerivativeKind::Gradient => (input, None),
+            DerivativeKind::ValueAndGradient => (pair(&input), None),
+            DerivativeKind::Vjp => (pair(&input), Some(result.clone())),
+            DerivativeKind::Jvp => (pair(&result), Some(input)),
+            DerivativeKind::Jacobian => (outer(&result, &input), None),
+            DerivativeKind::Hessian => (outer(&input, &input), None),
+            DerivativeKind::Check => (Type::Unit, None),
         };
         let seed = match (seeded, seed, word) {
             (None, _, _) | (_, _, None) => None,
@@ -155,10 +175,10 @@ impl Cx<'_> {
                 return self.bad(span);
             }
         };
-        make(ExprKind::Derive(Box::new(Derive { what, of, wrt, seed })), ty, span)
+        make(ExprKind::Derive(Box::new(Derive { kind, of, wrt, seed })), ty, span)
     }
 
-    /// Returns the positions of the parameters named by `wrt`; without it, of the first.
+    /// Returns the positions of the parameters that `wrt` names; without `wrt`, the first.
     fn by_params(&mut self, name: &ast::Name, of: &Expr, by: Option<&ast::Expr>, span: Span) -> Option<Vec<u32>> {
         let call = differentiated(of);
         let params: Option<Vec<(SmolStr, Access)>> = match &call.kind {
@@ -174,7 +194,7 @@ impl Cx<'_> {
         };
         let Some(params) = params else {
             let d = Diagnostic::error(CODE, format!("`{}` differentiates functions of the host", name.text))
-                .at(call.span, "this is no call of one")
+                .at(call.span, "this is not a call of one")
                 .help("write a function around it: `fn f(x: [f32; N]) -> f32 { … }`");
             self.report(d);
             return None;
@@ -191,17 +211,26 @@ impl Cx<'_> {
             Ast::Tuple(parts) => parts.iter().collect(),
             _ => vec![by],
         };
-        let mut found = vec![];
+        let sig = match &call.kind {
+            ExprKind::Call { callee: FnRef::Fn { id, .. }, .. } => self.program.fns.get(*id).map(|f| &f.sig),
+            _ => None,
+        };
+        let mut positions = vec![];
         for e in names {
             let at = self.param_named(name, e, &params)?;
-            if found.contains(&at) {
+            if positions.contains(&at) {
                 let d = Diagnostic::error(CODE, "a parameter is named twice").at(e.span, "again here");
                 self.report(d);
                 return None;
             }
-            found.push(at);
+            if let (Some(sig), Ast::Name(param)) = (sig, &bare(e).kind)
+                && let Some(own) = sig.params.get(at as usize)
+            {
+                self.record_use(param.span, NameTarget::Local(own.name_span));
+            }
+            positions.push(at);
         }
-        Some(found)
+        Some(positions)
     }
 
     fn has_params(&mut self, name: &ast::Name, params: &[(SmolStr, Access)], span: Span) -> bool {
@@ -213,27 +242,27 @@ impl Cx<'_> {
     }
 
     fn param_named(&mut self, name: &ast::Name, e: &ast::Expr, params: &[(SmolStr, Access)]) -> Option<u32> {
-        let found = match &bare(e).kind {
+        let position = match &bare(e).kind {
             Ast::Name(param) => params.iter().position(|(own, _)| *own == param.text),
             _ => None,
         };
-        if found.is_none() {
+        if position.is_none() {
             let names: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
-            let d = Diagnostic::error(CODE, format!("`{}` does not know by what to differentiate", name.text))
-                .at(e.span, "this is no parameter of the function")
+            let d = Diagnostic::error(CODE, format!("`{}` can't differentiate with respect to this", name.text))
+                .at(e.span, "this is not a parameter of the function")
                 .help(format!(
                     "`wrt` is the name of a parameter, or several as in `wrt = (a, b)`: {}",
-                    crate::check::access::list(&names)
+                    crate::access::list(&names)
                 ));
             self.report(d);
         }
-        found.map(|at| at as u32)
+        position.map(|at| at as u32)
     }
 
-    /// Returns why there is no such derivative, as far as types tell.
+    /// Returns an error if a function with these types cannot be differentiated.
     fn not_derived(
         &mut self,
-        what: Derivative,
+        kind: DerivativeKind,
         name: &ast::Name,
         of: &Expr,
         wrt: &[u32],
@@ -251,19 +280,19 @@ impl Cx<'_> {
             }
         }
         let scalar = matches!(result, Type::Unknown)
-            || matches!(self.vars.scalar_kind(result), Some(Kind::Float | Kind::Element));
+            || matches!(self.vars.scalar_kind(result), Some(TypeClass::Float | TypeClass::Element));
         let text = self.ty_text(result);
-        match what {
-            Derivative::Gradient | Derivative::ValueAndGradient | Derivative::Hessian if !scalar => {
+        match kind {
+            DerivativeKind::Gradient | DerivativeKind::ValueAndGradient | DerivativeKind::Hessian if !scalar => {
                 let d = Diagnostic::error(CODE, format!("`{}` needs a function that gives one float", name.text))
                     .at(of.span, format!("this gives `{text}`"));
-                Some(d.help("of several results `jacobian(f)(x)` gives all derivatives, `vjp(f)(x, cotangent = u)` their sum weighted by `u`"))
+                Some(d.help("for several results, `jacobian(f)(x)` gives all derivatives, and `vjp(f)(x, cotangent = u)` their sum weighted by `u`"))
             }
             _ if !self.is_differentiable(result) => {
                 let d = Diagnostic::error(CODE, format!("a `{text}` has no derivative"));
-                Some(d.at(of.span, "what the function gives has to be floats"))
+                Some(d.at(of.span, "the result of the function must consist of floats"))
             }
-            Derivative::Jacobian | Derivative::Hessian => {
+            DerivativeKind::Jacobian | DerivativeKind::Hessian => {
                 let inputs: Vec<Type> =
                     wrt.iter().filter_map(|&at| args.get(at as usize)).map(|arg| self.vars.shallow(&arg.ty)).collect();
                 let plain = |cx: &Cx<'_>, ty: &Type| match ty {
@@ -271,9 +300,9 @@ impl Cx<'_> {
                     Type::Unknown => true,
                     other => cx.vars.scalar_kind(other).is_some(),
                 };
-                let fits = plain(self, result) && inputs.len() == 1 && inputs.iter().all(|ty| plain(self, ty));
-                (!fits).then(|| {
-                    Diagnostic::error(CODE, format!("`{}` is of one array of numbers by another", name.text))
+                let is_valid = plain(self, result) && inputs.len() == 1 && inputs.iter().all(|ty| plain(self, ty));
+                (!is_valid).then(|| {
+                    Diagnostic::error(CODE, format!("`{}` differentiates one array of numbers by another", name.text))
                         .at(of.span, format!("this gives `{text}`"))
                         .help("`jvp` and `vjp` differentiate functions of tuples and structs")
                 })
@@ -282,16 +311,19 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether a type consists of floats.
+    /// Returns whether a type consists of floats.
     pub fn is_differentiable(&self, ty: &Type) -> bool {
-        self.consists_of(ty, |cx, scalar| matches!(cx.vars.scalar_kind(scalar), Some(Kind::Float | Kind::Element)))
+        self.consists_of(ty, |cx, scalar| {
+            matches!(cx.vars.scalar_kind(scalar), Some(TypeClass::Float | TypeClass::Element))
+        })
     }
 
-    /// Whether a type consists of floats, or of a type parameter `T: Num` that an instance may replace by a float.
+    /// Returns whether a type consists of floats, or of a type parameter `T: Num` that an instance may replace by a
+    /// float.
     pub fn may_be_differentiable(&self, ty: &Type) -> bool {
         self.consists_of(ty, |cx, scalar| match cx.vars.scalar_kind(scalar) {
-            Some(Kind::Num) => cx.vars.is_declared(scalar),
-            kind => matches!(kind, Some(Kind::Float | Kind::Element)),
+            Some(TypeClass::Num) => cx.vars.is_declared(scalar),
+            kind => matches!(kind, Some(TypeClass::Float | TypeClass::Element)),
         })
     }
 
@@ -323,7 +355,7 @@ impl Cx<'_> {
         let is_wrt = |arg: &&ast::Arg| arg.name.as_ref().is_some_and(|name| name.text == "wrt");
         let Some(at) = args.iter().position(|arg| arg.name.is_none()) else {
             let d = Diagnostic::error(CODE, format!("`{}` checks the derivative of a function", name.text));
-            self.report(d.at(name.span, "of which?").help("write `gradcheck(f, x)`"));
+            self.report(d.at(name.span, "of which function?").help("write `gradcheck(f, x)`"));
             return self.after_error(args, span);
         };
         let by = args.iter().find(is_wrt).map(|arg| &arg.value);
@@ -335,26 +367,27 @@ impl Cx<'_> {
             None => self.call(of, &own, span, None),
         };
         let inner = self.called_once(inner);
-        let derived = self.derived(Derivative::Check, name, (inner, by), (None, None), span);
+        let derived =
+            self.derived(DerivativeKind::Check, name, Differentiated { of: inner, by, word: None, seed: None }, span);
         self.in_written_order(derived)
     }
 
     /// Reports `gradcheck(f)(x)`.
     fn gradcheck_called(&mut self, name: &ast::Name, given: &[ast::Arg], args: &[ast::Arg], span: Span) -> Expr {
-        let mut d = Diagnostic::error(CODE, "`gradcheck` gives no function")
+        let mut d = Diagnostic::error(CODE, "`gradcheck` does not return a function")
             .at(span, "the result is called")
-            .help("it takes the arguments along: `gradcheck(f, x, wrt = x)`");
+            .help("it takes the arguments too: `gradcheck(f, x, wrt = x)`");
         if let ([f], [first, ..]) = (given, args) {
             let between = Span { start: f.value.span.end, end: first.value.span.start, ..span };
             d = d.fix("pass the arguments along", between, ", ", Applicability::MaybeIncorrect);
         }
-        self.report(d.because(name.span, "`grad` and its kin are functions of functions; this is a test"));
+        self.report(d.because(name.span, "`grad` and similar builtins return functions; `gradcheck` runs a test"));
         self.after_error(args, span)
     }
 
     /// Reports a derivative that is not called: `grad(f)`.
     pub fn uncalled_derivative(&mut self, name: &ast::Name, args: &[ast::Arg], span: Span) -> Expr {
-        let mut d = Diagnostic::error(CODE, format!("`{}(…)` is a function, and functions are no values", name.text))
+        let mut d = Diagnostic::error(CODE, format!("`{}(…)` is a function, and functions are not values", name.text))
             .at(span, "nothing is given to it")
             .help(format!("call it: `{}(f)(x)`; to pass it on, write a function that calls it", name.text));
         if let [f, x] = args
@@ -369,7 +402,7 @@ impl Cx<'_> {
 }
 
 impl Derive {
-    /// Returns the call of the function that is differentiated in the end.
+    /// Returns the innermost call: the call of the function that nested derivatives differentiate.
     pub fn call(&self) -> &Expr {
         match &self.of.kind {
             ExprKind::Derive(inner) => inner.call(),
@@ -378,7 +411,7 @@ impl Derive {
     }
 }
 
-/// Returns the call of the function that is differentiated in the end.
+/// Returns the innermost call: the call of the function that nested derivatives differentiate.
 fn differentiated(of: &Expr) -> &Expr {
     match &of.kind {
         ExprKind::Derive(derive) => derive.call(),
@@ -386,7 +419,7 @@ fn differentiated(of: &Expr) -> &Expr {
     }
 }
 
-/// Returns the arguments of that function.
+/// Returns the arguments of the innermost call: the call of the function that nested derivatives differentiate.
 fn primal_arguments(of: &Expr) -> &[Expr] {
     match &differentiated(of).kind {
         ExprKind::Call { args, .. } => args,
@@ -394,7 +427,8 @@ fn primal_arguments(of: &Expr) -> &[Expr] {
     }
 }
 
-/// Returns the type of all derivatives of one array of numbers, or number, by another.
+/// Returns the type of the Jacobian of `of` with respect to `by`, which are numbers or arrays of numbers. Its
+/// dimensions are those of `of`, then those of `by`.
 fn outer(of: &Type, by: &Type) -> Type {
     let dims = |ty: &Type| match ty {
         Type::Array(array) => Some((array.element.clone(), array.dims.clone())),

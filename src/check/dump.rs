@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::check::choices;
-use crate::check::show::Show;
-use crate::check::typed::*;
+use crate::format_types::Show;
+use crate::tune_configs;
+use crate::typed::*;
+use crate::visit::{self, Visit};
 
 /// Formats the items of a module as indented text, for `clk emit --stage typed`.
 pub fn dump(program: &Program, module: ModuleId) -> String {
@@ -12,21 +13,21 @@ pub fn dump(program: &Program, module: ModuleId) -> String {
     let Some(m) = program.modules.get(module) else { return out };
     for (name, binding) in &m.names {
         match binding {
-            Binding::Struct(id) => structure(program, *id, &mut out),
-            Binding::Const(id) => constant(program, *id, &mut out),
-            Binding::Fn(id) => function(program, *id, &mut out),
-            Binding::Kernel(id) => kernel(program, *id, &mut out),
-            Binding::Global(id) => {
+            NameBinding::Struct(id) => structure(program, *id, &mut out),
+            NameBinding::Const(id) => constant(program, *id, &mut out),
+            NameBinding::Fn(id) => function(program, *id, &mut out),
+            NameBinding::Kernel(id) => kernel(program, *id, &mut out),
+            NameBinding::Global(id) => {
                 if let Some(g) = program.globals.get(*id) {
                     let show = Show { program, sig: None, vars: None };
                     let word = if g.mutable { "var" } else { "let" };
                     let _ = writeln!(out, "{word} {name}: {}", show.ty(&g.ty));
                 }
             }
-            Binding::Module(id) => {
+            NameBinding::Module(id) => {
                 let _ = writeln!(out, "import {name} = {}", program.modules.get(*id).map_or("", |m| &m.name));
             }
-            Binding::Error => {
+            NameBinding::Error => {
                 let _ = writeln!(out, "{name}: error");
             }
         }
@@ -61,7 +62,7 @@ fn constant(program: &Program, id: ConstId, out: &mut String) {
 fn function(program: &Program, id: FnId, out: &mut String) {
     let Some(f) = program.fns.get(id) else { return };
     let show = Show { program, sig: Some(&f.sig), vars: None };
-    let _ = writeln!(out, "{}  // {:?}", show.signature("fn", &f.name, &f.sig, Some(&f.result)), f.world);
+    let _ = writeln!(out, "{}  // {:?}", show.signature("fn", &f.name, &f.sig, Some(&f.result)), f.space);
     if let Some(b) = &f.body {
         body(program, Some(&f.sig), b, out);
     }
@@ -88,7 +89,7 @@ fn kernel(program: &Program, id: KernelId, out: &mut String) {
     }
     for tunable in &k.tunes {
         let name = k.sig.generics.get(tunable.param as usize).map_or("", |generic| generic.name.as_str());
-        let values: Vec<String> = tunable.values.iter().map(|value| choices::text(*value)).collect();
+        let values: Vec<String> = tunable.values.iter().map(|value| tune_configs::text(*value)).collect();
         d.line(&format!("tune {name} in [{}]", values.join(", ")));
     }
     if let Some(b) = &k.body {
@@ -98,12 +99,12 @@ fn kernel(program: &Program, id: KernelId, out: &mut String) {
 
 fn body(program: &Program, sig: Option<&Signature>, b: &Body, out: &mut String) {
     let show = Show { program, sig, vars: None };
-    Dumper { show, locals: Some(&b.locals), depth: 1, out }.block(&b.root);
+    Dumper { show, locals: Some(&b.locals), depth: 1, out }.visit_block(&b.root);
 }
 
 struct Dumper<'d> {
     show: Show<'d>,
-    locals: Option<&'d crate::base::arena::Arena<Local>>,
+    locals: Option<&'d clk_base::arena::Arena<Local>>,
     depth: usize,
     out: &'d mut String,
 }
@@ -124,18 +125,9 @@ impl Dumper<'_> {
         local.map_or("?".into(), |l| format!("{}: {}", l.name, self.show.ty(&l.ty)))
     }
 
-    fn block(&mut self, b: &Block) {
-        for s in &b.stmts {
-            self.stmt(s);
-        }
-        if let Some(tail) = &b.tail {
-            self.expr("value", tail);
-        }
-    }
-
     fn nested(&mut self, word: &str, b: &Block) {
         self.line(word);
-        self.inside(|d| d.block(b));
+        self.inside(|d| d.visit_block(b));
     }
 
     fn pattern(&self, p: &Pattern) -> String {
@@ -226,7 +218,7 @@ impl Dumper<'_> {
         let colon = if label.is_empty() { "" } else { ": " };
         let ty = self.show.ty(&e.ty);
         self.line(&format!("{label}{colon}{head} -> {ty}"));
-        self.inside(|d| d.children(&e.kind));
+        self.inside(|d| d.operands(e));
     }
 
     fn fn_ref(&self, f: &FnRef) -> String {
@@ -284,8 +276,8 @@ impl Dumper<'_> {
             ExprKind::Index { .. } => "index".into(),
             ExprKind::Slice { .. } => "slice".into(),
             ExprKind::Call { callee, .. } => format!("call {}", self.fn_ref(callee)),
-            ExprKind::Derive(derive) => format!("{:?} by {:?}", derive.what, derive.wrt),
-            ExprKind::Stated(_) => "with a stated derivative".into(),
+            ExprKind::Derive(derive) => format!("{:?} by {:?}", derive.kind, derive.wrt),
+            ExprKind::CustomVjp(_) => "with a custom derivative".into(),
             ExprKind::Lift { callee, .. } => format!("lift {}", self.fn_ref(callee)),
             ExprKind::Builtin { builtin, .. } => builtin.name().into(),
             ExprKind::Launch(l) => {
@@ -307,40 +299,12 @@ impl Dumper<'_> {
         }
     }
 
-    fn opt(&mut self, label: &str, e: &Option<Box<Expr>>) {
-        if let Some(e) = e {
-            self.expr(label, e);
-        }
-    }
-
-    fn children(&mut self, kind: &ExprKind) {
-        match kind {
-            ExprKind::Unary { expr, .. }
-            | ExprKind::Convert { expr, .. }
-            | ExprKind::ConvertParam { expr, .. }
-            | ExprKind::Bitcast { expr }
-            | ExprKind::Swizzle { base: expr, .. }
-            | ExprKind::Field { base: expr, .. }
-            | ExprKind::TupleField { base: expr, .. }
-            | ExprKind::DynField { base: expr, .. } => self.expr("", expr),
-            ExprKind::Binary { left, right, .. } => {
-                self.expr("", left);
-                self.expr("", right);
-            }
-            ExprKind::Vector { parts: es }
-            | ExprKind::Tuple(es)
-            | ExprKind::Array(es)
-            | ExprKind::Struct { fields: es, .. }
-            | ExprKind::Call { args: es, .. }
-            | ExprKind::Lift { args: es, .. } => self.exprs("", es),
+    /// Prints the operands of an expression.
+    fn operands(&mut self, e: &Expr) {
+        match &e.kind {
             ExprKind::Derive(derive) => {
                 self.expr("of", &derive.of);
                 derive.seed.iter().for_each(|seed| self.expr("seed", seed));
-            }
-            ExprKind::Stated(stated) => {
-                self.exprs("", &stated.args);
-                self.expr("of", &stated.rule.of);
-                self.expr("rule", &stated.rule.back);
             }
             ExprKind::Index { base, indices } => {
                 self.expr("", base);
@@ -353,23 +317,9 @@ impl Dumper<'_> {
                     self.expr(name, e);
                 }
             }
-            ExprKind::Launch(l) => {
-                for arg in &l.args {
-                    match arg {
-                        Some(e) => self.expr("", e),
-                        None => self.line("out"),
-                    }
-                }
-                for (i, e) in &l.dims {
-                    self.expr(&format!("dim {i}"), e);
-                }
-                l.grid.iter().for_each(|e| self.expr("grid", e));
-                l.block.iter().for_each(|e| self.expr("block", e));
-            }
             ExprKind::Range { start, end, step, .. } => {
-                self.opt("", start);
-                self.opt("", end);
-                self.opt("step", step);
+                [start, end].into_iter().flatten().for_each(|e| self.expr("", e));
+                step.iter().for_each(|e| self.expr("step", e));
             }
             ExprKind::If { cond, then, other } => {
                 self.expr("cond", cond);
@@ -378,25 +328,51 @@ impl Dumper<'_> {
                     self.nested("else", other);
                 }
             }
-            ExprKind::Block(b) | ExprKind::Time(b) => self.block(b),
-            ExprKind::Str(parts) => {
-                for p in parts {
-                    match p {
-                        StrPart::Text(t) => self.line(&format!("{t:?}")),
-                        StrPart::Value { expr, .. } => self.expr("", expr),
-                    }
-                }
-            }
-            ExprKind::Int(_)
-            | ExprKind::Float(_)
-            | ExprKind::Bool(_)
-            | ExprKind::Local(_)
-            | ExprKind::Global(_)
-            | ExprKind::Const(_)
-            | ExprKind::ConstParam(_)
-            | ExprKind::Dim(_)
-            | ExprKind::Variable(_)
-            | ExprKind::Error => {}
+            _ => visit::walk_expr(self, e),
         }
     }
+}
+
+impl Visit<'_> for Dumper<'_> {
+    fn visit_stmt(&mut self, s: &Stmt) {
+        self.stmt(s);
+    }
+
+    fn visit_block(&mut self, b: &Block) {
+        b.stmts.iter().for_each(|s| self.stmt(s));
+        b.tail.iter().for_each(|tail| self.expr("value", tail));
+    }
+
+    fn visit_expr(&mut self, e: &Expr) {
+        self.expr("", e);
+    }
+
+    fn visit_str_part(&mut self, part: &StrPart) {
+        match part {
+            StrPart::Text(text) => self.line(&format!("{text:?}")),
+            StrPart::Value { expr, .. } => self.expr("", expr),
+        }
+    }
+
+    fn visit_rule(&mut self, rule: &Rule) {
+        self.expr("of", &rule.of);
+        self.expr("rule", &rule.back);
+    }
+
+    fn visit_launch(&mut self, launch: &LaunchExpr) {
+        for arg in &launch.args {
+            match arg {
+                Some(e) => self.expr("", e),
+                None => self.line("out"),
+            }
+        }
+        for (i, e) in &launch.dims {
+            self.expr(&format!("dim {i}"), e);
+        }
+        launch.grid.iter().for_each(|e| self.expr("grid", e));
+        launch.block.iter().for_each(|e| self.expr("block", e));
+    }
+
+    /// The line of the call contains its compile-time arguments.
+    fn visit_fn_ref(&mut self, _: &FnRef) {}
 }

@@ -2,31 +2,35 @@
 
 use std::sync::Arc;
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::base::stop;
-use crate::check::arguments::{Accepted, by_name};
-use crate::check::cx::{Cx, Fork, Home, Meaning, Parting, Reported, Slot};
-use crate::check::infer::{Kind, array};
-use crate::check::literal::{self, Literal};
-use crate::check::make::{BOOL, I32, bare, make};
-use crate::check::ops::scalar_of;
-use crate::check::typed::*;
-use crate::lang::builtin::{Builtin, Entry};
-use crate::lang::scalar::Scalar;
-use crate::lang::scalar::decimal::Decimal;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::arguments::{Accepted, by_name};
+use crate::build::{BOOL, I32, bare, make};
+use crate::context::{BodyKind, Cx, DivergentCondition, ErrorReported, Fork, LocalMeaning, ResolvedName};
+use crate::infer::{TypeClass, array};
+use crate::literal::{self, NumberLiteral};
+use crate::ops::scalar_of;
+use crate::typed::*;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_base::stop;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::{Builtin, BuiltinEntry};
+use clk_scalar::decimal::Decimal;
+use clk_syntax::ast::{self, ExprKind as Ast};
 
-/// Maximum depth of a tree, so that the recursion cannot overflow the stack; the parser's limit is much lower.
+/// Maximum depth of a syntax tree, so that the recursion cannot overflow the stack. The parser's limit is much lower.
 pub(crate) const MAX_DEPTH: u32 = 1500;
 
 impl Cx<'_> {
-    /// Checks an expression. `want` is the type the context prefers, which is only a hint.
+    /// Checks an expression. `want` is the type that the context prefers. It is a hint: the expression may have another
+    /// type.
     pub fn expr(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
         stop::poll();
         self.depth += 1;
         let checked = if self.depth > MAX_DEPTH { self.too_deep(e.span) } else { self.expr_inner(e, want) };
         self.depth -= 1;
+        if matches!(checked.kind, ExprKind::Error) {
+            self.record_skipped(e);
+        }
         checked
     }
 
@@ -82,18 +86,20 @@ impl Cx<'_> {
     pub fn expr_as(&mut self, e: &ast::Expr, want: &Type) -> Expr {
         let checked = self.expr(e, Some(want));
         if checked.ty != *want {
-            self.coerce_stated(&checked, want, None);
+            self.coerce_to_declared(&checked, want, None);
         }
         checked
     }
 
-    /// Like [`Cx::coerce`], for a type that the program states: it also decides the elements of `zeros(…)`.
-    pub fn coerce_stated(&mut self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> bool {
-        self.vars.admit_stated(&e.ty, want);
+    /// Like [`Cx::coerce`], but for a type that the program declares explicitly, which also determines the element type
+    /// of `zeros(…)`.
+    pub fn coerce_to_declared(&mut self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> bool {
+        self.vars.admit_declared(&e.ty, want);
         self.coerce(e, want, why)
     }
 
-    /// Unifies the type of an expression with `want` and reports a mismatch. `why` adds a note on where `want` comes from.
+    /// Unifies the type of an expression with `want` and reports a mismatch. `why` is a note that explains why the type
+    /// `want` is required.
     pub fn coerce(&mut self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> bool {
         if self.vars.unify(&e.ty, want) {
             return true;
@@ -104,9 +110,9 @@ impl Cx<'_> {
     }
 
     pub fn mismatch(&self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> Diagnostic {
-        let (found, wanted) = (self.ty_text(&e.ty), self.ty_text(want));
-        let mut d = Diagnostic::error("E0301", format!("`{wanted}` was expected here, but this is `{found}`"))
-            .at(e.span, format!("this is `{found}`"));
+        let (actual, expected) = (self.ty_text(&e.ty), self.ty_text(want));
+        let mut d = Diagnostic::error("E0301", format!("`{expected}` was expected here, but this is `{actual}`"))
+            .at(e.span, format!("this is `{actual}`"));
         if let Some((span, text)) = why {
             d = d.because(span, text);
         }
@@ -116,8 +122,8 @@ impl Cx<'_> {
                 d = self.conversion_fix(d, e.span, s.name());
             }
             (_, open)
-                if matches!(self.vars.scalar_kind(&from), Some(Kind::Int | Kind::Num))
-                    && matches!(self.vars.kind(open), Some(Kind::Float | Kind::Element)) =>
+                if matches!(self.vars.scalar_kind(&from), Some(TypeClass::Int | TypeClass::Num))
+                    && matches!(self.vars.kind(open), Some(TypeClass::Float | TypeClass::Element)) =>
             {
                 d = self.conversion_fix(d, e.span, "f32");
             }
@@ -125,8 +131,8 @@ impl Cx<'_> {
                 let name = self.sig.generics.get(*p as usize).map_or("T", |g| g.name.as_str());
                 d = self.conversion_fix(d, e.span, name);
             }
-            (from, _) if crate::check::make::is_text(from) && self.vars.kind(&to) == Some(Kind::Any) => {
-                d = d.help("a type parameter stands for plain data; a function of text has a parameter of type `str`");
+            (from, _) if crate::build::is_text(from) && self.vars.kind(&to) == Some(TypeClass::Any) => {
+                d = d.help("a type parameter accepts only plain data; for text, declare a parameter of type `str`");
             }
             (Type::Scalar(s), Type::Scalar(Scalar::Bool)) if s.is_num() => {
                 d = d.help("compare it with something: `x != 0`");
@@ -144,25 +150,27 @@ impl Cx<'_> {
             }
             _ => {}
         }
+        let d = self.without_result(d, e);
         self.element_fix(d, &e.ty, want)
     }
 
-    /// Offers `type = …` for the calls of `zeros` and the like that made `a` or `b` floats, with the integer type of the other.
+    /// If one of the types has float elements only because of a call such as `zeros(…)`, and the other one has
+    /// integers, suggests adding `type = …` with the integer type to the call.
     pub fn element_fix(&self, d: Diagnostic, a: &Type, b: &Type) -> Diagnostic {
         let integer = |ty: &Type| match scalar_of(&self.vars.shallow(ty)) {
             Type::Scalar(s) if s.is_int() => Some(s.name()),
-            ref open if matches!(self.vars.kind(open), Some(Kind::Int | Kind::Num)) => Some("i32"),
+            ref open if matches!(self.vars.kind(open), Some(TypeClass::Int | TypeClass::Num)) => Some("i32"),
             _ => None,
         };
         let pairs = [(a, b), (b, a)].into_iter();
-        let mut found = pairs.filter_map(|(made, other)| Some((self.vars.element_calls(made), integer(other)?)));
-        match found.find(|(calls, _)| !calls.is_empty()) {
+        let mut candidates = pairs.filter_map(|(made, other)| Some((self.vars.element_calls(made), integer(other)?)));
+        match candidates.find(|(calls, _)| !calls.is_empty()) {
             Some((calls, to)) => self.type_fix(d, &calls, to),
             None => d,
         }
     }
 
-    /// Offers `type = …` at these places.
+    /// Suggests adding `type = …` to the calls, at these spans.
     pub fn type_fix(&self, d: Diagnostic, calls: &[Span], to: &str) -> Diagnostic {
         let edits = calls.iter().map(|end| (*end, format!(", type = {to}"))).collect();
         d.help(format!("`zeros`, `ones` and `eye` make floats: `type = {to}` makes integers")).fix_all(
@@ -182,20 +190,21 @@ impl Cx<'_> {
         )
     }
 
-    /// Checks that an expression is a scalar of a numeric kind, and reports an error if not.
-    pub fn require_kind(&mut self, e: &Expr, kind: Kind, what: &str) -> bool {
+    /// Checks that an expression is a scalar whose type belongs to a class, and reports an error otherwise.
+    pub fn require_kind(&mut self, e: &Expr, kind: TypeClass, what: &str) -> bool {
         if self.vars.require(&e.ty, kind) && !matches!(self.vars.shallow(&e.ty), Type::Vector(..) | Type::Array(_)) {
             return true;
         }
-        let found = self.ty_text(&e.ty);
+        let actual = self.ty_text(&e.ty);
         let noun = match kind {
-            Kind::Int => "an integer",
-            Kind::Float => "a float",
+            TypeClass::Int => "an integer",
+            TypeClass::Float => "a float",
             _ => "a number",
         };
-        let mut d = Diagnostic::error("E0301", format!("{what} has to be {noun}, but this is `{found}`"))
-            .at(e.span, format!("this is `{found}`"));
-        if kind == Kind::Int && matches!(self.vars.scalar_kind(&e.ty), Some(Kind::Float | Kind::Element)) {
+        let mut d = Diagnostic::error("E0301", format!("{what} must be {noun}, but this is `{actual}`"))
+            .at(e.span, format!("this is `{actual}`"));
+        if kind == TypeClass::Int && matches!(self.vars.scalar_kind(&e.ty), Some(TypeClass::Float | TypeClass::Element))
+        {
             d = self.conversion_fix(d, e.span, "i32");
             let calls = self.vars.element_calls(&e.ty);
             if !calls.is_empty() {
@@ -215,7 +224,7 @@ impl Cx<'_> {
         match Scalar::from_name(&suffix.text) {
             Some(s) if s.is_num() => Type::Scalar(s),
             _ => {
-                let d = Diagnostic::error("E0204", format!("`{}` is no type for a number", suffix.text))
+                let d = Diagnostic::error("E0204", format!("`{}` is not a numeric type", suffix.text))
                     .at(suffix.span, "a suffix is a numeric type such as `u32` or `f64`");
                 self.report(d);
                 Type::Error
@@ -223,8 +232,9 @@ impl Cx<'_> {
         }
     }
 
-    /// Returns the type of an unsuffixed literal: the wanted type if the literal can have it, else a fresh type variable.
-    fn literal_type(&mut self, want: Option<&Type>, kind: Kind) -> Type {
+    /// Returns the type of an unsuffixed literal: the preferred type if the literal can have it, else a fresh type
+    /// variable.
+    fn literal_type(&mut self, want: Option<&Type>, kind: TypeClass) -> Type {
         match want {
             Some(Type::Scalar(s)) if kind.takes_scalar(*s) => Type::Scalar(*s),
             Some(Type::Vector(s, _)) if kind.takes_scalar(*s) => Type::Scalar(*s),
@@ -241,7 +251,7 @@ impl Cx<'_> {
     pub fn int(&mut self, value: i128, suffix: Option<&ast::Name>, span: Span, want: Option<&Type>) -> Expr {
         let ty = match suffix {
             Some(s) => self.suffix(s),
-            None => self.literal_type(want, Kind::Num),
+            None => self.literal_type(want, TypeClass::Num),
         };
         make(ExprKind::Int(value), ty, span)
     }
@@ -256,11 +266,11 @@ impl Cx<'_> {
                 }
                 ty => ty,
             },
-            None => self.literal_type(want, Kind::Float),
+            None => self.literal_type(want, TypeClass::Float),
         };
-        let Some(number) = Decimal::read(text) else { return make(ExprKind::Error, Type::Error, span) };
-        if Literal::Float(number).to(Scalar::F64).is_none() {
-            self.report(literal::beyond_all(text, number, span));
+        let Some(number) = Decimal::parse(text) else { return make(ExprKind::Error, Type::Error, span) };
+        if NumberLiteral::Float(number).to(Scalar::F64).is_none() {
+            self.report(literal::out_of_all_ranges(text, number, span));
             return self.bad(span);
         }
         make(ExprKind::Float(number), ty, span)
@@ -285,7 +295,7 @@ impl Cx<'_> {
         }
         let value = self.expr(e, None);
         let whole = matches!(value.ty, Type::Array(_));
-        if !whole && !crate::check::parts::holds_array(self.program, &value.ty) {
+        if !whole && !crate::scalar_count::holds_array(self.program, &value.ty) {
             return value;
         }
         if self.in_kernel() {
@@ -302,15 +312,15 @@ impl Cx<'_> {
 
     pub fn name(&mut self, name: &ast::Name) -> Expr {
         let span = name.span;
-        match self.lookup(&name.text) {
-            Some(Meaning::Slot(slot)) => {
+        match self.resolve(name) {
+            Some(ResolvedName::Slot(slot)) => {
                 let e = self.slot(slot, name);
-                self.vars.uses(&e.ty);
+                self.vars.record_use(&e.ty);
                 e
             }
-            Some(Meaning::Item(binding)) => self.item(binding, name),
-            Some(Meaning::Builtin(entry)) => self.builtin_value(entry, span),
-            Some(Meaning::Type(_)) => self.not_a_value(name, "a type", "call it to convert: `f32(x)`"),
+            Some(ResolvedName::Item(binding)) => self.item(binding, name),
+            Some(ResolvedName::Builtin(entry)) => self.builtin_value(entry, span),
+            Some(ResolvedName::Type(_)) => self.not_a_value(name, "a type", "call it to convert: `f32(x)`"),
             None => {
                 self.unknown_name(name);
                 self.bad(span)
@@ -321,29 +331,29 @@ impl Cx<'_> {
     /// Reports a use of a dimension that is determined only by the function's result.
     fn of_result(&mut self, dim: &DimName, span: Span) -> Expr {
         let d = Diagnostic::error("E0412", format!("nothing fixes the dimension `{}`", dim.name))
-            .at(span, "it is known when the function has returned")
+            .at(span, "it is known only after the function returns")
             .because(dim.span, "no parameter has it")
             .help("compute the number here, or take it as a parameter");
         self.report(d);
         self.bad(span)
     }
 
-    fn slot(&mut self, slot: Slot, name: &ast::Name) -> Expr {
+    fn slot(&mut self, slot: LocalMeaning, name: &ast::Name) -> Expr {
         let span = name.span;
         match slot {
-            Slot::Local(id) => {
+            LocalMeaning::Local(id) => {
                 let e = self.local(id, span);
                 let no_axes = matches!(&e.ty, Type::Array(a) if a.dims.is_empty());
                 if no_axes { self.shared_scalar(e) } else { e }
             }
-            Slot::Global(id) => self.read_global(id, name),
-            Slot::Dim(i) => {
+            LocalMeaning::Global(id) => self.read_global(id, name),
+            LocalMeaning::Dim(i) => {
                 if let Some(dim) = self.sig.dims.get(i as usize).filter(|dim| dim.of_result).cloned() {
                     return self.of_result(&dim, span);
                 }
                 make(ExprKind::Dim(i), I32, span)
             }
-            Slot::ConstParam(i) => {
+            LocalMeaning::ConstParam(i) => {
                 self.consts_read.insert(i);
                 let ty = match self.sig.generics.get(i as usize).map(|g| &g.kind) {
                     Some(GenericKind::Const { ty, .. }) => ty.clone(),
@@ -351,8 +361,8 @@ impl Cx<'_> {
                 };
                 make(ExprKind::ConstParam(i), ty, span)
             }
-            Slot::FnParam(_) => self.not_a_value(name, "a function", "call it, or pass it by name: `op = …`"),
-            Slot::TypeParam(_) => self.not_a_value(name, "a type", "call it to convert: `T(x)`"),
+            LocalMeaning::FnParam(_) => self.not_a_value(name, "a function", "call it, or pass it by name: `op = …`"),
+            LocalMeaning::TypeParam(_) => self.not_a_value(name, "a type", "call it to convert: `T(x)`"),
         }
     }
 
@@ -364,14 +374,14 @@ impl Cx<'_> {
         if let Some(info) = self.info.get_mut(id.index()) {
             info.used = true;
             self.varying_reads += u32::from(varying || info.varying);
-            if info.unset && !info.written && !matches!(ty, Type::Array(_)) {
+            if info.uninitialized && !info.written && !matches!(ty, Type::Array(_)) {
                 self.early_read(id, span);
             }
         }
         make(ExprKind::Local(id), ty, span)
     }
 
-    /// Reads a `shared` scalar, which is an array of rank 0 accessed by its name alone.
+    /// Reads a `shared` scalar. It is an array of rank 0, and its name alone accesses the element.
     fn shared_scalar(&mut self, base: Expr) -> Expr {
         let ty = match &base.ty {
             Type::Array(a) => a.element.clone(),
@@ -395,36 +405,39 @@ impl Cx<'_> {
         make(ExprKind::Global(id), ty, name.span)
     }
 
-    pub fn script_variable(&mut self, name: &ast::Name) -> Reported {
-        let what = match self.home {
-            Home::Kernel { .. } => "a kernel",
-            Home::Const | Home::Signature => "a constant",
-            Home::Fn | Home::Script | Home::Section => "a function",
+    pub fn script_variable(&mut self, name: &ast::Name) -> ErrorReported {
+        if let Some(declared) = self.script_names.and_then(|names| names.get(&name.text)) {
+            self.record_use(name.span, NameTarget::Local(*declared));
+        }
+        let context = match self.home {
+            BodyKind::Kernel { .. } => "a kernel",
+            BodyKind::Const | BodyKind::Signature => "a constant",
+            BodyKind::Fn | BodyKind::Script | BodyKind::Section => "a function",
         };
-        let d = Diagnostic::error("E0209", format!("{what} can't see the script's variable `{}`", name.text))
+        let d = Diagnostic::error("E0209", format!("{context} can't see the script's variable `{}`", name.text))
             .at(name.span, "this is a variable of the script");
-        self.refuse(match self.home {
-            Home::Const | Home::Signature => d.help(format!("make `{}` a `const`", name.text)),
+        self.report_error(match self.home {
+            BodyKind::Const | BodyKind::Signature => d.help(format!("make `{}` a `const`", name.text)),
             _ => d.help("pass it as a parameter, or make it a `const`"),
         })
     }
 
-    fn item(&mut self, binding: Binding, name: &ast::Name) -> Expr {
+    fn item(&mut self, binding: NameBinding, name: &ast::Name) -> Expr {
         match binding {
-            Binding::Const(id) => {
+            NameBinding::Const(id) => {
                 let ty = self.program.consts.get(id).map_or(Type::Error, |c| c.ty.clone());
                 make(ExprKind::Const(id), ty, name.span)
             }
-            Binding::Global(id) => self.read_global(id, name),
-            Binding::Fn(_) => self.not_a_value(name, "a function", "call it: put the arguments in parentheses"),
-            Binding::Kernel(_) => self.not_a_value(
+            NameBinding::Global(id) => self.read_global(id, name),
+            NameBinding::Fn(_) => self.not_a_value(name, "a function", "call it: put the arguments in parentheses"),
+            NameBinding::Kernel(_) => self.not_a_value(
                 name,
                 "a kernel",
                 "launch it: `name(…)`, or with a geometry of your own `name<<<grid, block>>>(…)`",
             ),
-            Binding::Struct(_) => self.not_a_value(name, "a struct", "give its fields: `Name { field: value }`"),
-            Binding::Module(_) => self.not_a_value(name, "a module", "name something in it: `module.name`"),
-            Binding::Error => self.bad(name.span),
+            NameBinding::Struct(_) => self.not_a_value(name, "a struct", "give its fields: `Name { field: value }`"),
+            NameBinding::Module(_) => self.not_a_value(name, "a module", "name something in it: `module.name`"),
+            NameBinding::Error => self.bad(name.span),
         }
     }
 
@@ -436,7 +449,7 @@ impl Cx<'_> {
         self.bad(name.span)
     }
 
-    fn builtin_value(&mut self, entry: &'static Entry, span: Span) -> Expr {
+    fn builtin_value(&mut self, entry: &'static BuiltinEntry, span: Span) -> Expr {
         let b = entry.builtin;
         let ty = match b {
             Builtin::ThreadIdx | Builtin::BlockIdx | Builtin::BlockDim | Builtin::GridDim | Builtin::GlobalIdx => {
@@ -477,13 +490,13 @@ impl Cx<'_> {
         if self.bounded("this tuple", &ty, span).is_err() {
             return self.bad(span);
         }
-        if matches!(self.home, Home::Kernel { .. } | Home::Fn) && self.vars.holds_array(&ty) {
+        if matches!(self.home, BodyKind::Kernel { .. } | BodyKind::Fn) && self.vars.holds_array(&ty) {
             self.need_host(span, "a tuple with an array");
         }
         make(ExprKind::Tuple(parts), ty, span)
     }
 
-    /// Checks `[a, b]`, nested for more axes; the typed tree holds the elements flattened.
+    /// Checks `[a, b]`, which is nested for several axes. The typed tree contains the elements as one flat list.
     pub fn array_literal(&mut self, parts: &[ast::Expr], span: Span, want: Option<&Type>) -> Expr {
         if parts.is_empty() && want == Some(&Type::Strings) {
             return make(ExprKind::Array(vec![]), Type::Strings, span);
@@ -492,10 +505,14 @@ impl Cx<'_> {
             Some(Type::Array(a)) => Some(a.element.clone()),
             _ => None,
         };
-        let element = want.unwrap_or_else(|| self.vars.fresh(Kind::Any));
+        let element = want.unwrap_or_else(|| self.vars.fresh(TypeClass::Any));
         let mut flat = Vec::with_capacity(parts.len());
         let mut dims = Vec::new();
+        let before = self.diagnostics.len();
         let ok = self.array_axis(parts, span, &element, 0, &mut dims, &mut flat);
+        if !ok {
+            self.merge_element_errors(before, parts);
+        }
         if flat.is_empty() && ok && self.vars.kind(&element).is_some() {
             let d =
                 Diagnostic::error("E0307", "an empty array needs a type").at(span, "the type of its elements is open");
@@ -504,7 +521,8 @@ impl Cx<'_> {
         }
         let ty = match ok {
             false => Type::Error,
-            // Elements of unknown type may be arrays, which add axes. The tree keeps the rows then, since the type does not.
+            // Elements of unknown type may be arrays, which add axes. In this case, the tree contains the rows, because
+            // the type does not include their shape.
             true if flat.iter().any(|e| self.vars.shallow(&e.ty) == Type::Unknown) => {
                 return in_rows(flat, dims.get(1..).unwrap_or(&[]), span);
             }
@@ -530,10 +548,7 @@ impl Cx<'_> {
             Some(&n) => {
                 let d = Diagnostic::error("E0305", "the rows of this array differ in length").at(
                     span,
-                    format!(
-                        "{} here, {n} in the rows above",
-                        crate::check::make::count(parts.len(), "element", "elements")
-                    ),
+                    format!("{} here, {n} in the rows above", crate::build::count(parts.len(), "element", "elements")),
                 );
                 self.report(d);
                 return false;
@@ -552,7 +567,7 @@ impl Cx<'_> {
                     return false;
                 }
                 _ => match self.array_element(part, element, flat) {
-                    Some(fits) => ok &= fits,
+                    Some(has_type) => ok &= has_type,
                     None => return false,
                 },
             }
@@ -560,7 +575,8 @@ impl Cx<'_> {
         ok
     }
 
-    /// Checks one element and returns whether it fits; none after an error that the other elements would repeat.
+    /// Checks one element and returns whether its type is correct. Returns `None` after an error that would be repeated
+    /// for the other elements.
     fn array_element(&mut self, part: &ast::Expr, element: &Type, flat: &mut Vec<Expr>) -> Option<bool> {
         let hint = self.vars.shallow(element);
         let e = self.expr(part, Some(&hint));
@@ -568,7 +584,7 @@ impl Cx<'_> {
             return None;
         }
         let texts = flat.first().is_none_or(|first| matches!(first.ty, Type::Str | Type::Unknown));
-        // The first element of known type decides, so long literals take linear time.
+        // Only the first element of known type is examined, so that long literals take linear time.
         let of_texts = flat.iter().find(|e| e.ty != Type::Unknown).is_some_and(|e| e.ty == Type::Str);
         if e.ty == Type::Str && texts || e.ty == Type::Unknown && of_texts {
             flat.push(e);
@@ -583,7 +599,7 @@ impl Cx<'_> {
         if e.ty == Type::Strings {
             let d = Diagnostic::error("E0316", "an array of texts can't be an element of an array");
             let d = d.at(e.span, "this is an array of texts");
-            self.report(d.help("`concat(a, b)` puts arrays of texts behind each other"));
+            self.report(d.help("`concat(a, b)` joins arrays of texts"));
             return Some(false);
         }
         if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
@@ -625,12 +641,13 @@ impl Cx<'_> {
         let names = def.fields.iter().map(|field| by_name(&field.name)).collect();
         let of = Type::Struct(id);
         let accepted = Accepted { fields_of: Some(&of), ..Accepted::new(&def.name, 0, names) };
-        let given = fields.iter().map(|(name, value)| (Some(name), value));
-        let bound = self.bind_arguments(&accepted, given);
+        let field_args = fields.iter().map(|(name, value)| (Some(name), value));
+        let bound = self.bind_arguments(&accepted, field_args);
         let mut values: Vec<Option<Expr>> = vec![None; def.fields.len()];
+        self.record_field_names(id, def, fields);
         for (_, value) in fields {
             let is_this = |slot: &Option<(&ast::Expr, Span)>| slot.is_some_and(|(bound, _)| std::ptr::eq(bound, value));
-            match bound.named.iter().position(is_this).and_then(|i| def.fields.get(i).zip(values.get_mut(i))) {
+            match bound.by_param.iter().position(is_this).and_then(|i| def.fields.get(i).zip(values.get_mut(i))) {
                 Some((field, slot)) => *slot = Some(self.expr_as(value, &field.ty)),
                 None => drop(self.expr(value, None)),
             }
@@ -651,14 +668,14 @@ impl Cx<'_> {
 
     pub fn condition(&mut self, cond: &ast::Expr, of: Fork) -> Expr {
         let before = self.varying_reads;
-        // What it controls comes behind it.
-        let begin = self.vars.statement();
+        // The condition is treated as a separate statement before the code that it controls.
+        let begin = self.vars.begin_statement();
         let checked = self.expr(cond, Some(&BOOL));
         self.vars.end_statement(begin);
         if !self.vars.unify(&checked.ty, &BOOL) {
-            let found = self.ty_text(&checked.ty);
-            let mut d = Diagnostic::error("E0308", format!("a condition has to be `bool`, but this is `{found}`"))
-                .at(checked.span, format!("this is `{found}`"));
+            let actual = self.ty_text(&checked.ty);
+            let mut d = Diagnostic::error("E0308", format!("a condition must be `bool`, but this is `{actual}`"))
+                .at(checked.span, format!("this is `{actual}`"));
             d = match self.vars.shallow(&checked.ty) {
                 Type::Array(a) if a.element == BOOL => d.help("say which you mean: `all(…)` or `any(…)`"),
                 ty if self.vars.scalar_kind(&ty).is_some() => d.help("compare it with something: `x != 0`"),
@@ -667,11 +684,11 @@ impl Cx<'_> {
             self.report(d);
         }
         let varies = self.varying_reads != before;
-        self.divergent.push(varies.then_some(Parting { at: cond.span, of }));
+        self.divergent.push(varies.then_some(DivergentCondition { at: cond.span, of }));
         checked
     }
 
-    /// Leaves the condition that `condition` entered.
+    /// Ends the scope of a condition that `condition` began.
     pub fn end_condition(&mut self) {
         self.divergent.pop();
     }
@@ -691,8 +708,8 @@ impl Cx<'_> {
                 && want.is_some_and(|w| *w != Type::Unit)
             {
                 let d = Diagnostic::error("E0310", "an `if` that gives a value needs an `else`")
-                    .at(span, "this gives nothing when the condition does not hold")
-                    .help("say what it gives then: `if … { … } else { … }`");
+                    .at(span, "this has no value if the condition is false")
+                    .help("add the other value: `if … { … } else { … }`");
                 self.report(d);
                 return self.bad(span);
             }
@@ -748,7 +765,7 @@ impl Cx<'_> {
 
     // Ranges
 
-    /// Checks a range; its bounds have one integer type.
+    /// Checks a range, whose bounds must have the same integer type.
     pub fn range(
         &mut self,
         start: Option<&ast::Expr>,
@@ -757,12 +774,14 @@ impl Cx<'_> {
         step: Option<&ast::Expr>,
         span: Span,
     ) -> (Expr, Type) {
-        let ty = self.vars.fresh(Kind::Int);
+        let ty = self.vars.fresh(TypeClass::Int);
         let mut part = |e: Option<&ast::Expr>| {
             e.map(|e| {
                 let hint = self.vars.shallow(&ty);
                 let checked = self.expr(e, Some(&hint));
-                if self.require_kind(&checked, Kind::Int, "the end of a range") && !self.vars.unify(&checked.ty, &ty) {
+                if self.require_kind(&checked, TypeClass::Int, "the end of a range")
+                    && !self.vars.unify(&checked.ty, &ty)
+                {
                     let d = self.mismatch(&checked, &ty, None);
                     self.report(d);
                 }
@@ -782,7 +801,7 @@ fn tail_span(b: &Block) -> Span {
     b.tail.as_ref().map_or(b.span, |t| t.span)
 }
 
-/// An array literal of unknown type, whose rows have these extents.
+/// Builds an array literal of unknown type from rows with these extents.
 fn in_rows(flat: Vec<Expr>, dims: &[i64], span: Span) -> Expr {
     let Some((&length, inner)) = dims.split_first() else { return make(ExprKind::Array(flat), Type::Unknown, span) };
     let size = inner.iter().product::<i64>().max(1) * length.max(1);

@@ -1,35 +1,36 @@
-//! Indexing by arrays: `x[at]` with an array of positions, `x[rows, columns]` with one position each per axis, and `x[mask]`.
+//! Indexing by arrays: `x[at]` with an array of positions, `x[rows, columns]` with one position each per axis, and
+//! `x[mask]`.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::cx::Cx;
-use crate::check::infer::{Kind, array};
-use crate::check::make::make;
-use crate::check::typed::*;
-use crate::lang::scalar::Scalar;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::build::make;
+use crate::context::Cx;
+use crate::infer::{TypeClass, array};
+use crate::typed::*;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_syntax::ast::{self, ExprKind as Ast};
 
-/// An index that is an array.
-pub struct List {
+/// An index that is an array: positions, or truth values.
+pub struct ArrayIndex {
     pub span: Span,
     pub ty: ArrayType,
-    /// The number of axes of the result before those of the index.
+    /// The number of result axes before the axes of the index array.
     pub before: usize,
 }
 
 impl Cx<'_> {
     /// Returns the type of an index that is an array of positions or of truth values.
-    pub fn list_of(&mut self, index: &Expr) -> Option<ArrayType> {
+    pub fn array_index_type(&mut self, index: &Expr) -> Option<ArrayType> {
         let Type::Array(by) = self.vars.shallow(&index.ty) else { return None };
         self.vars.admit_integers(&by.element);
         let is_list = match self.vars.scalar_kind(&by.element) {
-            Some(Kind::Int | Kind::Num) => self.vars.require(&by.element, Kind::Int),
+            Some(TypeClass::Int | TypeClass::Num) => self.vars.require(&by.element, TypeClass::Int),
             _ => self.vars.shallow(&by.element) == Type::Scalar(Scalar::Bool),
         };
         is_list.then(|| by.as_ref().clone())
     }
 
-    /// Whether only the run shows if an index is a position, a range or an array.
+    /// Returns whether the type of an index is known only at run time: a position, a range or an array.
     pub fn is_open_index(&self, index: &Expr) -> bool {
         match self.vars.shallow(&index.ty) {
             Type::Unknown => true,
@@ -38,7 +39,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks `base[args]` of a value that only the run knows.
+    /// Checks `base[args]` for a base of unknown type.
     pub fn unknown_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
         if args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) {
             let indices = args.iter().map(|a| self.slice_index(a, &Dim::Unknown, None).0).collect();
@@ -48,19 +49,21 @@ impl Cx<'_> {
         make(ExprKind::Index { base: Box::new(base), indices }, Type::Unknown, span)
     }
 
-    /// Types an access of which some indices are arrays; `dims` are the axes that the others leave.
-    pub fn by_lists(
+    /// Checks an access with arrays among its indices. `dims` are the axes of the result that come from the other
+    /// indices.
+    pub fn array_index_access(
         &mut self,
-        (base, a): (Expr, &ArrayType),
+        base: Expr,
+        a: &ArrayType,
         indices: Vec<SliceIndex>,
         mut dims: Vec<Dim>,
-        lists: &[List],
+        lists: &[ArrayIndex],
         span: Span,
     ) -> Expr {
         self.need_host(span, "indexing by an array");
         let rest = a.dims.iter().skip(indices.len());
-        let is_mask = |list: &List| self.vars.shallow(&list.ty.element) == Type::Scalar(Scalar::Bool);
-        let found = match lists {
+        let is_mask = |list: &ArrayIndex| self.vars.shallow(&list.ty.element) == Type::Scalar(Scalar::Bool);
+        let result_dims = match lists {
             [mask] if is_mask(mask) && indices.len() == 1 && mask.ty.dims.len() <= a.dims.len() => {
                 let rest = a.dims.iter().skip(mask.ty.dims.len()).cloned();
                 Some(std::iter::once(Dim::Unknown).chain(rest).collect())
@@ -78,11 +81,11 @@ impl Cx<'_> {
             }
             _ => None,
         };
-        let Some(dims) = found else {
+        let Some(dims) = result_dims else {
             let place = lists.last().map_or(span, |list| list.span);
             let d = Diagnostic::error("E0309", "these indices can't be used together")
                 .at(place, "an array as an index")
-                .help("an array of positions stands among ranges and single positions, or every index is one: `x[rows, columns]`")
+                .help("use one array of positions with ranges and single positions, or an array for every index: `x[rows, columns]`")
                 .help("a mask of several axes is the only index: `x[mask]`");
             self.report(d);
             return self.bad(span);

@@ -1,52 +1,54 @@
-//! Bindings of a call or launch: the callee's type, constant and function parameters and its dimensions.
+//! The bindings of a call or launch: the arguments for the callee's type, constant and function parameters, and the
+//! values of its dimensions.
 
 use std::sync::Arc;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::cx::{Cx, Meaning, Reported, Slot};
-use crate::check::eval::{self, Scope};
-use crate::check::infer::{Kind, array, same_dim};
-use crate::check::make::{I32, bare, make};
-use crate::check::solve;
-use crate::check::typed::*;
-use crate::check::walk;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::build::{I32, bare, make};
+use crate::const_eval::{self, EvalScope};
+use crate::context::{Cx, ErrorReported, LocalMeaning, ResolvedName};
+use crate::infer::{TypeClass, array, same_dim};
+use crate::solve_dims;
+use crate::typed::*;
+use crate::visit;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_syntax::ast::{self, ExprKind as Ast};
 
 pub(crate) struct Bind<'s> {
     pub sig: &'s Signature,
     /// A type variable for each type parameter (`Error` for generics of other kinds).
     pub types: Vec<Type>,
-    /// Whether each type parameter is given by name.
-    stated: Vec<bool>,
+    /// For each generic parameter, whether the call passes it by name.
+    explicit: Vec<bool>,
     pub consts: Vec<Option<Expr>>,
-    pub fns: Vec<Option<Result<FnRef, Reported>>>,
-    /// The extent of each dimension and the span it came from.
+    pub fns: Vec<Option<Result<FnRef, ErrorReported>>>,
+    /// The extent that each dimension is bound to, and the span of the argument that determined it.
     pub dims: Vec<Option<(Dim, Span)>>,
-    /// Dimensions given by name.
+    /// Dimensions that the launch passes by name.
     pub named_dims: Vec<(u32, Expr)>,
-    /// Arguments whose dimensions are expressions, checked when everything else is bound.
-    late: Vec<(u32, Dim, Span)>,
+    /// Extents of arguments for which the signature has an expression. They are checked after all other parameters are
+    /// bound.
+    deferred_dims: Vec<(u32, Dim, Span)>,
 }
 
 impl Cx<'_> {
     pub fn start_binding<'s>(&mut self, sig: &'s Signature) -> Bind<'s> {
         let types = sig.generics.iter().map(|g| match g.kind {
-            GenericKind::Type { bound } => self.vars.fresh(Kind::of_bound(bound)),
+            GenericKind::Type { bound } => self.vars.fresh(TypeClass::of_bound(bound)),
             GenericKind::Const { .. } | GenericKind::Fn { .. } => Type::Error,
         });
         let types: Vec<Type> = types.collect();
-        // What the item computes depends on them.
-        types.iter().for_each(|ty| self.vars.uses(ty));
+        // The results of the callee depend on these types.
+        types.iter().for_each(|ty| self.vars.record_use(ty));
         Bind {
             sig,
             types,
-            stated: vec![false; sig.generics.len()],
+            explicit: vec![false; sig.generics.len()],
             consts: vec![None; sig.generics.len()],
             fns: vec![None; sig.generics.len()],
             dims: vec![None; sig.dims.len()],
             named_dims: vec![],
-            late: vec![],
+            deferred_dims: vec![],
         }
     }
 
@@ -80,7 +82,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Evaluates a dimension expression of the callee, with a dimension that is not bound `assumed` to have a value.
+    /// Evaluates a dimension expression of the callee. `assumed` is an unbound dimension and a value to use for it.
     fn eval_dim(&self, i: u32, bind: &Bind<'_>, assumed: Option<(u32, i64)>) -> Option<i64> {
         let e = bind.sig.dim_exprs.get(i as usize)?;
         self.eval_bound(bind, e, &|i| match (bind.dims.get(i as usize)?, assumed) {
@@ -90,26 +92,27 @@ impl Cx<'_> {
         })
     }
 
-    /// Returns the constants of a call: as given, or the default, which may depend on parameters before it. Each is evaluated once.
+    /// Returns the values of the callee's constant parameters: the argument or the default, which may depend on earlier
+    /// parameters. Evaluates each once.
     fn bound_consts(&self, bind: &Bind<'_>) -> Vec<Option<i64>> {
-        let mut known: Vec<Option<i64>> = vec![];
-        for (generic, given) in bind.sig.generics.iter().zip(&bind.consts) {
-            let value = match (given, &generic.kind) {
-                (Some(e), _) => eval::int(self, e),
+        let mut values: Vec<Option<i64>> = vec![];
+        for (generic, argument) in bind.sig.generics.iter().zip(&bind.consts) {
+            let value = match (argument, &generic.kind) {
+                (Some(e), _) => const_eval::int(self, e),
                 (None, GenericKind::Const { default: Some(e), .. }) => {
-                    self.eval_with(&|i| known.get(i as usize).copied().flatten(), e, &|_| None)
+                    self.eval_with(&|i| values.get(i as usize).copied().flatten(), e, &|_| None)
                 }
                 (None, _) => None,
             };
-            known.push(value);
+            values.push(value);
         }
-        known
+        values
     }
 
     /// Evaluates an expression of the callee's signature.
     fn eval_bound(&self, bind: &Bind<'_>, e: &Expr, dim: &dyn std::ops::Fn(u32) -> Option<i64>) -> Option<i64> {
-        let known = std::cell::OnceCell::new();
-        let const_param = |i: u32| *known.get_or_init(|| self.bound_consts(bind)).get(i as usize)?;
+        let constants = std::cell::OnceCell::new();
+        let const_param = |i: u32| *constants.get_or_init(|| self.bound_consts(bind)).get(i as usize)?;
         self.eval_with(&const_param, e, dim)
     }
 
@@ -119,59 +122,60 @@ impl Cx<'_> {
         e: &Expr,
         dim: &dyn std::ops::Fn(u32) -> Option<i64>,
     ) -> Option<i64> {
-        let scope = Scope { program: self.program, dim, const_param, local: &|_| None, global: &|_| None };
-        eval::eval(&scope, e, 0)?.try_into().ok()
+        let scope = EvalScope { program: self.program, dim, const_param, local: &|_| None, global: &|_| None };
+        const_eval::eval(&scope, e, 0)?.try_into().ok()
     }
 
-    /// Whether the type of a parameter is the same whatever the other arguments are.
-    fn is_stated(bind: &Bind<'_>, ty: &Type) -> bool {
+    /// Returns whether the type of a parameter does not depend on the other arguments.
+    fn is_independent(bind: &Bind<'_>, ty: &Type) -> bool {
         match ty {
             Type::Param(p) => {
                 let generic = bind.sig.generics.get(*p as usize);
-                let is_integer = |g: &Generic| matches!(g.kind, GenericKind::Type { bound: Bound::Int });
-                bind.stated.get(*p as usize) == Some(&true) || generic.is_some_and(is_integer)
+                let is_integer = |g: &Generic| matches!(g.kind, GenericKind::Type { bound: TypeBound::Int });
+                bind.explicit.get(*p as usize) == Some(&true) || generic.is_some_and(is_integer)
             }
-            Type::Array(a) => Self::is_stated(bind, &a.element),
-            Type::Tuple(parts) => parts.iter().all(|part| Self::is_stated(bind, part)),
+            Type::Array(a) => Self::is_independent(bind, &a.element),
+            Type::Tuple(parts) => parts.iter().all(|part| Self::is_independent(bind, part)),
             _ => true,
         }
     }
 
-    /// Whether an argument is bound after the others: an output that `zeros` makes has the element type that the inputs require.
+    /// Returns whether an argument is an output made by `zeros`. It is bound after the inputs, which determine its
+    /// element type.
     pub fn is_output_of_zeros(&self, bind: &Bind<'_>, param: &Param, arg: &Expr) -> bool {
         let Type::Array(a) = self.vars.shallow(&arg.ty) else { return false };
         param.access != Access::In
-            && !Self::is_stated(bind, &param.ty)
-            && self.vars.kind(&a.element) == Some(Kind::Element)
+            && !Self::is_independent(bind, &param.ty)
+            && self.vars.kind(&a.element) == Some(TypeClass::Element)
     }
 
     /// Unifies an argument with a parameter's type, binding type parameters and dimensions. Reports a mismatch.
     pub fn bind_arg(&mut self, bind: &mut Bind<'_>, param: &Param, arg: &Expr) -> bool {
-        if Self::is_stated(bind, &param.ty) || self.is_output_of_zeros(bind, param, arg) {
+        if Self::is_independent(bind, &param.ty) || self.is_output_of_zeros(bind, param, arg) {
             let want = self.subst(&param.ty, bind);
-            self.vars.admit_stated(&arg.ty, &want);
+            self.vars.admit_declared(&arg.ty, &want);
         }
-        let Type::Array(wanted) = &param.ty else {
+        let Type::Array(expected) = &param.ty else {
             let want = self.subst(&param.ty, bind);
             return self.coerce(arg, &want, Some((param.span, format!("the parameter `{}`", param.name))));
         };
-        let found = self.vars.shallow(&arg.ty);
-        let Type::Array(a) = &found else {
-            if matches!(found, Type::Error | Type::Unknown) {
-                self.leave_open(bind, &wanted.element);
+        let actual = self.vars.shallow(&arg.ty);
+        let Type::Array(a) = &actual else {
+            if matches!(actual, Type::Error | Type::Unknown) {
+                self.leave_open(bind, &expected.element);
                 return true;
             }
             return self.array_wanted(bind, param, arg);
         };
-        let element = self.subst(&wanted.element, bind);
-        if a.dims.len() != wanted.dims.len() {
-            let (w, f) = (self.param_text(bind, param), self.ty_text(&found));
+        let element = self.subst(&expected.element, bind);
+        if a.dims.len() != expected.dims.len() {
+            let (w, f) = (self.param_text(bind, param), self.ty_text(&actual));
             let d = Diagnostic::error(
                 "E0306",
                 format!(
                     "`{}` takes an array of {}, but this has {}",
                     param.name,
-                    crate::check::make::count(wanted.dims.len(), "axis", "axes"),
+                    crate::build::count(expected.dims.len(), "axis", "axes"),
                     a.dims.len()
                 ),
             )
@@ -188,13 +192,14 @@ impl Cx<'_> {
             return false;
         }
         let mut ok = true;
-        for (axis, (w, f)) in wanted.dims.iter().zip(&a.dims).enumerate() {
+        for (axis, (w, f)) in expected.dims.iter().zip(&a.dims).enumerate() {
             ok &= self.bind_dim(bind, param, axis, w, f, arg);
         }
         ok
     }
 
-    /// Leaves a type parameter that only a value of unknown type could determine to be inferred at run time.
+    /// Defers the inference of a type parameter to run time if it is not determined by other arguments than one of
+    /// unknown type.
     pub fn leave_open(&mut self, bind: &Bind<'_>, ty: &Type) {
         if let Type::Param(p) = ty
             && let Some(var) = bind.types.get(*p as usize).cloned()
@@ -205,7 +210,7 @@ impl Cx<'_> {
     }
 
     fn param_text(&self, bind: &Bind<'_>, param: &Param) -> String {
-        crate::check::show::Show { sig: Some(bind.sig), ..self.show() }.ty(&param.ty)
+        crate::format_types::Show { sig: Some(bind.sig), ..self.show() }.ty(&param.ty)
     }
 
     fn array_wanted(&mut self, bind: &Bind<'_>, param: &Param, arg: &Expr) -> bool {
@@ -223,29 +228,29 @@ impl Cx<'_> {
         param: &Param,
         axis: usize,
         want: &Dim,
-        found: &Dim,
+        actual: &Dim,
         arg: &Expr,
     ) -> bool {
         match want {
             Dim::Name(i) => {
                 let Some(slot) = bind.dims.get_mut(*i as usize) else { return true };
                 match slot {
-                    None => *slot = Some((found.clone(), arg.span)),
-                    Some((Dim::Unknown, _)) => *slot = Some((found.clone(), arg.span)),
-                    Some((before, _)) if same_dim(before, found) => {}
+                    None => *slot = Some((actual.clone(), arg.span)),
+                    Some((Dim::Unknown, _)) => *slot = Some((actual.clone(), arg.span)),
+                    Some((before, _)) if same_dim(before, actual) => {}
                     Some((before, at)) => {
                         let (before, at) = (before.clone(), *at);
                         let name = bind.sig.dims.get(*i as usize).map_or("_".into(), |d| d.name.clone());
-                        return self.dims_differ(&name, (&before, at), (found, arg.span), param, axis);
+                        return self.dims_differ(&name, (&before, at), (actual, arg.span), param, axis);
                     }
                 }
                 true
             }
             Dim::Known(n) => {
-                if same_dim(want, found) {
+                if same_dim(want, actual) {
                     return true;
                 }
-                let f = self.show().dim(found);
+                let f = self.show().dim(actual);
                 let d = Diagnostic::error(
                     "E0305",
                     format!("`{}` needs {n} along axis {axis}, but this has {f}", param.name),
@@ -256,23 +261,24 @@ impl Cx<'_> {
                 false
             }
             Dim::Expr(i) => {
-                self.infer_const(bind, *i, found, arg);
-                bind.late.push((*i, found.clone(), arg.span));
+                self.infer_const(bind, *i, actual, arg);
+                bind.deferred_dims.push((*i, actual.clone(), arg.span));
                 true
             }
             Dim::Local(_) | Dim::Unknown => true,
         }
     }
 
-    /// Infers a constant parameter from an extent, where a dimension is just that parameter.
-    fn infer_const(&self, bind: &mut Bind<'_>, i: u32, found: &Dim, arg: &Expr) {
+    /// Infers a constant parameter from the extent of an argument, if the dimension in the signature is exactly that
+    /// parameter.
+    fn infer_const(&self, bind: &mut Bind<'_>, i: u32, actual: &Dim, arg: &Expr) {
         let Some(ExprKind::ConstParam(g)) = bind.sig.dim_exprs.get(i as usize).map(|e| &e.kind) else { return };
         let Some(slot @ None) = bind.consts.get_mut(*g as usize) else { return };
         let ty = match bind.sig.generics.get(*g as usize).map(|g| &g.kind) {
             Some(GenericKind::Const { ty, .. }) => ty.clone(),
             _ => I32,
         };
-        match (found, &arg.kind) {
+        match (actual, &arg.kind) {
             (Dim::Known(n), _) => *slot = Some(make(ExprKind::Int(i128::from(*n)), ty, Span::default())),
             (Dim::Local(k), ExprKind::Local(id)) => {
                 let extent = self.extents.get(id).and_then(|e| e.get(*k as usize));
@@ -287,30 +293,31 @@ impl Cx<'_> {
         let d = Diagnostic::error("E0305", format!("the dimension `{name}` is both {a} and {b}"))
             .at(now.1, format!("axis {axis} of `{}` is {b}", param.name))
             .because(before.1, format!("`{name}` is {a} here"))
-            .because(param.span, format!("`{name}` has to be the same for all arguments"));
+            .because(param.span, format!("`{name}` must be the same for all arguments"));
         self.report(d);
         false
     }
 
-    /// Compares the dimensions that are expressions, once their operands are bound.
+    /// Checks the extents for which the signature has an expression. All dimensions in these expressions are bound or
+    /// solved for first.
     pub fn check_late(&mut self, bind: &mut Bind<'_>) {
-        while let Some((late, dim)) = next_unknown(bind) {
-            let (i, found, at) = bind.late[late].clone();
+        while let Some((position, dim)) = next_unknown(bind) {
+            let (i, found, at) = bind.deferred_dims[position].clone();
             let value = match (&found, self.eval_dim(i, bind, Some((dim, 0))), self.eval_dim(i, bind, Some((dim, 1)))) {
-                (Dim::Known(extent), Some(at_0), Some(at_1)) => match solve::solution(*extent, at_0, at_1) {
+                (Dim::Known(extent), Some(at_0), Some(at_1)) => match solve_dims::solution(*extent, at_0, at_1) {
                     Some(value) => Dim::Known(value),
                     None => {
-                        bind.late.remove(late);
+                        bind.deferred_dims.remove(position);
                         self.no_solution(bind, dim, i, *extent, at);
                         Dim::Unknown
                     }
                 },
-                // What is not known yet is solved for at run time.
+                // If the extent is unknown at compile time, the equation is solved at run time.
                 _ => Dim::Unknown,
             };
             bind.dims[dim as usize] = Some((value, at));
         }
-        for (i, found, span) in std::mem::take(&mut bind.late) {
+        for (i, found, span) in std::mem::take(&mut bind.deferred_dims) {
             if let (Some(n), Dim::Known(m)) = (self.eval_dim(i, bind, None), &found)
                 && n != *m
             {
@@ -334,7 +341,7 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Binds a compile-time parameter to the value that is given for it by name.
+    /// Binds a compile-time parameter to an argument that is passed by name.
     pub fn bind_generic(&mut self, bind: &mut Bind<'_>, i: usize, value: &ast::Expr) {
         let Some(generic) = bind.sig.generics.get(i) else { return };
         match &generic.kind {
@@ -348,19 +355,19 @@ impl Cx<'_> {
                         .because(generic.span, "declared here");
                     self.report(d);
                 }
-                if let Some(stated) = bind.stated.get_mut(i) {
-                    *stated = true;
+                if let Some(explicit) = bind.explicit.get_mut(i) {
+                    *explicit = true;
                 }
             }
             GenericKind::Const { ty, .. } => {
                 let ty = self.subst(ty, bind);
                 let mut e = self.expr_as(value, &ty);
-                if let Some(n) = eval::int(self, &e).filter(|_| !matches!(e.kind, ExprKind::Int(_))) {
+                if let Some(n) = const_eval::int(self, &e).filter(|_| !matches!(e.kind, ExprKind::Int(_))) {
                     e.kind = ExprKind::Int(i128::from(n));
                 } else if !self.in_host() && !is_constant(&e) {
                     let d = Diagnostic::error(
                         "E0314",
-                        format!("`{}` has to be known when the kernel is compiled", generic.name),
+                        format!("`{}` must be known when the kernel is compiled", generic.name),
                     )
                     .at(value.span, "this is only known when it runs");
                     self.report(d);
@@ -379,7 +386,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks a type given as an argument: `T = f64`, `type = i32`, the first argument of `bitcast`.
+    /// Checks a type that is passed as an argument: `T = f64`, `type = i32`, the first argument of `bitcast`.
     pub fn type_argument(&mut self, e: &ast::Expr) -> Type {
         let mut path = Vec::new();
         let mut at = bare(e);
@@ -405,12 +412,12 @@ impl Cx<'_> {
         self.named_type(&path, e.span)
     }
 
-    /// Checks a function given by name as a compile-time argument.
-    pub fn fn_argument(&mut self, e: &ast::Expr, want: &FnType) -> Result<FnRef, Reported> {
+    /// Checks a function that is passed as a compile-time argument.
+    pub fn fn_argument(&mut self, e: &ast::Expr, want: &FnType) -> Result<FnRef, ErrorReported> {
         let meaning = match &bare(e).kind {
-            Ast::Name(n) => Some(self.lookup(&n.text).ok_or_else(|| self.unknown_name(n))?),
-            Ast::Field { base, name } => match self.module_item(base, name) {
-                Some(item) => Some(Meaning::Item(item?)),
+            Ast::Name(n) => Some(self.resolve(n).ok_or_else(|| self.unknown_name(n))?),
+            Ast::Field { base, name } => match self.module_item(base, name, None) {
+                Some(item) => Some(ResolvedName::Item(item?)),
                 None => {
                     self.known_root(base)?;
                     None
@@ -419,16 +426,16 @@ impl Cx<'_> {
             _ => None,
         };
         match meaning {
-            Some(Meaning::Slot(Slot::FnParam(i))) => {
+            Some(ResolvedName::Slot(LocalMeaning::FnParam(i))) => {
                 let Some(GenericKind::Fn { ty, .. }) = self.sig.generics.get(i as usize).map(|g| &g.kind) else {
                     return Err(self.no_function(e.span));
                 };
                 self.fn_fits(e.span, &Type::Fn(ty.clone()), want)?;
                 Ok(FnRef::Param(i))
             }
-            Some(Meaning::Item(Binding::Fn(id))) => {
+            Some(ResolvedName::Item(NameBinding::Fn(id))) => {
                 let f = &self.program.fns[id];
-                self.keeps_arguments(f, e.span, "passed as a function")?;
+                self.require_read_only_params(f, e.span, "passed as a function")?;
                 self.needs.calls.push((id, e.span));
                 let bind = self.start_binding(&f.sig);
                 let params = f.sig.params.iter().map(|p| self.subst(&p.ty, &bind)).collect();
@@ -437,25 +444,25 @@ impl Cx<'_> {
                 let generics = self.generic_args(&bind, e.span, &f.name);
                 Ok(FnRef::Fn { id, generics })
             }
-            Some(Meaning::Builtin(entry)) => {
+            Some(ResolvedName::Builtin(entry)) => {
                 if self.builtin_fits(entry.builtin, want) {
                     return Ok(FnRef::Builtin(entry.builtin));
                 }
-                let wanted = self.ty_text(&Type::Fn(Arc::new(want.clone())));
-                let d = Diagnostic::error("E0301", format!("`{}` is no `{wanted}`", entry.name))
+                let expected = self.ty_text(&Type::Fn(Arc::new(want.clone())));
+                let d = Diagnostic::error("E0301", format!("`{}` is not a `{expected}`", entry.name))
                     .at(e.span, format!("`{}{}`", entry.name, entry.signature));
-                Err(self.refuse(d))
+                Err(self.report_error(d))
             }
-            Some(Meaning::Item(Binding::Error)) => Err(Reported::with_definition()),
+            Some(ResolvedName::Item(NameBinding::Error)) => Err(ErrorReported::with_definition()),
             _ => Err(self.no_function(e.span)),
         }
     }
 
     /// Checks that the first name of a path is defined, and the next one too if the first is a module.
-    pub fn known_root(&mut self, path: &ast::Expr) -> Result<(), Reported> {
+    pub fn known_root(&mut self, path: &ast::Expr) -> Result<(), ErrorReported> {
         match &bare(path).kind {
-            Ast::Name(n) if self.lookup(&n.text).is_none() => Err(self.unknown_name(n)),
-            Ast::Field { base, name } => match self.module_item(base, name) {
+            Ast::Name(n) if self.resolve(n).is_none() => Err(self.unknown_name(n)),
+            Ast::Field { base, name } => match self.module_item(base, name, None) {
                 Some(item) => item.map(|_| ()),
                 None => self.known_root(base),
             },
@@ -463,52 +470,52 @@ impl Cx<'_> {
         }
     }
 
-    fn no_function(&mut self, span: Span) -> Reported {
-        self.refuse(
+    fn no_function(&mut self, span: Span) -> ErrorReported {
+        self.report_error(
             Diagnostic::error("E0207", "a function was expected here").at(span, "this is not the name of a function"),
         )
     }
 
-    fn fn_fits(&mut self, span: Span, found: &Type, want: &FnType) -> Result<(), Reported> {
+    fn fn_fits(&mut self, span: Span, actual: &Type, want: &FnType) -> Result<(), ErrorReported> {
         let want = Type::Fn(Arc::new(want.clone()));
-        if self.vars.unify(found, &want) {
+        if self.vars.unify(actual, &want) {
             return Ok(());
         }
-        let (f, w) = (self.ty_text(found), self.ty_text(&want));
+        let (f, w) = (self.ty_text(actual), self.ty_text(&want));
         let d = Diagnostic::error("E0301", format!("`{w}` was expected here, but this is `{f}`"))
             .at(span, format!("this is `{f}`"));
-        Err(self.refuse(d))
+        Err(self.report_error(d))
     }
 
-    /// Reports a type argument that holds an array: generic code may use its type parameters as array elements, which such a
-    /// type cannot be.
+    /// Reports a type argument that contains an array. Generic code may use its type parameters as types of array
+    /// elements, and array elements cannot contain arrays.
     fn holds_array(&mut self, callee: &str, g: &Generic, ty: &Type, span: Span) {
         let text = self.ty_text(ty);
-        let d = Diagnostic::error("E0312", format!("`{callee}` takes no `{text}`, which holds an array"))
+        let d = Diagnostic::error("E0312", format!("`{callee}` can't take `{text}`, which holds an array"))
             .at(span, format!("`{}` would be `{text}`", g.name))
-            .because(g.span, "a type parameter stands for what can be an element of an array")
+            .because(g.span, "a type parameter accepts only types that can be array elements")
             .help("write a function for this struct, or pass its fields");
         self.report(d);
     }
 
-    /// Returns the compile-time arguments of a call, once everything is bound.
+    /// Returns the compile-time arguments of a call after all of its parameters have been bound.
     pub fn generic_args(&mut self, bind: &Bind<'_>, span: Span, callee: &str) -> Vec<GenericArg> {
         let mut out = Vec::with_capacity(bind.sig.generics.len());
         for (i, g) in bind.sig.generics.iter().enumerate() {
             out.push(match &g.kind {
                 GenericKind::Type { .. } => {
                     let ty = bind.types.get(i).map_or(Type::Error, |t| self.vars.shallow(t));
-                    if self.vars.kind(&ty) == Some(Kind::Any) && !self.failed() {
+                    if self.vars.kind(&ty) == Some(TypeClass::Any) && !self.failed() {
                         self.unbound(callee, g, span, "T = f32");
                     }
-                    if crate::check::parts::holds_array(self.program, &ty) {
+                    if crate::scalar_count::holds_array(self.program, &ty) {
                         self.holds_array(callee, g, &ty, span);
                     }
                     GenericArg::Type(ty)
                 }
                 GenericKind::Const { default, .. } => match (bind.consts.get(i).cloned().flatten(), default) {
                     (Some(e), _) => GenericArg::Const(e),
-                    // It is evaluated with the arguments before it.
+                    // The host evaluates the default at run time, with the values of earlier arguments.
                     (None, Some(e)) if is_open(e) => GenericArg::Infer,
                     (None, Some(e)) => self.default_number(bind, e),
                     (None, None) if self.mentioned(bind, i) => GenericArg::Infer,
@@ -519,7 +526,7 @@ impl Cx<'_> {
                 },
                 GenericKind::Fn { default, .. } => match (bind.fns.get(i).cloned().flatten(), default) {
                     (Some(Ok(f)), _) => GenericArg::Fn(f),
-                    (Some(Err(Reported { .. })), _) => GenericArg::Error,
+                    (Some(Err(ErrorReported { .. })), _) => GenericArg::Error,
                     (None, Some(f)) => {
                         if let FnRef::Fn { id, .. } = f {
                             self.needs.calls.push((*id, span));
@@ -536,8 +543,8 @@ impl Cx<'_> {
         out
     }
 
-    /// Returns the default of a constant parameter: one whose type is a type parameter is a number of the type that the call gives,
-    /// or is left to the host if only the run shows that type.
+    /// Returns the default of a constant parameter. If its type is a type parameter, the default has the type that the
+    /// call binds to this parameter. If that type is known only at run time, the host converts the default.
     fn default_number(&self, bind: &Bind<'_>, e: &Expr) -> GenericArg {
         let mut e = e.clone();
         let mut part = &mut e;
@@ -552,7 +559,7 @@ impl Cx<'_> {
         GenericArg::Const(e)
     }
 
-    /// Whether the values of arguments determine a constant parameter at run time.
+    /// Returns whether the extents of arguments determine a constant parameter at run time.
     fn mentioned(&self, bind: &Bind<'_>, generic: usize) -> bool {
         self.in_host()
             && bind.sig.dim_exprs.iter().any(|e| matches!(e.kind, ExprKind::ConstParam(g) if g as usize == generic))
@@ -567,20 +574,21 @@ impl Cx<'_> {
     }
 }
 
-/// Whether a default depends on compile-time parameters before it. A literal of such a type does not: its type is that of the call.
+/// Returns whether a default depends on earlier compile-time parameters. A literal does not, even if its type is a type
+/// parameter.
 fn is_open(e: &Expr) -> bool {
-    let mut found = false;
-    walk::expr(e, &mut |part| {
-        found |= match &part.kind {
+    let mut open = false;
+    visit::expr(e, &mut |part| {
+        open |= match &part.kind {
             ExprKind::ConstParam(_) | ExprKind::ConvertParam { .. } => true,
             ExprKind::Call { callee, .. } => is_open_fn(callee),
             _ => false,
         }
     });
-    found
+    open
 }
 
-/// The same of a function.
+/// Like [`is_open`], for a function argument.
 fn is_open_fn(f: &FnRef) -> bool {
     match f {
         FnRef::Param(_) => true,
@@ -604,7 +612,7 @@ fn has_param(ty: &Type) -> bool {
     }
 }
 
-/// Whether an expression is a compile-time constant of a kernel.
+/// Returns whether an expression is a compile-time constant of a kernel.
 pub(crate) fn is_constant(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => {
@@ -618,10 +626,11 @@ pub(crate) fn is_constant(e: &Expr) -> bool {
     }
 }
 
-/// Returns a dimension that nothing has bound but that the extent of an argument determines, behind the place in `late` of that
-/// extent.
+/// Finds a dimension that is not bound yet and can be computed from the extent of an argument. Returns the position of
+/// that extent in `deferred_dims`, and the dimension.
 fn next_unknown(bind: &Bind<'_>) -> Option<(usize, u32)> {
     let open = |dim: u32| bind.dims.get(dim as usize).is_some_and(Option::is_none);
-    let unknown = |i: u32| solve::unknown(bind.sig.dim_exprs.get(i as usize)?, &open);
-    bind.late.iter().enumerate().find_map(|(late, (i, ..))| Some((late, unknown(*i)?)))
+    let unknown = |i: u32| solve_dims::solvable_dim(bind.sig.dim_exprs.get(i as usize)?, &open);
+    let mut deferred = bind.deferred_dims.iter().enumerate();
+    deferred.find_map(|(position, (i, ..))| Some((position, unknown(*i)?)))
 }

@@ -1,44 +1,45 @@
-//! Type inference: the table of a body's type variables, and unification.
+//! Type inference: the type variables of a body, and unification.
 //!
-//! A type variable is represented as a [`Type::Param`] whose number is larger than any position of a type parameter; `finish`
-//! replaces all of them before the tree leaves the checker. Each variable has a kind, which says which types it may become
-//! and what it defaults to.
+//! A type variable is represented as a [`Type::Param`] whose number is greater than the positions of all type
+//! parameters. `finish` replaces all type variables before the checker returns the tree. Each variable has a class: the
+//! set of types that it may become, and a default.
 
 use std::sync::Arc;
 
-use crate::base::source::Span;
-use crate::check::typed::{ArrayType, Bound, Dim, Type};
-use crate::lang::scalar::Scalar;
+use crate::typed::{ArrayType, Dim, Type, TypeBound};
+use clk_base::source::Span;
+use clk_scalar::Scalar;
 
 const FIRST: u32 = 1 << 31;
 
 /// The set of types that a variable may become, and its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Any plain data: the kind of a type parameter without a bound.
+pub enum TypeClass {
+    /// All types of plain data: the class of a type parameter without a bound.
     Any,
     /// An integer literal: any numeric type, `i32` by default.
     Num,
-    /// The element of `zeros(…)`: a float, `f32` by default, unless a stated type requires integers ([`Vars::admit_stated`]).
+    /// The element type of `zeros(…)`: a float type, by default `f32`, unless a declared type requires integers
+    /// ([`Vars::admit_declared`]).
     Element,
     Int,
     /// Any float type, `f32` by default.
     Float,
 }
 
-impl Kind {
-    pub fn of_bound(bound: Bound) -> Kind {
+impl TypeClass {
+    pub fn of_bound(bound: TypeBound) -> TypeClass {
         match bound {
-            Bound::Any => Kind::Any,
-            Bound::Num => Kind::Num,
-            Bound::Int => Kind::Int,
-            Bound::Float => Kind::Float,
+            TypeBound::Any => TypeClass::Any,
+            TypeBound::Num => TypeClass::Num,
+            TypeBound::Int => TypeClass::Int,
+            TypeBound::Float => TypeClass::Float,
         }
     }
 
-    /// Returns the intersection of two kinds, if it is not empty.
-    pub fn meet(self, other: Kind) -> Option<Kind> {
-        use Kind::*;
+    /// Returns the intersection of two classes; `None` if it is empty.
+    pub fn intersect(self, other: TypeClass) -> Option<TypeClass> {
+        use TypeClass::*;
         Some(match (self, other) {
             (a, b) if a == b => a,
             (Any, k) | (k, Any) => k,
@@ -51,53 +52,53 @@ impl Kind {
 
     pub fn takes_scalar(self, s: Scalar) -> bool {
         match self {
-            Kind::Any => true,
-            Kind::Num => s.is_num(),
-            Kind::Int => s.is_int(),
-            Kind::Float | Kind::Element => s.is_float(),
+            TypeClass::Any => true,
+            TypeClass::Num => s.is_num(),
+            TypeClass::Int => s.is_int(),
+            TypeClass::Float | TypeClass::Element => s.is_float(),
         }
     }
 
-    fn takes_bound(self, bound: Bound) -> bool {
+    fn takes_bound(self, bound: TypeBound) -> bool {
         match self {
-            Kind::Any => true,
-            Kind::Num => bound != Bound::Any,
-            Kind::Int => bound == Bound::Int,
-            Kind::Float | Kind::Element => bound == Bound::Float,
+            TypeClass::Any => true,
+            TypeClass::Num => bound != TypeBound::Any,
+            TypeClass::Int => bound == TypeBound::Int,
+            TypeClass::Float | TypeClass::Element => bound == TypeBound::Float,
         }
     }
 
     fn default(self) -> Type {
         match self {
-            Kind::Any => Type::Error,
-            Kind::Num | Kind::Int => Type::Scalar(Scalar::I32),
-            Kind::Element | Kind::Float => Type::Scalar(Scalar::F32),
+            TypeClass::Any => Type::Error,
+            TypeClass::Num | TypeClass::Int => Type::Scalar(Scalar::I32),
+            TypeClass::Element | TypeClass::Float => Type::Scalar(Scalar::F32),
         }
     }
 }
 
 #[derive(Clone, Debug)]
-enum Slot {
-    Open(Kind),
+enum InferenceSlot {
+    Open(TypeClass),
     Is(Type),
 }
 
 /// The type variables of one body, and the bounds of the type parameters in scope.
 #[derive(Clone, Debug, Default)]
 pub struct Vars {
-    slots: Vec<Slot>,
-    bounds: Vec<Bound>,
-    /// The types of numbers that the statements being checked use, from the outermost one on.
+    slots: Vec<InferenceSlot>,
+    bounds: Vec<TypeBound>,
+    /// The types of numbers that the statements being checked use, from the outermost to the innermost statement.
     used: Vec<Type>,
-    /// The variables of kind `Element`, each with the place in its call where `type = …` can be written.
+    /// The variables of class `Element`, each with the span in its call at which `type = …` can be inserted.
     elements: Vec<(Type, Span)>,
 }
 
-/// How many uses were noted when a statement began.
+/// The number of uses of types that were recorded when a statement began.
 #[derive(Clone, Copy, Debug)]
-pub struct Uses(usize);
+pub struct UseCount(usize);
 
-/// Returns the index of the type variable that a type is, if it is one.
+/// Returns the index of a type variable; `None` for other types.
 fn number(ty: &Type) -> Option<usize> {
     match ty {
         Type::Param(n) if *n >= FIRST => Some((*n - FIRST) as usize),
@@ -106,26 +107,28 @@ fn number(ty: &Type) -> Option<usize> {
 }
 
 impl Vars {
-    /// Creates an empty table. `bounds` are those of the enclosing item's generics by position (`Any` for those that are not
-    /// types).
-    pub fn new(bounds: Vec<Bound>) -> Vars {
+    /// Creates an empty table. `bounds[i]` is the bound of generic `i` of the enclosing item (`Any` if that is not a
+    /// type).
+    pub fn new(bounds: Vec<TypeBound>) -> Vars {
         Vars { slots: Vec::new(), bounds, used: Vec::new(), elements: Vec::new() }
     }
 
-    pub fn fresh(&mut self, kind: Kind) -> Type {
+    pub fn fresh(&mut self, kind: TypeClass) -> Type {
         let n = FIRST + self.slots.len() as u32;
-        self.slots.push(Slot::Open(kind));
+        self.slots.push(InferenceSlot::Open(kind));
         Type::Param(n)
     }
 
-    /// Returns a variable for the elements of `zeros(…)`, in whose call `type = …` can be written at `end`.
+    /// Returns a variable for the element type of a call of `zeros(…)`. `end` is the span in this call at which `type =
+    /// …` can be inserted.
     pub fn fresh_element(&mut self, end: Span) -> Type {
-        let ty = self.fresh(Kind::Element);
+        let ty = self.fresh(TypeClass::Element);
         self.elements.push((ty.clone(), end));
         ty
     }
 
-    /// Returns where `type = …` can be written so that the scalars in `ty` get another type. Empty unless `ty` is still a variable.
+    /// Returns the spans at which `type = …` can be inserted to change the scalar type in `ty`. Empty unless that type
+    /// is still a variable.
     pub fn element_calls(&self, ty: &Type) -> Vec<Span> {
         let scalar = match self.shallow(ty) {
             Type::Array(a) => self.shallow(&a.element),
@@ -135,21 +138,24 @@ impl Vars {
         same.map(|(_, end)| *end).collect()
     }
 
-    /// Admits integers for elements of `zeros(…)` in `ty` where `want`, a type that the program states, has integers.
-    pub fn admit_stated(&mut self, ty: &Type, want: &Type) {
+    /// Allows integers as elements of `zeros(…)` in `ty`, if `want`, a type that the program declares explicitly, has
+    /// integers there.
+    pub fn admit_declared(&mut self, ty: &Type, want: &Type) {
         if self.elements.is_empty() {
             return;
         }
         match (self.shallow(ty), self.shallow(want)) {
-            (Type::Array(a), Type::Array(b)) => self.admit_stated(&a.element, &b.element),
-            (Type::Tuple(a), Type::Tuple(b)) => a.iter().zip(b.iter()).for_each(|(a, b)| self.admit_stated(a, b)),
-            (var, want) if self.kind(&var) == Some(Kind::Element) => {
-                let is_stated = match &want {
+            (Type::Array(a), Type::Array(b)) => self.admit_declared(&a.element, &b.element),
+            (Type::Tuple(a), Type::Tuple(b)) => a.iter().zip(b.iter()).for_each(|(a, b)| self.admit_declared(a, b)),
+            (var, want) if self.kind(&var) == Some(TypeClass::Element) => {
+                let has_integers = match &want {
                     Type::Scalar(s) => s.is_int(),
-                    Type::Param(p) if number(&want).is_none() => matches!(self.bound(*p), Bound::Num | Bound::Int),
-                    open => self.kind(open) == Some(Kind::Int),
+                    Type::Param(p) if number(&want).is_none() => {
+                        matches!(self.bound(*p), TypeBound::Num | TypeBound::Int)
+                    }
+                    open => self.kind(open) == Some(TypeClass::Int),
                 };
-                if is_stated {
+                if has_integers {
                     self.admit_integers(&var);
                 }
             }
@@ -157,27 +163,27 @@ impl Vars {
         }
     }
 
-    /// Admits integers for an element of `zeros(…)`, since its place requires them.
+    /// Allows integers as elements of `zeros(…)`, because the context of the call requires them.
     pub fn admit_integers(&mut self, ty: &Type) {
         let ty = self.shallow(ty);
-        if let (Some(n), Some(Kind::Element)) = (number(&ty), self.kind(&ty)) {
-            self.slots[n] = Slot::Open(Kind::Num);
+        if let (Some(n), Some(TypeClass::Element)) = (number(&ty), self.kind(&ty)) {
+            self.slots[n] = InferenceSlot::Open(TypeClass::Num);
         }
     }
 
-    pub fn bound(&self, param: u32) -> Bound {
-        self.bounds.get(param as usize).copied().unwrap_or(Bound::Any)
+    pub fn bound(&self, param: u32) -> TypeBound {
+        self.bounds.get(param as usize).copied().unwrap_or(TypeBound::Any)
     }
 
-    /// Whether a type is a type parameter of the enclosing item, rather than a variable of inference.
+    /// Returns whether a type is a type parameter of the enclosing item, rather than a variable of inference.
     pub fn is_declared(&self, ty: &Type) -> bool {
         matches!(ty, Type::Param(_)) && number(ty).is_none()
     }
 
-    /// Resolves a solved variable at the top of a type, and one that is the element of an array.
+    /// Replaces a type that is a solved variable, and the element type of an array if it is a solved variable.
     pub fn shallow(&self, ty: &Type) -> Type {
         let mut ty = ty;
-        while let Some(Slot::Is(next)) = number(ty).and_then(|n| self.slots.get(n)) {
+        while let Some(InferenceSlot::Is(next)) = number(ty).and_then(|n| self.slots.get(n)) {
             ty = next;
         }
         match ty {
@@ -189,7 +195,7 @@ impl Vars {
         }
     }
 
-    /// Whether a value of the type is an array, or a tuple that contains one.
+    /// Returns whether a value of the type is an array, or a tuple that contains one.
     pub fn holds_array(&self, ty: &Type) -> bool {
         match self.shallow(ty) {
             Type::Array(_) => true,
@@ -198,39 +204,39 @@ impl Vars {
         }
     }
 
-    /// Returns the kind of an open variable; none for all other types.
-    pub fn kind(&self, ty: &Type) -> Option<Kind> {
+    /// Returns the class of an unsolved variable; `None` for all other types.
+    pub fn kind(&self, ty: &Type) -> Option<TypeClass> {
         match self.slots.get(number(&self.shallow(ty))?)? {
-            Slot::Open(kind) => Some(*kind),
-            Slot::Is(_) => None,
+            InferenceSlot::Open(kind) => Some(*kind),
+            InferenceSlot::Is(_) => None,
         }
     }
 
-    /// Returns the kind of a numeric scalar type, parameter or variable; none for all other types.
-    pub fn scalar_kind(&self, ty: &Type) -> Option<Kind> {
+    /// Returns the class of a numeric scalar type, type parameter or variable; `None` for all other types.
+    pub fn scalar_kind(&self, ty: &Type) -> Option<TypeClass> {
         match self.shallow(ty) {
-            Type::Scalar(s) if s.is_int() => Some(Kind::Int),
-            Type::Scalar(s) if s.is_float() => Some(Kind::Float),
+            Type::Scalar(s) if s.is_int() => Some(TypeClass::Int),
+            Type::Scalar(s) if s.is_float() => Some(TypeClass::Float),
             ref t if number(t).is_some() => self.kind(t),
-            Type::Param(p) => Some(Kind::of_bound(self.bound(p))),
+            Type::Param(p) => Some(TypeClass::of_bound(self.bound(p))),
             _ => None,
         }
     }
 
-    /// Restricts a type to a kind; returns false if that is impossible. `Unknown` and `Error` satisfy every kind.
-    pub fn require(&mut self, ty: &Type, kind: Kind) -> bool {
+    /// Restricts a type to a class; returns false if that is impossible. `Unknown` and `Error` satisfy every class.
+    pub fn require(&mut self, ty: &Type, kind: TypeClass) -> bool {
         let ty = self.shallow(ty);
         if let Some(n) = number(&ty) {
-            let Some(Slot::Open(have)) = self.slots.get(n) else { return true };
-            let Some(met) = have.meet(kind) else { return false };
-            self.slots[n] = Slot::Open(met);
+            let Some(InferenceSlot::Open(own)) = self.slots.get(n) else { return true };
+            let Some(common) = own.intersect(kind) else { return false };
+            self.slots[n] = InferenceSlot::Open(common);
             return true;
         }
         match ty {
             Type::Error | Type::Unknown | Type::Never => true,
             Type::Scalar(s) => kind.takes_scalar(s),
             Type::Param(p) => kind.takes_bound(self.bound(p)),
-            Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) => kind == Kind::Any,
+            Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) => kind == TypeClass::Any,
             _ => false,
         }
     }
@@ -241,12 +247,13 @@ impl Vars {
             if m == n {
                 return true;
             }
-            let (Some(Slot::Open(a)), Some(Slot::Open(b))) = (self.slots.get(n), self.slots.get(m)) else {
+            let (Some(InferenceSlot::Open(a)), Some(InferenceSlot::Open(b))) = (self.slots.get(n), self.slots.get(m))
+            else {
                 return true;
             };
-            let Some(met) = a.meet(*b) else { return false };
-            self.slots[m] = Slot::Open(met);
-            self.slots[n] = Slot::Is(ty.clone());
+            let Some(common) = a.intersect(*b) else { return false };
+            self.slots[m] = InferenceSlot::Open(common);
+            self.slots[n] = InferenceSlot::Is(ty.clone());
             return true;
         }
         let kind = match self.kind(&var) {
@@ -257,12 +264,13 @@ impl Vars {
             return false;
         }
         if *ty != Type::Never {
-            self.slots[n] = Slot::Is(ty.clone());
+            self.slots[n] = InferenceSlot::Is(ty.clone());
         }
         true
     }
 
-    /// Unifies two types. Returns false if they differ; variables solved on the way stay solved.
+    /// Unifies two types. Returns false if they differ. Even then, variables that were solved before the difference was
+    /// found stay solved.
     pub fn unify(&mut self, a: &Type, b: &Type) -> bool {
         if a == b {
             return true;
@@ -310,47 +318,49 @@ impl Vars {
         }
     }
 
-    /// Notes that the statement uses numbers of this type, or of an array's elements.
-    pub fn uses(&mut self, ty: &Type) {
+    /// Records that the statement uses numbers of this type, or of this array's element type.
+    pub fn record_use(&mut self, ty: &Type) {
         let scalar = match ty {
             Type::Array(a) => &a.element,
             scalar => scalar,
         };
-        if self.kind(scalar).is_some_and(|kind| !matches!(kind, Kind::Any | Kind::Float)) {
+        if self.kind(scalar).is_some_and(|kind| !matches!(kind, TypeClass::Any | TypeClass::Float)) {
             self.used.push(scalar.clone());
         }
     }
 
-    /// Begins a statement: returns what ends it.
-    pub fn statement(&self) -> Uses {
-        Uses(self.used.len())
+    /// Begins a statement. The caller passes the result to [`Vars::end_statement`] at the end of the statement.
+    pub fn begin_statement(&self) -> UseCount {
+        UseCount(self.used.len())
     }
 
-    /// Ends a statement: what it uses has its default type if the statement does not need another. Results depend on the type (of
-    /// quotients, of what overflows), and those of a statement must not depend on the ones that follow. The width of floats is left to
-    /// these: it only rounds.
-    pub fn end_statement(&mut self, begin: Uses) {
+    /// Ends a statement. Types of integer literals that it uses become their default if they are not determined yet,
+    /// and element types of `zeros(…)` become floats. These types affect results (quotients, overflow), and the result
+    /// of a statement must not depend on later statements. The width of floats may be determined later, because it
+    /// affects only rounding.
+    pub fn end_statement(&mut self, begin: UseCount) {
         for ty in self.used.split_off(begin.0.min(self.used.len())) {
             match self.kind(&ty) {
-                Some(Kind::Num | Kind::Int) => self.unify(&ty, &Type::Scalar(Scalar::I32)),
-                Some(Kind::Element) => self.require(&ty, Kind::Float),
+                Some(TypeClass::Num | TypeClass::Int) => self.unify(&ty, &Type::Scalar(Scalar::I32)),
+                Some(TypeClass::Element) => self.require(&ty, TypeClass::Float),
                 _ => true,
             };
         }
     }
 
-    /// Takes back what has been noted since then: uses that depend on no number.
-    pub fn unused(&mut self, since: Uses) {
+    /// Discards the recorded uses of number types since `since`: the code checked since then needs the types of
+    /// numbers, but not their values.
+    pub fn discard_uses(&mut self, since: UseCount) {
         self.used.truncate(since.0);
     }
 
-    /// Substitutes all variables in a type; open ones become their defaults.
+    /// Substitutes all variables in a type. Unsolved variables become their defaults.
     pub fn finish(&self, ty: &Type) -> Type {
         match ty {
             Type::Param(n) if *n >= FIRST => {
                 let ty = self.shallow(ty);
                 match number(&ty) {
-                    Some(_) => self.kind(&ty).map_or(Type::Error, Kind::default),
+                    Some(_) => self.kind(&ty).map_or(Type::Error, TypeClass::default),
                     None => self.finish(&ty),
                 }
             }
@@ -374,7 +384,7 @@ impl Vars {
     }
 }
 
-/// Whether two dimensions may be equal, as far as is known at compile time.
+/// Returns whether two dimensions may be equal at run time.
 pub(crate) fn same_dim(a: &Dim, b: &Dim) -> bool {
     match (a, b) {
         (Dim::Unknown | Dim::Local(_) | Dim::Expr(_), _) | (_, Dim::Unknown | Dim::Local(_) | Dim::Expr(_)) => true,
@@ -393,9 +403,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_literal_takes_the_type_its_use_asks_for() {
+    fn a_literal_takes_the_type_of_its_use() {
         let mut vars = Vars::default();
-        let (a, b) = (vars.fresh(Kind::Num), vars.fresh(Kind::Float));
+        let (a, b) = (vars.fresh(TypeClass::Num), vars.fresh(TypeClass::Float));
         assert!(vars.unify(&a, &b));
         assert_eq!(vars.finish(&a), Type::Scalar(Scalar::F32));
         assert!(vars.unify(&b, &Type::Scalar(Scalar::F64)));
@@ -406,59 +416,60 @@ mod tests {
     #[test]
     fn the_first_statement_that_uses_a_number_decides() {
         let mut vars = Vars::default();
-        let kinds = [Kind::Num, Kind::Num, Kind::Element, Kind::Float, Kind::Num, Kind::Num];
+        let kinds =
+            [TypeClass::Num, TypeClass::Num, TypeClass::Element, TypeClass::Float, TypeClass::Num, TypeClass::Num];
         let [number, other, element, float, outer, unused] = kinds.map(|kind| vars.fresh(kind));
-        let begin = vars.statement();
-        vars.uses(&outer);
-        let inner = vars.statement();
+        let begin = vars.begin_statement();
+        vars.record_use(&outer);
+        let inner = vars.begin_statement();
         for ty in [&number, &other, &element, &float] {
-            vars.uses(ty);
+            vars.record_use(ty);
         }
         assert!(vars.unify(&other, &Type::Scalar(Scalar::F32)));
-        let length = vars.statement();
-        vars.uses(&unused);
-        vars.unused(length);
+        let length = vars.begin_statement();
+        vars.record_use(&unused);
+        vars.discard_uses(length);
         vars.end_statement(inner);
         assert_eq!(vars.finish(&number), Type::Scalar(Scalar::I32));
         assert!(!vars.unify(&number, &Type::Scalar(Scalar::I64)));
-        assert_eq!(vars.kind(&element), Some(Kind::Float));
-        assert_eq!(vars.kind(&float), Some(Kind::Float));
-        assert_eq!((vars.kind(&outer), vars.kind(&unused)), (Some(Kind::Num), Some(Kind::Num)));
+        assert_eq!(vars.kind(&element), Some(TypeClass::Float));
+        assert_eq!(vars.kind(&float), Some(TypeClass::Float));
+        assert_eq!((vars.kind(&outer), vars.kind(&unused)), (Some(TypeClass::Num), Some(TypeClass::Num)));
         vars.end_statement(begin);
-        assert_eq!((vars.kind(&outer), vars.kind(&unused)), (None, Some(Kind::Num)));
+        assert_eq!((vars.kind(&outer), vars.kind(&unused)), (None, Some(TypeClass::Num)));
     }
 
     #[test]
-    fn only_a_stated_type_makes_elements_integers() {
+    fn only_an_explicit_type_makes_elements_integers() {
         let mut vars = Vars::default();
         let (i32, end) = (Type::Scalar(Scalar::I32), Span::default());
         let elements = [(); 4].map(|()| vars.fresh_element(end));
-        let literal = vars.fresh(Kind::Num);
+        let literal = vars.fresh(TypeClass::Num);
         assert!(!vars.unify(&elements[0], &i32));
         assert!(vars.unify(&literal, &elements[0]));
         assert_eq!(vars.finish(&literal), Type::Scalar(Scalar::F32));
         assert_eq!(vars.element_calls(&array(literal, vec![])), [end]);
 
-        vars.admit_stated(&array(elements[1].clone(), vec![]), &array(i32.clone(), vec![]));
+        vars.admit_declared(&array(elements[1].clone(), vec![]), &array(i32.clone(), vec![]));
         assert!(vars.unify(&elements[1], &i32));
 
-        let begin = vars.statement();
-        vars.uses(&elements[2]);
+        let begin = vars.begin_statement();
+        vars.record_use(&elements[2]);
         vars.end_statement(begin);
-        vars.admit_stated(&elements[2], &i32);
+        vars.admit_declared(&elements[2], &i32);
         assert!(!vars.unify(&elements[2], &i32));
 
-        // Another variable states nothing, nor does a float.
-        let open = vars.fresh(Kind::Num);
-        vars.admit_stated(&elements[3], &open);
-        vars.admit_stated(&elements[3], &Type::Scalar(Scalar::F64));
-        assert_eq!(vars.kind(&elements[3]), Some(Kind::Element));
+        // Neither another variable nor a declared float type allows integers.
+        let open = vars.fresh(TypeClass::Num);
+        vars.admit_declared(&elements[3], &open);
+        vars.admit_declared(&elements[3], &Type::Scalar(Scalar::F64));
+        assert_eq!(vars.kind(&elements[3]), Some(TypeClass::Element));
     }
 
     #[test]
-    fn a_float_literal_is_no_integer() {
-        let mut vars = Vars::new(vec![Bound::Num, Bound::Float]);
-        let (a, b) = (vars.fresh(Kind::Float), vars.fresh(Kind::Int));
+    fn a_float_literal_is_not_an_integer() {
+        let mut vars = Vars::new(vec![TypeBound::Num, TypeBound::Float]);
+        let (a, b) = (vars.fresh(TypeClass::Float), vars.fresh(TypeClass::Int));
         assert!(!vars.unify(&a, &b));
         assert!(!vars.unify(&a, &Type::Param(0)));
         assert!(vars.unify(&a, &Type::Param(1)));

@@ -1,52 +1,56 @@
-//! A file as a whole: collects its names, which may be used before their definition, and runs the passes over them.
+//! Checks a whole file: collects the names of its items, which may be used before their definitions, and runs the other
+//! passes.
 
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::alias::module_alias;
-use crate::check::bodies::{self, Checked, Job};
-use crate::check::cx::{Needs, ScriptNames};
-use crate::check::dropped::Dropped;
-use crate::check::report::{Imports, UNREPORTED};
-use crate::check::sigs::{self, Constants, Source};
-use crate::check::typed::*;
-use crate::check::world::Worlds;
-use crate::check::{identity, lints, parts, passed, suggest};
-use crate::syntax::ast::{self, ItemKind};
+use crate::bodies::{self, BodyJob, CheckedBody};
+use crate::context::{ScriptNames, SpaceRequirements};
+use crate::execution_space::SpaceAnalysis;
+use crate::import_alias::module_alias;
+use crate::names::NameRecords;
+use crate::report::{Imports, UNREPORTED};
+use crate::signatures::{self, ConstChecker, SignatureSyntax};
+use crate::typed::*;
+use crate::unused_results::UnusedResults;
+use crate::{lints, parameter_limit, scalar_count, struct_identity, suggestions};
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_syntax::ast::{self, ItemKind};
 
 /// A file being checked.
-struct Pass<'f> {
+struct ItemChecker<'f> {
     module: ModuleId,
-    file: &'f ast::File,
-    found: Vec<Diagnostic>,
+    file: &'f ast::SourceFile,
+    diagnostics: Vec<Diagnostic>,
     /// The names that this file defines, with their spans.
     defined: FxHashMap<SmolStr, Span>,
     structs: Vec<(StructId, &'f ast::Struct)>,
-    consts: FxHashMap<ConstId, sigs::Def<'f>>,
-    /// What the constants call.
-    const_needs: Vec<Needs>,
-    jobs: Vec<Job<'f>>,
+    consts: FxHashMap<ConstId, signatures::ConstDef<'f>>,
+    /// The requirements of the constants, including their calls.
+    const_needs: Vec<SpaceRequirements>,
+    jobs: Vec<BodyJob<'f>>,
     used: FxHashSet<SmolStr>,
     script_names: ScriptNames,
-    /// Span of the first erroneous node.
+    /// Span of the first erroneous node, if there is one.
     hole: Option<Span>,
-    /// The number of tests that the program had before.
+    /// The names that the checks of the parts of the file recorded.
+    names_found: Vec<NameRecords>,
+    /// The number of tests in the program before this file.
     tests: usize,
 }
 
 pub(crate) fn check_file(
     program: &mut Program,
     module: ModuleId,
-    file: &ast::File,
+    file: &ast::SourceFile,
     imports: &Imports,
 ) -> Vec<Diagnostic> {
-    let mut pass = Pass {
+    let mut pass = ItemChecker {
         module,
         file,
-        found: vec![],
+        diagnostics: vec![],
         defined: FxHashMap::default(),
         structs: vec![],
         consts: FxHashMap::default(),
@@ -55,6 +59,7 @@ pub(crate) fn check_file(
         used: FxHashSet::default(),
         script_names: script_names(file),
         hole: None,
+        names_found: vec![],
         tests: program.tests.len(),
     };
     if program.modules[module].doc.is_none() {
@@ -65,23 +70,27 @@ pub(crate) fn check_file(
     pass.signatures(program);
     let checked = bodies::check_all(program, module, &pass.script_names, &pass.jobs);
     pass.finish(program, checked);
-    pass.lints(program);
-    if let Some(hole) = pass.hole.filter(|_| !pass.found.iter().any(Diagnostic::is_error)) {
-        let excused = program.modules[module].names.values().any(|binding| *binding == Binding::Error);
-        pass.found.extend((!excused).then(|| unreported(hole)));
+    if let Some(table) = &mut program.names {
+        pass.names_found.drain(..).for_each(|records| table.add(records));
     }
-    pass.found
+    pass.lints(program);
+    if let Some(hole) = pass.hole.filter(|_| !pass.diagnostics.iter().any(Diagnostic::is_error)) {
+        let excused = program.modules[module].names.values().any(|binding| *binding == NameBinding::Error);
+        pass.diagnostics.extend((!excused).then(|| unreported(hole)));
+    }
+    pass.diagnostics
 }
 
-/// Reports an erroneous node that no diagnostic explains: no program may run with one, even if that is a bug of the checker.
+/// Builds the internal error for an erroneous node that no diagnostic explains. This is a bug of the checker, but the
+/// program must not run.
 fn unreported(hole: Span) -> Diagnostic {
-    Diagnostic::error(UNREPORTED, "internal error: something is wrong here, and Clk cannot say what")
+    Diagnostic::error(UNREPORTED, "internal error: there is an error here that Clk did not report")
         .at(hole, "this was not understood")
-        .note("this is a mistake in Clk; a report with this source helps to mend it")
+        .note("this is a bug in Clk; please report it with this source")
 }
 
 /// Collects the variables that the statements of a file declare.
-fn script_names(file: &ast::File) -> ScriptNames {
+fn script_names(file: &ast::SourceFile) -> ScriptNames {
     fn add(pattern: &ast::Pattern, names: &mut ScriptNames) {
         match pattern {
             ast::Pattern::Name(n) => drop(names.entry(n.text.clone()).or_insert(n.span)),
@@ -97,14 +106,30 @@ fn script_names(file: &ast::File) -> ScriptNames {
     names
 }
 
-impl<'f> Pass<'f> {
-    fn define(&mut self, program: &mut Program, name: &SmolStr, span: Span, binding: Binding) {
+impl<'f> ItemChecker<'f> {
+    /// Binds a name in the module. An error is reported at `span`.
+    fn define(
+        &mut self,
+        program: &mut Program,
+        name: &ast::Name,
+        span: Span,
+        kind: DefinitionKind,
+        binding: NameBinding,
+    ) {
+        if let Some(table) = &mut program.names {
+            let target = match binding {
+                NameBinding::Error => NameTarget::Local(name.span),
+                binding => NameTarget::Item(binding),
+            };
+            table.define_item(name, kind, target);
+        }
+        let name = &name.text;
         if let Some(before) = self.defined.insert(name.clone(), span) {
             let d = Diagnostic::error("E0202", format!("`{name}` is defined twice"))
                 .at(span, "again here")
                 .because(before, "first here")
                 .help("give one of them another name");
-            self.found.push(d);
+            self.diagnostics.push(d);
         }
         program.modules[self.module].names.insert(name.clone(), binding);
     }
@@ -114,46 +139,55 @@ impl<'f> Pass<'f> {
         for item in &file.items {
             let ItemKind::Import(import) = &item.kind else { continue };
             let target = imports.get(&import.span).copied().filter(|m| program.modules.get(*m).is_some());
-            match &import.what {
-                ast::ImportWhat::Module { .. } => {
+            match &import.items {
+                ast::ImportItems::Module { .. } => {
                     if let Some(name) = module_alias(import) {
-                        let binding = target.map_or(Binding::Error, Binding::Module);
-                        self.define(program, &name, import.span, binding);
+                        let binding = target.map_or(NameBinding::Error, NameBinding::Module);
+                        self.define(program, &name, import.span, DefinitionKind::Import, binding);
                     }
                 }
-                ast::ImportWhat::Names(names) => {
+                ast::ImportItems::Names(names) => {
+                    if let (Some(target), Some(table), ast::ImportSource::Path(path)) =
+                        (target, &mut program.names, &import.source)
+                        && let Some(module) = path.last()
+                    {
+                        table.add_use(module.span, NameTarget::Item(NameBinding::Module(target)));
+                    }
                     for (name, alias) in names {
-                        let binding = target.map_or(Binding::Error, |m| self.imported(program, m, name));
+                        let binding = target.map_or(NameBinding::Error, |m| self.resolve_import(program, m, name));
                         let local = alias.as_ref().unwrap_or(name);
-                        self.define(program, &local.text, local.span, binding);
+                        if let (Some(table), true) = (&mut program.names, binding != NameBinding::Error) {
+                            table.add_use(name.span, NameTarget::Item(binding));
+                        }
+                        self.define(program, local, local.span, DefinitionKind::Import, binding);
                     }
                 }
             }
         }
     }
 
-    fn imported(&mut self, program: &Program, module: ModuleId, name: &ast::Name) -> Binding {
+    fn resolve_import(&mut self, program: &Program, module: ModuleId, name: &ast::Name) -> NameBinding {
         let from = &program.modules[module];
         match from.names.get(&name.text) {
-            Some(Binding::Global(_)) => {
+            Some(NameBinding::Global(_)) => {
                 let d = Diagnostic::error(
                     "E0203",
                     format!("`{}` is a variable of a script and can't be imported", name.text),
                 )
                 .at(name.span, "functions, kernels, structs and constants can be imported");
-                self.found.push(d);
-                Binding::Error
+                self.diagnostics.push(d);
+                NameBinding::Error
             }
             Some(binding) => *binding,
             None => {
                 let mut d = Diagnostic::error("E0203", format!("there is no `{}` in `{}`", name.text, from.name))
                     .at(name.span, "the module has no such name");
-                if let Some(near) = suggest::nearest(&name.text, from.names.keys().map(|k| k.as_str())) {
+                if let Some(near) = suggestions::nearest(&name.text, from.names.keys().map(|k| k.as_str())) {
                     d = d.help(format!("did you mean `{near}`?"));
                     d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
                 }
-                self.found.push(d);
-                Binding::Error
+                self.diagnostics.push(d);
+                NameBinding::Error
             }
         }
     }
@@ -172,7 +206,7 @@ impl<'f> Pass<'f> {
                         doc: item.doc.clone(),
                     });
                     self.structs.push((id, def));
-                    self.define(program, &def.name.text, def.name.span, Binding::Struct(id));
+                    self.define(program, &def.name, def.name.span, DefinitionKind::Struct, NameBinding::Struct(id));
                 }
                 ItemKind::Const(def) => {
                     let value = Expr { kind: ExprKind::Error, ty: Type::Error, span: def.value.span };
@@ -181,12 +215,12 @@ impl<'f> Pass<'f> {
                         module,
                         ty: Type::Error,
                         value: Arc::new(value),
-                        known: None,
+                        const_value: None,
                         span: def.name.span,
                         doc: item.doc.clone(),
                     });
-                    self.consts.insert(id, sigs::Def::of(def));
-                    self.define(program, &def.name.text, def.name.span, Binding::Const(id));
+                    self.consts.insert(id, signatures::ConstDef::of(def));
+                    self.define(program, &def.name, def.name.span, DefinitionKind::Const, NameBinding::Const(id));
                 }
                 ItemKind::Fn(def) => {
                     let id = program.fns.push(Fn {
@@ -196,13 +230,13 @@ impl<'f> Pass<'f> {
                         result: Type::Error,
                         result_span: def.result.as_ref().map_or(def.name.span, |ty| ty.span),
                         body: None,
-                        world: World::Both,
+                        space: ExecutionSpace::Both,
                         span: item.span,
                         name_span: def.name.span,
                         doc: item.doc.clone(),
                     });
-                    self.jobs.push(Job::Fn(id, def));
-                    self.define(program, &def.name.text, def.name.span, Binding::Fn(id));
+                    self.jobs.push(BodyJob::Fn(id, def));
+                    self.define(program, &def.name, def.name.span, DefinitionKind::Fn, NameBinding::Fn(id));
                 }
                 ItemKind::Kernel(def) => {
                     let id = program.kernels.push(Kernel {
@@ -219,14 +253,15 @@ impl<'f> Pass<'f> {
                         doc: item.doc.clone(),
                         cooperative: false,
                     });
-                    self.jobs.push(Job::Kernel(id, def));
-                    self.define(program, &def.name.text, def.name.span, Binding::Kernel(id));
+                    self.jobs.push(BodyJob::Kernel(id, def));
+                    self.define(program, &def.name, def.name.span, DefinitionKind::Kernel, NameBinding::Kernel(id));
                 }
                 ItemKind::Error(Some(name)) => {
                     let names = &mut program.modules[module].names;
-                    // A definition of the same name that was parsed without errors takes precedence.
+                    // If the file also contains a definition of the same name without syntax errors, the name refers to
+                    // that definition.
                     if !self.defined.contains_key(&name.text) {
-                        names.insert(name.text.clone(), Binding::Error);
+                        names.insert(name.text.clone(), NameBinding::Error);
                     }
                 }
                 ItemKind::Import(_)
@@ -240,48 +275,71 @@ impl<'f> Pass<'f> {
 
     fn signatures(&mut self, program: &mut Program) {
         let module = self.module;
-        let mut consts = Constants::new(std::mem::take(&mut self.consts), &self.script_names);
+        let mut consts = ConstChecker::new(std::mem::take(&mut self.consts), &self.script_names);
         for (id, def) in &self.structs {
-            consts.check_extents(program, module, def, &mut self.found);
-            let fields = sigs::fields(program, module, def, &self.script_names, &mut self.found);
+            consts.check_extents(program, module, def, &mut self.diagnostics);
+            let fields = signatures::fields(program, module, def, &mut consts, &mut self.diagnostics);
             program.structs[*id].fields = fields;
+            if let Some(table) = &mut program.names {
+                for (i, field) in def.fields.iter().enumerate() {
+                    table.define_item(&field.name, DefinitionKind::Field, NameTarget::Field(*id, i as u32));
+                }
+            }
         }
         let ids: Vec<StructId> = self.structs.iter().map(|s| s.0).collect();
-        sigs::endless_structs(program, &ids, &mut self.found);
-        parts::large_structs(program, &ids, &mut self.found);
-        if !self.found.iter().any(Diagnostic::is_error) {
-            identity::keep_identities(program, module, &ids);
+        signatures::endless_structs(program, &ids, &mut self.diagnostics);
+        scalar_count::large_structs(program, &ids, &mut self.diagnostics);
+        if !self.diagnostics.iter().any(Diagnostic::is_error) {
+            struct_identity::keep_struct_identities(program, module, &ids);
         }
-        consts.check(program, module, false, &mut self.found);
+        consts.check(program, module, false, &mut self.diagnostics);
         for job in &self.jobs {
             match job {
-                Job::Fn(id, def) => {
-                    let src = Source {
+                BodyJob::Fn(id, def) => {
+                    let src = SignatureSyntax {
                         generics: &def.generics,
                         params: &def.params,
                         result: def.result.as_ref(),
                         kernel: false,
                     };
-                    let (mut sig, result) = sigs::signature(program, module, &src, &mut consts, &mut self.found);
-                    sigs::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.found);
+                    let (mut sig, result) =
+                        signatures::signature(program, module, &src, &mut consts, &mut self.diagnostics);
+                    signatures::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.diagnostics);
+                    if let Some(table) = &mut program.names {
+                        table.define_signature(program.fns[*id].span, &sig, def.body.span.start);
+                    }
                     program.fns[*id].sig = sig;
                     program.fns[*id].result = result;
                 }
-                Job::Kernel(id, def) => {
-                    let src = Source { generics: &def.generics, params: &def.params, result: None, kernel: true };
-                    let (mut sig, _) = sigs::signature(program, module, &src, &mut consts, &mut self.found);
-                    sigs::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.found);
+                BodyJob::Kernel(id, def) => {
+                    let src =
+                        SignatureSyntax { generics: &def.generics, params: &def.params, result: None, kernel: true };
+                    let (mut sig, _) = signatures::signature(program, module, &src, &mut consts, &mut self.diagnostics);
+                    signatures::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.diagnostics);
+                    if let Some(table) = &mut program.names {
+                        let params_from = def.params.last().map_or(def.name.span.end, |param| param.span.end);
+                        table.define_signature(program.kernels[*id].span, &sig, params_from);
+                        if let ast::Geometry::Threads { indices, .. } = &def.geometry {
+                            let scope = (def.body.span.start, program.kernels[*id].span.end);
+                            indices.iter().for_each(|(name, _)| table.define_thread_index(name, scope));
+                        }
+                    }
                     program.kernels[*id].sig = sig;
-                    self.found.extend(passed::too_much(program, &program.kernels[*id], &|_| None));
+                    self.diagnostics.extend(parameter_limit::check_parameter_limit(
+                        program,
+                        &program.kernels[*id],
+                        &|_| None,
+                    ));
                 }
             }
         }
-        consts.check(program, module, true, &mut self.found);
+        consts.check(program, module, true, &mut self.diagnostics);
         (self.consts, self.const_needs) = (consts.defs, consts.needs);
+        self.names_found = consts.names_found;
     }
 
-    /// Stores the checked bodies, determines their worlds, and checks the script and its tests.
-    fn finish(&mut self, program: &mut Program, mut checked: Vec<Checked>) {
+    /// Stores the checked bodies, determines their execution spaces, and checks the script and its tests.
+    fn finish(&mut self, program: &mut Program, mut checked: Vec<CheckedBody>) {
         let file = self.file;
         let stmts: Vec<&ast::Stmt> =
             file.items.iter().filter_map(|i| if let ItemKind::Stmt(s) = &i.kind { Some(s) } else { None }).collect();
@@ -289,7 +347,7 @@ impl<'f> Pass<'f> {
         if let Some(script) = &mut script {
             self.keep_globals(program, script);
         }
-        let mut sections: Vec<(&ast::Item, &ast::Section, Checked)> = Vec::new();
+        let mut sections: Vec<(&ast::Item, &ast::SectionItem, CheckedBody)> = Vec::new();
         for item in &file.items {
             if let ItemKind::Test(s) | ItemKind::Bench(s) = &item.kind {
                 sections.push((
@@ -299,13 +357,14 @@ impl<'f> Pass<'f> {
                 ));
             }
         }
-        let host: Vec<&Needs> = script.iter().map(|s| &s.needs).chain(sections.iter().map(|s| &s.2.needs)).collect();
-        self.worlds(program, &checked, &host);
+        let host: Vec<&SpaceRequirements> =
+            script.iter().map(|s| &s.needs).chain(sections.iter().map(|s| &s.2.needs)).collect();
+        self.determine_spaces(program, &checked, &host);
         for (job, checked) in self.jobs.iter().zip(&mut checked) {
             let body = Some(Arc::new(std::mem::take(&mut checked.body)));
             match job {
-                Job::Fn(id, _) => program.fns[*id].body = body,
-                Job::Kernel(id, _) => {
+                BodyJob::Fn(id, _) => program.fns[*id].body = body,
+                BodyJob::Kernel(id, _) => {
                     program.kernels[*id].body = body;
                     if let Some(geometry) = checked.geometry.take() {
                         program.kernels[*id].geometry = geometry;
@@ -317,14 +376,14 @@ impl<'f> Pass<'f> {
             }
         }
         for mut c in checked {
-            self.take(&mut c);
+            self.collect_results(&mut c);
         }
         if let Some(mut script) = script {
-            self.take(&mut script);
-            program.chunks.push(Arc::new(Chunk { module: self.module, body: script.body }));
+            self.collect_results(&mut script);
+            program.chunks.push(Arc::new(ScriptChunk { module: self.module, body: script.body }));
         }
         for (item, def, mut c) in sections {
-            self.take(&mut c);
+            self.collect_results(&mut c);
             let section = bodies::as_section(self.module, def, item.span, &mut c);
             match item.kind {
                 ItemKind::Bench(_) => program.benches.push(section),
@@ -333,60 +392,62 @@ impl<'f> Pass<'f> {
         }
     }
 
-    fn take(&mut self, checked: &mut Checked) {
-        self.found.append(&mut checked.diagnostics);
+    fn collect_results(&mut self, checked: &mut CheckedBody) {
+        self.diagnostics.append(&mut checked.diagnostics);
         self.hole = self.hole.or(checked.hole);
         self.used.extend(checked.used_items.drain());
+        self.names_found.extend(checked.names_found.take().map(|records| *records));
     }
 
-    fn keep_globals(&mut self, program: &mut Program, script: &mut Checked) {
+    fn keep_globals(&mut self, program: &mut Program, script: &mut CheckedBody) {
         for global in std::mem::take(&mut script.globals) {
             if let Some(before) = self.defined.get(&global.name) {
                 let d = Diagnostic::error("E0202", format!("`{}` is defined twice", global.name))
                     .at(global.span, "a variable here")
                     .because(*before, "first here")
                     .help("give one of them another name");
-                self.found.push(d);
+                self.diagnostics.push(d);
             }
             let name = global.name.clone();
             let id = program.globals.push(global);
-            program.modules[self.module].names.insert(name, Binding::Global(id));
+            program.modules[self.module].names.insert(name, NameBinding::Global(id));
         }
     }
 
-    fn worlds(&mut self, program: &mut Program, checked: &[Checked], host: &[&Needs]) {
+    fn determine_spaces(&mut self, program: &mut Program, checked: &[CheckedBody], host: &[&SpaceRequirements]) {
         let fns = self.jobs.iter().zip(checked).filter_map(|(job, c)| match job {
-            Job::Fn(id, _) => Some((*id, &c.needs)),
-            Job::Kernel(..) => None,
+            BodyJob::Fn(id, _) => Some((*id, &c.needs)),
+            BodyJob::Kernel(..) => None,
         });
-        let fns: Vec<(FnId, &Needs)> = fns.collect();
+        let fns: Vec<(FnId, &SpaceRequirements)> = fns.collect();
         let kernels = self.jobs.iter().zip(checked).filter_map(|(job, c)| match job {
-            Job::Kernel(id, def) => Some((*id, *def, &c.needs)),
-            Job::Fn(..) => None,
+            BodyJob::Kernel(id, def) => Some((*id, *def, &c.needs)),
+            BodyJob::Fn(..) => None,
         });
         let kernels: Vec<_> = kernels.collect();
-        let others: Vec<&Needs> =
+        let others: Vec<&SpaceRequirements> =
             kernels.iter().map(|k| k.2).chain(host.iter().copied()).chain(&self.const_needs).collect();
-        let worlds = Worlds::new(program, &fns, &others);
-        let decided: Vec<(FnId, World)> = fns.iter().map(|(id, _)| (*id, worlds.of(*id, &mut self.found))).collect();
+        let spaces = SpaceAnalysis::new(program, &fns, &others);
+        let decided: Vec<(FnId, ExecutionSpace)> =
+            fns.iter().map(|(id, _)| (*id, spaces.space_of(*id, &mut self.diagnostics))).collect();
         let mut cooperative = Vec::new();
         for (id, def, needs) in &kernels {
             let threads = matches!(def.geometry, ast::Geometry::Threads { .. });
-            if worlds.kernel(&program.kernels[*id], threads, needs, &mut self.found) {
+            if spaces.kernel(&program.kernels[*id], threads, needs, &mut self.diagnostics) {
                 cooperative.push(*id);
             }
         }
         for needs in fns.iter().map(|f| f.1).chain(host.iter().copied()) {
-            worlds.lifts(needs, &mut self.found);
+            spaces.lifts(needs, &mut self.diagnostics);
         }
         for needs in host {
-            worlds.host(needs, &mut self.found);
+            spaces.host(needs, &mut self.diagnostics);
         }
         for needs in &self.const_needs {
-            worlds.constant(needs, &mut self.found);
+            spaces.constant(needs, &mut self.diagnostics);
         }
-        for (id, world) in decided {
-            program.fns[id].world = world;
+        for (id, space) in decided {
+            program.fns[id].space = space;
         }
         for id in cooperative {
             program.kernels[id].cooperative = true;
@@ -394,14 +455,14 @@ impl<'f> Pass<'f> {
     }
 
     fn lints(&mut self, program: &Program) {
-        if self.found.iter().any(Diagnostic::is_error) {
+        if self.diagnostics.iter().any(Diagnostic::is_error) {
             return;
         }
-        // Signatures and constants use names as well.
+        // Names in signatures and constants are used names too.
         for job in &self.jobs {
             let (params, generics, result) = match job {
-                Job::Fn(_, def) => (&def.params, &def.generics, def.result.as_ref()),
-                Job::Kernel(_, def) => (&def.params, &def.generics, None),
+                BodyJob::Fn(_, def) => (&def.params, &def.generics, def.result.as_ref()),
+                BodyJob::Kernel(_, def) => (&def.params, &def.generics, None),
             };
             for ty in params.iter().map(|p| &p.ty).chain(result) {
                 type_names(ty, &mut self.used);
@@ -422,18 +483,18 @@ impl<'f> Pass<'f> {
         for def in self.consts.values() {
             expr_names(def.value, &mut self.used);
         }
-        let mut dropped = Dropped::new(program);
+        let mut dropped = UnusedResults::new(program);
         let bodies = self.jobs.iter().filter_map(|job| match job {
-            Job::Fn(id, _) => program.fns[*id].body.as_deref(),
-            Job::Kernel(id, _) => program.kernels[*id].body.as_deref(),
+            BodyJob::Fn(id, _) => program.fns[*id].body.as_deref(),
+            BodyJob::Kernel(id, _) => program.kernels[*id].body.as_deref(),
         });
         let has_script = self.file.items.iter().any(|item| matches!(item.kind, ItemKind::Stmt(_)));
         let script = program.chunks.last().filter(|_| has_script).map(|chunk| &chunk.body);
         let tests = program.tests.iter().skip(self.tests).map(|(_, test)| &*test.body);
-        bodies.chain(script).chain(tests).for_each(|body| dropped.body(body, &mut self.found));
-        lints::imports(self.file, &self.used, &mut self.found);
+        bodies.chain(script).chain(tests).for_each(|body| dropped.body(body, &mut self.diagnostics));
+        lints::imports(self.file, &self.used, &mut self.diagnostics);
         if program.modules[self.module].name.is_empty() {
-            lints::consts(self.file, &self.used, &mut self.found);
+            lints::consts(self.file, &self.used, &mut self.diagnostics);
         }
     }
 }
@@ -456,5 +517,5 @@ fn type_names(ty: &ast::Type, used: &mut FxHashSet<SmolStr>) {
 }
 
 fn expr_names(e: &ast::Expr, used: &mut FxHashSet<SmolStr>) {
-    crate::check::walk::names(e, &mut |n, _| used.extend([n.text.clone()]));
+    crate::ast_names::names(e, &mut |n, _| used.extend([n.text.clone()]));
 }

@@ -1,15 +1,15 @@
 //! Kernel launches by the host.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::call::{arity, wrong_count};
-use crate::check::cx::{Cx, Home, Meaning};
-use crate::check::generics::Bind;
-use crate::check::infer::Kind;
-use crate::check::make::{I32, bare, make};
-use crate::check::show::Show;
-use crate::check::typed::*;
-use crate::syntax::ast::{self, ExprKind as Ast};
+use crate::build::{I32, bare, make};
+use crate::call::{arity, wrong_count};
+use crate::context::{BodyKind, Cx, ResolvedName};
+use crate::format_types::Show;
+use crate::generics::Bind;
+use crate::infer::TypeClass;
+use crate::typed::*;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_syntax::ast::{self, ExprKind as Ast};
 
 impl Cx<'_> {
     /// Checks `kernel(args)` or `kernel<<<grid, block>>>(args)`.
@@ -21,15 +21,15 @@ impl Cx<'_> {
         span: Span,
     ) -> Expr {
         let meaning = match &bare(callee).kind {
-            Ast::Name(name) => match self.lookup(&name.text) {
+            Ast::Name(name) => match self.resolve(name) {
                 None => {
                     self.unknown_name(name);
                     return self.after_error(args, span);
                 }
                 found => found,
             },
-            Ast::Field { base, name } => match self.module_item(base, name) {
-                Some(Ok(item)) => Some(Meaning::Item(item)),
+            Ast::Field { base, name } => match self.module_item(base, name, None) {
+                Some(Ok(item)) => Some(ResolvedName::Item(item)),
                 Some(Err(_)) => return self.after_error(args, span),
                 None if self.known_root(base).is_err() => return self.after_error(args, span),
                 None => None,
@@ -37,8 +37,8 @@ impl Cx<'_> {
             _ => None,
         };
         match meaning {
-            Some(Meaning::Item(Binding::Kernel(id))) => self.launch(id, geometry, args, callee.span, span),
-            Some(Meaning::Item(Binding::Error)) => self.after_error(args, span),
+            Some(ResolvedName::Item(NameBinding::Kernel(id))) => self.launch(id, geometry, args, callee.span, span),
+            Some(ResolvedName::Item(NameBinding::Error)) => self.after_error(args, span),
             _ => {
                 let d = Diagnostic::error("E0410", "only a kernel can be launched")
                     .at(callee.span, "this is not a kernel")
@@ -62,11 +62,11 @@ impl Cx<'_> {
             let d = Diagnostic::error("E0405", format!("the kernel `{}` can't be launched from a kernel", kernel.name))
                 .at(at, "only the host launches kernels")
                 .because(kernel.name_span, "this is a kernel")
-                .help("make what both need an `fn`, which kernels can call");
+                .help("move what both need to an `fn`, which kernels can call");
             self.report(d);
             return self.after_error(args, span);
         }
-        if matches!(self.home, Home::Const | Home::Signature) || !self.need_host(span, "a launch") {
+        if matches!(self.home, BodyKind::Const | BodyKind::Signature) || !self.need_host(span, "a launch") {
             return self.after_error(args, span);
         }
         if self.dimensions_by_place(kernel, args) {
@@ -81,26 +81,26 @@ impl Cx<'_> {
         }
         let mut values = Vec::with_capacity(given.len());
         let mut outputs: Vec<(&Param, usize)> = vec![];
-        let mut fits = true;
+        let mut is_valid = true;
         for (param, value) in kernel.sig.params.iter().zip(given) {
-            let passed = self.passed(&bind, param, value, span);
-            if let Some(e) = &passed {
+            let argument = self.check_argument_or_default(&bind, param, value, span);
+            if let Some(e) = &argument {
                 let whole = self.writes_whole(param, e);
                 match whole && self.is_output_of_zeros(&bind, param, e) {
                     true => outputs.push((param, values.len())),
-                    false => fits &= whole && self.bind_arg(&mut bind, param, e),
+                    false => is_valid &= whole && self.bind_arg(&mut bind, param, e),
                 }
             }
-            values.push(passed);
+            values.push(argument);
         }
         for (param, at) in outputs {
-            fits &= values[at].as_ref().is_some_and(|e| self.bind_arg(&mut bind, param, e));
+            is_valid &= values[at].as_ref().is_some_and(|e| self.bind_arg(&mut bind, param, e));
         }
-        if !fits {
+        if !is_valid {
             return self.bad(span);
         }
         let refs: Vec<Option<&Expr>> = values.iter().map(Option::as_ref).collect();
-        if !self.lent_once(&kernel.name, &kernel.sig, &refs, true) {
+        if !self.check_exclusive_access(&kernel.name, &kernel.sig, &refs, true) {
             return self.bad(span);
         }
         self.check_late(&mut bind);
@@ -115,11 +115,12 @@ impl Cx<'_> {
         let left_off =
             consts.filter(|(_, (generic, given))| matches!(generic.kind, GenericKind::Const { .. }) && given.is_none());
         let left_off = left_off.map(|(i, _)| i as u32).collect();
-        let launch = Launch { kernel: id, generics, args: values, dims: bind.named_dims, grid, block, left_off };
+        let launch = LaunchExpr { kernel: id, generics, args: values, dims: bind.named_dims, grid, block, left_off };
         self.in_written_order(make(ExprKind::Launch(Box::new(launch)), ty, span))
     }
 
-    /// Whether an argument that a launch writes is a whole variable; reports an element or a slice of one.
+    /// Checks that an argument which a launch writes is a whole variable. Reports elements and slices, and returns
+    /// false for them.
     fn writes_whole(&mut self, param: &Param, e: &Expr) -> bool {
         let whole = matches!(e.kind, ExprKind::Local(_) | ExprKind::Global(_) | ExprKind::Error);
         if param.access == Access::In || whole {
@@ -128,7 +129,7 @@ impl Cx<'_> {
         let d = Diagnostic::error("E0319", "a launch writes to whole variables")
             .at(e.span, "a part of one")
             .because(param.span, "this parameter is written");
-        self.report(d.help("copy it to a variable, launch with that, and write it back behind the launch"));
+        self.report(d.help("copy it to a variable, launch with that, and write it back after the launch"));
         false
     }
 
@@ -142,9 +143,9 @@ impl Cx<'_> {
             let missing: Vec<&str> =
                 kernel.sig.params.iter().zip(given).filter(lacks).map(|(p, _)| p.name.as_str()).collect();
             let inputs: Vec<Param> = kernel.sig.params.iter().filter(|p| p.access != Access::Out).cloned().collect();
-            let found = given.iter().flatten().count();
-            let d = Diagnostic::error("E0304", wrong_count(&kernel.name, arity(&inputs), found))
-                .at(span, format!("missing: {}", crate::check::access::list(&missing)))
+            let count_given = given.iter().flatten().count();
+            let d = Diagnostic::error("E0304", wrong_count(&kernel.name, arity(&inputs), count_given))
+                .at(span, format!("missing: {}", crate::access::list(&missing)))
                 .because(kernel.name_span, "defined here")
                 .note(format!("`{text}`"))
                 .note("`out` arguments may be left off; the launch then returns them.");
@@ -153,10 +154,11 @@ impl Cx<'_> {
         any
     }
 
-    /// Reports dimensions that neither an array argument nor a named argument binds, since they leave the result's shape open.
+    /// Reports dimensions that neither an array argument nor a named argument determines. Without them, the shape of
+    /// the result is not known.
     fn check_dims_bound(&mut self, kernel: &Kernel, bind: &Bind<'_>, values: &[Option<Expr>], span: Span) {
         let unknown = values.iter().flatten().any(|v| matches!(self.vars.shallow(&v.ty), Type::Unknown | Type::Error));
-        // A parameter whose type had an error may have it.
+        // The dimension may occur in a parameter whose type has an error.
         if unknown || kernel.sig.params.iter().any(|param| param.ty == Type::Error) {
             return;
         }
@@ -192,14 +194,14 @@ impl Cx<'_> {
         let ty = self.vars.shallow(&checked.ty);
         let ok = match &ty {
             Type::Tuple(parts) => {
-                (1..=3).contains(&parts.len()) && parts.iter().all(|p| self.vars.require(p, Kind::Int))
+                (1..=3).contains(&parts.len()) && parts.iter().all(|p| self.vars.require(p, TypeClass::Int))
             }
-            other => self.vars.require(other, Kind::Int) && !matches!(other, Type::Vector(..)),
+            other => self.vars.require(other, TypeClass::Int) && !matches!(other, Type::Vector(..)),
         };
         if !ok {
-            let found = self.ty_text(&ty);
+            let actual = self.ty_text(&ty);
             let d = Diagnostic::error("E0410", "the extents of a launch are one to three integers")
-                .at(checked.span, format!("this is `{found}`"))
+                .at(checked.span, format!("this is `{actual}`"))
                 .help("write `kernel<<<(16, 16), 256>>>(…)`: the grid and then the block, x first");
             self.report(d);
             return self.bad(e.span);

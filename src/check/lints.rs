@@ -2,57 +2,58 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::cx::Cx;
-use crate::check::typed::*;
-use crate::check::walk;
-use crate::lang::builtin::Builtin;
-use crate::syntax::ast::{self, ItemKind};
+use crate::context::Cx;
+use crate::typed::*;
+use crate::visit;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::builtin::Builtin;
+use clk_syntax::ast::{self, ItemKind};
 
-/// Warns about locals that are never read, and `var`s that never change: a loop that waits for one to change never ends.
+/// Warns about locals that are never read, about `var`s that never change, and about loops that never end because no
+/// variable in their condition changes.
 pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
-    let mut found = Vec::new();
+    let mut warnings = Vec::new();
     let whiles = whiles(root);
     for ((id, local), info) in cx.locals.iter().zip(&cx.info) {
-        // What could not be declared was reported.
+        // Errors in declarations have been reported already.
         if local.name.starts_with('_') || cx.vars.shallow(&local.ty) == Type::Error {
             continue;
         }
-        let quiet = format!("_{}", local.name);
+        let unused_name = format!("_{}", local.name);
         match local.kind {
             LocalKind::Var | LocalKind::Shared if !info.used => {
-                let said = if info.assigned { "is written but never read" } else { "is never used" };
+                let problem = if info.assigned { "is written but never read" } else { "is never used" };
                 let d =
-                    Diagnostic::warning("W0001", format!("`{}` {said}", local.name)).at(local.span, "declared here");
-                found.push(if info.assigned {
+                    Diagnostic::warning("W0001", format!("`{}` {problem}", local.name)).at(local.span, "declared here");
+                warnings.push(if info.assigned {
                     d
                 } else {
                     d.fix(
-                        format!("call it `{quiet}` if that is meant"),
+                        format!("call it `{unused_name}` if that is intended"),
                         local.span,
-                        quiet,
+                        unused_name,
                         Applicability::MaybeIncorrect,
                     )
                 });
             }
             // Two parameters of the same name have already been reported.
-            LocalKind::Param(_) if !info.used && !info.assigned && !twice(cx, &local.name) => {
+            LocalKind::Param(_) if !info.used && !info.assigned && !is_declared_twice(cx, &local.name) => {
                 let d = Diagnostic::warning("W0002", format!("the parameter `{}` is never used", local.name))
                     .at(local.span, "declared here")
                     .fix(
-                        format!("call it `{quiet}` if that is meant"),
+                        format!("call it `{unused_name}` if that is intended"),
                         local.span,
-                        quiet,
+                        unused_name,
                         Applicability::MaybeIncorrect,
                     );
-                found.push(d);
+                warnings.push(d);
             }
             LocalKind::Var if local.mutable && !info.assigned => {
-                let shared = |other: &super::cx::Info| other.word == info.word && other.assigned;
-                if let Some(word) = info.word.filter(|_| !cx.info.iter().any(shared)) {
+                let shared = |other: &super::context::Info| other.keyword == info.keyword && other.assigned;
+                if let Some(word) = info.keyword.filter(|_| !cx.info.iter().any(shared)) {
                     if let Some(cond) = endless(cx, &whiles, id) {
-                        found.push(
+                        warnings.push(
                             Diagnostic::warning(
                                 "W0009",
                                 format!("`{}` never changes, so this loop never ends", local.name),
@@ -66,43 +67,43 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
                     let d = Diagnostic::warning("W0009", format!("`{}` never changes", local.name))
                         .at(local.span, "declared with `var`")
                         .fix("declare it with `let`", word, "let", Applicability::MachineApplicable);
-                    found.push(d);
+                    warnings.push(d);
                 }
             }
             _ => {}
         }
     }
-    cx.diagnostics.append(&mut found);
+    cx.diagnostics.append(&mut warnings);
 }
 
-/// A loop that only its condition can end, and the variables in that.
+/// A `while` loop without `break` and `return`, with the variables that its condition reads.
 struct While {
     cond: Span,
     reads: Vec<LocalId>,
 }
 
 fn whiles(root: &Block) -> Vec<While> {
-    let mut found = vec![];
-    walk::stmts(root, &mut |stmt| {
+    let mut loops = vec![];
+    visit::stmts(root, &mut |stmt| {
         let StmtKind::While { cond, body, .. } = &stmt.kind else { return };
         let (mut leaves, mut depends, mut reads) = (false, false, vec![]);
-        walk::stmts(body, &mut |stmt| leaves |= matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)));
-        walk::expr(cond, &mut |e| match &e.kind {
+        visit::stmts(body, &mut |stmt| leaves |= matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)));
+        visit::expr(cond, &mut |e| match &e.kind {
             ExprKind::Local(id) => reads.push(*id),
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => {}
             ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => {}
             ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Convert { .. } => {}
-            // Memory, files and the like may change.
+            // Other expressions may depend on memory or files, which can change.
             _ => depends = true,
         });
         if !leaves && !depends {
-            found.push(While { cond: cond.span, reads });
+            loops.push(While { cond: cond.span, reads });
         }
     });
-    found
+    loops
 }
 
-/// Returns the condition of a loop that reads this variable, and others that never change either.
+/// Returns the condition of a loop that reads this variable, if none of the variables it reads ever changes.
 fn endless(cx: &Cx<'_>, whiles: &[While], id: LocalId) -> Option<Span> {
     let fixed = |id: &LocalId| {
         let scalar = cx.locals.get(*id).is_some_and(|local| matches!(cx.vars.shallow(&local.ty), Type::Scalar(_)));
@@ -111,12 +112,12 @@ fn endless(cx: &Cx<'_>, whiles: &[While], id: LocalId) -> Option<Span> {
     whiles.iter().find(|one| one.reads.contains(&id) && one.reads.iter().all(fixed)).map(|one| one.cond)
 }
 
-fn twice(cx: &Cx<'_>, name: &str) -> bool {
+fn is_declared_twice(cx: &Cx<'_>, name: &str) -> bool {
     cx.sig.params.iter().filter(|p| p.name == name).count() > 1
 }
 
-/// Warns about unused imports. A source of imports only (a REPL entry) is left alone.
-pub(crate) fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
+/// Warns about unused imports. A source that contains only imports, such as a REPL entry, gets no warnings.
+pub(crate) fn imports(file: &ast::SourceFile, used: &FxHashSet<SmolStr>, warnings: &mut Vec<Diagnostic>) {
     let only_imports = file.items.iter().all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error(_)));
     if only_imports {
         return;
@@ -125,18 +126,18 @@ pub(crate) fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut V
         if !used.contains(name) {
             let d =
                 Diagnostic::warning("W0003", format!("`{name}` is imported but not used")).at(span, "imported here");
-            found.push(d.help("take it out"));
+            warnings.push(d.help("remove it"));
         }
     };
     for item in &file.items {
         let ItemKind::Import(import) = &item.kind else { continue };
-        match &import.what {
-            ast::ImportWhat::Module { .. } => {
-                if let Some(name) = crate::check::alias::module_alias(import) {
-                    unused(&name, import.span);
+        match &import.items {
+            ast::ImportItems::Module { .. } => {
+                if let Some(name) = crate::import_alias::module_alias(import) {
+                    unused(&name.text, import.span);
                 }
             }
-            ast::ImportWhat::Names(names) => {
+            ast::ImportItems::Names(names) => {
                 for (name, alias) in names {
                     let local = alias.as_ref().unwrap_or(name);
                     unused(&local.text, local.span);
@@ -146,8 +147,8 @@ pub(crate) fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut V
     }
 }
 
-/// Warns about constants that a whole script never uses.
-pub(crate) fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
+/// Warns about constants of a script that the script never uses.
+pub(crate) fn consts(file: &ast::SourceFile, used: &FxHashSet<SmolStr>, warnings: &mut Vec<Diagnostic>) {
     let has_stmts = file.items.iter().any(|i| matches!(i.kind, ItemKind::Stmt(_)));
     let has_bodies = file.items.iter().any(|i| matches!(i.kind, ItemKind::Kernel(_)));
     if !(has_stmts && has_bodies) {
@@ -159,13 +160,13 @@ pub(crate) fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Ve
             && !c.name.text.starts_with('_')
         {
             let d = Diagnostic::warning("W0004", format!("the constant `{}` is never used", c.name.text));
-            found.push(d.at(c.name.span, "defined here").help("take it out"));
+            warnings.push(d.at(c.name.span, "defined here").help("remove it"));
         }
     }
 }
 
-/// Whether an expression has no effect besides its value.
-pub(crate) fn only_gives(e: &Expr) -> bool {
+/// Returns whether an expression has no side effect.
+pub(crate) fn has_no_effect(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_)
         | ExprKind::Float(_)
@@ -190,7 +191,7 @@ pub(crate) fn only_gives(e: &Expr) -> bool {
         | ExprKind::Slice { .. }
         | ExprKind::Range { .. } => e.ty != Type::Error,
         ExprKind::Tuple(parts) | ExprKind::Array(parts) | ExprKind::Struct { fields: parts, .. } => {
-            e.ty != Type::Error && e.ty != Type::Unit && parts.iter().all(only_gives)
+            e.ty != Type::Error && e.ty != Type::Unit && parts.iter().all(has_no_effect)
         }
         ExprKind::Builtin { builtin, .. } => {
             matches!(builtin, Builtin::Math(_) | Builtin::Text(_)) && e.ty != Type::Error

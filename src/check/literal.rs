@@ -1,64 +1,67 @@
-//! Numbers of the source and the types that they get.
+//! Converts number literals to their types.
 //!
-//! In: a number as it is written, and a type: the checker's, or that of a type parameter when a function is run or compiled. Out:
-//! the nearest value, or the message on a number for which the type has none.
+//! Input: a literal and its type. The type of a literal in generic code is known only when the function is executed or
+//! compiled. Output: the nearest value of the type, or an error if the number is out of range.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::lang::scalar::decimal::Decimal;
-use crate::lang::scalar::{Scalar, Value, exact, format};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_scalar::decimal::Decimal;
+use clk_scalar::{Scalar, ScalarValue, exact, format};
 
 #[derive(Clone, Copy)]
-pub enum Literal {
+pub enum NumberLiteral {
     Int(i128),
     Float(Decimal),
 }
 
-impl Literal {
-    /// None if the type does not hold it: an integer outside of its range, a float that would be infinite or 0.
-    pub fn to(self, ty: Scalar) -> Option<Value> {
+impl NumberLiteral {
+    /// Returns the value; `None` if the number is out of range: an integer that does not fit, or a float that would
+    /// round to infinity or 0.
+    pub fn to(self, ty: Scalar) -> Option<ScalarValue> {
         match self {
-            Literal::Int(number) if ty == Scalar::Bool => Some(Value::of(number != 0)),
-            Literal::Int(number) if ty.is_float() => Decimal::of_integer(number).to(ty),
-            Literal::Int(number) => Value::from_integer(ty, number),
-            Literal::Float(number) => number.to(ty),
+            NumberLiteral::Int(number) if ty == Scalar::Bool => Some(ScalarValue::of(number != 0)),
+            NumberLiteral::Int(number) if ty.is_float() => Decimal::from_integer(number).round_to(ty),
+            NumberLiteral::Int(number) => ScalarValue::from_integer(ty, number),
+            NumberLiteral::Float(number) => number.round_to(ty),
         }
     }
 
     fn text(self) -> String {
         match self {
-            Literal::Int(number) => number.to_string(),
-            Literal::Float(number) if number.as_f64().abs() >= 1e6 => format!("{:e}", number.as_f64()),
-            Literal::Float(number) => format::plain(Value::of(number.as_f64())),
+            NumberLiteral::Int(number) => number.to_string(),
+            NumberLiteral::Float(number) if number.as_f64().abs() >= 1e6 => format!("{:e}", number.as_f64()),
+            NumberLiteral::Float(number) => format::plain(ScalarValue::of(number.as_f64())),
         }
     }
 
-    /// The message where a type does not hold it.
-    pub fn misfit(self, ty: Scalar, span: Span) -> Diagnostic {
+    /// Builds the error for a type whose range does not include the number.
+    pub fn out_of_range(self, ty: Scalar, span: Span) -> Diagnostic {
         let text = self.text();
         if ty.is_int() {
-            return misfit(&text, ty, span, &range(ty))
+            return range_error(&text, ty, span, &range(ty))
                 .help("give it a type that is wide enough: a suffix such as `i64`, or a conversion");
         }
-        let d = misfit(&text, ty, span, &float_range(ty, self.is_small()));
+        let d = range_error(&text, ty, span, &float_range(ty, self.is_small()));
         match [Scalar::F32, Scalar::F64].into_iter().find(|&wider| self.to(wider).is_some()) {
-            Some(wider) => d.help(format!("`{text}{wider}` is a number of the type `{wider}`, which goes further")),
+            Some(wider) => {
+                d.help(format!("`{text}{wider}` is a number of the type `{wider}`, which has a larger range"))
+            }
             None => d,
         }
     }
 
     fn is_small(self) -> bool {
-        matches!(self, Literal::Float(number) if number.as_f64().abs() < 1.0)
+        matches!(self, NumberLiteral::Float(number) if number.as_f64().abs() < 1.0)
     }
 }
 
-/// The message on a float that no type holds, as it is written.
-pub(crate) fn beyond_all(text: &str, number: Decimal, span: Span) -> Diagnostic {
-    misfit(text, Scalar::F64, span, &float_range(Scalar::F64, Literal::Float(number).is_small()))
-        .note("no type of numbers goes further")
+/// Builds the error for a float, `text` in the source, that is out of range for every type.
+pub(crate) fn out_of_all_ranges(text: &str, number: Decimal, span: Span) -> Diagnostic {
+    range_error(text, Scalar::F64, span, &float_range(Scalar::F64, NumberLiteral::Float(number).is_small()))
+        .note("no numeric type has a larger range")
 }
 
-fn misfit(text: &str, ty: Scalar, span: Span, range: &str) -> Diagnostic {
+fn range_error(text: &str, ty: Scalar, span: Span, range: &str) -> Diagnostic {
     Diagnostic::error("E0313", format!("{text} does not fit into `{ty}`")).at(span, range)
 }
 
@@ -68,7 +71,7 @@ fn range(ty: Scalar) -> String {
 }
 
 fn float_range(ty: Scalar, small: bool) -> String {
-    // The digits of a type's largest number and of its smallest above 0.
+    // The largest number of each type, and its smallest number above 0.
     let (largest, smallest) = match ty {
         Scalar::F16 => ("65504", "6e-8"),
         Scalar::Bf16 => ("3.39e38", "9.2e-41"),

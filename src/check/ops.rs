@@ -1,30 +1,37 @@
-//! Operators: on scalars, vectors with their scalars, and host arrays with broadcasting.
+//! Operators on scalars, on vectors (also combined with scalars), and on host arrays (with broadcasting).
 
-use crate::base::diag::{Applicability, Diagnostic, Fix};
-use crate::base::source::Span;
-use crate::check::cx::Cx;
-use crate::check::infer::{Kind, array};
-use crate::check::make::{BOOL, bare, is_literal, is_text, make};
-use crate::check::typed::*;
-use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::syntax::ast;
+use crate::build::{BOOL, bare, is_literal, is_text, make};
+use crate::context::Cx;
+use crate::infer::{TypeClass, array};
+use crate::typed::*;
+use clk_base::diag::{Applicability, Diagnostic, Fix};
+use clk_base::source::Span;
+use clk_scalar::ops::{BinaryOp, UnaryOp};
+use clk_syntax::ast;
 
-/// The common type of operands, elementwise.
-pub(crate) enum Joined {
+/// An operand as syntax and as a typed expression.
+#[derive(Clone, Copy)]
+pub(crate) struct CheckedOperand<'e> {
+    pub ast: &'e ast::Expr,
+    pub typed: &'e Expr,
+}
+
+/// The common type of the operands of an elementwise operation.
+pub(crate) enum CommonType {
     /// An error was reported.
     Bad,
-    /// Known only at run time.
+    /// The common type is known only at run time.
     Unknown,
-    /// The common scalar type, and the type of the result (a vector or array shape) with that scalar type.
+    /// The common scalar type, and the type `whole` of the result: this scalar type, or a vector or array of it.
     Is { scalar: Type, whole: Type },
 }
 
-impl Joined {
+impl CommonType {
     pub fn whole(self) -> Type {
         match self {
-            Joined::Bad => Type::Error,
-            Joined::Unknown => Type::Unknown,
-            Joined::Is { whole, .. } => whole,
+            CommonType::Bad => Type::Error,
+            CommonType::Unknown => Type::Unknown,
+            CommonType::Is { whole, .. } => whole,
         }
     }
 }
@@ -61,16 +68,16 @@ impl Cx<'_> {
         let ok = match op {
             UnaryOp::Neg => match &scalar {
                 Type::Scalar(s) => s.is_float() || s.is_signed(),
-                _ => self.vars.require(&scalar, Kind::Num),
+                _ => self.vars.require(&scalar, TypeClass::Num),
             },
-            UnaryOp::Not => scalar == BOOL || self.vars.require(&scalar, Kind::Int),
+            UnaryOp::Not => scalar == BOOL || self.vars.require(&scalar, TypeClass::Int),
         };
         if !ok {
             let symbol = if op == UnaryOp::Neg { "-" } else { "!" };
-            let found = self.ty_text(&ty);
-            let mut d = Diagnostic::error("E0303", format!("`{symbol}` is not defined for `{found}`"))
+            let actual = self.ty_text(&ty);
+            let mut d = Diagnostic::error("E0303", format!("`{symbol}` is not defined for `{actual}`"))
                 .at(op_span, "this operator")
-                .because(value.span, format!("this is `{found}`"));
+                .because(value.span, format!("this is `{actual}`"));
             if matches!(&scalar, Type::Scalar(s) if s.is_unsigned()) {
                 d = d.help("an unsigned number has no negative: `wrapping_neg(x)` wraps around");
             }
@@ -93,7 +100,7 @@ impl Cx<'_> {
         want: Option<&Type>,
     ) -> Expr {
         if op.is_logical() {
-            return self.logical((op, op_span), left, right, span);
+            return self.logical(op, op_span, left, right, span);
         }
         let want = if op.is_comparison() { None } else { want };
         let (l, r) = if is_literal(left) && !is_literal(right) && !matches!(op, BinaryOp::Shl | BinaryOp::Shr) {
@@ -111,28 +118,33 @@ impl Cx<'_> {
             };
             (l, r)
         };
-        let ty = match self.text_operator((op, op_span), (left, &l), (right, &r)) {
+        let ty = match self.text_operator(
+            op,
+            op_span,
+            CheckedOperand { ast: left, typed: &l },
+            CheckedOperand { ast: right, typed: &r },
+        ) {
             true => Type::Error,
             false => self.binary_type(op, op_span, &l, &r),
         };
         make(ExprKind::Binary { op, left: Box::new(l), right: Box::new(r) }, ty, span)
     }
 
-    fn logical(&mut self, (op, op_span): (BinaryOp, Span), left: &ast::Expr, right: &ast::Expr, span: Span) -> Expr {
+    fn logical(&mut self, op: BinaryOp, op_span: Span, left: &ast::Expr, right: &ast::Expr, span: Span) -> Expr {
         let mut arrays = false;
         let mut side = |e: &ast::Expr| {
             let e = self.expr(e, Some(&BOOL));
             if !self.vars.unify(&e.ty, &BOOL) {
-                let found = self.ty_text(&e.ty);
+                let actual = self.ty_text(&e.ty);
                 let mut d =
-                    Diagnostic::error("E0308", format!("`{}` takes `bool`, but this is `{found}`", op.symbol()))
-                        .at(e.span, format!("this is `{found}`"));
+                    Diagnostic::error("E0308", format!("`{}` takes `bool`, but this is `{actual}`", op.symbol()))
+                        .at(e.span, format!("this is `{actual}`"));
                 if matches!(e.ty, Type::Array(_)) {
                     let word = if op == BinaryOp::And { "&" } else { "|" };
                     d = d.help(format!("`{word}` combines arrays of `bool` element by element, and binds tighter"));
-                    d = in_parentheses(d, left.span, (op_span, word), right.span);
+                    d = in_parentheses(d, left.span, op_span, word, right.span);
                 }
-                // Report only one error if both operands are arrays.
+                // If both operands are arrays, only one error is reported.
                 if !std::mem::replace(&mut arrays, matches!(e.ty, Type::Array(_))) {
                     self.report(d);
                 }
@@ -151,7 +163,7 @@ impl Cx<'_> {
             BinaryOp::Shl | BinaryOp::Shr => return self.shift(op, op_span, l, r),
             _ => {}
         }
-        // Fast path for two scalars of the same type, by far the most frequent case.
+        // A fast path for two scalars of the same type, which is by far the most frequent case.
         if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty)
             && a == b
             && a.is_num()
@@ -170,32 +182,32 @@ impl Cx<'_> {
             return BOOL;
         }
         let joined = self.elementwise(&[l, r], op_span, op.symbol());
-        let Joined::Is { scalar, whole } = joined else { return joined.whole() };
-        let fits = match op {
-            BinaryOp::Eq | BinaryOp::Ne => scalar == BOOL || self.vars.require(&scalar, Kind::Num),
-            op if op.is_comparison() => self.vars.require(&scalar, Kind::Num),
+        let CommonType::Is { scalar, whole } = joined else { return joined.whole() };
+        let is_valid = match op {
+            BinaryOp::Eq | BinaryOp::Ne => scalar == BOOL || self.vars.require(&scalar, TypeClass::Num),
+            op if op.is_comparison() => self.vars.require(&scalar, TypeClass::Num),
             BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => {
-                scalar == BOOL || self.vars.require(&scalar, Kind::Int)
+                scalar == BOOL || self.vars.require(&scalar, TypeClass::Int)
             }
-            _ => self.vars.require(&scalar, Kind::Num),
+            _ => self.vars.require(&scalar, TypeClass::Num),
         };
-        if !fits {
+        if !is_valid {
             return self.undefined(op, op_span, l, r, &scalar);
         }
-        // Of integers and floats they differ, also where they are computed from literals.
+        // The results of these operators differ between integers and floats, so the operand type must be fixed now.
         if matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow) {
-            self.vars.uses(&scalar);
+            self.vars.record_use(&scalar);
         }
         if op.is_comparison() { with_scalar(&whole, &BOOL) } else { whole }
     }
 
     fn undefined(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr, scalar: &Type) -> Type {
-        let found = self.ty_text(scalar);
-        let mut d = Diagnostic::error("E0303", format!("`{}` is not defined for `{found}`", op.symbol()))
+        let actual = self.ty_text(scalar);
+        let mut d = Diagnostic::error("E0303", format!("`{}` is not defined for `{actual}`", op.symbol()))
             .at(op_span, "this operator")
             .because(l.span, format!("this is `{}`", self.ty_text(&l.ty)))
             .because(r.span, format!("this is `{}`", self.ty_text(&r.ty)));
-        let float = matches!(self.vars.scalar_kind(scalar), Some(Kind::Float | Kind::Element));
+        let float = matches!(self.vars.scalar_kind(scalar), Some(TypeClass::Float | TypeClass::Element));
         if let (Type::Param(p), None) = (scalar, self.vars.kind(scalar)) {
             if let Some(g) = self.sig.generics.get(*p as usize) {
                 let bound = if op.is_bitwise() { "Int" } else { "Num" };
@@ -210,14 +222,16 @@ impl Cx<'_> {
                     "**",
                     Applicability::MachineApplicable,
                 ),
-                _ => d.help("bits belong to integers: `bitcast(u32, x)` gives those of a float"),
+                _ => d.help("only integers have bit operations: `bitcast(u32, x)` returns the bits of a float"),
             };
             let calls = self.vars.element_calls(scalar);
             if !calls.is_empty() {
                 d = self.type_fix(d, &calls, "i32");
             }
         } else if *scalar == BOOL {
-            d = d.help("count it as a number with `i32(…)`, or combine it with `&&`, `||`, `!`");
+            let of_arrays = [l, r].into_iter().any(|e| matches!(self.vars.shallow(&e.ty), Type::Array(_)));
+            let logical = if of_arrays { "`&`, `|`, `!`" } else { "`&&`, `||`, `!`" };
+            d = d.help(format!("count it as a number with `i32(…)`, or combine it with {logical}"));
         }
         self.report(d);
         Type::Error
@@ -227,7 +241,7 @@ impl Cx<'_> {
         let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
         for ty in [&lt, &rt] {
             let scalar = scalar_of(ty);
-            if !self.vars.require(&scalar, Kind::Int) {
+            if !self.vars.require(&scalar, TypeClass::Int) {
                 return self.undefined(op, op_span, l, r, &scalar);
             }
         }
@@ -241,20 +255,18 @@ impl Cx<'_> {
                     None => Type::Error,
                 }
             }
-            (Type::Scalar(_), Type::Vector(_, n)) => {
-                with_scalar(&Type::Vector(crate::lang::scalar::Scalar::I32, *n), &lt)
-            }
+            (Type::Scalar(_), Type::Vector(_, n)) => with_scalar(&Type::Vector(clk_scalar::Scalar::I32, *n), &lt),
             _ => lt,
         }
     }
 
-    /// Computes the common type of operands elementwise: the rules of all arithmetic.
-    pub fn elementwise(&mut self, parts: &[&Expr], at: Span, what: &str) -> Joined {
+    /// Computes the common type of the operands of an elementwise operation, by the rules of arithmetic.
+    pub fn elementwise(&mut self, parts: &[&Expr], at: Span, what: &str) -> CommonType {
         let types: Vec<Type> = parts.iter().map(|p| self.vars.shallow(&p.ty)).collect();
         if types.contains(&Type::Error) {
-            return Joined::Bad;
+            return CommonType::Bad;
         }
-        // Also an array of elements of unknown type.
+        // This includes arrays whose element type is unknown.
         if types.iter().any(|ty| scalar_of(ty) == Type::Unknown) {
             for ty in &types {
                 if self.vars.kind(ty).is_some() {
@@ -262,32 +274,34 @@ impl Cx<'_> {
                 }
             }
             self.leave_literals_open(parts);
-            return Joined::Unknown;
+            return CommonType::Unknown;
         }
         let mut scalar = scalar_of(types.first().unwrap_or(&Type::Error));
         let plain = |cx: &Self, t: &Type| matches!(t, Type::Scalar(_) | Type::Param(_)) || cx.vars.kind(t).is_some();
         for (part, ty) in parts.iter().zip(&types) {
             let this = scalar_of(ty);
             if !plain(self, &this) {
-                let found = self.ty_text(ty);
-                let d = Diagnostic::error("E0303", format!("`{what}` is not defined for `{found}`"))
-                    .at(part.span, format!("this is `{found}`"));
+                let actual = self.ty_text(ty);
+                let d = Diagnostic::error("E0303", format!("`{what}` is not defined for `{actual}`"))
+                    .at(part.span, format!("this is `{actual}`"));
+                let d = self.without_result(d, part);
                 self.report(d);
-                return Joined::Bad;
+                return CommonType::Bad;
             }
             if !self.vars.unify(&scalar, &this) {
                 self.mixed(parts, at, what);
-                return Joined::Bad;
+                return CommonType::Bad;
             }
         }
         scalar = self.vars.shallow(&scalar);
         match self.shape_together(parts, at, what, &scalar) {
-            Some(whole) => Joined::Is { scalar, whole },
-            None => Joined::Bad,
+            Some(whole) => CommonType::Is { scalar, whole },
+            None => CommonType::Bad,
         }
     }
 
-    /// Leaves the element type of array literals to the run, which gives them that of the other operands: `d + [1, 2]`.
+    /// Defers the element type of array literals to run time. In `d + [1, 2]`, it is the element type of `d`, which is
+    /// known only then.
     pub fn leave_literals_open(&mut self, parts: &[&Expr]) {
         for part in parts.iter().filter(|part| part.is_literal_array()) {
             if let Type::Array(a) = self.vars.shallow(&part.ty)
@@ -298,7 +312,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Computes the shape of an elementwise operation on scalars, vectors or arrays, with element type `scalar`.
+    /// Computes the result type of an elementwise operation on scalars, vectors or arrays, with scalar type `scalar`.
     pub fn shape_together(&mut self, parts: &[&Expr], at: Span, what: &str, scalar: &Type) -> Option<Type> {
         let types: Vec<Type> = parts.iter().map(|p| self.vars.shallow(&p.ty)).collect();
         if types.contains(&Type::Unknown) {
@@ -378,14 +392,14 @@ impl Cx<'_> {
             dims.push(match (axis(a, i), axis(b, i)) {
                 (Dim::Known(1), d) | (d, Dim::Known(1)) => d,
                 (Dim::Known(m), Dim::Known(n)) if m != n => {
-                    let stretched = stretched(a, b).or_else(|| stretched(b, a));
+                    let padded = with_trailing_axes(a, b).or_else(|| with_trailing_axes(b, a));
                     let (a, b) = (self.dims_text(a), self.dims_text(b));
                     let mut d = Diagnostic::error("E0305", format!("`{what}` can't combine the shapes {a} and {b}"))
                         .at(at, format!("{m} against {n}"))
                         .because(a_span, format!("this has shape {a}"))
                         .because(b_span, format!("this has shape {b}"))
-                        .note("Shapes are compared from the last axis; two extents have to be the same, or one of them 1.");
-                    if let Some((short, extents)) = stretched {
+                        .note("Shapes are compared from the last axis; two extents must be equal, or one of them must be 1.");
+                    if let Some((short, extents)) = padded {
                         let short = self.dims_text(&short);
                         d = d.help(format!("one number for each row? `reshape(…, {extents})` gives {short} an axis that is repeated"));
                     }
@@ -419,7 +433,7 @@ impl Cx<'_> {
         let is_array = |e: &Expr| matches!(self.vars.shallow(&e.ty), Type::Array(_));
         if !self.in_host() && is_array(a) != is_array(b) {
             // Pointer arithmetic as in C: `x + i`.
-            self.report(d.help("an array is no pointer: its element is `x[i]`, wherever it is read or written"));
+            self.report(d.help("an array is not a pointer: its element is `x[i]`, wherever it is read or written"));
             return;
         }
         let rank = |cx: &Self, t: &Type| match t {
@@ -427,57 +441,64 @@ impl Cx<'_> {
             Type::Scalar(s) if s.is_int() => Some(s.bits()),
             Type::Scalar(_) => Some(0),
             Type::Param(p) if cx.vars.kind(t).is_none() && cx.sig.generics.get(*p as usize).is_some() => Some(99),
-            t => cx.vars.kind(t).map(|k| if matches!(k, Kind::Float | Kind::Element) { 132 } else { 0 }),
+            t => cx.vars.kind(t).map(|k| if matches!(k, TypeClass::Float | TypeClass::Element) { 132 } else { 1 }),
         };
         if let (Some(x), Some(y)) = (rank(self, first), rank(self, other)) {
-            // Of a literal and a type parameter, the literal is the one to convert.
+            // If one operand is a literal and the type of the other is a type parameter, the suggestion converts the
+            // literal.
             let is_param = |t: &Type| matches!(t, Type::Param(_)) && self.vars.kind(t).is_none();
             let left_is_weak = if is_param(other) { true } else { x < y && !is_param(first) };
             let (weak, strong) = if left_is_weak { (a, other) } else { (b, first) };
             let to = self.vars.finish(strong);
             let to = self.ty_text(&to);
-            d = match self.begins_whole(weak).filter(|_| (x < 100) != (y < 100)) {
+            d = match self.initial_int_literal(weak).filter(|_| (x < 100) != (y < 100)) {
                 Some(literal) => float_from_the_start(d, literal, &to),
                 None => self.conversion_fix(d, weak.span, &to),
             };
+        }
+        if [first, other].contains(&&BOOL) {
+            d = d.note("`select(condition, a, b)` chooses between two values");
         }
         d = self.element_fix(d, first, other);
         self.report(d);
     }
 
-    /// Returns the literal without a point or a suffix that a variable begins as.
-    fn begins_whole(&self, e: &Expr) -> Option<Span> {
+    /// Returns the span of a variable's initial value, if that is a number without a point or a suffix.
+    fn initial_int_literal(&self, e: &Expr) -> Option<Span> {
         let info = match e.kind {
             ExprKind::Local(id) => self.info.get(id.index()),
             ExprKind::Global(id) => self.global_info.get(id.index().checked_sub(self.program.globals.len())?),
             _ => None,
         };
-        info?.whole
+        info?.int_literal
     }
 
-    /// Takes back the conversion that was offered for the place of `place op= value`: what it converts is no place.
+    /// Replaces a suggested conversion of the left side of `place op= value`, because a converted value can't be
+    /// assigned to.
     pub fn no_converted_place(&mut self, place: Span, before: usize) {
         let converts = |fix: &Fix| fix.edits.iter().any(|(at, _)| *at == place.after());
         let help = "a variable keeps its type: convert the value, or declare the variable with the other type";
         self.instead_of_conversion(before, help, |d| d.fixes.iter().any(converts));
     }
 
-    /// Takes back the conversion to a float that was offered for an operator of an index: the index would be none.
+    /// Replaces a suggested conversion to float in an index expression, since an index must be an integer.
     pub fn no_float_index(&mut self, index: &ast::Expr, before: usize) {
-        fn has(e: &ast::Expr, at: Span) -> bool {
+        fn has_operator(e: &ast::Expr, at: Span) -> bool {
             match &bare(e).kind {
-                ast::ExprKind::Binary { op_span, left, right, .. } => *op_span == at || has(left, at) || has(right, at),
+                ast::ExprKind::Binary { op_span, left, right, .. } => {
+                    *op_span == at || has_operator(left, at) || has_operator(right, at)
+                }
                 _ => false,
             }
         }
         let to_float = |fix: &Fix| fix.title.starts_with("convert it with `f");
         let help = "an index is an integer: `i / 2` and `i % 2` are, too";
         self.instead_of_conversion(before, help, |d| {
-            d.fixes.iter().any(to_float) && d.primary().is_some_and(|at| has(index, at))
+            d.fixes.iter().any(to_float) && d.primary().is_some_and(|at| has_operator(index, at))
         });
     }
 
-    /// Gives errors of mixed types, from one on, another help instead of a conversion, where that would not do.
+    /// Replaces the suggested conversion by `help` in errors about mixed types, from diagnostic number `before` on.
     fn instead_of_conversion(&mut self, before: usize, help: &str, applies: impl std::ops::Fn(&Diagnostic) -> bool) {
         for d in self.diagnostics.iter_mut().skip(before).filter(|d| d.code == "E0302" && applies(d)) {
             d.fixes.clear();
@@ -500,13 +521,13 @@ impl Cx<'_> {
         }
         let (Type::Array(a), Type::Array(b)) = (&lt, &rt) else {
             let d = Diagnostic::error("E0303", "`@` is the product of matrices")
-                .at(op_span, "both sides have to be arrays")
+                .at(op_span, "both sides must be arrays")
                 .because(l.span, format!("this is `{}`", self.ty_text(&lt)))
                 .because(r.span, format!("this is `{}`", self.ty_text(&rt)));
             self.report(d);
             return Type::Error;
         };
-        if !self.vars.unify(&a.element, &b.element) || !self.vars.require(&a.element, Kind::Num) {
+        if !self.vars.unify(&a.element, &b.element) || !self.vars.require(&a.element, TypeClass::Num) {
             self.mixed(&[l, r], op_span, "@");
             return Type::Error;
         }
@@ -528,7 +549,7 @@ impl Cx<'_> {
                 return Type::Error;
             }
         };
-        let which = if b.dims.len() > 2 { "last but one" } else { "first" };
+        let ordinal = if b.dims.len() > 2 { "last but one" } else { "first" };
         if let (Dim::Known(k), Dim::Known(k2)) = inner
             && k != k2
         {
@@ -536,7 +557,7 @@ impl Cx<'_> {
             let d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
                 .at(op_span, format!("the inner extents differ: {k} and {k2}"))
                 .because(l.span, format!("the last axis is {k}"))
-                .because(r.span, format!("the {which} axis is {k2}"));
+                .because(r.span, format!("the {ordinal} axis is {k2}"));
             self.report(d);
             return Type::Error;
         }
@@ -545,25 +566,26 @@ impl Cx<'_> {
 }
 
 /// Adds a fix that replaces the operator and puts both operands in parentheses.
-fn in_parentheses(d: Diagnostic, left: Span, (op_span, word): (Span, &str), right: Span) -> Diagnostic {
+fn in_parentheses(d: Diagnostic, left: Span, op_span: Span, word: &str, right: Span) -> Diagnostic {
     let before = |span: Span| Span { end: span.start, ..span };
     let edits = [(before(left), "("), (left.after(), ")"), (op_span, word), (before(right), "("), (right.after(), ")")];
     let edits = edits.into_iter().map(|(span, text)| (span, text.to_owned())).collect();
     d.fix_all(format!("write `{word}`"), edits, Applicability::MaybeIncorrect)
 }
 
-/// Returns the shorter shape, if the longer one begins with it, and the extents with which it fits.
-fn stretched(short: &[Dim], long: &[Dim]) -> Option<(Vec<Dim>, String)> {
+/// If the longer shape begins with the shorter one, returns the shorter shape and the extents that make it broadcast.
+fn with_trailing_axes(short: &[Dim], long: &[Dim]) -> Option<(Vec<Dim>, String)> {
     let begins = short.len() < long.len() && !short.is_empty() && long.starts_with(short);
-    let known = |dim: &Dim| if let Dim::Known(n) = dim { Some(n.to_string()) } else { None };
-    let mut extents = short.iter().map(known).collect::<Option<Vec<String>>>().filter(|_| begins)?;
+    let extent = |dim: &Dim| if let Dim::Known(n) = dim { Some(n.to_string()) } else { None };
+    let mut extents = short.iter().map(extent).collect::<Option<Vec<String>>>().filter(|_| begins)?;
     extents.resize(long.len(), "1".into());
     Some((short.to_vec(), extents.join(", ")))
 }
 
-/// Says where a variable became an integer that is to be combined with a float.
+/// Adds a label at the integer literal that determined the type of a variable, if the variable is combined with a
+/// float.
 fn float_from_the_start(d: Diagnostic, literal: Span, to: &str) -> Diagnostic {
-    d.because(literal, "an integer: what used it first needs no float")
-        .help(format!("begin with a float if it is to be one; `{to}(…)` converts the integer"))
+    d.because(literal, "an integer: its first use does not need a float")
+        .help(format!("begin with a float if it should be one; `{to}(…)` converts the integer"))
         .fix("begin with a float", literal.after(), ".0", Applicability::MaybeIncorrect)
 }

@@ -1,41 +1,45 @@
 //! Calls of builtins that rearrange arrays: `reshape`, `flip`, `concat` and `stack`.
 //!
-//! Input: the call. Output: a typed call. Its type has the extents of the result that are known at compile time.
+//! Input: the call. Output: a typed call, whose type contains those extents of the result that are known at compile
+//! time.
 
 use std::sync::Arc;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::arguments::{at, by_name};
-use crate::check::builtin_call::BuiltinCall;
-use crate::check::cx::Cx;
-use crate::check::infer::array;
-use crate::check::typed::*;
-use crate::syntax::ast;
+use crate::arguments::{at, by_name};
+use crate::builtin_call::BuiltinCall;
+use crate::context::Cx;
+use crate::infer::array;
+use crate::typed::*;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_syntax::ast;
 
 impl Cx<'_> {
     pub fn flip(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=2, &[at("axis", 1)]) else {
+        let Some(positional) = self.take_positional(call, 1..=2, &[at("axis", 1)]) else {
             return self.after_error(call.args, call.span);
         };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
+        let Some((x, a)) = positional.first().and_then(|e| self.array_arg(call, e, None)) else {
             return self.bad(call.span);
         };
-        let axis = self.axis(call, given.get(1).copied(), a.map(|a| a.dims.len()));
-        let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
+        let axis = self.axis(call, positional.get(1).copied(), a.map(|a| a.dims.len()));
+        let named_args = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
         let ty = x.ty.clone();
-        call.make_named(vec![x], named, ty)
+        call.make_named(vec![x], named_args, ty)
     }
 
     pub fn reshape(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2..=9, &[]) else { return self.after_error(call.args, call.span) };
-        let Some((first, extents)) = given.split_first() else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 2..=9, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some((first, extents)) = positional.split_first() else { return self.bad(call.span) };
         let Some((x, a)) = self.array_arg(call, first, None) else { return self.bad(call.span) };
         let Some((more, mut dims)) = self.dims_of(extents, true) else { return self.bad(call.span) };
         let total = a.as_ref().and_then(|a| product(&a.dims));
         let open = dims.iter().filter(|d| **d == Dim::Known(-1)).count();
         if open > 1 {
-            let d = Diagnostic::error("E0305", "only one dimension can be -1").at(call.span, "which is which is open");
+            let d = Diagnostic::error("E0305", "only one dimension can be -1")
+                .at(call.span, "with several, the shape is ambiguous");
             self.report(d);
             return self.bad(call.span);
         }
@@ -60,9 +64,9 @@ impl Cx<'_> {
         call.make(args, ty)
     }
 
-    fn wrong_size(&mut self, have: i64, want: i64, span: Span) -> Expr {
-        let d = Diagnostic::error("E0305", format!("{have} elements don't fit into this shape"))
-            .at(span, format!("the dimensions given make {want}"));
+    fn wrong_size(&mut self, count: i64, expected: i64, span: Span) -> Expr {
+        let d = Diagnostic::error("E0305", format!("{count} elements don't fit into this shape"))
+            .at(span, format!("the dimensions given make {expected}"));
         self.report(d);
         self.bad(span)
     }
@@ -71,11 +75,11 @@ impl Cx<'_> {
     fn several(
         &mut self,
         call: BuiltinCall<'_>,
-        given: &[&ast::Expr],
+        positional: &[&ast::Expr],
     ) -> Option<(Vec<Expr>, Option<Vec<Arc<ArrayType>>>)> {
-        let mut args: Vec<Expr> = Vec::with_capacity(given.len());
+        let mut args: Vec<Expr> = Vec::with_capacity(positional.len());
         let mut types: Option<Vec<Arc<ArrayType>>> = Some(vec![]);
-        for e in given {
+        for e in positional {
             let (e, a) = self.array_arg(call, e, None)?;
             match (&mut types, a) {
                 (Some(types), Some(a)) => {
@@ -100,37 +104,39 @@ impl Cx<'_> {
     }
 
     pub fn concat(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=usize::MAX, &[by_name("axis")]) else {
+        let Some(positional) = self.take_positional(call, 1..=usize::MAX, &[by_name("axis")]) else {
             return self.after_error(call.args, call.span);
         };
-        let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
+        let Some((args, types)) = self.several(call, &positional) else { return self.bad(call.span) };
         let rank = types.as_ref().and_then(|t| t.first()).map(|a| a.dims.len());
         let axis = self.axis(call, None, rank);
-        let known = match &axis {
+        let axis_value = match &axis {
             None => Some(0),
-            Some((_, known)) => *known,
+            Some((_, axis_value)) => *axis_value,
         };
-        let ty = match (&types, known) {
+        let ty = match (&types, axis_value) {
             (Some(types), Some(axis)) => self.concat_type(types, axis, &args),
             (Some(types), None) => {
                 types.first().map_or(Type::Error, |a| array(a.element.clone(), vec![Dim::Unknown; a.dims.len()]))
             }
             (None, _) => self.concat_texts(call, &args),
         };
-        let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
-        call.make_named(args, named, ty)
+        let named_args = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
+        call.make_named(args, named_args, ty)
     }
 
-    /// Types a concatenation in which an argument is an array of strings, or has a type known only at run time.
+    /// Returns the type of a concatenation in which an argument is an array of strings or has a type that is known only
+    /// at run time.
     fn concat_texts(&mut self, call: BuiltinCall<'_>, args: &[Expr]) -> Type {
         let types: Vec<Type> = args.iter().map(|arg| self.vars.shallow(&arg.ty)).collect();
         let texts = args.iter().zip(&types).find(|(_, ty)| **ty == Type::Strings);
         let arrays = args.iter().zip(&types).find(|(_, ty)| matches!(ty, Type::Array(_)));
         if let (Some((texts, _)), Some((other, ty))) = (texts, arrays) {
-            let found = self.ty_text(ty);
-            let d = Diagnostic::error("E0302", format!("`{}` can't combine `[str; _]` and `{found}`", call.entry.name))
-                .at(other.span, format!("this is `{found}`"))
-                .because(texts.span, "this is an array of texts");
+            let actual = self.ty_text(ty);
+            let d =
+                Diagnostic::error("E0302", format!("`{}` can't combine `[str; _]` and `{actual}`", call.entry.name))
+                    .at(other.span, format!("this is `{actual}`"))
+                    .because(texts.span, "this is an array of texts");
             self.report(d);
             return Type::Error;
         }
@@ -168,17 +174,17 @@ impl Cx<'_> {
     }
 
     pub fn stack(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=usize::MAX, &[]) else {
+        let Some(positional) = self.take_positional(call, 1..=usize::MAX, &[]) else {
             return self.after_error(call.args, call.span);
         };
-        let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
+        let Some((args, types)) = self.several(call, &positional) else { return self.bad(call.span) };
         let Some(types) = types else {
             self.leave_literals_open(&args.iter().collect::<Vec<_>>());
             return call.make(args, Type::Unknown);
         };
         let Some(first) = types.first() else { return self.bad(call.span) };
         for (a, arg) in types.iter().zip(&args) {
-            if a.dims.iter().zip(&first.dims).any(|(x, y)| !crate::check::infer::same_dim(x, y)) {
+            if a.dims.iter().zip(&first.dims).any(|(x, y)| !crate::infer::same_dim(x, y)) {
                 let (x, y) = (self.dims_text(&first.dims), self.dims_text(&a.dims));
                 let at = args.first().map_or(arg.span, |a| a.span);
                 let d = Diagnostic::error("E0305", "`stack` needs arrays of one shape")

@@ -1,22 +1,23 @@
 //! Statements, blocks and patterns.
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::cx::{Cx, Fork, Home, Info, Parting, Slot};
-use crate::check::eval;
-use crate::check::expr::MAX_DEPTH;
-use crate::check::generics::is_constant;
-use crate::check::infer::{Kind, array};
-use crate::check::lints;
-use crate::check::make::{I32, bare, make};
-use crate::check::typed::*;
-use crate::check::types::Dims;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::BinaryOp;
-use crate::syntax::ast::{self, ExprKind as Ast, StmtKind as AstStmt};
+use crate::build::{I32, bare, make};
+use crate::const_eval;
+use crate::context::{BodyKind, Cx, DivergentCondition, Fork, Info, LocalMeaning};
+use crate::expr::MAX_DEPTH;
+use crate::generics::is_constant;
+use crate::infer::{TypeClass, array};
+use crate::lints;
+use crate::typed::*;
+use crate::types::DimContext;
+use crate::value_advice;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::BinaryOp;
+use clk_syntax::ast::{self, ExprKind as Ast, StmtKind as AstStmt};
 
 /// A variable declaration being checked.
-struct Declaration<'e> {
+struct LetDeclaration<'e> {
     mutable: bool,
     pattern: &'e ast::Pattern,
     ty: Option<&'e ast::Type>,
@@ -24,13 +25,13 @@ struct Declaration<'e> {
     span: Span,
 }
 
-impl Declaration<'_> {
+impl LetDeclaration<'_> {
     /// Returns the span of the keyword `let` or `var`.
     fn word(&self) -> Span {
         Span { end: self.span.start + 3, ..self.span }
     }
 
-    /// Returns the value if it is an integer in decimal digits, of which the context says the type.
+    /// Returns the span of the initial value if it is a decimal integer without a suffix.
     fn whole(&self) -> Option<Span> {
         let value = bare(self.value?);
         let Ast::Int { value: number, suffix: None } = &value.kind else { return None };
@@ -47,9 +48,10 @@ impl Declaration<'_> {
 }
 
 impl Cx<'_> {
-    /// Checks a block in a scope of its own. Without `value`, its last expression is an ordinary statement.
+    /// Checks a block in a new scope. If `value` is false, its last expression is an ordinary statement, not the value
+    /// of the block.
     pub fn block(&mut self, b: &ast::Block, value: bool, want: Option<&Type>) -> (Block, Type) {
-        self.open();
+        self.open(b.span);
         let checked = self.block_here(b, value, want);
         self.close();
         checked
@@ -82,6 +84,11 @@ impl Cx<'_> {
                 ty = Type::Never;
             }
         }
+        // The value may be in a statement that failed to parse.
+        let is_broken = matches!(b.stmts.last().map(|s| &s.kind), Some(AstStmt::Error)) && b.tail.is_none();
+        if value && is_broken {
+            ty = Type::Error;
+        }
         if ends.is_some() {
             ty = Type::Never;
         }
@@ -98,9 +105,11 @@ impl Cx<'_> {
     /// Checks a statement and appends it to `out`. Returns `Never` if the statements after it are unreachable.
     pub fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) -> Type {
         self.depth += 1;
-        let begin = self.vars.statement();
+        let outer_end = std::mem::replace(&mut self.stmt_end, s.span.end);
+        let begin = self.vars.begin_statement();
         let ty = if self.depth > MAX_DEPTH { self.too_deep(s.span).ty } else { self.stmt_inner(s, out) };
         self.vars.end_statement(begin);
+        self.stmt_end = outer_end;
         self.depth -= 1;
         ty
     }
@@ -108,8 +117,13 @@ impl Cx<'_> {
     fn stmt_inner(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) -> Type {
         let kind = match &s.kind {
             AstStmt::Let { mutable, pattern, ty, value } => {
-                let d =
-                    Declaration { mutable: *mutable, pattern, ty: ty.as_deref(), value: value.as_ref(), span: s.span };
+                let d = LetDeclaration {
+                    mutable: *mutable,
+                    pattern,
+                    ty: ty.as_deref(),
+                    value: value.as_ref(),
+                    span: s.span,
+                };
                 match self.declaration(&d) {
                     Some(kind) => kind,
                     None => return Type::Unit,
@@ -171,9 +185,10 @@ impl Cx<'_> {
         Type::Unit
     }
 
-    /// Checks an expression statement. Its value is unused, except as the last of a session's entry, which shows it.
+    /// Checks an expression statement. Its value is unused, except that a session shows the value of an entry's last
+    /// statement.
     fn expr_stmt(&mut self, e: &ast::Expr, quiet: bool, out: &mut Vec<Stmt>) -> Type {
-        let shown = self.home == Home::Script && self.outermost();
+        let shown = self.home == BodyKind::Script && self.outermost();
         let checked = match &bare(e).kind {
             Ast::If { cond, then, other } if !(shown && gives_value(then, other.as_deref())) => {
                 self.if_statement(cond, then, other.as_deref(), e.span)
@@ -184,7 +199,7 @@ impl Cx<'_> {
             }
             _ => {
                 let checked = self.expr(e, None);
-                if self.measured == 0 && lints::only_gives(&checked) {
+                if self.measured == 0 && lints::has_no_effect(&checked) {
                     self.unused_result(&checked, shown);
                 }
                 checked
@@ -209,18 +224,18 @@ impl Cx<'_> {
         d = match &e.kind {
             ExprKind::Binary { op: BinaryOp::Eq, .. } => d.help("`==` compares; `=` assigns"),
             _ if top => d.help("`print(…)` shows it; a session shows the last value of an entry by itself"),
-            _ => d.help("give it a name with `let`, or take it out"),
+            _ => d.help("give it a name with `let`, or remove it"),
         };
         self.report(d);
     }
 
     // Declarations
 
-    fn declaration(&mut self, d: &Declaration<'_>) -> Option<StmtKind> {
+    fn declaration(&mut self, d: &LetDeclaration<'_>) -> Option<StmtKind> {
         let in_device = !self.in_host();
         let (mut extents, mut open) = (Vec::new(), Vec::new());
         let ty = d.ty.map(|t| {
-            let mut dims = if in_device { Dims::Extents(&mut extents) } else { Dims::Free(&mut open) };
+            let mut dims = if in_device { DimContext::Extents(&mut extents) } else { DimContext::Free(&mut open) };
             self.ty(t, &mut dims)
         });
         let literal = d.value.is_some_and(|v| matches!(bare(v).kind, Ast::Array(_)));
@@ -261,7 +276,7 @@ impl Cx<'_> {
         };
         let varying = self.varying_reads != before;
         if let (Some(ty @ Type::Array(_)), Some(value), Some(name)) = (&ty, &value, d.name())
-            && self.home == Home::Fn
+            && self.home == BodyKind::Fn
             && self.fills(value)
         {
             extents.iter().for_each(|e| self.constant_extent(e));
@@ -279,8 +294,8 @@ impl Cx<'_> {
             return Some(StmtKind::LocalArray { local, extents, init: ArrayInit::Copy(value.clone()) });
         }
         let declared = d.ty.zip(ty.clone()).filter(|_| !self.in_kernel()).map(|(t, ty)| {
-            let extents = if in_device { extents.into_iter().map(Extent::Is).collect() } else { open };
-            Box::new(Declared { ty, extents, span: t.span })
+            let extents = if in_device { extents.into_iter().map(DeclaredExtent::Is).collect() } else { open };
+            Box::new(DeclaredType { ty, extents, span: t.span })
         });
         let value_ty = value.as_ref().map(|v| v.ty.clone());
         let mut ty = ty.or(value_ty).unwrap_or_default();
@@ -290,10 +305,11 @@ impl Cx<'_> {
         if d.mutable && d.ty.is_none() && !self.is_device_array(&ty) {
             ty = self.open_dims(ty);
         }
-        let known = value.as_ref().filter(|_| !d.mutable && d.name().is_some()).and_then(|v| eval::int(self, v));
+        let const_value =
+            value.as_ref().filter(|_| !d.mutable && d.name().is_some()).and_then(|v| const_eval::int(self, v));
         let pattern = self.bind_pattern(d, d.pattern, &ty);
         if let Some(value) = &value {
-            self.parts_vary(&pattern, value, varying);
+            self.mark_varying_parts(&pattern, value, varying);
         }
         let info = match &pattern {
             Pattern::Local(id) => self.info.get_mut(id.index()),
@@ -301,13 +317,14 @@ impl Cx<'_> {
             _ => None,
         };
         if let Some(info) = info {
-            info.known = known;
+            info.const_value = const_value;
             info.varying = varying;
         }
         Some(StmtKind::Let { pattern, value, declared })
     }
 
-    /// Whether `= e` for an array declaration may be a fill value (`= 0.0`), not an array.
+    /// Returns whether the initializer `= e` of an array declaration may be a single value for all elements (`= 0.0`)
+    /// instead of an array.
     fn is_fill(&self, e: &ast::Expr) -> bool {
         if !self.in_kernel() {
             return matches!(bare(e).kind, Ast::Int { .. } | Ast::Float { .. } | Ast::Bool(_) | Ast::Unary { .. });
@@ -318,22 +335,22 @@ impl Cx<'_> {
     /// Checks the initializer of a declaration that has a type.
     pub fn declared_value(&mut self, value: &ast::Expr, ty: &Type) -> Expr {
         let e = self.expr(value, Some(ty));
-        if let (Type::Array(a), true) = (ty, self.in_host() || self.home == Home::Const)
+        if let (Type::Array(a), true) = (ty, self.in_host() || self.home == BodyKind::Const)
             && self.fills(&e)
         {
             return self.filled_array(a.clone(), e);
         }
         let want = match ty {
-            Type::Array(a) if self.home == Home::Fn && self.fills(&e) => a.element.clone(),
+            Type::Array(a) if self.home == BodyKind::Fn && self.fills(&e) => a.element.clone(),
             _ => ty.clone(),
         };
         if e.ty != want {
-            self.coerce_stated(&e, &want, None);
+            self.coerce_to_declared(&e, &want, None);
         }
         e
     }
 
-    /// Whether the initializer of an array declaration is the value of each element.
+    /// Returns whether the initializer of an array declaration is one value for all elements.
     fn fills(&self, value: &Expr) -> bool {
         let ty = self.vars.shallow(&value.ty);
         matches!(ty, Type::Scalar(_) | Type::Param(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_))
@@ -365,12 +382,13 @@ impl Cx<'_> {
             Type::Unit | Type::Never => {
                 let d = Diagnostic::error("E0301", "this gives no value to keep")
                     .at(value.span, "nothing comes back from here");
+                let d = self.without_result(d, value);
                 self.report(d);
             }
             Type::Array(_) if self.is_device_array(ty) => self.note_read(value, value.span),
             Type::Array(_) if !self.in_host() => {
                 let before = self.diagnostics.len();
-                self.need_host(value.span, "a copy of an array whose extents are no constants");
+                self.need_host(value.span, "a copy of an array whose extents are not constants");
                 if let Some(d) = self.diagnostics.get_mut(before) {
                     d.help.push("a thread's own array has constant extents: `var a: [f32; 8] = 0.0`".into());
                 }
@@ -379,8 +397,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether an array can be a value on the device, which requires constant extents. In a function that already requires
-    /// the host, arrays are never device values.
+    /// Returns whether an array can be a value on the device, which requires constant extents. In a function that
+    /// already requires the host, no array is a device value.
     pub fn is_device_array(&self, ty: &Type) -> bool {
         let Type::Array(array) = self.vars.shallow(ty) else { return false };
         let constant = |dim: &Dim| match dim {
@@ -388,14 +406,15 @@ impl Cx<'_> {
             Dim::Expr(i) => self.sig.dim_exprs.get(*i as usize).is_some_and(|e| is_constant(e)),
             Dim::Name(_) | Dim::Unknown => false,
         };
-        let here = self.in_kernel() || self.home == Home::Fn && self.needs.host.is_none();
-        here && !array.dims.is_empty() && array.dims.iter().all(constant)
+        let may_be_device = self.in_kernel() || self.home == BodyKind::Fn && self.needs.host.is_none();
+        may_be_device && !array.dims.is_empty() && array.dims.iter().all(constant)
     }
 
-    /// Replaces the extents of an array variable's type by unknown ones: assignments may change its shape.
+    /// Replaces the extents in the type of an array variable by unknown extents, because assignments may change the
+    /// shape of the array.
     fn open_dims(&self, ty: Type) -> Type {
         match self.vars.shallow(&ty) {
-            Type::Array(a) if self.in_host() || self.home == Home::Fn => {
+            Type::Array(a) if self.in_host() || self.home == BodyKind::Fn => {
                 array(a.element.clone(), vec![Dim::Unknown; a.dims.len()])
             }
             Type::Tuple(parts) => Type::Tuple(parts.iter().map(|p| self.open_dims(p.clone())).collect()),
@@ -403,7 +422,7 @@ impl Cx<'_> {
         }
     }
 
-    fn local_array(&mut self, d: &Declaration<'_>, ty: Type, extents: Vec<Expr>) -> Option<StmtKind> {
+    fn local_array(&mut self, d: &LetDeclaration<'_>, ty: Type, extents: Vec<Expr>) -> Option<StmtKind> {
         let Type::Array(a) = &ty else { return None };
         let Some(name) = d.name() else {
             self.bind_pattern(d, d.pattern, &Type::Error);
@@ -445,13 +464,13 @@ impl Cx<'_> {
     }
 
     /// Marks a variable as uninitialized if its declaration has no value.
-    fn without_value(&mut self, local: LocalId, d: &Declaration<'_>) {
+    fn without_value(&mut self, local: LocalId, d: &LetDeclaration<'_>) {
         if let (None, Some(info)) = (d.value, self.info.get_mut(local.index())) {
-            info.unset = true;
+            info.uninitialized = true;
         }
     }
 
-    /// Records the extents of an array that are not plain numbers.
+    /// Records the extent expressions of a local or shared array, unless all of them are literals.
     fn keep_extents(&mut self, local: LocalId, extents: &[Expr]) {
         if extents.iter().any(|e| !matches!(e.kind, ExprKind::Int(_))) {
             self.extents.insert(local, extents.to_vec());
@@ -460,7 +479,7 @@ impl Cx<'_> {
 
     fn constant_extent(&mut self, e: &Expr) {
         if !is_constant(e) {
-            let d = Diagnostic::error("E0314", "the size of a local array has to be a constant")
+            let d = Diagnostic::error("E0314", "the size of a local array must be a constant")
                 .at(e.span, "this is only known when the kernel runs")
                 .help("use a `const`, or a const parameter of the kernel: `<const T: i32 = 16>`");
             self.report(d);
@@ -468,7 +487,7 @@ impl Cx<'_> {
     }
 
     /// Checks `let w = [0.25, 0.5, 0.25]` in device code, where it declares a local array.
-    fn literal_array(&mut self, d: &Declaration<'_>, value: &ast::Expr) -> Option<StmtKind> {
+    fn literal_array(&mut self, d: &LetDeclaration<'_>, value: &ast::Expr) -> Option<StmtKind> {
         let e = self.expr(value, None);
         let Some(name) = d.name() else {
             self.bind_pattern(d, d.pattern, &e.ty.clone());
@@ -484,17 +503,17 @@ impl Cx<'_> {
         Some(StmtKind::LocalArray { local, extents: extents.collect(), init: ArrayInit::Elements(parts) })
     }
 
-    fn bind_pattern(&mut self, d: &Declaration<'_>, pattern: &ast::Pattern, ty: &Type) -> Pattern {
+    fn bind_pattern(&mut self, d: &LetDeclaration<'_>, pattern: &ast::Pattern, ty: &Type) -> Pattern {
         match pattern {
             ast::Pattern::Name(name) if name.text == "_" => Pattern::Discard,
             ast::Pattern::Name(name) => {
                 self.warn_hidden(name);
-                if self.home == Home::Script && self.outermost() {
+                if self.home == BodyKind::Script && self.outermost() {
                     return Pattern::Global(self.declare_global(name, ty.clone(), d));
                 }
                 let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
                 if let Some(info) = self.local_info(local) {
-                    info.whole = d.whole();
+                    info.int_literal = d.whole();
                 }
                 self.without_value(local, d);
                 Pattern::Local(local)
@@ -505,13 +524,16 @@ impl Cx<'_> {
                     Type::Unknown => vec![Type::Unknown; parts.len()],
                     Type::Error => vec![Type::Error; parts.len()],
                     other => {
-                        let found = self.ty_text(&other);
-                        let d = Diagnostic::error(
+                        let (actual, value) = (self.ty_text(&other), d.value);
+                        let mismatch = Diagnostic::error(
                             "E0320",
-                            format!("`{found}` does not come apart into {} names", parts.len()),
+                            format!("`{actual}` can't be unpacked into {} names", parts.len()),
                         )
-                        .at(*span, "the number of names has to fit the value");
-                        self.report(d);
+                        .at(*span, "the number of names must match the value");
+                        self.report(match value {
+                            Some(value) => value_advice::unpacking_help(mismatch, parts.len(), &other, value),
+                            None => mismatch,
+                        });
                         vec![Type::Error; parts.len()]
                     }
                 };
@@ -520,17 +542,19 @@ impl Cx<'_> {
         }
     }
 
-    fn declare_global(&mut self, name: &ast::Name, ty: Type, d: &Declaration<'_>) -> GlobalId {
+    fn declare_global(&mut self, name: &ast::Name, ty: Type, d: &LetDeclaration<'_>) -> GlobalId {
         let id = GlobalId::new(self.program.globals.len() + self.globals.len());
         self.globals.push(Global { name: name.text.clone(), ty, mutable: d.mutable, span: name.span });
-        self.global_info.push(Info { word: Some(d.word()), whole: d.whole(), ..Info::default() });
-        self.bind(name.text.clone(), Slot::Global(id));
+        self.global_info.push(Info { keyword: Some(d.word()), int_literal: d.whole(), ..Info::default() });
+        self.bind(name.text.clone(), LocalMeaning::Global(id));
+        let kind = if d.mutable { DefinitionKind::Var } else { DefinitionKind::Let };
+        self.record_variable(name, kind, NameTarget::Item(NameBinding::Global(id)));
         id
     }
 
-    /// Warns about a variable that shadows a `var` of an outer block: usually a forgotten assignment.
+    /// Warns about a variable that shadows a `var` of an outer block. Usually, an assignment was intended.
     fn warn_hidden(&mut self, name: &ast::Name) {
-        let Some(Slot::Local(id)) = self.names.get(name.text.as_str()).copied() else { return };
+        let Some(LocalMeaning::Local(id)) = self.names.get(name.text.as_str()).copied() else { return };
         if self.bound_here(&name.text) {
             return;
         }
@@ -545,8 +569,8 @@ impl Cx<'_> {
 
     fn shared(&mut self, name: &ast::Name, ty: &ast::Type, span: Span) -> Option<StmtKind> {
         match self.home {
-            Home::Kernel { threads: false } => {}
-            Home::Kernel { threads: true } => {
+            BodyKind::Kernel { threads: false } => {}
+            BodyKind::Kernel { threads: true } => {
                 self.need_device(span, "`shared`", true);
             }
             _ => {
@@ -557,7 +581,7 @@ impl Cx<'_> {
             }
         }
         let mut extents = Vec::new();
-        let ty = self.ty(ty, &mut Dims::Extents(&mut extents));
+        let ty = self.ty(ty, &mut DimContext::Extents(&mut extents));
         for e in &extents {
             self.uniform(e, "the size of a `shared` array", "E0409");
         }
@@ -575,15 +599,16 @@ impl Cx<'_> {
         Some(StmtKind::Shared { local, extents })
     }
 
-    /// Reports an expression that is not uniform over the launch. Returns whether it is.
+    /// Returns whether an expression is uniform (has the same value in all threads of the launch). Reports an error if
+    /// it is not.
     pub fn uniform(&mut self, e: &Expr, what: &str, code: &'static str) -> bool {
         if self.is_uniform(e) {
             return true;
         }
-        let d = Diagnostic::error(code, format!("{what} has to be the same for the whole launch"))
-            .at(e.span, "only constants, dimensions and scalar parameters can stand here");
+        let d = Diagnostic::error(code, format!("{what} must be the same for the whole launch"))
+            .at(e.span, "only constants, dimensions and scalar parameters are allowed here");
         let mut names_block = false;
-        crate::check::walk::expr(e, &mut |e| names_block |= matches!(e.kind, ExprKind::Variable(Builtin::BlockDim)));
+        crate::visit::expr(e, &mut |e| names_block |= matches!(e.kind, ExprKind::Variable(Builtin::BlockDim)));
         self.report(match names_block {
             true => d.help("give the size of the block a name: `kernel k<const T: i32 = 32>(…) grid(…) block(T)`"),
             false => d.help("take the largest size that can be needed: a `const`, or a const parameter of the kernel"),
@@ -630,16 +655,16 @@ impl Cx<'_> {
 
     fn for_loop(&mut self, var: &ast::Name, iter: &ast::Expr, body: &ast::Block, unroll: ast::Unroll) -> StmtKind {
         let before = self.varying_reads;
-        let begin = self.vars.statement();
+        let begin = self.vars.begin_statement();
         let (iter, ty) = self.iterated(iter);
         self.vars.end_statement(begin);
         let varying = self.varying_reads != before;
-        self.open();
+        self.open(body.span);
         let id = self.declare(var, ty, false, LocalKind::Loop, None);
         if let Some(info) = self.local_info(id) {
             info.varying = varying;
         }
-        self.divergent.push(varying.then_some(Parting { at: iter.span, of: Fork::For }));
+        self.divergent.push(varying.then_some(DivergentCondition { at: iter.span, of: Fork::For }));
         let (body, _) = self.loop_body(body);
         self.divergent.pop();
         self.close();
@@ -682,11 +707,11 @@ impl Cx<'_> {
     }
 
     fn not_iterable(&mut self, e: &Expr) -> Type {
-        let found = self.ty_text(&e.ty);
-        let mut d = Diagnostic::error("E0321", format!("a loop can't go through `{found}`"))
-            .at(e.span, format!("this is `{found}`"));
+        let actual = self.ty_text(&e.ty);
+        let mut d = Diagnostic::error("E0321", format!("a loop can't go through `{actual}`"))
+            .at(e.span, format!("this is `{actual}`"));
         d = match self.vars.shallow(&e.ty) {
-            ty if self.vars.scalar_kind(&ty) == Some(Kind::Int) || self.vars.kind(&ty).is_some() => d.fix(
+            ty if self.vars.scalar_kind(&ty) == Some(TypeClass::Int) || self.vars.kind(&ty).is_some() => d.fix(
                 "loop over the numbers below it",
                 Span { end: e.span.start, ..e.span },
                 "0..",
@@ -714,6 +739,17 @@ impl Cx<'_> {
             return e;
         };
         match value {
+            Some(v) if result == Type::Unit && self.missing_result.is_some() => {
+                let e = self.expr(v, None);
+                let ty = self.vars.shallow(&e.ty);
+                if !matches!(ty, Type::Unit | Type::Never | Type::Error | Type::Unknown) {
+                    let d = Diagnostic::error("E0301", "this function has no result type, but returns a value")
+                        .at(e.span, format!("this is `{}`", self.ty_text(&ty)));
+                    let d = self.result_type_fix(d, &ty);
+                    self.report(d);
+                }
+                Some(e)
+            }
             Some(v) => Some(self.expr_as(v, &result)),
             None => {
                 if !matches!(result, Type::Unit | Type::Error) {
@@ -742,7 +778,7 @@ impl Cx<'_> {
             }
             _ => {}
         }
-        let d = Diagnostic::error("E0413", "this is no device")
+        let d = Diagnostic::error("E0413", "this is not a device")
             .at(e.span, "`sim`, `gpu`, `gpu(i)` or `sim(i)` was expected");
         self.report(d);
         OnDevice::Sim(None)
@@ -750,20 +786,23 @@ impl Cx<'_> {
 
     // Bodies
 
-    /// Checks the body of a function, whose last expression is the result.
+    /// Checks the body of a function. Its last expression is the result of the function.
     pub fn function_body(&mut self, body: &ast::Block, result: &Type, result_span: Span) -> Block {
         if *result == Type::Unit {
-            return self.block(body, false, None).0;
+            let before = self.diagnostics.len();
+            let block = self.block(body, false, None).0;
+            self.suggest_result_type(&block, before);
+            return block;
         }
         let (block, ty) = self.block(body, true, Some(result));
-        // The value may be in the part that failed to parse.
+        // The value may be in a statement that failed to parse.
         let broken = matches!(body.stmts.last().map(|s| &s.kind), Some(ast::StmtKind::Error)) && body.tail.is_none();
         match (&block.tail, &ty) {
             _ if broken => {}
             (_, Type::Never | Type::Error) => {}
             (Some(tail), _) if !(ty == Type::Unit && *result != Type::Error) => {
                 let text = self.ty_text(result);
-                self.coerce_stated(tail, result, Some((result_span, format!("the function gives `{text}`"))));
+                self.coerce_to_declared(tail, result, Some((result_span, format!("the function gives `{text}`"))));
             }
             (_, _) if *result != Type::Error => {
                 let text = self.ty_text(result);
@@ -771,8 +810,8 @@ impl Cx<'_> {
                 let end = Span { start: body.span.end.saturating_sub(1), ..body.span };
                 let d = match block.stmts.last().map(|s| &s.kind) {
                     Some(StmtKind::Expr { expr: value, .. }) if self.vars.shallow(&value.ty) != Type::Unit => d
-                        .at(value.span, "this would be the value, but for the `;` behind it")
-                        .help("take the `;` behind the last expression away"),
+                        .at(value.span, "without the `;` after it, this would be the value")
+                        .help("remove the `;` after the last expression"),
                     _ => {
                         d.at(end, "a value is missing here").help("end the body with the value, or with `return value`")
                     }

@@ -1,18 +1,18 @@
 //! Host strings: their operators, indexing and slicing, arrays of strings, and the builtins that take them.
 //!
-//! Input: syntax, and operands that have been checked. Output: typed expressions of [`Type::Str`] and [`Type::Strings`], or
-//! diagnostics. A [`Type::Unknown`] operand may be a string at run time, so combining it with a string has an unknown type as
-//! well.
+//! Input: syntax, and operands that have been checked. Output: typed expressions of [`Type::Str`] and
+//! [`Type::Strings`], or diagnostics. An operand of type [`Type::Unknown`] may be a string at run time, so the result
+//! of combining it with a string is also of unknown type.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::builtin_call::BuiltinCall;
-use crate::check::cx::Cx;
-use crate::check::infer::array;
-use crate::check::make::{BOOL, I32, is_text, make};
-use crate::check::typed::*;
-use crate::lang::ops::{BinaryOp, TextFn};
-use crate::syntax::ast;
+use crate::build::{BOOL, I32, is_text, make};
+use crate::builtin_call::BuiltinCall;
+use crate::context::Cx;
+use crate::infer::array;
+use crate::typed::*;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_scalar::ops::{BinaryOp, TextFn};
+use clk_syntax::ast;
 
 /// Returns the type of a rank-1 array whose extent is known only at run time.
 fn list_of(element: Type) -> Type {
@@ -36,7 +36,7 @@ fn signature(f: TextFn) -> (usize, usize, Type) {
 }
 
 impl Cx<'_> {
-    /// Returns the type of `l op r` if an operand is a string; none if neither is.
+    /// Returns the type of `l op r` if an operand is a string; `None` if neither operand is.
     pub fn text_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Option<Type> {
         let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
         if !is_text(&lt) && !is_text(&rt) {
@@ -49,7 +49,7 @@ impl Cx<'_> {
             (_, Type::Str, Type::Str) if op.is_comparison() => BOOL,
             (_, l, r) if op.is_comparison() && is_text(l) && is_text(r) => list_of(BOOL),
             _ => {
-                let d = self.no_text_operator((op, op_span), l, r);
+                let d = self.no_text_operator(op, op_span, l, r);
                 self.report(d);
                 Type::Error
             }
@@ -57,7 +57,7 @@ impl Cx<'_> {
     }
 
     /// Builds the diagnostic for an operator that strings do not have.
-    pub fn no_text_operator(&self, (op, op_span): (BinaryOp, Span), l: &Expr, r: &Expr) -> Diagnostic {
+    pub fn no_text_operator(&self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Diagnostic {
         let (lt, rt) = (self.ty_text(&l.ty), self.ty_text(&r.ty));
         let other = if self.vars.shallow(&l.ty) == Type::Str { &rt } else { &lt };
         let many = [l, r].iter().any(|e| self.vars.shallow(&e.ty) == Type::Strings);
@@ -73,7 +73,7 @@ impl Cx<'_> {
             .because(r.span, format!("this is `{rt}`"));
         match op {
             BinaryOp::Add if many => {
-                d.help("`concat(a, b)` puts arrays behind each other, `join(a, \", \")` makes one text of an array")
+                d.help("`concat(a, b)` joins arrays, `join(a, \", \")` makes one text of an array")
             }
             BinaryOp::Mul if !many => d.help("a text is repeated in a loop: `for _ in 0..n { s += t }`"),
             op if op.is_comparison() && !many => d.help("`parse(i32, text)` reads the number that a text spells"),
@@ -81,7 +81,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks `str(x)`: the text that `print` shows for a value.
+    /// Checks `str(x)`, which returns the text that `print` writes for a value.
     pub fn str_of(&mut self, args: &[ast::Arg], span: Span) -> Expr {
         let Some(arg) = self.one_argument("str", args, span) else { return self.after_error(args, span) };
         self.need_host(span, "text as a value");
@@ -107,9 +107,9 @@ impl Cx<'_> {
             self.report(d.because(base.span, format!("this is `{}`", self.ty_text(&whole))));
             return self.bad(span);
         };
-        let (index, kept) = self.slice_index(arg, &Dim::Unknown, Some((&base, 0)));
+        let (index, dim) = self.slice_index(arg, &Dim::Unknown, Some((&base, 0)));
         if let SliceIndex::Of(by) = &index
-            && self.list_of(by).is_some()
+            && self.array_index_type(by).is_some()
         {
             let d = Diagnostic::error("E0309", "texts can't be selected by an array")
                 .at(by.span, "an array as an index")
@@ -118,7 +118,7 @@ impl Cx<'_> {
             return self.bad(span);
         }
         let base = Box::new(base);
-        match (index, kept) {
+        match (index, dim) {
             (SliceIndex::Of(index), None) => {
                 make(ExprKind::Slice { base, indices: vec![SliceIndex::Of(index)] }, Type::Unknown, span)
             }
@@ -147,7 +147,7 @@ impl Cx<'_> {
         false
     }
 
-    /// Returns the type of an array literal whose elements are strings; none if they are not.
+    /// Returns the type of an array literal whose elements are strings; `None` if they are not strings.
     pub fn text_literal(&mut self, flat: &[Expr], dims: &[i64], span: Span) -> Option<Type> {
         let text = flat.iter().any(|e| e.ty == Type::Str);
         if !text {
@@ -167,8 +167,10 @@ impl Cx<'_> {
 
     pub fn text_call(&mut self, call: BuiltinCall<'_>, f: TextFn) -> Expr {
         let (least, most, result) = signature(f);
-        let Some(given) = self.take(call, least..=most, &[]) else { return self.after_error(call.args, call.span) };
-        let Some((first, more)) = given.split_first() else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, least..=most, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some((first, more)) = positional.split_first() else { return self.bad(call.span) };
         let joins = f == TextFn::Join;
         let first = self.expr(first, Some(if joins { &Type::Strings } else { &Type::Str }));
         let ty = match (self.vars.shallow(&first.ty), f) {
@@ -189,19 +191,19 @@ impl Cx<'_> {
         call.make(args, ty)
     }
 
-    fn not_text(&self, call: BuiltinCall<'_>, e: &Expr, found: &Type, joins: bool) -> Diagnostic {
-        let (name, found_text) = (call.entry.name, self.ty_text(found));
-        let wanted = if joins { "an array of texts" } else { "text" };
-        let d = Diagnostic::error("E0301", format!("`{name}` takes {wanted}, but this is `{found_text}`"))
-            .at(e.span, format!("this is `{found_text}`"));
-        match found {
+    fn not_text(&self, call: BuiltinCall<'_>, e: &Expr, ty: &Type, joins: bool) -> Diagnostic {
+        let (name, actual) = (call.entry.name, self.ty_text(ty));
+        let expected = if joins { "an array of texts" } else { "text" };
+        let d = Diagnostic::error("E0301", format!("`{name}` takes {expected}, but this is `{actual}`"))
+            .at(e.span, format!("this is `{actual}`"));
+        match ty {
             Type::Strings => d.help("do it to each of them in a loop: `for line in texts { … }`"),
             Type::Str if joins => d.help("`a + b` joins two texts; `split(text, \",\")` makes an array of one"),
             _ => d.help("`str(x)` makes text of a value"),
         }
     }
 
-    /// Checks an argument that has to be a single string.
+    /// Checks an argument that must be a single string.
     pub fn text_argument(&mut self, e: &ast::Expr) -> Expr {
         let e = self.expr(e, Some(&Type::Str));
         self.coerce(&e, &Type::Str, None);
@@ -209,12 +211,14 @@ impl Cx<'_> {
     }
 
     pub fn parse(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
-        let [ty, text] = given.as_slice() else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 2..=2, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let [ty, text] = positional.as_slice() else { return self.bad(call.span) };
         let ty = self.type_argument(ty);
         if !matches!(ty, Type::Scalar(_) | Type::Error) {
-            let found = self.ty_text(&ty);
-            let d = Diagnostic::error("E0323", format!("`parse` can't read a `{found}`"))
+            let actual = self.ty_text(&ty);
+            let d = Diagnostic::error("E0323", format!("`parse` can't read a `{actual}`"))
                 .at(call.span, "a scalar type is expected");
             self.report(d);
             return self.after_error(&call.args[1..], call.span);
@@ -222,7 +226,8 @@ impl Cx<'_> {
         let text = self.expr(text, Some(&Type::Str));
         match self.vars.shallow(&text.ty) {
             Type::Strings => call.make(vec![text], list_of(ty)),
-            // Whether this is a string or an array of strings is known only at run time; pass the type to parse along.
+            // It is known only at run time whether the argument is a string or an array of strings. The call includes
+            // the type to parse.
             Type::Unknown => {
                 let read = make(ExprKind::Bool(false), ty, call.span);
                 call.make_named(vec![text], vec![("type".into(), read)], Type::Unknown)
@@ -238,15 +243,17 @@ impl Cx<'_> {
 
     /// Checks `keys(table)`.
     pub fn keys(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
-        let Some(table) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 1..=1, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some(table) = positional.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
         match self.vars.shallow(&table.ty) {
             Type::Unknown => {}
             Type::Error => return self.bad(call.span),
             other => {
-                let found = self.ty_text(&other);
-                let d = Diagnostic::error("E0301", format!("`keys` takes a table, but this is `{found}`"))
-                    .at(table.span, format!("this is `{found}`"));
+                let actual = self.ty_text(&other);
+                let d = Diagnostic::error("E0301", format!("`keys` takes a table, but this is `{actual}`"))
+                    .at(table.span, format!("this is `{actual}`"));
                 self.report(d.help("a table is what `load` gives of a file with several arrays or columns"));
                 return self.bad(call.span);
             }
@@ -255,20 +262,24 @@ impl Cx<'_> {
     }
 
     pub fn read_text(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
-        let args = given.iter().map(|e| self.text_argument(e)).collect();
+        let Some(positional) = self.take_positional(call, 1..=1, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let args = positional.iter().map(|e| self.text_argument(e)).collect();
         call.make(args, Type::Str)
     }
 
     pub fn write_text(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
-        let [path, text] = given.as_slice() else { return self.bad(call.span) };
+        let Some(positional) = self.take_positional(call, 2..=2, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let [path, text] = positional.as_slice() else { return self.bad(call.span) };
         let path = self.text_argument(path);
         let text = self.expr(text, Some(&Type::Str));
         if !self.vars.unify(&text.ty, &Type::Str) {
-            let found = self.ty_text(&text.ty);
-            let d = Diagnostic::error("E0301", format!("`write_text` writes text, but this is `{found}`"))
-                .at(text.span, format!("this is `{found}`"));
+            let actual = self.ty_text(&text.ty);
+            let d = Diagnostic::error("E0301", format!("`write_text` writes text, but this is `{actual}`"))
+                .at(text.span, format!("this is `{actual}`"));
             self.report(match self.vars.shallow(&text.ty) {
                 Type::Strings => d.help("`join(parts, \"\\n\")` makes one text of them"),
                 Type::Array(_) => d.help("`save` writes arrays; `str(x)` makes text of one as `print` shows it"),
@@ -279,12 +290,16 @@ impl Cx<'_> {
     }
 
     pub fn exit(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 0..=1, &[]) else { return self.after_error(call.args, call.span) };
-        let args: Vec<Expr> = given.iter().map(|code| self.expr_as(code, &I32)).collect();
-        let known = args.first().and_then(|code| crate::check::eval::int(self, code));
-        if let (Some(code), Some(at)) = (known.filter(|code| !(0..=255).contains(code)), args.first().map(|a| a.span)) {
-            let d = Diagnostic::error("E0541", format!("{code} is no exit code")).at(at, "from 0 to 255");
-            self.report(d.help("0 says that all is well, any other code that something is not"));
+        let Some(positional) = self.take_positional(call, 0..=1, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let args: Vec<Expr> = positional.iter().map(|code| self.expr_as(code, &I32)).collect();
+        let exit_code = args.first().and_then(|code| crate::const_eval::int(self, code));
+        if let (Some(code), Some(at)) =
+            (exit_code.filter(|code| !(0..=255).contains(code)), args.first().map(|a| a.span))
+        {
+            let d = Diagnostic::error("E0541", format!("{code} is not an exit code")).at(at, "from 0 to 255");
+            self.report(d.help("0 means success, and any other code failure"));
         }
         call.make(args, Type::Never)
     }

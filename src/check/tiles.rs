@@ -1,21 +1,22 @@
-//! Tiles: whole arrays in kernels that give their blocks, where the threads of a block compute an expression together.
+//! Tile expressions: operations on whole arrays in kernels with `grid(…) block(…)`. All threads of a block compute such
+//! an expression together.
 //!
-//! In: calls of what tiles alone have. Out: typed calls. Shapes are known when the kernel is lowered, and compared there
-//! (`lower::tiles`); here are the types of elements and the number of axes.
+//! Input: calls of tile builtins such as `mma`. Output: typed calls. The checker determines element types and the
+//! number of axes. Lowering (`clk_lower::tiles`) compares the shapes.
 
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::builtin_call::BuiltinCall;
-use crate::check::cx::{Cx, Slot};
-use crate::check::infer::array;
-use crate::check::make::F32;
-use crate::check::typed::*;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::MathFn;
-use crate::lang::scalar::Scalar;
-use crate::syntax::ast;
+use crate::build::F32;
+use crate::builtin_call::BuiltinCall;
+use crate::context::{Cx, LocalMeaning};
+use crate::infer::array;
+use crate::typed::*;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::MathFn;
+use clk_syntax::ast;
 
-/// Whether the text says that a tile's elements are rounded to those that tensor cores multiply as `tf32`.
+/// Returns whether a tile expression rounds its elements to `tf32` explicitly, as tensor cores require for `f32`.
 pub fn is_tf32(tile: &Expr) -> bool {
     match &tile.kind {
         ExprKind::Builtin { builtin: Builtin::Math(MathFn::Tf32), .. } => true,
@@ -27,7 +28,8 @@ pub fn is_tf32(tile: &Expr) -> bool {
 }
 
 impl Cx<'_> {
-    /// Whether an assignment to this place is one of all threads of a block together: to a whole shared array, or to a part of an array.
+    /// Returns whether all threads of a block perform an assignment to this lvalue together. It must be a whole shared
+    /// array or a slice of an array.
     pub fn is_tile(&self, place: &Expr) -> bool {
         self.in_blocks()
             && match (&place.kind, self.vars.shallow(&place.ty)) {
@@ -43,13 +45,14 @@ impl Cx<'_> {
             }
     }
 
-    /// Whether a reduction is one of a tile: of an expression, or of an array whose extents are constants and that the block shares.
+    /// Returns whether the operand of a reduction is a tile: a tile expression, or a shared array with constant
+    /// extents.
     pub fn reduces_tile(&self, call: BuiltinCall<'_>) -> bool {
         let array = |name: &ast::Name| match self.names.get(&name.text) {
-            Some(Slot::Local(id)) => self.locals.get(*id),
+            Some(LocalMeaning::Local(id)) => self.locals.get(*id),
             _ => None,
         };
-        let known = |ty: &Type| match self.vars.shallow(ty) {
+        let has_const_extents = |ty: &Type| match self.vars.shallow(ty) {
             Type::Array(a) => !a.dims.iter().any(|dim| matches!(dim, Dim::Name(_) | Dim::Unknown)),
             _ => false,
         };
@@ -57,14 +60,15 @@ impl Cx<'_> {
             && call.positional().next().is_some_and(|of| match &of.kind {
                 ast::ExprKind::Name(name) => array(name).is_some_and(|local| match local.kind {
                     LocalKind::Shared => true,
-                    LocalKind::Param(_) => known(&local.ty),
+                    LocalKind::Param(_) => has_const_extents(&local.ty),
                     _ => false,
                 }),
                 _ => true,
             })
     }
 
-    /// Reports a value that differs between the threads which are to compute one tile of it.
+    /// Reports a value in a tile expression that differs between the threads of the block, which compute the tile
+    /// together.
     pub fn differs(&mut self, value: &Expr) {
         let d = Diagnostic::error("E0335", "the threads of a block compute one tile, but each has a value of its own")
             .at(value.span, "something in this depends on the thread")
@@ -78,8 +82,10 @@ impl Cx<'_> {
             return self.after_error(call.args, call.span);
         }
         self.divergence(call.at, "`mma`");
-        let Some(given) = self.take(call, 3..=3, &[]) else { return self.after_error(call.args, call.span) };
-        let parts: Vec<Expr> = given.iter().map(|e| self.expr(e, None)).collect();
+        let Some(positional) = self.take_positional(call, 3..=3, &[]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let parts: Vec<Expr> = positional.iter().map(|e| self.expr(e, None)).collect();
         let types: Vec<Type> = parts.iter().map(|part| self.vars.shallow(&part.ty)).collect();
         if types.contains(&Type::Error) {
             return self.bad(call.span);
@@ -90,8 +96,8 @@ impl Cx<'_> {
         };
         let float = |ty: &Type| matches!(ty, Type::Scalar(Scalar::F16 | Scalar::Bf16 | Scalar::F32) | Type::Param(_));
         let [acc, a, b] = [0, 1, 2].map(|at| types.get(at).and_then(matrix));
-        // Literals have the types of the others.
-        let fits = match (&acc, &a, &b) {
+        // A literal takes the type of the other operands.
+        let is_valid = match (&acc, &a, &b) {
             (Some(acc), Some(a), Some(b)) => {
                 let same = self.vars.unify(&acc.element, &F32) && self.vars.unify(&a.element, &b.element);
                 same && float(&self.vars.shallow(&a.element))
@@ -100,7 +106,7 @@ impl Cx<'_> {
         };
         let is_plain = |(part, ty): &(&Expr, &Type)| matches!(ty, Type::Array(a) if a.element == F32) && !is_tf32(part);
         let plain: Vec<Span> = parts.iter().zip(&types).skip(1).filter(is_plain).map(|(part, _)| part.span).collect();
-        if let (true, Some(first)) = (fits, plain.first()) {
+        if let (true, Some(first)) = (is_valid, plain.first()) {
             let edits = |span: &Span| {
                 [(Span { end: span.start, ..*span }, "tf32(".to_string()), (span.after(), ")".to_string())]
             };
@@ -111,7 +117,7 @@ impl Cx<'_> {
             self.report(d);
             return self.bad(call.span);
         }
-        let (Some(acc), true) = (acc, fits) else {
+        let (Some(acc), true) = (acc, is_valid) else {
             let title = "`mma` takes a matrix of `f32`, and two of `f16`, of `bf16` or of `f32` that `tf32` rounds";
             let mut d =
                 Diagnostic::error("E0334", title).at(call.at, "the sum of the first, and of the product of the others");

@@ -1,29 +1,32 @@
 //! The typed tree: the syntax tree with every name resolved, every type known and every default filled in.
 //!
 //! Invariants (for a program without errors):
-//! - every `Expr` has the type its context expects; no implicit conversions remain, except where a type is [`Type::Unknown`]
-//!   (host only) and the interpreter decides at run time;
-//! - an `Index` has one index per axis; partial indexing and slicing is a `Slice` (host only);
-//! - the operands of a `Binary` have the same type, except for shifts (any integer right operand), a vector with its scalar
-//!   (either side), and host arrays (which broadcast; a scalar operand has the element type);
+//! - every `Expr` has the type that its context expects. There are no implicit conversions, except for values of type
+//!   [`Type::Unknown`] (host only), which the interpreter converts at run time;
+//! - an `Index` has one index per axis. Partial indexing and slicing are a `Slice` (host only);
+//! - the operands of a `Binary` have the same type, with three exceptions: the right operand of a shift has any integer
+//!   type, a vector can be combined with its scalar type, and host arrays broadcast (a scalar operand has the element
+//!   type);
 //! - device bodies contain no host builtins, and host bodies no device builtins;
-//! - after an error, `Expr::Error` and `Type::Error` take the place of what could not be determined. Such a program does not run.
+//! - after an error, `Expr::Error` and `Type::Error` represent expressions and types that could not be determined. Such
+//!   a program is not executed.
 
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
 pub use smol_str::SmolStr;
 
-use crate::base::arena::{Arena, Id};
-use crate::base::shared::Shared;
-use crate::base::source::{FileId, Span};
-pub use crate::check::clauses::{Expect, Expected, Tunable};
-use crate::lang::builtin::{Builtin, Derivative};
-use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::lang::scalar::Scalar;
-use crate::lang::scalar::decimal::Decimal;
-use crate::syntax::ast;
-pub use crate::syntax::ast::{Access, Format, Unroll};
+pub use crate::kernel_clauses::{Expect, Expected, Tunable};
+use clk_base::arena::{Arena, Id};
+use clk_base::shared::CopyOnWrite;
+use clk_base::source::{FileId, Span};
+use clk_scalar::Scalar;
+use clk_scalar::builtin::{Builtin, DerivativeKind};
+use clk_scalar::decimal::Decimal;
+use clk_scalar::ops::{BinaryOp, UnaryOp};
+use clk_syntax::ast;
+pub use clk_syntax::ast::{Access, FormatSpec, Unroll};
 
 pub type FnId = Id<Fn>;
 pub type KernelId = Id<Kernel>;
@@ -33,27 +36,31 @@ pub type GlobalId = Id<Global>;
 pub type LocalId = Id<Local>;
 pub type ModuleId = Id<Module>;
 
-/// All modules and items checked so far; a REPL entry or an imported file only adds to it.
-/// Cloning is cheap (unchanged arenas are shared), so that the state before an entry can be kept, and an entry can be checked
-/// tentatively at every keystroke.
+/// All modules and items checked so far. Checking a REPL entry or an imported file only adds items. A clone shares
+/// unchanged arenas and is therefore cheap. The session clones the program to restore it after a failed entry, and to
+/// check an entry tentatively at every keystroke.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub modules: Arena<Module>,
-    pub structs: Shared<Arena<Struct>>,
-    pub consts: Shared<Arena<Const>>,
-    pub fns: Shared<Arena<Fn>>,
-    pub kernels: Shared<Arena<Kernel>>,
+    pub structs: CopyOnWrite<Arena<Struct>>,
+    pub consts: CopyOnWrite<Arena<Const>>,
+    pub fns: CopyOnWrite<Arena<Fn>>,
+    pub kernels: CopyOnWrite<Arena<Kernel>>,
     pub globals: Arena<Global>,
-    pub tests: Arena<Section>,
-    pub benches: Arena<Section>,
+    pub tests: Arena<TestSection>,
+    pub benches: Arena<TestSection>,
     /// Chunks of script statements, one per file or REPL entry, imported modules first.
-    pub chunks: Vec<Arc<Chunk>>,
-    /// Looks up the standard library module that defines a name; used in diagnostics about unresolved names.
+    pub chunks: Vec<Arc<ScriptChunk>>,
+    /// The definitions and uses of names in the files checked so far. The checker records them only if there is a
+    /// table. Editors add an empty one.
+    pub names: Option<CopyOnWrite<NameTable>>,
+    /// A function that returns the standard library module that defines a name. Diagnostics about unresolved names call
+    /// it.
     pub library: Option<fn(&str) -> Option<&'static str>>,
 }
 
 impl Program {
-    /// Returns the number of definitions so far, which grows with each, also with one that takes the name of another.
+    /// Returns the number of definitions so far, including redefinitions.
     pub fn definitions(&self) -> usize {
         self.structs.len() + self.consts.len() + self.fns.len() + self.kernels.len()
     }
@@ -67,29 +74,106 @@ impl Program {
 /// The scope of one source file (or of the REPL session).
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// Dotted name as in `std.linalg`, or a path; empty for the main script.
+    /// Dotted name such as `std.linalg`, or a path; empty for the main script.
     pub name: SmolStr,
     pub file: FileId,
     pub doc: Option<String>,
-    pub names: IndexMap<SmolStr, Binding>,
+    pub names: IndexMap<SmolStr, NameBinding>,
 }
 
 /// The item, variable or module that a name of a module refers to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Binding {
+pub enum NameBinding {
     Fn(FnId),
     Kernel(KernelId),
     Struct(StructId),
     Const(ConstId),
     Module(ModuleId),
     Global(GlobalId),
-    /// The definition had errors, which were reported; uses of the name are not reported again.
+    /// The definition had errors, which have been reported. Uses of the name cause no further errors.
     Error,
+}
+
+/// The kind of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefinitionKind {
+    Fn,
+    Kernel,
+    Struct,
+    Const,
+    Field,
+    /// A name bound by an import.
+    Import,
+    Let,
+    Var,
+    Loop,
+    Shared,
+    ThreadIndex,
+    Param(Access),
+    TypeParam,
+    ConstParam,
+    FnParam,
+    Dimension,
+}
+
+/// The definition of a name.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub name: SmolStr,
+    /// The span of the name.
+    pub span: Span,
+    pub kind: DefinitionKind,
+    /// The target of the uses of this name. For an import, this is the imported item.
+    pub target: NameTarget,
+    /// The byte range in which the name is visible.
+    pub scope: (u32, u32),
+}
+
+/// The definition that a name refers to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NameTarget {
+    /// An item, a module or a script variable.
+    Item(NameBinding),
+    Field(StructId, u32),
+    /// A local variable, a parameter, a compile-time parameter or a dimension, given by the span of its name. Also an
+    /// import with an error.
+    Local(Span),
+    /// A builtin of this name.
+    Builtin(&'static str),
+    /// A predefined type.
+    Type,
+}
+
+/// A use of a name.
+#[derive(Clone, Copy, Debug)]
+pub struct NameUse {
+    pub span: Span,
+    pub target: NameTarget,
+    /// Whether the use is an assignment to the variable or a part of it.
+    pub written: bool,
+}
+
+/// The definitions and uses of names in the checked files, in the order in which they were recorded.
+#[derive(Clone, Debug, Default)]
+pub struct NameTable {
+    pub(crate) definitions: Vec<Definition>,
+    pub(crate) uses: Vec<NameUse>,
+    /// Uses in expressions whose check ended early because of an error. A record in `uses` takes precedence.
+    pub(crate) skipped_uses: Vec<NameUse>,
+    /// The names that imports with errors bind.
+    pub(crate) failed_imports: FxHashMap<(FileId, SmolStr), Span>,
+}
+
+/// The definitions and uses of names in one file, sorted by span.
+#[derive(Clone, Debug, Default)]
+pub struct FileNames {
+    pub definitions: Vec<Definition>,
+    pub uses: Vec<NameUse>,
 }
 
 /// Script statements of one file or REPL entry, in execution order.
 #[derive(Clone, Debug)]
-pub struct Chunk {
+pub struct ScriptChunk {
     pub module: ModuleId,
     pub body: Body,
 }
@@ -105,14 +189,14 @@ pub struct Global {
 
 /// A `test` or `bench` section.
 #[derive(Clone, Debug)]
-pub struct Section {
+pub struct TestSection {
     pub title: SmolStr,
     pub module: ModuleId,
     pub span: Span,
     pub body: Arc<Body>,
-    /// `bytes`, `flops`, `items` of a bench: amounts per run, evaluated in the script's scope.
+    /// The amounts `bytes`, `flops` and `items` per execution of a bench, evaluated in the scope of the script.
     pub rates: Vec<(SmolStr, Expr)>,
-    /// The section reads script variables, so the script has to run first.
+    /// Whether the section reads script variables. If so, the script runs first.
     pub uses_globals: bool,
 }
 
@@ -141,9 +225,9 @@ pub struct Const {
     pub ty: Type,
     /// A constant expression: literals, other constants, operators, pure builtins and calls of `fn`s.
     pub value: Arc<Expr>,
-    /// The value, if it is an integer that the checker could evaluate. Expressions that name the constant take it from here, so that
-    /// each constant is evaluated once.
-    pub known: Option<i128>,
+    /// The value, if it is an integer that the checker could evaluate. Expressions that contain the constant use this
+    /// value, so each constant is evaluated only once.
+    pub const_value: Option<i128>,
     pub span: Span,
     pub doc: Option<String>,
 }
@@ -154,17 +238,18 @@ pub struct Generic {
     pub name: SmolStr,
     pub kind: GenericKind,
     pub span: Span,
+    pub name_span: Span,
 }
 
 #[derive(Clone, Debug)]
 pub enum GenericKind {
-    Type { bound: Bound },
+    Type { bound: TypeBound },
     Const { ty: Type, default: Option<Arc<Expr>> },
     Fn { ty: Arc<FnType>, default: Option<FnRef> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum TypeBound {
     /// Any plain data: scalar, vector, struct, tuple.
     Any,
     /// Every scalar type but `bool`.
@@ -173,15 +258,15 @@ pub enum Bound {
     Float,
 }
 
-impl Bound {
+impl TypeBound {
     /// Returns whether a concrete type satisfies the bound.
     pub fn allows(self, ty: &Type) -> bool {
         let scalar = |test: fn(Scalar) -> bool| matches!(ty, Type::Scalar(s) if test(*s));
         match self {
-            Bound::Any => matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_)),
-            Bound::Num => scalar(Scalar::is_num),
-            Bound::Int => scalar(Scalar::is_int),
-            Bound::Float => scalar(Scalar::is_float),
+            TypeBound::Any => matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_)),
+            TypeBound::Num => scalar(Scalar::is_num),
+            TypeBound::Int => scalar(Scalar::is_int),
+            TypeBound::Float => scalar(Scalar::is_float),
         }
     }
 }
@@ -190,9 +275,9 @@ impl Bound {
 #[derive(Clone, Debug)]
 pub struct DimName {
     pub name: SmolStr,
-    /// First occurrence.
+    /// Span of the first occurrence.
     pub span: Span,
-    /// The name occurs only in the result type of a function.
+    /// Whether the name occurs only in the result type of a function.
     pub of_result: bool,
 }
 
@@ -204,34 +289,36 @@ pub struct Fn {
     pub result: Type,
     /// Span of the result type, or of the function's name if there is no result type.
     pub result_span: Span,
-    /// None while the body is being checked, or after an error in it.
+    /// The body; `None` while it is being checked, or after an error in it.
     pub body: Option<Arc<Body>>,
-    /// Whether the function (or anything it calls) uses host-only or device-only operations.
-    pub world: World,
+    /// Where the function can run, which depends on whether the function or its callees use host-only or device-only
+    /// operations.
+    pub space: ExecutionSpace,
     pub span: Span,
     pub name_span: Span,
     pub doc: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum World {
+pub enum ExecutionSpace {
     Both,
     Host,
     Device,
 }
 
-/// The part of a declaration that functions and kernels share. `params[i]` is `body.locals` number i.
+/// The signature of a function or kernel. Parameter `params[i]` is the local `body.locals[i]`.
 #[derive(Clone, Debug, Default)]
 pub struct Signature {
     pub generics: Vec<Generic>,
     pub dims: Vec<DimName>,
     pub params: Vec<Param>,
-    /// Dimensions other than a number or a name (`ceil_div(N, 256)`, `2 * T`): expressions over dims, constants and const generics.
+    /// Dimensions that are neither a number nor a name, such as `ceil_div(N, 256)`: expressions of dimensions,
+    /// constants and constant parameters.
     pub dim_exprs: Vec<Arc<Expr>>,
 }
 
 impl Signature {
-    /// The dimensions that no array parameter carries as one of its extents.
+    /// Returns the dimensions that are not the extent of any array parameter.
     pub fn hidden_dims(&self) -> impl Iterator<Item = u32> {
         let carried = |dim: u32| {
             let carries = |ty: &Type| matches!(ty, Type::Array(array) if array.dims.contains(&Dim::Name(dim)));
@@ -249,6 +336,7 @@ pub struct Param {
     /// The default for an omitted argument.
     pub default: Option<ParamDefault>,
     pub span: Span,
+    pub name_span: Span,
 }
 
 /// The default value of a parameter.
@@ -256,7 +344,8 @@ pub struct Param {
 pub enum ParamDefault {
     /// An anonymous constant.
     Const(ConstId),
-    /// A number, for a parameter whose type is a type parameter: it gets the type that each call binds that parameter to.
+    /// A number, for a parameter whose type is a type parameter. In each call, it has the type that the call binds to
+    /// this type parameter.
     Literal(Arc<ast::Expr>),
 }
 
@@ -273,12 +362,12 @@ pub struct Kernel {
     pub span: Span,
     pub name_span: Span,
     pub doc: Option<String>,
-    /// The kernel calls `grid_barrier`, so its launch is cooperative.
+    /// Whether the kernel calls `grid_barrier`, so that its launch must be cooperative.
     pub cooperative: bool,
 }
 
-/// Launch geometry. The expressions are `i32`, over dims, const generics and scalar parameters (as `Local`); the host
-/// evaluates them at the launch.
+/// The launch geometry. The extents are `i32` expressions of dimensions, constant parameters and scalar parameters (as
+/// `Local`). The host evaluates them at the launch.
 #[derive(Clone, Debug)]
 pub enum Geometry {
     /// `indices[k]` is the local that holds the k-th index; the last index varies fastest.
@@ -287,7 +376,7 @@ pub enum Geometry {
     Grid { grid: Vec<Expr>, block: Vec<Expr>, span: Span },
 }
 
-/// What the launches of a kernel have in common.
+/// An assumption of a kernel, which all of its launches must satisfy.
 #[derive(Clone, Debug)]
 pub struct Assume {
     pub kind: AssumeKind,
@@ -296,30 +385,30 @@ pub struct Assume {
 
 #[derive(Clone, Debug)]
 pub enum AssumeKind {
-    /// A `bool` over dims, const generics and scalar parameters (as `Local`).
+    /// A `bool` expression of dimensions, constant parameters and scalar parameters (as `Local`).
     Condition(Expr),
-    /// Of the elements of an integer array, a parameter by position.
-    Array { param: u32, promise: Promise },
+    /// A promise about the elements of an integer array. `param` is the position of the array parameter.
+    Array { param: u32, promise: ArrayPromise },
 }
 
-/// What is so of the elements of an array.
+/// A property of the elements of an array.
 #[derive(Clone, Debug)]
-pub enum Promise {
-    /// Each of them compares so with an integer.
+pub enum ArrayPromise {
+    /// `element op bound` holds for every element.
     All { op: BinaryOp, bound: Expr },
-    /// None is less than the one before it.
+    /// No element is less than the element before it.
     Ascending,
-    /// No two are equal.
+    /// No two elements are equal.
     Distinct,
-    /// Distinct, at least 0 and less than the length.
+    /// The elements are distinct, at least 0 and less than the length of the array.
     Permutation,
 }
 
 impl Assume {
-    /// The expressions in it, which the host evaluates at a launch.
+    /// Returns the expressions that the host evaluates at a launch.
     pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
         match &self.kind {
-            AssumeKind::Condition(expr) | AssumeKind::Array { promise: Promise::All { bound: expr, .. }, .. } => {
+            AssumeKind::Condition(expr) | AssumeKind::Array { promise: ArrayPromise::All { bound: expr, .. }, .. } => {
                 Some(expr)
             }
             AssumeKind::Array { .. } => None,
@@ -328,7 +417,7 @@ impl Assume {
     }
 }
 
-/// The body of a function, kernel, script chunk, test or bench.
+/// The body of a function, kernel, script chunk, test or bench, with its locals.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     pub locals: Arena<Local>,
@@ -364,10 +453,10 @@ pub enum Type {
     Unit,
     /// The type of `return`, `break`, `continue`.
     Never,
-    /// Host only: determined at run time (the result of `load`, or an element of it).
+    /// Host only: a type that is known only at run time, such as that of the result of `load`.
     Unknown,
     Scalar(Scalar),
-    /// 2, 3 or 4 components of a scalar type other than bool; `bool` vectors are the result of comparisons.
+    /// A vector with 2, 3 or 4 components. Programs cannot declare `bool` vectors; they are the results of comparisons.
     Vector(Scalar, u8),
     /// The type parameter at this position of the enclosing item's `generics`.
     Param(u32),
@@ -375,13 +464,13 @@ pub enum Type {
     Struct(StructId),
     Tuple(Arc<[Type]>),
     Fn(Arc<FnType>),
-    /// A string. This and the types below are host only.
+    /// A string. This type and the following types are host only.
     Str,
     /// The type of `a..b`.
     Range,
     /// The result of `time { }`: fields `median min max` in seconds (f64), `runs` (i32).
     Timing,
-    /// An array of strings, `[str; _]`: one axis, whose extent is not part of the type.
+    /// An array of strings, `[str; _]`. It has one axis, whose extent is not part of the type.
     Strings,
     /// A kernel as a value, by name.
     Kernel(KernelId),
@@ -392,7 +481,7 @@ pub enum Type {
 pub struct ArrayType {
     /// A scalar, vector, struct, tuple or type parameter.
     pub element: Type,
-    /// Outermost first; empty for a `shared` scalar.
+    /// The extents of the axes, outermost first; empty for a `shared` scalar.
     pub dims: Vec<Dim>,
 }
 
@@ -403,10 +492,10 @@ pub enum Dim {
     Name(u32),
     /// The expression `sig.dim_exprs[i]` of the enclosing item.
     Expr(u32),
-    /// In a body (a `shared` or local array): the i-th extent expression of that array; `Local`s in it are launch-uniform. On
-    /// the host: an index into the `extents` of [`Declared`].
+    /// In the type of a `shared` or local array: the i-th extent expression of that array, whose value is the same in
+    /// all threads of a launch. On the host: an index into the `extents` of [`DeclaredType`].
     Local(u32),
-    /// Host: known only at run time.
+    /// An extent that is known only at run time (host only).
     Unknown,
 }
 
@@ -419,7 +508,7 @@ pub struct FnType {
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     pub stmts: Vec<Stmt>,
-    /// The value of the block; none means unit (or never).
+    /// The value of the block; `None` if the type of the block is unit or `Never`.
     pub tail: Option<Box<Expr>>,
     pub span: Span,
 }
@@ -432,25 +521,28 @@ pub struct Stmt {
 
 #[derive(Clone, Debug)]
 pub enum StmtKind {
-    /// A `let` or `var` of any value; on the device the extents of an array are constants. None: a `var` without an initial value.
+    /// A `let` or `var`. On the device, the extents of an array are constants. `value` is `None` for a `var` without an
+    /// initial value.
     Let {
         pattern: Pattern,
         value: Option<Expr>,
-        /// The declared type, which the host checks the value against at run time (none in kernels).
-        declared: Option<Box<Declared>>,
+        /// The declared type. The host checks at run time that the value has this type. `None` in kernels.
+        declared: Option<Box<DeclaredType>>,
     },
-    /// Device: a local array. `extents` has one expression per axis (constants after monomorphization).
+    /// Device: a local array. `extents` has one expression per axis, which is a constant after monomorphization.
     LocalArray {
         local: LocalId,
         extents: Vec<Expr>,
         init: ArrayInit,
     },
-    /// Device: `extents` is launch-uniform; static shared memory if all extents are constants.
+    /// Device: a `shared` array. The values of `extents` are the same in all threads of a launch. If all extents are
+    /// constants, the array is in static shared memory.
     Shared {
         local: LocalId,
         extents: Vec<Expr>,
     },
-    /// With `op`, a compound assignment: `place = place op value`, where `place` is evaluated once.
+    /// An assignment. With `op`, it is a compound assignment, `place = place op value`, in which `place` is evaluated
+    /// once.
     Assign {
         place: Box<Expr>,
         op: Option<BinaryOp>,
@@ -487,7 +579,7 @@ pub enum StmtKind {
     },
 }
 
-/// The device that launches inside an `on` block run on.
+/// The device that executes the launches in an `on` block.
 #[derive(Clone, Debug)]
 pub enum OnDevice {
     /// `sim`, or `sim(i)`, a virtual device.
@@ -506,7 +598,7 @@ impl OnDevice {
 
 #[derive(Clone, Debug)]
 pub enum ArrayInit {
-    /// No initial value: uninitialized until assigned.
+    /// No initial value. The elements are uninitialized until they are assigned.
     None,
     /// `= 0.0`: the value of every element.
     Fill(Expr),
@@ -516,21 +608,22 @@ pub enum ArrayInit {
     Copy(Expr),
 }
 
-/// The type annotation of a host variable; what the checker cannot compare is compared at run time.
+/// The type annotation of a host variable. The host checks those extents that the checker does not know.
 #[derive(Clone, Debug)]
-pub struct Declared {
-    /// A `Dim::Local(i)` in it refers to `extents[i]`.
+pub struct DeclaredType {
+    /// The declared type. A [`Dim::Local`]`(i)` in it refers to `extents[i]`.
     pub ty: Type,
-    pub extents: Vec<Extent>,
+    pub extents: Vec<DeclaredExtent>,
     pub span: Span,
 }
 
 /// An extent in a type annotation that is not a known number.
 #[derive(Clone, Debug)]
-pub enum Extent {
+pub enum DeclaredExtent {
     /// An expression.
     Is(Expr),
-    /// A name that is otherwise undefined: the value determines it, and it is the same on every axis where it occurs.
+    /// A name without a definition. It represents the extent of the value, which must be the same on all axes with this
+    /// name.
     Named(SmolStr),
 }
 
@@ -550,7 +643,8 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Whether the expression selects some elements of an array, or one component of each element: an assignment to it broadcasts.
+    /// Returns whether the expression selects some elements of an array, or a component of each element. An assignment
+    /// to such an expression broadcasts the value.
     pub fn is_part(&self) -> bool {
         match &self.kind {
             ExprKind::Slice { .. } => true,
@@ -561,7 +655,7 @@ impl Expr {
         }
     }
 
-    /// Whether the expression is an array literal that consists of number literals, or an `arange` of them.
+    /// Returns whether the expression is an array literal that consists of number literals, or an `arange` of them.
     pub fn is_literal_array(&self) -> bool {
         let is_number = |e: &Expr| match &e.kind {
             ExprKind::Int(_) | ExprKind::Float(_) => true,
@@ -578,7 +672,8 @@ impl Expr {
 
 #[derive(Clone, Debug)]
 pub enum ExprKind {
-    /// Has the expression's type (`Scalar`, `Param`, or `Unknown`, which adapts to the other operand). May be negative when folded.
+    /// An integer of the expression's type: `Scalar`, `Param`, or `Unknown`, which adapts to the other operand.
+    /// Negative only after constant folding.
     Int(i128),
     Float(Decimal),
     Bool(bool),
@@ -590,7 +685,7 @@ pub enum ExprKind {
     ConstParam(u32),
     /// A dimension of the enclosing item, by position in `dims` (i32).
     Dim(u32),
-    /// `thread_idx` and the like: see `lang::builtin` for the variables. `thread_idx.x` is a `Swizzle` of it.
+    /// A builtin variable such as `thread_idx`; `clk_scalar::builtin` lists them. `thread_idx.x` is a `Swizzle` of it.
     Variable(Builtin),
     Unary {
         op: UnaryOp,
@@ -615,7 +710,8 @@ pub enum ExprKind {
     Bitcast {
         expr: Box<Expr>,
     },
-    /// `f32x3(a, b, c)`; the parts are scalars or vectors whose component counts add up, or a single scalar that is broadcast.
+    /// `f32x3(a, b, c)`. The arguments are scalars or vectors with three components in total, or a single scalar that
+    /// is broadcast.
     Vector {
         parts: Vec<Expr>,
     },
@@ -639,13 +735,13 @@ pub enum ExprKind {
         base: Box<Expr>,
         name: SmolStr,
     },
-    /// One element, with one integer index per axis; or a vector component whose index is known only at run time. On the host
-    /// also an element of a `Str`, a `Strings` or an `Unknown`.
+    /// An element of an array, with one integer index per axis, or a vector component whose index is known only at run
+    /// time. On the host, also an element of a value of type `Str`, `Strings` or `Unknown`.
     Index {
         base: Box<Expr>,
         indices: Vec<Expr>,
     },
-    /// Host: at least one index is a range or omitted.
+    /// Host: a slice. At least one index is a range or is omitted.
     Slice {
         base: Box<Expr>,
         indices: Vec<SliceIndex>,
@@ -654,22 +750,23 @@ pub enum ExprKind {
         callee: FnRef,
         args: Vec<Expr>,
     },
-    /// Host: a scalar function applied to arrays elementwise, with broadcasting.
+    /// Host: a scalar function that is applied to arrays elementwise, with broadcasting.
     Lift {
         callee: FnRef,
         args: Vec<Expr>,
     },
-    /// Positional arguments in the order of the builtin's signature; omitted named arguments are absent from `named`.
+    /// A call of a builtin. Positional arguments are in the order of the builtin's signature; `named` does not contain
+    /// omitted named arguments.
     Builtin {
         builtin: Builtin,
         args: Vec<Expr>,
         named: Vec<(SmolStr, Expr)>,
     },
-    /// Host: a derivative of a function at the arguments of its call.
+    /// Host: a derivative of a function, evaluated at the arguments of a call.
     Derive(Box<Derive>),
-    /// Host: a function whose derivative is stated, at these arguments.
-    Stated(Box<Stated>),
-    Launch(Box<Launch>),
+    /// Host: a call of a function with a custom derivative.
+    CustomVjp(Box<CustomVjp>),
+    Launch(Box<LaunchExpr>),
     Range {
         start: Option<Box<Expr>>,
         end: Option<Box<Expr>>,
@@ -683,9 +780,9 @@ pub enum ExprKind {
     },
     Block(Block),
     Tuple(Vec<Expr>),
-    /// An array literal in row-major order; the shape is in `ty`.
+    /// An array literal. The elements are in row-major order, and the type of the expression has the shape.
     Array(Vec<Expr>),
-    /// Values of all fields, in the order of the definition.
+    /// A struct literal, with the values of all fields in the order of the struct's definition.
     Struct {
         id: StructId,
         fields: Vec<Expr>,
@@ -694,12 +791,12 @@ pub enum ExprKind {
     Error,
 }
 
-// Not boxed: slices are rare, and a `SliceIndex` is only ever stored in the vector of a slice.
+// The variants are not boxed, because slices are rare and a `SliceIndex` is stored only in the vector of a slice.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum SliceIndex {
     At(Expr),
-    /// A range-typed value, or an array of positions or truth values: `x[r]`.
+    /// A value of type `Range`, or an array of positions or truth values: `x[r]`.
     Of(Expr),
     Range {
         start: Option<Expr>,
@@ -712,7 +809,7 @@ pub enum SliceIndex {
 #[derive(Clone, Debug)]
 pub enum StrPart {
     Text(SmolStr),
-    Value { expr: Expr, format: Option<Format> },
+    Value { expr: Expr, format: Option<FormatSpec> },
 }
 
 /// A function as a callee or as a compile-time argument.
@@ -728,63 +825,67 @@ pub enum FnRef {
     Builtin(Builtin),
 }
 
-/// A compile-time argument; one per generic parameter of the callee, in order.
+/// A compile-time argument. A call has one for each generic parameter of the callee, in order.
 #[derive(Clone, Debug)]
 pub enum GenericArg {
     Type(Type),
     Const(Expr),
     Fn(FnRef),
-    /// The argument had an error, which was reported: the program does not run.
+    /// The argument had an error, which has been reported. The program is not executed.
     Error,
-    /// Inferred from the argument values at run time, on the host; or the default, which depends on the arguments before it.
+    /// The host infers the argument from the values of other arguments at run time, or evaluates the default, which
+    /// depends on earlier compile-time arguments.
     Infer,
 }
 
 /// A derivative of a host function.
 #[derive(Clone, Debug)]
 pub struct Derive {
-    pub what: Derivative,
-    /// The function and its arguments: a `Call`, or a `Derive` of one.
+    pub kind: DerivativeKind,
+    /// The function and its arguments: a `Call`, or a `Derive` that contains a `Call`.
     pub of: Expr,
-    /// The parameters of the function by which it is differentiated, by position.
+    /// The positions of the parameters with respect to which the function is differentiated.
     pub wrt: Vec<u32>,
-    /// The tangent of `jvp`, the cotangent of `vjp`.
+    /// The tangent argument of `jvp`, or the cotangent argument of `vjp`.
     pub seed: Option<Expr>,
 }
 
-/// A call of a function whose derivative is stated.
+/// A call of a function with a custom derivative: `with_grad(f, rule)(args)`.
 #[derive(Clone, Debug)]
-pub struct Stated {
+pub struct CustomVjp {
     pub args: Vec<Expr>,
     pub rule: Arc<Rule>,
 }
 
-/// A function and its stated derivative.
+/// A function and its custom derivative.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The locals that stand for the arguments in `of` and `back`.
+    /// The locals that `of` and `back` use as arguments.
     pub params: Vec<LocalId>,
     pub of: Expr,
-    /// The local that stands for the cotangent of the result in `back`.
+    /// The local that `back` uses as the cotangent of the result.
     pub cotangent: LocalId,
-    /// The cotangents of the active arguments: one, or a tuple of several.
+    /// The derivative rule: an expression for the cotangent of the active argument, or for the tuple of the cotangents
+    /// if there are several.
     pub back: Expr,
-    /// Which arguments consist of floats.
+    /// For each argument, whether it is active: it consists of floats, so it has a cotangent.
     pub active: Vec<bool>,
 }
 
-/// A kernel launch. The checker has compared the shapes it knows; the host binds dimensions and checks shapes at run time.
+/// A kernel launch. The checker has compared the shapes that are known at compile time. The host binds dimensions and
+/// checks all shapes at run time.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct LaunchExpr {
     pub kernel: KernelId,
     pub generics: Vec<GenericArg>,
-    /// One per parameter. None: an `out` argument that the launch allocates and returns.
+    /// One argument for each parameter; `None` for an `out` argument, which the launch allocates and returns.
     pub args: Vec<Option<Expr>>,
-    /// Dimensions given by name: position in `dims` and value.
+    /// Dimensions that are passed by name: the position in `Signature::dims` and the value.
     pub dims: Vec<(u32, Expr)>,
-    /// `<<<grid, block>>>`: integers or tuples of up to three (x first).
+    /// The grid of `<<<grid, block>>>`: an integer or a tuple of up to three (x first).
     pub grid: Option<Expr>,
     pub block: Option<Expr>,
-    /// The compile-time constants that the launch leaves to their defaults, by position in `generics`.
+    /// The compile-time constants that the launch does not pass, so that they have their defaults, by position in
+    /// `Signature::generics`.
     pub left_off: Vec<u32>,
 }

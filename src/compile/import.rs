@@ -1,51 +1,52 @@
-//! Imports: resolution to modules, loading each module once, and detection of cycles.
+//! Resolves imports to modules, loads each module once, and reports import cycles.
 
 use std::path::{Component, Path, PathBuf};
 
-use super::session::{Files, Key, Session};
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::check::typed::{Module, ModuleId};
-use crate::check::{self, Imports};
-use crate::syntax::{self, ast};
-use clk_lang_stdlib as library;
+use super::session::{Files, ModuleKey, Session};
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_check::Imports;
+use clk_check::typed::{Module, ModuleId};
+use clk_stdlib as library;
+use clk_syntax::ast;
 
 impl Session {
-    /// Forgets imported files, so that they are read again at their next import.
+    /// Forgets which files were imported, so that they are read again when they are imported next.
     pub fn forget_files(&mut self) {
-        self.modules.known.retain(|key, _| matches!(key, Key::Library(_)));
+        self.modules.ids.retain(|key, _| matches!(key, ModuleKey::Library(_)));
     }
 }
 
 /// Loads the imports of a text, recursively.
-pub(super) struct Loader<'a> {
+pub(super) struct ImportLoader<'a> {
     session: &'a mut Session,
     files: &'a dyn Files,
     diagnostics: &'a mut Vec<Diagnostic>,
     /// Modules being loaded, outermost first.
-    open: Vec<Key>,
+    open: Vec<ModuleKey>,
 }
 
-/// Limit on the depth of import chains, which protects the stack.
+/// The maximum depth of import chains. Prevents a stack overflow.
 const MAX_DEPTH: usize = 64;
 
-impl<'a> Loader<'a> {
+impl<'a> ImportLoader<'a> {
     pub fn new(session: &'a mut Session, files: &'a dyn Files, diagnostics: &'a mut Vec<Diagnostic>) -> Self {
-        Loader { session, files, diagnostics, open: vec![] }
+        ImportLoader { session, files, diagnostics, open: vec![] }
     }
 
-    /// Loads the imports of the main text, whose own path is `own` if it is a file.
-    pub fn imports(mut self, tree: &ast::File, base: &Path, own: Option<PathBuf>) -> Imports {
-        self.open.extend(own.map(|path| Key::File(normal(&path))));
-        self.of_file(tree, Some(base))
+    /// Loads the imports of the main text. `own` is the path of the main text, if it is a file.
+    pub fn imports(mut self, tree: &ast::SourceFile, base: &Path, own: Option<PathBuf>) -> Imports {
+        self.open.extend(own.map(|path| ModuleKey::File(normalize(&path))));
+        self.file_imports(tree, Some(base))
     }
 
-    /// Loads the imports of a file. `base` is the directory of relative paths; the library has none.
-    fn of_file(&mut self, tree: &ast::File, base: Option<&Path>) -> Imports {
+    /// Loads the imports of a file. `base` is the directory for relative paths; `None` for files of the standard
+    /// library.
+    fn file_imports(&mut self, tree: &ast::SourceFile, base: Option<&Path>) -> Imports {
         let mut imports = Imports::new();
         for item in &tree.items {
             let ast::ItemKind::Import(import) = &item.kind else { continue };
-            match self.module(import, base) {
+            match self.load_module(import, base) {
                 Ok(module) => {
                     imports.insert(import.span, module);
                 }
@@ -55,13 +56,13 @@ impl<'a> Loader<'a> {
         imports
     }
 
-    fn module(&mut self, import: &ast::Import, base: Option<&Path>) -> Result<ModuleId, Box<Diagnostic>> {
-        let (key, span) = key(import, base, self.files)?;
-        if let Some(&known) = self.session.modules.known.get(&key) {
+    fn load_module(&mut self, import: &ast::Import, base: Option<&Path>) -> Result<ModuleId, Box<Diagnostic>> {
+        let (key, span) = module_key(import, base, self.files)?;
+        if let Some(&known) = self.session.modules.ids.get(&key) {
             return Ok(known);
         }
         if let Some(start) = self.open.iter().position(|open| *open == key) {
-            return Err(self.circle(start, &key, span));
+            return Err(self.cycle_error(start, &key, span));
         }
         if self.open.len() > MAX_DEPTH {
             return Err(Box::new(
@@ -69,42 +70,42 @@ impl<'a> Loader<'a> {
             ));
         }
         let (text, base) = match &key {
-            Key::Library(name) => (library::text(name).map(str::to_string), None),
-            Key::File(path) => {
-                let text = self.files.read(path).map_err(|why| self.unreadable(import, path, &why, span))?;
+            ModuleKey::Library(name) => (library::text(name).map(str::to_string), None),
+            ModuleKey::File(path) => {
+                let text = self.files.read(path).map_err(|why| self.unreadable_error(import, path, &why, span))?;
                 (Some(text), path.parent().map(Path::to_path_buf))
             }
         };
         let text = text.ok_or_else(|| unknown_library(&key.name(), span))?;
         self.open.push(key.clone());
-        let module = self.read(&key, &text, base.as_deref());
+        let module = self.check_module(&key, &text, base.as_deref());
         self.open.pop();
-        self.session.modules.known.insert(key, module);
+        self.session.modules.ids.insert(key, module);
         Ok(module)
     }
 
-    fn read(&mut self, key: &Key, text: &str, base: Option<&Path>) -> ModuleId {
+    fn check_module(&mut self, key: &ModuleKey, text: &str, base: Option<&Path>) -> ModuleId {
         let shown = match key {
-            Key::Library(name) => format!("std/{name}.clk"),
-            Key::File(path) => path.display().to_string(),
+            ModuleKey::Library(name) => format!("std/{name}.clk"),
+            ModuleKey::File(path) => path.display().to_string(),
         };
         let file = self.session.sources.add(shown, text);
-        let (tree, mut found) = syntax::parse(file, text);
-        let named = Module { name: key.name().into(), file, doc: tree.doc.clone(), ..Module::default() };
-        let module = self.session.program.modules.push(named);
-        let imports = self.of_file(&tree, base);
-        found.extend(check::check(&mut self.session.program, module, &tree, &imports));
-        // Warnings about the library are not shown to its users.
-        let own = matches!(key, Key::File(_));
-        self.diagnostics.extend(found.into_iter().filter(|diagnostic| own || diagnostic.is_error()));
+        let (tree, mut diagnostics) = clk_syntax::parse(file, text);
+        let new_module = Module { name: key.name().into(), file, doc: tree.doc.clone(), ..Module::default() };
+        let module = self.session.program.modules.push(new_module);
+        let imports = self.file_imports(&tree, base);
+        diagnostics.extend(clk_check::check(&mut self.session.program, module, &tree, &imports));
+        // Warnings about files of the standard library are not shown to users.
+        let is_user_file = matches!(key, ModuleKey::File(_));
+        self.diagnostics.extend(diagnostics.into_iter().filter(|diagnostic| is_user_file || diagnostic.is_error()));
         module
     }
 
     // Messages
 
-    fn circle(&self, start: usize, key: &Key, span: Span) -> Box<Diagnostic> {
+    fn cycle_error(&self, start: usize, key: &ModuleKey, span: Span) -> Box<Diagnostic> {
         let name = key.name();
-        let mut steps: Vec<String> = self.open.iter().skip(start).map(Key::name).collect();
+        let mut steps: Vec<String> = self.open.iter().skip(start).map(ModuleKey::name).collect();
         steps.push(name.clone());
         let title = if steps.len() == 2 {
             format!("`{name}` imports itself")
@@ -113,23 +114,23 @@ impl<'a> Loader<'a> {
         };
         Box::new(
             Diagnostic::error("E0292", title)
-                .at(span, "this leads back to a file that is still being read")
-                .help("move what both files need into a third one that both import"),
+                .at(span, "this imports a file that is still being loaded")
+                .help("move the shared definitions into a third file that both import"),
         )
     }
 
-    fn unreadable(&self, import: &ast::Import, path: &Path, why: &str, span: Span) -> Box<Diagnostic> {
+    fn unreadable_error(&self, import: &ast::Import, path: &Path, why: &str, span: Span) -> Box<Diagnostic> {
         let written = match &import.source {
             ast::ImportSource::File { path, .. } => path.as_str(),
             ast::ImportSource::Path(_) => "",
         };
         let title = format!("`{written}` cannot be imported: {why}");
         let mut diagnostic = Diagnostic::error("E0290", title).at(span, format!("looked for `{}`", path.display()));
-        let wanted = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let neighbors = self.files.neighbors(path);
-        if let Some(meant) = closest(&wanted, neighbors.iter().map(String::as_str)) {
+        if let Some(closest_name) = closest(&file_name, neighbors.iter().map(String::as_str)) {
             let folder = written.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-            let text = format!("\"{folder}{meant}\"");
+            let text = format!("\"{folder}{closest_name}\"");
             let title = format!("did you mean {text}?");
             diagnostic = diagnostic.fix(title, span, text, Applicability::MaybeIncorrect);
         }
@@ -137,11 +138,15 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Resolves an import; the error has the location to report.
-fn key(import: &ast::Import, base: Option<&Path>, files: &dyn Files) -> Result<(Key, Span), Box<Diagnostic>> {
+/// Resolves an import to a module. The error contains the location to report.
+fn module_key(
+    import: &ast::Import,
+    base: Option<&Path>,
+    files: &dyn Files,
+) -> Result<(ModuleKey, Span), Box<Diagnostic>> {
     match &import.source {
         ast::ImportSource::File { path, span } => match base {
-            Some(base) => Ok((Key::File(normal(&base.join(path.as_str()))), *span)),
+            Some(base) => Ok((ModuleKey::File(normalize(&base.join(path.as_str()))), *span)),
             None => {
                 Err(Box::new(Diagnostic::error("E0290", "the standard library imports no files").at(*span, "a file")))
             }
@@ -150,15 +155,15 @@ fn key(import: &ast::Import, base: Option<&Path>, files: &dyn Files) -> Result<(
             let span = names.iter().map(|name| name.span).reduce(Span::to).unwrap_or(import.span);
             let words: Vec<&str> = names.iter().map(|name| name.text.as_str()).collect();
             match words.as_slice() {
-                ["std", rest @ ..] if !rest.is_empty() => Ok((Key::Library(rest.join(".")), span)),
-                ["std"] => Err(all_modules("`std` itself is not a module", span)),
+                ["std", rest @ ..] if !rest.is_empty() => Ok((ModuleKey::Library(rest.join(".")), span)),
+                ["std"] => Err(unknown_module_error("`std` itself is not a module", span)),
                 words => match base.and_then(|base| files.module(words, base)) {
-                    Some(Ok(path)) => Ok((Key::File(normal(&path)), span)),
-                    Some(Err(missing)) if foreign_module(words.first().unwrap_or(&"")).is_none() => {
+                    Some(Ok(path)) => Ok((ModuleKey::File(normalize(&path)), span)),
+                    Some(Err(missing)) if foreign_module_help(words.first().unwrap_or(&"")).is_none() => {
                         let label = format!("`{}` is not available", words.join("."));
                         Err(Box::new(Diagnostic::error(missing.code, missing.title).at(span, label).help(missing.help)))
                     }
-                    _ => Err(not_std(&words.join("."), span)),
+                    _ => Err(not_in_library_error(&words.join("."), span)),
                 },
             }
         }
@@ -169,7 +174,7 @@ fn unknown_library(name: &str, span: Span) -> Box<Diagnostic> {
     let word = name.strip_prefix("std.").unwrap_or(name);
     let title = format!("there is no module `{name}` in the standard library");
     match closest(word, library::MODULES.iter().map(|(name, _)| *name)) {
-        None => all_modules(&title, span),
+        None => unknown_module_error(&title, span),
         Some(meant) => Box::new(Diagnostic::error("E0291", title).at(span, "unknown module").fix(
             format!("did you mean `std.{meant}`?"),
             span,
@@ -179,17 +184,17 @@ fn unknown_library(name: &str, span: Span) -> Box<Diagnostic> {
     }
 }
 
-fn all_modules(title: &str, span: Span) -> Box<Diagnostic> {
+fn unknown_module_error(title: &str, span: Span) -> Box<Diagnostic> {
     let names: Vec<String> = library::MODULES.iter().map(|(name, _)| format!("`std.{name}`")).collect();
     let diagnostic = Diagnostic::error("E0291", title).at(span, "unknown module");
     Box::new(if names.is_empty() { diagnostic } else { diagnostic.help(format!("there are {}", names.join(", "))) })
 }
 
-fn not_std(path: &str, span: Span) -> Box<Diagnostic> {
+fn not_in_library_error(path: &str, span: Span) -> Box<Diagnostic> {
     let first = path.split('.').next().unwrap_or(path);
     let error = Diagnostic::error("E0293", format!("`{path}` is not part of the standard library"))
         .at(span, "by name, `std.…` is imported, and what a `clk.toml` lists");
-    if let Some(help) = foreign_module(first) {
+    if let Some(help) = foreign_module_help(first) {
         return Box::new(error.help(help));
     }
     if library::text(path).is_some() {
@@ -200,8 +205,8 @@ fn not_std(path: &str, span: Span) -> Box<Diagnostic> {
     Box::new(error.fix(format!("import the file {file}"), span, file, Applicability::MaybeIncorrect))
 }
 
-/// Returns the equivalent in Clk of a module of another language.
-fn foreign_module(name: &str) -> Option<&'static str> {
+/// If the name is a module of another language, returns help text about its equivalent in Clk.
+fn foreign_module_help(name: &str) -> Option<&'static str> {
     Some(match name {
         "numpy" | "np" | "cupy" | "jax" | "torch" | "scipy" => {
             "array functions are built in and need no prefix: `zeros(3, 4)`, `sum(x, axis = 0)`, `a @ b`; `clk doc` lists \
@@ -219,7 +224,7 @@ fn foreign_module(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the known name that a misspelled one most likely meant.
+/// Returns the name in `names` that is most similar to the misspelled `word`.
 fn closest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
         .map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase()), name))
@@ -228,8 +233,8 @@ fn closest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n s
         .map(|(_, name)| name)
 }
 
-/// Normalizes `.` and `..` (where it follows a directory name), so that a file has one key however it is reached.
-fn normal(path: &Path) -> PathBuf {
+/// Removes `.` and `dir/..` from a path, so that all paths to a file have the same key.
+fn normalize(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for part in path.components() {
         match part {
@@ -249,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_file_has_one_key() {
-        for (written, key) in [("a/./b.clk", "a/b.clk"), ("a/../b.clk", "b.clk"), ("../b.clk", "../b.clk")] {
-            assert_eq!(normal(Path::new(written)), Path::new(key));
+        for (written, module_key) in [("a/./b.clk", "a/b.clk"), ("a/../b.clk", "b.clk"), ("../b.clk", "../b.clk")] {
+            assert_eq!(normalize(Path::new(written)), Path::new(module_key));
         }
     }
 

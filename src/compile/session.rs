@@ -1,4 +1,4 @@
-//! Data of a session: sources, program, loaded modules and the definitions made by its entries.
+//! The data of a session: sources, program, loaded modules and definitions.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::{FileId, Sources};
-use crate::check::typed::{ModuleId, Program};
-use crate::syntax::ast;
+use clk_base::diag::Diagnostic;
+use clk_base::source::{FileId, SourceMap};
+use clk_check::typed::{ModuleId, Program};
+use clk_syntax::ast;
 
 /// Access to imported files.
 pub trait Files {
@@ -23,94 +23,97 @@ pub trait Files {
         vec![]
     }
 
-    /// Returns the file of the module `words` (`shapes`, or `shapes.solid`) of a project, as imported by a file in a folder; `None`
-    /// if the folder belongs to no project.
-    fn module(&self, _words: &[&str], _folder: &Path) -> Option<Result<PathBuf, Missing>> {
+    /// Returns the file of a project's module, such as `shapes` or `shapes.solid`, that a file in `_folder` imports;
+    /// `None` if the folder does not belong to a project.
+    fn module(&self, _words: &[&str], _folder: &Path) -> Option<Result<PathBuf, MissingModule>> {
         None
     }
 }
 
-/// Why a module of a project is not available.
-pub struct Missing {
+/// The error for an import of a project's module that is not available.
+pub struct MissingModule {
     pub code: &'static str,
     pub title: String,
     pub help: String,
 }
 
-/// No files: for texts that import only the standard library.
+/// An implementation of [`Files`] without any files, for texts that import only the standard library.
 pub struct NoFiles;
 
 impl Files for NoFiles {
     fn read(&self, _path: &Path) -> Result<String, String> {
-        Err("there are no files here".into())
+        Err("files are not available here".into())
     }
 }
 
-/// The sources and the program of a run or a REPL session.
+/// The sources and the program of a script or a REPL session.
 #[derive(Clone, Default)]
 pub struct Session {
-    pub sources: Sources,
+    pub sources: SourceMap,
     pub program: Program,
     /// The module to which scripts and REPL entries are added.
     pub main: Option<ModuleId>,
-    /// The directory for relative imports of the main module; if empty, the directory of the text's own path.
+    /// The directory for relative imports of the main module. If empty, the directory that contains the text's own
+    /// file.
     pub folder: PathBuf,
     /// Imported modules, each loaded once.
     pub modules: Modules,
-    /// Definitions made by the entries of a session.
-    pub definitions: Definitions,
+    /// The definitions made by the entries of a REPL session.
+    pub definitions: SessionDefinitions,
 }
 
-/// Result of compiling a text.
-pub struct Outcome {
+/// The result of compiling a source text.
+pub struct CompileResult {
     pub file: FileId,
-    /// Warnings, and errors if it was refused.
+    /// Warnings, and errors if the text was rejected.
     pub diagnostics: Vec<Diagnostic>,
-    /// The new chunks of `program.chunks`, to be run in order.
+    /// The range of new chunks in `program.chunks`, to be run in order.
     pub chunks: std::ops::Range<usize>,
 }
 
-impl Outcome {
+impl CompileResult {
     pub fn failed(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// Removes warnings, which may be consequences of errors (an apparently unused name may be used in a broken statement).
-    pub(super) fn without_warnings(&mut self) {
+    /// Removes all warnings, because they may be consequences of errors: a name that seems unused may be used in a
+    /// statement that could not be parsed.
+    pub(super) fn drop_warnings(&mut self) {
         self.diagnostics.retain(Diagnostic::is_error);
     }
 }
 
-/// A definition and its syntax tree.
+/// A definition in a REPL session, with its syntax tree.
 #[derive(Debug)]
-pub struct Definition {
+pub struct SessionDefinition {
     pub(super) name: SmolStr,
     pub(super) item: ast::Item,
-    /// All words in it, which include every name it may refer to.
+    /// All identifiers in the definition, which include every name to which it may refer.
     pub(super) words: FxHashSet<SmolStr>,
 }
 
-/// The definitions made by a session's entries.
+/// The definitions made by the entries of a REPL session.
 #[derive(Clone, Debug, Default)]
-pub struct Definitions {
-    pub(super) known: IndexMap<SmolStr, Arc<Definition>>,
-    /// Definitions that no longer compile with what they depend on, and why. Their names are unbound meanwhile.
-    pub(super) aside: IndexMap<SmolStr, (Arc<Definition>, String)>,
+pub struct SessionDefinitions {
+    pub(super) current: IndexMap<SmolStr, Arc<SessionDefinition>>,
+    /// Definitions that no longer compile with the current versions of their dependencies, and why. Their names are
+    /// unbound until they compile again.
+    pub(super) set_aside: IndexMap<SmolStr, (Arc<SessionDefinition>, String)>,
 }
 
-/// Identity of a module, independent of how it was imported.
+/// The identity of a module. It does not depend on the path by which the module was imported.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
+pub enum ModuleKey {
     Library(String),
     File(PathBuf),
 }
 
-impl Key {
-    /// Returns the name for messages and `Module::name`.
+impl ModuleKey {
+    /// Returns the module's name, which is used in messages and as `Module::name`.
     pub fn name(&self) -> String {
         match self {
-            Key::Library(name) => format!("std.{name}"),
-            Key::File(path) => path.display().to_string(),
+            ModuleKey::Library(name) => format!("std.{name}"),
+            ModuleKey::File(path) => path.display().to_string(),
         }
     }
 }
@@ -118,5 +121,5 @@ impl Key {
 /// The modules loaded in a session.
 #[derive(Clone, Debug, Default)]
 pub struct Modules {
-    pub(super) known: HashMap<Key, ModuleId>,
+    pub(super) ids: HashMap<ModuleKey, ModuleId>,
 }

@@ -1,123 +1,130 @@
-//! The launches that a derivative is made for.
+//! The launches for which a derivative must be correct.
 //!
-//! Input: a kernel with the geometry of a launch, or with what its signature says of all. Output: a
-//! launch in symbols. A derivative is a kernel whose launches are those of its original, with more arrays.
+//! Input: a kernel with the geometry of a launch, or with the symbolic launch that its signature describes. Output: a
+//! symbolic launch. A derivative is launched with the geometry of its primal kernel and additional arrays.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::def::Role;
-use crate::device::Extents;
-use crate::ir::def::*;
-use crate::ir::footprint::space::{Role as Belongs, Space as Variables};
-use crate::ir::footprint::{Given, Grid, number, variable};
-use crate::ir::ranges::type_range;
+use super::derived::DerivedParamRole;
+use clk_ir::def::*;
+use clk_ir::footprint::vars::{VarRole as Belongs, VarSpace as Variables};
+use clk_ir::footprint::{SymbolicGrid, SymbolicLaunch, number, variable};
+use clk_ir::ranges::type_range;
+use clk_runtime::LaunchExtents;
 
-const LARGEST: i128 = i32::MAX as i128;
+const MAX_EXTENT: i128 = i32::MAX as i128;
 
-/// What is known of the launches of a kernel.
+/// Known facts about the launches of a kernel.
 #[derive(Clone, Debug, Default)]
-pub struct Launches {
-    /// `None`: nothing.
-    given: Option<Given>,
-    /// Array parameters of which each element belongs to one thread, by position.
+pub struct DerivativeLaunches {
+    /// The launches in symbolic form; `None` if nothing is known about them.
+    symbolic: Option<SymbolicLaunch>,
+    /// The positions of array parameters each of whose elements is accessed by only one thread.
     pub(super) private: FxHashSet<u32>,
 }
 
-impl Launches {
-    /// Returns the launches that are written down.
-    pub fn new(module: &Module, given: Given) -> Launches {
-        Launches { given: Some(completed(given, module)), private: FxHashSet::default() }
+impl DerivativeLaunches {
+    /// Creates the facts from a symbolic launch.
+    pub fn new(module: &Module, launch: SymbolicLaunch) -> DerivativeLaunches {
+        DerivativeLaunches { symbolic: Some(with_defaults(launch, module)), private: FxHashSet::default() }
     }
 
-    /// Returns the launches of a `threads` kernel, of any size, or those of a `grid` kernel with this geometry.
-    pub fn with(module: &Module, extents: Extents) -> Launches {
-        let mut given = Given::default();
+    /// Creates the facts for launches of a `threads` kernel with arbitrary extents, or of a `grid` kernel with the
+    /// geometry `extents`.
+    pub fn for_extents(module: &Module, extents: LaunchExtents) -> DerivativeLaunches {
+        let mut launch = SymbolicLaunch::default();
         match (module.kernel.form, extents) {
-            (Form::Threads { rank }, Extents::Threads(_)) => {
-                let mut index = |k| given.variables.fresh(format!("index {k}"), Belongs::Thread, 0, LARGEST - 1);
-                given.indices = (0..rank).map(|k| variable(index(k))).collect();
+            (LaunchForm::Threads { rank }, LaunchExtents::Threads(_)) => {
+                let mut index = |k| launch.variables.fresh(format!("index {k}"), Belongs::Thread, 0, MAX_EXTENT - 1);
+                launch.indices = (0..rank).map(|k| variable(index(k))).collect();
             }
-            (Form::Grid, Extents::Grid { grid, block }) => {
-                given.grid = Some(grid_of(&mut given.variables, grid, block));
+            (LaunchForm::Grid, LaunchExtents::Grid { grid, block }) => {
+                launch.grid = Some(symbolic_grid(&mut launch.variables, grid, block));
             }
-            _ => return Launches::default(),
+            _ => return DerivativeLaunches::default(),
         }
-        Launches::new(module, given)
+        DerivativeLaunches::new(module, launch)
     }
 
-    /// Returns what is known of them all, if anything is.
-    pub fn given(&self) -> Option<&Given> {
-        self.given.as_ref()
+    /// Returns the symbolic launch, if anything is known about the launches.
+    pub fn symbolic_launch(&self) -> Option<&SymbolicLaunch> {
+        self.symbolic.as_ref()
     }
 
-    /// Returns the launches of a derivative, of which these are the parameters.
-    pub fn of_derivative(&self, module: &Module, params: &[Role]) -> Launches {
-        let like = |role: &Role| match *role {
-            Role::Primal(param) | Role::Tangent(param) | Role::Adjoint(param) => Some(param as u32),
-            Role::Extent(_) | Role::Sums(_) | Role::Tape(_) | Role::Counts => None,
+    /// Returns the facts about the launches of a derivative whose parameters have these roles.
+    pub fn for_derivative(&self, module: &Module, params: &[DerivedParamRole]) -> DerivativeLaunches {
+        let primal_param = |role: &DerivedParamRole| match *role {
+            DerivedParamRole::Primal(param) | DerivedParamRole::Tangent(param) | DerivedParamRole::Adjoint(param) => {
+                Some(param as u32)
+            }
+            DerivedParamRole::Extent(_)
+            | DerivedParamRole::Sums(_)
+            | DerivedParamRole::Tape(_)
+            | DerivedParamRole::Counts => None,
         };
         let mut private = FxHashSet::default();
-        for (at, role) in params.iter().enumerate() {
-            let own = like(role).is_none_or(|param| self.private.contains(&param));
-            private.extend(own.then_some(at as u32));
+        for (position, role) in params.iter().enumerate() {
+            let is_private = primal_param(role).is_none_or(|param| self.private.contains(&param));
+            private.extend(is_private.then_some(position as u32));
         }
-        let Some(old) = &self.given else { return Launches { given: None, private } };
-        let mut given = Given { extents: FxHashMap::default(), params: FxHashMap::default(), ..old.clone() };
-        given.variables.promised.clear();
-        for (at, role) in params.iter().enumerate() {
-            let (at, Some(param)) = (at as u32, like(role)) else { continue };
-            if let Some(KernelParam::Array { memory, .. }) = module.kernel.params.get(at as usize) {
+        let Some(old) = &self.symbolic else { return DerivativeLaunches { symbolic: None, private } };
+        let mut launch = SymbolicLaunch { extents: FxHashMap::default(), params: FxHashMap::default(), ..old.clone() };
+        launch.variables.array_promises.clear();
+        for (position, role) in params.iter().enumerate() {
+            let (position, Some(param)) = (position as u32, primal_param(role)) else { continue };
+            if let Some(KernelParam::Array { memory, .. }) = module.kernel.params.get(position as usize) {
                 for axis in 0..module.functions[module.kernel.body].memories[*memory].extents.len() as u8 {
                     let extent = old.extents.get(&(param, axis)).cloned();
-                    given.extents.extend(extent.map(|extent| ((at, axis), extent)));
+                    launch.extents.extend(extent.map(|extent| ((position, axis), extent)));
                 }
             }
-            if let Role::Primal(_) = role {
-                given.params.extend(old.params.get(&param).map(|form| (at, form.clone())));
-                let promised = old.variables.promised.get(&param);
-                given.variables.promised.extend(promised.map(|promised| (at, promised.clone())));
+            if let DerivedParamRole::Primal(_) = role {
+                launch.params.extend(old.params.get(&param).map(|form| (position, form.clone())));
+                let promised = old.variables.array_promises.get(&param);
+                launch.variables.array_promises.extend(promised.map(|promised| (position, promised.clone())));
             }
         }
-        Launches { given: Some(completed(given, module)), private }
+        DerivativeLaunches { symbolic: Some(with_defaults(launch, module)), private }
     }
 }
 
-fn grid_of(variables: &mut Variables, grid: [u32; 3], block: [u32; 3]) -> Grid {
+fn symbolic_grid(variables: &mut Variables, grid: [u32; 3], block: [u32; 3]) -> SymbolicGrid {
     let names = ["x", "y", "z"];
     let mut part = |k: usize, kind: &str, role: Belongs, count: u32| match count {
         1 => number(0),
         _ => variable(variables.fresh(format!("{kind}_idx.{}", names[k]), role, 0, (i128::from(count) - 1).max(0))),
     };
     let thread = std::array::from_fn(|k| part(k, "thread", Belongs::Thread, block[k]));
-    let at = std::array::from_fn(|k| part(k, "block", Belongs::Block, grid[k]));
+    let block_idx = std::array::from_fn(|k| part(k, "block", Belongs::Block, grid[k]));
     let global = std::array::from_fn(|k| {
-        let first = variables.product(&at[k], &number(i128::from(block[k])));
+        let first = variables.product(&block_idx[k], &number(i128::from(block[k])));
         first.add(&thread[k]).unwrap_or_default()
     });
     let extents = |of: [u32; 3]| of.map(|n| number(i128::from(n)));
-    Grid { thread, at, block: extents(block), grid: extents(grid), global }
+    SymbolicGrid { thread, block_idx, block: extents(block), grid: extents(grid), global }
 }
 
-/// Adds any extents and integers where nothing is known of them.
-fn completed(mut given: Given, module: &Module) -> Given {
-    for (at, param) in module.kernel.params.iter().enumerate() {
-        let at = at as u32;
+/// Adds unconstrained variables for the extents and integer parameters that the symbolic launch does not contain.
+fn with_defaults(mut launch: SymbolicLaunch, module: &Module) -> SymbolicLaunch {
+    for (position, param) in module.kernel.params.iter().enumerate() {
+        let position = position as u32;
         match param {
             KernelParam::Value { name, ty: Ty::Scalar(scalar) } if scalar.is_int() => {
                 let (low, high) = type_range(*scalar);
-                let variables = &mut given.variables;
-                let any = || variable(variables.fresh(name.as_str(), Belongs::Launch, low, high));
-                given.params.entry(at).or_insert_with(any);
+                let variables = &mut launch.variables;
+                let unconstrained = || variable(variables.fresh(name.as_str(), Belongs::Launch, low, high));
+                launch.params.entry(position).or_insert_with(unconstrained);
             }
             KernelParam::Value { .. } => {}
             KernelParam::Array { name, memory, .. } => {
                 for axis in 0..module.functions[module.kernel.body].memories[*memory].extents.len() as u8 {
-                    let variables = &mut given.variables;
-                    let any = || variable(variables.fresh(format!("extent of {name}"), Belongs::Launch, 0, LARGEST));
-                    given.extents.entry((at, axis)).or_insert_with(any);
+                    let variables = &mut launch.variables;
+                    let unconstrained =
+                        || variable(variables.fresh(format!("extent of {name}"), Belongs::Launch, 0, MAX_EXTENT));
+                    launch.extents.entry((position, axis)).or_insert_with(unconstrained);
                 }
             }
         }
     }
-    given
+    launch
 }

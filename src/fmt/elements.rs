@@ -1,25 +1,25 @@
-//! The list of tokens and comments, with the line breaks before each and the matching bracket of each bracket.
+//! The formatter's list of tokens and comments, with line breaks and matching brackets.
 
-use crate::syntax::token::{Tok, Token};
+use clk_syntax::token::{Tok, Token};
 
-/// No matching bracket.
+/// The value of [`FormatElement::mate`] and [`FormatElement::within`] if there is no such bracket.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ElementKind {
     /// A token. A string is one element, of kind [`Tok::StrEnd`].
     Token(Tok),
     LineComment,
     BlockComment,
 }
 
-/// Role of a token, which resolves ambiguous ones; determined by `roles`.
+/// The role of a token, which distinguishes uses of the same kind of token. The module `roles` determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum TokenRole {
     Plain,
-    /// A `(` or `[` that groups, the `<` of type parameters, or `<<<`.
+    /// A `(` or `[` that groups values, the `<` of type parameters, or `<<<`.
     Open,
-    /// A `(` or `[` that belongs to the value before it, without a blank between.
+    /// A `(` or `[` that belongs to the value before it, without a blank between them.
     Call,
     /// The `{` of a block.
     Block,
@@ -39,45 +39,45 @@ pub enum Role {
     Binary(u8),
     /// The `@` of `[f32; N] @gpu`.
     Placed,
-    /// The `.` between two field numbers: `t.0 .1`, since `0.1` would be one number.
-    Apart,
+    /// The `.` between two field numbers, as in `t.0 .1`; without the blank, `0.1` would be a single number.
+    SpacedDot,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Element {
-    pub kind: Kind,
+pub(crate) struct FormatElement {
+    pub kind: ElementKind,
     pub start: u32,
-    /// The end, without trailing blanks.
+    /// End offset of the element in the text, without trailing blanks.
     pub end: u32,
     /// Width in characters.
     pub width: u32,
-    /// Number of line breaks before it: 0, 1, or 2 for a blank line.
+    /// Number of line breaks before the element: 0, 1, or 2 for a blank line.
     pub breaks: u8,
-    /// Whether a statement ended before it.
+    /// Whether a statement ended before the element.
     pub boundary: bool,
-    /// Whether to insert a comma after it.
+    /// Whether to insert a comma after the element.
     pub comma: bool,
     /// Whether this is a comma or semicolon to be removed.
     pub deleted: bool,
-    /// The role; a closing bracket has that of the opening one.
-    pub role: Role,
-    /// The matching bracket.
+    /// The role; a closing bracket has the role of its opening bracket.
+    pub role: TokenRole,
+    /// Index of the matching bracket.
     pub mate: u32,
-    /// The innermost bracket open before this token (not counting `<`).
+    /// Index of the innermost bracket (except `<`) that is open before this element.
     pub within: u32,
     pub opens: bool,
     pub closes: bool,
 }
 
-impl Element {
-    pub fn is(&self, tok: Tok) -> bool {
-        self.kind == Kind::Token(tok)
+impl FormatElement {
+    pub fn is_token(&self, tok: Tok) -> bool {
+        self.kind == ElementKind::Token(tok)
     }
 
     pub(crate) fn tok(&self) -> Option<Tok> {
         match self.kind {
-            Kind::Token(tok) => Some(tok),
-            Kind::LineComment | Kind::BlockComment => None,
+            ElementKind::Token(tok) => Some(tok),
+            ElementKind::LineComment | ElementKind::BlockComment => None,
         }
     }
 
@@ -91,8 +91,8 @@ impl Element {
 }
 
 /// Reads all tokens and comments of a text.
-pub(crate) fn read(text: &str, tokens: &[Token]) -> Vec<Element> {
-    let mut reader = Reader { text, out: Vec::with_capacity(tokens.len()), at: 0, breaks: 0, boundary: false };
+pub(crate) fn read(text: &str, tokens: &[Token]) -> Vec<FormatElement> {
+    let mut reader = ElementReader { text, out: Vec::with_capacity(tokens.len()), at: 0, breaks: 0, boundary: false };
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
         index += 1;
@@ -111,7 +111,7 @@ pub(crate) fn read(text: &str, tokens: &[Token]) -> Vec<Element> {
     reader.out
 }
 
-/// Returns the token after the string whose start precedes `index`.
+/// Returns the index of the token after the string whose opening quote is before `index`.
 fn string_end(tokens: &[Token], mut index: usize) -> usize {
     let mut depth = 1;
     while let Some(token) = tokens.get(index) {
@@ -128,19 +128,19 @@ fn string_end(tokens: &[Token], mut index: usize) -> usize {
     index
 }
 
-struct Reader<'t> {
+struct ElementReader<'t> {
     text: &'t str,
-    out: Vec<Element>,
+    out: Vec<FormatElement>,
     at: usize,
     breaks: u8,
     boundary: bool,
 }
 
-impl Reader<'_> {
+impl ElementReader<'_> {
     fn token(&mut self, kind: Tok, start: usize, end: usize) {
         self.gap(start);
         let end = if kind == Tok::Doc { start + self.slice(start, end).trim_end().len() } else { end };
-        self.push(Kind::Token(kind), start, end);
+        self.push(ElementKind::Token(kind), start, end);
         self.boundary = false;
     }
 
@@ -148,10 +148,10 @@ impl Reader<'_> {
         self.text.get(start..end).unwrap_or("")
     }
 
-    fn push(&mut self, kind: Kind, start: usize, end: usize) {
+    fn push(&mut self, kind: ElementKind, start: usize, end: usize) {
         let text = self.slice(start, end);
         let width = if text.is_ascii() { text.len() } else { text.chars().count() } as u32;
-        self.out.push(Element {
+        self.out.push(FormatElement {
             kind,
             start: start as u32,
             end: end as u32,
@@ -160,7 +160,7 @@ impl Reader<'_> {
             boundary: self.boundary,
             comma: false,
             deleted: false,
-            role: Role::Plain,
+            role: TokenRole::Plain,
             mate: NONE,
             within: NONE,
             opens: false,
@@ -185,11 +185,11 @@ impl Reader<'_> {
                 }
                 [b'/', b'/', ..] => {
                     let line = rest.split('\n').next().unwrap_or("").trim_end().len();
-                    self.push(Kind::LineComment, self.at, self.at + line);
+                    self.push(ElementKind::LineComment, self.at, self.at + line);
                 }
                 [b'/', b'*', ..] => {
                     let length = block_comment(bytes);
-                    self.push(Kind::BlockComment, self.at, self.at + length);
+                    self.push(ElementKind::BlockComment, self.at, self.at + length);
                 }
                 _ => self.at += rest.chars().next().map_or(1, char::len_utf8),
             }
@@ -204,7 +204,7 @@ impl Reader<'_> {
         let rest = self.slice(self.at, until);
         if rest.starts_with("#!") {
             let line = rest.split('\n').next().unwrap_or("").trim_end().len();
-            self.push(Kind::LineComment, self.at, self.at + line);
+            self.push(ElementKind::LineComment, self.at, self.at + line);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Output of the text from elements and the gaps before them.
+//! Writes the text from the elements and the whitespace before them.
 
-use super::elements::Element;
-use super::layout::Gap;
+use super::elements::FormatElement;
+use super::layout::WhitespaceGap;
 
-pub(crate) fn write(text: &str, elements: &[Element], gaps: &[Gap]) -> String {
+pub(crate) fn write(text: &str, elements: &[FormatElement], gaps: &[WhitespaceGap]) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for (element, gap) in elements.iter().zip(gaps).filter(|(element, _)| !element.deleted) {
         out.extend(std::iter::repeat_n('\n', usize::from(gap.newlines)));

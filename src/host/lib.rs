@@ -1,18 +1,18 @@
-//! The crate of the layer [`host`], named so that code spells its path as `crate::host` here and everywhere above.
+//! Layer 6 of the compiler: everything that runs on the host, such as values, arrays and the script interpreter.
 
 #![allow(rustdoc::private_intra_doc_links)]
 
-#[path = "mod.rs"]
-pub mod host;
-
-use clk_lang_base::base;
-use clk_lang_check::check;
-use clk_lang_compile::compile;
-use clk_lang_derive::derive;
-use clk_lang_device::device;
-use clk_lang_ir::ir;
-use clk_lang_lang::lang;
-use clk_lang_lang::{with_element, with_float, with_integer, with_logic, with_number};
-use clk_lang_lower::lower;
-use clk_lang_pass::pass;
-use clk_lang_syntax::syntax;
+pub mod array;
+pub mod files;
+pub mod format;
+pub(crate) mod grad;
+pub(crate) mod graph;
+pub mod interp;
+pub mod ops;
+pub mod picture;
+pub mod problem;
+pub mod ranks;
+pub mod shard;
+pub mod tuned;
+pub mod unwind;
+pub mod value;

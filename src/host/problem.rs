@@ -1,52 +1,52 @@
-//! Errors of operations on values: diagnostics without a location, which the interpreter adds.
+//! Errors of operations on values. They become diagnostics when the interpreter adds a location.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::device::{DeviceError, device_diagnostic};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_runtime::{DeviceError, device_diagnostic};
 
-/// The help where a derivative stands in the way.
-pub(crate) const NO_GRAD: &str = "`no_grad(x)` takes a value as a constant, if that is meant";
+/// The help text of errors about values that have no derivative.
+pub(crate) const NO_GRAD: &str = "`no_grad(x)` treats a value as a constant, if that is intended";
 
-/// A run-time error as plain data.
+/// A run-time error, which has no location yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
-    /// A code of `lang::codes::run`.
+pub struct RuntimeError {
+    /// The diagnostic code, such as `E0501`.
     pub code: &'static str,
     /// The message, one sentence without a period.
     pub title: String,
-    /// The text at the marked location; may be empty.
+    /// The label at the location that the interpreter adds; may be empty.
     pub label: String,
     pub notes: Vec<String>,
     pub help: Vec<String>,
-    pub elsewhere: Option<Box<Elsewhere>>,
+    pub origin: Option<Box<ErrorOrigin>>,
 }
 
-/// What a problem has its reason in that is not where it shows.
+/// The cause of an error, if it is not at the location that the interpreter adds.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Elsewhere {
-    /// The failure of a device that has kept the bytes of an array from being read. It is the whole message.
+pub enum ErrorOrigin {
+    /// The failure of a device whose memory held an array. It replaces the message of the error.
     Device(DeviceError),
-    /// A place of a kernel that is launched, and what is there.
-    Place(Span, String),
-    /// The line of a function whose derivative is taken.
-    Line(Span),
+    /// A location in a launched kernel, with the text of its label.
+    KernelSource(Span, String),
+    /// A location in the function that is differentiated.
+    FunctionLine(Span),
 }
 
 /// Result of an operation on values.
-pub type Outcome<T> = Result<T, Problem>;
+pub type HostResult<T> = Result<T, RuntimeError>;
 
 /// Returns the error for an allocation that failed.
-pub fn no_room(bytes: u64) -> Problem {
-    let size = crate::device::size(bytes);
-    Problem::new("E0509", format!("there is not enough memory: {size} were asked for at once"))
+pub fn out_of_memory(bytes: u64) -> RuntimeError {
+    let size = clk_runtime::size(bytes);
+    RuntimeError::new("E0509", format!("there is not enough memory: {size} were requested at once"))
 }
 
-impl Problem {
+impl RuntimeError {
     pub fn new(code: &'static str, title: impl Into<String>) -> Self {
-        Problem { code, title: title.into(), label: String::new(), notes: vec![], help: vec![], elsewhere: None }
+        RuntimeError { code, title: title.into(), label: String::new(), notes: vec![], help: vec![], origin: None }
     }
 
-    /// Sets the text at the marked location.
+    /// Sets the label at the location that the interpreter adds.
     pub fn label(mut self, text: impl Into<String>) -> Self {
         self.label = text.into();
         self
@@ -62,22 +62,22 @@ impl Problem {
         self
     }
 
-    /// Returns the failure of a device, if that is what it is.
+    /// Returns the device failure that caused this error, if any.
     pub fn device(&self) -> Option<&DeviceError> {
-        match self.elsewhere.as_deref() {
-            Some(Elsewhere::Device(error)) => Some(error),
+        match self.origin.as_deref() {
+            Some(ErrorOrigin::Device(error)) => Some(error),
             _ => None,
         }
     }
 
-    /// Returns the diagnostic at a location.
+    /// Converts the error to a diagnostic at a location.
     pub fn at(self, span: Span) -> Diagnostic {
-        let mut diagnostic = match self.elsewhere.map(|elsewhere| *elsewhere) {
-            Some(Elsewhere::Device(error)) => return found_late(&error, span),
-            Some(Elsewhere::Place(place, text)) => {
+        let mut diagnostic = match self.origin.map(|elsewhere| *elsewhere) {
+            Some(ErrorOrigin::Device(error)) => return deferred_error(&error, span),
+            Some(ErrorOrigin::KernelSource(place, text)) => {
                 Diagnostic::error(self.code, self.title).at(place, text).because(span, self.label)
             }
-            Some(Elsewhere::Line(line)) => {
+            Some(ErrorOrigin::FunctionLine(line)) => {
                 Diagnostic::error(self.code, self.title).at(line, self.label).because(span, "differentiated here")
             }
             None => Diagnostic::error(self.code, self.title).at(span, self.label),
@@ -87,28 +87,28 @@ impl Problem {
         diagnostic
     }
 
-    /// Returns the diagnostic where no location is known.
+    /// Converts the error to a diagnostic without a location.
     pub fn anywhere(self) -> Diagnostic {
         let mut diagnostic = self.at(Span::default());
-        // The kernel of a failed launch has a location of its own.
+        // Labels in the kernel of a failed launch have locations, so they are kept.
         diagnostic.labels.retain(|label| label.span != Span::default());
         diagnostic
     }
 }
 
-impl From<DeviceError> for Problem {
-    fn from(error: DeviceError) -> Problem {
+impl From<DeviceError> for RuntimeError {
+    fn from(error: DeviceError) -> RuntimeError {
         let Diagnostic { code, title, .. } = device_diagnostic(&error, Span::default());
-        Problem { elsewhere: Some(Box::new(Elsewhere::Device(error))), ..Problem::new(code, title) }
+        RuntimeError { origin: Some(Box::new(ErrorOrigin::Device(error))), ..RuntimeError::new(code, title) }
     }
 }
 
-/// Returns the diagnostic of a device's failure that showed when an array was read.
-fn found_late(error: &DeviceError, span: Span) -> Diagnostic {
+/// Returns the diagnostic for a device failure that was detected when an array was read.
+fn deferred_error(error: &DeviceError, span: Span) -> Diagnostic {
     let diagnostic = device_diagnostic(error, span);
     match error {
-        DeviceError::Earlier(_) | DeviceError::Lost(_) => diagnostic,
-        _ => diagnostic.note("found when results were looked at"),
+        DeviceError::EarlierLaunch(_) | DeviceError::Lost(_) => diagnostic,
+        _ => diagnostic.note("found when a result was read"),
     }
 }
 
@@ -117,25 +117,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_devices_failure_is_the_whole_message() {
+    fn device_failures_are_the_whole_message() {
         let error = DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() };
-        let problem = Problem::from(error).label("element 3 of 5").note("a note").help("a help");
+        let problem = RuntimeError::from(error).label("element 3 of 5").note("a note").help("a help");
         assert_eq!((problem.code, problem.title.as_str()), ("E0595", "`gpu:0` cannot be used: gone"));
         let diagnostic = problem.clone().at(Span::default());
         assert_eq!((diagnostic.labels.len(), diagnostic.labels[0].text.as_str()), (1, ""));
-        assert_eq!(diagnostic.notes, ["found when results were looked at"]);
+        assert_eq!(diagnostic.notes, ["found when a result was read"]);
         assert_eq!(diagnostic.help, ["run it on the simulator: `on sim { … }` or `--device sim`"]);
         assert!(problem.anywhere().labels.is_empty());
-        let full = Problem::from(DeviceError::NoHostMemory { wanted: 1 << 30 });
-        assert_eq!(
-            (full.code, full.anywhere().notes),
-            ("E0509", vec!["found when results were looked at".to_string()])
-        );
+        let full = RuntimeError::from(DeviceError::NoHostMemory { wanted: 1 << 30 });
+        assert_eq!((full.code, full.anywhere().notes), ("E0509", vec!["found when a result was read".to_string()]));
     }
 
     #[test]
-    fn what_has_no_location_has_no_label() {
-        let diagnostic = Problem::new("E0541", "a title").label("here").note("a note").anywhere();
+    fn errors_without_a_location_have_no_label() {
+        let diagnostic = RuntimeError::new("E0541", "a title").label("here").note("a note").anywhere();
         assert_eq!((diagnostic.labels.len(), diagnostic.notes.len()), (0, 1));
     }
 }

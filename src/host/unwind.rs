@@ -1,50 +1,51 @@
-//! Catches unwinding from work on values: a stop request or a failed allocation. Other panics are resumed.
+//! Catches the unwinding of the stack that a stop request or a failed allocation causes. Other panics are resumed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::base::diag::Diagnostic;
-use crate::base::room::Lacking;
-use crate::base::source::Span;
-use crate::base::stop::{self, Stopped};
-use crate::host::problem::no_room;
+use crate::problem::out_of_memory;
+use clk_base::alloc::AllocError;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_base::stop::{self, Stopped};
 
-/// Why work has unwound.
+/// The cause of an unwind.
 #[derive(Debug)]
-pub enum Unwound {
+pub enum UnwindReason {
     Stopped,
     /// An allocation of this many bytes failed.
-    Lacking(u64),
+    OutOfMemory(u64),
 }
 
-/// Runs work that polls this stop flag; catches unwinding.
-pub fn caught<T>(flag: stop::Flag, work: impl FnOnce() -> T) -> Result<T, Unwound> {
-    let done = catch_unwind(AssertUnwindSafe(|| stop::watched(Some(flag), work)));
-    done.map_err(|payload| match Unwound::of(payload) {
+/// Runs `work`, which polls the stop flag `flag`. If the work unwinds because of a stop request or a failed allocation,
+/// returns the cause.
+pub fn catch_stop<T>(flag: stop::StopFlag, work: impl FnOnce() -> T) -> Result<T, UnwindReason> {
+    let done = catch_unwind(AssertUnwindSafe(|| stop::with_flag(Some(flag), work)));
+    done.map_err(|payload| match UnwindReason::from_payload(payload) {
         Ok(why) => why,
         Err(panic) => resume_unwind(panic),
     })
 }
 
-impl Unwound {
-    /// Decodes the payload of an unwinding; returns payloads of other kinds unchanged.
-    pub fn of(payload: Box<dyn Any + Send>) -> Result<Unwound, Box<dyn Any + Send>> {
-        let payload = match payload.downcast::<Lacking>() {
-            Ok(lacking) => return Ok(Unwound::Lacking(lacking.wanted)),
+impl UnwindReason {
+    /// Decodes the payload of an unwind. Returns a payload of another panic unchanged, as the error.
+    pub fn from_payload(payload: Box<dyn Any + Send>) -> Result<UnwindReason, Box<dyn Any + Send>> {
+        let payload = match payload.downcast::<AllocError>() {
+            Ok(lacking) => return Ok(UnwindReason::OutOfMemory(lacking.requested)),
             Err(other) => other,
         };
-        payload.downcast::<Stopped>().map(|_| Unwound::Stopped)
+        payload.downcast::<Stopped>().map(|_| UnwindReason::Stopped)
     }
 
-    /// Returns the diagnostic at a location.
+    /// Returns the diagnostic for this cause at a location.
     pub fn at(&self, span: Span) -> Diagnostic {
         match self {
-            Unwound::Stopped => interrupted(span),
-            Unwound::Lacking(bytes) => no_room(*bytes).at(span),
+            UnwindReason::Stopped => interrupted(span),
+            UnwindReason::OutOfMemory(bytes) => out_of_memory(*bytes).at(span),
         }
     }
 
-    /// Returns the diagnostic where no location is known.
+    /// Returns the diagnostic for this cause without a location.
     pub fn anywhere(&self) -> Diagnostic {
         let mut diagnostic = self.at(Span::default());
         diagnostic.labels.clear();
@@ -60,22 +61,23 @@ pub(crate) fn interrupted(at: Span) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::room;
+    use clk_base::alloc;
 
     #[test]
-    fn work_says_why_it_has_ended() {
-        let quiet = stop::Flag::default;
-        assert_eq!(caught(quiet(), || 7).ok(), Some(7));
-        let lacking = caught(quiet(), || room::vec::<u8>(1 << 60).len()).unwrap_err();
-        assert_eq!(lacking.anywhere().title, "there is not enough memory: 1073741824.0 GiB were asked for at once");
-        let stopped = caught(stop::Flag::new(true.into()), stop::poll).unwrap_err();
+    fn ended_work_returns_its_reason() {
+        let quiet = stop::StopFlag::default;
+        assert_eq!(catch_stop(quiet(), || 7).ok(), Some(7));
+        let lacking = catch_stop(quiet(), || alloc::vec::<u8>(1 << 60).len()).unwrap_err();
+        assert_eq!(lacking.anywhere().title, "there is not enough memory: 1073741824.0 GiB were requested at once");
+        let stopped = catch_stop(stop::StopFlag::new(true.into()), stop::poll).unwrap_err();
         assert_eq!((stopped.anywhere().code, stopped.anywhere().labels.len()), ("E0599", 0));
         assert_eq!(stopped.at(Span::default()).labels.len(), 1);
     }
 
     #[test]
-    fn other_payloads_go_on() {
-        let outer = std::panic::catch_unwind(|| caught(stop::Flag::default(), || resume_unwind(Box::new(5))).is_ok());
+    fn other_panics_propagate() {
+        let outer =
+            std::panic::catch_unwind(|| catch_stop(stop::StopFlag::default(), || resume_unwind(Box::new(5))).is_ok());
         assert_eq!(outer.unwrap_err().downcast_ref(), Some(&5));
     }
 }

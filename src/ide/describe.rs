@@ -1,13 +1,12 @@
 //! Descriptions of definitions: source line, type and documentation.
 
-use super::names::{Def, DefKind, Meaning};
-use super::types::{self, Owner};
+use super::types::{self, TypeOwner};
 use super::{Analysis, slice};
-use crate::base::source::Span;
-use crate::check::typed::{Access, Binding, Program, Type};
-use crate::lang::builtin::{self, Entry, Worlds};
-use crate::syntax::token::{CONTEXTUAL, KEYWORDS};
-use crate::syntax::{self, token::Tok};
+use clk_base::source::Span;
+use clk_check::typed::{Access, Definition, DefinitionKind, NameBinding, NameTarget, Program, Type};
+use clk_scalar::builtin::{self, BuiltinEntry, BuiltinSpaces};
+use clk_syntax::token::Tok;
+use clk_syntax::token::{CONTEXTUAL, KEYWORDS};
 
 /// The description of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,97 +29,91 @@ impl Description {
 }
 
 impl Analysis {
-    pub(super) fn describe(&self, meaning: Meaning) -> Option<Description> {
+    pub(super) fn describe(&self, target: NameTarget) -> Option<Description> {
         let program = &self.session.program;
-        match meaning {
-            Meaning::Def(index) => {
-                let def = self.names().defs.get(index)?;
-                let global = matches!(
-                    def.kind,
-                    DefKind::Fn | DefKind::Kernel | DefKind::Struct | DefKind::Const | DefKind::Import
-                );
-                let bound = if global { self.binding(&def.name) } else { None };
-                bound.and_then(|b| self.describe(Meaning::Bound(b))).or_else(|| Some(self.own(def)))
-            }
-            Meaning::Bound(binding) => self.bound(binding),
-            Meaning::Field(id, field) => {
+        match target {
+            NameTarget::Item(binding) => self.describe_binding(binding),
+            NameTarget::Field(id, field) => {
                 let owner = program.structs.get(id)?;
                 let field = owner.fields.get(field as usize)?;
-                let ty = types::shown(program, &field.ty, Owner::None);
+                let ty = types::show_type(program, &field.ty, TypeOwner::None);
                 let code = format!("{}: {ty}", field.name);
                 let doc = field.doc.clone().unwrap_or_default();
                 Some(Description::new(code, join(&doc, &format!("Field of `{}`.", owner.name))))
             }
-            Meaning::Elsewhere(span) => Some(Description::new(self.session.sources.slice(span), "")),
-            Meaning::Builtin(index) => builtin::TABLE.get(index).map(builtin),
-            Meaning::Type => None,
+            NameTarget::Local(span) => match self.names().definition(span) {
+                Some(definition) => Some(self.describe_local(definition)),
+                None => Some(Description::new(self.parameter(span), "")),
+            },
+            NameTarget::Builtin(name) => builtin::find(name).map(builtin),
+            NameTarget::Type => None,
         }
     }
 
-    fn bound(&self, binding: Binding) -> Option<Description> {
+    fn describe_binding(&self, binding: NameBinding) -> Option<Description> {
         let program = &self.session.program;
         let doc = |doc: &Option<String>| doc.clone().unwrap_or_default();
         Some(match binding {
-            Binding::Fn(id) => {
+            NameBinding::Fn(id) => {
                 let f = program.fns.get(id)?;
                 Description::new(self.header(f.span), doc(&f.doc))
             }
-            Binding::Kernel(id) => {
+            NameBinding::Kernel(id) => {
                 let k = program.kernels.get(id)?;
                 Description::new(self.header(k.span), doc(&k.doc))
             }
-            Binding::Struct(id) => {
+            NameBinding::Struct(id) => {
                 let s = program.structs.get(id)?;
-                let field = |f: &crate::check::typed::Field| {
-                    format!("    {}: {},\n", f.name, types::shown(program, &f.ty, Owner::None))
+                let field = |f: &clk_check::typed::Field| {
+                    format!("    {}: {},\n", f.name, types::show_type(program, &f.ty, TypeOwner::None))
                 };
                 let fields: String = s.fields.iter().map(field).collect();
-                let size = types::bytes(program, &Type::Struct(id)).map(|b| format!("{b} bytes in an array."));
+                let size = types::element_size(program, &Type::Struct(id)).map(|b| format!("{b} bytes in an array."));
                 let code = format!("struct {} {{\n{fields}}}", s.name);
                 Description::new(code, join(&doc(&s.doc), &size.unwrap_or_default()))
             }
-            Binding::Const(id) => {
+            NameBinding::Const(id) => {
                 let c = program.consts.get(id)?;
                 let value = self.session.sources.slice(c.value.span);
-                let ty = types::shown(program, &c.ty, Owner::None);
+                let ty = types::show_type(program, &c.ty, TypeOwner::None);
                 Description::new(format!("const {}: {ty} = {value}", c.name), doc(&c.doc))
             }
-            Binding::Global(id) => {
+            NameBinding::Global(id) => {
                 let g = program.globals.get(id)?;
                 let word = if g.mutable { "var" } else { "let" };
-                let ty = types::shown(program, &g.ty, Owner::None);
+                let ty = types::show_type(program, &g.ty, TypeOwner::None);
                 Description::new(format!("{word} {}: {ty}", g.name), "")
             }
-            Binding::Module(id) => {
+            NameBinding::Module(id) => {
                 let m = program.modules.get(id)?;
                 Description::new(format!("import {}", module_name(program, id)), doc(&m.doc))
             }
-            Binding::Error => return None,
+            NameBinding::Error => return None,
         })
     }
 
-    /// Describes a definition local to this file.
-    fn own(&self, def: &Def) -> Description {
+    /// Describes a variable, parameter or dimension of this file.
+    fn describe_local(&self, def: &Definition) -> Description {
         let program = &self.session.program;
-        let (ty, owner) = match self.types().of(def.span) {
-            Some((ty, owner)) => (types::shown(program, ty, owner), owner),
-            None => ("?".into(), Owner::None),
+        let (ty, owner) = match self.types().get(def.span) {
+            Some((ty, owner)) => (types::show_type(program, ty, owner), owner),
+            None => ("?".into(), TypeOwner::None),
         };
         let name = &def.name;
         let (code, doc) = match def.kind {
-            DefKind::Let => (format!("let {name}: {ty}"), String::new()),
-            DefKind::Var => (format!("var {name}: {ty}"), String::new()),
-            DefKind::Loop => (format!("for {name}: {ty}"), String::new()),
-            DefKind::Shared => (format!("shared {name}: {ty}"), self.shared_bytes(def.span).unwrap_or_default()),
-            DefKind::ThreadIndex => {
+            DefinitionKind::Let => (format!("let {name}: {ty}"), String::new()),
+            DefinitionKind::Var => (format!("var {name}: {ty}"), String::new()),
+            DefinitionKind::Loop => (format!("for {name}: {ty}"), String::new()),
+            DefinitionKind::Shared => (format!("shared {name}: {ty}"), self.shared_bytes(def.span).unwrap_or_default()),
+            DefinitionKind::ThreadIndex => {
                 (format!("{name}: {ty}"), "The thread's index; the last one varies fastest.".into())
             }
-            DefKind::Param(access) => (format!("{}{name}: {ty}", access_word(access)), String::new()),
-            DefKind::Field => (format!("{name}: {ty}"), String::new()),
-            DefKind::Dimension => {
+            DefinitionKind::Param(access) => (format!("{}{name}: {ty}", access_word(access)), String::new()),
+            DefinitionKind::Field => (format!("{name}: {ty}"), String::new()),
+            DefinitionKind::Dimension => {
                 let of = owner.signature(program).map(|sig| {
-                    let holds = |p: &&crate::check::typed::Param| {
-                        let text = types::shown(program, &p.ty, owner);
+                    let holds = |p: &&clk_check::typed::Param| {
+                        let text = types::show_type(program, &p.ty, owner);
                         text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
                     };
                     let params: Vec<String> =
@@ -130,41 +123,44 @@ impl Analysis {
                 let of = of.filter(|of| !of.is_empty()).map(|of| format!("A dimension of {of}."));
                 (format!("{name}: i32"), of.unwrap_or_else(|| "A dimension.".into()))
             }
-            DefKind::TypeParam | DefKind::ConstParam | DefKind::FnParam => {
-                (self.generic(def.span).to_owned(), "A compile-time parameter.".into())
+            DefinitionKind::TypeParam | DefinitionKind::ConstParam | DefinitionKind::FnParam => {
+                (self.parameter(def.span).to_owned(), "A compile-time parameter.".into())
             }
-            DefKind::Fn | DefKind::Kernel | DefKind::Struct | DefKind::Const | DefKind::Import => {
-                (slice(&self.text, def.span.range()).to_owned(), String::new())
-            }
+            DefinitionKind::Fn
+            | DefinitionKind::Kernel
+            | DefinitionKind::Struct
+            | DefinitionKind::Const
+            | DefinitionKind::Import => (slice(&self.text, def.span.range()).to_owned(), String::new()),
         };
         Description::new(code, doc)
     }
 
-    /// Returns the whole compile-time parameter whose name is at this span.
-    fn generic(&self, name: Span) -> &str {
-        use crate::syntax::ast::ItemKind;
-        let generics = self.tree.items.iter().flat_map(|item| match &item.kind {
-            ItemKind::Fn(f) => &f.generics[..],
-            ItemKind::Kernel(k) => &k.generics[..],
-            _ => &[],
+    /// Returns the text of the parameter, or compile-time parameter, whose name is at this span.
+    fn parameter(&self, name: Span) -> &str {
+        let program = &self.session.program;
+        let of_kernels = program.kernels.iter().map(|(_, kernel)| &kernel.sig);
+        let of_fns = program.fns.iter().map(|(_, function)| &function.sig);
+        let spans = of_kernels.chain(of_fns).flat_map(|sig| {
+            let generics = sig.generics.iter().map(|generic| (generic.name_span, generic.span));
+            generics.chain(sig.params.iter().map(|param| (param.name_span, param.span)))
         });
-        let span = generics.into_iter().find(|g| g.name.span == name).map_or(name, |g| g.span);
-        slice(&self.text, span.range())
+        let span = spans.into_iter().find(|(own, _)| *own == name).map_or(name, |(_, whole)| whole);
+        self.session.sources.slice(span)
     }
 
     pub(super) fn shared_bytes(&self, span: Span) -> Option<String> {
         let shared = self.types().shared.iter().find(|s| s.span == span)?;
-        let one = types::bytes(&self.session.program, &shared.element)?;
+        let one = types::element_size(&self.session.program, &shared.element)?;
         let count = shared.extents.iter().copied().try_fold(1i64, |n, e| n.checked_mul(e?))?;
         let bytes = one.checked_mul(u64::try_from(count).ok()?)?;
         Some(if bytes < 4096 { format!("{bytes} bytes of shared memory") } else { kibibytes(bytes) })
     }
 
-    /// Returns the text of a function or kernel before its body.
+    /// Returns the text of a function or kernel up to its body.
     pub(super) fn header(&self, span: Span) -> String {
         let text = self.session.sources.slice(span);
         let mut depth = 0;
-        for token in syntax::lex(span.file, text).tokens {
+        for token in clk_syntax::lex(span.file, text).tokens {
             match token.kind {
                 Tok::LParen | Tok::LBracket => depth += 1,
                 Tok::RParen | Tok::RBracket => depth -= 1,
@@ -194,21 +190,21 @@ fn join(a: &str, b: &str) -> String {
     if a.is_empty() || b.is_empty() { format!("{a}{b}") } else { format!("{a}\n\n{b}") }
 }
 
-pub(super) fn module_name(program: &Program, id: crate::check::typed::ModuleId) -> String {
+pub(super) fn module_name(program: &Program, id: clk_check::typed::ModuleId) -> String {
     program.modules.get(id).map_or(String::new(), |m| {
         if m.name.starts_with("std.") { m.name.to_string() } else { format!("\"{}\"", m.name) }
     })
 }
 
-/// Describes a builtin by its entry in the table.
-pub(super) fn builtin(entry: &Entry) -> Description {
-    let world = match entry.worlds {
-        Worlds::Both => "",
-        Worlds::Device => "In kernels only.",
-        Worlds::Host if entry.in_tiles() => "In scripts, and in expressions of tiles in kernels.",
-        Worlds::Host => "In scripts only.",
+/// Describes a builtin.
+pub(super) fn builtin(entry: &BuiltinEntry) -> Description {
+    let availability = match entry.spaces {
+        BuiltinSpaces::Both => "",
+        BuiltinSpaces::Device => "In kernels only.",
+        BuiltinSpaces::Host if entry.in_tiles() => "In scripts, and in expressions of tiles in kernels.",
+        BuiltinSpaces::Host => "In scripts only.",
     };
-    Description::new(format!("{}{}", entry.name, entry.signature), join(entry.doc, world))
+    Description::new(format!("{}{}", entry.name, entry.signature), join(entry.doc, availability))
 }
 
 /// Returns the documentation of a word independent of any program (a builtin, a type or a keyword), as Markdown.
@@ -216,43 +212,43 @@ pub fn documentation(name: &str) -> Option<String> {
     if let Some(entry) = builtin::find(name) {
         return Some(builtin(entry).markdown());
     }
-    if super::names::is_prelude_type(name) {
-        let scalar = crate::lang::scalar::Scalar::from_name(name);
-        let what = match scalar {
+    if super::is_prelude_type(name) {
+        let scalar = clk_scalar::Scalar::from_name(name);
+        let description = match scalar {
             Some(s) => format!("A scalar of {} bytes. `{name}(x)` converts.", s.size()),
-            None if name == "str" => "Text, on the host only: `len(s)`, `s[i]`, `s[a..b]`, `a + b`, `a < b`. `str(x)` is what `print` shows of a value; `[str; _]` is an array of texts.".into(),
-            None => format!("A short vector: `{name}(…)` makes one, `.x .y .z .w` are its parts."),
+            None if name == "str" => "Text, on the host only: `len(s)`, `s[i]`, `s[a..b]`, `a + b`, `a < b`. `str(x)` is the text that `print` shows; `[str; _]` is an array of strings.".into(),
+            None => format!("A short vector: `{name}(…)` creates one, `.x .y .z .w` are its components."),
         };
-        return Some(Description::new(name, what).markdown());
+        return Some(Description::new(name, description).markdown());
     }
-    keyword(name).map(|what| Description::new(name, what).markdown())
+    keyword_doc(name).map(|description| Description::new(name, description).markdown())
 }
 
 /// Returns the documentation of a keyword.
-pub fn keyword(word: &str) -> Option<&'static str> {
-    let known = KEYWORDS.iter().any(|(k, _)| *k == word) || CONTEXTUAL.contains(&word);
-    known.then_some(match word {
+pub fn keyword_doc(word: &str) -> Option<&'static str> {
+    let is_keyword = KEYWORDS.iter().any(|(k, _)| *k == word) || CONTEXTUAL.contains(&word);
+    is_keyword.then_some(match word {
         "kernel" => {
             "A function that many threads run: `kernel name(x: [f32; N], out y: [f32; N]) threads(i: N) { … }`."
         }
         "fn" => "A function, for kernels and scripts alike: `fn name(x: f32) -> f32 { … }`.",
         "struct" => "Named fields: `struct Body { place: f32x3, mass: f32 }`.",
         "const" => "A constant: `const WIDTH: i32 = 32`; in `<…>` a constant parameter.",
-        "let" => "A name for a value, for good.",
+        "let" => "A name for a value that never changes.",
         "var" => "A variable that can be assigned to.",
         "shared" => "Memory that the threads of a block share: `shared tile: [f32; 16, 16]`.",
         "if" | "else" => "`if a { … } else { … }`, also as a value.",
         "for" | "in" => "`for i in a..b step s { … }`, or over a fixed array.",
         "while" => "`while condition { … }`",
-        "loop" => "Again and again, until `break`.",
+        "loop" => "Repeats until `break`.",
         "break" => "Leaves the innermost loop.",
-        "continue" => "Goes on with the next turn of the innermost loop.",
-        "return" => "Leaves the function, with its value.",
+        "continue" => "Continues with the next iteration of the innermost loop.",
+        "return" => "Returns from the function, with its value.",
         "import" | "as" => "`import std.linalg`, `import std.nn.{relu}`, `import \"./shapes.clk\" as shapes`",
         "test" => "`test \"name\" { assert(…) }`, run by `clk test`.",
         "bench" => "`bench \"name\" bytes = … { … }`, timed by `clk bench`.",
-        "out" => "An array that the kernel writes and does not read before; left off at the launch, it is returned.",
-        "inout" => "An array (or value) that is read and changed for the caller.",
+        "out" => "An array that the kernel writes before it reads it. If the launch omits it, it is allocated and returned.",
+        "inout" => "An array (or value) that is read and changed in place.",
         "true" | "false" => "A truth value.",
         "threads" => "`threads(row: M, col: N)` runs the body once for every index; the last name varies fastest.",
         "grid" => "`grid(x, y, z) block(x, y, z)`: how many blocks there are, in CUDA's order.",
@@ -260,22 +256,22 @@ pub fn keyword(word: &str) -> Option<&'static str> {
         "step" => "`a..b step s`",
         "on" => "`on sim { … }` or `on gpu(0) { … }`: where launches inside run.",
         "assume" => {
-            "What launches of a kernel have in common, behind its geometry: `assume N > 0, all(at >= 0), all(at < N)`; of arrays of \
+            "Conditions that all launches of a kernel meet, after its geometry: `assume N > 0, all(at >= 0), all(at < N)`; for arrays of \
              integers also `ascending(x)`, `distinct(x)`, `permutation(x)`. Conditions are tested at every launch, promises about \
-             arrays with `--check`; `clk prove` rests on both."
+             arrays with `--check`; `clk prove` relies on both."
         }
         "expect" => {
-            "What `clk check` has to prove of a kernel, behind its geometry: `expect in_bounds, race_free, written, barriers, no_overflow, \
-             any_order`, and limits of what a warp pays for an access: `bank_ways <= 1`, `sectors <= 4`. What is refuted is an error, what is not proved a warning; `clk test` tests it. \
-             `max_ulp <= 2` is always tested: how far floats are from those of the same kernel in `f64`."
+            "Properties that `clk check` must prove for a kernel, after its geometry: `expect in_bounds, race_free, written, barriers, no_overflow, \
+             any_order`, and limits on the cost of an access per warp: `bank_ways <= 1`, `sectors <= 4`. A refuted property is an error, an unproved one a warning; `clk test` tests it. \
+             `max_ulp <= 2` is always tested: the distance of floats from those of the same kernel in `f64`."
         }
         "tune" => {
-            "Values of a kernel's constants to choose from, behind its geometry: `tune BM in [64, 128], STAGES in [3, 4, 5]`. `clk tune` measures \
-             those that meet the conditions of `assume`, and writes the choice to a file beside the source; without it, the defaults are taken. \
+            "Candidate values of a kernel's constants, after its geometry: `tune BM in [64, 128], STAGES in [3, 4, 5]`. `clk tune` measures \
+             those that meet the conditions of `assume`, and writes the choice to a file next to the source; without the file, the defaults apply. \
              `clk test --tunings` shows that results do not depend on the choice."
         }
-        "batch" => "`batch { … }` groups launches: a GPU starts those that come again as one graph.",
-        "time" => "`time { … }` measures: median and spread, in seconds.",
+        "batch" => "`batch { … }` groups launches: a GPU starts repeated groups as one graph.",
+        "time" => "`time { … }` measures the median and the spread, in seconds.",
         _ => "A word of the language.",
     })
 }

@@ -1,16 +1,14 @@
-//! Syntax highlighting: by tokens alone, fast enough for every keystroke, and semantically, using the analysis, for editors.
+//! Syntax highlighting: lexical, which is fast enough for every keystroke, and semantic, which uses the analysis.
 
 use std::ops::Range;
 
-use super::names::{DefKind, Meaning, is_prelude_type};
-use super::{Analysis, names};
-use crate::check::typed::{Binding, Type};
-use crate::lang::builtin;
-use crate::syntax;
-use crate::syntax::token::{CONTEXTUAL, Tok, Token};
+use super::{Analysis, is_prelude_type};
+use clk_check::typed::{DefinitionKind, NameBinding, NameTarget, Type};
+use clk_scalar::builtin;
+use clk_syntax::token::{CONTEXTUAL, Tok, Token};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum HighlightClass {
     Keyword,
     Type,
     Function,
@@ -26,26 +24,26 @@ pub enum Class {
     String,
     Operator,
     Comment,
-    /// Brackets, commas and the like; also parts without color.
+    /// Brackets, commas and similar tokens.
     Punctuation,
-    /// Characters that the lexer does not accept.
+    /// Characters that the lexer rejects.
     Error,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Highlight {
     pub range: Range<usize>,
-    pub class: Class,
+    pub class: HighlightClass,
     pub defined: bool,
-    /// Whether it cannot be assigned to.
+    /// Whether the name cannot be assigned to.
     pub readonly: bool,
-    /// Whether it is part of Clk.
+    /// Whether the name is defined by Clk, not by the program.
     pub library: bool,
 }
 
-/// Classifies a text by its tokens; names that are neither builtins, types nor called are variables.
-pub fn highlight(text: &str) -> Vec<(Range<usize>, Class)> {
-    let tokens = syntax::lex(Default::default(), text).tokens;
+/// Classifies a text by its tokens. Names that are not builtins, types or callees are variables.
+pub fn highlight(text: &str) -> Vec<(Range<usize>, HighlightClass)> {
+    let tokens = clk_syntax::lex(Default::default(), text).tokens;
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
     for (index, token) in tokens.iter().enumerate() {
@@ -61,57 +59,62 @@ pub fn highlight(text: &str) -> Vec<(Range<usize>, Class)> {
     out
 }
 
-/// Classifies the comments between two tokens, where there are otherwise only blanks. (Text at which lexing stopped is not a
-/// comment.)
-fn comments(text: &str, from: usize, to: usize, out: &mut Vec<(Range<usize>, Class)>) {
+/// Adds the comments between two tokens. After the point where lexing stopped, `//` does not begin a comment.
+fn comments(text: &str, from: usize, to: usize, out: &mut Vec<(Range<usize>, HighlightClass)>) {
     let Some(gap) = text.get(from..to).filter(|gap| gap.contains('/') || gap.contains('#')) else { return };
     let mut at = from;
     for line in gap.split_inclusive('\n') {
         let body = line.trim();
         if !body.is_empty() {
             let start = at + line.find(body).unwrap_or(0);
-            out.push((start..start + body.len(), Class::Comment));
+            out.push((start..start + body.len(), HighlightClass::Comment));
         }
         at += line.len();
     }
 }
 
-fn class(text: &str, tokens: &[Token], index: usize) -> Option<Class> {
+fn class(text: &str, tokens: &[Token], index: usize) -> Option<HighlightClass> {
     let token = tokens[index];
     let next = tokens.get(index + 1).map(|t| t.kind);
     let before = index.checked_sub(1).and_then(|i| tokens.get(i)).map(|t| t.kind);
     Some(match token.kind {
-        Tok::Int | Tok::Float => Class::Number,
-        Tok::True | Tok::False => Class::Constant,
-        Tok::StrStart | Tok::StrText | Tok::StrEnd | Tok::Format | Tok::Quoted => Class::String,
-        Tok::Doc => Class::Comment,
+        Tok::Int | Tok::Float => HighlightClass::Number,
+        Tok::True | Tok::False => HighlightClass::Constant,
+        Tok::StrStart | Tok::StrText | Tok::StrEnd | Tok::Format | Tok::Quoted => HighlightClass::String,
+        Tok::Doc => HighlightClass::Comment,
         Tok::Newline | Tok::Eof => return None,
         Tok::Name => word(token.text(text), before, next),
-        kind if kind.is_keyword() => Class::Keyword,
-        Tok::Unroll | Tok::NoUnroll => Class::Keyword,
-        Tok::LParen | Tok::RParen | Tok::LBracket | Tok::RBracket | Tok::LBrace | Tok::RBrace => Class::Punctuation,
-        Tok::Comma | Tok::Semi | Tok::Colon | Tok::Dot | Tok::InterpOpen | Tok::InterpClose => Class::Punctuation,
-        Tok::Question | Tok::PlusPlus | Tok::Tilde | Tok::ColonColon | Tok::FatArrow | Tok::Hash => Class::Error,
-        _ => Class::Operator,
+        kind if kind.is_keyword() => HighlightClass::Keyword,
+        Tok::Unroll | Tok::NoUnroll => HighlightClass::Keyword,
+        Tok::LParen | Tok::RParen | Tok::LBracket | Tok::RBracket | Tok::LBrace | Tok::RBrace => {
+            HighlightClass::Punctuation
+        }
+        Tok::Comma | Tok::Semi | Tok::Colon | Tok::Dot | Tok::InterpOpen | Tok::InterpClose => {
+            HighlightClass::Punctuation
+        }
+        Tok::Question | Tok::PlusPlus | Tok::Tilde | Tok::ColonColon | Tok::FatArrow | Tok::Hash => {
+            HighlightClass::Error
+        }
+        _ => HighlightClass::Operator,
     })
 }
 
-fn word(name: &str, before: Option<Tok>, next: Option<Tok>) -> Class {
+fn word(name: &str, before: Option<Tok>, next: Option<Tok>) -> HighlightClass {
     match (before, next) {
-        (Some(Tok::Dot), Some(Tok::LParen)) => Class::Function,
-        (Some(Tok::Dot), _) => Class::Property,
-        (Some(Tok::Kernel), _) => Class::Kernel,
-        (Some(Tok::Fn), _) => Class::Function,
-        (Some(Tok::Struct), _) => Class::Type,
-        (Some(Tok::Const), _) => Class::Constant,
-        (Some(Tok::Let | Tok::Var | Tok::For | Tok::Shared), _) => Class::Variable,
-        _ if is_prelude_type(name) => Class::Type,
-        (_, Some(Tok::Assign | Tok::Colon)) => Class::Variable,
-        _ if is_contextual(name, before, next) => Class::Keyword,
-        _ if builtin::find(name).is_some() => Class::Builtin,
-        (_, Some(Tok::LParen)) => Class::Function,
-        (_, Some(Tok::LaunchOpen)) => Class::Kernel,
-        _ => Class::Variable,
+        (Some(Tok::Dot), Some(Tok::LParen)) => HighlightClass::Function,
+        (Some(Tok::Dot), _) => HighlightClass::Property,
+        (Some(Tok::Kernel), _) => HighlightClass::Kernel,
+        (Some(Tok::Fn), _) => HighlightClass::Function,
+        (Some(Tok::Struct), _) => HighlightClass::Type,
+        (Some(Tok::Const), _) => HighlightClass::Constant,
+        (Some(Tok::Let | Tok::Var | Tok::For | Tok::Shared), _) => HighlightClass::Variable,
+        _ if is_prelude_type(name) => HighlightClass::Type,
+        (_, Some(Tok::Assign | Tok::Colon)) => HighlightClass::Variable,
+        _ if is_contextual(name, before, next) => HighlightClass::Keyword,
+        _ if builtin::find(name).is_some() => HighlightClass::Builtin,
+        (_, Some(Tok::LParen)) => HighlightClass::Function,
+        (_, Some(Tok::LaunchOpen)) => HighlightClass::Kernel,
+        _ => HighlightClass::Variable,
     }
 }
 
@@ -131,77 +134,81 @@ fn is_contextual(name: &str, before: Option<Tok>, next: Option<Tok>) -> bool {
 }
 
 impl Analysis {
-    /// Classifies the whole text in order, using the meanings of names.
+    /// Classifies the tokens of the text, using the definitions of names.
     pub fn highlights(&self) -> Vec<Highlight> {
         let names = self.names();
-        let mut known: rustc_hash::FxHashMap<usize, (Class, bool, bool, bool)> = rustc_hash::FxHashMap::default();
+        let mut classes: rustc_hash::FxHashMap<usize, (HighlightClass, bool, bool, bool)> =
+            rustc_hash::FxHashMap::default();
         for used in &names.uses {
-            if let Some((class, readonly, library)) = self.class_of(used.meaning) {
-                known.insert(used.span.start as usize, (class, false, readonly, library));
+            if let Some((class, readonly, library)) = self.class_of(used.target) {
+                classes.insert(used.span.start as usize, (class, false, readonly, library));
             }
         }
-        for (index, def) in names.defs.iter().enumerate() {
-            if let Some((class, readonly, library)) = self.class_of(Meaning::Def(index)) {
-                known.insert(def.span.start as usize, (class, true, readonly, library));
+        for definition in &names.definitions {
+            if let Some((class, readonly, library)) = self.class_of(definition.target) {
+                classes.insert(definition.span.start as usize, (class, true, readonly, library));
             }
         }
-        let plain = |(range, class): (Range<usize>, Class)| {
-            let is_name = !matches!(class, Class::String | Class::Comment | Class::Keyword);
-            let (class, defined, readonly, library) = match known.get(&range.start) {
+        let plain = |(range, class): (Range<usize>, HighlightClass)| {
+            let is_name = !matches!(class, HighlightClass::String | HighlightClass::Comment | HighlightClass::Keyword);
+            let (class, defined, readonly, library) = match classes.get(&range.start) {
                 Some(found) if is_name => *found,
-                _ => (class, false, false, class == Class::Builtin),
+                _ => (class, false, false, class == HighlightClass::Builtin),
             };
             Highlight { range, class, defined, readonly, library }
         };
         highlight(&self.text).into_iter().map(plain).collect()
     }
 
-    fn class_of(&self, meaning: Meaning) -> Option<(Class, bool, bool)> {
+    fn class_of(&self, target: NameTarget) -> Option<(HighlightClass, bool, bool)> {
         let program = &self.session.program;
-        let library = self.defined(meaning).is_some_and(|s| self.session.sources.name(s.file).starts_with("std/"));
-        let class = match meaning {
-            Meaning::Builtin(_) => return Some((Class::Builtin, true, true)),
-            Meaning::Type => return Some((Class::Type, true, true)),
-            Meaning::Field(..) => return Some((Class::Property, false, library)),
-            Meaning::Elsewhere(_) => return Some((Class::Parameter, true, library)),
-            Meaning::Bound(binding) => match binding {
-                Binding::Fn(_) => Class::Function,
-                Binding::Kernel(_) => Class::Kernel,
-                Binding::Struct(_) => Class::Type,
-                Binding::Const(_) => Class::Constant,
-                Binding::Module(_) => Class::Namespace,
-                Binding::Global(id) => {
+        let library =
+            self.definition_span(target).is_some_and(|s| self.session.sources.name(s.file).starts_with("std/"));
+        let class = match target {
+            NameTarget::Builtin(_) => return Some((HighlightClass::Builtin, true, true)),
+            NameTarget::Type => return Some((HighlightClass::Type, true, true)),
+            NameTarget::Field(..) => return Some((HighlightClass::Property, false, library)),
+            NameTarget::Item(binding) => match binding {
+                NameBinding::Fn(_) => HighlightClass::Function,
+                NameBinding::Kernel(_) => HighlightClass::Kernel,
+                NameBinding::Struct(_) => HighlightClass::Type,
+                NameBinding::Const(_) => HighlightClass::Constant,
+                NameBinding::Module(_) => HighlightClass::Namespace,
+                NameBinding::Global(id) => {
                     let readonly = program.globals.get(id).is_some_and(|g| !g.mutable);
-                    return Some((Class::Variable, readonly, false));
+                    return Some((HighlightClass::Variable, readonly, false));
                 }
-                Binding::Error => return None,
+                NameBinding::Error => return None,
             },
-            Meaning::Def(index) => {
-                let def = self.names().defs.get(index)?;
-                match def.kind {
-                    names::DefKind::Fn => Class::Function,
-                    DefKind::Kernel => Class::Kernel,
-                    DefKind::Struct | DefKind::TypeParam => Class::Type,
-                    DefKind::Const | DefKind::ConstParam => Class::Constant,
-                    DefKind::FnParam => Class::Function,
-                    DefKind::Dimension => Class::Dimension,
-                    DefKind::Field => return Some((Class::Property, false, false)),
-                    DefKind::Param(access) => {
-                        return Some((Class::Parameter, access == crate::check::typed::Access::In, false));
+            NameTarget::Local(span) => {
+                let Some(definition) = self.names().definition(span) else {
+                    return Some((HighlightClass::Parameter, true, library));
+                };
+                match definition.kind {
+                    DefinitionKind::Fn | DefinitionKind::FnParam => HighlightClass::Function,
+                    DefinitionKind::Kernel => HighlightClass::Kernel,
+                    DefinitionKind::Struct | DefinitionKind::TypeParam => HighlightClass::Type,
+                    DefinitionKind::Const | DefinitionKind::ConstParam => HighlightClass::Constant,
+                    DefinitionKind::Dimension => HighlightClass::Dimension,
+                    DefinitionKind::Field => return Some((HighlightClass::Property, false, false)),
+                    DefinitionKind::Param(access) => {
+                        return Some((HighlightClass::Parameter, access == clk_check::typed::Access::In, false));
                     }
-                    DefKind::Var | DefKind::Shared => return Some((Class::Variable, false, false)),
-                    DefKind::Let | DefKind::Loop | DefKind::ThreadIndex => Class::Variable,
-                    DefKind::Import => {
-                        let binding = self.binding(&def.name)?;
-                        return self.class_of(Meaning::Bound(binding));
+                    DefinitionKind::Var | DefinitionKind::Shared => {
+                        return Some((HighlightClass::Variable, false, false));
                     }
+                    DefinitionKind::Let | DefinitionKind::Loop | DefinitionKind::ThreadIndex => {
+                        HighlightClass::Variable
+                    }
+                    // An import with an error.
+                    DefinitionKind::Import => return None,
                 }
             }
         };
         Some((class, true, library))
     }
 
-    /// Whether a type exists only on the host.
+    /// Returns whether a type exists only on the host.
     pub(super) fn is_host_type(ty: &Type) -> bool {
         matches!(ty, Type::Str | Type::Range | Type::Timing | Type::Strings | Type::Kernel(_) | Type::Module(_))
     }

@@ -1,15 +1,15 @@
 //! Inlay hints and code lenses: inferred types, the size of shared memory, and items that can be run.
 
 use super::{Analysis, slice};
-use crate::check::typed::Type;
-use crate::syntax::ast::ItemKind;
+use clk_check::typed::Type;
+use clk_syntax::ast::ItemKind;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hint {
+pub struct InlayHint {
     pub offset: usize,
     /// The text, such as `: f32`.
     pub text: String,
-    /// Whether it is a type rather than a remark.
+    /// Whether the hint is a type. Otherwise it is a remark.
     pub is_type: bool,
 }
 
@@ -20,13 +20,13 @@ pub enum LensKind {
     Bench,
     /// Shows the generated code of a kernel.
     Emit,
-    /// Says what is proved of a kernel.
+    /// Proves properties of a kernel.
     Prove,
-    /// Counts what a kernel costs where the program launches it.
+    /// Profiles the launches of a kernel in the program.
     Profile,
 }
 
-/// An action on an item, shown above it.
+/// An action on an item that the editor shows above the item (a code lens).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lens {
     pub range: std::ops::Range<usize>,
@@ -37,7 +37,7 @@ pub struct Lens {
 
 impl Analysis {
     /// Returns the hints in a range of the text.
-    pub fn hints(&self, range: std::ops::Range<usize>) -> Vec<Hint> {
+    pub fn hints(&self, range: std::ops::Range<usize>) -> Vec<InlayHint> {
         let inside = |at: usize| range.start <= at && at <= range.end;
         let types = self.types();
         let mut out = Vec::new();
@@ -46,11 +46,11 @@ impl Analysis {
             if rest.trim_start_matches([' ', '\t']).starts_with(':') {
                 continue;
             }
-            let Some((ty, _)) = types.of(*span) else { continue };
-            let known =
+            let Some((ty, _)) = types.get(*span) else { continue };
+            let has_type =
                 !matches!(ty, Type::Error | Type::Unit | Type::Never | Type::Unknown) && !Analysis::is_host_type(ty);
-            if known && let Some(shown) = self.type_of(span.range()) {
-                out.push(Hint { offset: span.end as usize, text: format!(": {shown}"), is_type: true });
+            if has_type && let Some(shown) = self.type_of(span.range()) {
+                out.push(InlayHint { offset: span.end as usize, text: format!(": {shown}"), is_type: true });
             }
         }
         for shared in types.shared.iter().filter(|s| inside(s.span.end as usize)) {
@@ -59,7 +59,7 @@ impl Analysis {
                 let line = rest.split('\n').next().unwrap_or("");
                 let line = line.split("//").next().unwrap_or("").trim_end();
                 let offset = shared.span.end as usize + line.len();
-                out.push(Hint { offset, text: bytes, is_type: false });
+                out.push(InlayHint { offset, text: bytes, is_type: false });
             }
         }
         out.sort_by_key(|h| h.offset);

@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use super::types::{self};
-use super::{Analysis, Meaning, documentation, slice};
-use crate::base::source::Span;
-use crate::check::typed::Type;
-use crate::syntax;
-use crate::syntax::token::Tok;
+use super::{Analysis, documentation, slice};
+use clk_base::source::Span;
+use clk_check::typed::{NameTarget, Type};
+use clk_syntax::token::Tok;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hover {
@@ -17,17 +16,18 @@ pub struct Hover {
 }
 
 impl Analysis {
-    /// Returns definition, type and documentation of the name at an offset; elsewhere the type of the smallest expression.
+    /// Returns the definition, type and documentation of the name at an offset. Without a name, returns the type of the
+    /// smallest expression.
     pub fn hover(&self, offset: usize) -> Option<Hover> {
-        if let Some((span, meaning)) = self.names().at(offset as u32) {
-            if meaning == Meaning::Type {
+        if let Some((span, target)) = self.names().at(offset as u32) {
+            if target == NameTarget::Type {
                 let text = documentation(slice(&self.text, span.range()))?;
                 return Some(Hover { range: span.range(), text });
             }
-            if let Some(found) = self.describe(meaning) {
+            if let Some(found) = self.describe(target) {
                 let mut text = found.markdown();
                 // The type of a generic or elementwise builtin depends on the call.
-                if let Meaning::Builtin(_) = meaning
+                if let NameTarget::Builtin(_) = target
                     && let Some(ty) = self.result_type(span)
                 {
                     text += &format!("\n\nHere: `{ty}`");
@@ -35,7 +35,7 @@ impl Analysis {
                 return Some(Hover { range: span.range(), text });
             }
         }
-        let lexed = syntax::lex(self.file, &self.text);
+        let lexed = clk_syntax::lex(self.file, &self.text);
         let at = lexed.tokens.partition_point(|t| t.end as usize <= offset);
         let token = lexed.tokens.get(at).filter(|t| t.start as usize <= offset)?;
         if token.kind.is_keyword() || token.kind == Tok::Name {
@@ -47,22 +47,22 @@ impl Analysis {
         if token.start == token.end {
             return None;
         }
-        let (start, end) = self.types().around(offset as u32)?;
+        let (start, end) = self.types().smallest_around(offset as u32)?;
         let span = Span { file: self.file, start, end };
-        let (ty, owner) = self.types().of(span)?;
-        // The type of an unknown name, or of an expression that contains one.
+        let (ty, owner) = self.types().get(span)?;
+        // The expression is or contains an unknown name.
         if *ty == Type::Error {
             return None;
         }
-        let ty = types::shown(&self.session.program, ty, owner);
+        let ty = types::show_type(&self.session.program, ty, owner);
         Some(Hover { range: span.range(), text: format!("```clk\n{ty}\n```") })
     }
 
-    /// Returns the type of the expression with exactly this range, as in messages.
+    /// Returns the type of the expression with exactly this range, as text.
     pub(crate) fn type_of(&self, range: Range<usize>) -> Option<String> {
         let span = Span::new(self.file, range.start, range.end);
-        let (ty, owner) = self.types().of(span)?;
-        Some(types::shown(&self.session.program, ty, owner))
+        let (ty, owner) = self.types().get(span)?;
+        Some(types::show_type(&self.session.program, ty, owner))
     }
 
     /// Returns the type of the call (or variable) whose name is at this span.
@@ -73,10 +73,10 @@ impl Analysis {
     }
 }
 
-/// Returns the offset after the bracket that matches the first one.
+/// Returns the offset after the closing bracket that matches the first bracket.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
-    for token in syntax::lex(Default::default(), text.get(..text.len().min(4096)).unwrap_or("")).tokens {
+    for token in clk_syntax::lex(Default::default(), text.get(..text.len().min(4096)).unwrap_or("")).tokens {
         match token.kind {
             Tok::LParen | Tok::LBracket | Tok::LBrace => depth += 1,
             Tok::RParen | Tok::RBracket | Tok::RBrace => depth -= 1,

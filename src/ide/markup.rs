@@ -1,8 +1,8 @@
-//! Programs as HTML, in colors: classes of one letter for spans of tokens of a kind.
+//! Programs as highlighted HTML: tokens are `<span>` elements with one-letter classes.
 
 use std::fmt::Write as _;
 
-use super::highlight::{Class, highlight};
+use super::highlight::{HighlightClass, highlight};
 
 /// Escapes a text for HTML.
 pub fn escape(text: &str) -> String {
@@ -19,30 +19,30 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-fn class(class: Class) -> Option<&'static str> {
+fn class(class: HighlightClass) -> Option<&'static str> {
     Some(match class {
-        Class::Keyword => "k",
-        Class::Type => "t",
-        Class::Function | Class::Kernel => "f",
-        Class::Builtin => "b",
-        Class::Constant => "q",
-        Class::Number => "n",
-        Class::String => "s",
-        Class::Comment => "c",
-        Class::Variable
-        | Class::Parameter
-        | Class::Property
-        | Class::Dimension
-        | Class::Namespace
-        | Class::Operator
-        | Class::Punctuation
-        | Class::Error => return None,
+        HighlightClass::Keyword => "k",
+        HighlightClass::Type => "t",
+        HighlightClass::Function | HighlightClass::Kernel => "f",
+        HighlightClass::Builtin => "b",
+        HighlightClass::Constant => "q",
+        HighlightClass::Number => "n",
+        HighlightClass::String => "s",
+        HighlightClass::Comment => "c",
+        HighlightClass::Variable
+        | HighlightClass::Parameter
+        | HighlightClass::Property
+        | HighlightClass::Dimension
+        | HighlightClass::Namespace
+        | HighlightClass::Operator
+        | HighlightClass::Punctuation
+        | HighlightClass::Error => return None,
     })
 }
 
 const CLOSED: &str = "</span>";
 
-/// Returns a program with spans for its parts. Tokens of a kind that touch, such as those of a string, share one.
+/// Returns a program as HTML. Adjacent tokens of the same class, such as those of a string, share one `<span>`.
 pub fn program(text: &str) -> String {
     let mut out = String::new();
     let mut at = 0;

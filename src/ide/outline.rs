@@ -1,12 +1,11 @@
-//! The items of a file as a tree, and foldable ranges.
+//! The tree of the items of a file, and foldable ranges.
 
 use std::ops::Range;
 
 use super::{Analysis, slice};
-use crate::base::source::Span;
-use crate::syntax;
-use crate::syntax::ast::*;
-use crate::syntax::token::Tok;
+use clk_base::source::Span;
+use clk_syntax::ast::*;
+use clk_syntax::token::Tok;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SymbolKind {
@@ -22,18 +21,18 @@ pub enum SymbolKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Symbol {
+pub struct DocumentSymbol {
     pub name: String,
-    /// Details such as `(x: [f32; N])`.
+    /// A short text that is shown next to the name, such as `(x: [f32; N])`.
     pub detail: String,
     pub kind: SymbolKind,
     pub range: Range<usize>,
     pub name_range: Range<usize>,
-    pub children: Vec<Symbol>,
+    pub children: Vec<DocumentSymbol>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fold {
+pub struct FoldingRange {
     /// From the opening to the closing bracket, or from the first to the last comment.
     pub range: Range<usize>,
     pub comment: bool,
@@ -42,7 +41,7 @@ pub struct Fold {
 
 impl Analysis {
     /// Returns the items and the script's variables in textual order.
-    pub fn symbols(&self) -> Vec<Symbol> {
+    pub fn symbols(&self) -> Vec<DocumentSymbol> {
         let mut out = Vec::new();
         for item in &self.tree.items {
             match &item.kind {
@@ -74,8 +73,8 @@ impl Analysis {
         out
     }
 
-    fn symbol(&self, kind: SymbolKind, name: &Name, span: Span) -> Symbol {
-        Symbol {
+    fn symbol(&self, kind: SymbolKind, name: &Name, span: Span) -> DocumentSymbol {
+        DocumentSymbol {
             name: name.text.to_string(),
             detail: String::new(),
             kind,
@@ -85,7 +84,7 @@ impl Analysis {
         }
     }
 
-    fn field(&self, field: &Field) -> Symbol {
+    fn field(&self, field: &Field) -> DocumentSymbol {
         let mut symbol = self.symbol(SymbolKind::Field, &field.name, field.name.span.to(field.ty.span));
         symbol.detail = slice(&self.text, field.ty.span.range()).to_owned();
         symbol
@@ -97,7 +96,7 @@ impl Analysis {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    fn shared(&self, body: &Block) -> Vec<Symbol> {
+    fn shared(&self, body: &Block) -> Vec<DocumentSymbol> {
         let shared = body.stmts.iter().filter_map(|stmt| match &stmt.kind {
             StmtKind::Shared { name, ty } => {
                 let mut symbol = self.symbol(SymbolKind::Variable, name, stmt.span);
@@ -109,7 +108,7 @@ impl Analysis {
         shared.collect()
     }
 
-    fn variables(&self, pattern: &Pattern, span: Span, out: &mut Vec<Symbol>) {
+    fn variables(&self, pattern: &Pattern, span: Span, out: &mut Vec<DocumentSymbol>) {
         match pattern {
             Pattern::Name(name) if name.text != "_" => {
                 let mut symbol = self.symbol(SymbolKind::Variable, name, span);
@@ -121,18 +120,18 @@ impl Analysis {
         }
     }
 
-    /// Returns the foldable ranges: brackets that span lines, runs of comments, runs of imports.
-    pub fn folds(&self) -> Vec<Fold> {
+    /// Returns the foldable ranges: brackets that span lines, consecutive comment lines, and consecutive imports.
+    pub fn folds(&self) -> Vec<FoldingRange> {
         let mut out = Vec::new();
         let mut open: Vec<usize> = Vec::new();
         let lines = |range: &Range<usize>| slice(&self.text, range.clone()).contains('\n');
-        for token in syntax::lex(self.file, &self.text).tokens {
+        for token in clk_syntax::lex(self.file, &self.text).tokens {
             match token.kind {
                 Tok::LBrace | Tok::LParen | Tok::LBracket => open.push(token.start as usize),
                 Tok::RBrace | Tok::RParen | Tok::RBracket => {
                     let range = open.pop().unwrap_or(token.start as usize)..token.end as usize;
                     if lines(&range) {
-                        out.push(Fold { range, comment: false, imports: false });
+                        out.push(FoldingRange { range, comment: false, imports: false });
                     }
                 }
                 _ => {}
@@ -142,14 +141,14 @@ impl Analysis {
         let imports: Vec<Span> =
             self.tree.items.iter().filter(|i| matches!(i.kind, ItemKind::Import(_))).map(|i| i.span).collect();
         if let [first, .., last] = imports[..] {
-            out.push(Fold { range: first.start as usize..last.end as usize, comment: false, imports: true });
+            out.push(FoldingRange { range: first.start as usize..last.end as usize, comment: false, imports: true });
         }
         out.sort_by_key(|f| (f.range.start, f.range.end));
         out
     }
 
-    /// Returns runs of at least two comment lines.
-    fn comment_folds(&self) -> Vec<Fold> {
+    /// Returns ranges of at least two consecutive comment lines.
+    fn comment_folds(&self) -> Vec<FoldingRange> {
         let mut out = Vec::new();
         let mut run: Option<(Range<usize>, usize)> = None;
         let mut at = 0;
@@ -157,7 +156,7 @@ impl Analysis {
             if let Some((range, lines)) = run.take()
                 && lines > 1
             {
-                out.push(Fold { range, comment: true, imports: false });
+                out.push(FoldingRange { range, comment: true, imports: false });
             }
         };
         for line in self.text.split_inclusive('\n') {
@@ -175,9 +174,9 @@ impl Analysis {
     }
 }
 
-fn section(kind: SymbolKind, section: &Section, span: Span) -> Symbol {
+fn section(kind: SymbolKind, section: &SectionItem, span: Span) -> DocumentSymbol {
     let word = if kind == SymbolKind::Test { "test" } else { "bench" };
-    Symbol {
+    DocumentSymbol {
         name: format!("{word} \"{}\"", section.title),
         detail: String::new(),
         kind,

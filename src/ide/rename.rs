@@ -1,112 +1,140 @@
-//! References to a name, and renaming.
+//! Finds the references to a name, and renames it.
 
 use std::ops::Range;
 
-use super::names::{DefKind, Meaning, is_prelude_type};
-use super::{Analysis, slice};
-use crate::base::source::Span;
-use crate::compile::Files;
-use crate::lang::builtin;
-use crate::syntax::token::KEYWORDS;
+use super::{Analysis, is_prelude_type, slice};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{Definition, DefinitionKind, NameBinding, NameTarget};
+use clk_compile::Files;
+use clk_scalar::builtin;
+use clk_syntax::token::{KEYWORDS, Tok, Token};
 
 impl Analysis {
-    /// Returns the references in this text to the definition at an offset, the definition first if it is in this text. The flag
-    /// marks writes.
+    /// Returns the references in this text to the definition at an offset, including the definition itself. The flag is
+    /// true if the reference is a write.
     pub fn references(&self, offset: usize) -> Vec<(Range<usize>, bool)> {
-        let Some((_, meaning)) = self.names().at(offset as u32) else { return vec![] };
-        match self.defined(meaning) {
-            Some(place) => self.named(place),
-            None => self.same(|other| other == meaning),
+        let Some((_, target)) = self.names().at(offset as u32) else { return vec![] };
+        match self.definition_span(target) {
+            Some(place) => self.occurrences(place),
+            None => self.occurrences_where(|other| other == target),
         }
     }
 
-    /// Returns the references in this text to a definition at a location in any file.
-    fn named(&self, place: Span) -> Vec<(Range<usize>, bool)> {
-        self.same(|meaning| self.defined(meaning) == Some(place))
+    /// Returns the references in this text to the definition at a location in any file.
+    fn occurrences(&self, place: Span) -> Vec<(Range<usize>, bool)> {
+        self.occurrences_where(|target| self.definition_span(target) == Some(place))
     }
 
-    /// As [`Analysis::references`], for a definition in another text: its file's name and range there.
+    /// Like [`Analysis::references`], but for a definition in another file, given by the file's name and the range
+    /// there.
     pub fn references_to(&self, file: &str, range: &Range<usize>) -> Vec<(Range<usize>, bool)> {
-        self.same(|meaning| {
-            self.defined(meaning).is_some_and(|s| s.range() == *range && self.session.sources.name(s.file) == file)
+        self.occurrences_where(|target| {
+            self.definition_span(target)
+                .is_some_and(|s| s.range() == *range && self.session.sources.name(s.file) == file)
         })
     }
 
-    /// Whether other files can refer to the definition at an offset.
+    /// Returns whether other files can refer to the definition at an offset.
     pub fn is_shared(&self, offset: usize) -> bool {
-        match self.names().at(offset as u32).map(|(_, meaning)| meaning) {
-            Some(Meaning::Def(index)) => self.names().defs.get(index).is_some_and(|def| {
-                !matches!(
-                    def.kind,
-                    DefKind::Let | DefKind::Var | DefKind::Loop | DefKind::Shared | DefKind::ThreadIndex
-                )
+        let Some((_, target)) = self.names().at(offset as u32) else { return false };
+        match target {
+            NameTarget::Item(NameBinding::Global(_)) | NameTarget::Builtin(_) | NameTarget::Type => false,
+            NameTarget::Item(_) | NameTarget::Field(..) => true,
+            NameTarget::Local(span) => self.names().definition(span).is_none_or(|definition| {
+                use DefinitionKind::{Let, Loop, Shared, ThreadIndex, Var};
+                !matches!(definition.kind, Let | Var | Loop | Shared | ThreadIndex)
             }),
-            Some(Meaning::Bound(_) | Meaning::Field(..) | Meaning::Elsewhere(_)) => true,
-            Some(Meaning::Builtin(_) | Meaning::Type) | None => false,
         }
     }
 
-    fn same(&self, is: impl Fn(Meaning) -> bool) -> Vec<(Range<usize>, bool)> {
+    fn occurrences_where(&self, matches: impl Fn(NameTarget) -> bool) -> Vec<(Range<usize>, bool)> {
         let names = self.names();
-        let defs =
-            names.defs.iter().enumerate().filter(|(i, _)| is(Meaning::Def(*i))).map(|(_, d)| (d.span.range(), true));
-        let uses = names.uses.iter().filter(|u| is(u.meaning)).map(|u| (u.span.range(), u.written));
-        let mut found: Vec<(Range<usize>, bool)> = defs.chain(uses).collect();
-        found.sort_by_key(|(range, _)| (range.start, range.end));
-        found.dedup_by(|a, b| a.0 == b.0);
-        found
+        let definitions = names.definitions.iter().filter(|definition| matches(definition.target));
+        let definitions = definitions.map(|definition| (definition.span.range(), true));
+        let uses = names.uses.iter().filter(|used| matches(used.target)).map(|used| (used.span.range(), used.written));
+        let mut ranges: Vec<(Range<usize>, bool)> = definitions.chain(uses).collect();
+        ranges.sort_by_key(|(range, _)| (range.start, range.end));
+        ranges.dedup_by(|a, b| a.0 == b.0);
+        ranges
     }
 
-    /// Returns the range of the name at an offset if it can be renamed, else the reason why not.
+    /// Returns the range of the name at an offset, or the reason why it cannot be renamed.
     pub fn renamable(&self, offset: usize) -> Result<Range<usize>, String> {
-        let (span, meaning) = self.names().at(offset as u32).ok_or("there is no name here")?;
+        let (span, target) = self.names().at(offset as u32).ok_or("there is no name here")?;
         let name = slice(&self.text, span.range());
-        if matches!(meaning, Meaning::Builtin(_) | Meaning::Type) {
+        if matches!(target, NameTarget::Builtin(_) | NameTarget::Type) {
             return Err(format!("`{name}` is part of the language"));
         }
-        let place = self.defined(meaning).ok_or_else(|| format!("`{name}` is defined nowhere"))?;
+        let place = self.definition_span(target).ok_or_else(|| format!("`{name}` has no definition"))?;
         if place.file != self.file {
             let file = self.session.sources.name(place.file);
             return Err(format!("`{name}` is defined in {file}: rename it there"));
         }
         if slice(&self.text, place.range()) != name {
-            return Err(format!("`{name}` is not the name that its definition has"));
+            return Err(format!("`{name}` differs from the name at its definition"));
         }
         Ok(span.range())
     }
 
-    /// Returns the ranges to change for a new name. Refuses a name that is invalid or would change the meaning of any reference:
-    /// the renamed text is analyzed and must have neither more errors nor other references.
+    /// Returns where a text with errors has the name of a definition without a record of what it refers to there: in a
+    /// part that the checker did not reach. The occurrence may be a reference to the definition. Returns `None` if the
+    /// text has no errors, because then only names that refer to no definition have no record.
+    ///
+    /// `can_qualify` is false for a variable, which is neither a member (`a.name`) nor a named argument (`name = 1`).
+    pub fn unresolved(&self, name: &str, can_qualify: bool) -> Option<Range<usize>> {
+        if !self.diagnostics.iter().any(Diagnostic::is_error) {
+            return None;
+        }
+        let names = self.names();
+        let tokens = clk_syntax::lex(self.file, &self.text).tokens;
+        let kind = |at: usize| tokens.get(at).map(|token| token.kind);
+        let is_candidate = |at: usize, token: &Token| {
+            let before = at.checked_sub(1).and_then(kind);
+            let is_qualified = before == Some(Tok::Dot)
+                || matches!(before, Some(Tok::LParen | Tok::Comma)) && kind(at + 1) == Some(Tok::Assign);
+            token.kind == Tok::Name && token.text(&self.text) == name && (can_qualify || !is_qualified)
+        };
+        let spans = tokens.iter().enumerate().filter(|(at, token)| is_candidate(*at, token));
+        let mut spans = spans.map(|(_, token)| Span::new(self.file, token.start as usize, token.end as usize));
+        let has_record = |span: Span| {
+            names.definition(span).is_some() || names.uses.binary_search_by_key(&span, |used| used.span).is_ok()
+        };
+        spans.find(|span| !has_record(*span)).map(|span| span.range())
+    }
+
+    /// Returns the ranges to replace with a new name. Fails if the name is invalid or would change the meaning of a
+    /// reference: the renamed text is analyzed and must not have more errors or other references. Also fails if the
+    /// text has references that the checker may not have recorded.
     pub fn rename(&self, offset: usize, new: &str, files: &dyn Files) -> Result<Vec<Range<usize>>, String> {
-        self.renamable(offset)?;
+        let renamable = self.renamable(offset)?;
         check_name(new)?;
+        let old = slice(&self.text, renamable);
+        if let Some(place) = self.unresolved(old, self.is_shared(offset)) {
+            return Err(self.unresolved_reason(old, &place));
+        }
         let places: Vec<Range<usize>> = self.references(offset).into_iter().map(|(range, _)| range).collect();
         let names = self.names();
-        let own = |span: Span| places.contains(&span.range());
-        for def in names.defs.iter().filter(|d| d.name == new && !own(d.span)) {
-            let is_field = def.kind == DefKind::Field;
-            let renamed_field = names.defs.iter().any(|d| own(d.span) && d.kind == DefKind::Field);
-            if is_field != renamed_field {
+        let is_reference = |span: Span| places.contains(&span.range());
+        let renamed: Vec<&Definition> = names.definitions.iter().filter(|d| is_reference(d.span)).collect();
+        let renames_field = renamed.iter().any(|d| d.kind == DefinitionKind::Field);
+        let is_in = |at: u32, definition: &Definition| definition.scope.0 <= at && at <= definition.scope.1;
+        for other in names.definitions.iter().filter(|d| d.name == new && !is_reference(d.span)) {
+            if (other.kind == DefinitionKind::Field) != renames_field {
                 continue;
             }
-            let in_scope = |at: usize| def.scope.0 as usize <= at && at <= def.scope.1 as usize;
-            // Another definition of this name is visible at a reference, or the renamed one would be visible at a reference to the
-            // other.
-            let clash = places.iter().any(|p| in_scope(p.start))
-                || names
-                    .defs
-                    .iter()
-                    .filter(|d| own(d.span))
-                    .any(|d| d.scope.0 <= def.span.start && def.span.start <= d.scope.1);
-            if clash {
+            // The new name conflicts with a definition of this name if one of the two definitions is visible at a
+            // reference to the other.
+            let conflicts = places.iter().any(|place| is_in(place.start as u32, other))
+                || renamed.iter().any(|definition| is_in(other.span.start, definition));
+            if conflicts {
                 return Err(format!("`{new}` is already the name of something else here"));
             }
         }
-        let foreign = names.uses.iter().filter(|u| slice(&self.text, u.span.range()) == new && !own(u.span));
+        let foreign = names.uses.iter().filter(|u| slice(&self.text, u.span.range()) == new && !is_reference(u.span));
         for used in foreign {
-            let scope = names.defs.iter().find(|d| own(d.span)).map(|d| d.scope);
-            if !matches!(used.meaning, Meaning::Field(..))
-                && scope.is_some_and(|(start, end)| start <= used.span.start && used.span.start <= end)
+            if !matches!(used.target, NameTarget::Field(..))
+                && renamed.first().is_some_and(|definition| is_in(used.span.start, definition))
             {
                 return Err(format!("`{new}` already means something else here"));
             }
@@ -115,20 +143,29 @@ impl Analysis {
         Ok(places)
     }
 
+    /// Formats the reason why a name with an unresolved occurrence cannot be renamed.
+    pub fn unresolved_reason(&self, name: &str, place: &Range<usize>) -> String {
+        let span = Span::new(self.file, place.start, place.end);
+        let (file, line) = (self.session.sources.name(self.file), self.session.sources.line_column(span).0);
+        format!(
+            "because of an error, the meaning of `{name}` in line {line} of {file} is unknown: correct the error first"
+        )
+    }
+
     fn try_name(&self, places: &[Range<usize>], new: &str, files: &dyn Files) -> Result<(), String> {
         let mut text = self.text.clone();
         for range in places.iter().rev() {
             text.replace_range(range.clone(), new);
         }
         let name = self.session.sources.name(self.file).to_owned();
-        let after = Analysis::after(self.before.clone(), &name, &text, files);
+        let after = Analysis::after(self.previous_session.clone(), &name, &text, files);
         let errors = |a: &Analysis| a.diagnostics.iter().filter(|d| d.is_error()).count();
         if errors(&after) > errors(self) {
             let why = after.diagnostics.iter().find(|d| d.is_error()).map_or("", |d| &d.title);
             return Err(format!("with `{new}` there would be an error: {why}"));
         }
-        let same = places.first().is_none_or(|first| after.references(first.start).len() == places.len());
-        if same { Ok(()) } else { Err(format!("`{new}` would be mixed up with something else")) }
+        let occurrences_where = places.first().is_none_or(|first| after.references(first.start).len() == places.len());
+        if occurrences_where { Ok(()) } else { Err(format!("`{new}` would refer to something else")) }
     }
 }
 
@@ -137,7 +174,7 @@ fn check_name(name: &str) -> Result<(), String> {
     let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if !first || !letters.all(|c| c.is_ascii_alphanumeric() || c == '_') || name == "_" {
         return Err(format!(
-            "`{name}` is no name: letters, digits and `_` make one, and it does not begin with a digit"
+            "`{name}` is not a valid name: use letters, digits and `_`, and do not begin with a digit"
         ));
     }
     if KEYWORDS.iter().any(|(word, _)| *word == name) {

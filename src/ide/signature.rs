@@ -2,16 +2,14 @@
 
 use std::ops::Range;
 
-use super::names::{DefKind, Meaning};
 use super::{Analysis, slice};
-use crate::base::source::Span;
-use crate::check::typed::Binding;
-use crate::lang::builtin;
-use crate::syntax;
-use crate::syntax::token::{Tok, Token};
+use clk_base::source::Span;
+use clk_check::typed::{NameBinding, NameTarget};
+use clk_scalar::builtin;
+use clk_syntax::token::{Tok, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signature {
+pub struct SignatureHelp {
     /// The signature, such as `saxpy(alpha: f32, …)`.
     pub label: String,
     /// Ranges of the parameters in the label.
@@ -23,21 +21,21 @@ pub struct Signature {
 
 impl Analysis {
     /// Returns the signature of the innermost call around an offset.
-    pub fn signature(&self, offset: usize) -> Option<Signature> {
-        let (callee, argument, named) = self.call_around(offset)?;
-        let (label, doc) = match self.meaning_of(callee)? {
-            Meaning::Builtin(index) => {
-                let entry = builtin::TABLE.get(index)?;
+    pub fn signature(&self, offset: usize) -> Option<SignatureHelp> {
+        let (callee, argument, argument_name) = self.call_around(offset)?;
+        let (label, doc) = match self.target_of(callee)? {
+            NameTarget::Builtin(name) => {
+                let entry = builtin::find(name)?;
                 (format!("{}{}", entry.name, entry.signature), entry.doc.to_owned())
             }
-            meaning => {
-                let described = self.describe(meaning)?;
+            target => {
+                let described = self.describe(target)?;
                 let code = described.code.split_whitespace().collect::<Vec<_>>().join(" ");
                 (code, described.doc)
             }
         };
         let parameters = parameters(&label);
-        let by_name = named.and_then(|name| {
+        let by_name = argument_name.and_then(|name| {
             let starts = |r: &Range<usize>| {
                 let text = slice(&label, r.clone());
                 text.split(':').next().is_some_and(|head| head.split_whitespace().next_back() == Some(name.as_str()))
@@ -53,34 +51,31 @@ impl Analysis {
         } else {
             None
         });
-        Some(Signature { label, parameters, active, doc })
+        Some(SignatureHelp { label, parameters, active, doc })
     }
 
-    /// Returns the meaning of a name token: from the analysis, or by its text alone if the statement around it is invalid.
-    fn meaning_of(&self, callee: Token) -> Option<Meaning> {
-        let names = self.names();
+    /// Returns the definition of a name token, from the analysis or, if its statement has errors, from its text.
+    fn target_of(&self, callee: Token) -> Option<NameTarget> {
         let span = callee.span(self.file);
-        if let Some(found) = names.uses.iter().find(|u| u.span == span) {
-            return Some(found.meaning);
-        }
-        self.meaning_by_text(callee.text(&self.text), span)
+        let used = self.names().uses.iter().find(|used| used.span == span).map(|used| used.target);
+        used.or_else(|| self.target_by_text(callee.text(&self.text), span))
     }
 
-    pub(super) fn meaning_by_text(&self, name: &str, at: Span) -> Option<Meaning> {
-        let names = self.names();
-        let visible = names.visible(at.start);
-        let local = visible.into_iter().find(|&i| names.defs[i].name == name).map(Meaning::Def);
-        let bound = || self.binding(name).filter(|b| *b != Binding::Error).map(Meaning::Bound);
-        let builtin = || builtin::TABLE.iter().position(|e| e.name == name).map(Meaning::Builtin);
+    pub(super) fn target_by_text(&self, name: &str, at: Span) -> Option<NameTarget> {
+        let visible = self.names().visible(at.start);
+        let local = visible.into_iter().find(|definition| definition.name == name).map(|definition| definition.target);
+        let bound = || self.binding(name).filter(|b| *b != NameBinding::Error).map(NameTarget::Item);
+        let builtin = || builtin::find(name).map(|entry| NameTarget::Builtin(entry.name));
         local.or_else(bound).or_else(builtin)
     }
 
-    /// Returns the name before the innermost open `(` at an offset, the index of the argument there and its name if it has one.
+    /// Returns the callee of the innermost open `(` at an offset, the index of the argument, and the argument's name if
+    /// it has one.
     fn call_around(&self, offset: usize) -> Option<(Token, usize, Option<String>)> {
-        let lexed = syntax::lex(self.file, &self.text);
+        let lexed = clk_syntax::lex(self.file, &self.text);
         let before: Vec<Token> = lexed.tokens.iter().copied().take_while(|t| (t.end as usize) <= offset).collect();
         let (mut depth, mut commas) = (0usize, 0usize);
-        let mut named = None;
+        let mut argument_name = None;
         for (index, token) in before.iter().enumerate().rev() {
             if token.start == token.end {
                 continue;
@@ -95,12 +90,13 @@ impl Analysis {
                         let open = before.get(..index)?.iter().rposition(|t| t.kind == Tok::LaunchOpen)?;
                         callee = before.get(open.checked_sub(1)?)?;
                     }
-                    return (callee.kind == Tok::Name).then_some((*callee, commas, named));
+                    return (callee.kind == Tok::Name).then_some((*callee, commas, argument_name));
                 }
                 Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::LaunchOpen => depth -= 1,
                 Tok::Comma if depth == 0 => commas += 1,
                 Tok::Assign if depth == 0 && commas == 0 => {
-                    named = index.checked_sub(1).and_then(|i| before.get(i)).map(|t| t.text(&self.text).to_owned());
+                    argument_name =
+                        index.checked_sub(1).and_then(|i| before.get(i)).map(|t| t.text(&self.text).to_owned());
                 }
                 _ => {}
             }
@@ -108,26 +104,21 @@ impl Analysis {
         None
     }
 
-    /// Returns the names that a call may use for named arguments: compile-time parameters, dimensions, and parameters with a
-    /// default.
+    /// Returns the names that a call may use for named arguments: compile-time parameters, dimensions, and parameters
+    /// with defaults.
     pub(super) fn argument_names(&self, offset: usize) -> Vec<(String, String)> {
         let Some((callee, _, _)) = self.call_around(offset) else { return vec![] };
-        let Some(meaning) = self.meaning_of(callee) else { return vec![] };
-        let binding = match meaning {
-            Meaning::Bound(binding) => Some(binding),
-            Meaning::Def(def) => self
-                .names()
-                .defs
-                .get(def)
-                .filter(|d| d.kind != DefKind::Param(crate::check::typed::Access::In))
-                .and_then(|d| self.binding(&d.name)),
-            Meaning::Builtin(index) => return builtin_names(builtin::TABLE[index].signature),
-            _ => None,
+        let binding = match self.target_of(callee) {
+            Some(NameTarget::Item(binding)) => binding,
+            Some(NameTarget::Builtin(name)) => {
+                return builtin::find(name).map_or(vec![], |entry| builtin_names(entry.signature));
+            }
+            _ => return vec![],
         };
         let program = &self.session.program;
         let sig = match binding {
-            Some(Binding::Fn(id)) => program.fns.get(id).map(|f| &f.sig),
-            Some(Binding::Kernel(id)) => program.kernels.get(id).map(|k| &k.sig),
+            NameBinding::Fn(id) => program.fns.get(id).map(|f| &f.sig),
+            NameBinding::Kernel(id) => program.kernels.get(id).map(|k| &k.sig),
             _ => None,
         };
         let Some(sig) = sig else { return vec![] };
@@ -142,16 +133,16 @@ impl Analysis {
 /// Returns the named parameters of a builtin: those with a default.
 fn builtin_names(signature: &str) -> Vec<(String, String)> {
     let label = format!("f{signature}");
-    let named = parameters(&label).into_iter().filter_map(|range| {
+    let names = parameters(&label).into_iter().filter_map(|range| {
         let text = slice(&label, range);
         let (head, _) = text.split_once('=')?;
         let name = head.split(':').next()?.trim();
         Some((name.to_owned(), text.to_owned()))
     });
-    named.collect()
+    names.collect()
 }
 
-/// Returns the ranges between the commas of the first parentheses.
+/// Returns the ranges of the parameters: the texts between the commas in the first parentheses.
 fn parameters(label: &str) -> Vec<Range<usize>> {
     let mut out = Vec::new();
     let (mut depth, mut angle, mut start) = (0, 0, None);

@@ -1,36 +1,36 @@
 //! A builder for functions that maintains types, spans and blocks.
 //!
-//! Every expression that is not free gets its `Let` in the innermost open block when it is created, so callers only have to build
-//! in the order of evaluation. Types are computed; where operands have the wrong type, the result type is a guess and the
-//! verifier reports it.
+//! Creating an expression that is not free (see [`ExprKind::is_free`]) also adds its `Let` to the innermost open block.
+//! Callers therefore create expressions in evaluation order. If operands have the wrong types, the builder picks some
+//! result type, and the verifier reports the error later.
 //!
 //! ```
-//! use clk_lang_ir::ir::{build::{FunctionBuilder, module}, def::*, typing::F32};
+//! use clk_ir::{build::{FunctionBuilder, build_module}, def::*, typing::F32};
 //! let mut b = FunctionBuilder::new("double");
-//! let x = b.array("x", Access::In, Layout::plain(F32), 1);
-//! let r = b.array("r", Access::Out, Layout::plain(F32), 1);
+//! let x = b.array("x", Access::In, ElementLayout::plain(F32), 1);
+//! let r = b.array("r", Access::Out, ElementLayout::plain(F32), 1);
 //! let i = b.index(0);
 //! let v = b.load(x, &[i]);
 //! let sum = b.binary(BinOp::Add, v, v);
 //! b.store(r, &[i], sum);
-//! let module = module(Default::default(), b, Form::Threads { rank: 1 });
-//! assert!(clk_lang_ir::ir::verify::verify(module).is_ok());
+//! let module = build_module(Default::default(), b, LaunchForm::Threads { rank: 1 });
+//! assert!(clk_ir::verify::verify(module).is_ok());
 //! ```
 
 use rustc_hash::FxHashMap;
 
-use crate::base::arena::{Arena, Side};
-use crate::base::source::Span;
-use crate::ir::def::*;
-use crate::ir::typing;
-use crate::ir::visit::each_stmt;
-use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
-use crate::lang::scalar::Value;
+use crate::def::*;
+use crate::typing;
+use crate::visit::each_stmt;
+use clk_base::arena::{Arena, SideTable};
+use clk_base::source::Span;
+use clk_scalar::ScalarValue;
+use clk_scalar::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
 
 /// One function under construction.
 pub struct FunctionBuilder {
     function: Function,
-    /// The parameters of the kernel, if this is its body.
+    /// The parameters of the kernel, if this function is a kernel's body.
     kernel_params: Vec<KernelParam>,
     cooperative: bool,
     /// Open blocks, outermost first; never empty.
@@ -40,9 +40,9 @@ pub struct FunctionBuilder {
     free: FxHashMap<Expr, ExprId>,
 }
 
-/// The range of a [`FunctionBuilder::for_`].
+/// The bounds and step of a loop that [`FunctionBuilder::for_`] adds.
 #[derive(Clone, Copy, Debug)]
-pub struct Range {
+pub struct IrForRange {
     pub start: ExprId,
     pub end: ExprId,
     pub step: ExprId,
@@ -50,12 +50,12 @@ pub struct Range {
 }
 
 /// Returns a module of `functions` (callees first) and a kernel whose body is `body`.
-pub fn module(mut functions: Arena<Function>, body: FunctionBuilder, form: Form) -> Module {
+pub fn build_module(mut functions: Arena<Function>, body: FunctionBuilder, form: LaunchForm) -> Module {
     let (params, cooperative) = (body.kernel_params.clone(), body.cooperative);
     let function = body.finish();
     let (name, span) = (function.name.clone(), function.span);
     let body = functions.push(function);
-    Module { functions, kernel: Kernel { name, body, form, params, cooperative, product: None, tiles: None, span } }
+    Module { functions, kernel: Kernel { name, body, form, params, cooperative, gemm: None, tile_program: None, span } }
 }
 
 impl FunctionBuilder {
@@ -67,7 +67,7 @@ impl FunctionBuilder {
             locals: Arena::new(),
             memories: Arena::new(),
             exprs: Arena::new(),
-            spans: Side::default(),
+            spans: SideTable::default(),
             body: vec![],
             span: Span::default(),
             calls: vec![],
@@ -83,8 +83,8 @@ impl FunctionBuilder {
         }
     }
 
-    /// Continues a kernel's body: its declarations and expressions stay, and its statements are to be made anew.
-    pub fn over(kernel: &Kernel, body: &Function) -> Self {
+    /// Starts a new body for a kernel. It has the declarations and expressions of `body`, but no statements yet.
+    pub fn with_declarations_of(kernel: &Kernel, body: &Function) -> Self {
         let mut labels = 0;
         each_stmt(&body.body, &mut |stmt| {
             if let Some(label) = stmt.kind.label() {
@@ -107,7 +107,8 @@ impl FunctionBuilder {
         self.function.span = span;
     }
 
-    /// Sets the span of everything created from here on; returns the previous one, to be restored.
+    /// Sets the span of everything created after this call. Returns the previous span, so that the caller can restore
+    /// it.
     pub fn set_span(&mut self, span: Span) -> Span {
         std::mem::replace(&mut self.span, span)
     }
@@ -153,23 +154,35 @@ impl FunctionBuilder {
     }
 
     /// Adds an array parameter of a kernel.
-    pub fn array(&mut self, name: impl Into<String>, access: Access, layout: Layout, rank: usize) -> MemId {
+    pub fn array(&mut self, name: impl Into<String>, access: Access, layout: ElementLayout, rank: usize) -> MemId {
         let name = name.into();
         let param = self.kernel_params.len() as u32;
-        let space = Space::Global { param, access };
+        let space = MemorySpace::Global { param, access };
         let memory = self.memory(name.clone(), space, layout, vec![Extent::Launch; rank]);
         self.kernel_params.push(KernelParam::Array { name, access, memory });
         memory
     }
 
     /// Adds an array parameter of a function, whose extents come from the caller.
-    pub fn array_param(&mut self, name: impl Into<String>, access: Access, layout: Layout, rank: usize) -> MemId {
-        let is_param = |m: &&Memory| matches!(m.space, Space::Param { .. });
+    pub fn array_param(
+        &mut self,
+        name: impl Into<String>,
+        access: Access,
+        layout: ElementLayout,
+        rank: usize,
+    ) -> MemId {
+        let is_param = |m: &&Memory| matches!(m.space, MemorySpace::Param { .. });
         let position = self.function.memories.iter().filter(|(_, m)| is_param(m)).count() as u32;
-        self.memory(name, Space::Param { position, access }, layout, vec![Extent::Launch; rank])
+        self.memory(name, MemorySpace::Param { position, access }, layout, vec![Extent::Launch; rank])
     }
 
-    pub fn memory(&mut self, name: impl Into<String>, space: Space, layout: Layout, extents: Vec<Extent>) -> MemId {
+    pub fn memory(
+        &mut self,
+        name: impl Into<String>,
+        space: MemorySpace,
+        layout: ElementLayout,
+        extents: Vec<Extent>,
+    ) -> MemId {
         self.memory_of(name, space, layout, extents, [])
     }
 
@@ -177,18 +190,18 @@ impl FunctionBuilder {
     pub fn constants(
         &mut self,
         name: impl Into<String>,
-        layout: Layout,
+        layout: ElementLayout,
         extents: Vec<Extent>,
         values: impl IntoIterator<Item = u64>,
     ) -> MemId {
-        self.memory_of(name, Space::Constant, layout, extents, values)
+        self.memory_of(name, MemorySpace::Constant, layout, extents, values)
     }
 
     fn memory_of(
         &mut self,
         name: impl Into<String>,
-        space: Space,
-        layout: Layout,
+        space: MemorySpace,
+        layout: ElementLayout,
         extents: Vec<Extent>,
         values: impl IntoIterator<Item = u64>,
     ) -> MemId {
@@ -212,7 +225,7 @@ impl FunctionBuilder {
         id
     }
 
-    /// Returns a free expression; equal ones share an id.
+    /// Returns a free expression. Equal free expressions share an id.
     pub fn free(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         let expr = Expr { kind, ty };
         if let Some(&id) = self.free.get(&expr) {
@@ -223,7 +236,7 @@ impl FunctionBuilder {
         id
     }
 
-    /// Returns an expression of this kind and type; evaluated here unless it is free.
+    /// Returns an expression of this kind and type. Unless it is free, it is evaluated at the current position.
     pub fn expr(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         if kind.is_free() {
             return self.free(kind, ty);
@@ -233,12 +246,12 @@ impl FunctionBuilder {
         id
     }
 
-    /// Returns an expression without a `Let`, for [`Extent::Dynamic`].
-    pub fn detached(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+    /// Returns an expression without a `Let`, as an [`Extent::Dynamic`] requires.
+    pub fn expr_without_let(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         if kind.is_free() { self.free(kind, ty) } else { self.push(kind, ty) }
     }
 
-    pub fn constant(&mut self, value: Value) -> ExprId {
+    pub fn constant(&mut self, value: ScalarValue) -> ExprId {
         self.free(ExprKind::Const(value.bits), Ty::Scalar(value.ty))
     }
 
@@ -254,7 +267,7 @@ impl FunctionBuilder {
         self.free(ExprKind::Const(value.to_bits() as u64), typing::F32)
     }
 
-    pub fn id(&mut self, id: Id3, axis: Axis) -> ExprId {
+    pub fn id(&mut self, id: BuiltinIndex, axis: Axis) -> ExprId {
         self.free(ExprKind::Id(id, axis), typing::I32)
     }
 
@@ -279,14 +292,14 @@ impl FunctionBuilder {
         self.expr(ExprKind::Read(local), ty)
     }
 
-    pub fn load_place(&mut self, place: Place, hint: Hint) -> ExprId {
+    pub fn load_place(&mut self, place: Place, hint: CacheHint) -> ExprId {
         let ty = typing::place(&self.function, &place).unwrap_or(typing::I32);
         self.expr(ExprKind::Load { place, hint }, ty)
     }
 
     /// Loads a whole element of scalar or vector type.
     pub fn load(&mut self, memory: MemId, indices: &[ExprId]) -> ExprId {
-        self.load_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, Hint::None)
+        self.load_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, CacheHint::None)
     }
 
     pub fn unary(&mut self, op: UnaryOp, value: ExprId) -> ExprId {
@@ -311,7 +324,7 @@ impl FunctionBuilder {
         self.expr(ExprKind::Select { cond, then, other }, ty)
     }
 
-    /// Converts to another scalar type, elementwise; no operation if it is the same type.
+    /// Converts each lane to another scalar type. Returns the value itself if it already has that type.
     pub fn convert(&mut self, value: ExprId, to: Scalar) -> ExprId {
         let ty = self.ty(value);
         if ty.scalar() == to {
@@ -356,20 +369,20 @@ impl FunctionBuilder {
         self.stmt(StmtKind::Write { local, value });
     }
 
-    /// Adds a new local with an initial value.
+    /// Declares a new local and writes its initial value.
     pub fn variable(&mut self, name: impl Into<String>, value: ExprId) -> LocalId {
         let local = self.local(name, self.ty(value));
         self.write(local, value);
         local
     }
 
-    pub fn store_place(&mut self, place: Place, value: ExprId, hint: Hint) {
+    pub fn store_place(&mut self, place: Place, value: ExprId, hint: CacheHint) {
         self.stmt(StmtKind::Store { place, value, hint });
     }
 
     /// Stores a whole element of scalar or vector type.
     pub fn store(&mut self, memory: MemId, indices: &[ExprId], value: ExprId) {
-        self.store_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, value, Hint::None);
+        self.store_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, value, CacheHint::None);
     }
 
     /// Adds an atomic operation whose old value is used.
@@ -381,11 +394,11 @@ impl FunctionBuilder {
     }
 
     /// Adds an atomic operation whose old value is unused.
-    pub fn atomic_quiet(&mut self, op: AtomicOp, place: Place, value: ExprId, compare: Option<ExprId>) {
+    pub fn atomic_unused(&mut self, op: AtomicOp, place: Place, value: ExprId, compare: Option<ExprId>) {
         self.stmt(StmtKind::Atomic { op, place, value, compare, result: None });
     }
 
-    /// Adds a barrier; returns its result, if it has one.
+    /// Adds a barrier. Returns its result if the kind of barrier has one.
     pub fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>) -> Option<ExprId> {
         self.cooperative |= kind == BarrierKind::Grid;
         let result = typing::barrier(kind).1.map(|ty| self.push(ExprKind::Result, ty));
@@ -394,22 +407,22 @@ impl FunctionBuilder {
     }
 
     pub fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>) -> ExprId {
-        self.warp_among(op, value, lane, None)
+        self.warp_masked(op, value, lane, None)
     }
 
-    /// Adds a warp operation; `among` is the mask of the lanes that take part.
-    pub fn warp_among(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, among: Option<ExprId>) -> ExprId {
+    /// Adds a warp operation. `among` is the mask of the participating lanes.
+    pub fn warp_masked(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, among: Option<ExprId>) -> ExprId {
         let ty = self.ty(value);
         let result = self.push(ExprKind::Result, typing::warp(op, ty).unwrap_or(ty));
         self.stmt(StmtKind::Warp { op, value, lane, among, result });
         result
     }
 
-    pub fn fence(&mut self, scope: Scope) {
+    pub fn fence(&mut self, scope: FenceScope) {
         self.stmt(StmtKind::Fence(scope));
     }
 
-    /// Adds a call of a function with these result types; returns one expression per result.
+    /// Adds a call of a function. Returns one expression for each of the types in `results`.
     pub fn call(&mut self, function: FunctionId, results: &[Ty], args: &[ExprId], memories: &[MemId]) -> Vec<ExprId> {
         let results: Vec<ExprId> = results.iter().map(|&ty| self.push(ExprKind::Result, ty)).collect();
         self.stmt(StmtKind::Call {
@@ -425,11 +438,11 @@ impl FunctionBuilder {
         self.stmt(StmtKind::Return(values.to_vec()));
     }
 
-    pub fn assert(&mut self, cond: ExprId, message: Vec<Part>) {
+    pub fn assert(&mut self, cond: ExprId, message: Vec<MessageSegment>) {
         self.stmt(StmtKind::Assert { cond, message });
     }
 
-    pub fn print(&mut self, parts: Vec<Part>) {
+    pub fn print(&mut self, parts: Vec<MessageSegment>) {
         self.stmt(StmtKind::Print { parts });
     }
 
@@ -444,7 +457,7 @@ impl FunctionBuilder {
         self.open.last().map_or(&[], Vec::as_slice)
     }
 
-    /// Opens a new block, which is the innermost one until [`pop_block`](Self::pop_block).
+    /// Opens a new innermost block. [`pop_block`](Self::pop_block) closes it.
     pub fn push_block(&mut self) {
         self.open.push(vec![]);
     }
@@ -454,7 +467,7 @@ impl FunctionBuilder {
         if self.open.len() > 1 { self.open.pop().unwrap_or_default() } else { vec![] }
     }
 
-    /// Returns the code that `fill` creates, as a block.
+    /// Returns the statements that `fill` adds, as a separate block.
     pub fn in_block(&mut self, fill: impl FnOnce(&mut Self)) -> Block {
         self.push_block();
         fill(self);
@@ -480,21 +493,21 @@ impl FunctionBuilder {
         self.if_else(cond, then, |_| ());
     }
 
-    pub fn for_(&mut self, label: Label, local: LocalId, range: Range, unroll: Unroll, body: Block) {
-        let Range { start, end, step, inclusive } = range;
-        self.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, together: None, body });
+    pub fn for_(&mut self, label: Label, local: LocalId, range: IrForRange, unroll: Unroll, body: Block) {
+        let IrForRange { start, end, step, inclusive } = range;
+        self.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, collective: None, body });
     }
 
     /// Adds `for name in start..end` with a variable of the type of `start`; `fill` gets its label and its value.
     pub fn for_range(&mut self, name: &str, start: ExprId, end: ExprId, fill: impl FnOnce(&mut Self, Label, ExprId)) {
         let ty = self.ty(start);
-        let step = self.constant(Value::of(1i32).to_type(ty.scalar()));
+        let step = self.constant(ScalarValue::of(1i32).to_type(ty.scalar()));
         let (label, local) = (self.label(), self.local(name, ty));
         self.push_block();
         let value = self.read(local);
         fill(self, label, value);
         let body = self.pop_block();
-        self.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Auto, body);
+        self.for_(label, local, IrForRange { start, end, step, inclusive: false }, Unroll::Auto, body);
     }
 
     pub fn loop_(&mut self, label: Label, unroll: Unroll, body: Block) {

@@ -1,21 +1,22 @@
 //! DeviceIR: arenas of pure expressions, a tree of statements with effects, structured control flow.
 //!
-//! - Everything is monomorphic: a value is a scalar or a vector of scalars. Structs and tuples are split into one value per leaf,
-//!   that is, per scalar or vector component.
-//! - An **expression** is evaluated once, by its `Let` (or by a statement that has it as its result), and is visible from there
-//!   to the end of the enclosing block, including nested blocks. Expressions that are constant during a thread's life
-//!   ([`ExprKind::is_free`]: constants, parameters, indices, extents) need no `Let`.
-//! - `Read` of a local and `Load` of memory are expressions whose `Let` determines when they happen.
-//! - `verify` lists and checks all invariants; only [`crate::ir::verify::Verified`] modules reach a device.
+//! - Everything is monomorphic: a value is a scalar or a vector of scalars. Structs and tuples are split into one value
+//!   per leaf (field of scalar or vector type).
+//! - An **expression** is evaluated at one position: at its `Let`, or at the statement that has it as a result. It is
+//!   visible from that position to the end of the enclosing block, including nested blocks. *Free* expressions
+//!   ([`ExprKind::is_free`]: constants, parameters, indices, extents) are constant during a thread's life and need no
+//!   `Let`.
+//! - `Read` of a local and `Load` of memory are expressions. The position of their `Let` determines when they execute.
+//! - `verify` lists and checks all invariants. Devices accept only [`crate::verify::Verified`] modules.
 
 use std::sync::Arc;
 
-use crate::base::arena::{Arena, Id, Side};
-use crate::base::source::Span;
-use crate::ir::calls::Call;
-use crate::lang::cores::Cores;
-use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
-pub use crate::lang::scalar::Scalar;
+use crate::inlined_calls::InlinedCall;
+use clk_base::arena::{Arena, Id, SideTable};
+use clk_base::source::Span;
+pub use clk_scalar::Scalar;
+use clk_scalar::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
+use clk_scalar::tensor_core_model::TensorCoreModel;
 
 pub type ExprId = Id<Expr>;
 pub type LocalId = Id<Local>;
@@ -37,7 +38,7 @@ impl Ty {
         }
     }
 
-    /// Returns the number of lanes; 1 for a scalar.
+    /// Returns the number of lanes. A scalar has one.
     pub fn lanes(self) -> u8 {
         match self {
             Ty::Scalar(_) => 1,
@@ -52,12 +53,13 @@ impl Ty {
         }
     }
 
-    /// Returns the bytes in memory, without padding.
+    /// Returns the size in memory in bytes, without padding.
     pub fn size(self) -> usize {
         self.scalar().size() * self.lanes() as usize
     }
 
-    /// Returns the alignment, as in CUDA: a vector of 2 or 4 is aligned to its size (at most 16), of 3 to its scalar.
+    /// Returns the alignment, as in CUDA. A vector of 2 or 4 lanes is aligned to its size (at most 16 bytes), a vector
+    /// of 3 lanes to the size of one lane.
     pub fn align(self) -> usize {
         match self {
             Ty::Vector(s, n) if n != 3 => (s.size() * n as usize).min(16),
@@ -66,10 +68,10 @@ impl Ty {
     }
 }
 
-/// The memory layout of an array element: its leaves (scalar and vector components) at byte offsets, as C would lay out the
-/// struct.
+/// The memory layout of an array element. Its leaves (fields of scalar or vector type) have the same byte offsets as in
+/// the equivalent C struct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
+pub struct ElementLayout {
     pub leaves: Vec<Leaf>,
     pub size: usize,
     pub align: usize,
@@ -77,27 +79,28 @@ pub struct Layout {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leaf {
-    /// Access path inside the element, such as `pos.x`, for messages and generated code; empty for a plain element.
+    /// Access path inside the element, such as `pos.x`, for messages and generated code. Empty if the element is a
+    /// scalar or a vector.
     pub path: String,
     pub ty: Ty,
     pub offset: usize,
 }
 
-impl Layout {
+impl ElementLayout {
     /// Returns the number of scalars in an element.
-    pub fn scalars(&self) -> usize {
+    pub fn scalar_count(&self) -> usize {
         self.leaves.iter().map(|leaf| usize::from(leaf.ty.lanes())).sum()
     }
 
-    /// Returns the layout of a plain scalar or vector element.
-    pub fn plain(ty: Ty) -> Layout {
+    /// Returns the layout of an element that is a single scalar or vector.
+    pub fn plain(ty: Ty) -> ElementLayout {
         let (size, align) = (ty.size(), ty.align());
-        Layout { leaves: vec![Leaf { path: String::new(), ty, offset: 0 }], size, align }
+        ElementLayout { leaves: vec![Leaf { path: String::new(), ty, offset: 0 }], size, align }
     }
 
-    /// Returns C's layout of a struct with these leaves.
-    pub fn of(leaves: impl IntoIterator<Item = (String, Ty)>) -> Layout {
-        let mut layout = Layout { leaves: vec![], size: 0, align: 1 };
+    /// Returns the layout that C defines for a struct with these leaves.
+    pub fn from_leaves(leaves: impl IntoIterator<Item = (String, Ty)>) -> ElementLayout {
+        let mut layout = ElementLayout { leaves: vec![], size: 0, align: 1 };
         for (path, ty) in leaves {
             let offset = layout.size.next_multiple_of(ty.align());
             layout.leaves.push(Leaf { path, ty, offset });
@@ -112,7 +115,7 @@ impl Layout {
 /// A kernel with the functions it calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
-    /// Callees precede their callers; the kernel's body is the last one.
+    /// Callees precede their callers. The kernel's body is the last function.
     pub functions: Arena<Function>,
     pub kernel: Kernel,
 }
@@ -121,84 +124,67 @@ pub struct Module {
 pub struct Kernel {
     pub name: String,
     pub body: FunctionId,
-    pub form: Form,
-    /// In signature order; `body`'s `Param(i)` and global memories refer to them by position.
+    pub form: LaunchForm,
+    /// The launch parameters, in signature order. `Param(i)` and the global memories of `body` refer to parameters by
+    /// position.
     pub params: Vec<KernelParam>,
-    /// Contains a grid barrier, so that launches have to be cooperative.
+    /// Whether the kernel contains a grid barrier. Its launches must then be cooperative.
     pub cooperative: bool,
-    /// What the body is, if it is that.
-    pub product: Option<Arc<Product>>,
-    pub tiles: Option<Arc<Tiles>>,
+    /// Set if the whole kernel is a matrix product. Devices with tensor cores run this instead of `body`.
+    pub gemm: Option<Arc<GemmKernel>>,
+    /// Set if the kernel computes only with tiles. Devices may run this instead of `body`.
+    pub tile_program: Option<Arc<TileProgram>>,
     pub span: Span,
 }
 
-/// A product of two matrices with `f32` sums, as it is found in a kernel of tiles: tensor cores compute it in place of the
-/// body, with the same bits.
+/// The operation that the threads of a block perform together by executing a loop. Automatic differentiation treats it
+/// as one operation, and the simulator may execute it as one operation instead of interpreting the loop.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Product {
-    pub a: Factor,
-    pub b: Factor,
-    /// The tensor cores whose bits its sums have.
-    pub cores: Cores,
-    /// The rows and columns of the result that a block of the launch computes. The blocks along y and x together compute as many times
-    /// these; what is beyond the factors is zero.
-    pub tile: [u32; 2],
-    /// What is done with an element of the product: a kernel `threads(row, column)`, with the parameters of this one and behind them
-    /// the element, an `f32` value.
-    pub epilogue: Module,
+pub enum CollectiveLoop {
+    Gemm(CollectiveGemm),
+    Copy(Box<TileCopy>),
 }
 
-/// A factor: an array of `f16` or `bf16` with two axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Factor {
-    /// The position of the parameter.
-    pub param: u32,
-    /// The first factor is given by its columns, or the second one by its rows: the axis of the sum is the first one of `a`, or the
-    /// second one of `b`.
-    pub transposed: bool,
-}
-
-/// What a loop does for all threads of a block together; derivatives take it for that, and the simulator may do it otherwise.
+/// A copy of a window of an array to a matrix or a shared array of the block. A window is the set of elements with
+/// certain indices along each axis ([`AxisWindow`]). Elements of the window that are outside the array read as zero.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Together {
-    Product(Factors),
-    Copy(Box<Copied>),
-}
-
-/// What a loop fills a matrix or an array of the block with: a part of another one, with zeros beyond its edge.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Copied {
-    /// Filled as a whole.
+pub struct TileCopy {
+    /// The destination. The copy writes all its elements.
     pub to: MemId,
     pub from: MemId,
-    /// One for each axis of `from`. The elements are taken in the order of memory.
-    pub along: Vec<Taken>,
-    /// `to` is a matrix, of which the elements in this order are the columns.
+    /// The window along each axis of `from`. Elements are copied in memory order.
+    pub axes: Vec<AxisWindow>,
+    /// Whether `to` is a matrix that receives the elements in column-major order.
     pub transposed: bool,
-    /// Elements are rounded by `tf32`.
+    /// Whether the copied elements are rounded to `tf32`.
     pub rounded: bool,
 }
 
-impl Copied {
-    /// Returns whether there are as many elements as `to` has, of the same type, and as many axes as `from` has.
-    pub fn fits(&self, f: &Function) -> bool {
+impl TileCopy {
+    /// Returns whether `to` and the window have the same number and type of elements, and `from` has the same number of
+    /// axes as the window.
+    pub fn is_consistent(&self, f: &Function) -> bool {
         let (Some(to), Some(from)) = (f.memories.get(self.to), f.memories.get(self.from)) else { return false };
-        let taken = self.along.iter().map(|taken| match taken {
-            Taken::At(_) => 1,
-            Taken::From { extent, .. } => u64::from(*extent),
+        let extents = self.axes.iter().map(|window| match window {
+            AxisWindow::Index(_) => 1,
+            AxisWindow::Range { extent, .. } => u64::from(*extent),
         });
-        let count = taken.fold(1, u64::saturating_mul);
-        let fits = to.known_len() == Some(count) && self.along.len() == from.extents.len() && to.layout == from.layout;
-        fits && to.layout.leaves.len() == 1 && (!self.transposed || to.extents.len() == 2)
+        let count = extents.fold(1, u64::saturating_mul);
+        let is_same_size = to.known_len() == Some(count) && self.axes.len() == from.extents.len();
+        is_same_size
+            && to.layout == from.layout
+            && to.layout.leaves.len() == 1
+            && (!self.transposed || to.extents.len() == 2)
     }
 }
 
-/// What is taken along an axis; numbers are `i32`.
+/// The indices along one axis that a copy reads. All expressions are `i32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    At(ExprId),
-    /// So many indices from `start` on, every `step`-th, as far as they are below `end` and inside.
-    From {
+pub enum AxisWindow {
+    Index(ExprId),
+    /// `extent` indices: `start`, `start + step`, and so on. An index that is outside the array or at least `end` reads
+    /// as zero.
+    Range {
         start: ExprId,
         extent: u32,
         step: u32,
@@ -206,157 +192,199 @@ pub enum Taken {
     },
 }
 
-/// What a loop adds up: `sum += left @ right`. All three are matrices of the block with known extents; the threads of the block
-/// share the elements of the sum among them, between barriers.
+/// A matrix product that a loop accumulates: `sum += left @ right`. All three are matrices of the block with known
+/// extents. Each thread of the block computes some elements of the sum, between two barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Factors {
+pub struct CollectiveGemm {
     pub sum: MemId,
     pub left: MemId,
     pub right: MemId,
-    pub sums: Sums,
+    pub precision: MmaPrecision,
 }
 
-/// How `mma` adds.
+/// How `mma` (matrix multiply-accumulate) rounds its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sums {
-    /// With the bits of these tensor cores (`lower::tensor`): in groups of terms, cut to a common grid.
-    Cut(Cores),
-    /// Each term with one rounding in `f32`, in order.
-    Rounded,
+pub enum MmaPrecision {
+    /// The same rounding as these tensor cores: terms are truncated to a common exponent and added in groups (see
+    /// `clk_lower::mma_emulation`).
+    TensorCore(TensorCoreModel),
+    /// Terms are added in order, each with one `f32` rounding.
+    Sequential,
 }
 
-impl Default for Sums {
-    fn default() -> Sums {
-        Sums::Cut(Cores::default())
+impl Default for MmaPrecision {
+    fn default() -> MmaPrecision {
+        MmaPrecision::TensorCore(TensorCoreModel::default())
     }
 }
 
-impl Sums {
-    /// Returns the tensor cores whose bits the sums have; the usual ones where they have those of none.
-    pub fn cores(self) -> Cores {
+impl MmaPrecision {
+    /// Returns the tensor core generation that determines the rounding; for `Sequential`, the default generation.
+    pub fn cores(self) -> TensorCoreModel {
         match self {
-            Sums::Cut(cores) => cores,
-            Sums::Rounded => Cores::default(),
+            MmaPrecision::TensorCore(cores) => cores,
+            MmaPrecision::Sequential => TensorCoreModel::default(),
         }
     }
 }
 
-impl Factors {
-    /// Returns the rows and columns of the sum, and what is summed over.
+impl CollectiveGemm {
+    /// Returns the number of rows and columns of the sum, and the length of the summation axis. `None` if the extents
+    /// are not known or do not match.
     pub fn extents(&self, f: &Function) -> Option<[u32; 3]> {
-        let of = |memory: MemId| match f.memories.get(memory)?.extents[..] {
+        let matrix_extents = |memory: MemId| match f.memories.get(memory)?.extents[..] {
             [Extent::Known(rows), Extent::Known(columns)] => Some((rows, columns)),
             _ => None,
         };
-        let ((m, n), (rows, k), (l, columns)) = (of(self.sum)?, of(self.left)?, of(self.right)?);
+        let ((m, n), (rows, k), (l, columns)) =
+            (matrix_extents(self.sum)?, matrix_extents(self.left)?, matrix_extents(self.right)?);
         ((m, n, k) == (rows, columns, l)).then_some([m, n, k])
     }
 }
 
-/// A body that computes with tiles of values alone, as the steps of a block: a device may keep the tiles where it likes, and run the
-/// steps in place of the body, with the same bits. What no step can do is not there: memory of the block that threads index, atomics,
-/// prints, values that differ between the threads of a block.
+/// A tile program: the body of a kernel that computes only with tiles, as steps that a whole block executes. A device
+/// may run the steps instead of the body, with bit-identical results. It may keep the tiles in any kind of memory. Tile
+/// programs have no shared arrays, no atomics, no prints, and no values that differ between the threads of a block.
 ///
-/// Numbers and elements are computed by kernels `threads(row, column)`. Their parameters are those of this kernel, then the block's
-/// numbers along x, y, z, then the counters of all loops (all `i32`), then elements of tiles, in the order of the step's operands. What they give
-/// is stored in their last parameter, an array without axes; an element of an array of the kernel is stored there.
+/// Each number or element that a step needs is computed by a kernel `threads(row, column)`. Its parameters are:
+/// - the parameters of this kernel,
+/// - the block's indices along x, y and z, and the counters of all loops, all as `i32`,
+/// - elements of tiles, in the order of the step's operands.
+///
+/// It stores the result in its last parameter, an array without axes. If the step writes an array of the tile program's
+/// kernel, it stores the element in that array instead. It may then read the same element of that array before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tiles {
-    /// The tensor cores whose bits the sums of its products have.
-    pub cores: Cores,
-    /// The rows of all tiles.
+pub struct TileProgram {
+    /// How the sums of products are rounded.
+    pub sums: MmaPrecision,
+    /// The number of rows of all tiles.
     pub rows: u32,
-    pub held: Vec<HeldTile>,
-    /// The names of the counters of loops.
+    /// The shapes of the kernel's array parameters.
+    pub arrays: Vec<ArrayShape>,
+    pub tiles: Vec<TileVar>,
+    /// The names of the loop counters.
     pub counters: Vec<String>,
     pub steps: Vec<TileStep>,
 }
 
-/// A tile, or with no columns a value for each row.
+/// The declared shape of an array parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldTile {
+pub struct ArrayShape {
+    /// The position of the kernel parameter.
+    pub param: u32,
+    /// The dimension along each axis. Axes with the same dimension have the same extent in every launch. `None` for
+    /// other axes.
+    pub dims: Vec<Option<String>>,
+}
+
+/// A variable of a tile program: a matrix with `columns` columns, or a vector with one value per row if `columns` is
+/// `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TileVar {
     pub name: String,
     pub scalar: Scalar,
     pub columns: Option<u32>,
-    /// The first factor of products, and nothing else: of `f16`, `bf16`, or `f32` that is rounded to tf32.
-    pub is_factor: bool,
+    /// Whether the tile is used only as the left operand of matrix products. The elements of such a tile are `f16`,
+    /// `bf16`, or `f32` rounded to TF32.
+    pub is_lhs: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TileStep {
-    /// Computes each element from those at its place, and the values of its row.
-    Each { to: TileTarget, operands: Vec<usize>, element: Module },
-    /// Puts the elements of each row together, in halves: element `k + h` to element `k`, with `h` the largest power of two below their
-    /// number. `fold` takes the two in this order.
-    Fold { to: usize, of: usize, fold: Module },
-    /// Adds a product to a tile, in groups of terms in ascending order, as its tensor cores do; elements of factors of `f32` are rounded to tf32.
-    Product { sum: usize, terms: u32, a: TileFactor, b: TilePart },
-    /// Does the one or the other; the number is not 0 where it is the first.
+    /// Computes each element from the operands' elements at the same position. An operand without columns provides its
+    /// value for the row.
+    Map { to: TileTarget, operands: Vec<usize>, element: Module },
+    /// Reduces each row to one value, pairwise: combines element `k + h` into element `k`, where `h` is the largest
+    /// power of two below the number of remaining elements, and repeats. `combine` receives element `k`, then element
+    /// `k + h`.
+    Reduce { to: usize, of: usize, combine: Module },
+    /// Adds a matrix product to a tile. Groups of terms are added in ascending order, with the rounding that
+    /// [`TileProgram::sums`] names. `f32` operands are rounded to TF32.
+    Mma { sum: usize, terms: u32, a: TileGemmOperand, b: ArrayWindow },
+    /// Runs `then` if `cond` computes a nonzero number, otherwise `other`.
     If { cond: Module, then: Vec<TileStep>, other: Vec<TileStep> },
-    /// What is stored before is stored before what is stored behind.
-    Meet,
-    /// Repeats steps; the counter starts at the first number, and grows by `step`, which is positive, while it is below the second one.
+    /// Orders stores: those before this step complete before any store after it.
+    Barrier,
+    /// A counting loop. The counter starts at the first bound and grows by `step`, which is positive; `body` runs while
+    /// the counter is below the second bound.
     Repeat { counter: usize, bounds: Box<[Module; 2]>, step: u32, body: Vec<TileStep> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileTarget {
-    /// The tile at this position of [`Tiles::held`].
-    Held(usize),
-    /// Elements of an array, for so many columns, or one for each row.
+    /// The tile at this index of [`TileProgram::tiles`].
+    Tile(usize),
+    /// An array of the kernel. The number is the number of columns written in each row; `None` writes one element per
+    /// row.
     Array(Option<u32>),
 }
 
-/// The first factor of a product.
+/// The left operand of a matrix product in a tile program.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TileFactor {
-    Held(usize),
-    Part(TilePart),
+pub enum TileGemmOperand {
+    Tile(usize),
+    Window(ArrayWindow),
 }
 
-/// A part of an array that nobody writes, as a matrix: its columns run along the last axis, its rows along all others, in the order of
-/// memory. Beyond the edge are zeros.
+/// A window (a set of indices along each axis) of an array that the kernel does not write, viewed as a matrix. Columns
+/// run along the last axis, and rows along all other axes in memory order. Elements outside the array read as zero.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TilePart {
-    /// The position of the parameter.
+pub struct ArrayWindow {
+    /// The position of the kernel parameter.
     pub param: u32,
     pub scalar: Scalar,
-    /// The factor is its transposition.
+    /// Whether the operand is the transpose of the window.
     pub transposed: bool,
     pub axes: Vec<TileAxis>,
-    /// Loads the element in a row and a column, with the faults of indices that are none of windows.
+    /// A kernel that loads the element at a row and a column.
     pub element: Module,
 }
 
-/// What a part has of an axis of its array: so many indices from `start` on, every `step`-th.
+/// The window along an axis: `extent` indices, from `start` in steps of `step`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TileAxis {
     pub start: Module,
     pub extent: u32,
     pub step: u32,
+    /// Whether the window has only the index `start` along this axis, and it is a fault if that is out of bounds.
+    pub is_index: bool,
 }
 
-impl TilePart {
-    /// The most axes of such an array.
-    pub const MOST_AXES: usize = 5;
+/// A product of two matrices with `f32` sums: a tile program that does nothing else. Tensor cores compute it instead of
+/// the kernel's body, with bit-identical results, in tiles of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GemmKernel {
+    pub a: GemmOperand,
+    pub b: GemmOperand,
+    /// The tensor core generation whose rounding the sums follow.
+    pub cores: TensorCoreModel,
+    /// The rows and columns of the result that one block of the launch computes. The grid covers the result with such
+    /// tiles; elements outside the operands are zero.
+    pub tile: [u32; 2],
+    /// A kernel `threads(row, column)` that processes one element of the product. Its parameters are the parameters of
+    /// this kernel, followed by the element as an `f32`.
+    pub epilogue: Module,
+}
 
-    /// Returns its rows and columns.
-    pub fn extents(&self) -> [u32; 2] {
-        let columns = self.axes.last().map_or(1, |axis| axis.extent);
-        [self.axes.iter().map(|axis| axis.extent).product::<u32>() / columns, columns]
-    }
+/// An operand of a [`GemmKernel`]: an array of `f16` or `bf16` with two axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmOperand {
+    /// The position of the kernel parameter.
+    pub param: u32,
+    /// The array stores the operand transposed: the summation axis is the first axis of `a`, or the second axis of `b`.
+    pub transposed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// `threads(…)` with this many indices: the body runs once per index tuple, `Index(k)` is the k-th (last fastest). No
-    /// barriers, warp operations, `shared` or thread ids.
+pub enum LaunchForm {
+    /// `threads(…)` with `rank` indices. The body runs once per index tuple; `Index(k)` is the k-th index, and the last
+    /// index varies fastest. Such a kernel has no barriers, warp operations, shared memory or thread ids.
     Threads { rank: u8 },
-    /// `grid(…) block(…)`: explicit blocks.
+    /// `grid(…) block(…)`: a grid of blocks, as in CUDA.
     Grid,
 }
 
-/// A launch parameter. A struct or tuple by value is one `Value` per leaf.
+/// A launch parameter. A struct or tuple passed by value becomes one `Value` for each leaf (scalar or vector field).
 #[derive(Clone, Debug, PartialEq)]
 pub enum KernelParam {
     Value { name: String, ty: Ty },
@@ -364,7 +392,7 @@ pub enum KernelParam {
 }
 
 impl KernelParam {
-    /// Returns the access to an array.
+    /// Returns how the kernel may access the array (`in`, `out` or `inout`); `None` for a by-value parameter.
     pub fn access(&self) -> Option<Access> {
         match self {
             KernelParam::Array { access, .. } => Some(*access),
@@ -383,22 +411,22 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub name: String,
-    /// Types of the value parameters, `ExprKind::Param(i)`. Empty for the kernel's body, whose `Param(i)` is the i-th of
-    /// `Kernel::params` (a `Value`).
+    /// The types of the value parameters; `ExprKind::Param(i)` refers to parameter `i`. Empty for the kernel's body,
+    /// where `Param(i)` refers to `Kernel::params[i]`, which is then a `Value`.
     pub params: Vec<Ty>,
-    /// The types that `Return` returns, one per leaf; empty for unit and for kernels.
+    /// The types of the values that `Return` returns: one for each leaf of the result. Empty for unit and for kernels.
     pub results: Vec<Ty>,
     pub locals: Arena<Local>,
     pub memories: Arena<Memory>,
     pub exprs: Arena<Expr>,
-    pub spans: Side<Expr, Span>,
+    pub spans: SideTable<Expr, Span>,
     pub body: Block,
     pub span: Span,
-    /// The calls that were inlined, in runs with checks.
-    pub calls: Vec<Call>,
+    /// The calls that were inlined into this function. Recorded only if checks are enabled.
+    pub calls: Vec<InlinedCall>,
 }
 
-/// A mutable variable of one thread, or a parameter copied into one.
+/// A mutable variable that is private to a thread, or a parameter that was copied into one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Local {
     pub name: String,
@@ -410,12 +438,12 @@ pub struct Local {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
     pub name: String,
-    pub space: Space,
-    pub layout: Layout,
-    /// One per axis, outermost first.
+    pub space: MemorySpace,
+    pub layout: ElementLayout,
+    /// The extents of the axes, outermost first.
     pub extents: Vec<Extent>,
-    /// The contents of a [`Space::Constant`] memory, as scalar bits: element by element, leaf by leaf, lane by lane. Empty for
-    /// other spaces.
+    /// The contents of a [`MemorySpace::Constant`] memory: the bits of each scalar, ordered by element, then by leaf
+    /// (field), then by vector lane. Empty for other spaces.
     pub values: Arc<[u64]>,
     pub span: Span,
 }
@@ -429,7 +457,7 @@ impl Memory {
         })
     }
 
-    /// Returns the contents of a [`Space::Constant`] memory as bytes.
+    /// Returns the contents of a [`MemorySpace::Constant`] memory as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; (self.known_len().unwrap_or(0) as usize).saturating_mul(self.layout.size)];
         let mut values = self.values.iter();
@@ -447,8 +475,8 @@ impl Memory {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Space {
-    /// The kernel's parameter at this position.
+pub enum MemorySpace {
+    /// Global memory: the kernel's array parameter at this position.
     Global {
         param: u32,
         access: Access,
@@ -456,9 +484,10 @@ pub enum Space {
     Shared,
     /// Private to a thread.
     Local,
-    /// Known at compile time, the same for all threads, and never written.
+    /// Contents known at compile time, equal for all threads, and never written.
     Constant,
-    /// A function's array parameter at this position of the call's `memories`; the actual space depends on the caller.
+    /// An array parameter of a function: the array at this position of the call's `memories`. The actual memory space
+    /// depends on the caller.
     Param {
         position: u32,
         access: Access,
@@ -468,10 +497,10 @@ pub enum Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     Known(u32),
-    /// A launch-uniform i32 expression (`shared` of dynamic size): free expressions and operators on them, evaluated by the
-    /// device when a block starts.
+    /// The extent of a `shared` array of dynamic size: an `i32` expression that consists of free expressions and
+    /// operators and is equal for all threads of a launch. The device evaluates it when a block starts.
     Dynamic(ExprId),
-    /// Given by the launch (global memory) or by the caller (`Space::Param`).
+    /// Determined by the launch (global memory) or by the caller (`MemorySpace::Param`).
     Launch,
 }
 
@@ -481,20 +510,20 @@ pub struct Expr {
     pub ty: Ty,
 }
 
-/// A memory location: one element of a memory, or one leaf of it.
+/// A memory location: one leaf (scalar or vector field) of an array element, or one component of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub memory: MemId,
-    /// One per axis, each of any integer type; bounds are checked at run time.
+    /// One index per axis, of any integer type. Bounds are checked at run time.
     pub indices: Vec<ExprId>,
-    /// Position in `layout.leaves`.
+    /// The leaf's position in `layout.leaves`.
     pub leaf: u32,
-    /// One component of a vector leaf (`p[i].x = …`); `None` for the whole leaf.
+    /// The component of a vector leaf, as in `p[i].x = …`; `None` for the whole leaf.
     pub component: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Hint {
+pub enum CacheHint {
     #[default]
     None,
     Cached,
@@ -508,9 +537,9 @@ pub enum Axis {
     Z,
 }
 
-/// The built-in indices and dimensions of a thread; all `i32`.
+/// The built-in thread and block indices and dimensions, all `i32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Id3 {
+pub enum BuiltinIndex {
     Thread,
     Block,
     BlockDim,
@@ -520,29 +549,29 @@ pub enum Id3 {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExprKind {
-    /// Scalar bits, zero-extended (`lang::scalar::Value`).
+    /// The bits of a scalar, zero-extended to 64 bits (see `clk_scalar::ScalarValue`).
     Const(u64),
     /// The function's value parameter at this position.
     Param(u32),
-    Id(Id3, Axis),
-    /// `Form::Threads`: the k-th index.
+    Id(BuiltinIndex, Axis),
+    /// The k-th index of a kernel of the form `LaunchForm::Threads`.
     Index(u8),
-    /// i32
+    /// The thread's lane in its warp, `i32`.
     LaneIdx,
     WarpIdx,
-    /// A memory's extent along an axis, i32.
+    /// A memory's extent along an axis, `i32`.
     Extent(MemId, u8),
     Read(LocalId),
     Load {
         place: Place,
-        hint: Hint,
+        hint: CacheHint,
     },
     Unary {
         op: UnaryOp,
         value: ExprId,
     },
-    /// Operands of the same type (vectors elementwise); shifts take a right operand of any integer scalar type (per lane for
-    /// vectors).
+    /// Both operands have the same type; vectors are combined lane by lane. The right operand of a shift may have
+    /// another integer type.
     Binary {
         op: BinOp,
         left: ExprId,
@@ -552,35 +581,38 @@ pub enum ExprKind {
         function: MathFn,
         args: Vec<ExprId>,
     },
-    /// `cond` is bool (or a bool vector with as many lanes as the operands).
+    /// `cond` is a `bool`, or a vector of `bool` with the same number of lanes as the operands.
     Select {
         cond: ExprId,
         then: ExprId,
         other: ExprId,
     },
-    /// Scalar conversion by the rules of `lang::scalar::convert`; elementwise on vectors.
+    /// Scalar conversion by the rules of `clk_scalar::convert`. Vectors are converted lane by lane.
     Convert(ExprId),
-    /// The same bits as another type. A float as its own type is itself, taken as a constant by derivatives.
+    /// The same bits, interpreted as another type. A bitcast of a float to its own type returns the operand, and marks
+    /// it as a constant for derivatives.
     Bitcast(ExprId),
-    /// A vector of scalars, one per lane.
+    /// A vector made of scalars, one for each lane.
     Compose(Vec<ExprId>),
     Extract {
         value: ExprId,
         lane: u8,
     },
-    /// The result of the statement that names this expression (atomic, barrier, warp operation, call).
+    /// The result of the statement that refers to this expression as its result: an atomic, a barrier, a warp operation
+    /// or a call.
     Result,
 }
 
 impl ExprKind {
-    /// Returns whether it is constant during a thread's life, so that it is usable anywhere without a `Let`.
+    /// Returns whether the expression is constant during a thread's life. It can then be used anywhere without a `Let`.
     pub fn is_free(&self) -> bool {
         use ExprKind::*;
         matches!(self, Const(_) | Param(_) | Id(..) | Index(_) | LaneIdx | WarpIdx | Extent(..))
     }
 }
 
-/// Strict binary operators (the source's `&&` and `||` are lowered to control flow, or to `And`/`Or` on pure bools).
+/// Strict binary operators: both operands are always evaluated. `&&` and `||` of the source are lowered to control
+/// flow, or to `And`/`Or` if the operands are free of side effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinOp {
     Add,
@@ -608,7 +640,7 @@ impl BinOp {
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
     }
 
-    /// Returns the DeviceIR operator, if there is one.
+    /// Returns the DeviceIR operator for an operator of the language; `None` for `&&`, `||` and matrix products.
     pub fn strict(op: BinaryOp) -> Option<BinOp> {
         Some(match op {
             BinaryOp::Add => BinOp::Add,
@@ -632,7 +664,8 @@ impl BinOp {
         })
     }
 
-    /// Returns the operator of the language with the same result; `And`, `Or` and `Xor` are the strict ones.
+    /// Returns the operator of the language with the same result. `And`, `Or` and `Xor` map to the strict operators
+    /// `&`, `|` and `^`.
     pub fn operator(self) -> BinaryOp {
         match self {
             BinOp::Add => BinaryOp::Add,
@@ -670,7 +703,7 @@ pub struct Label(pub u32);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StmtKind {
-    /// Evaluates the expression here.
+    /// Evaluates the expression at this position.
     Let(ExprId),
     Write {
         local: LocalId,
@@ -679,9 +712,10 @@ pub enum StmtKind {
     Store {
         place: Place,
         value: ExprId,
-        hint: Hint,
+        hint: CacheHint,
     },
-    /// `result` is an `ExprKind::Result` of the location's type, if the old value is used. The location is a scalar.
+    /// An atomic operation on a scalar. `result` is the old value, an `ExprKind::Result` of the location's type; `None`
+    /// if the old value is unused.
     Atomic {
         op: AtomicOp,
         place: Place,
@@ -694,8 +728,8 @@ pub enum StmtKind {
         value: Option<ExprId>,
         result: Option<ExprId>,
     },
-    /// `lane` is the second argument of shuffles (i32 or u32). `among` is the mask of the lanes that take part (u32); without it
-    /// all lanes of the warp do.
+    /// `lane` is the second argument of shuffles (`i32` or `u32`). `among` is the mask of the participating lanes
+    /// (`u32`); if it is `None`, all lanes of the warp participate.
     Warp {
         op: WarpOp,
         value: ExprId,
@@ -703,15 +737,15 @@ pub enum StmtKind {
         among: Option<ExprId>,
         result: ExprId,
     },
-    Fence(Scope),
+    Fence(FenceScope),
     If {
         cond: ExprId,
         then: Block,
         other: Block,
     },
-    /// `local` runs from `start` by `step` while it is `< end` (`<= end` if inclusive; `>`/`>=` if `step` is negative); all have
-    /// the local's integer type and are evaluated once. A zero step is a fault. The body does not write the local. The trip count
-    /// is fixed on entry; the local never overflows.
+    /// `local` runs from `start` by `step` while it is `< end` (`<= end` if inclusive; `>`/`>=` if `step` is negative).
+    /// Bounds and step have the local's integer type and are evaluated once. A zero step is a fault. The body does not
+    /// write the local. The number of iterations is fixed on entry, and the loop ends before the local would overflow.
     For {
         label: Label,
         local: LocalId,
@@ -720,8 +754,9 @@ pub enum StmtKind {
         step: ExprId,
         inclusive: bool,
         unroll: Unroll,
-        /// What the threads of the block do by this loop, each for its own elements, between two barriers.
-        together: Option<Together>,
+        /// Set if the threads of the block together perform a collective operation by this loop, between two barriers.
+        /// Each thread handles its own elements.
+        collective: Option<CollectiveLoop>,
         body: Block,
     },
     /// Repeats until a `Break`.
@@ -730,7 +765,7 @@ pub enum StmtKind {
         unroll: Unroll,
         body: Block,
     },
-    /// A `Break` with its label leaves it (early return of inlined functions, `&&` and `||`).
+    /// A `Break` with its label exits the block. Used for early returns of inlined functions, `&&` and `||`.
     Block {
         label: Label,
         body: Block,
@@ -747,17 +782,18 @@ pub enum StmtKind {
     },
     Assert {
         cond: ExprId,
-        message: Vec<Part>,
+        message: Vec<MessageSegment>,
     },
     Print {
-        parts: Vec<Part>,
+        parts: Vec<MessageSegment>,
     },
-    /// Makes the memory's elements unwritten (a local array that is declared in a loop is new in each iteration).
+    /// Marks all elements of the memory as unwritten: a local array that is declared in a loop is a new array in each
+    /// iteration.
     Declare(MemId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum FenceScope {
     Block,
     Device,
 }
@@ -771,10 +807,10 @@ pub enum Unroll {
     Never,
 }
 
-/// A piece of a message that a kernel formats.
+/// A segment of a message that a kernel formats.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum MessageSegment {
     Text(String),
-    /// The value and its format spec (the text behind the colon; may be empty).
+    /// A value and its format specification: the text after the colon, possibly empty.
     Value(ExprId, String),
 }

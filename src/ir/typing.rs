@@ -1,9 +1,9 @@
 //! Type rules: the result type of each operation for given operand types, shared by builder, verifier and passes.
 
-use crate::ir::def::{BinOp, Place, Ty};
-use crate::ir::def::{Function, Layout};
-use crate::lang::ops::{AtomicOp, BarrierKind, Family, MathFn, Row, UnaryOp, WarpOp};
-use crate::lang::scalar::Scalar;
+use crate::def::{BinOp, Place, Ty};
+use crate::def::{ElementLayout, Function};
+use clk_scalar::Scalar;
+use clk_scalar::ops::{AtomicOp, BarrierKind, MathFamily, MathFn, MathFnInfo, UnaryOp, WarpOp};
 
 pub const BOOL: Ty = Ty::Scalar(Scalar::Bool);
 pub const I32: Ty = Ty::Scalar(Scalar::I32);
@@ -18,7 +18,7 @@ pub fn name(ty: Ty) -> String {
     }
 }
 
-/// Parses a name; the inverse of [`name`].
+/// Parses the name of a type. The inverse of [`name`].
 pub(crate) fn from_name(text: &str) -> Option<Ty> {
     if let Some(s) = Scalar::from_name(text) {
         return Some(Ty::Scalar(s));
@@ -28,17 +28,17 @@ pub(crate) fn from_name(text: &str) -> Option<Ty> {
     Some(Ty::Vector(Scalar::from_name(scalar)?, lanes))
 }
 
-fn need(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
 }
 
 pub fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
     let s = value.scalar();
-    let fits = match op {
+    let is_valid = match op {
         UnaryOp::Neg => s.is_num(),
         UnaryOp::Not => s.is_int() || s == Scalar::Bool,
     };
-    need(fits, || format!("{op:?} of {}", name(value)))?;
+    ensure(is_valid, || format!("{op:?} of {}", name(value)))?;
     Ok(value)
 }
 
@@ -47,59 +47,59 @@ pub fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
     let s = left.scalar();
     let describe = || format!("{op:?} of {} and {}", name(left), name(right));
     if matches!(op, Shl | Shr) {
-        need(s.is_int() && right.scalar().is_int() && left.lanes() == right.lanes(), describe)?;
+        ensure(s.is_int() && right.scalar().is_int() && left.lanes() == right.lanes(), describe)?;
         return Ok(left);
     }
-    need(left == right, describe)?;
-    let fits = match op {
+    ensure(left == right, describe)?;
+    let is_valid = match op {
         Add | Sub | Mul | Div | Rem | Pow | Lt | Le | Gt | Ge => s.is_num(),
         And | Or | Xor => s.is_int() || s == Scalar::Bool,
         Eq | Ne => true,
         Shl | Shr => s.is_int(),
     };
-    need(fits, describe)?;
+    ensure(is_valid, describe)?;
     Ok(if op.is_comparison() { left.with_scalar(Scalar::Bool) } else { left })
 }
 
-fn family_takes(family: Family, s: Scalar) -> bool {
+fn family_accepts(family: MathFamily, s: Scalar) -> bool {
     match family {
-        Family::Numbers => s.is_num(),
-        Family::Integers => s.is_int(),
-        Family::Floats | Family::Tests | Family::Approximations | Family::Powers => s.is_float(),
-        // Of `f64` in twins.
-        Family::Singles => matches!(s, Scalar::F32 | Scalar::F64),
+        MathFamily::Numbers => s.is_num(),
+        MathFamily::Integers => s.is_int(),
+        MathFamily::Floats | MathFamily::Tests | MathFamily::Approximations | MathFamily::Powers => s.is_float(),
+        // Shadow programs, in which `f64` replaces all floats, use these functions with `f64`.
+        MathFamily::Singles => matches!(s, Scalar::F32 | Scalar::F64),
     }
 }
 
 pub fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
-    let &Row { name: called, arity, family, .. } = function.row();
-    need(args.len() == arity, || format!("{called} takes {arity} arguments, not {}", args.len()))?;
+    let &MathFnInfo { name: called, arity, family, .. } = function.row();
+    ensure(args.len() == arity, || format!("{called} takes {arity} arguments, not {}", args.len()))?;
     let Some(&first) = args.first() else { return Err(format!("{called} without arguments")) };
-    need(args.iter().all(|&a| a == first) && family_takes(family, first.scalar()), || {
+    ensure(args.iter().all(|&a| a == first) && family_accepts(family, first.scalar()), || {
         format!("{called} of {}", args.iter().map(|&a| name(a)).collect::<Vec<_>>().join(", "))
     })?;
-    Ok(if family == Family::Tests { first.with_scalar(Scalar::Bool) } else { first })
+    Ok(if family == MathFamily::Tests { first.with_scalar(Scalar::Bool) } else { first })
 }
 
 pub fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {
     let lanes = cond.lanes() == 1 || cond.lanes() == then.lanes();
-    need(cond.scalar() == Scalar::Bool && lanes && then == other, || {
+    ensure(cond.scalar() == Scalar::Bool && lanes && then == other, || {
         format!("select by {} of {} and {}", name(cond), name(then), name(other))
     })?;
     Ok(then)
 }
 
 pub(crate) fn convert(from: Ty, to: Ty) -> Result<Ty, String> {
-    need(from.lanes() == to.lanes(), || format!("convert of {} to {}", name(from), name(to)))?;
+    ensure(from.lanes() == to.lanes(), || format!("convert of {} to {}", name(from), name(to)))?;
     Ok(to)
 }
 
 pub(crate) fn bitcast(from: Ty, to: Ty) -> Result<Ty, String> {
-    let fits = from.lanes() == to.lanes()
+    let is_valid = from.lanes() == to.lanes()
         && from.scalar().size() == to.scalar().size()
         && from.scalar().is_num()
         && to.scalar().is_num();
-    need(fits, || format!("bitcast of {} to {}", name(from), name(to)))?;
+    ensure(is_valid, || format!("bitcast of {} to {}", name(from), name(to)))?;
     Ok(to)
 }
 
@@ -120,18 +120,20 @@ pub fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
     }
 }
 
-/// Returns the type of a leaf of an element, or of a component of it.
-pub(crate) fn leaf(layout: &Layout, leaf: u32, component: Option<u8>) -> Result<Ty, String> {
-    let Some(found) = layout.leaves.get(leaf as usize) else {
+/// Returns the type of a leaf of an element, or of a component of that leaf.
+pub(crate) fn leaf(layout: &ElementLayout, leaf: u32, component: Option<u8>) -> Result<Ty, String> {
+    let Some(leaf_layout) = layout.leaves.get(leaf as usize) else {
         return Err(format!("leaf {leaf} of a layout of {}", layout.leaves.len()));
     };
     match component {
-        None => Ok(found.ty),
-        Some(lane) => extract(found.ty, lane).map_err(|_| format!("component {lane} of {}", name(found.ty))),
+        None => Ok(leaf_layout.ty),
+        Some(lane) => {
+            extract(leaf_layout.ty, lane).map_err(|_| format!("component {lane} of {}", name(leaf_layout.ty)))
+        }
     }
 }
 
-/// Returns the type of a memory location; its indices are not checked.
+/// Returns the type of a memory location. Does not check the indices.
 pub fn place(function: &Function, place: &Place) -> Result<Ty, String> {
     match function.memories.get(place.memory) {
         Some(memory) => leaf(&memory.layout, place.leaf, place.component),
@@ -143,16 +145,16 @@ pub fn place(function: &Function, place: &Place) -> Result<Ty, String> {
 pub(crate) fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
     use AtomicOp::*;
     let Ty::Scalar(s) = place else { return Err(format!("atomic {op:?} on {}", name(place))) };
-    let fits = match op {
+    let is_valid = match op {
         Add | Sub | Min | Max => s.is_num(),
         And | Or | Xor => s.is_int() || s == Scalar::Bool,
         Exchange | CompareExchange => true,
     };
-    need(fits, || format!("atomic {op:?} on {}", name(place)))?;
+    ensure(is_valid, || format!("atomic {op:?} on {}", name(place)))?;
     Ok(place)
 }
 
-/// Returns the operand type and the result type of a barrier.
+/// Returns the operand type and the result type of a barrier; `None` for a barrier without operand or result.
 pub fn barrier(kind: BarrierKind) -> (Option<Ty>, Option<Ty>) {
     use BarrierKind::*;
     match kind {
@@ -172,7 +174,7 @@ pub fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
     use WarpOp::*;
     let s = value.scalar();
     let scalar = value.lanes() == 1;
-    let (fits, result) = match op {
+    let (is_valid, result) = match op {
         Shuffle | ShuffleUp | ShuffleDown | ShuffleXor => (true, value),
         Ballot => (value == BOOL, U32),
         Any | All => (value == BOOL, BOOL),
@@ -180,6 +182,6 @@ pub fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
         ReduceAnd | ReduceOr | ReduceXor => (scalar && s.is_int(), value),
         MatchAny => (scalar, U32),
     };
-    need(fits, || format!("{op:?} of {}", name(value)))?;
+    ensure(is_valid, || format!("{op:?} of {}", name(value)))?;
     Ok(result)
 }

@@ -1,9 +1,11 @@
-//! Visitors for the references of expressions and statements (operands, results, blocks, memories, locals), shared or mutable.
+//! Visitors for everything to which expressions and statements refer: operands, results, blocks, memories, locals. Most
+//! exist for shared and for mutable references.
 
-use crate::ir::def::*;
-use crate::lang::ops::AtomicOp;
+use crate::def::*;
+use clk_scalar::ops::AtomicOp;
 
-/// Calls `$f` with each operand, for `&` and `&mut` alike by default binding modes. `$each` iterates over a vector.
+/// Calls `$f` with each operand of an expression. Works for `&` and `&mut` through default binding modes; `$each`
+/// iterates over a vector.
 macro_rules! expr_operands {
     ($kind:expr, $f:ident, $each:ident) => {
         match $kind {
@@ -35,7 +37,7 @@ macro_rules! expr_operands {
     };
 }
 
-/// As `expr_operands`, for the operands of a statement itself; without its results, the contents of its blocks, and the
+/// Like `expr_operands`, for the operands of the statement itself. Excludes its results, its nested blocks and the
 /// expression of a `Let`.
 macro_rules! stmt_operands {
     ($kind:expr, $f:ident, $each:ident) => {
@@ -64,15 +66,15 @@ macro_rules! stmt_operands {
                 among.$each().for_each(&mut $f);
             }
             StmtKind::If { cond, .. } => $f(cond),
-            StmtKind::For { start, end, step, together, .. } => {
+            StmtKind::For { start, end, step, collective, .. } => {
                 $f(start);
                 $f(end);
                 $f(step);
-                if let Some(Together::Copy(copy)) = together {
-                    for taken in copy.along.$each() {
-                        match taken {
-                            Taken::At(index) => $f(index),
-                            Taken::From { start, end, .. } => {
+                if let Some(CollectiveLoop::Copy(copy)) = collective {
+                    for window in copy.axes.$each() {
+                        match window {
+                            AxisWindow::Index(index) => $f(index),
+                            AxisWindow::Range { start, end, .. } => {
                                 $f(start);
                                 end.$each().for_each(&mut $f);
                             }
@@ -85,14 +87,14 @@ macro_rules! stmt_operands {
             StmtKind::Assert { cond, message } => {
                 $f(cond);
                 for part in message.$each() {
-                    if let Part::Value(value, _) = part {
+                    if let MessageSegment::Value(value, _) = part {
                         $f(value);
                     }
                 }
             }
             StmtKind::Print { parts } => {
                 for part in parts.$each() {
-                    if let Part::Value(value, _) = part {
+                    if let MessageSegment::Value(value, _) = part {
                         $f(value);
                     }
                 }
@@ -123,7 +125,7 @@ impl ExprKind {
         expr_operands!(self, f, iter_mut);
     }
 
-    /// Returns the memory that it refers to.
+    /// Returns the memory to which the expression refers.
     pub fn memory_mut(&mut self) -> Option<&mut MemId> {
         match self {
             ExprKind::Extent(memory, _) => Some(memory),
@@ -132,15 +134,16 @@ impl ExprKind {
         }
     }
 
-    /// Returns whether it depends on its operands alone, so that equal operands give equal values anywhere in a thread.
+    /// Returns whether the value depends only on the operands. Two such expressions with equal operands have equal
+    /// values anywhere in a thread.
     pub fn is_pure(&self) -> bool {
         !matches!(self, ExprKind::Read(_) | ExprKind::Load { .. } | ExprKind::Result)
     }
 }
 
 impl StmtKind {
-    /// Calls `f` with each expression that the statement itself uses (not its blocks, not its results, not the expression of a
-    /// `Let`).
+    /// Calls `f` with each expression that the statement itself uses, without its blocks, its results and the
+    /// expression of a `Let`.
     pub fn operands(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         stmt_operands!(self, f, iter);
@@ -189,17 +192,17 @@ impl StmtKind {
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => f(&mut place.memory),
             StmtKind::Call { memories, .. } => memories.iter_mut().for_each(f),
             StmtKind::Declare(memory) => f(memory),
-            StmtKind::For { together: Some(Together::Product(Factors { sum, left, right, .. })), .. } => {
-                [sum, left, right].into_iter().for_each(f)
-            }
-            StmtKind::For { together: Some(Together::Copy(copy)), .. } => {
+            StmtKind::For {
+                collective: Some(CollectiveLoop::Gemm(CollectiveGemm { sum, left, right, .. })), ..
+            } => [sum, left, right].into_iter().for_each(f),
+            StmtKind::For { collective: Some(CollectiveLoop::Copy(copy)), .. } => {
                 [&mut copy.to, &mut copy.from].into_iter().for_each(f)
             }
             _ => {}
         }
     }
 
-    /// Returns the local that a `Write` or a `For` sets.
+    /// Returns the local that a `Write` or a `For` writes.
     pub fn local_mut(&mut self) -> Option<&mut LocalId> {
         match self {
             StmtKind::Write { local, .. } | StmtKind::For { local, .. } => Some(local),
@@ -207,7 +210,7 @@ impl StmtKind {
         }
     }
 
-    /// Returns the label it defines.
+    /// Returns the label that the statement defines.
     pub fn label(&self) -> Option<Label> {
         match self {
             StmtKind::For { label, .. } | StmtKind::Loop { label, .. } | StmtKind::Block { label, .. } => Some(*label),
@@ -215,8 +218,8 @@ impl StmtKind {
         }
     }
 
-    /// Returns whether it jumps, so that following statements of its block are unreachable.
-    pub fn leaves(&self) -> bool {
+    /// Returns whether the statement jumps, so that the following statements of its block are unreachable.
+    pub fn is_jump(&self) -> bool {
         matches!(self, StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_))
     }
 }
@@ -231,12 +234,12 @@ pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     }
 }
 
-/// The same, but loops that add products are one statement.
-pub fn each_deed<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
+/// Like [`each_stmt`], but skips the bodies of loops that compute matrix products.
+pub fn each_stmt_outside_products<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     for stmt in block {
         f(stmt);
-        if !matches!(stmt.kind, StmtKind::For { together: Some(Together::Product(_)), .. }) {
-            stmt.kind.blocks().for_each(|inner| each_deed(inner, f));
+        if !matches!(stmt.kind, StmtKind::For { collective: Some(CollectiveLoop::Gemm(_)), .. }) {
+            stmt.kind.blocks().for_each(|inner| each_stmt_outside_products(inner, f));
         }
     }
 }
@@ -250,8 +253,9 @@ pub fn each_stmt_mut(block: &mut Block, f: &mut impl FnMut(&mut Stmt)) {
     }
 }
 
-/// Returns whether what an atomic operation leaves, or gives, depends on which threads were there before.
-pub fn shows_order(f: &Function, stmt: &StmtKind) -> bool {
+/// Returns whether the result of an atomic operation, or the final value in memory, depends on the order of the
+/// threads.
+pub fn depends_on_atomic_order(f: &Function, stmt: &StmtKind) -> bool {
     let StmtKind::Atomic { op, place, result, .. } = stmt else { return false };
     let is_float = f.memories[place.memory].layout.leaves[place.leaf as usize].ty.scalar().is_float();
     is_float || matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange) || result.is_some()

@@ -1,21 +1,21 @@
-//! Builtins of kernels.
+//! Lowers calls of builtins in kernels.
 
+use super::context::BodyLowering;
 use super::error::{Fallible, internal};
 use super::types;
-use super::unit::Body;
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{self, Expr, Type};
-use crate::ir::def::{Axis, BinOp, ExprId, ExprKind, Id3, Scalar, Scope, StmtKind, Ty};
-use crate::ir::typing;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, Family, MathFn, WarpOp};
-use crate::lang::scalar::exact::is_reported_math;
-use crate::lang::scalar::{Value, dynamic};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{self, Expr, Type};
+use clk_ir::def::{Axis, BinOp, BuiltinIndex, ExprId, ExprKind, FenceScope, Scalar, StmtKind, Ty};
+use clk_ir::typing;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::exact::is_reported_math;
+use clk_scalar::ops::{AtomicOp, BarrierKind, BinaryOp, MathFamily, MathFn, WarpOp};
+use clk_scalar::{ScalarValue, dynamic};
 
 const I32: Ty = Ty::Scalar(Scalar::I32);
 
-impl Body<'_, '_> {
+impl BodyLowering<'_, '_> {
     pub fn builtin(&mut self, builtin: Builtin, args: &[Expr], expr: &Expr) -> Fallible<Vec<ExprId>> {
         let span = expr.span;
         match builtin {
@@ -27,11 +27,11 @@ impl Body<'_, '_> {
             Builtin::AtomicLoad => self.atomic_load(args, span),
             Builtin::AtomicStore => self.atomic(AtomicOp::Exchange, args, expr, false),
             Builtin::Warp(op) => self.warp(op, args, expr),
-            Builtin::Fence => self.fence(Scope::Device, span),
-            Builtin::FenceBlock => self.fence(Scope::Block, span),
+            Builtin::Fence => self.fence(FenceScope::Device, span),
+            Builtin::FenceBlock => self.fence(FenceScope::Block, span),
             Builtin::Bitcast => {
                 let to = types::single(&self.type_of(expr)?, span)?;
-                // The type argument, which comes first in the source, is reflected in the expression's type already.
+                // The type of the expression already contains the type argument, which comes first in the source.
                 let value = args.last().ok_or_else(|| internal(span, "`bitcast` of nothing"))?;
                 let value = self.scalar(value)?;
                 Ok(vec![self.bitcast(value, to, span)?])
@@ -70,7 +70,7 @@ impl Body<'_, '_> {
             return self.select_leaves(cond, then, other, span);
         }
         if let (Builtin::NoGrad, [leaves]) = (builtin, args) {
-            return Ok(leaves.iter().map(|&leaf| self.held(leaf, span)).collect());
+            return Ok(leaves.iter().map(|&leaf| self.detach(leaf, span)).collect());
         }
         let values: Vec<ExprId> = args.iter().flatten().copied().collect();
         if values.len() != args.len() {
@@ -90,21 +90,21 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Takes a float as a constant of derivatives.
-    fn held(&mut self, value: ExprId, span: Span) -> ExprId {
+    /// Lowers `no_grad` of a float to a bitcast to its own type, which derivatives treat as a constant.
+    fn detach(&mut self, value: ExprId, span: Span) -> ExprId {
         let ty = self.out.ty(value);
-        match self.out.known(value) {
+        match self.out.const_value(value) {
             None if ty.scalar().is_float() => self.out.value(ExprKind::Bitcast(value), ty, span),
             _ => value,
         }
     }
 
     pub fn math(&mut self, function: MathFn, args: &[ExprId], span: Span) -> ExprId {
-        let known: Option<Vec<Value>> = args.iter().map(|&arg| self.out.known(arg)).collect();
-        if let Some(known) = known
-            && !is_reported_math(function, &known)
-            && let Ok(folded) = dynamic::math(function, &known)
-            && !self.is_trapped(&known, folded)
+        let const_args: Option<Vec<ScalarValue>> = args.iter().map(|&arg| self.out.const_value(arg)).collect();
+        if let Some(const_args) = const_args
+            && !is_reported_math(function, &const_args)
+            && let Ok(folded) = dynamic::math(function, &const_args)
+            && !self.is_trapped(&const_args, folded)
         {
             return self.out.constant(folded, span);
         }
@@ -120,7 +120,7 @@ impl Body<'_, '_> {
         self.out.value(ExprKind::Math { function, args: spread }, ty, span)
     }
 
-    /// Emits the quotient plus one if there is a remainder: unlike `(x + y - 1) / y` this never overflows.
+    /// Emits the quotient, plus one if there is a remainder. Unlike `(x + y - 1) / y`, this cannot overflow.
     fn ceil_div(&mut self, x: ExprId, y: ExprId, span: Span) -> Fallible<ExprId> {
         let quotient = self.apply(BinaryOp::Div, x, y, span, span)?;
         let covered = self.apply(BinaryOp::Mul, quotient, y, span, span)?;
@@ -167,7 +167,7 @@ impl Body<'_, '_> {
             return Ok((0..axes).map(|axis| self.extent(memory, axis, expr.span)).collect());
         };
         let chosen = self.scalar(axis)?;
-        match self.out.known(chosen).and_then(Value::as_integer) {
+        match self.out.const_value(chosen).and_then(ScalarValue::as_integer) {
             Some(k) if (0..i128::from(axes)).contains(&k) => Ok(vec![self.extent(memory, k as u8, expr.span)]),
             Some(k) => Err(Box::new(
                 Diagnostic::error("E0484", format!("there is no axis {k}"))
@@ -175,7 +175,7 @@ impl Body<'_, '_> {
             )),
             None => Err(Box::new(
                 Diagnostic::error("E0480", "an axis is not known when the kernel is compiled")
-                    .at(axis.span, "this has to be a constant")
+                    .at(axis.span, "this must be a constant")
                     .help("`shape(x)` gives all extents as a tuple"),
             )),
         }
@@ -183,7 +183,7 @@ impl Body<'_, '_> {
 
     // Thread indices
 
-    /// Lowers a whole index variable: a vector of three components, or a number.
+    /// Lowers a builtin index variable as a whole: a vector of three components, or a number.
     pub(crate) fn variable_builtin(&mut self, builtin: Builtin, span: Span) -> Fallible<ExprId> {
         match builtin {
             Builtin::LaneIdx => Ok(self.out.value(ExprKind::LaneIdx, I32, span)),
@@ -205,11 +205,11 @@ impl Body<'_, '_> {
             return block.get(usize::from(lane)).copied().ok_or_else(|| internal(span, "a block has x, y and z"));
         }
         let id = match builtin {
-            Builtin::ThreadIdx => Id3::Thread,
-            Builtin::BlockIdx => Id3::Block,
-            Builtin::BlockDim => Id3::BlockDim,
-            Builtin::GridDim => Id3::GridDim,
-            Builtin::GlobalIdx => Id3::Global,
+            Builtin::ThreadIdx => BuiltinIndex::Thread,
+            Builtin::BlockIdx => BuiltinIndex::Block,
+            Builtin::BlockDim => BuiltinIndex::BlockDim,
+            Builtin::GridDim => BuiltinIndex::GridDim,
+            Builtin::GlobalIdx => BuiltinIndex::Global,
             other => return Err(internal(span, format!("`{}` has no components", other.name()))),
         };
         let axis = match lane {
@@ -234,12 +234,12 @@ impl Body<'_, '_> {
         Ok(result.into_iter().collect())
     }
 
-    fn fence(&mut self, scope: Scope, span: Span) -> Fallible<Vec<ExprId>> {
+    fn fence(&mut self, scope: FenceScope, span: Span) -> Fallible<Vec<ExprId>> {
         self.out.stmt(StmtKind::Fence(scope), span);
         Ok(vec![])
     }
 
-    /// Lowers an atomic operation. `used` says whether its result, the old value, is used.
+    /// Lowers an atomic operation. `used` is true if the program uses its result, the old value.
     pub fn atomic(&mut self, op: AtomicOp, args: &[Expr], expr: &Expr, used: bool) -> Fallible<Vec<ExprId>> {
         let span = expr.span;
         let (at, compare, value) = match (op, args) {
@@ -258,11 +258,12 @@ impl Body<'_, '_> {
         Ok(result.into_iter().collect())
     }
 
-    /// Lowers an atomic load to a compare-exchange of a value for itself, which never changes memory. Devices recognize that form.
+    /// Lowers an atomic load to a compare-exchange with equal compared and new values, which does not change memory.
+    /// Devices recognize this pattern.
     fn atomic_load(&mut self, args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
         let [at] = args else { return Err(internal(span, "an atomic load of several places")) };
         let (place, ty) = self.atomic_place(at)?;
-        let any = self.out.constant(Value::from_bits(ty.scalar(), 0), span);
+        let any = self.out.constant(ScalarValue::from_bits(ty.scalar(), 0), span);
         let result = self.out.result(ty, span);
         let op = AtomicOp::CompareExchange;
         self.out.stmt(StmtKind::Atomic { op, place, value: any, compare: Some(any), result: Some(result) }, span);
@@ -277,27 +278,28 @@ impl Body<'_, '_> {
             Some(lane) => Some(self.scalar(lane)?),
             None => None,
         };
-        let named = match &expr.kind {
+        let among_arg = match &expr.kind {
             typed::ExprKind::Builtin { named, .. } => named.iter().find(|(name, _)| name == "among"),
             _ => None,
         };
-        let among = match named {
+        let among = match among_arg {
             Some((_, among)) => Some(self.scalar(among)?),
             None => None,
         };
         let at = WarpAt { lane, among, span };
-        let found = leaves.into_iter().map(|leaf| self.warp_leaf(op, leaf, &at)).collect();
-        Ok(if op == WarpOp::MatchAny { self.all_match(found, span) } else { found })
+        let results = leaves.into_iter().map(|leaf| self.warp_leaf(op, leaf, &at)).collect();
+        Ok(if op == WarpOp::MatchAny { self.all_match(results, span) } else { results })
     }
 
-    /// Combines the match masks of the parts of a value: the lanes in which all parts are equal.
+    /// Combines the match masks of the leaves of a value. The result is the mask of the lanes in which all leaves are
+    /// equal.
     fn all_match(&mut self, parts: Vec<ExprId>, span: Span) -> Vec<ExprId> {
         let both = |a: ExprId, b: ExprId| self.out.binary(BinOp::And, a, b, span);
         parts.into_iter().reduce(both).into_iter().collect()
     }
 
-    /// Lowers a warp operation on one leaf. Shuffles move whole vectors; other operations take scalars, so a vector is split
-    /// into its components.
+    /// Lowers a warp operation on one leaf (scalar or vector) of a value. Shuffles support vectors. For other
+    /// operations, a vector is split into its components.
     fn warp_leaf(&mut self, op: WarpOp, value: ExprId, at: &WarpAt) -> ExprId {
         let (ty, span) = (self.out.ty(value), at.span);
         if ty.lanes() > 1 && !typing::warp_has_lane(op) {
@@ -314,7 +316,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// The operands that a warp operation uses for every leaf.
+/// The operands of a warp operation that are the same for all leaves of the value.
 struct WarpAt {
     lane: Option<ExprId>,
     among: Option<ExprId>,
@@ -325,7 +327,7 @@ struct WarpAt {
 pub(crate) fn result_type(builtin: Builtin, args: &[Type]) -> Option<Type> {
     let widest = || args.iter().find(|ty| matches!(ty, Type::Vector(..))).or(args.first()).cloned();
     match builtin {
-        Builtin::Math(function) if function.row().family == Family::Tests => match args.first()? {
+        Builtin::Math(function) if function.row().family == MathFamily::Tests => match args.first()? {
             Type::Scalar(_) => Some(Type::Scalar(Scalar::Bool)),
             Type::Vector(_, n) => Some(Type::Vector(Scalar::Bool, *n)),
             _ => None,

@@ -1,46 +1,48 @@
-//! Calls, and functions: one DeviceIR function per instance.
+//! Lowers calls, and the functions that they call: one DeviceIR function per instance (function with compile-time
+//! arguments).
 
-use super::constant::Constants;
-use super::copy::Row;
-use super::emit::Emitter;
+use super::array_values::ArraySlice;
+use super::constant::ConstEvaluator;
+use super::context::{BodyLowering, DimSource, LoweredLocal, ModuleLowering};
+use super::emit::ExprEmitter;
 use super::error::{Fallible, internal};
-use super::instance::{Argument, Function};
-use super::place::Target;
+use super::instance::{FunctionInstance, GenericArgument};
+use super::place::AssignablePlace;
 use super::types;
-use super::unit::{Body, DimSource, Slot, Unit};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{self, ArrayType, Dim, Expr, ExprKind, FnId, FnRef, LocalId, Signature, Type};
-use crate::check::{parts, solve};
-use crate::ir::def::{self, BinOp, ExprId, FunctionId, MemId, Part, StmtKind};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{self, ArrayType, Dim, Expr, ExprKind, FnId, FnRef, LocalId, Signature, Type};
+use clk_check::{scalar_count, solve_dims};
+use clk_ir::def::{self, BinOp, ExprId, FunctionId, MemId, MessageSegment, StmtKind};
 
-/// Maximum depth of nested instances; it stops an infinite chain of instantiations.
+/// Maximum depth of nested instantiations. Without this limit, a generic function that calls itself with new arguments
+/// would be instantiated forever.
 const MAX_DEPTH: usize = 128;
 
-/// The destination that an `inout` argument is copied back to.
-enum Lent {
-    Value(Target),
-    /// A field array, from its copy.
-    Field(Target, MemId),
-    /// A slice of an array, from its copy.
-    Row(Row, MemId),
+/// Where an `inout` argument is copied to after the call.
+enum CopyBackTarget {
+    Value(AssignablePlace),
+    /// An array in a field, and the memory of its copy.
+    Field(AssignablePlace, MemId),
+    /// A slice of an array, and the memory of its copy.
+    Row(ArraySlice, MemId),
 }
 
-impl Unit<'_> {
+impl ModuleLowering<'_> {
     /// Returns the function for this instance, which is lowered at its first call.
-    pub fn instance(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<FunctionId> {
+    pub fn instance(&mut self, id: FnId, arguments: &[GenericArgument], span: Span) -> Fallible<FunctionId> {
         let key = (id, arguments.to_vec());
-        if let Some(&known) = self.instances.get(&key) {
-            return Ok(known);
+        if let Some(&lowered_before) = self.instances.get(&key) {
+            return Ok(lowered_before);
         }
         let program = self.program;
         let function = program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
         if self.active.len() >= MAX_DEPTH || self.active.contains(&key) {
-            return Err(self.endless(function, span));
+            return Err(self.endless_instantiation(function, span));
         }
-        let large = |argument: &&Argument| matches!(argument, Argument::Type(ty) if parts::too_many(program, ty));
+        let large = |argument: &&GenericArgument| matches!(argument, GenericArgument::Type(ty) if scalar_count::too_many(program, ty));
         if arguments.iter().any(|argument| large(&argument)) {
-            return Err(Box::new(parts::refusal("a type argument of this call", span)));
+            return Err(Box::new(scalar_count::too_many_parts_error("a type argument of this call", span)));
         }
         self.active.push(key.clone());
         let lowered = self::function(self, id, function, arguments);
@@ -51,7 +53,7 @@ impl Unit<'_> {
         Ok(lowered)
     }
 
-    fn endless(&self, function: &typed::Fn, span: Span) -> Box<Diagnostic> {
+    fn endless_instantiation(&self, function: &typed::Fn, span: Span) -> Box<Diagnostic> {
         let cycle: Vec<&str> = self
             .active
             .iter()
@@ -64,7 +66,7 @@ impl Unit<'_> {
         let chain = cycle.join("` calls `");
         Box::new(
             Diagnostic::error("E0486", format!("`{}` is called from within itself", function.name))
-                .at(span, "this call never comes to an end when it is compiled")
+                .at(span, "compiling this call would never end")
                 .because(function.name_span, "the function")
                 .note(format!("`{chain}` calls `{}`", function.name))
                 .help("device functions are not recursive: write a loop, with an array as a stack where one is needed"),
@@ -72,12 +74,12 @@ impl Unit<'_> {
     }
 }
 
-impl Body<'_, '_> {
+impl BodyLowering<'_, '_> {
     pub fn call(&mut self, callee: &FnRef, args: &[Expr], expr: &Expr) -> Fallible<Vec<ExprId>> {
         match self.mono.function(callee, expr.span)? {
-            Function::Builtin(builtin) => self.builtin(builtin, args, expr),
-            Function::Fn { .. } if matches!(expr.ty, Type::Array(_)) => self.array(expr).map(|_| vec![]),
-            Function::Fn { id, arguments } => self.call_instance(id, &arguments, args, None, expr.span),
+            FunctionInstance::Builtin(builtin) => self.builtin(builtin, args, expr),
+            FunctionInstance::Fn { .. } if matches!(expr.ty, Type::Array(_)) => self.array(expr).map(|_| vec![]),
+            FunctionInstance::Fn { id, arguments } => self.call_instance(id, &arguments, args, None, expr.span),
         }
     }
 
@@ -85,88 +87,93 @@ impl Body<'_, '_> {
     pub(crate) fn call_instance(
         &mut self,
         id: FnId,
-        arguments: &[Argument],
+        arguments: &[GenericArgument],
         args: &[Expr],
         result: Option<MemId>,
         span: Span,
     ) -> Fallible<Vec<ExprId>> {
         let function = self.unit.instance(id, arguments, span)?;
-        let (mut values, mut memories, mut lent) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut values, mut memories, mut copied_back) = (Vec::new(), Vec::new(), Vec::new());
         for (position, arg) in args.iter().enumerate() {
-            match (self.is_array(arg), self.hands_back(id, position)) {
+            match (self.is_array(arg), self.is_mutable_param(id, position)) {
                 (true, true) => {
-                    let memory = self.lend_array(arg, &mut lent)?;
+                    let memory = self.mutable_array_argument(arg, &mut copied_back)?;
                     self.check_shared(memory, arg, function, memories.len())?;
                     memories.push(memory);
                 }
-                (true, false) => memories.push(self.array_before(arg, &args[position + 1..])?),
+                (true, false) => memories.push(self.array_value_before(arg, &args[position + 1..])?),
                 (false, true) => {
                     let target = self.target(arg)?;
                     values.extend(self.load(&target)?);
-                    lent.push((Lent::Value(target), arg));
+                    copied_back.push((CopyBackTarget::Value(target), arg));
                 }
                 (false, false) => values.extend(self.value(arg)?),
             }
         }
         memories.extend(result);
         let mut results = self.call_lowered(function, values, memories, span)?;
-        let mut changed = Vec::with_capacity(lent.len());
-        for (place, arg) in lent.into_iter().rev() {
+        let mut changed = Vec::with_capacity(copied_back.len());
+        for (place, arg) in copied_back.into_iter().rev() {
             let count = match &place {
-                Lent::Value(_) => self.machine(&self.type_of(arg)?, arg.span)?.len(),
-                Lent::Field(..) | Lent::Row(..) => 0,
+                CopyBackTarget::Value(_) => self.machine(&self.type_of(arg)?, arg.span)?.len(),
+                CopyBackTarget::Field(..) | CopyBackTarget::Row(..) => 0,
             };
             changed.push((place, results.split_off(results.len().saturating_sub(count)), arg.span));
         }
-        // If two `inout` arguments are the same element, the value of the last parameter remains.
+        // Copy back in parameter order. If two `inout` arguments are the same element, it has the value of the last of
+        // these parameters.
         for (place, values, span) in changed.into_iter().rev() {
             match place {
-                Lent::Value(target) => {
+                CopyBackTarget::Value(target) => {
                     self.refresh(&target)?;
                     self.store(&target, &values, span)?;
                 }
-                Lent::Field(target, memory) => {
+                CopyBackTarget::Field(target, memory) => {
                     let leaves = self.all_leaves(memory, span)?;
                     self.store(&target, &leaves, span)?;
                 }
-                Lent::Row(row, memory) => self.row_back(&row, memory, span)?,
+                CopyBackTarget::Row(row, memory) => self.write_back_slice(&row, memory, span)?,
             }
         }
         Ok(results)
     }
 
-    /// Returns the memory to pass for an array parameter that the callee modifies: a variable's own memory, or a copy that is
-    /// written back.
-    fn lend_array<'e>(&mut self, arg: &'e Expr, lent: &mut Vec<(Lent, &'e Expr)>) -> Fallible<MemId> {
+    /// Returns the memory to pass for an array parameter that the callee modifies: the memory of a variable, or a copy
+    /// that is written back after the call.
+    fn mutable_array_argument<'e>(
+        &mut self,
+        arg: &'e Expr,
+        copied_back: &mut Vec<(CopyBackTarget, &'e Expr)>,
+    ) -> Fallible<MemId> {
         match &arg.kind {
             ExprKind::Slice { base, indices } => {
                 let row = self.row(base, indices, arg)?;
-                let memory = self.row_copy(&row, arg.span)?;
-                lent.push((Lent::Row(row, memory), arg));
+                let memory = self.copy_slice(&row, arg.span)?;
+                copied_back.push((CopyBackTarget::Row(row, memory), arg));
                 Ok(memory)
             }
             ExprKind::Field { .. } | ExprKind::TupleField { .. } => {
                 let home = self.target(arg)?;
                 let name = self.vector_name(arg);
                 let memory = self.array_at(&name, &home, arg.span)?;
-                lent.push((Lent::Field(home, memory), arg));
+                copied_back.push((CopyBackTarget::Field(home, memory), arg));
                 Ok(memory)
             }
             _ => self.array(arg),
         }
     }
 
-    /// Whether a function's parameter at `position` is `out` or `inout`.
-    fn hands_back(&self, id: FnId, position: usize) -> bool {
+    /// Returns whether a function's parameter at `position` is `out` or `inout`.
+    fn is_mutable_param(&self, id: FnId, position: usize) -> bool {
         let param = self.program.fns.get(id).and_then(|f| f.sig.params.get(position));
         param.is_some_and(|p| p.access != typed::Access::In)
     }
 
     /// Returns the final values of `inout` parameters, in order.
-    pub(crate) fn values_back(&mut self, span: Span) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn inout_results(&mut self, span: Span) -> Fallible<Vec<ExprId>> {
         let mut values = Vec::new();
-        for id in self.handed_back.clone() {
-            let Slot::Variable(locals) = self.slot(id, span)? else {
+        for id in self.inout_params.clone() {
+            let LoweredLocal::Variable(locals) = self.slot(id, span)? else {
                 return Err(internal(span, "an `inout` parameter that is no variable"));
             };
             values.extend(locals.into_iter().map(|local| self.out.read(local, span)));
@@ -191,13 +198,13 @@ impl Body<'_, '_> {
         Ok(results)
     }
 
-    /// Binds every parameter to its slot: values are created by `value`, arrays by `array`. Then locates the values of the
-    /// dimensions.
+    /// Declares the parameters of the function, with `value` for the leaves of a value and with `array` for an array,
+    /// and binds the locals of the body to them. Then determines how the values of the dimensions are computed.
     pub fn parameters(
         &mut self,
         signature: &Signature,
-        mut value: impl FnMut(&mut Emitter, String, def::Ty, Span) -> ExprId,
-        mut array: impl FnMut(&mut Emitter, &typed::Param, def::Layout, usize) -> MemId,
+        mut value: impl FnMut(&mut ExprEmitter, String, def::Ty, Span) -> ExprId,
+        mut array: impl FnMut(&mut ExprEmitter, &typed::Param, def::ElementLayout, usize) -> MemId,
     ) -> Fallible<()> {
         for (position, param) in signature.params.iter().enumerate() {
             let slot = match self.mono.ty(&param.ty, param.span)? {
@@ -206,22 +213,22 @@ impl Body<'_, '_> {
                     let layout = types::layout(self.program, &element, param.span)?;
                     let memory = array(&mut self.out, param, layout, ty.dims.len());
                     self.bind_dims(&ty, memory, signature);
-                    Slot::Array(memory)
+                    LoweredLocal::Array(memory)
                 }
                 ty => {
                     let leaves = types::leaves(self.program, &ty, param.span)?;
-                    let named = leaves.into_iter().map(|(path, ty)| (types::leaf_name(&param.name, &path), ty));
+                    let named_leaves = leaves.into_iter().map(|(path, ty)| (types::leaf_name(&param.name, &path), ty));
                     let values: Vec<ExprId> =
-                        named.map(|(name, machine)| value(&mut self.out, name, machine, param.span)).collect();
+                        named_leaves.map(|(name, machine)| value(&mut self.out, name, machine, param.span)).collect();
                     if param.access != typed::Access::In {
                         let id = LocalId::new(position);
-                        self.handed_back.push(id);
+                        self.inout_params.push(id);
                         self.variable_slot(id, &ty, values, param.span)?;
                         continue;
                     }
                     let declared = self.local(LocalId::new(position), param.span)?;
-                    self.named(&declared.name, &ty, &values, declared.span)?;
-                    Slot::Value(values)
+                    self.bind_debug_locals(&declared.name, &ty, &values, declared.span)?;
+                    LoweredLocal::Value(values)
                 }
             };
             self.slots.insert(LocalId::new(position), slot);
@@ -243,7 +250,7 @@ impl Body<'_, '_> {
                 Dim::Expr(i) => signature
                     .dim_exprs
                     .get(*i as usize)
-                    .and_then(|expr| Constants::new(self.program, &self.mono.arguments).evaluate(expr).ok())
+                    .and_then(|expr| ConstEvaluator::new(self.program, &self.mono.arguments).evaluate(expr).ok())
                     .and_then(|known| u32::try_from(known.as_integer()?).ok()),
                 Dim::Local(_) | Dim::Unknown => None,
             };
@@ -253,13 +260,13 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Computes the dimensions of a function that only dimension expressions name, from their values where the dimension is 0 and 1.
-    /// Where no number gives the extent, the function fails.
+    /// Computes the dimensions of a function that occur only in dimension expressions, from the values of the
+    /// expressions at 0 and 1. If no integer solution exists, an assertion fails at run time.
     fn solve_dims(&mut self, signature: &Signature) -> Fallible<()> {
-        for (dim, (param, axis, i)) in solve::order(signature).solved {
+        for (dim, (param, axis, i)) in solve_dims::order(signature).solved {
             let expr = &signature.dim_exprs[i];
-            let Slot::Array(memory) = self.slot(LocalId::new(param), expr.span)? else {
-                return Err(internal(expr.span, "an extent of what is no array"));
+            let LoweredLocal::Array(memory) = self.slot(LocalId::new(param), expr.span)? else {
+                return Err(internal(expr.span, "the extent of something that is not an array"));
             };
             let span = signature.params[param].span;
             let extent = self.extent(memory, axis as u8, span);
@@ -271,8 +278,10 @@ impl Body<'_, '_> {
             let rest = self.out.binary(BinOp::Sub, extent, at_0, span);
             let slope = self.out.binary(BinOp::Sub, at_1, at_0, span);
             let name = &signature.dims[dim as usize].name;
-            let message =
-                vec![Part::Text(format!("no `{name}` gives the extent of `{}`", signature.params[param].name))];
+            let message = vec![MessageSegment::Text(format!(
+                "no `{name}` gives the extent of `{}`",
+                signature.params[param].name
+            ))];
             let zero = self.out.i32(0, span);
             let ensure = |this: &mut Self, op, left, right| {
                 let cond = this.out.binary(op, left, right, span);
@@ -288,15 +297,15 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Writes the dimensions to locals of their names, if the module is to have them.
-    pub(super) fn named_dims(&mut self, signature: &Signature) -> Fallible<()> {
-        if !self.unit.named {
+    /// Writes each dimension to a debug local with its name, if the module has debug locals.
+    pub(super) fn bind_debug_dims(&mut self, signature: &Signature) -> Fallible<()> {
+        if !self.unit.debug_locals {
             return Ok(());
         }
         for (dim, declared) in signature.dims.iter().enumerate() {
             if let Some(Some(_)) = self.dims.get(dim) {
                 let value = self.dim(dim as u32, declared.span)?;
-                self.named(&declared.name, &Type::Scalar(def::Scalar::I32), &[value], declared.span)?;
+                self.bind_debug_locals(&declared.name, &Type::Scalar(def::Scalar::I32), &[value], declared.span)?;
             }
         }
         Ok(())
@@ -307,13 +316,13 @@ impl Body<'_, '_> {
         let span = body.root.tail.as_ref().map_or(body.root.span, |tail| tail.span);
         if let Some(memory) = self.result_array {
             self.block_into(&body.root, memory, true)?;
-            let values = self.values_back(span)?;
+            let values = self.inout_results(span)?;
             self.out.stmt(StmtKind::Return(values), span);
             return Ok(());
         }
         let result = self.result.clone();
         let plain = self.machine(&result, span)?.is_empty();
-        if plain && self.handed_back.is_empty() {
+        if plain && self.inout_params.is_empty() {
             return self.effects(&body.root);
         }
         let mut values = if plain {
@@ -325,7 +334,7 @@ impl Body<'_, '_> {
         if values.is_empty() && !plain {
             values = self.unreachable(&result, span)?;
         }
-        values.extend(self.values_back(span)?);
+        values.extend(self.inout_results(span)?);
         self.out.stmt(StmtKind::Return(values), span);
         Ok(())
     }
@@ -339,17 +348,18 @@ pub(crate) fn access(access: typed::Access) -> def::Access {
     }
 }
 
-/// Lowers one instance of a function, which later functions can call.
+/// Lowers one instance of a function and adds it to the module.
 pub(crate) fn function<'a>(
-    unit: &mut Unit<'a>,
+    unit: &mut ModuleLowering<'a>,
     id: FnId,
     function: &'a typed::Fn,
-    arguments: &[Argument],
+    arguments: &[GenericArgument],
 ) -> Fallible<def::Function> {
     let span = function.name_span;
     let typed = function.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", function.name)))?;
     let name = format!("{}_{}", function.name, unit.functions.len());
-    let mut body = Body::new(unit, arguments, function.sig.dims.len(), &typed.locals, Emitter::new(name, span));
+    let mut body =
+        BodyLowering::new(unit, arguments, function.sig.dims.len(), &typed.locals, ExprEmitter::new(name, span));
     body.result = body.mono.ty(&function.result, span)?;
     let is_array = matches!(body.result, Type::Array(_));
     let mut results = if is_array { vec![] } else { body.machine(&body.result, span)? };
@@ -368,7 +378,7 @@ pub(crate) fn function<'a>(
         },
     )?;
     body.solve_dims(&function.sig)?;
-    body.named_dims(&function.sig)?;
+    body.bind_debug_dims(&function.sig)?;
     body.result_parameter(id, arguments, span)?;
     body.function_body(typed)?;
     Ok(body.out.into_builder().finish())

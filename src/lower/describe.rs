@@ -1,22 +1,22 @@
-//! Formats compile-time arguments for diagnostics about one instance among several.
+//! Formats compile-time arguments, so that a diagnostic can state which instance of a function it is about.
 
-use super::instance::{Argument, Function};
-use crate::check::typed::{Generic, Program, Type};
+use super::instance::{FunctionInstance, GenericArgument};
+use clk_check::typed::{Generic, Program, Type};
 
-/// Formats arguments as `T = f32, N = 4, op = max`; none if there are none.
-pub fn arguments(program: &Program, generics: &[Generic], arguments: &[Argument]) -> Option<String> {
+/// Formats arguments as `T = f32, N = 4, op = max`; `None` if there are no arguments.
+pub fn arguments(program: &Program, generics: &[Generic], arguments: &[GenericArgument]) -> Option<String> {
     let pairs = generics.iter().zip(arguments);
     let texts: Vec<String> =
         pairs.map(|(generic, argument)| format!("{} = {}", generic.name, describe(program, argument))).collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-fn describe(program: &Program, argument: &Argument) -> String {
+fn describe(program: &Program, argument: &GenericArgument) -> String {
     match argument {
-        Argument::Type(ty) => type_name(program, ty),
-        Argument::Const(value) => value.to_string(),
-        Argument::Fn(Function::Builtin(builtin)) => builtin.name().to_string(),
-        Argument::Fn(Function::Fn { id, .. }) => {
+        GenericArgument::Type(ty) => type_name(program, ty),
+        GenericArgument::Const(value) => value.to_string(),
+        GenericArgument::Fn(FunctionInstance::Builtin(builtin)) => builtin.name().to_string(),
+        GenericArgument::Fn(FunctionInstance::Fn { id, .. }) => {
             program.fns.get(*id).map_or_else(|| "?".to_string(), |function| function.name.to_string())
         }
     }

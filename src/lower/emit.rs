@@ -1,27 +1,28 @@
-//! The IR emitter for one function. On top of [`FunctionBuilder`] it sets the span of each node, drops unreachable statements
-//! after a `break`, `continue` or `return`, and folds extracts of vectors that were just composed.
+//! The IR emitter for one function. In addition to what [`FunctionBuilder`] does, it sets the span of each node, drops
+//! unreachable statements after a `break`, `continue` or `return`, and replaces an extract from a composed vector by
+//! the component.
 
-use crate::base::source::Span;
-use crate::ir::build::FunctionBuilder;
-use crate::ir::def::*;
-use crate::lang::ops::BarrierKind;
-use crate::lang::scalar::Value;
+use clk_base::source::Span;
+use clk_ir::build::FunctionBuilder;
+use clk_ir::def::*;
+use clk_scalar::ScalarValue;
+use clk_scalar::ops::BarrierKind;
 
-pub(crate) struct Emitter {
+pub(crate) struct ExprEmitter {
     builder: FunctionBuilder,
     /// For each open block, whether its end is unreachable.
     done: Vec<bool>,
 }
 
-impl Emitter {
+impl ExprEmitter {
     pub fn new(name: impl Into<String>, span: Span) -> Self {
         let mut builder = FunctionBuilder::new(name);
         builder.function_span(span);
         builder.set_span(span);
-        Emitter { builder, done: vec![false] }
+        ExprEmitter { builder, done: vec![false] }
     }
 
-    /// Returns the builder, set to give new nodes this span.
+    /// Returns the builder, which assigns this span to new nodes.
     pub fn at(&mut self, span: Span) -> &mut FunctionBuilder {
         self.builder.set_span(span);
         &mut self.builder
@@ -32,8 +33,8 @@ impl Emitter {
         self.builder.function()
     }
 
-    /// Whether the last statement of the open block is a barrier of the thread block.
-    pub fn is_behind_barrier(&self) -> bool {
+    /// Returns whether the last statement of the open IR block is a barrier of the thread block.
+    pub fn ends_with_barrier(&self) -> bool {
         let is_barrier = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. });
         self.builder.open_block().last().is_some_and(is_barrier)
     }
@@ -47,17 +48,17 @@ impl Emitter {
         if kind.is_free() {
             return self.at(span).free(kind, ty);
         }
-        let id = self.at(span).detached(kind, ty);
+        let id = self.at(span).expr_without_let(kind, ty);
         self.stmt(StmtKind::Let(id), span);
         id
     }
 
     /// Creates the result expression of a statement that produces a value (an atomic, a call, …).
     pub fn result(&mut self, ty: Ty, span: Span) -> ExprId {
-        self.at(span).detached(ExprKind::Result, ty)
+        self.at(span).expr_without_let(ExprKind::Result, ty)
     }
 
-    pub fn constant(&mut self, value: Value, span: Span) -> ExprId {
+    pub fn constant(&mut self, value: ScalarValue, span: Span) -> ExprId {
         self.at(span).constant(value)
     }
 
@@ -71,7 +72,7 @@ impl Emitter {
 
     /// Returns an all-zero constant of the type.
     pub fn zero(&mut self, ty: Ty, span: Span) -> ExprId {
-        let zero = self.constant(Value { ty: ty.scalar(), bits: 0 }, span);
+        let zero = self.constant(ScalarValue { ty: ty.scalar(), bits: 0 }, span);
         self.broadcast(zero, ty, span)
     }
 
@@ -99,7 +100,7 @@ impl Emitter {
         self.value(ExprKind::Extract { value, lane }, Ty::Scalar(ty.scalar()), span)
     }
 
-    /// Returns the components of a vector, or the scalar itself.
+    /// Returns the components of a vector; a scalar has itself as its only component.
     pub fn lanes(&mut self, value: ExprId, span: Span) -> Vec<ExprId> {
         (0..self.ty(value).lanes()).map(|lane| self.extract(value, lane, span)).collect()
     }
@@ -148,9 +149,9 @@ impl Emitter {
     }
 
     /// Returns the value, if it is a scalar constant.
-    pub fn known(&self, value: ExprId) -> Option<Value> {
+    pub fn const_value(&self, value: ExprId) -> Option<ScalarValue> {
         match self.function().exprs[value] {
-            Expr { kind: ExprKind::Const(bits), ty: Ty::Scalar(ty) } => Some(Value { ty, bits }),
+            Expr { kind: ExprKind::Const(bits), ty: Ty::Scalar(ty) } => Some(ScalarValue { ty, bits }),
             _ => None,
         }
     }
@@ -166,7 +167,7 @@ impl Emitter {
         }
     }
 
-    /// Whether the current point of the open block is unreachable.
+    /// Returns whether the current point of the open block is unreachable.
     pub fn is_done(&self) -> bool {
         self.done.last().copied().unwrap_or(false)
     }

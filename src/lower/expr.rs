@@ -1,31 +1,31 @@
-//! Expressions: each is lowered to one DeviceIR value per leaf of its type.
+//! Lowers expressions. The result has one DeviceIR value for each leaf (scalar or vector) of the expression's type.
 
+use super::context::{BodyLowering, LoweredLocal};
 use super::error::{Fallible, internal};
 use super::types;
-use super::unit::{Body, Slot};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::literal::Literal;
-use crate::check::typed::{Block, ConstId, Expr, ExprKind, Type};
-use crate::ir::def::{self, ExprId, StmtKind, Ty};
-use crate::lang::builtin::Builtin;
-use crate::lang::scalar::Value;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::literal::NumberLiteral;
+use clk_check::typed::{Block, ConstId, Expr, ExprKind, Type};
+use clk_ir::def::{self, ExprId, StmtKind, Ty};
+use clk_scalar::ScalarValue;
+use clk_scalar::builtin::Builtin;
 
-/// Maximum cost of a branch of an `if` for if-conversion: both branches are evaluated, and a select picks one.
+/// Maximum cost of a branch of an `if` that is converted to a select, which evaluates both branches.
 const SELECT_BUDGET: u32 = 4;
 
-impl Body<'_, '_> {
+impl BodyLowering<'_, '_> {
     /// Lowers an expression to its leaves.
     pub fn value(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
         let span = expr.span;
         match &expr.kind {
             ExprKind::Int(number) => {
                 let ty = types::single(&self.type_of(expr)?, span)?;
-                Ok(vec![self.literal(Literal::Int(*number), ty, span)?])
+                Ok(vec![self.literal(NumberLiteral::Int(*number), ty, span)?])
             }
             ExprKind::Float(number) => {
                 let ty = types::single(&self.type_of(expr)?, span)?;
-                Ok(vec![self.literal(Literal::Float(*number), ty, span)?])
+                Ok(vec![self.literal(NumberLiteral::Float(*number), ty, span)?])
             }
             ExprKind::Bool(value) => Ok(vec![self.out.bool(*value, span)]),
             ExprKind::Const(id) => self.constant_item(*id, expr),
@@ -83,23 +83,23 @@ impl Body<'_, '_> {
             | ExprKind::Global(_)
             | ExprKind::DynField { .. }
             | ExprKind::Derive(_)
-            | ExprKind::Stated(_)
+            | ExprKind::CustomVjp(_)
             | ExprKind::Launch(_)
             | ExprKind::Range { .. }
             | ExprKind::Array(_)
-            | ExprKind::Time(_) => Err(internal(span, "an expression of the host's world in a kernel")),
+            | ExprKind::Time(_) => Err(internal(span, "a host expression in a kernel")),
             ExprKind::Error => Err(internal(span, "an expression with an error was let through")),
         }
     }
 
-    /// Checks that an array whose extents became known at monomorphization fits its field.
+    /// Checks that an array has the size of the field that stores it. The sizes are known only after monomorphization.
     fn fits_leaves(&self, leaves: &[ExprId], expr: &Expr) -> Fallible<()> {
-        let wanted = self.machine(&self.type_of(expr)?, expr.span)?.len();
-        match leaves.len() == wanted || self.out.is_done() {
+        let expected = self.machine(&self.type_of(expr)?, expr.span)?.len();
+        match leaves.len() == expected || self.out.is_done() {
             true => Ok(()),
             false => Err(Box::new(
                 Diagnostic::error("E0305", "an array does not fit its field")
-                    .at(expr.span, format!("{} parts are given, and {wanted} needed", leaves.len())),
+                    .at(expr.span, format!("{} parts are given, and {expected} needed", leaves.len())),
             )),
         }
     }
@@ -108,13 +108,13 @@ impl Body<'_, '_> {
     pub fn scalar(&mut self, expr: &Expr) -> Fallible<ExprId> {
         match self.value(expr)?.as_slice() {
             [one] => Ok(*one),
-            // An expression that never returns is used as a value: the code after it is unreachable.
+            // The expression never returns, so the code that uses its value is unreachable.
             [] if self.out.is_done() => Ok(self.out.i32(0, expr.span)),
             leaves => Err(internal(expr.span, format!("a value of {} parts where one is needed", leaves.len()))),
         }
     }
 
-    /// Lowers an expression that is expected to have type `ty`; returns zeros if it never returns.
+    /// Lowers an expression that must have type `ty`. Returns zeros if the expression never returns.
     pub(crate) fn value_as(&mut self, expr: &Expr, ty: &Type) -> Fallible<Vec<ExprId>> {
         let values = self.value(expr)?;
         if self.out.is_done() {
@@ -135,7 +135,7 @@ impl Body<'_, '_> {
             ExprKind::Tuple(parts) | ExprKind::Array(parts) | ExprKind::Struct { fields: parts, .. } => {
                 parts.iter().try_for_each(|part| self.discard(part))
             }
-            // Naming an array as a statement reads nothing.
+            // A statement that is only the name of an array reads no memory.
             ExprKind::Local(_) | ExprKind::Const(_) if self.is_array(expr) => Ok(()),
             ExprKind::Slice { .. } => self.array(expr).map(drop),
             _ => self.value(expr).map(drop),
@@ -143,13 +143,13 @@ impl Body<'_, '_> {
     }
 
     fn read(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
-        self.check_steady(expr)?;
+        self.check_unmodified(expr)?;
         let target = self.target(expr)?;
         self.load(&target)
     }
 
-    pub fn literal(&mut self, literal: Literal, ty: Ty, span: Span) -> Fallible<ExprId> {
-        let value = literal.to(ty.scalar()).ok_or_else(|| literal.misfit(ty.scalar(), span))?;
+    pub fn literal(&mut self, literal: NumberLiteral, ty: Ty, span: Span) -> Fallible<ExprId> {
+        let value = literal.to(ty.scalar()).ok_or_else(|| literal.out_of_range(ty.scalar(), span))?;
         let scalar = self.out.constant(value, span);
         Ok(self.out.broadcast(scalar, ty, span))
     }
@@ -161,17 +161,17 @@ impl Body<'_, '_> {
     }
 
     /// Returns the scalars of a constant, evaluated once per module.
-    pub(crate) fn constant_values(&mut self, id: ConstId, span: Span) -> Fallible<Vec<Value>> {
+    pub(crate) fn constant_values(&mut self, id: ConstId, span: Span) -> Fallible<Vec<ScalarValue>> {
         if let Some(known) = self.unit.constants.get(&id) {
             return Ok(known.clone());
         }
-        let values = super::constant::Constants::new(self.program, &[]).item(id, span)?;
+        let values = super::constant::ConstEvaluator::new(self.program, &[]).item(id, span)?;
         self.unit.constants.insert(id, values.clone());
         Ok(values)
     }
 
     /// Builds the leaves of a type from constant scalars in order.
-    pub fn constants(&mut self, ty: &Type, values: &[Value], span: Span) -> Fallible<Vec<ExprId>> {
+    pub fn constants(&mut self, ty: &Type, values: &[ScalarValue], span: Span) -> Fallible<Vec<ExprId>> {
         let mut rest = values.iter();
         let mut leaves = Vec::new();
         for leaf in self.machine(ty, span)? {
@@ -210,7 +210,7 @@ impl Body<'_, '_> {
         }
         let Some(other) = other else { return Err(internal(expr.span, "an `if` without `else` has a value")) };
         let cond = self.scalar(cond)?;
-        if let Some(known) = self.out.known(cond) {
+        if let Some(known) = self.out.const_value(cond) {
             return self.block(if known.bits != 0 { then } else { other });
         }
         if self.simple_block(then, SELECT_BUDGET) && self.simple_block(other, SELECT_BUDGET) {
@@ -248,7 +248,7 @@ impl Body<'_, '_> {
 
     pub(crate) fn if_stmt(&mut self, cond: &Expr, then: &Block, other: Option<&Block>, span: Span) -> Fallible<()> {
         let cond = self.scalar(cond)?;
-        match (self.out.known(cond).map(|known| known.bits != 0), other) {
+        match (self.out.const_value(cond).map(|known| known.bits != 0), other) {
             (Some(true), _) => self.effects(then),
             (Some(false), Some(other)) => self.effects(other),
             (Some(false), None) => Ok(()),
@@ -267,7 +267,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Lowers a block's statements to a nested IR block. The flag says whether its end is unreachable.
+    /// Lowers a block's statements to a nested IR block. The flag is true if the end of the block is unreachable.
     pub fn nested(&mut self, block: &Block) -> Fallible<(def::Block, bool)> {
         self.out.open();
         let result = self.effects(block);
@@ -275,7 +275,7 @@ impl Body<'_, '_> {
         result.map(|()| closed)
     }
 
-    /// Emits a select for each leaf.
+    /// Emits a select between two values for each leaf.
     pub(crate) fn select_leaves(
         &mut self,
         cond: ExprId,
@@ -303,11 +303,11 @@ impl Body<'_, '_> {
 
     // Array-typed expressions
 
-    /// Whether an expression is an array, not a shared scalar.
+    /// Returns whether an expression is an array, not a shared scalar.
     pub fn is_array(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::Local(id) => {
-                matches!(self.slots.get(id), Some(Slot::Array(memory))
+                matches!(self.slots.get(id), Some(LoweredLocal::Array(memory))
                     if !self.out.function().memories[*memory].extents.is_empty())
             }
             _ => matches!(expr.ty, Type::Array(_)),

@@ -1,38 +1,42 @@
-//! Instances: kernels and functions with their compile-time arguments, the units of lowering.
+//! Instances: kernels and functions with their compile-time arguments. Each instance is lowered separately.
 
-use crate::check::typed::{FnId, KernelId, Program, Type};
-use crate::check::widen;
-pub use crate::ir::def::Sums;
-use crate::lang::builtin::Builtin;
-use crate::lang::scalar::Value;
+use clk_check::promote_f64;
+use clk_check::typed::{FnId, KernelId, Program, Type};
+pub use clk_ir::def::MmaPrecision;
+use clk_scalar::ScalarValue;
+use clk_scalar::builtin::Builtin;
 
 /// A fully resolved compile-time argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Argument {
-    /// A concrete type, without `Param`, `Error`, `Unknown`.
+pub enum GenericArgument {
+    /// A concrete type, which contains no `Param`, `Error` or `Unknown`.
     Type(Type),
-    Const(Value),
-    Fn(Function),
+    Const(ScalarValue),
+    Fn(FunctionInstance),
 }
 
-impl Argument {
-    /// Returns the argument of the program's twin in `f64`.
-    pub fn widened(&self) -> Argument {
+impl GenericArgument {
+    /// Returns the corresponding argument in the `f64` shadow of the program, in which `f64` replaces all other float
+    /// types.
+    pub fn widened(&self) -> GenericArgument {
         match self {
-            Argument::Type(ty) => Argument::Type(widen::ty(ty)),
-            Argument::Const(value) => Argument::Const(value.to_type(widen::scalar(value.ty))),
-            Argument::Fn(Function::Builtin(builtin)) => Argument::Fn(Function::Builtin(*builtin)),
-            Argument::Fn(Function::Fn { id, arguments }) => {
-                Argument::Fn(Function::Fn { id: *id, arguments: arguments.iter().map(Argument::widened).collect() })
+            GenericArgument::Type(ty) => GenericArgument::Type(promote_f64::ty(ty)),
+            GenericArgument::Const(value) => GenericArgument::Const(value.to_type(promote_f64::scalar(value.ty))),
+            GenericArgument::Fn(FunctionInstance::Builtin(builtin)) => {
+                GenericArgument::Fn(FunctionInstance::Builtin(*builtin))
             }
+            GenericArgument::Fn(FunctionInstance::Fn { id, arguments }) => GenericArgument::Fn(FunctionInstance::Fn {
+                id: *id,
+                arguments: arguments.iter().map(GenericArgument::widened).collect(),
+            }),
         }
     }
 }
 
-/// A function with its own compile-time arguments.
+/// A function with its compile-time arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Function {
-    Fn { id: FnId, arguments: Vec<Argument> },
+pub enum FunctionInstance {
+    Fn { id: FnId, arguments: Vec<GenericArgument> },
     Builtin(Builtin),
 }
 
@@ -40,14 +44,14 @@ pub enum Function {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Instance {
     pub kernel: KernelId,
-    pub arguments: Vec<Argument>,
-    pub sums: Sums,
+    pub arguments: Vec<GenericArgument>,
+    pub sums: MmaPrecision,
 }
 
 impl Instance {
     /// Returns the instance of a kernel with these compile-time arguments.
-    pub fn new(kernel: KernelId, arguments: Vec<Argument>) -> Instance {
-        Instance { kernel, arguments, sums: Sums::default() }
+    pub fn new(kernel: KernelId, arguments: Vec<GenericArgument>) -> Instance {
+        Instance { kernel, arguments, sums: MmaPrecision::default() }
     }
 }
 

@@ -1,22 +1,30 @@
-//! Loops: `for` over ranges and arrays, `while`, `loop`.
+//! Lowers loops: `for` over ranges and arrays, `while`, `loop`.
 
+use super::context::{BodyLowering, LoweredLocal};
 use super::error::{Fallible, internal};
 use super::types;
-use super::unit::{Body, Slot};
-use crate::base::source::Span;
-use crate::check::literal::Literal;
-use crate::check::typed::{Block, Expr, ExprKind, LocalId, Type, Unroll};
-use crate::ir::def::{self, ExprId, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Together, Ty};
+use clk_base::source::Span;
+use clk_check::literal::NumberLiteral;
+use clk_check::typed::{Block, Expr, ExprKind, LocalId, Type, Unroll};
+use clk_ir::def::{self, CollectiveLoop, ExprId, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Ty};
 
-/// The operands of a counted loop, evaluated once before it.
-pub(super) struct Bounds {
+/// The operands of a `for` over a range.
+struct RangeExprs<'e> {
+    start: Option<&'e Expr>,
+    end: Option<&'e Expr>,
+    step: Option<&'e Expr>,
+    inclusive: bool,
+}
+
+/// The operands of a counted loop, which are evaluated once before the loop.
+pub(super) struct LoopBounds {
     pub start: ExprId,
     pub end: ExprId,
     pub step: ExprId,
     pub inclusive: bool,
 }
 
-impl Body<'_, '_> {
+impl BodyLowering<'_, '_> {
     pub fn innermost(&self, span: Span) -> Fallible<Label> {
         self.loops.last().copied().ok_or_else(|| internal(span, "`break` or `continue` outside of a loop"))
     }
@@ -24,15 +32,15 @@ impl Body<'_, '_> {
     pub fn for_(&mut self, var: LocalId, iter: &Expr, body: &Block, unroll: Unroll, span: Span) -> Fallible<()> {
         match &iter.kind {
             ExprKind::Range { start, end, inclusive, step } => {
-                let ends = (start.as_deref(), end.as_deref(), step.as_deref());
-                self.for_range(var, ends, *inclusive, body, unroll, span)
+                let (start, end, step) = (start.as_deref(), end.as_deref(), step.as_deref());
+                self.for_range(var, RangeExprs { start, end, step, inclusive: *inclusive }, body, unroll, span)
             }
             ExprKind::Array(elements) => {
                 let memory = self.literal_array(var, elements, iter)?;
                 self.for_elements(var, memory, iter, body, unroll, span)
             }
             _ => {
-                let memory = self.array_during(iter, body)?;
+                let memory = self.array_value_during(iter, body)?;
                 self.for_elements(var, memory, iter, body, unroll, span)
             }
         }
@@ -41,37 +49,38 @@ impl Body<'_, '_> {
     fn for_range(
         &mut self,
         var: LocalId,
-        (start, end, step): (Option<&Expr>, Option<&Expr>, Option<&Expr>),
-        inclusive: bool,
+        range: RangeExprs<'_>,
         body: &Block,
         unroll: Unroll,
         span: Span,
     ) -> Fallible<()> {
         let declared = self.local(var, span)?;
         let ty = types::single(&self.mono.ty(&declared.ty, span)?, span)?;
+        let RangeExprs { start, end, step, inclusive } = range;
         let end = end.ok_or_else(|| internal(span, "a `for` without an end"))?;
         let start = match start {
             Some(start) => self.scalar(start)?,
-            None => self.literal(Literal::Int(0), ty, span)?,
+            None => self.literal(NumberLiteral::Int(0), ty, span)?,
         };
         let end = self.scalar(end)?;
         let step = match step {
             Some(step) => self.scalar(step)?,
-            None => self.literal(Literal::Int(1), ty, span)?,
+            None => self.literal(NumberLiteral::Int(1), ty, span)?,
         };
         let counter = self.out.local(declared.name.as_str(), ty, declared.span);
         if [start, end, step].into_iter().all(|bound| self.is_block_uniform(bound)) {
             self.counters.insert(counter);
         }
-        let bounds = Bounds { start, end, step, inclusive };
+        let bounds = LoopBounds { start, end, step, inclusive };
         self.counted(counter, bounds, unroll, span, |this| {
             let value = this.out.read(counter, declared.span);
-            this.slots.insert(var, Slot::Value(vec![value]));
+            this.slots.insert(var, LoweredLocal::Value(vec![value]));
             this.effects(body)
         })
     }
 
-    /// Lowers a `for` over the first axis of an array: iterates over an index and loads the element at the start of each iteration.
+    /// Lowers a `for` over the first axis of an array: iterates over an index and loads the element at the start of
+    /// each iteration.
     fn for_elements(
         &mut self,
         var: LocalId,
@@ -87,7 +96,7 @@ impl Body<'_, '_> {
             return Err(internal(iter.span, format!("a `for` over an array of {axes} axes")));
         }
         let index = Ty::Scalar(Scalar::I32);
-        let bounds = Bounds {
+        let bounds = LoopBounds {
             start: self.out.i32(0, span),
             end: self.extent(memory, 0, iter.span),
             step: self.out.i32(1, span),
@@ -98,37 +107,39 @@ impl Body<'_, '_> {
             let at = this.out.read(counter, declared.span);
             let element = this.element_at(memory, &[at], iter.span)?;
             let ty = this.mono.ty(&declared.ty, span)?;
-            this.named(&declared.name, &ty, &element, declared.span)?;
-            this.slots.insert(var, Slot::Value(element));
+            this.bind_debug_locals(&declared.name, &ty, &element, declared.span)?;
+            this.slots.insert(var, LoweredLocal::Value(element));
             this.effects(body)
         })
     }
 
+    /// Emits a counted loop. `fill` lowers its body.
     pub(super) fn counted(
         &mut self,
         local: IrLocal,
-        bounds: Bounds,
+        bounds: LoopBounds,
         unroll: Unroll,
         span: Span,
         fill: impl FnOnce(&mut Self) -> Fallible<()>,
     ) -> Fallible<()> {
-        self.counted_together(local, bounds, (unroll, None), span, fill)
+        self.counted_collective(local, bounds, unroll, None, span, fill)
     }
 
-    /// The same, of a loop of which is known what the threads of the block do by it.
-    pub(super) fn counted_together(
+    /// Like `counted`, and annotates the loop with the collective operation of the block that it implements.
+    pub(super) fn counted_collective(
         &mut self,
         local: IrLocal,
-        bounds: Bounds,
-        (unroll, together): (Unroll, Option<Together>),
+        bounds: LoopBounds,
+        unroll: Unroll,
+        collective: Option<CollectiveLoop>,
         span: Span,
         fill: impl FnOnce(&mut Self) -> Fallible<()>,
     ) -> Fallible<()> {
         let label = self.out.label();
         let body = self.iteration(label, fill)?;
-        let Bounds { start, end, step, inclusive } = bounds;
+        let LoopBounds { start, end, step, inclusive } = bounds;
         let unroll = hint(unroll);
-        self.out.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, together, body }, span);
+        self.out.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, collective, body }, span);
         Ok(())
     }
 
@@ -149,7 +160,7 @@ impl Body<'_, '_> {
             this.out.open();
             this.out.stmt(StmtKind::Break(label), cond.span);
             let (leave, _) = this.out.close();
-            match this.out.known(holds).map(|known| known.bits != 0) {
+            match this.out.const_value(holds).map(|known| known.bits != 0) {
                 Some(true) => {}
                 Some(false) => this.out.stmt(StmtKind::Break(label), cond.span),
                 None => this.out.stmt(StmtKind::If { cond: holds, then: vec![], other: leave }, cond.span),
@@ -171,7 +182,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Emits nested counted loops over all index tuples of `extents`, for whole-array operations.
+    /// Emits nested counted loops over all index tuples within `extents`, for operations on whole arrays.
     pub(crate) fn for_all(
         &mut self,
         extents: &[u32],
@@ -190,7 +201,7 @@ impl Body<'_, '_> {
         fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
     ) -> Fallible<()> {
         let Some(&extent) = extents.get(at.len()) else { return fill(self, at) };
-        let bounds = Bounds {
+        let bounds = LoopBounds {
             start: self.out.i32(0, span),
             end: self.out.i32(extent as i32, span),
             step: self.out.i32(1, span),
@@ -225,7 +236,7 @@ fn hint(unroll: Unroll) -> def::Unroll {
     }
 }
 
-/// Whether a statement in the block breaks out of the loop or block `label`.
+/// Returns whether a statement in the block breaks out of the loop or block `label`.
 fn breaks(block: &def::Block, label: Label) -> bool {
     block.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break(target) => *target == label,

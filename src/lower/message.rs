@@ -1,16 +1,16 @@
-//! `assert` and `print`: format strings with values.
+//! Lowers `assert` and `print`, whose messages are format strings with values.
 
+use super::context::BodyLowering;
 use super::error::{Fallible, internal};
 use super::types;
-use super::unit::Body;
-use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, StrPart, Type};
-use crate::ir::def::{ExprId, Part, StmtKind};
+use clk_base::source::Span;
+use clk_check::typed::{Expr, ExprKind, StrPart, Type};
+use clk_ir::def::{ExprId, MessageSegment, StmtKind};
 
-/// Maximum cost of the values of a message that are evaluated unconditionally.
+/// Maximum cost of the values in an `assert` message for evaluating them even if the assertion holds.
 const MESSAGE_BUDGET: u32 = 4;
 
-impl Body<'_, '_> {
+impl BodyLowering<'_, '_> {
     pub fn assert(&mut self, args: &[Expr], span: Span) -> Fallible<()> {
         let cond = args.first().ok_or_else(|| internal(span, "`assert` of nothing"))?;
         let holds = self.condition(cond)?;
@@ -29,7 +29,8 @@ impl Body<'_, '_> {
             self.out.stmt(StmtKind::Assert { cond: holds, message }, span);
             return Ok(());
         }
-        // Evaluate the values only if the condition has failed: they may be invalid (such as an index out of bounds) when it holds.
+        // The values are evaluated only if the condition fails. If it holds, they may be invalid, such as an element
+        // whose index is out of bounds.
         self.out.open();
         let filled = self.parts(parts).map(|message| {
             self.out.stmt(StmtKind::Assert { cond: holds, message }, span);
@@ -40,11 +41,11 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Lowers a condition to a single bool; of a bool vector, whether all components are true.
+    /// Lowers a condition to a single bool. For a bool vector, all components must be true.
     fn condition(&mut self, cond: &Expr) -> Fallible<ExprId> {
         let value = self.scalar(cond)?;
         let lanes = self.out.lanes(value, cond.span);
-        let and = |this: &mut Self, l, r| this.out.binary(crate::ir::def::BinOp::And, l, r, cond.span);
+        let and = |this: &mut Self, l, r| this.out.binary(clk_ir::def::BinOp::And, l, r, cond.span);
         let mut all: Option<ExprId> = None;
         for lane in lanes {
             all = Some(match all {
@@ -68,13 +69,13 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn parts(&mut self, text: &[StrPart]) -> Fallible<Vec<Part>> {
+    fn parts(&mut self, text: &[StrPart]) -> Fallible<Vec<MessageSegment>> {
         let mut parts = Vec::new();
         self.text(text, &mut parts)?;
         Ok(parts)
     }
 
-    fn text(&mut self, text: &[StrPart], parts: &mut Vec<Part>) -> Fallible<()> {
+    fn text(&mut self, text: &[StrPart], parts: &mut Vec<MessageSegment>) -> Fallible<()> {
         for piece in text {
             match piece {
                 StrPart::Text(text) => push_text(parts, text),
@@ -87,7 +88,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn show(&mut self, expr: &Expr, format: &str, parts: &mut Vec<Part>) -> Fallible<()> {
+    fn show(&mut self, expr: &Expr, format: &str, parts: &mut Vec<MessageSegment>) -> Fallible<()> {
         if let ExprKind::Str(text) = &expr.kind {
             return self.text(text, parts);
         }
@@ -103,7 +104,7 @@ impl Body<'_, '_> {
         leaves: &[ExprId],
         format: &str,
         span: Span,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<MessageSegment>,
     ) -> Fallible<()> {
         let (open, close, named) = match ty {
             Type::Struct(id) => {
@@ -112,7 +113,7 @@ impl Body<'_, '_> {
             }
             Type::Tuple(_) => ("(".to_string(), ")", false),
             _ => {
-                parts.extend(leaves.iter().map(|&leaf| Part::Value(leaf, format.to_string())));
+                parts.extend(leaves.iter().map(|&leaf| MessageSegment::Value(leaf, format.to_string())));
                 return Ok(());
             }
         };
@@ -133,10 +134,10 @@ impl Body<'_, '_> {
     }
 }
 
-/// Appends text, merged with preceding text.
-fn push_text(parts: &mut Vec<Part>, text: &str) {
+/// Appends text. Merges it with preceding text.
+fn push_text(parts: &mut Vec<MessageSegment>, text: &str) {
     match parts.last_mut() {
-        Some(Part::Text(before)) => before.push_str(text),
-        _ => parts.push(Part::Text(text.to_string())),
+        Some(MessageSegment::Text(before)) => before.push_str(text),
+        _ => parts.push(MessageSegment::Text(text.to_string())),
     }
 }

@@ -1,31 +1,31 @@
-//! Monomorphization: substitutes the compile-time parameters of the enclosing item.
+//! Monomorphization: substitutes compile-time arguments for the compile-time parameters of an item.
 
 use std::rc::Rc;
 
-use super::constant::Constants;
+use super::constant::ConstEvaluator;
 use super::error::{Fallible, internal};
-use super::instance::{Argument, Function};
-use crate::base::source::Span;
-use crate::check::typed::{FnRef, Generic, GenericArg, GenericKind, Program, Type};
-use crate::lang::scalar::{Scalar, Value};
+use super::instance::{FunctionInstance, GenericArgument};
+use clk_base::source::Span;
+use clk_check::typed::{FnRef, Generic, GenericArg, GenericKind, Program, Type};
+use clk_scalar::{Scalar, ScalarValue};
 
 /// The compile-time arguments of one instance of a function or kernel.
 #[derive(Clone)]
 pub(crate) struct Mono<'a> {
     pub program: &'a Program,
-    pub arguments: Rc<[Argument]>,
+    pub arguments: Rc<[GenericArgument]>,
 }
 
 impl<'a> Mono<'a> {
-    pub fn new(program: &'a Program, arguments: &[Argument]) -> Self {
+    pub fn new(program: &'a Program, arguments: &[GenericArgument]) -> Self {
         Mono { program, arguments: arguments.into() }
     }
 
-    /// Substitutes every type parameter in a type. The dimensions of an array type still refer to the enclosing item.
+    /// Substitutes all type parameters in a type. The dimensions of an array type are not substituted.
     pub fn ty(&self, ty: &Type, span: Span) -> Fallible<Type> {
         match ty {
             Type::Param(i) => match self.arguments.get(*i as usize) {
-                Some(Argument::Type(ty)) => Ok(ty.clone()),
+                Some(GenericArgument::Type(ty)) => Ok(ty.clone()),
                 _ => Err(internal(span, "a type parameter without argument")),
             },
             Type::Tuple(parts) => {
@@ -39,51 +39,52 @@ impl<'a> Mono<'a> {
 
     pub fn scalar_param(&self, i: u32, span: Span) -> Fallible<Scalar> {
         match self.arguments.get(i as usize) {
-            Some(Argument::Type(Type::Scalar(s))) => Ok(*s),
+            Some(GenericArgument::Type(Type::Scalar(s))) => Ok(*s),
             _ => Err(internal(span, "a conversion to a type parameter that is not a scalar")),
         }
     }
 
-    pub fn const_param(&self, i: u32, span: Span) -> Fallible<Value> {
+    pub fn const_param(&self, i: u32, span: Span) -> Fallible<ScalarValue> {
         match self.arguments.get(i as usize) {
-            Some(Argument::Const(value)) => Ok(*value),
+            Some(GenericArgument::Const(value)) => Ok(*value),
             _ => Err(internal(span, "a const parameter without argument")),
         }
     }
 
     /// Resolves a callee or a function-valued compile-time argument.
-    pub fn function(&self, callee: &FnRef, span: Span) -> Fallible<Function> {
+    pub fn function(&self, callee: &FnRef, span: Span) -> Fallible<FunctionInstance> {
         match callee {
-            FnRef::Builtin(builtin) => Ok(Function::Builtin(*builtin)),
+            FnRef::Builtin(builtin) => Ok(FunctionInstance::Builtin(*builtin)),
             FnRef::Param(i) => match self.arguments.get(*i as usize) {
-                Some(Argument::Fn(function)) => Ok(function.clone()),
+                Some(GenericArgument::Fn(function)) => Ok(function.clone()),
                 _ => Err(internal(span, "a function parameter without argument")),
             },
             FnRef::Fn { id, generics } => {
                 let declared = self.program.fns.get(*id).map_or(&[][..], |f| &f.sig.generics);
-                let mut arguments: Vec<Argument> = Vec::with_capacity(generics.len());
-                for (i, given) in generics.iter().enumerate() {
-                    arguments.push(self.argument(given, declared.get(i), &arguments, span)?);
+                let mut arguments: Vec<GenericArgument> = Vec::with_capacity(generics.len());
+                for (i, generic_arg) in generics.iter().enumerate() {
+                    arguments.push(self.argument(generic_arg, declared.get(i), &arguments, span)?);
                 }
-                Ok(Function::Fn { id: *id, arguments })
+                Ok(FunctionInstance::Fn { id: *id, arguments })
             }
         }
     }
 
-    /// Resolves an argument for a parameter, which may have a default that depends on the arguments before it.
+    /// Resolves a compile-time argument. If the call passes none, evaluates the parameter's default, which may depend
+    /// on earlier arguments.
     fn argument(
         &self,
         argument: &GenericArg,
         declared: Option<&Generic>,
-        before: &[Argument],
+        before: &[GenericArgument],
         span: Span,
-    ) -> Fallible<Argument> {
+    ) -> Fallible<GenericArgument> {
         match argument {
-            GenericArg::Type(ty) => Ok(Argument::Type(self.ty(ty, span)?)),
+            GenericArg::Type(ty) => Ok(GenericArgument::Type(self.ty(ty, span)?)),
             GenericArg::Const(expr) => {
-                Ok(Argument::Const(Constants::new(self.program, &self.arguments).evaluate(expr)?))
+                Ok(GenericArgument::Const(ConstEvaluator::new(self.program, &self.arguments).evaluate(expr)?))
             }
-            GenericArg::Fn(callee) => Ok(Argument::Fn(self.function(callee, span)?)),
+            GenericArg::Fn(callee) => Ok(GenericArgument::Fn(self.function(callee, span)?)),
             GenericArg::Error => Err(internal(span, "a compile-time argument that was a mistake")),
             GenericArg::Infer => declared
                 .and_then(|generic| default_argument(self.program, generic, before))
@@ -92,14 +93,19 @@ impl<'a> Mono<'a> {
     }
 }
 
-/// Returns the default of a compile-time parameter, with the arguments before it, if there is one.
-pub fn default_argument(program: &Program, generic: &Generic, before: &[Argument]) -> Option<Fallible<Argument>> {
+/// Evaluates the default of a compile-time parameter, which may depend on earlier arguments. `None` if there is no
+/// default.
+pub fn default_argument(
+    program: &Program,
+    generic: &Generic,
+    before: &[GenericArgument],
+) -> Option<Fallible<GenericArgument>> {
     Some(match &generic.kind {
         GenericKind::Const { default: Some(default), .. } => {
-            Constants::new(program, before).evaluate(default).map(Argument::Const)
+            ConstEvaluator::new(program, before).evaluate(default).map(GenericArgument::Const)
         }
         GenericKind::Fn { default: Some(default), .. } => {
-            Mono::new(program, before).function(default, generic.span).map(Argument::Fn)
+            Mono::new(program, before).function(default, generic.span).map(GenericArgument::Fn)
         }
         _ => return None,
     })

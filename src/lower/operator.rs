@@ -1,27 +1,28 @@
-//! Operators: constant folding, broadcasting of a scalar to a vector, and short-circuit evaluation of `&&` and `||` where the
-//! right operand may have effects, fault or be expensive. What a checked run reports is not folded, or it would see nothing.
+//! Lowers operators: folds constants, broadcasts a scalar to a vector, and emits short-circuit evaluation of `&&` and
+//! `||` if the right operand may have side effects, may fault or is expensive. An operation that a checked execution
+//! reports is not folded, so that the report is not lost.
 
+use super::context::BodyLowering;
 use super::error::{Fallible, internal};
-use super::unit::Body;
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{Expr, Type};
-use crate::ir::def::{BinOp, ExprId, ExprKind, StmtKind, Ty};
-use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::lang::scalar::exact::{is_first_nonfinite, is_reported, is_reported_conversion, is_reported_unary};
-use crate::lang::scalar::{Scalar, Value, dynamic};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{Expr, Type};
+use clk_ir::def::{BinOp, ExprId, ExprKind, StmtKind, Ty};
+use clk_scalar::exact::{is_first_nonfinite, is_reported, is_reported_conversion, is_reported_unary};
+use clk_scalar::ops::{BinaryOp, UnaryOp};
+use clk_scalar::{Scalar, ScalarValue, dynamic};
 
-/// Maximum cost of a right operand of `&&` or `||` that is evaluated unconditionally.
+/// Maximum cost of the right operand of `&&` or `||` for evaluating it unconditionally.
 const LOGICAL_BUDGET: u32 = 10;
 
-impl Body<'_, '_> {
+impl BodyLowering<'_, '_> {
     pub fn unary(&mut self, op: UnaryOp, operand: &Expr, span: Span) -> Fallible<Vec<ExprId>> {
         let value = self.scalar(operand)?;
         Ok(vec![self.unary_value(op, value, span)])
     }
 
     pub(crate) fn unary_value(&mut self, op: UnaryOp, value: ExprId, span: Span) -> ExprId {
-        if let Some(known) = self.out.known(value)
+        if let Some(known) = self.out.const_value(value)
             && !is_reported_unary(op, known)
             && let Ok(folded) = dynamic::unary(op, known)
         {
@@ -32,7 +33,7 @@ impl Body<'_, '_> {
     }
 
     pub fn convert(&mut self, value: ExprId, to: Scalar, span: Span) -> ExprId {
-        match self.out.known(value) {
+        match self.out.const_value(value) {
             Some(known) if !is_reported_conversion(to, known) && !self.is_trapped(&[known], known.to_type(to)) => {
                 self.out.constant(known.to_type(to), span)
             }
@@ -40,9 +41,9 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Whether a run with checks may trap an operation on constants, so that it must not be folded.
-    pub(super) fn is_trapped(&self, operands: &[Value], result: Value) -> bool {
-        self.unit.careful && is_first_nonfinite(operands, result)
+    /// Returns whether run-time checks may report this operation on constants, so that it must not be folded.
+    pub(super) fn is_trapped(&self, operands: &[ScalarValue], result: ScalarValue) -> bool {
+        self.unit.has_checks && is_first_nonfinite(operands, result)
     }
 
     pub fn bitcast(&mut self, value: ExprId, to: Ty, span: Span) -> Fallible<ExprId> {
@@ -51,10 +52,10 @@ impl Body<'_, '_> {
             return Ok(value);
         }
         if from.scalar().size() != to.scalar().size() {
-            return Err(of_another_size(from.scalar(), to.scalar(), span));
+            return Err(size_mismatch(from.scalar(), to.scalar(), span));
         }
-        Ok(match self.out.known(value) {
-            Some(known) => self.out.constant(Value::from_bits(to.scalar(), known.bits), span),
+        Ok(match self.out.const_value(value) {
+            Some(known) => self.out.constant(ScalarValue::from_bits(to.scalar(), known.bits), span),
             None => self.out.value(ExprKind::Bitcast(value), from.with_scalar(to.scalar()), span),
         })
     }
@@ -73,14 +74,14 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Lowers `left op right` of two scalars or vectors; `divisor` is the span to report a zero divisor at.
+    /// Lowers `left op right` of two scalars or vectors. A constant zero divisor is reported at the span `divisor`.
     pub fn apply(&mut self, op: BinaryOp, left: ExprId, right: ExprId, divisor: Span, span: Span) -> Fallible<ExprId> {
         if matches!(op, BinaryOp::Div | BinaryOp::Rem)
-            && self.out.known(right).is_some_and(|known| known.ty.is_int() && known.bits == 0)
+            && self.out.const_value(right).is_some_and(|known| known.ty.is_int() && known.bits == 0)
         {
             return Err(division_by_zero(divisor));
         }
-        if let (Some(l), Some(r)) = (self.out.known(left), self.out.known(right))
+        if let (Some(l), Some(r)) = (self.out.const_value(left), self.out.const_value(right))
             && !is_reported(op, l, r)
             && let Ok(folded) = dynamic::binary(op, l, r)
             && !self.is_trapped(&[l, r], folded)
@@ -117,16 +118,16 @@ impl Body<'_, '_> {
     }
 
     fn logical(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Fallible<ExprId> {
-        // The value of the left operand for which the right one is evaluated.
+        // The value of the left operand for which the right operand is evaluated.
         let goes_on = op == BinaryOp::And;
         let first = self.scalar(left)?;
-        if let Some(known) = self.out.known(first) {
+        if let Some(known) = self.out.const_value(first) {
             return if (known.bits != 0) == goes_on { self.scalar(right) } else { Ok(first) };
         }
         let join = if goes_on { BinOp::And } else { BinOp::Or };
         if self.simple(right, &mut LOGICAL_BUDGET.clone()) {
             let second = self.scalar(right)?;
-            return Ok(match self.out.known(second) {
+            return Ok(match self.out.const_value(second) {
                 Some(known) if (known.bits != 0) == goes_on => first,
                 Some(_) => second,
                 None => self.out.binary(join, first, second, span),
@@ -147,12 +148,12 @@ impl Body<'_, '_> {
     }
 }
 
-/// Builds the diagnostic for a `bitcast` between sizes that differ after monomorphization.
-fn of_another_size(from: Scalar, to: Scalar, span: Span) -> Box<Diagnostic> {
+/// Builds the diagnostic for a `bitcast` between types that have different sizes after monomorphization.
+fn size_mismatch(from: Scalar, to: Scalar, span: Span) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error("E0323", format!("`{from}` and `{to}` differ in size"))
             .at(span, "`bitcast` keeps every bit")
-            .help("an `if` on constants leaves out what does not fit a type; on the host a function can choose another kernel"),
+            .help("an `if` on constants skips code that does not fit a type; on the host, a function can choose another kernel"),
     )
 }
 
@@ -160,6 +161,6 @@ pub(crate) fn division_by_zero(span: Span) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error("E0485", "an integer is divided by a constant zero")
             .at(span, "this is always 0")
-            .help("guard it with an `if` on the constant, whose other branch is then left out"),
+            .help("guard it with an `if` on the constant: only the branch that is taken is compiled"),
     )
 }

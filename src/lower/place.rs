@@ -1,35 +1,36 @@
-//! Access paths: variables, elements, fields and components, and how they are read and written. Only the selected leaves are
-//! accessed.
+//! Resolves, reads and writes access paths: variables, elements, fields and components. An access reads or writes only
+//! the selected leaves (scalars and vectors).
 
 use std::ops::Range;
 
+use super::context::{BodyLowering, LoweredLocal};
 use super::error::{Fallible, internal};
 use super::types;
-use super::unit::{Body, Slot};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, SliceIndex, Type};
-use crate::ir::def::ExprKind as IrExpr;
-use crate::ir::def::{ExprId, Hint, LocalId, MemId, Place, StmtKind, Ty};
-use crate::lang::builtin::Builtin;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{Expr, ExprKind, SliceIndex, Type};
+use clk_ir::def::ExprKind as IrExpr;
+use clk_ir::def::{CacheHint, ExprId, LocalId, MemId, Place, StmtKind, Ty};
+use clk_scalar::builtin::Builtin;
 
-/// A selection of leaves of a variable, of an array's element, or of a computed value.
+/// A resolved access path: the selected leaves of a variable, of an array element, or of a computed value.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct AssignablePlace {
     pub root: Root,
-    /// The concrete type of the selection, before `lanes`.
+    /// The concrete type of the selection, before `lanes` selects components.
     pub ty: Type,
     pub leaves: Range<usize>,
-    /// The selected components of a single vector leaf; none means all.
+    /// The selected components, if the selection is a single vector leaf; `None` for all components.
     pub lanes: Option<Vec<u8>>,
-    /// The index into those components, if it is known only at run time.
+    /// The index into the selected components, if there is one that is known only at run time.
     pub lane: Option<ExprId>,
-    /// Set if the selection is in a local copy of a field array: the copy's memory, and the field that stores are copied back to.
-    pub field: Option<Box<(MemId, Target)>>,
-    /// Name of the indexed vector, for diagnostics.
+    /// Set if the selection is in a local copy of a field array: the memory of the copy, and the field to which stores
+    /// must also be written.
+    pub field: Option<Box<(MemId, AssignablePlace)>>,
+    /// Source name of the indexed vector, for diagnostics.
     pub name: Option<String>,
-    pub hint: Hint,
-    /// Span for faults at run time.
+    pub hint: CacheHint,
+    /// Span that a run-time fault of the access reports.
     pub span: Span,
 }
 
@@ -40,10 +41,10 @@ pub(crate) enum Root {
     Value(Vec<ExprId>),
 }
 
-impl Body<'_, '_> {
-    /// Resolves an access path. Evaluates the indices but reads no memory. An expression that is not an lvalue becomes a
-    /// computed value.
-    pub fn target(&mut self, expr: &Expr) -> Fallible<Target> {
+impl BodyLowering<'_, '_> {
+    /// Resolves an access path. Evaluates the indices but does not load the selection. If the root is not a variable,
+    /// it is evaluated to a computed value.
+    pub fn target(&mut self, expr: &Expr) -> Fallible<AssignablePlace> {
         match &expr.kind {
             ExprKind::Local(id) => {
                 let root = self.slot(*id, expr.span)?;
@@ -57,7 +58,7 @@ impl Body<'_, '_> {
                 let target = self.target(base)?;
                 let (range, ty) = types::part(self.program, &target.ty, *field, expr.span)?;
                 let start = target.leaves.start;
-                Ok(Target { ty, leaves: start + range.start..start + range.end, ..target })
+                Ok(AssignablePlace { ty, leaves: start + range.start..start + range.end, ..target })
             }
             ExprKind::Swizzle { base, lanes } if !matches!(base.kind, ExprKind::Variable(_)) => {
                 let target = self.target(base)?;
@@ -65,42 +66,44 @@ impl Body<'_, '_> {
                     None => lanes.clone(),
                     Some(outer) => lanes.iter().filter_map(|&lane| outer.get(lane as usize).copied()).collect(),
                 };
-                Ok(Target { lanes: Some(lanes), ..target })
+                Ok(AssignablePlace { lanes: Some(lanes), ..target })
             }
-            ExprKind::Builtin { builtin: Builtin::Cached, args, .. } => self.hinted(args, Hint::Cached, expr),
-            ExprKind::Builtin { builtin: Builtin::Streaming, args, .. } => self.hinted(args, Hint::Streaming, expr),
+            ExprKind::Builtin { builtin: Builtin::Cached, args, .. } => self.hinted(args, CacheHint::Cached, expr),
+            ExprKind::Builtin { builtin: Builtin::Streaming, args, .. } => {
+                self.hinted(args, CacheHint::Streaming, expr)
+            }
             _ => {
                 let values = self.value(expr)?;
                 let ty = self.type_of(expr)?;
-                Ok(Target::new(Root::Value(values.clone()), ty, values.len(), expr.span))
+                Ok(AssignablePlace::new(Root::Value(values.clone()), ty, values.len(), expr.span))
             }
         }
     }
 
-    fn hinted(&mut self, args: &[Expr], hint: Hint, expr: &Expr) -> Fallible<Target> {
+    fn hinted(&mut self, args: &[Expr], hint: CacheHint, expr: &Expr) -> Fallible<AssignablePlace> {
         let place = args.first().ok_or_else(|| internal(expr.span, "a memory hint without a place"))?;
-        Ok(Target { hint, ..self.target(place)? })
+        Ok(AssignablePlace { hint, ..self.target(place)? })
     }
 
-    fn variable(&mut self, slot: Slot, expr: &Expr) -> Fallible<Target> {
+    fn variable(&mut self, slot: LoweredLocal, expr: &Expr) -> Fallible<AssignablePlace> {
         let ty = match self.type_of(expr)? {
             // A shared scalar is an array of rank 0.
             Type::Array(array) if array.dims.is_empty() => self.mono.ty(&array.element, expr.span)?,
             other => other,
         };
         let root = match slot {
-            Slot::Value(values) => Root::Value(values),
-            Slot::Variable(locals) => Root::Variable(locals),
-            Slot::Array(memory) if self.out.function().memories[memory].extents.is_empty() => {
+            LoweredLocal::Value(values) => Root::Value(values),
+            LoweredLocal::Variable(locals) => Root::Variable(locals),
+            LoweredLocal::Array(memory) if self.out.function().memories[memory].extents.is_empty() => {
                 Root::Element { memory, indices: vec![] }
             }
-            Slot::Array(_) => return Err(internal(expr.span, "a whole array is used as a value")),
+            LoweredLocal::Array(_) => return Err(internal(expr.span, "a whole array is used as a value")),
         };
         let count = self.machine(&ty, expr.span)?.len();
-        Ok(Target::new(root, ty, count, expr.span))
+        Ok(AssignablePlace::new(root, ty, count, expr.span))
     }
 
-    fn element(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<Target> {
+    fn element(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<AssignablePlace> {
         let (base, indices) = through_rows(base, indices);
         if matches!(base.kind, ExprKind::Field { .. } | ExprKind::TupleField { .. }) {
             return self.element_of_field(base, &indices, expr);
@@ -117,10 +120,10 @@ impl Body<'_, '_> {
             other => other,
         };
         let count = self.machine(&ty, expr.span)?.len();
-        Ok(Target::new(Root::Element { memory, indices: lowered }, ty, count, expr.span))
+        Ok(AssignablePlace::new(Root::Element { memory, indices: lowered }, ty, count, expr.span))
     }
 
-    /// Evaluates indices in source order; each is paired with its axis.
+    /// Evaluates indices in source order. Each index is paired with its axis.
     pub fn indices(&mut self, indices: &[(usize, &Expr)]) -> Fallible<Vec<(usize, ExprId)>> {
         indices.iter().map(|&(axis, index)| Ok((axis, self.scalar(index)?))).collect()
     }
@@ -133,7 +136,7 @@ impl Body<'_, '_> {
         index: &Expr,
         base: &Expr,
     ) -> Fallible<()> {
-        let Some(known) = self.out.known(value) else { return Ok(()) };
+        let Some(known) = self.out.const_value(value) else { return Ok(()) };
         let Some(at) = known.as_integer() else { return Ok(()) };
         let extent = self.known_extent(memory, axis as u8);
         if at >= 0 && extent.is_none_or(|extent| at < i128::from(extent)) {
@@ -144,8 +147,8 @@ impl Body<'_, '_> {
         Err(out_of_bounds(&array.name, axis, at, extent.unwrap_or(0), index.span, base.span))
     }
 
-    /// Reads the selected leaves at this point.
-    pub fn load(&mut self, target: &Target) -> Fallible<Vec<ExprId>> {
+    /// Emits loads of the selected leaves at the current point.
+    pub fn load(&mut self, target: &AssignablePlace) -> Fallible<Vec<ExprId>> {
         if let Some(lane) = target.lane {
             return Ok(vec![self.load_lane(target, lane)?]);
         }
@@ -180,11 +183,11 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Writes the selected leaves.
-    pub fn store(&mut self, target: &Target, values: &[ExprId], span: Span) -> Fallible<()> {
+    /// Emits stores of the selected leaves at the current point.
+    pub fn store(&mut self, target: &AssignablePlace, values: &[ExprId], span: Span) -> Fallible<()> {
         if let Some(field) = &target.field {
             let (memory, home) = &**field;
-            self.store(&Target { field: None, ..target.clone() }, values, span)?;
+            self.store(&AssignablePlace { field: None, ..target.clone() }, values, span)?;
             let leaves = self.all_leaves(*memory, span)?;
             return self.store(home, &leaves, span);
         }
@@ -214,7 +217,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn store_lanes(&mut self, target: &Target, lanes: &[u8], values: &[ExprId], span: Span) -> Fallible<()> {
+    fn store_lanes(&mut self, target: &AssignablePlace, lanes: &[u8], values: &[ExprId], span: Span) -> Fallible<()> {
         let &[value] = values else { return Err(internal(span, "an assignment of another shape")) };
         let parts = self.out.lanes(value, span);
         match &target.root {
@@ -242,7 +245,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Resolves the operand of an atomic operation, which must be one scalar in memory.
+    /// Resolves the operand of an atomic operation, which must be a single scalar in memory.
     pub(crate) fn atomic_place(&mut self, expr: &Expr) -> Fallible<(Place, Ty)> {
         let target = self.target(expr)?;
         let Root::Element { memory, indices } = &target.root else {
@@ -272,20 +275,30 @@ impl Body<'_, '_> {
     pub(crate) fn element_at(&mut self, memory: MemId, indices: &[ExprId], span: Span) -> Fallible<Vec<ExprId>> {
         let count = self.out.function().memories[memory].layout.leaves.len();
         let root = Root::Element { memory, indices: indices.to_vec() };
-        self.load(&Target::new(root, Type::Unit, count, span))
+        self.load(&AssignablePlace::new(root, Type::Unit, count, span))
     }
 }
 
-impl Target {
+impl AssignablePlace {
     pub fn new(root: Root, ty: Type, leaves: usize, span: Span) -> Self {
-        Target { root, ty, leaves: 0..leaves, lanes: None, lane: None, field: None, name: None, hint: Hint::None, span }
+        AssignablePlace {
+            root,
+            ty,
+            leaves: 0..leaves,
+            lanes: None,
+            lane: None,
+            field: None,
+            name: None,
+            hint: CacheHint::None,
+            span,
+        }
     }
 }
 
-/// Resolves indexing of a row, `m[i, ..][j]`, to an element of the array itself, so that a store does not go to a copy.
-/// Returns the array and the indices with their axes, in evaluation order.
+/// Resolves indexing of a row, `m[i, ..][j]`, to an element of the array itself, so that a store modifies the array and
+/// not a copy. Returns the array and the indices with their axes, in evaluation order.
 fn through_rows<'e>(mut base: &'e Expr, indices: &'e [Expr]) -> (&'e Expr, Vec<(usize, &'e Expr)>) {
-    let mut found: Vec<(usize, &Expr)> = indices.iter().enumerate().collect();
+    let mut array_indices: Vec<(usize, &Expr)> = indices.iter().enumerate().collect();
     while let ExprKind::Slice { base: of, indices: row } = &base.kind {
         let at = |(axis, index): (usize, &'e SliceIndex)| match index {
             SliceIndex::At(index) => Some((axis, index)),
@@ -297,11 +310,11 @@ fn through_rows<'e>(mut base: &'e Expr, indices: &'e [Expr]) -> (&'e Expr, Vec<(
             .filter(|(_, index)| !matches!(index, SliceIndex::At(_)))
             .map(|(axis, _)| axis)
             .collect();
-        let inner = found.into_iter().filter_map(|(axis, index)| Some((*whole.get(axis)?, index)));
-        found = row.iter().enumerate().filter_map(at).chain(inner).collect();
+        let inner = array_indices.into_iter().filter_map(|(axis, index)| Some((*whole.get(axis)?, index)));
+        array_indices = row.iter().enumerate().filter_map(at).chain(inner).collect();
         base = of;
     }
-    (base, found)
+    (base, array_indices)
 }
 
 pub(crate) fn by_axis(mut indices: Vec<(usize, ExprId)>) -> Vec<ExprId> {
@@ -336,9 +349,9 @@ pub(crate) fn out_of_bounds(
             .because(base, format!("indices of `{name}` start at 0"))
             .help("indices do not count from the end; write `len(x) - 1` for the last element")
     } else {
-        let along = axis.map_or(String::new(), |axis| format!(" along axis {axis}"));
+        let axis_text = axis.map_or(String::new(), |axis| format!(" along axis {axis}"));
         diagnostic
             .at(index, format!("not below {extent}"))
-            .because(base, format!("`{name}` has {extent} elements{along}"))
+            .because(base, format!("`{name}` has {extent} elements{axis_text}"))
     })
 }

@@ -1,55 +1,63 @@
-//! Programs of tiles: kernels that compute with tiles of values alone, as the steps of a block that hardware can run in its own way.
+//! Recognizes tile programs: kernels that compute only with tiles, as steps that a whole block executes.
 //!
-//! In: a typed kernel. Out: its [`Tiles`], or nothing where it is none. Idea: a statement becomes a step, and what it computes of an
-//! element a kernel of its own, in which elements of tiles are parameters; so it matters to nobody where tiles are. The numbers that
-//! a statement refers to are computed anew in each of these kernels, since they depend on the block and on counters of loops alone.
+//! A statement becomes a step. Its elements are computed by a kernel of its own, in which elements of tiles are
+//! parameters, so that a device may keep tiles anywhere. Each such kernel computes the numbers to which the statement
+//! refers again, since they depend only on the block and on loop counters.
 
-use super::emit::Emitter;
+use super::context::{BodyLowering, LoweredLocal, ModuleLowering};
+use super::emit::ExprEmitter;
 use super::error::Fallible;
 use super::instance::Instance;
-use super::product::{is_of_elements, names_numbers};
-use super::tensor::{GROUP, is_narrow_factor};
-use super::tile::{Along, Node, Part, Place, Step, Tile, Window};
-use super::tiles::Fold;
-use super::unit::{Body, Slot, Unit};
-use crate::base::source::Span;
-use crate::check::typed::{self, Block, Expr, ExprKind, LocalId, Program, Stmt, StmtKind, Type};
-use crate::check::walk;
-use crate::ir::build::module;
-use crate::ir::def::{
-    self, Access, ExprId, Extent, Form, HeldTile, Layout, Module, Scalar, Space, TileAxis, TileFactor, TilePart,
-    TileStep, TileTarget, Tiles, Ty,
+use super::mma_emulation::{GROUP, is_narrow_factor};
+use super::tile_expr::{AxisRange, TileAxisIndex, TileDim, TileElementOp, TileExpr, TileNode, TileWindow};
+use super::tiles::TileReductionOp;
+use clk_base::arena::Arena;
+use clk_base::source::Span;
+use clk_check::typed::{self, Block, Expr, ExprKind, LocalId, Pattern, Program, Stmt, StmtKind, Type};
+use clk_check::visit;
+use clk_ir::build::build_module;
+use clk_ir::def::{self, Access, ElementLayout, ExprId, Extent, LaunchForm, Memory, MemorySpace, Module, Scalar, Ty};
+use clk_ir::tiles::{
+    AccessedArrays, ArrayShape, ArrayWindow, TileAxis, TileGemmOperand, TileProgram, TileStep, TileTarget, TileVar,
+    accessed_arrays, is_elementwise, updates_in_place,
 };
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::{BinaryOp, MathFn};
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::{BinaryOp, MathFn};
+use std::cell::Cell;
 
 const I32: Ty = Ty::Scalar(Scalar::I32);
 
-/// Rows are computed in groups of this size, and columns in groups of that one.
-const ROWS: u32 = 64;
-const COLUMNS: u32 = 8;
-const MOST_ROWS: u32 = 192;
-const MOST_COLUMNS: u32 = 256;
-/// The elements of a box along an axis, with those that its steps leave out, and these steps.
-const MOST_BOX: u32 = 256;
-const MOST_BOX_STEP: u32 = 8;
+/// The maximum number of elements of a tile or a window.
+const MAX_LEN: u64 = 1 << 24;
 
-/// Returns the steps of a kernel that is a program of tiles.
-pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instance) -> Option<Tiles> {
-    let typed::Geometry::Grid { .. } = kernel.geometry else { return None };
-    let typed = kernel.body.as_deref()?;
+/// Why a kernel has no tile program, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileRefusal {
+    pub span: Span,
+    pub reason: &'static str,
+}
+
+/// Returns the tile program of a kernel that has one.
+pub(super) fn tiles(
+    program: &Program,
+    kernel: &typed::Kernel,
+    instance: &Instance,
+) -> Result<TileProgram, TileRefusal> {
+    let refusal = |reason| TileRefusal { span: kernel.name_span, reason };
+    let (typed::Geometry::Grid { .. }, Some(typed)) = (&kernel.geometry, kernel.body.as_deref()) else {
+        return Err(refusal("it is not a `grid` kernel"));
+    };
     let is_product = |stmts: &[Stmt]| stmts.iter().any(has_product);
-    // Where `mma` adds in `f32` nothing has tensor cores, but the program remains one whose tiles a GPU holds in registers.
-    let cores = instance.sums.cores();
     if typed.root.tail.is_some() || !is_product(&typed.root.stmts) {
-        return None;
+        return Err(refusal("it does not assign a matrix product (`mma`) to a tile"));
     }
-    let mut finder = Finder {
+    let mut finder = TileProgramFinder {
         program,
         kernel,
         instance,
         typed,
-        rows: None,
+        rows: 0,
+        read: vec![],
         held: vec![],
         known: vec![],
         counters: vec![],
@@ -58,10 +66,15 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
         filled: vec![],
         stored: vec![],
         loops: 0,
+        refusal: Cell::new(None),
     };
-    finder.counters_in(&typed.root.stmts);
-    let steps = finder.steps(&typed.root.stmts)?;
-    Some(Tiles { cores, rows: finder.rows?, held: finder.held, counters: finder.names, steps })
+    finder.declarations_in(&typed.root.stmts);
+    let Some(arrays) = finder.array_shapes() else { return Err(refusal("its parameters cannot be lowered")) };
+    let Some(steps) = finder.steps(&typed.root.stmts) else {
+        return Err(finder.refusal.get().unwrap_or(refusal("it has no tiles")));
+    };
+    let TileProgramFinder { rows, held: tiles, names: counters, .. } = finder;
+    Ok(TileProgram { sums: instance.sums, rows, arrays, tiles, counters, steps })
 }
 
 /// Whether a statement, or one in it, assigns a product; others are not worth the search.
@@ -70,6 +83,33 @@ fn has_product(stmt: &Stmt) -> bool {
         StmtKind::Assign { value, .. } => matches!(value.kind, ExprKind::Builtin { builtin: Builtin::Mma, .. }),
         _ => blocks(stmt).any(|block| block.stmts.iter().any(has_product)),
     }
+}
+
+/// Returns whether the value of a `let` may fault.
+fn may_fault(stmt: &Stmt) -> bool {
+    let StmtKind::Let { value: Some(value), .. } = &stmt.kind else { return false };
+    let mut found = false;
+    visit::expr(value, &mut |expr| {
+        found |= match &expr.kind {
+            ExprKind::Binary { op, .. } => {
+                matches!(op, BinaryOp::Div | BinaryOp::Rem) && !matches!(&expr.ty, Type::Scalar(ty) if ty.is_float())
+            }
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Local(_)
+            | ExprKind::Const(_)
+            | ExprKind::ConstParam(_)
+            | ExprKind::Dim(_)
+            | ExprKind::Variable(_)
+            | ExprKind::Unary { .. }
+            | ExprKind::TupleField { .. }
+            | ExprKind::Field { .. }
+            | ExprKind::Tuple(_) => false,
+            _ => true,
+        };
+    });
+    found
 }
 
 /// Returns the blocks of a loop or a branch.
@@ -92,13 +132,16 @@ enum Scoped<'e> {
     Counter(usize, LocalId),
 }
 
-struct Finder<'e> {
+struct TileProgramFinder<'e> {
     program: &'e Program,
     kernel: &'e typed::Kernel,
     instance: &'e Instance,
     typed: &'e typed::Body,
-    rows: Option<u32>,
-    held: Vec<HeldTile>,
+    /// The number of rows of all tiles: those of the first accumulator.
+    rows: u32,
+    /// The locals whose elements are read, other than by products of which they are the left operand.
+    read: Vec<LocalId>,
+    held: Vec<TileVar>,
     /// The shared arrays that are tiles, and their positions in `held`.
     known: Vec<(LocalId, usize)>,
     counters: Vec<LocalId>,
@@ -109,90 +152,172 @@ struct Finder<'e> {
     stored: Vec<u32>,
     /// The loops around the statement.
     loops: usize,
+    /// The first reason for which the search failed.
+    refusal: Cell<Option<TileRefusal>>,
 }
 
 /// What a statement's kernel has as its parameters.
-struct Made<'b> {
+struct TileKernelParams<'b> {
     at: [ExprId; 2],
     operands: &'b [ExprId],
 }
 
-impl<'e> Finder<'e> {
-    fn counters_in(&mut self, stmts: &'e [Stmt]) {
+impl<'e> TileProgramFinder<'e> {
+    /// Collects the loop counters, and what the products show about shared arrays.
+    fn declarations_in(&mut self, stmts: &'e [Stmt]) {
         for stmt in stmts {
-            if let StmtKind::For { var, .. } = &stmt.kind {
-                self.counters.push(*var);
-                self.names.push(self.typed.locals.get(*var).map_or_else(String::new, |local| local.name.to_string()));
+            match &stmt.kind {
+                StmtKind::For { var, .. } => {
+                    self.counters.push(*var);
+                    let local = self.typed.locals.get(*var);
+                    self.names.push(local.map_or_else(String::new, |local| local.name.to_string()));
+                }
+                StmtKind::Assign { place, op, value } => self.accesses_in(place, *op, value),
+                _ => {}
             }
-            blocks(stmt).for_each(|block| self.counters_in(&block.stmts));
+            blocks(stmt).for_each(|block| self.declarations_in(&block.stmts));
         }
+    }
+
+    /// Collects the locals that an assignment reads, and the rows of an accumulator.
+    fn accesses_in(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr) {
+        let mut read = vec![];
+        let mut collect = |expr: &Expr| {
+            visit::expr(expr, &mut |expr| {
+                if let ExprKind::Local(local) = expr.kind {
+                    read.push(local);
+                }
+            });
+        };
+        if op.is_some() {
+            collect(place);
+        }
+        match &value.kind {
+            ExprKind::Builtin { builtin: Builtin::Mma, args, .. } => {
+                let is_tile = |arg: &&Expr| matches!(arg.kind, ExprKind::Local(_));
+                args.iter().skip(1).filter(|arg| !is_tile(arg)).for_each(collect);
+                if let (ExprKind::Local(sum), 0) = (&place.kind, self.rows) {
+                    self.rows = shared_extents(&self.typed.root.stmts, *sum)
+                        .and_then(|(extents, span)| self.shared_memory(*sum, extents, span))
+                        .and_then(|memory| matrix_extents(&memory))
+                        .map_or(0, |(rows, _)| rows);
+                }
+            }
+            _ => collect(value),
+        }
+        self.read.extend(read);
+    }
+
+    /// Returns the shapes of the kernel's array parameters.
+    fn array_shapes(&self) -> Option<Vec<ArrayShape>> {
+        let sig = &self.kernel.sig;
+        let name_of = |dim: &typed::Dim| match dim {
+            typed::Dim::Name(dim) => sig.dims.get(*dim as usize).map(|declared| declared.name.to_string()),
+            _ => None,
+        };
+        let mut found = vec![];
+        self.scratch(|body| {
+            for (at, declared) in sig.params.iter().enumerate() {
+                let Type::Array(array) = &declared.ty else { continue };
+                let Some(LoweredLocal::Array(memory)) = body.slots.get(&LocalId::new(at)) else { continue };
+                let memory = &body.out.function().memories[*memory];
+                if let (MemorySpace::Global { param, .. }, true) =
+                    (memory.space, memory.extents.len() == array.dims.len())
+                {
+                    found.push(ArrayShape { param, dims: array.dims.iter().map(name_of).collect() });
+                }
+            }
+            Ok(())
+        })?;
+        Some(found)
     }
 
     fn steps(&mut self, stmts: &'e [Stmt]) -> Option<Vec<TileStep>> {
         let (scope, mut steps) = (self.scope.len(), vec![]);
         for stmt in stmts {
-            match &stmt.kind {
-                StmtKind::Shared { local, extents } => self.declare(*local, extents, stmt.span)?,
-                StmtKind::Let { pattern, value: Some(value), .. } => {
-                    names_numbers(pattern, &value.ty, &self.typed.locals)
-                        .then(|| self.scope.push(Scoped::Let(stmt)))?;
-                }
-                StmtKind::Assign { place, op, value } => self.assign(place, *op, value, &mut steps)?,
-                StmtKind::For { var, iter, body, .. } => steps.push(self.repeat(*var, iter, body)?),
-                StmtKind::Expr { expr, .. } => steps.push(self.branch(expr)?),
-                _ => return None,
+            if self.stmt(stmt, &mut steps).is_none() {
+                return self.refuse(stmt.span, "this statement is not a step that a whole block executes");
             }
+        }
+        // Element kernels of later steps compute the numbers of a `let`. Without a later step, a fault would be lost.
+        let is_number = |stmt: &&Stmt| matches!(stmt.kind, StmtKind::Let { .. } | StmtKind::Shared { .. });
+        if let Some(unused) = stmts.iter().rev().take_while(is_number).find(|stmt| may_fault(stmt)) {
+            return self.refuse(unused.span, "no step uses this number, which may fault");
         }
         self.scope.truncate(scope);
         Some(steps)
     }
 
+    fn stmt(&mut self, stmt: &'e Stmt, steps: &mut Vec<TileStep>) -> Option<()> {
+        match &stmt.kind {
+            StmtKind::Shared { local, extents } => self.declare(*local, extents, stmt.span),
+            StmtKind::Let { pattern, value: Some(value), .. } => {
+                let is_number = names_numbers(pattern, &value.ty, &self.typed.locals);
+                is_number.then(|| self.scope.push(Scoped::Let(stmt)))
+            }
+            StmtKind::Assign { place, op, value } => self.assign(place, *op, value, steps),
+            StmtKind::For { var, iter, body, .. } => self.repeat(*var, iter, body).map(|step| steps.push(step)),
+            StmtKind::Expr { expr, .. } => self.branch(expr).map(|step| steps.push(step)),
+            _ => None,
+        }
+    }
+
+    /// Records why the search fails, unless a reason is known already. Returns `None`.
+    fn refuse<T>(&self, span: Span, reason: &'static str) -> Option<T> {
+        let refusal = self.refusal.take().unwrap_or(TileRefusal { span, reason });
+        self.refusal.set(Some(refusal));
+        None
+    }
+
+    /// Declares a shared array. It becomes a tile if it has one axis or two, and the rows of all tiles. Statements that
+    /// use other shared arrays are not steps.
     fn declare(&mut self, local: LocalId, extents: &'e [Expr], span: Span) -> Option<()> {
-        let typed = self.typed;
+        let memory = self.shared_memory(local, extents, span)?;
+        if let (0, Some((rows, _))) = (self.rows, matrix_extents(&memory)) {
+            self.rows = rows;
+        }
+        let [leaf] = memory.layout.leaves.as_slice() else { return Some(()) };
+        if let (Ty::Scalar(scalar), true, Some((rows, columns))) =
+            (leaf.ty, leaf.path.is_empty(), matrix_extents(&memory))
+            && self.has_rows(rows, columns)
+        {
+            let name = self.typed.locals.get(local)?.name.to_string();
+            let is_lhs = columns.is_some() && is_narrow_factor(scalar) && !self.read.contains(&local);
+            let tile = self.keep(TileVar { name, scalar, columns, is_lhs });
+            self.known.push((local, tile));
+        }
+        Some(())
+    }
+
+    fn shared_memory(&self, local: LocalId, extents: &'e [Expr], span: Span) -> Option<Memory> {
         let mut declared = None;
         self.scratch(|body| {
             body.shared(local, extents, span)?;
-            if let Some(Slot::Array(memory)) = body.slots.get(&local) {
+            if let Some(LoweredLocal::Array(memory)) = body.slots.get(&local) {
                 declared = Some(body.out.function().memories[*memory].clone());
             }
             Ok(())
         })?;
-        let memory = declared?;
-        let [leaf] = memory.layout.leaves.as_slice() else { return None };
-        let (Ty::Scalar(scalar), true) = (leaf.ty, leaf.path.is_empty()) else { return None };
-        let known = |extent: &Extent| if let Extent::Known(n) = extent { Some(*n) } else { None };
-        let (rows, columns) = match memory.extents.as_slice() {
-            [rows] => (known(rows)?, None),
-            [rows, columns] => (known(rows)?, Some(known(columns)?)),
-            _ => return None,
-        };
-        self.has_rows(rows, columns)?;
-        let name = typed.locals.get(local)?.name.to_string();
-        self.known.push((local, self.held.len()));
-        self.hold(name, scalar, columns).map(drop)
+        declared
     }
 
-    /// Whether tiles of this shape can be held.
-    fn has_rows(&mut self, rows: u32, columns: Option<u32>) -> Option<()> {
-        let fits = rows.is_multiple_of(ROWS) && rows <= MOST_ROWS && *self.rows.get_or_insert(rows) == rows;
-        let fits = fits && columns.is_none_or(|n| n.is_multiple_of(COLUMNS) && n <= MOST_COLUMNS);
-        fits.then_some(())
+    /// Returns whether a tile can have this shape.
+    fn has_rows(&self, rows: u32, columns: Option<u32>) -> bool {
+        let len = u64::from(rows) * columns.map_or(1, u64::from);
+        rows == self.rows && (1..=MAX_LEN).contains(&len)
     }
 
-    fn hold(&mut self, name: String, scalar: Scalar, columns: Option<u32>) -> Option<usize> {
-        if is_narrow_factor(scalar) {
-            return self.hold_factor(name, scalar, columns?);
-        }
-        let is_word = matches!(scalar, Scalar::F32 | Scalar::I32 | Scalar::U32);
-        is_word.then(|| self.keep(HeldTile { name, scalar, columns, is_factor: false }))
+    fn hold(&mut self, name: String, scalar: Scalar, columns: Option<u32>) -> usize {
+        self.keep(TileVar { name, scalar, columns, is_lhs: false })
     }
 
     fn hold_factor(&mut self, name: String, scalar: Scalar, columns: u32) -> Option<usize> {
-        let tile = HeldTile { name, scalar, columns: Some(columns), is_factor: true };
-        columns.is_multiple_of(GROUP).then(|| self.keep(tile))
+        let is_factor = scalar == Scalar::F32 || is_narrow_factor(scalar);
+        let tile = TileVar { name, scalar, columns: Some(columns), is_lhs: true };
+        (is_factor && self.has_rows(self.rows, Some(columns))).then(|| self.keep(tile))
     }
 
-    fn keep(&mut self, tile: HeldTile) -> usize {
+    fn keep(&mut self, tile: TileVar) -> usize {
         self.held.push(tile);
         self.held.len() - 1
     }
@@ -218,7 +343,7 @@ impl<'e> Finder<'e> {
         if let Some(step) = step {
             self.scratch(|body| body.number(step).map(|number| by = number))?;
         }
-        let step = by.and_then(|by| u32::try_from(by).ok()).filter(|&by| by > 0 && by <= 1 << 20)?;
+        let step = by.and_then(|by| i32::try_from(by).ok()).filter(|&by| by > 0)? as u32;
         let (filled, scope) = (self.filled.len(), self.scope.len());
         self.scope.push(Scoped::Counter(counter, var));
         self.loops += 1;
@@ -258,13 +383,13 @@ impl<'e> Finder<'e> {
         if let ExprKind::Builtin { builtin: Builtin::Mma, args, .. } = &value.kind {
             let ([sum, a, b], None, Some(to)) = (args.as_slice(), op, self.tile_of(place)) else { return None };
             if !self.is_filled(self.tile_of(sum).filter(|sum| *sum == to)?) {
-                return None;
+                return self.refuse(sum.span, "the tile may have no values here");
             }
             let step = self.product(to, a, b, steps)?;
             steps.push(step);
             return Some(());
         }
-        let found = Found::of(self, value, steps)?;
+        let found = TileOperands::of(self, value, steps)?;
         match (self.tile_of(place), &place.kind) {
             (Some(to), _) => self.each(to, op, value, &found, steps),
             (None, ExprKind::Slice { .. }) => self.store(place, op, value, &found, steps),
@@ -282,28 +407,29 @@ impl<'e> Finder<'e> {
         to: usize,
         op: Option<BinaryOp>,
         value: &Expr,
-        found: &Found,
+        found: &TileOperands,
         steps: &mut Vec<TileStep>,
     ) -> Option<()> {
-        let HeldTile { scalar, columns, .. } = self.held[to];
-        let shape = self.shape(columns)?;
+        let TileVar { scalar, columns, is_lhs, .. } = self.held[to];
+        let shape: Vec<u32> = [self.rows].into_iter().chain(columns).collect();
         let mut operands = found.operands.clone();
         if op.is_some() && !operands.contains(&to) {
             operands.push(to);
         }
+        self.have_columns(&operands, columns)?;
         // A factor is given as numbers that are rounded to it.
-        let given = if is_narrow_factor(scalar) { Scalar::F32 } else { scalar };
+        let given = if is_lhs { Scalar::F32 } else { scalar };
         let element = self.module(Ty::Scalar(given), &operands, |body, made| {
             self.bind(body, &operands, found, made)?;
             let mut from = body.tile(value)?;
             if let (Some(op), Some(at)) = (op, operands.iter().position(|operand| *operand == to)) {
                 let before = self.as_tile(to, made.operands[at], value.span);
-                from = body.each(Step::Binary(op), vec![before, from], scalar, value.span)?;
+                from = body.each(TileElementOp::Binary(op), vec![before, from], scalar, value.span)?;
             }
             if from.scalar != scalar {
                 return Err(super::error::internal(value.span, "a tile of another type"));
             }
-            if let (true, Node::Each(Step::Convert(_), parts)) = (given != scalar, &from.node)
+            if let (true, TileNode::Each(TileElementOp::Convert(_), parts)) = (given != scalar, &from.node)
                 && let [number] = parts.as_slice()
                 && number.scalar == given
             {
@@ -315,7 +441,7 @@ impl<'e> Finder<'e> {
         if !self.filled.contains(&to) {
             self.filled.push(to);
         }
-        steps.push(TileStep::Each { to: TileTarget::Held(to), operands, element });
+        steps.push(TileStep::Map { to: TileTarget::Tile(to), operands, element });
         Some(())
     }
 
@@ -325,20 +451,23 @@ impl<'e> Finder<'e> {
         place: &Expr,
         op: Option<BinaryOp>,
         value: &Expr,
-        found: &Found,
+        found: &TileOperands,
         steps: &mut Vec<TileStep>,
     ) -> Option<()> {
         let (mut shape, mut param) = (vec![], None);
         let element = self.effect(&found.operands, |body, made| {
             self.bind(body, &found.operands, found, made)?;
-            let (from, to) = (body.tile(value)?, body.tile(place)?);
-            let Node::Part(target) = to.node.clone() else {
+            let (mut from, to) = (body.tile(value)?, body.tile(place)?);
+            if let Some(op) = op {
+                from = body.each(TileElementOp::Binary(op), vec![to.clone(), from], to.scalar, place.span)?;
+            }
+            let TileNode::Part(target) = to.node.clone() else {
                 return Err(super::error::internal(place.span, "an assignment to a value"));
             };
-            if let Space::Global { param: position, .. } = body.out.function().memories[target.memory].space {
+            if let MemorySpace::Global { param: position, .. } = body.out.function().memories[target.memory].space {
                 param = Some(position);
             }
-            body.tile_fits(&from, &to)?;
+            body.check_tile_shape(&from, &to)?;
             // Of more axes: the rows run along all but the last one.
             let matrix = match to.shape.as_slice() {
                 [others @ .., columns] if others.len() > 1 => vec![others.iter().product(), *columns],
@@ -348,39 +477,51 @@ impl<'e> Finder<'e> {
             let from = from.ok_or_else(|| super::error::internal(place.span, "elements of other places"))?;
             let element = self.element_at(body, &from, &matrix, made)?;
             let at = match to.shape.len() {
-                n @ 0..=2 => made.at[..n].to_vec(),
+                n @ 0..=2 => body.broadcast_index(&made.at[..n], &to.shape, place.span),
                 _ => {
                     let position = body.position_of(&made.at, &matrix, place.span);
                     body.indices_of(position, &to.shape, place.span)
                 }
             };
             shape = matrix;
-            body.put(&target, &at, element, place.span)
+            body.store_window_element(&target, &at, element, place.span)
         })?;
         let (rows, columns) = match shape.as_slice() {
             [rows] => (*rows, None),
             [rows, columns] => (*rows, Some(*columns)),
             _ => return None,
         };
-        self.has_rows(rows, columns)?;
-        // Another thread may have read the same element before.
-        if op.is_some() {
+        if !self.has_rows(rows, columns) {
+            return self.refuse(place.span, "it stores other rows than those of the tiles");
+        }
+        self.have_columns(&found.operands, columns)?;
+        let param = param?;
+        if accessed_arrays(&element).stores != [param] {
             return None;
         }
-        // Or written it.
-        if self.loops > 0 || self.stored.contains(&param?) {
-            steps.push(TileStep::Meet);
+        // Another thread may have written the same element before.
+        if self.loops > 0 || self.stored.contains(&param) {
+            steps.push(TileStep::Barrier);
         }
-        self.stored.push(param?);
-        steps.push(TileStep::Each { to: TileTarget::Array(columns), operands: found.operands.clone(), element });
+        self.stored.push(param);
+        steps.push(TileStep::Map { to: TileTarget::Array(columns), operands: found.operands.clone(), element });
         Some(())
     }
 
     /// Computes an element, if those of other tiles that it is computed of are at the same place.
-    fn element_at(&self, body: &mut Body<'_, '_>, from: &Tile, shape: &[u32], made: &Made<'_>) -> Fallible<ExprId> {
-        let axes = [Place::Row, Place::Column];
-        let whole =
-            Tile { shape: shape.to_vec(), node: Node::Each(Step::Convert(from.scalar), vec![from.clone()]), ..*from };
+    fn element_at(
+        &self,
+        body: &mut BodyLowering<'_, '_>,
+        from: &TileExpr,
+        shape: &[u32],
+        made: &TileKernelParams<'_>,
+    ) -> Fallible<ExprId> {
+        let axes = [TileDim::Row, TileDim::Column];
+        let whole = TileExpr {
+            shape: shape.to_vec(),
+            node: TileNode::Each(TileElementOp::Convert(from.scalar), vec![from.clone()]),
+            ..*from
+        };
         if shape.is_empty() || shape.len() > 2 || !whole.is_in_place(&axes[..shape.len()]) {
             return Err(super::error::internal(from.span, "elements of other places"));
         }
@@ -388,24 +529,32 @@ impl<'e> Finder<'e> {
         body.tile_element(from, &at)
     }
 
-    fn shape(&self, columns: Option<u32>) -> Option<Vec<u32>> {
-        Some([self.rows?].into_iter().chain(columns).collect())
+    /// Returns `Some` if the operands of a step have its columns, or one value for each row.
+    fn have_columns(&self, operands: &[usize], columns: Option<u32>) -> Option<()> {
+        let fits = |&tile: &usize| self.held[tile].columns.is_none_or(|own| Some(own) == columns);
+        operands.iter().all(fits).then_some(())
     }
 
-    fn as_tile(&self, tile: usize, value: ExprId, span: Span) -> Tile {
-        let HeldTile { scalar, columns, .. } = self.held[tile];
-        let shape = self.rows.into_iter().chain(columns).collect();
-        Tile { shape, scalar, node: Node::Same(value), span }
+    fn as_tile(&self, tile: usize, value: ExprId, span: Span) -> TileExpr {
+        let TileVar { scalar, columns, .. } = self.held[tile];
+        let shape = [self.rows].into_iter().chain(columns).collect();
+        TileExpr { shape, scalar, node: TileNode::Same(value), span }
     }
 
     /// Makes elements of tiles, and what reductions gave, known to a body.
-    fn bind(&self, body: &mut Body<'_, '_>, operands: &[usize], found: &Found, made: &Made<'_>) -> Fallible<()> {
+    fn bind(
+        &self,
+        body: &mut BodyLowering<'_, '_>,
+        operands: &[usize],
+        found: &TileOperands,
+        made: &TileKernelParams<'_>,
+    ) -> Fallible<()> {
         for (&tile, &value) in operands.iter().zip(made.operands) {
             for (local, _) in self.known.iter().filter(|(_, known)| *known == tile) {
                 body.tiles.insert(*local, self.as_tile(tile, value, Span::default()));
             }
             for (span, _) in found.given.iter().filter(|(_, given)| *given == tile) {
-                body.given.insert(*span, self.as_tile(tile, value, *span));
+                body.reduction_results.insert(*span, self.as_tile(tile, value, *span));
             }
         }
         Ok(())
@@ -413,43 +562,44 @@ impl<'e> Finder<'e> {
 
     /// Returns a product, as the sum and the factors.
     fn product(&mut self, sum: usize, a: &Expr, b: &Expr, steps: &mut Vec<TileStep>) -> Option<TileStep> {
-        let HeldTile { scalar: Scalar::F32, columns: Some(columns), .. } = self.held[sum] else { return None };
-        let rows = self.rows?;
+        let TileVar { scalar: Scalar::F32, columns: Some(columns), .. } = self.held[sum] else { return None };
+        let rows = self.rows;
         let (b, [terms, width]) = self.part(b)?;
         let scalar = b.scalar;
         let (a, shape) = match self.tile_of(a) {
-            Some(tile) => (TileFactor::Held(tile), [rows, self.held[tile].columns?]),
+            Some(tile) => (TileGemmOperand::Tile(tile), [rows, self.held[tile].columns?]),
             None => match self.part(a) {
-                Some((part, shape)) => (TileFactor::Part(part), shape),
+                Some((part, shape)) => (TileGemmOperand::Window(part), shape),
                 // An expression of tiles.
                 None => {
-                    let found = Found::of(self, a, steps)?;
+                    let found = TileOperands::of(self, a, steps)?;
                     let tile = self.hold_factor("factor".into(), scalar, terms)?;
                     self.each(tile, None, a, &found, steps)?;
-                    (TileFactor::Held(tile), [rows, terms])
+                    (TileGemmOperand::Tile(tile), [rows, terms])
                 }
             },
         };
         let fits = match &a {
-            TileFactor::Held(tile) => {
-                let HeldTile { scalar: own, is_factor, .. } = self.held[*tile];
+            TileGemmOperand::Tile(tile) => {
+                let TileVar { scalar: own, is_lhs: is_factor, .. } = self.held[*tile];
                 self.is_filled(*tile) && own == scalar && is_factor
             }
-            TileFactor::Part(part) => part.scalar == scalar,
+            TileGemmOperand::Window(part) => part.scalar == scalar,
         };
         let fits = fits && shape == [rows, terms] && width == columns && terms.is_multiple_of(GROUP);
-        fits.then_some(TileStep::Product { sum, terms, a, b })
+        fits.then_some(TileStep::Mma { sum, terms, a, b })
     }
 
-    /// Returns a factor that is a part of an array that nobody writes, and the rows and columns that it has as a factor.
-    fn part(&self, expr: &Expr) -> Option<(TilePart, [u32; 2])> {
+    /// Returns a factor that is a part of an array that nobody writes, and the rows and columns that it has as a
+    /// factor.
+    fn part(&self, expr: &Expr) -> Option<(ArrayWindow, [u32; 2])> {
         let mut found = None;
         self.scratch(|body| {
             let (tile, is_rounded) = unrounded(body.tile(expr)?);
-            let Some(Matrix { part, transposed }) = Matrix::of(&tile) else { return Ok(()) };
+            let Some(MatrixWindow { part, transposed }) = MatrixWindow::of(&tile) else { return Ok(()) };
             let memory = &body.out.function().memories[part.memory];
             // Of `f32`, tensor cores multiply what is rounded, and nothing else is.
-            if let (Space::Global { param, access: Access::In }, true) =
+            if let (MemorySpace::Global { param, access: Access::In }, true) =
                 (memory.space, is_rounded == (tile.scalar == Scalar::F32))
             {
                 found = Some((param, tile.scalar, transposed, tile.shape.clone(), windows(&tile)));
@@ -458,25 +608,31 @@ impl<'e> Finder<'e> {
         })?;
         let (param, scalar, transposed, shape, windows) = found?;
         let windows = windows?;
+        let len = windows.iter().map(|&(extent, ..)| u64::from(extent)).fold(1, u64::saturating_mul);
+        if !(1..=MAX_LEN).contains(&len) {
+            return None;
+        }
         let is_factor = scalar == Scalar::F32 || is_narrow_factor(scalar);
-        if !is_factor || windows.len() > TilePart::MOST_AXES || windows.len() < 2 {
+        if !is_factor || windows.len() > ArrayWindow::MAX_AXES || windows.len() < 2 {
             return None;
         }
         let start = |axis: usize| {
             self.module(I32, &[], |body, _| {
                 let (tile, _) = unrounded(body.tile(expr)?);
-                match Matrix::of(&tile).and_then(|matrix| matrix.part.along.get(axis).copied()) {
-                    Some(Along::At(start) | Along::From(Window { start: Some(start), .. }))
+                match MatrixWindow::of(&tile).and_then(|matrix| matrix.part.axes.get(axis).copied()) {
+                    Some(TileAxisIndex::At(start) | TileAxisIndex::From(AxisRange { start: Some(start), .. }))
                         if body.out.ty(start) == I32 =>
                     {
                         Ok(start)
                     }
-                    Some(Along::From(Window { start: None, .. })) => Ok(body.out.i32(0, expr.span)),
+                    Some(TileAxisIndex::From(AxisRange { start: None, .. })) => Ok(body.out.i32(0, expr.span)),
                     _ => Err(super::error::internal(expr.span, "a start that is no `i32`")),
                 }
             })
         };
-        let axis = |(at, &(extent, step)): (usize, &(u32, u32))| Some(TileAxis { start: start(at)?, extent, step });
+        let axis = |(at, &(extent, step, is_index)): (usize, &(u32, u32, bool))| {
+            Some(TileAxis { start: start(at)?, extent, step, is_index })
+        };
         let axes = windows.iter().enumerate().map(axis).collect::<Option<Vec<TileAxis>>>()?;
         let element = self.module(Ty::Scalar(scalar), &[], |body, made| {
             let (tile, _) = unrounded(body.tile(expr)?);
@@ -484,17 +640,17 @@ impl<'e> Finder<'e> {
             let at = if transposed { [column, row] } else { [row, column] };
             body.tile_element(&tile, &at)
         })?;
-        let part = TilePart { param, scalar, transposed, axes, element };
+        let part = ArrayWindow { param, scalar, transposed, axes, element };
         let shape = <[u32; 2]>::try_from(shape).ok()?;
         let [rows, columns] = part.extents();
         let fits = shape == if transposed { [columns, rows] } else { [rows, columns] };
-        (fits && rows <= MOST_COLUMNS && columns <= MOST_COLUMNS).then_some((part, shape))
+        fits.then_some((part, shape))
     }
 
     // Kernels
 
     /// Lowers something that is not kept.
-    fn scratch(&self, fill: impl FnOnce(&mut Body<'_, '_>) -> Fallible<()>) -> Option<()> {
+    fn scratch(&self, fill: impl FnOnce(&mut BodyLowering<'_, '_>) -> Fallible<()>) -> Option<()> {
         self.made(&[], |body, _| fill(body)).map(drop)
     }
 
@@ -503,40 +659,52 @@ impl<'e> Finder<'e> {
         &self,
         ty: Ty,
         operands: &[usize],
-        fill: impl FnOnce(&mut Body<'_, '_>, &Made<'_>) -> Fallible<ExprId>,
+        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<ExprId>,
     ) -> Option<Module> {
-        self.effect(operands, |body, made| {
+        let module = self.effect(operands, |body, made| {
             let value = fill(body, made)?;
             let span = body.out.function().span;
             if body.out.ty(value) != ty {
                 return Err(super::error::internal(span, "a value of another type"));
             }
-            let memory = body.out.at(span).array("result", Access::Out, Layout::plain(ty), 0);
+            let memory = body.out.at(span).array("result", Access::Out, ElementLayout::plain(ty), 0);
             let place = def::Place { memory, indices: vec![], leaf: 0, component: None };
-            body.out.stmt(def::StmtKind::Store { place, value, hint: def::Hint::None }, span);
+            body.out.stmt(def::StmtKind::Store { place, value, hint: def::CacheHint::None }, span);
             Ok(())
-        })
+        })?;
+        let result = module.kernel.params.len().checked_sub(1)? as u32;
+        (accessed_arrays(&module).stores == [result]).then_some(module)
     }
 
     /// Makes a kernel of elements that stores.
     fn effect(
         &self,
         operands: &[usize],
-        fill: impl FnOnce(&mut Body<'_, '_>, &Made<'_>) -> Fallible<()>,
+        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<()>,
     ) -> Option<Module> {
         let made = self.made(operands, fill)?;
-        let is_of_elements =
-            made.functions.iter().all(|(_, function)| is_of_elements(function) && reads_inputs(function));
-        is_of_elements.then_some(made)
+        let access_of = |param: u32| made.kernel.params.get(param as usize).and_then(def::KernelParam::access);
+        let AccessedArrays { loads, stores } = accessed_arrays(&made);
+        let is_allowed =
+            |param: u32| access_of(param) == Some(Access::In) || stores == [param] && updates_in_place(&made, param);
+        if !loads.into_iter().all(is_allowed) {
+            return self.refuse(made.kernel.span, "a tile program does not read an array that it writes");
+        }
+        let is_elementwise = made.functions.iter().all(|(_, function)| is_elementwise(function));
+        is_elementwise.then_some(made)
     }
 
     fn made(
         &self,
         operands: &[usize],
-        fill: impl FnOnce(&mut Body<'_, '_>, &Made<'_>) -> Fallible<()>,
+        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<()>,
     ) -> Option<Module> {
-        if !operands.iter().all(|&tile| self.is_filled(tile) && !self.held[tile].is_factor) {
-            return None;
+        let span = self.kernel.name_span;
+        if !operands.iter().all(|&tile| self.is_filled(tile)) {
+            return self.refuse(span, "a tile may be read before it has values");
+        }
+        if operands.iter().any(|&tile| self.held[tile].is_lhs) {
+            return self.refuse(span, "a step reads elements of a left operand of products");
         }
         let types: Vec<Ty> = operands.iter().map(|&tile| Ty::Scalar(self.held[tile].scalar)).collect();
         self.kernel_of(&types, fill)
@@ -546,13 +714,13 @@ impl<'e> Finder<'e> {
     fn kernel_of(
         &self,
         types: &[Ty],
-        fill: impl FnOnce(&mut Body<'_, '_>, &Made<'_>) -> Fallible<()>,
+        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<()>,
     ) -> Option<Module> {
         let span = self.kernel.span;
-        let mut unit = Unit::of_kernel(self.program, self.instance);
+        let mut unit = ModuleLowering::of_kernel(self.program, self.instance);
         let (dims, locals) = (self.kernel.sig.dims.len(), &self.typed.locals);
-        let out = Emitter::new(format!("{}_step", self.kernel.name), span);
-        let mut body = Body::new(&mut unit, &self.instance.arguments, dims, locals, out);
+        let out = ExprEmitter::new(format!("{}_step", self.kernel.name), span);
+        let mut body = BodyLowering::new(&mut unit, &self.instance.arguments, dims, locals, out);
         body.launch_parameters(self.kernel, self.instance).ok()?;
         let block = ["block_x", "block_y", "block_z"].map(|name| body.out.at(span).value(name, I32));
         let counters: Vec<ExprId> = self.names.iter().map(|name| body.out.at(span).value(name.as_str(), I32)).collect();
@@ -563,65 +731,66 @@ impl<'e> Finder<'e> {
             match scoped {
                 Scoped::Let(stmt) => body.stmt(stmt).ok()?,
                 Scoped::Counter(counter, var) => {
-                    body.slots.insert(*var, Slot::Value(vec![counters[*counter]]));
+                    body.slots.insert(*var, LoweredLocal::Value(vec![counters[*counter]]));
                 }
             }
         }
-        fill(&mut body, &Made { at, operands: &operands }).ok()?;
+        fill(&mut body, &TileKernelParams { at, operands: &operands }).ok()?;
         let builder = body.out.into_builder();
         let functions = std::mem::take(&mut unit.functions);
-        (!unit.has_errors()).then(|| module(functions, builder, Form::Threads { rank: 2 }))
+        (!unit.has_errors()).then(|| build_module(functions, builder, LaunchForm::Threads { rank: 2 }))
     }
 }
 
 /// A part of an array as a matrix, whose columns are along the last axis.
-struct Matrix<'t> {
-    part: &'t Part,
+struct MatrixWindow<'t> {
+    part: &'t TileWindow,
     transposed: bool,
 }
 
-impl Matrix<'_> {
-    fn of(tile: &Tile) -> Option<Matrix<'_>> {
+impl MatrixWindow<'_> {
+    fn of(tile: &TileExpr) -> Option<MatrixWindow<'_>> {
         let (transposed, of) = match &tile.node {
-            Node::Transposed(of) => (true, &**of),
+            TileNode::Transposed(of) => (true, &**of),
             _ => (false, tile),
         };
         let part = match &of.node {
-            Node::Part(part) => part,
-            Node::Reshaped(inner) => match &inner.node {
-                Node::Part(part) if inner.shape.last() == of.shape.last() => part,
+            TileNode::Part(part) => part,
+            TileNode::Reshaped(inner) => match &inner.node {
+                TileNode::Part(part) if inner.shape.last() == of.shape.last() => part,
                 _ => return None,
             },
             _ => return None,
         };
-        Some(Matrix { part, transposed })
+        Some(MatrixWindow { part, transposed })
     }
 }
 
 /// Returns a part of an array without what rounds its elements to tf32, and whether something does.
-fn unrounded(tile: Tile) -> (Tile, bool) {
-    let Tile { shape, scalar, node, span } = tile;
+fn unrounded(tile: TileExpr) -> (TileExpr, bool) {
+    let TileExpr { shape, scalar, node, span } = tile;
     let (node, is_rounded) = match node {
-        Node::Each(Step::Builtin(Builtin::Math(MathFn::Tf32)), parts) if parts.len() == 1 => {
+        TileNode::Each(TileElementOp::Builtin(Builtin::Math(MathFn::Tf32)), parts) if parts.len() == 1 => {
             let node = parts.into_iter().map(|part| unrounded(part).0.node).next();
-            (node.unwrap_or(Node::Count), true)
+            (node.unwrap_or(TileNode::Count), true)
         }
-        Node::Transposed(of) => {
+        TileNode::Transposed(of) => {
             let (of, is_rounded) = unrounded(*of);
-            (Node::Transposed(Box::new(of)), is_rounded)
+            (TileNode::Transposed(Box::new(of)), is_rounded)
         }
-        Node::Reshaped(of) => {
+        TileNode::Reshaped(of) => {
             let (of, is_rounded) = unrounded(*of);
-            (Node::Reshaped(Box::new(of)), is_rounded)
+            (TileNode::Reshaped(Box::new(of)), is_rounded)
         }
         node => (node, false),
     };
-    (Tile { shape, scalar, node, span }, is_rounded)
+    (TileExpr { shape, scalar, node, span }, is_rounded)
 }
 
-/// Returns a value that is assigned to an array of more than two axes as one that is assigned to a matrix with the same elements.
-fn as_matrix(from: Tile, shape: &[u32], matrix: &[u32]) -> Option<Tile> {
-    let Tile { scalar, span, .. } = from;
+/// Returns a value that is assigned to an array of more than two axes as one that is assigned to a matrix with the same
+/// elements.
+fn as_matrix(from: TileExpr, shape: &[u32], matrix: &[u32]) -> Option<TileExpr> {
+    let TileExpr { scalar, span, .. } = from;
     if from.shape.len() < 2 {
         return Some(from);
     }
@@ -630,60 +799,79 @@ fn as_matrix(from: Tile, shape: &[u32], matrix: &[u32]) -> Option<Tile> {
     }
     let node = match from.node {
         // A tile that was given more axes has its own again.
-        Node::Reshaped(of) if of.shape == matrix => return Some(*of),
-        Node::Each(step, parts) => {
-            Node::Each(step, parts.into_iter().map(|part| as_matrix(part, shape, matrix)).collect::<Option<_>>()?)
+        TileNode::Reshaped(of) if of.shape == matrix => return Some(*of),
+        TileNode::Each(step, parts) => {
+            TileNode::Each(step, parts.into_iter().map(|part| as_matrix(part, shape, matrix)).collect::<Option<_>>()?)
         }
-        _ => Node::Reshaped(Box::new(from)),
+        _ => TileNode::Reshaped(Box::new(from)),
     };
-    Some(Tile { shape: matrix.to_vec(), scalar, node, span })
+    Some(TileExpr { shape: matrix.to_vec(), scalar, node, span })
 }
 
-/// Returns the extents and steps along all axes of the array that a matrix is a part of, if copies of boxes can read it.
-fn windows(tile: &Tile) -> Option<Vec<(u32, u32)>> {
-    let Matrix { part, .. } = Matrix::of(tile)?;
+/// Returns the extents and steps along all axes of the array that a matrix is a part of, and whether the part has one
+/// index there. `None` if the part ends before the edge of the array, or if its rows are not contiguous.
+fn windows(tile: &TileExpr) -> Option<Vec<(u32, u32, bool)>> {
+    let MatrixWindow { part, .. } = MatrixWindow::of(tile)?;
     let mut shape = match &tile.node {
-        Node::Transposed(of) | Node::Reshaped(of) => match &of.node {
-            Node::Reshaped(inner) => inner.shape.iter(),
+        TileNode::Transposed(of) | TileNode::Reshaped(of) => match &of.node {
+            TileNode::Reshaped(inner) => inner.shape.iter(),
             _ => of.shape.iter(),
         },
         _ => tile.shape.iter(),
     };
-    let (last, others) = part.along.split_last()?;
-    let of = |along: &Along, shape: &mut std::slice::Iter<'_, u32>| match along {
-        Along::At(_) => Some((1, 1)),
-        Along::From(Window { step, end: None, .. }) if *step <= MOST_BOX_STEP => Some((*shape.next()?, *step)),
-        Along::From(_) => None,
+    let (last, others) = part.axes.split_last()?;
+    let of = |along: &TileAxisIndex, shape: &mut std::slice::Iter<'_, u32>| match along {
+        TileAxisIndex::At(_) => Some((1, 1, true)),
+        TileAxisIndex::From(AxisRange { step, end: None, .. }) => Some((*shape.next()?, *step, false)),
+        TileAxisIndex::From(_) => None,
     };
     let mut found = others.iter().map(|along| of(along, &mut shape)).collect::<Option<Vec<_>>>()?;
-    found.push(of(last, &mut shape).filter(|&(_, step)| step == 1 && matches!(last, Along::From(_)))?);
-    found.iter().all(|(extent, step)| (extent - 1) * step < MOST_BOX).then_some(found)
+    found.push(of(last, &mut shape).filter(|&(_, step, is_index)| step == 1 && !is_index)?);
+    Some(found)
 }
 
-/// Whether a function loads only what no thread writes.
-fn reads_inputs(function: &def::Function) -> bool {
-    function.exprs.iter().all(|(_, expr)| match &expr.kind {
-        def::ExprKind::Load { place, .. } => {
-            let inputs =
-                |space| matches!(space, Space::Global { access: Access::In, .. } | Space::Local | Space::Constant);
-            inputs(function.memories[place.memory].space)
-        }
-        _ => true,
+/// Returns the extents of a shared array, and the span of its declaration.
+fn shared_extents(stmts: &[Stmt], wanted: LocalId) -> Option<(&[Expr], Span)> {
+    stmts.iter().find_map(|stmt| match &stmt.kind {
+        StmtKind::Shared { local, extents } => (*local == wanted).then_some((extents.as_slice(), stmt.span)),
+        _ => blocks(stmt).find_map(|block| shared_extents(&block.stmts, wanted)),
     })
+}
+
+/// Returns the rows and columns of an array with known extents. An array with one axis has no columns.
+fn matrix_extents(memory: &Memory) -> Option<(u32, Option<u32>)> {
+    let known = |extent: &Extent| if let Extent::Known(n) = extent { Some(*n) } else { None };
+    match memory.extents.as_slice() {
+        [rows] => Some((known(rows)?, None)),
+        [rows, columns] => Some((known(rows)?, Some(known(columns)?))),
+        _ => None,
+    }
+}
+
+/// Returns whether a pattern names only numbers that do not change.
+fn names_numbers(pattern: &Pattern, ty: &Type, locals: &Arena<typed::Local>) -> bool {
+    match (pattern, ty) {
+        (Pattern::Local(id), Type::Scalar(_)) => !locals[*id].mutable,
+        (Pattern::Discard, Type::Scalar(_)) => true,
+        (Pattern::Tuple(parts), Type::Tuple(types)) => {
+            parts.iter().zip(types.iter()).all(|(part, ty)| names_numbers(part, ty, locals))
+        }
+        _ => false,
+    }
 }
 
 /// The tiles that an expression is computed of: those that it names, and what its reductions give.
 #[derive(Default)]
-struct Found {
+struct TileOperands {
     operands: Vec<usize>,
     given: Vec<(Span, usize)>,
 }
 
-impl Found {
+impl TileOperands {
     /// Adds the steps of an expression's reductions.
-    fn of(finder: &mut Finder<'_>, value: &Expr, steps: &mut Vec<TileStep>) -> Option<Found> {
-        let (mut found, mut ok) = (Found::default(), true);
-        walk::expr(value, &mut |expr| {
+    fn of(finder: &mut TileProgramFinder<'_>, value: &Expr, steps: &mut Vec<TileStep>) -> Option<TileOperands> {
+        let (mut found, mut ok) = (TileOperands::default(), true);
+        visit::expr(value, &mut |expr| {
             let is_inner =
                 found.given.iter().any(|(span, _)| span.start <= expr.span.start && expr.span.end <= span.end);
             if !ok || is_inner {
@@ -704,20 +892,29 @@ impl Found {
 }
 
 /// Returns how elements are put together, of what, and along which axis.
-fn reduction(expr: &Expr) -> Option<(Fold, &Expr, Option<&Expr>)> {
+fn reduction(expr: &Expr) -> Option<(TileReductionOp, &Expr, Option<&Expr>)> {
     let ExprKind::Builtin { builtin, args, named } = &expr.kind else { return None };
+    args.first().filter(|of| matches!(of.ty, Type::Array(_)))?;
     let axis = args.get(1).or(named.first().map(|(_, axis)| axis));
     let fold = match builtin {
-        Builtin::Sum => Fold::Operator(BinaryOp::Add),
-        Builtin::Math(f @ (MathFn::Min | MathFn::Max)) if args.len() == 1 || !named.is_empty() => Fold::Math(*f),
+        Builtin::Sum => TileReductionOp::Operator(BinaryOp::Add),
+        Builtin::Math(f @ (MathFn::Min | MathFn::Max)) if args.len() == 1 || !named.is_empty() => {
+            TileReductionOp::Math(*f)
+        }
         _ => return None,
     };
     Some((fold, args.first()?, axis))
 }
 
-impl Finder<'_> {
+impl TileProgramFinder<'_> {
     /// Adds the steps that reduce along the columns; returns the tile of the result.
-    fn reduced(&mut self, fold: Fold, of: &Expr, axis: Option<&Expr>, steps: &mut Vec<TileStep>) -> Option<usize> {
+    fn reduced(
+        &mut self,
+        fold: TileReductionOp,
+        of: &Expr,
+        axis: Option<&Expr>,
+        steps: &mut Vec<TileStep>,
+    ) -> Option<usize> {
         let mut number = None;
         let axis = axis?;
         self.scratch(|body| body.number(axis).map(|n| number = n))?;
@@ -728,28 +925,28 @@ impl Finder<'_> {
             Some(tile) => tile,
             None => self.computed(of, steps)?,
         };
-        let HeldTile { scalar, columns: Some(_), is_factor, .. } = self.held[of] else { return None };
+        let TileVar { scalar, columns: Some(_), is_lhs: is_factor, .. } = self.held[of] else { return None };
         if !self.is_filled(of) || is_factor {
             return None;
         }
         let ty = Ty::Scalar(scalar);
         let module = self.kernel_of(&[ty, ty], |body, made| {
             let span = body.out.function().span;
-            let value = body.folded(fold, made.operands[0], made.operands[1], span)?;
-            let memory = body.out.at(span).array("result", Access::Out, Layout::plain(ty), 0);
+            let value = body.reduce_pair(fold, made.operands[0], made.operands[1], span)?;
+            let memory = body.out.at(span).array("result", Access::Out, ElementLayout::plain(ty), 0);
             let place = def::Place { memory, indices: vec![], leaf: 0, component: None };
-            body.out.stmt(def::StmtKind::Store { place, value, hint: def::Hint::None }, span);
+            body.out.stmt(def::StmtKind::Store { place, value, hint: def::CacheHint::None }, span);
             Ok(())
         })?;
-        let to = self.hold("folded".into(), scalar, None)?;
+        let to = self.hold("folded".into(), scalar, None);
         self.filled.push(to);
-        steps.push(TileStep::Fold { to, of, fold: module });
+        steps.push(TileStep::Reduce { to, of, combine: module });
         Some(to)
     }
 
     /// Adds the steps that compute an expression of whole tiles; returns the tile.
     fn computed(&mut self, value: &Expr, steps: &mut Vec<TileStep>) -> Option<usize> {
-        let found = Found::of(self, value, steps)?;
+        let found = TileOperands::of(self, value, steps)?;
         let mut of = None;
         let made = self.made(&found.operands, |body, made| {
             self.bind(body, &found.operands, &found, made)?;
@@ -760,8 +957,10 @@ impl Finder<'_> {
         made?;
         let (shape, scalar) = of?;
         let &[rows, columns] = shape.as_slice() else { return None };
-        self.has_rows(rows, Some(columns))?;
-        let tile = self.hold("value".into(), scalar, Some(columns))?;
+        if !self.has_rows(rows, Some(columns)) {
+            return None;
+        }
+        let tile = self.hold("value".into(), scalar, Some(columns));
         self.each(tile, None, value, &found, steps)?;
         Some(tile)
     }

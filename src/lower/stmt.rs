@@ -1,17 +1,17 @@
-//! Statements.
+//! Lowers statements.
 
+use super::context::{BodyLowering, LoweredLocal};
 use super::error::{Fallible, internal};
 use super::types;
-use super::unit::{Body, Slot};
-use crate::base::source::Span;
-use crate::base::stop;
-use crate::check::typed::{Block, Expr, ExprKind, LocalId, Pattern, Stmt, StmtKind, Type};
-use crate::ir::def::{self, ExprId};
-use crate::lang::ops::BinaryOp;
+use clk_base::source::Span;
+use clk_base::stop;
+use clk_check::typed::{Block, Expr, ExprKind, LocalId, Pattern, Stmt, StmtKind, Type};
+use clk_ir::def::{self, ExprId};
+use clk_scalar::ops::BinaryOp;
 
-impl Body<'_, '_> {
-    /// Lowers a block's statements and value into the open IR block. An error in one statement does not suppress those of
-    /// later ones.
+impl BodyLowering<'_, '_> {
+    /// Lowers a block's statements and value into the open IR block. After an error in a statement, continues with the
+    /// next statement to report its errors too.
     pub fn block(&mut self, block: &Block) -> Fallible<Vec<ExprId>> {
         self.stmts(block);
         match &block.tail {
@@ -67,9 +67,7 @@ impl Body<'_, '_> {
                 Ok(())
             }
             StmtKind::Return(value) => self.return_(value.as_ref(), span),
-            StmtKind::On { .. } | StmtKind::Batch { .. } => {
-                Err(internal(span, "a statement of the host's world in a kernel"))
-            }
+            StmtKind::On { .. } | StmtKind::Batch { .. } => Err(internal(span, "a host statement in a kernel")),
         }
     }
 
@@ -85,7 +83,7 @@ impl Body<'_, '_> {
             }
             (None, _) => vec![],
         };
-        values.extend(self.values_back(span)?);
+        values.extend(self.inout_results(span)?);
         self.out.stmt(def::StmtKind::Return(values), span);
         Ok(())
     }
@@ -95,7 +93,8 @@ impl Body<'_, '_> {
     fn let_(&mut self, pattern: &Pattern, value: Option<&Expr>, span: Span) -> Fallible<()> {
         let Some(value) = value else {
             return match pattern {
-                // The checker rules out reads before a write; zeros make all devices agree if one happens anyway.
+                // The checker rejects reads before the first write. If such a read happens anyway, it returns zero on
+                // all devices.
                 Pattern::Local(id) => {
                     let local = self.local(*id, span)?;
                     let ty = self.mono.ty(&local.ty, span)?;
@@ -117,7 +116,8 @@ impl Body<'_, '_> {
         self.bind(pattern, &ty, values, span)
     }
 
-    /// Binds an array-typed variable, which has its own memory; an immutable one can share the memory of a constant.
+    /// Binds an array-typed variable. It has its own memory, unless it is immutable and its value is a constant, whose
+    /// memory it can share.
     fn let_array(&mut self, pattern: &Pattern, value: &Expr, span: Span) -> Fallible<()> {
         let memory = match pattern {
             Pattern::Local(id) => {
@@ -131,7 +131,7 @@ impl Body<'_, '_> {
             Pattern::Global(_) | Pattern::Tuple(_) => return Err(internal(span, "an array that is no variable")),
         };
         if let Pattern::Local(id) = pattern {
-            self.slots.insert(*id, Slot::Array(memory));
+            self.slots.insert(*id, LoweredLocal::Array(memory));
         }
         Ok(())
     }
@@ -143,8 +143,8 @@ impl Body<'_, '_> {
             Pattern::Local(id) if self.local(*id, span)?.mutable => self.variable_slot(*id, ty, values, span),
             Pattern::Local(id) => {
                 let declared = self.local(*id, span)?;
-                self.named(&declared.name, ty, &values, declared.span)?;
-                self.slots.insert(*id, Slot::Value(values));
+                self.bind_debug_locals(&declared.name, ty, &values, declared.span)?;
+                self.slots.insert(*id, LoweredLocal::Value(values));
                 Ok(())
             }
             Pattern::Tuple(patterns) => {
@@ -171,9 +171,10 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Writes what a name stands for to locals of this name, if the module is to have them; nothing reads them.
-    pub(super) fn named(&mut self, name: &str, ty: &Type, values: &[ExprId], span: Span) -> Fallible<()> {
-        if self.unit.named {
+    /// Writes the leaves of a variable to debug locals with its name, if the module has debug locals. No code reads
+    /// these locals.
+    pub(super) fn bind_debug_locals(&mut self, name: &str, ty: &Type, values: &[ExprId], span: Span) -> Fallible<()> {
+        if self.unit.debug_locals {
             for ((path, machine), &value) in types::leaves(self.program, ty, span)?.into_iter().zip(values) {
                 let local = self.out.local(types::leaf_name(name, &path), machine, span);
                 self.out.stmt(def::StmtKind::Write { local, value }, span);
@@ -190,7 +191,7 @@ impl Body<'_, '_> {
             self.out.stmt(def::StmtKind::Write { local, value }, span);
             locals.push(local);
         }
-        self.slots.insert(id, Slot::Variable(locals));
+        self.slots.insert(id, LoweredLocal::Variable(locals));
         Ok(())
     }
 

@@ -1,22 +1,24 @@
-//! Flattens concrete types to leaves: structs, tuples and field arrays become a sequence of scalars and vectors.
+//! Flattens concrete types to leaves: the sequence of scalars and vectors that structs, tuples and field arrays consist
+//! of.
 
 use std::ops::Range;
 
 use super::error::{Fallible, internal};
-use crate::base::source::Span;
-use crate::check::typed::{ArrayType, Dim, Program, Type};
-use crate::ir::def::{Layout, Ty};
+use clk_base::source::Span;
+use clk_check::typed::{ArrayType, Dim, Program, Type};
+use clk_ir::def::{ElementLayout, Ty};
 
-/// Returns the leaves of a concrete type in memory order, each with its path (`pos`, `inner.mass`, `0`); none for `()`.
+/// Returns the leaves of a concrete type in memory order, each with its path (`pos`, `inner.mass`, `0`). The type `()`
+/// has none.
 pub(crate) fn leaves(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<(String, Ty)>> {
-    let mut found = Vec::new();
-    collect(program, ty, span, String::new(), &mut found)?;
-    Ok(found)
+    let mut leaves = Vec::new();
+    collect(program, ty, span, String::new(), &mut leaves)?;
+    Ok(leaves)
 }
 
 /// Returns the memory layout of an element of this type.
-pub(crate) fn layout(program: &Program, ty: &Type, span: Span) -> Fallible<Layout> {
-    Ok(Layout::of(leaves(program, ty, span)?))
+pub(crate) fn layout(program: &Program, ty: &Type, span: Span) -> Fallible<ElementLayout> {
+    Ok(ElementLayout::from_leaves(leaves(program, ty, span)?))
 }
 
 /// Returns the IR types of the leaves, without their paths.
@@ -33,21 +35,21 @@ pub(crate) fn single(ty: &Type, span: Span) -> Fallible<Ty> {
     }
 }
 
-fn collect(program: &Program, ty: &Type, span: Span, path: String, found: &mut Vec<(String, Ty)>) -> Fallible<()> {
+fn collect(program: &Program, ty: &Type, span: Span, path: String, leaves: &mut Vec<(String, Ty)>) -> Fallible<()> {
     match ty {
-        Type::Scalar(_) | Type::Vector(..) => found.push((path, single(ty, span)?)),
+        Type::Scalar(_) | Type::Vector(..) => leaves.push((path, single(ty, span)?)),
         Type::Unit | Type::Never => {}
         Type::Struct(_) | Type::Tuple(_) => {
             for (name, part) in parts(program, ty, span)? {
                 let path = if path.is_empty() { name } else { format!("{path}.{name}") };
-                collect(program, part, span, path, found)?;
+                collect(program, part, span, path, leaves)?;
             }
         }
-        // A field array: its elements in sequence.
+        // The leaves of a field array are those of its elements in sequence.
         Type::Array(array) => {
             for position in 0..extents(array, span)?.iter().product() {
                 let path = if path.is_empty() { position.to_string() } else { format!("{path}.{position}") };
-                collect(program, &array.element, span, path, found)?;
+                collect(program, &array.element, span, path, leaves)?;
             }
         }
         other => return Err(internal(span, format!("{other:?} is not a type of kernel values"))),
@@ -57,12 +59,12 @@ fn collect(program: &Program, ty: &Type, span: Span, path: String, found: &mut V
 
 /// Returns the extents of a field array.
 pub(crate) fn extents(array: &ArrayType, span: Span) -> Fallible<Vec<u32>> {
-    let known = |dim: &Dim| match dim {
+    let extent = |dim: &Dim| match dim {
         Dim::Known(n) => u32::try_from(*n).ok(),
         _ => None,
     };
-    let known: Option<Vec<u32>> = array.dims.iter().map(known).collect();
-    known.ok_or_else(|| internal(span, "an array of unknown size as a value"))
+    let extents: Option<Vec<u32>> = array.dims.iter().map(extent).collect();
+    extents.ok_or_else(|| internal(span, "an array of unknown size as a value"))
 }
 
 /// Returns the fields of a struct or the elements of a tuple, in order.
@@ -77,7 +79,7 @@ pub(crate) fn parts<'a>(program: &'a Program, ty: &'a Type, span: Span) -> Falli
     }
 }
 
-/// Returns the range of leaves of field number `part` of a struct or tuple, and the type of that field.
+/// Returns the range of the leaves of field `part` of a struct or tuple, and the type of this field.
 pub(crate) fn part(program: &Program, ty: &Type, part: u32, span: Span) -> Fallible<(Range<usize>, Type)> {
     let mut start = 0;
     for (position, (_, field)) in parts(program, ty, span)?.into_iter().enumerate() {

@@ -1,23 +1,24 @@
-//! Common subexpression elimination: an expression that an enclosing block has computed already is not computed again.
+//! Common subexpression elimination: reuses expressions that an enclosing block has already computed.
 //!
-//! Pure operations have the same value wherever their operands do. A load has the same value as long as the memory cannot have
-//! changed: by a store or an atomic to it, or, for memory that other threads write, across a barrier, a fence or a warp
-//! operation. Store-to-load forwarding: a load of what the thread itself has just stored is the stored value. Different memories
-//! never overlap: the host passes each array once, or a copy. Reads of locals are handled by `forward`.
+//! Pure operations on equal operands have equal values. A load can be reused until a store or an atomic to the same
+//! memory. If other threads may write the memory, a barrier, a fence or a warp operation also ends the reuse.
+//! Store-to-load forwarding: a load from an element to which the thread has just stored is replaced by the stored
+//! value. Different memories never alias, because the host does not pass the same array twice: it passes a copy
+//! instead. `forward_locals` handles reads of locals.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::edit::{Renames, breaks, rename_all};
-use crate::base::stop;
-use crate::ir::def::*;
-use crate::ir::visit::each_stmt;
+use super::edit::{Renames, has_break, rename_all};
+use clk_base::stop;
+use clk_ir::def::*;
+use clk_ir::visit::each_stmt;
 
 pub(crate) fn run(module: &mut Module) {
     eliminate(module, true);
 }
 
-/// Like [`run`], but a load of what the thread has just stored to shared or global memory stays: where several threads store the same
-/// value, this load is what races.
+/// Like [`run`], but does not forward stores to shared or global memory. If several threads store the same value, the
+/// load after the store may be a race that the checks must report.
 pub(crate) fn run_checked(module: &mut Module) {
     eliminate(module, false);
 }
@@ -36,25 +37,25 @@ fn eliminate(module: &mut Module, forwards: bool) {
 
 /// Merges equal free expressions, so that equal operands have equal ids.
 fn intern_free(function: &mut Function) {
-    let mut seen: FxHashMap<Expr, ExprId> = FxHashMap::default();
+    let mut first_ids: FxHashMap<Expr, ExprId> = FxHashMap::default();
     let mut renames = Renames::default();
     for (id, expr) in function.exprs.iter() {
         if expr.kind.is_free() {
-            renames.set(id, *seen.entry(expr.clone()).or_insert(id));
+            renames.set(id, *first_ids.entry(expr.clone()).or_insert(id));
         }
     }
     rename_all(function, &renames);
 }
 
-/// The effects of a piece of code on memory.
+/// The effects of a statement or block on memory.
 #[derive(Default)]
-struct Effects {
+struct MemoryEffects {
     stored: FxHashSet<MemId>,
-    /// Other threads' stores may become visible.
-    synchronises: bool,
+    /// Whether stores of other threads may become visible.
+    synchronizes: bool,
 }
 
-impl Effects {
+impl MemoryEffects {
     fn add(&mut self, kind: &StmtKind) {
         match kind {
             StmtKind::Store { place, .. } => {
@@ -62,43 +63,43 @@ impl Effects {
             }
             StmtKind::Atomic { place, .. } => {
                 self.stored.insert(place.memory);
-                self.synchronises = true;
+                self.synchronizes = true;
             }
             StmtKind::Declare(memory) => {
                 self.stored.insert(*memory);
             }
             StmtKind::Call { memories, .. } => {
                 self.stored.extend(memories);
-                self.synchronises = true;
+                self.synchronizes = true;
             }
-            StmtKind::Barrier { .. } | StmtKind::Warp { .. } | StmtKind::Fence(_) => self.synchronises = true,
+            StmtKind::Barrier { .. } | StmtKind::Warp { .. } | StmtKind::Fence(_) => self.synchronizes = true,
             _ => {}
         }
     }
 
-    fn of(block: &Block) -> Effects {
-        let mut effects = Effects::default();
+    fn of_block(block: &Block) -> MemoryEffects {
+        let mut effects = MemoryEffects::default();
         each_stmt(block, &mut |stmt| effects.add(&stmt.kind));
         effects
     }
 
-    fn touches(&self, function: &Function, memory: MemId) -> bool {
+    fn may_change(&self, function: &Function, memory: MemId) -> bool {
         let private = match function.memories[memory].space {
-            Space::Local | Space::Constant | Space::Global { access: Access::In, .. } => true,
-            Space::Global { .. } | Space::Shared | Space::Param { .. } => false,
+            MemorySpace::Local | MemorySpace::Constant | MemorySpace::Global { access: Access::In, .. } => true,
+            MemorySpace::Global { .. } | MemorySpace::Shared | MemorySpace::Param { .. } => false,
         };
-        self.stored.contains(&memory) || (self.synchronises && !private)
+        self.stored.contains(&memory) || (self.synchronizes && !private)
     }
 }
 
 struct Cse<'a> {
     function: &'a mut Function,
-    /// Loads from memory of several threads may become the value that the thread has just stored.
+    /// Whether a load of shared or global memory may be replaced by the value that the thread has just stored.
     forwards: bool,
     renames: Renames,
-    /// By open block, the pure expressions it computed.
+    /// The pure expressions computed so far, one map per open block.
     pure: Vec<FxHashMap<Expr, ExprId>>,
-    /// By open block, the loads whose value is still valid.
+    /// The loads that can still be reused, one map per open block.
     loads: Vec<FxHashMap<Expr, ExprId>>,
 }
 
@@ -111,11 +112,11 @@ impl Cse<'_> {
             stop::poll();
             self.renames.stmt(self.function, &mut stmt.kind);
             if let StmtKind::Let(id) = stmt.kind
-                && self.known(id)
+                && self.replace_known(id)
             {
                 continue;
             }
-            self.inner(&mut stmt.kind);
+            self.visit_blocks(&mut stmt.kind);
             out.push(stmt);
         }
         self.pure.pop();
@@ -123,8 +124,9 @@ impl Cse<'_> {
         out
     }
 
-    /// Renames an expression that was computed before; else remembers it.
-    fn known(&mut self, id: ExprId) -> bool {
+    /// If an equal expression was computed before, replaces the uses of this one and returns `true`. Otherwise records
+    /// this one for reuse.
+    fn replace_known(&mut self, id: ExprId) -> bool {
         let expr = &self.function.exprs[id];
         let is_load = matches!(expr.kind, ExprKind::Load { .. });
         if expr.kind.is_free() || !(is_load || expr.kind.is_pure()) {
@@ -141,12 +143,13 @@ impl Cse<'_> {
         false
     }
 
-    fn inner(&mut self, kind: &mut StmtKind) {
-        let mut effects = Effects::default();
+    fn visit_blocks(&mut self, kind: &mut StmtKind) {
+        let mut effects = MemoryEffects::default();
         effects.add(kind);
         match kind {
             StmtKind::If { then, other, .. } => {
-                // Effects of one branch do not invalidate loads in the other, which starts with those valid before.
+                // Both branches start with the loads that are valid before the `if`: stores in one branch do not affect
+                // the other branch.
                 let loads = self.loads.clone();
                 *then = self.block(std::mem::take(then));
                 let after_then = std::mem::replace(&mut self.loads, loads);
@@ -156,39 +159,39 @@ impl Cse<'_> {
                 });
             }
             StmtKind::For { body, .. } | StmtKind::Loop { body, .. } => {
-                self.forget(&Effects::of(body));
+                self.invalidate(&MemoryEffects::of_block(body));
                 *body = self.block(std::mem::take(body));
                 return;
             }
             StmtKind::Block { label, body } => {
-                let effects = Effects::of(body);
+                let effects = MemoryEffects::of_block(body);
                 *body = self.block(std::mem::take(body));
-                if breaks(body, *label) {
-                    self.forget(&effects);
+                if has_break(body, *label) {
+                    self.invalidate(&effects);
                 }
                 return;
             }
             _ => {}
         }
-        self.forget(&effects);
-        if let StmtKind::Store { place, value, hint: Hint::None } = kind
-            && (self.forwards || self.function.memories[place.memory].space == Space::Local)
+        self.invalidate(&effects);
+        if let StmtKind::Store { place, value, hint: CacheHint::None } = kind
+            && (self.forwards || self.function.memories[place.memory].space == MemorySpace::Local)
             && let Some(table) = self.loads.last_mut()
         {
-            // The thread's own load returns the stored value, until another thread may have stored.
-            let load = ExprKind::Load { place: place.clone(), hint: Hint::None };
+            // A load from this location returns the stored value, until another thread may have stored to it.
+            let load = ExprKind::Load { place: place.clone(), hint: CacheHint::None };
             table.insert(Expr { kind: load, ty: self.function.exprs[*value].ty }, *value);
         }
     }
 
-    fn forget(&mut self, effects: &Effects) {
-        if effects.stored.is_empty() && !effects.synchronises {
+    fn invalidate(&mut self, effects: &MemoryEffects) {
+        if effects.stored.is_empty() && !effects.synchronizes {
             return;
         }
         let function = &self.function;
         for table in &mut self.loads {
             table.retain(|key, _| match &key.kind {
-                ExprKind::Load { place, .. } => !effects.touches(function, place.memory),
+                ExprKind::Load { place, .. } => !effects.may_change(function, place.memory),
                 _ => false,
             });
         }

@@ -1,12 +1,12 @@
-//! Utilities of passes: creating expressions, renaming, and queries about expressions and blocks.
+//! Utilities that several passes use: creating and renaming expressions, and queries about expressions and blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::source::Span;
-use crate::ir::def::*;
-use crate::ir::visit::{each_stmt, each_stmt_mut};
-use crate::lang::ops::MathFn;
-use crate::lang::scalar::Value;
+use clk_base::source::Span;
+use clk_ir::def::*;
+use clk_ir::visit::{each_stmt, each_stmt_mut};
+use clk_scalar::ScalarValue;
+use clk_scalar::ops::MathFn;
 
 /// Adds an expression; the caller adds its `Let`.
 pub fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
@@ -15,28 +15,28 @@ pub fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> Expr
     id
 }
 
-pub fn constant(function: &mut Function, value: Value) -> ExprId {
+pub fn constant(function: &mut Function, value: ScalarValue) -> ExprId {
     push(function, ExprKind::Const(value.bits), Ty::Scalar(value.ty), Span::default())
 }
 
-/// Returns the value of a constant.
-pub(crate) fn value_of(function: &Function, id: ExprId) -> Option<Value> {
+/// Returns the value of an expression if it is a constant.
+pub(crate) fn value_of(function: &Function, id: ExprId) -> Option<ScalarValue> {
     let expr = &function.exprs[id];
     match (&expr.kind, expr.ty) {
-        (ExprKind::Const(bits), Ty::Scalar(scalar)) => Some(Value { ty: scalar, bits: *bits }),
+        (ExprKind::Const(bits), Ty::Scalar(scalar)) => Some(ScalarValue { ty: scalar, bits: *bits }),
         _ => None,
     }
 }
 
 pub fn integer_of(function: &Function, id: ExprId) -> Option<i128> {
-    value_of(function, id).and_then(Value::as_integer)
+    value_of(function, id).and_then(ScalarValue::as_integer)
 }
 
 pub fn let_stmt(function: &Function, id: ExprId) -> Stmt {
     Stmt { kind: StmtKind::Let(id), span: function.spans[id] }
 }
 
-/// A map of replacements: uses of one expression become uses of another.
+/// A map of replacements: each use of a key is replaced by a use of its value.
 #[derive(Default)]
 pub struct Renames {
     map: FxHashMap<ExprId, ExprId>,
@@ -61,7 +61,7 @@ impl Renames {
         self.map.is_empty()
     }
 
-    /// Renames the operands of a statement and, if it is a `Let`, of its expression.
+    /// Renames the operands of a statement; for a `Let`, also the operands of its expression.
     pub fn stmt(&self, function: &mut Function, kind: &mut StmtKind) {
         if let StmtKind::Let(id) = kind {
             function.exprs[*id].kind.operands_mut(|operand| *operand = self.resolve(*operand));
@@ -80,8 +80,8 @@ pub fn rename_all(function: &mut Function, renames: &Renames) {
     function.body = body;
 }
 
-/// Returns the locals that a block writes, loop counters included.
-pub fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
+/// Returns the locals that a block writes, including loop counters.
+pub fn written_locals(block: &[Stmt]) -> FxHashSet<LocalId> {
     let mut out = FxHashSet::default();
     each_stmt(block, &mut |stmt| match &stmt.kind {
         StmtKind::Write { local, .. } | StmtKind::For { local, .. } => {
@@ -93,30 +93,30 @@ pub fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
 }
 
 /// Returns whether a block contains a `Break` or `Continue` with this label.
-pub(crate) fn mentions(block: &Block, label: Label) -> bool {
-    let mut found = false;
+pub(crate) fn has_jump_to(block: &Block, label: Label) -> bool {
+    let mut has_jump = false;
     each_stmt(block, &mut |stmt| {
-        found |= matches!(&stmt.kind, StmtKind::Break(l) | StmtKind::Continue(l) if *l == label);
+        has_jump |= matches!(&stmt.kind, StmtKind::Break(l) | StmtKind::Continue(l) if *l == label);
     });
-    found
+    has_jump
 }
 
-pub(crate) fn breaks(block: &Block, label: Label) -> bool {
-    let mut found = false;
-    each_stmt(block, &mut |stmt| found |= stmt.kind == StmtKind::Break(label));
-    found
+pub(crate) fn has_break(block: &Block, label: Label) -> bool {
+    let mut found_break = false;
+    each_stmt(block, &mut |stmt| found_break |= stmt.kind == StmtKind::Break(label));
+    found_break
 }
 
 /// Returns whether all paths through a block leave it by a jump.
 pub fn never_completes(block: &Block) -> bool {
     block.last().is_some_and(|last| match &last.kind {
         StmtKind::If { then, other, .. } => never_completes(then) && never_completes(other),
-        kind => kind.leaves(),
+        kind => kind.is_jump(),
     })
 }
 
-/// Returns the number of statements in a block, nested ones included.
-pub(crate) fn size(block: &Block) -> usize {
+/// Returns the number of statements in a block, including nested ones.
+pub(crate) fn stmt_count(block: &Block) -> usize {
     let mut count = 0;
     each_stmt(block, &mut |_| count += 1);
     count
@@ -133,10 +133,11 @@ pub(crate) fn next_label(block: &Block) -> u32 {
     next
 }
 
-/// A predicate on expressions: evaluation may end the launch.
-pub(crate) type Faults = fn(&Function, ExprId) -> bool;
+/// A predicate on expressions: whether evaluating the expression may be a fault.
+pub(crate) type FaultPredicate = fn(&Function, ExprId) -> bool;
 
-/// Returns whether evaluation may end the launch: a load out of bounds, an integer division by zero.
+/// Returns whether evaluating an expression may be a fault that ends the launch: a load out of bounds, or an integer
+/// division by zero.
 pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     match &function.exprs[id].kind {
         ExprKind::Load { place, .. } => !in_bounds(function, place),
@@ -148,7 +149,8 @@ pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     }
 }
 
-/// Like [`may_fault`], but for runs with checks: also signed arithmetic, shifts, and conversions of floats to integers.
+/// Like [`may_fault`], but for launches with checks: also returns `true` for signed arithmetic, shifts, and conversions
+/// of floats to integers.
 pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
     let signed = expr.ty.scalar().is_int() && !expr.ty.scalar().is_unsigned();
@@ -169,12 +171,13 @@ pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     checked || may_fault(function, id)
 }
 
-/// Like [`may_fault_checked`], but for runs that trap the first NaN: also operations whose result is a float.
+/// Like [`may_fault_checked`], but for launches that stop at the first NaN: also returns `true` for operations whose
+/// result is a float.
 pub(crate) fn may_fault_trapping(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
     let computes = match &expr.kind {
         ExprKind::Binary { .. } | ExprKind::Convert(_) => true,
-        ExprKind::Math { function, .. } => !function.keeps_finite(),
+        ExprKind::Math { function, .. } => !function.preserves_finite(),
         _ => false,
     };
     computes && expr.ty.scalar().is_float() || may_fault_checked(function, id)

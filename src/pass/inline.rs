@@ -1,23 +1,24 @@
-//! Inlining: calls are replaced by the bodies of the callees, so that a device sees one function.
+//! Inlining: replaces calls by the bodies of the callees, so that a device receives a single function.
 //!
-//! A result is passed through a local: `return` writes it and, unless it is the body's last statement, breaks out of a block
-//! around the inlined body. `structure` and `forward` remove both in the common cases.
+//! Each result is passed through a local. A `return` writes the local and, unless it is the last statement, breaks out
+//! of a labeled block around the inlined body. In common cases, `structurize` removes the break and `forward_locals`
+//! the local.
 
 use rustc_hash::FxHashMap;
 
 use super::edit;
-use crate::base::arena::Arena;
-use crate::base::source::{FileId, Span};
-use crate::base::stop;
-use crate::ir::calls::{self, Call};
-use crate::ir::def::*;
-use crate::ir::visit::{each_stmt, each_stmt_mut};
+use clk_base::arena::Arena;
+use clk_base::source::{FileId, Span};
+use clk_base::stop;
+use clk_ir::def::*;
+use clk_ir::inlined_calls::{self, InlinedCall};
+use clk_ir::visit::{each_stmt, each_stmt_mut};
 
 pub(crate) fn run(module: &mut Module) {
     run_with(module, false);
 }
 
-/// The variant for runs with checks: spans record the call that they were inlined for.
+/// Like [`run`], but for launches with checks: spans also identify the inlined call.
 pub(crate) fn run_traced(module: &mut Module) {
     run_with(module, true);
 }
@@ -40,34 +41,34 @@ fn run_with(module: &mut Module, traced: bool) {
 }
 
 struct Inliner<'a> {
-    /// Preceding functions, with all calls inlined.
+    /// The functions before this one, with all calls inlined.
     flat: &'a [Function],
     function: &'a mut Function,
     labels: u32,
     traced: bool,
 }
 
-/// The mapping of the callee's items to the caller's.
+/// Maps items of the callee to items of the caller.
 #[derive(Default)]
-struct Names {
+struct InlineMap {
     exprs: FxHashMap<ExprId, ExprId>,
     locals: Vec<LocalId>,
     memories: Vec<MemId>,
-    /// Offset added to the callee's labels.
+    /// The number that is added to the callee's labels.
     labels: u32,
 }
 
-/// The mapping of a callee's spans.
+/// Maps spans of the callee to spans of the caller.
 #[derive(Clone, Copy)]
-struct Moved {
+struct SpanMap {
     file: FileId,
     call: usize,
     first: usize,
 }
 
-impl Moved {
+impl SpanMap {
     fn span(&self, span: Span) -> Span {
-        calls::inlined(span, self.file, self.call, self.first)
+        inlined_calls::inline_span(span, self.file, self.call, self.first)
     }
 }
 
@@ -82,8 +83,8 @@ impl Inliner<'_> {
             match stmt.kind {
                 StmtKind::Call { function, args, memories, results } => {
                     let callee = &self.flat[function.index()];
-                    let moved = self.traced.then(|| self.note_call(callee, stmt.span));
-                    self.call(callee, moved, (&args, &memories, &results), &mut out);
+                    let span_map = self.traced.then(|| self.record_call(callee, stmt.span));
+                    self.inline_call(callee, span_map, &args, &memories, &results, &mut out);
                 }
                 _ => out.push(stmt),
             }
@@ -91,28 +92,30 @@ impl Inliner<'_> {
         out
     }
 
-    /// Records a call and the calls inside of the callee.
-    fn note_call(&mut self, callee: &Function, span: Span) -> Moved {
+    /// Records an inlined call, and the calls that were inlined into the callee.
+    fn record_call(&mut self, callee: &Function, span: Span) -> SpanMap {
         let calls = &mut self.function.calls;
         let (file, call) = (callee.span.file, calls.len());
-        calls.push(Call { file, span });
-        let moved = Moved { file, call, first: calls.len() };
-        calls.extend(callee.calls.iter().map(|inner| Call { span: moved.span(inner.span), ..*inner }));
-        moved
+        calls.push(InlinedCall { file, span });
+        let span_map = SpanMap { file, call, first: calls.len() };
+        calls.extend(callee.calls.iter().map(|inner| InlinedCall { span: span_map.span(inner.span), ..*inner }));
+        span_map
     }
 
-    fn call(
+    fn inline_call(
         &mut self,
         callee: &Function,
-        moved: Option<Moved>,
-        (args, memories, results): (&[ExprId], &[MemId], &[ExprId]),
+        span_map: Option<SpanMap>,
+        args: &[ExprId],
+        memories: &[MemId],
+        results: &[ExprId],
         out: &mut Block,
     ) {
-        let names = self.names(callee, moved, args, memories);
+        let names = self.copy_items(callee, span_map, args, memories);
         let mut body = callee.body.clone();
         each_stmt_mut(&mut body, &mut |stmt| {
             names.stmt(&mut stmt.kind);
-            stmt.span = moved.map_or(stmt.span, |m| m.span(stmt.span));
+            stmt.span = span_map.map_or(stmt.span, |m| m.span(stmt.span));
         });
         self.labels += edit::next_label(&callee.body);
         let returns: Vec<LocalId> = callee
@@ -122,8 +125,8 @@ impl Inliner<'_> {
             .collect();
         let exit = Label(self.labels);
         self.labels += 1;
-        let body = returned(body, &returns, exit);
-        match only_last(&body, exit) {
+        let body = replace_returns(body, &returns, exit);
+        match breaks_only_at_end(&body, exit) {
             true => out.extend(body.into_iter().filter(|stmt| stmt.kind != StmtKind::Break(exit))),
             false => out.push(Stmt { kind: StmtKind::Block { label: exit, body }, span: callee.span }),
         }
@@ -133,29 +136,35 @@ impl Inliner<'_> {
         }
     }
 
-    /// Returns the caller's array of the same constants, if it has one.
-    fn constants(&self, wanted: &Memory) -> Option<MemId> {
+    /// Returns the caller's array with the same constants as `table`, if there is one.
+    fn find_constants(&self, table: &Memory) -> Option<MemId> {
         let same = |memory: &Memory| {
-            memory.space == Space::Constant
-                && memory.layout == wanted.layout
-                && memory.extents == wanted.extents
-                && memory.name == wanted.name
-                && memory.values == wanted.values
+            memory.space == MemorySpace::Constant
+                && memory.layout == table.layout
+                && memory.extents == table.extents
+                && memory.name == table.name
+                && memory.values == table.values
         };
         self.function.memories.iter().find(|(_, memory)| same(memory)).map(|(id, _)| id)
     }
 
     /// Copies the callee's declarations and expressions into the caller.
-    fn names(&mut self, callee: &Function, moved: Option<Moved>, args: &[ExprId], memories: &[MemId]) -> Names {
-        let mut names = Names { labels: self.labels, ..Names::default() };
+    fn copy_items(
+        &mut self,
+        callee: &Function,
+        span_map: Option<SpanMap>,
+        args: &[ExprId],
+        memories: &[MemId],
+    ) -> InlineMap {
+        let mut names = InlineMap { labels: self.labels, ..InlineMap::default() };
         names.locals = callee.locals.iter().map(|(_, local)| self.function.locals.push(local.clone())).collect();
         let mut extents = Vec::new();
         for (_, memory) in callee.memories.iter() {
             names.memories.push(match memory.space {
-                Space::Param { position, .. } => memories[position as usize],
+                MemorySpace::Param { position, .. } => memories[position as usize],
                 // All functions of a kernel share one copy of a constant array.
-                Space::Constant if let Some(known) = self.constants(memory) => known,
-                Space::Global { .. } | Space::Shared | Space::Local | Space::Constant => {
+                MemorySpace::Constant if let Some(existing) = self.find_constants(memory) => existing,
+                MemorySpace::Global { .. } | MemorySpace::Shared | MemorySpace::Local | MemorySpace::Constant => {
                     let id = self.function.memories.push(memory.clone());
                     extents.push(id);
                     id
@@ -166,7 +175,7 @@ impl Inliner<'_> {
             let new = match expr.kind {
                 ExprKind::Param(i) => args[i as usize],
                 _ => {
-                    let span = moved.map_or(callee.spans[id], |m| m.span(callee.spans[id]));
+                    let span = span_map.map_or(callee.spans[id], |m| m.span(callee.spans[id]));
                     edit::push(self.function, expr.kind.clone(), expr.ty, span)
                 }
             };
@@ -188,7 +197,7 @@ impl Inliner<'_> {
     }
 }
 
-impl Names {
+impl InlineMap {
     fn expr(&self, kind: &mut ExprKind) {
         kind.operands_mut(|operand| *operand = self.exprs[operand]);
         if let Some(memory) = kind.memory_mut() {
@@ -221,11 +230,11 @@ impl Names {
 }
 
 /// Replaces every `return` by writes of the results and a break to `exit`.
-fn returned(block: Block, results: &[LocalId], exit: Label) -> Block {
+fn replace_returns(block: Block, results: &[LocalId], exit: Label) -> Block {
     let mut out = Vec::with_capacity(block.len());
     for mut stmt in block {
         for inner in stmt.kind.blocks_mut() {
-            *inner = returned(std::mem::take(inner), results, exit);
+            *inner = replace_returns(std::mem::take(inner), results, exit);
         }
         let span = stmt.span;
         match stmt.kind {
@@ -234,7 +243,7 @@ fn returned(block: Block, results: &[LocalId], exit: Label) -> Block {
                     out.push(Stmt { kind: StmtKind::Write { local, value }, span });
                 }
                 out.push(Stmt { kind: StmtKind::Break(exit), span });
-                // Statements behind a return are unreachable.
+                // Statements after a return are unreachable.
                 return out;
             }
             _ => out.push(stmt),
@@ -243,8 +252,8 @@ fn returned(block: Block, results: &[LocalId], exit: Label) -> Block {
     out
 }
 
-/// Returns whether the only break to `exit`, if any, is the block's last statement.
-fn only_last(block: &Block, exit: Label) -> bool {
+/// Returns whether the block has no break to `exit`, except as its last statement.
+fn breaks_only_at_end(block: &Block, exit: Label) -> bool {
     let mut count = 0;
     each_stmt(block, &mut |stmt| count += usize::from(stmt.kind == StmtKind::Break(exit)));
     let last = block.last().is_some_and(|stmt| stmt.kind == StmtKind::Break(exit));

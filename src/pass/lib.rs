@@ -1,10 +1,150 @@
-//! The crate of the layer [`pass`], named so that code spells its path as `crate::pass` here and everywhere above.
+//! Layer 3: passes, which transform verified DeviceIR modules into verified modules.
+//!
+//! [`pipeline::STANDARD`] lists the passes in order. Each pass has its own file, which documents the transformation and
+//! why it preserves results and faults.
 
 #![allow(rustdoc::private_intra_doc_links)]
 
-#[path = "mod.rs"]
-pub mod pass;
+mod cse;
+mod dead_code;
+pub mod edit;
+mod forward_locals;
+mod gemm;
+mod hoist;
+mod if_convert;
+mod inline;
+pub mod partition;
+pub(crate) mod pipeline;
+mod remove_unused;
+mod scalarize;
+mod simplify;
+mod structurize;
+mod unroll;
 
-use clk_lang_base::base;
-use clk_lang_ir::ir;
-use clk_lang_lang::lang;
+pub use dead_code::trip_count;
+pub use simplify::is_gradient_barrier;
+
+use std::sync::Arc;
+
+use clk_base::stop;
+use clk_ir::def::{CollectiveLoop, Module, StmtKind};
+use clk_ir::text::print;
+use clk_ir::tiles::{GemmKernel, TileProgram};
+use clk_ir::verify::{Verified, verify_or_return_module, violations};
+use clk_ir::visit::each_stmt_mut;
+use clk_ir::{Checks, PreparedKernel};
+
+/// Runs the standard pipeline. An error indicates a bug in Clk; its message contains the name of the pass and the IR.
+pub fn prepare(module: Module) -> Result<PreparedKernel, String> {
+    prepare_for(module, Checks::default())
+}
+
+/// Like [`prepare`], but for launches with the given checks: the passes preserve everything that the checks report.
+pub fn prepare_for(module: Module, checks: Checks) -> Result<PreparedKernel, String> {
+    let mut module = verify_after(module, "lowering")?.into_module();
+    // The passes change only the body.
+    let tile_program = module.kernel.tile_program.take();
+    let gemm = tile_program.as_ref().and_then(|tiles| gemm::recognize(&module, tiles));
+
+    for pass in pipeline::passes(checks) {
+        stop::poll();
+        (pass.run)(&mut module);
+        if cfg!(debug_assertions) {
+            let violations = violations(&module);
+            if !violations.is_empty() {
+                return Err(invalid_ir_message(&module, pass.name, &violations));
+            }
+        }
+    }
+    module.kernel.gemm = gemm.and_then(|gemm| with_prepared_epilogue(gemm, checks)).map(Arc::new);
+    module.kernel.tile_program = tile_program.and_then(|tiles| with_prepared_steps(&tiles, checks)).map(Arc::new);
+    let module = verify_after(module, "the last pass")?;
+    Ok(PreparedKernel::new(module, checks))
+}
+
+/// Prepares a module that will run exactly as lowered, with its calls: only verifies it. An error indicates a bug in
+/// Clk.
+pub fn verify_only(module: Module) -> Result<PreparedKernel, String> {
+    Ok(PreparedKernel {
+        is_unoptimized: true,
+        ..PreparedKernel::new(verify_after(module, "lowering")?, Checks::default())
+    })
+}
+
+/// Runs the passes on the epilogue of a matrix product. `None` if they fail, or if checks are enabled: the body must
+/// run then, because checks must see every operation.
+fn with_prepared_epilogue(gemm: GemmKernel, checks: Checks) -> Option<GemmKernel> {
+    if checks.any() {
+        return None;
+    }
+    let epilogue = prepare(gemm.epilogue).ok()?.module.into_module();
+    Some(GemmKernel { epilogue, ..gemm })
+}
+
+/// Runs the passes on the element kernels of a tile program; `None` if they fail, or if no device has code for the
+/// program. If checks are enabled, the body runs instead, so the steps are dropped; the empty tile program only shows
+/// that there was one.
+fn with_prepared_steps(tiles: &TileProgram, checks: Checks) -> Option<TileProgram> {
+    if !tiles.is_supported() {
+        return None;
+    }
+    if checks.any() {
+        return Some(TileProgram { steps: vec![], ..tiles.clone() });
+    }
+    let (mut tiles, mut succeeds) = (tiles.clone(), true);
+    tiles.each_module_mut(&mut |element| match prepare(element.clone()) {
+        Ok(prepared) => *element = prepared.module.into_module(),
+        Err(_) => succeeds = false,
+    });
+    succeeds.then_some(tiles)
+}
+
+/// Inlines and simplifies a kernel before differentiation. An error indicates a bug in Clk.
+pub fn for_derivative(module: &Module) -> Result<Module, String> {
+    run_passes(module, pipeline::DERIVED, "lowering")
+}
+
+/// Like [`for_derivative`], but for a kernel that repeats operations of a previously executed kernel, so none of them
+/// can fault.
+pub fn for_recomputation(module: &Module) -> Result<Module, String> {
+    run_passes(module, pipeline::REPEATED, "a derivative")
+}
+
+/// Removes dead code from a kernel that repeats operations of a previously executed kernel.
+pub fn remove_unneeded(module: &mut Module) {
+    dead_code::run_for_recomputation(module);
+}
+
+/// Simplifies a kernel so that its printed text is easier to read. An error indicates a bug in Clk.
+pub fn simplify_for_reading(module: &Module) -> Result<Module, String> {
+    run_passes(module, pipeline::READABLE, "a derivative")
+}
+
+fn run_passes(module: &Module, passes: &[pipeline::Pass], after: &str) -> Result<Module, String> {
+    let mut module = verify_after(module.clone(), after)?.into_module();
+    // The alternative implementations belong to the original kernel.
+    (module.kernel.gemm, module.kernel.tile_program) = (None, None);
+    for (_, function) in module.functions.iter_mut() {
+        each_stmt_mut(&mut function.body, &mut |stmt| {
+            if let StmtKind::For { collective, .. } = &mut stmt.kind {
+                collective.take_if(|collective| matches!(collective, CollectiveLoop::Copy(_)));
+            }
+        });
+    }
+    for pass in passes {
+        stop::poll();
+        (pass.run)(&mut module);
+    }
+    Ok(verify_after(module, "the last pass")?.into_module())
+}
+
+fn verify_after(module: Module, after: &str) -> Result<Verified, String> {
+    verify_or_return_module(module).map_err(|(module, violations)| invalid_ir_message(&module, after, &violations))
+}
+
+fn invalid_ir_message(module: &Module, after: &str, violations: &[String]) -> String {
+    format!("the IR is invalid after {after}:\n{}\n\n{}", violations.join("\n"), print(module))
+}
+
+#[cfg(test)]
+mod tests;

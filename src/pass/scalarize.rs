@@ -1,16 +1,16 @@
-//! Scalar replacement of local arrays whose every index is a known constant: one local per element, in registers instead of
+//! Scalar replacement of local arrays whose indices are all constant: one local per element, in registers instead of
 //! memory.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::edit::{self, in_bounds, integer_of};
-use crate::base::source::Span;
-use crate::base::stop;
-use crate::ir::def::*;
-use crate::ir::typing;
-use crate::ir::visit::each_stmt;
+use clk_base::source::Span;
+use clk_base::stop;
+use clk_ir::def::*;
+use clk_ir::typing;
+use clk_ir::visit::each_stmt;
 
-/// The largest number of elements times leaves (scalar or vector components of an element) of an array.
+/// The maximum size of an array: number of elements times number of leaves (scalar or vector fields) of an element.
 const MAX_ELEMENTS: u64 = 256;
 
 pub(crate) fn run(module: &mut Module) {
@@ -19,25 +19,25 @@ pub(crate) fn run(module: &mut Module) {
         if arrays.is_empty() {
             continue;
         }
-        let mut scalarize = Scalarize { function, arrays, locals: FxHashMap::default() };
+        let mut scalarize = ScalarReplacement { function, arrays, locals: FxHashMap::default() };
         let body = std::mem::take(&mut scalarize.function.body);
         let body = scalarize.block(body);
         function.body = body;
     }
 }
 
-/// Returns the small local arrays that are only loaded and stored, at constant in-bounds indices.
+/// Returns the small local arrays that are accessed only by loads and stores at constant in-bounds indices.
 fn candidates(function: &Function) -> FxHashSet<MemId> {
-    let small = |memory: &Memory| {
-        let known = |extent: &Extent| match extent {
+    let is_small = |memory: &Memory| {
+        let known_extent = |extent: &Extent| match extent {
             Extent::Known(n) => Some(*n as u64),
             Extent::Dynamic(_) | Extent::Launch => None,
         };
-        let elements: Option<Vec<u64>> = memory.extents.iter().map(known).collect();
+        let elements: Option<Vec<u64>> = memory.extents.iter().map(known_extent).collect();
         let count = elements.map(|e| e.into_iter().fold(memory.layout.leaves.len() as u64, u64::saturating_mul));
-        memory.space == Space::Local && count.is_some_and(|count| count <= MAX_ELEMENTS)
+        memory.space == MemorySpace::Local && count.is_some_and(|count| count <= MAX_ELEMENTS)
     };
-    let mut out: FxHashSet<MemId> = function.memories.iter().filter(|(_, m)| small(m)).map(|(id, _)| id).collect();
+    let mut out: FxHashSet<MemId> = function.memories.iter().filter(|(_, m)| is_small(m)).map(|(id, _)| id).collect();
     each_stmt(&function.body, &mut |stmt| match &stmt.kind {
         StmtKind::Let(id) => match &function.exprs[*id].kind {
             ExprKind::Load { place, .. } if !in_bounds(function, place) => {
@@ -59,14 +59,14 @@ fn candidates(function: &Function) -> FxHashSet<MemId> {
     out
 }
 
-struct Scalarize<'a> {
+struct ScalarReplacement<'a> {
     function: &'a mut Function,
     arrays: FxHashSet<MemId>,
-    /// By memory, linear index and leaf.
+    /// The local that replaces each element, by memory, linear index and leaf (field).
     locals: FxHashMap<(MemId, u64, u32), LocalId>,
 }
 
-impl Scalarize<'_> {
+impl ScalarReplacement<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
@@ -76,9 +76,9 @@ impl Scalarize<'_> {
             }
             let span = stmt.span;
             match &stmt.kind {
-                StmtKind::Let(id) => self.load(*id, stmt, &mut out),
+                StmtKind::Let(id) => self.replace_load(*id, stmt, &mut out),
                 StmtKind::Store { place, value, .. } if self.arrays.contains(&place.memory) => {
-                    self.store(&place.clone(), *value, span, &mut out);
+                    self.replace_store(&place.clone(), *value, span, &mut out);
                 }
                 StmtKind::Declare(memory) if self.arrays.contains(memory) => {}
                 _ => out.push(stmt),
@@ -87,8 +87,8 @@ impl Scalarize<'_> {
         out
     }
 
-    /// Returns the local of a memory location that is known to be in bounds.
-    fn local(&mut self, place: &Place) -> LocalId {
+    /// Returns the local that replaces a memory location.
+    fn element_local(&mut self, place: &Place) -> LocalId {
         let memory = &self.function.memories[place.memory];
         let (name, ty) = (memory.name.clone(), memory.layout.leaves[place.leaf as usize].ty);
         let mut flat = 0u64;
@@ -107,12 +107,12 @@ impl Scalarize<'_> {
             .or_insert_with(|| function.locals.push(Local { name: format!("{name}{path}"), ty, span }))
     }
 
-    fn load(&mut self, id: ExprId, stmt: Stmt, out: &mut Block) {
+    fn replace_load(&mut self, id: ExprId, stmt: Stmt, out: &mut Block) {
         let ExprKind::Load { place, .. } = self.function.exprs[id].kind.clone() else { return out.push(stmt) };
         if !self.arrays.contains(&place.memory) {
             return out.push(stmt);
         }
-        let local = self.local(&place);
+        let local = self.element_local(&place);
         let Some(lane) = place.component else {
             self.function.exprs[id].kind = ExprKind::Read(local);
             return out.push(stmt);
@@ -133,8 +133,8 @@ impl Scalarize<'_> {
         id
     }
 
-    fn store(&mut self, place: &Place, value: ExprId, span: Span, out: &mut Block) {
-        let local = self.local(place);
+    fn replace_store(&mut self, place: &Place, value: ExprId, span: Span, out: &mut Block) {
+        let local = self.element_local(place);
         let Some(component) = place.component else {
             return out.push(Stmt { kind: StmtKind::Write { local, value }, span });
         };

@@ -1,67 +1,68 @@
 //! Constant folding and algebraic simplification.
 //!
-//! Everything is exact, for every value. On floats only `x * 1`, `x / 1`, `x - 0` and `x + -0` are removed: they change no number, only
-//! the bits of a loaded NaN. `x + 0` stays because of `-0`. A division becomes a multiplication only for a power of two, whose reciprocal
-//! is exact. An integer division by a constant zero stays: it is a fault. So does, for runs with checks, what these report.
+//! Rewrites never change a result, apart from the bits of a NaN. On floats, only `x * 1`, `x / 1`, `x - 0` and `x + -0`
+//! are removed; `x + 0` is not, because it is `+0` for `x = -0`. A division becomes a multiplication only for powers of
+//! two, whose reciprocal is exact. An integer division by a constant zero is kept, because it is a fault. With checks
+//! enabled, operations that the checks would report are also kept.
 
 use rustc_hash::FxHashSet;
 
 use super::edit::{self, Renames, integer_of, rename_all, value_of};
-use crate::base::stop;
-use crate::ir::def::*;
-use crate::lang::ops::UnaryOp;
-use crate::lang::scalar::exact::{
-    is_first_nonfinite, is_reported, is_reported_conversion, is_reported_math, is_reported_unary,
-};
-use crate::lang::scalar::{Scalar, Value, dynamic};
+use clk_base::stop;
+use clk_ir::def::*;
+use clk_scalar::exact::{is_first_nonfinite, is_reported, is_reported_conversion, is_reported_math, is_reported_unary};
+use clk_scalar::ops::UnaryOp;
+use clk_scalar::{Scalar, ScalarValue, dynamic};
 
 pub(crate) fn run(module: &mut Module) {
-    run_with(module, Reported::Nothing);
+    run_with(module, ReportedFaults::Nothing);
 }
 
-/// As [`run`], but operations on constants that checks report stay.
+/// Like [`run`], but does not fold operations on constants that checks report.
 pub(crate) fn run_checked(module: &mut Module) {
-    run_with(module, Reported::Arithmetic);
+    run_with(module, ReportedFaults::Arithmetic);
 }
 
-/// Like [`run_checked`], but also keeps operations on constants that give a NaN or an infinity.
+/// Like [`run_checked`], but also does not fold operations on constants that result in a NaN or an infinity.
 pub(crate) fn run_trapping(module: &mut Module) {
-    run_with(module, Reported::Nonfinite);
+    run_with(module, ReportedFaults::Nonfinite);
 }
 
-/// Which operations on constants a run reports.
+/// The faults in operations on constants that the launch reports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reported {
+enum ReportedFaults {
     Nothing,
-    /// Overflow, shifts by too much, conversions out of range.
+    /// Overflow, out-of-range shifts and conversions.
     Arithmetic,
-    /// These, and the first NaN or infinity.
+    /// The faults of `Arithmetic`, and the first NaN or infinity.
     Nonfinite,
 }
 
-/// Forgets what derivatives take as constants, where none is taken any more.
-pub(crate) fn release(module: &mut Module) {
+/// Removes the markers of values that derivatives treat as constants. For kernels that will not be differentiated.
+pub(crate) fn drop_gradient_barriers(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         let mut renames = Renames::default();
-        for (id, expr) in function.exprs.iter().filter(|(id, _)| is_held(function, *id)) {
+        for (id, expr) in function.exprs.iter().filter(|(id, _)| is_gradient_barrier(function, *id)) {
             expr.kind.operands(|value| renames.set(id, value));
         }
         rename_all(function, &renames);
     }
 }
 
-/// Returns whether an expression is its operand, taken as a constant.
-pub fn is_held(function: &Function, id: ExprId) -> bool {
+/// Returns whether an expression only marks its operand as a constant for derivatives: a bitcast of a float to its own
+/// type.
+pub fn is_gradient_barrier(function: &Function, id: ExprId) -> bool {
     let Expr { kind, ty } = &function.exprs[id];
     matches!(kind, ExprKind::Bitcast(value) if function.exprs[*value].ty == *ty)
 }
 
-fn run_with(module: &mut Module, reported: Reported) {
+fn run_with(module: &mut Module, reported: ReportedFaults) {
     for (_, function) in module.functions.iter_mut() {
-        known_extents(function);
+        fold_extents(function);
         let body = std::mem::take(&mut function.body);
-        let mut simplify = Simplify { reported, counters: FxHashSet::default(), function, renames: Renames::default() };
-        simplify.walk(&body);
+        let mut simplify =
+            Simplify { reported, nonnegative_counters: FxHashSet::default(), function, renames: Renames::default() };
+        simplify.simplify_block(&body);
         let renames = simplify.renames;
         function.body = body;
         rename_all(function, &renames);
@@ -69,7 +70,7 @@ fn run_with(module: &mut Module, reported: Reported) {
 }
 
 /// Replaces extents that are known at compile time by constants.
-fn known_extents(function: &mut Function) {
+fn fold_extents(function: &mut Function) {
     let memories = &function.memories;
     for (_, expr) in function.exprs.iter_mut() {
         if let ExprKind::Extent(memory, axis) = expr.kind
@@ -81,77 +82,79 @@ fn known_extents(function: &mut Function) {
 }
 
 struct Simplify<'a> {
-    reported: Reported,
+    reported: ReportedFaults,
     function: &'a mut Function,
     renames: Renames,
-    /// Counters of enclosing loops that are never negative.
-    counters: FxHashSet<LocalId>,
+    /// Those counters of enclosing loops that are never negative.
+    nonnegative_counters: FxHashSet<LocalId>,
 }
 
 impl Simplify<'_> {
-    fn walk(&mut self, block: &Block) {
+    fn simplify_block(&mut self, block: &Block) {
         for stmt in block {
             if let StmtKind::Let(id) = stmt.kind {
                 stop::poll();
                 let kind = &mut self.function.exprs[id].kind;
                 kind.operands_mut(|operand| *operand = self.renames.resolve(*operand));
-                self.visit(id);
+                self.simplify_expr(id);
             }
-            let counter = self.counter(&stmt.kind);
-            self.counters.extend(counter);
+            let counter = self.nonnegative_counter(&stmt.kind);
+            self.nonnegative_counters.extend(counter);
             for inner in stmt.kind.blocks() {
-                self.walk(inner);
+                self.simplify_block(inner);
             }
             if let Some(counter) = counter {
-                self.counters.remove(&counter);
+                self.nonnegative_counters.remove(&counter);
             }
         }
     }
 
-    fn counter(&self, kind: &StmtKind) -> Option<LocalId> {
+    fn nonnegative_counter(&self, kind: &StmtKind) -> Option<LocalId> {
         let StmtKind::For { local, start, step, .. } = kind else { return None };
         let (start, step) = (self.renames.resolve(*start), self.renames.resolve(*step));
         let up = integer_of(self.function, step).is_some_and(|step| step > 0);
-        (up && self.not_negative(start, 0)).then_some(*local)
+        (up && self.is_nonnegative(start, 0)).then_some(*local)
     }
 
-    /// Simplifies one expression as far as possible.
-    fn visit(&mut self, id: ExprId) {
-        // Each step makes the expression smaller or moves a constant to the right, so this ends; the bound is for safety.
+    /// Simplifies one expression until no rule applies.
+    fn simplify_expr(&mut self, id: ExprId) {
+        // Each step makes the expression smaller or moves a constant to the right, so the loop terminates anyway. The
+        // limit guards against rules that undo each other.
         for _ in 0..8 {
-            let found = simplified(self.function, id, self.reported).or_else(|| self.power_of_two(id));
-            match found {
-                Some(Found::Operand(other)) => return self.renames.set(id, other),
-                Some(Found::Constant(value)) => {
+            let replacement =
+                find_replacement(self.function, id, self.reported).or_else(|| self.divide_by_power_of_two(id));
+            match replacement {
+                Some(Replacement::Operand(other)) => return self.renames.set(id, other),
+                Some(Replacement::Constant(value)) => {
                     self.function.exprs[id].kind = ExprKind::Const(value.bits);
                     return;
                 }
-                Some(Found::Kind(kind)) => self.function.exprs[id].kind = kind,
+                Some(Replacement::Kind(kind)) => self.function.exprs[id].kind = kind,
                 None => return,
             }
         }
     }
 
     /// Replaces the division of a nonnegative value by a power of two by a shift or a mask.
-    fn power_of_two(&mut self, id: ExprId) -> Option<Found> {
+    fn divide_by_power_of_two(&mut self, id: ExprId) -> Option<Replacement> {
         let ExprKind::Binary { op: op @ (BinOp::Div | BinOp::Rem), left, right } = self.function.exprs[id].kind else {
             return None;
         };
         let divisor = integer_of(self.function, right)?;
         let scalar = self.function.exprs[right].ty.scalar();
-        if divisor <= 0 || !(divisor as u128).is_power_of_two() || !self.not_negative(left, 0) {
+        if divisor <= 0 || !(divisor as u128).is_power_of_two() || !self.is_nonnegative(left, 0) {
             return None;
         }
         let (op, amount) = match op {
             BinOp::Div => (BinOp::Shr, divisor.trailing_zeros() as u64),
             _ => (BinOp::And, divisor as u64 - 1),
         };
-        let right = edit::constant(self.function, Value { ty: scalar, bits: amount });
+        let right = edit::constant(self.function, ScalarValue { ty: scalar, bits: amount });
         Some(Kind(ExprKind::Binary { op, left, right }))
     }
 
     /// Returns whether an integer is known to be nonnegative.
-    fn not_negative(&self, id: ExprId, depth: usize) -> bool {
+    fn is_nonnegative(&self, id: ExprId, depth: usize) -> bool {
         let expr = &self.function.exprs[id];
         if expr.ty.scalar().is_unsigned() {
             return true;
@@ -159,57 +162,62 @@ impl Simplify<'_> {
         if depth > 4 || !matches!(expr.ty, Ty::Scalar(_)) {
             return false;
         }
-        let certain = |id: &ExprId| self.not_negative(*id, depth + 1);
+        let operand_is_nonnegative = |id: &ExprId| self.is_nonnegative(*id, depth + 1);
         match &expr.kind {
             ExprKind::Const(_) => integer_of(self.function, id).is_some_and(|value| value >= 0),
-            // Global ids may wrap in a grid of more than 2^31 threads.
-            ExprKind::Id(Id3::Global, _) => false,
+            // `global_idx` may wrap around to a negative number in a grid of more than 2^31 threads.
+            ExprKind::Id(BuiltinIndex::Global, _) => false,
             ExprKind::Id(..) | ExprKind::Index(_) | ExprKind::LaneIdx | ExprKind::WarpIdx => true,
             ExprKind::Extent(..) => true,
-            ExprKind::Read(local) => self.counters.contains(local),
-            ExprKind::Binary { op: BinOp::Div | BinOp::Rem, left, right } => certain(left) && certain(right),
-            ExprKind::Binary { op: BinOp::Shr, left, .. } => certain(left),
-            ExprKind::Binary { op: BinOp::And, left, right } => certain(left) || certain(right),
-            ExprKind::Select { then, other, .. } => certain(then) && certain(other),
+            ExprKind::Read(local) => self.nonnegative_counters.contains(local),
+            ExprKind::Binary { op: BinOp::Div | BinOp::Rem, left, right } => {
+                operand_is_nonnegative(left) && operand_is_nonnegative(right)
+            }
+            ExprKind::Binary { op: BinOp::Shr, left, .. } => operand_is_nonnegative(left),
+            ExprKind::Binary { op: BinOp::And, left, right } => {
+                operand_is_nonnegative(left) || operand_is_nonnegative(right)
+            }
+            ExprKind::Select { then, other, .. } => operand_is_nonnegative(then) && operand_is_nonnegative(other),
             _ => false,
         }
     }
 }
 
-/// The replacement of an expression.
-enum Found {
+/// What replaces an expression.
+enum Replacement {
     Operand(ExprId),
-    Constant(Value),
+    Constant(ScalarValue),
     Kind(ExprKind),
 }
-use Found::{Constant, Kind, Operand};
+use Replacement::{Constant, Kind, Operand};
 
-fn simplified(function: &mut Function, id: ExprId, reported: Reported) -> Option<Found> {
-    let checked = reported != Reported::Nothing;
-    if checked && is_fault(function, id) {
+fn find_replacement(function: &mut Function, id: ExprId, reported: ReportedFaults) -> Option<Replacement> {
+    let checked = reported != ReportedFaults::Nothing;
+    if checked && is_reported_fault(function, id) {
         return None;
     }
-    if let Some(value) = folded(function, id) {
-        return (reported != Reported::Nonfinite || !is_trapped(function, id, value)).then_some(Constant(value));
+    if let Some(value) = fold(function, id) {
+        return (reported != ReportedFaults::Nonfinite || !is_trapped_nonfinite(function, id, value))
+            .then_some(Constant(value));
     }
     let expr = function.exprs[id].clone();
     match expr.kind {
         ExprKind::Unary { op, value } => match &function.exprs[value].kind {
-            // The smallest number has no negative, which checks report.
+            // Checks report the negation of the smallest integer, so negations of signed integers are kept.
             ExprKind::Unary { op: UnaryOp::Neg, .. } if checked && !expr.ty.scalar().is_float() => None,
             ExprKind::Unary { op: inner, value } if *inner == op => Some(Operand(*value)),
             ExprKind::Binary { op: inner, left, right } if op == UnaryOp::Not => {
-                let op = inverse(*inner, function.exprs[*left].ty)?;
+                let op = negated_comparison(*inner, function.exprs[*left].ty)?;
                 Some(Kind(ExprKind::Binary { op, left: *left, right: *right }))
             }
             _ => None,
         },
-        ExprKind::Binary { op, left, right } => binary(function, op, (left, right), expr.ty, reported),
-        ExprKind::Select { cond, then, other } => select(function, cond, then, other, expr.ty),
+        ExprKind::Binary { op, left, right } => simplify_binary(function, op, left, right, expr.ty, reported),
+        ExprKind::Select { cond, then, other } => simplify_select(function, cond, then, other, expr.ty),
         ExprKind::Convert(value) if function.exprs[value].ty == expr.ty => Some(Operand(value)),
         ExprKind::Bitcast(value) => match function.exprs[value].kind {
-            ExprKind::Bitcast(inner) if !is_held(function, value) && !is_held(function, id) => {
-                // Not a view as its own type, which would be taken as a constant by derivatives.
+            ExprKind::Bitcast(inner) if !is_gradient_barrier(function, value) && !is_gradient_barrier(function, id) => {
+                // A bitcast to the original type is dropped, because derivatives would treat it as a constant marker.
                 let is_back = function.exprs[inner].ty == expr.ty;
                 Some(if is_back { Operand(inner) } else { Kind(ExprKind::Bitcast(inner)) })
             }
@@ -219,16 +227,16 @@ fn simplified(function: &mut Function, id: ExprId, reported: Reported) -> Option
             ExprKind::Compose(parts) => parts.get(lane as usize).map(|&part| Operand(part)),
             _ => None,
         },
-        ExprKind::Compose(parts) => recomposed(function, &parts, expr.ty).map(Operand),
-        ExprKind::Load { place, .. } => constants(function, &place),
+        ExprKind::Compose(parts) => recomposed_vector(function, &parts, expr.ty).map(Operand),
+        ExprKind::Load { place, .. } => fold_constant_load(function, &place),
         _ => None,
     }
 }
 
-/// Returns the value of an array of constants at a known location.
-fn constants(function: &mut Function, place: &Place) -> Option<Found> {
+/// Returns the element of a constant array if the indices are constants.
+fn fold_constant_load(function: &mut Function, place: &Place) -> Option<Replacement> {
     let memory = &function.memories[place.memory];
-    if memory.space != Space::Constant || !edit::in_bounds(function, place) {
+    if memory.space != MemorySpace::Constant || !edit::in_bounds(function, place) {
         return None;
     }
     let mut at = 0;
@@ -239,45 +247,45 @@ fn constants(function: &mut Function, place: &Place) -> Option<Found> {
     let leaves = &memory.layout.leaves;
     let leaf = leaves.get(place.leaf as usize)?.ty;
     let before: usize = leaves[..place.leaf as usize].iter().map(|leaf| usize::from(leaf.ty.lanes())).sum();
-    let first = at * memory.layout.scalars() + before + usize::from(place.component.unwrap_or(0));
+    let first = at * memory.layout.scalar_count() + before + usize::from(place.component.unwrap_or(0));
     let count = if place.component.is_some() { 1 } else { usize::from(leaf.lanes()) };
-    let values: Vec<Value> =
-        memory.values.get(first..first + count)?.iter().map(|&bits| Value { ty: leaf.scalar(), bits }).collect();
+    let values: Vec<ScalarValue> =
+        memory.values.get(first..first + count)?.iter().map(|&bits| ScalarValue { ty: leaf.scalar(), bits }).collect();
     Some(match values.as_slice() {
         [one] => Constant(*one),
         lanes => Kind(ExprKind::Compose(lanes.iter().map(|&lane| edit::constant(function, lane)).collect())),
     })
 }
 
-/// Whether checks report an operation on constants.
-fn is_fault(function: &Function, id: ExprId) -> bool {
+/// Returns whether checks report a fault for an operation on constants.
+fn is_reported_fault(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
     let value = |id: ExprId| value_of(function, id);
-    let found = match &expr.kind {
+    let is_reported_op = match &expr.kind {
         ExprKind::Unary { op, value: operand } => value(*operand).map(|x| is_reported_unary(*op, x)),
         ExprKind::Binary { op, left, right } => {
             value(*left).zip(value(*right)).map(|(l, r)| is_reported(op.operator(), l, r))
         }
         ExprKind::Math { function: math, args } => {
-            let args: Option<Vec<Value>> = args.iter().map(|&arg| value(arg)).collect();
+            let args: Option<Vec<ScalarValue>> = args.iter().map(|&arg| value(arg)).collect();
             args.map(|args| is_reported_math(*math, &args))
         }
         ExprKind::Convert(operand) => value(*operand).map(|x| is_reported_conversion(expr.ty.scalar(), x)),
         _ => None,
     };
-    found == Some(true)
+    is_reported_op == Some(true)
 }
 
-/// Whether an operation on constants gives the first NaN or infinity.
-fn is_trapped(function: &Function, id: ExprId, result: Value) -> bool {
+/// Returns whether an operation on finite constants results in a NaN or an infinity.
+fn is_trapped_nonfinite(function: &Function, id: ExprId, result: ScalarValue) -> bool {
     let kind = &function.exprs[id].kind;
     let mut operands = vec![];
     kind.operands(|operand| operands.extend(value_of(function, operand)));
     !matches!(kind, ExprKind::Bitcast(_)) && is_first_nonfinite(&operands, result)
 }
 
-/// Returns the value of an operation on constants.
-fn folded(function: &Function, id: ExprId) -> Option<Value> {
+/// Computes an operation on constants.
+fn fold(function: &Function, id: ExprId) -> Option<ScalarValue> {
     let expr = &function.exprs[id];
     let Ty::Scalar(scalar) = expr.ty else { return None };
     let value = |id: ExprId| value_of(function, id);
@@ -285,7 +293,7 @@ fn folded(function: &Function, id: ExprId) -> Option<Value> {
         ExprKind::Unary { op, value: operand } => dynamic::unary(*op, value(*operand)?).ok()?,
         ExprKind::Binary { op, left, right } => dynamic::binary(op.operator(), value(*left)?, value(*right)?).ok()?,
         ExprKind::Math { function: math, args } => {
-            let args: Option<Vec<Value>> = args.iter().map(|&arg| value(arg)).collect();
+            let args: Option<Vec<ScalarValue>> = args.iter().map(|&arg| value(arg)).collect();
             dynamic::math(*math, &args?).ok()?
         }
         ExprKind::Convert(operand) => dynamic::convert(scalar, value(*operand)?),
@@ -295,8 +303,9 @@ fn folded(function: &Function, id: ExprId) -> Option<Value> {
     (result.ty == scalar).then_some(result)
 }
 
-/// Returns the negation of a comparison. With NaN only equality has one.
-fn inverse(op: BinOp, operands: Ty) -> Option<BinOp> {
+/// Returns the comparison with the opposite result. For floats, this exists only for `==` and `!=`, because ordered
+/// comparisons with NaN are always false.
+fn negated_comparison(op: BinOp, operands: Ty) -> Option<BinOp> {
     let ordered = !operands.scalar().is_float();
     match op {
         BinOp::Eq => Some(BinOp::Ne),
@@ -309,34 +318,35 @@ fn inverse(op: BinOp, operands: Ty) -> Option<BinOp> {
     }
 }
 
-fn binary(
+fn simplify_binary(
     function: &mut Function,
     op: BinOp,
-    (left, right): (ExprId, ExprId),
+    left: ExprId,
+    right: ExprId,
     ty: Ty,
-    reported: Reported,
-) -> Option<Found> {
+    reported: ReportedFaults,
+) -> Option<Replacement> {
     use BinOp::*;
     let operands = function.exprs[left].ty;
-    // Reports show the operands as they were written.
-    let is_shown = match operands.scalar().is_float() {
-        true => reported >= Reported::Nonfinite,
-        false => reported >= Reported::Arithmetic && operands.scalar().is_signed(),
+    // Fault reports show the operands in source order, so operands of reported operations must not be swapped.
+    let shows_operands = match operands.scalar().is_float() {
+        true => reported >= ReportedFaults::Nonfinite,
+        false => reported >= ReportedFaults::Arithmetic && operands.scalar().is_signed(),
     };
-    let commutes = matches!(op, And | Or | Xor | Eq | Ne) || matches!(op, Add | Mul) && !is_shown;
+    let commutes = matches!(op, And | Or | Xor | Eq | Ne) || matches!(op, Add | Mul) && !shows_operands;
     if commutes && value_of(function, left).is_some() && value_of(function, right).is_none() {
         return Some(Kind(ExprKind::Binary { op, left: right, right: left }));
     }
     let scalar = operands.scalar();
     if scalar.is_float() {
-        return float(function, op, left, right, is_shown);
+        return simplify_float(function, op, left, right, shows_operands);
     }
     if left == right {
         let same = match op {
             And | Or => Some(Operand(left)),
-            Eq | Le | Ge => truth(ty, true),
-            Ne | Lt | Gt => truth(ty, false),
-            Sub | Xor => zero(ty),
+            Eq | Le | Ge => bool_constant(ty, true),
+            Ne | Lt | Gt => bool_constant(ty, false),
+            Sub | Xor => zero_constant(ty),
             _ => None,
         };
         if same.is_some() {
@@ -344,7 +354,7 @@ fn binary(
         }
     }
     let constant = value_of(function, right)?;
-    let all_ones = Value::from_bits(constant.ty, u64::MAX).bits;
+    let all_ones = ScalarValue::from_bits(constant.ty, u64::MAX).bits;
     match (op, integer_of(function, right)) {
         (And, _) if scalar == Scalar::Bool => Some(if constant.bits == 1 { Operand(left) } else { Operand(right) }),
         (Or, _) if scalar == Scalar::Bool => Some(if constant.bits == 1 { Operand(right) } else { Operand(left) }),
@@ -356,14 +366,20 @@ fn binary(
         (Add | Sub | Or | Xor | Shl | Shr, Some(0)) => Some(Operand(left)),
         (Mul | Div, Some(1)) => Some(Operand(left)),
         (Mul | And, Some(0)) => Some(Operand(right)),
-        (Rem, Some(1)) => zero(ty),
+        (Rem, Some(1)) => zero_constant(ty),
         (And, Some(_)) if constant.bits == all_ones => Some(Operand(left)),
         (Or, Some(_)) if constant.bits == all_ones => Some(Operand(right)),
         _ => None,
     }
 }
 
-fn float(function: &mut Function, op: BinOp, left: ExprId, right: ExprId, is_shown: bool) -> Option<Found> {
+fn simplify_float(
+    function: &mut Function,
+    op: BinOp,
+    left: ExprId,
+    right: ExprId,
+    is_shown: bool,
+) -> Option<Replacement> {
     let constant = value_of(function, right)?;
     let value: f64 = constant.to();
     let negative_zero = value == 0.0 && value.is_sign_negative();
@@ -380,8 +396,8 @@ fn float(function: &mut Function, op: BinOp, left: ExprId, right: ExprId, is_sho
     }
 }
 
-/// Returns `1 / value`, if that is exact: for powers of two in the normal range.
-fn exact_reciprocal(value: Value) -> Option<Value> {
+/// Returns `1 / value` if it is exact: if the value is a power of two and the reciprocal a normal number.
+fn exact_reciprocal(value: ScalarValue) -> Option<ScalarValue> {
     let exact: f64 = value.to();
     let (mantissa, least) = match value.ty {
         Scalar::F32 => (value.bits & 0x007f_ffff, f32::MIN_POSITIVE as f64),
@@ -389,18 +405,18 @@ fn exact_reciprocal(value: Value) -> Option<Value> {
     };
     let reciprocal = 1.0 / exact;
     let normal = exact.is_finite() && exact.abs() >= least && reciprocal.abs() >= least;
-    (mantissa == 0 && normal).then(|| Value::of(reciprocal).to_type(value.ty))
+    (mantissa == 0 && normal).then(|| ScalarValue::of(reciprocal).to_type(value.ty))
 }
 
-fn truth(ty: Ty, holds: bool) -> Option<Found> {
-    (ty == Ty::Scalar(Scalar::Bool)).then(|| Constant(Value::of(holds)))
+fn bool_constant(ty: Ty, holds: bool) -> Option<Replacement> {
+    (ty == Ty::Scalar(Scalar::Bool)).then(|| Constant(ScalarValue::of(holds)))
 }
 
-fn zero(ty: Ty) -> Option<Found> {
-    matches!(ty, Ty::Scalar(_)).then(|| Constant(Value::zero(ty.scalar())))
+fn zero_constant(ty: Ty) -> Option<Replacement> {
+    matches!(ty, Ty::Scalar(_)).then(|| Constant(ScalarValue::zero(ty.scalar())))
 }
 
-fn select(function: &Function, cond: ExprId, then: ExprId, other: ExprId, ty: Ty) -> Option<Found> {
+fn simplify_select(function: &Function, cond: ExprId, then: ExprId, other: ExprId, ty: Ty) -> Option<Replacement> {
     if then == other {
         return Some(Operand(then));
     }
@@ -423,8 +439,8 @@ fn select(function: &Function, cond: ExprId, then: ExprId, other: ExprId, ty: Ty
     }
 }
 
-/// Returns the vector that is reassembled from all its lanes in order.
-fn recomposed(function: &Function, parts: &[ExprId], ty: Ty) -> Option<ExprId> {
+/// If all lanes of a vector are extracted and composed again in the same order, returns the original vector.
+fn recomposed_vector(function: &Function, parts: &[ExprId], ty: Ty) -> Option<ExprId> {
     let source = |(i, &part): (usize, &ExprId)| match function.exprs[part].kind {
         ExprKind::Extract { value, lane } if lane as usize == i => Some(value),
         _ => None,

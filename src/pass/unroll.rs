@@ -1,21 +1,22 @@
-//! Loop unrolling for small known trip counts, if the source requests it or if the counter indexes a local array: with constant
-//! indices the array can become registers (`scalarise`).
+//! Loop unrolling: unrolls loops with a small, known number of iterations, if the source requests it or if the counter
+//! indexes a local array. The indices then become constants, so `scalarize` can replace the array by registers.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::dead::trip_count;
-use super::edit::{self, breaks, integer_of, mentions, size};
-use crate::base::stop;
-use crate::ir::def::*;
-use crate::ir::visit::{each_stmt, each_stmt_mut};
-use crate::lang::scalar::Value;
+use super::dead_code::trip_count;
+use super::edit::{self, has_break, has_jump_to, integer_of, stmt_count};
+use clk_base::stop;
+use clk_ir::def::*;
+use clk_ir::visit::{each_stmt, each_stmt_mut};
+use clk_scalar::ScalarValue;
 
-/// The largest number of statements that one loop may become.
+/// The maximum number of statements of a loop after unrolling.
 const MAX_SIZE: usize = 2048;
-/// The largest number of statements that all loops of a function together may add.
+/// The maximum number of statements that unrolling may add to a function.
 const MAX_TOTAL: usize = 16_384;
-/// The largest unrolled size of a loop that the source does not ask to unroll and that indexes no local array.
-const TINY: usize = 32;
+/// The maximum number of statements after unrolling, for a loop that the source does not request to unroll and whose
+/// counter indexes no local array.
+const MAX_UNREQUESTED_SIZE: usize = 32;
 
 pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
@@ -34,13 +35,13 @@ struct Unroller<'a> {
 }
 
 impl Unroller<'_> {
-    /// Outer loops first: the bounds of inner ones may then be constants.
+    /// Unrolls outer loops first, because that may turn the bounds of inner loops into constants.
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
-            if let Some(iterations) = self.iterations(&stmt.kind) {
+            if let Some(iterations) = self.counter_values(&stmt.kind) {
                 stop::poll();
-                let iterations = self.unrolled(stmt, iterations);
+                let iterations = self.unroll_loop(stmt, iterations);
                 out.extend(self.block(iterations));
                 continue;
             }
@@ -52,63 +53,66 @@ impl Unroller<'_> {
         out
     }
 
-    /// Returns the counter's values, if the loop should be unrolled.
-    fn iterations(&mut self, kind: &StmtKind) -> Option<Vec<Value>> {
+    /// Returns the values of the counter if the loop should be unrolled.
+    fn counter_values(&mut self, kind: &StmtKind) -> Option<Vec<ScalarValue>> {
         let StmtKind::For { local, start, end, step, inclusive, unroll, body, .. } = kind else { return None };
         let count = usize::try_from(trip_count(self.function, *start, *end, *step, *inclusive)?).ok()?;
-        let grown = size(body).saturating_add(1).saturating_mul(count);
-        let wanted = match unroll {
+        let unrolled_size = stmt_count(body).saturating_add(1).saturating_mul(count);
+        let should_unroll = match unroll {
             Unroll::Never => false,
-            Unroll::Full => grown <= MAX_SIZE,
-            Unroll::By(n) => count <= *n as usize && grown <= MAX_SIZE,
-            Unroll::Auto => grown <= TINY || (grown <= MAX_SIZE && self.indexes_local(body, *local)),
+            Unroll::Full => unrolled_size <= MAX_SIZE,
+            Unroll::By(n) => count <= *n as usize && unrolled_size <= MAX_SIZE,
+            Unroll::Auto => {
+                unrolled_size <= MAX_UNREQUESTED_SIZE
+                    || (unrolled_size <= MAX_SIZE && self.indexes_array_by(body, *local))
+            }
         };
-        if !wanted || grown > self.budget {
+        if !should_unroll || unrolled_size > self.budget {
             return None;
         }
-        self.budget -= grown;
+        self.budget -= unrolled_size;
         let (start, step) = (integer_of(self.function, *start)?, integer_of(self.function, *step)?);
         let scalar = self.function.locals[*local].ty.scalar();
-        (0..count as i128).map(|iteration| Value::from_integer(scalar, start + iteration * step)).collect()
+        (0..count as i128).map(|iteration| ScalarValue::from_integer(scalar, start + iteration * step)).collect()
     }
 
-    /// Returns whether an index into a local array, or into one of constants, depends on the counter.
-    fn indexes_local(&self, body: &Block, counter: LocalId) -> bool {
-        let mut from: FxHashSet<ExprId> = FxHashSet::default();
-        let mut found = false;
-        let mut place = |place: &Place, from: &FxHashSet<ExprId>| {
+    /// Returns whether an index into a local or constant array depends on the counter.
+    fn indexes_array_by(&self, body: &Block, counter: LocalId) -> bool {
+        let mut counter_dependent: FxHashSet<ExprId> = FxHashSet::default();
+        let mut indexes_array = false;
+        let mut place = |place: &Place, counter_dependent: &FxHashSet<ExprId>| {
             let space = self.function.memories[place.memory].space;
-            let local = matches!(space, Space::Local | Space::Constant);
-            found |= local && place.indices.iter().any(|index| from.contains(index));
+            let local = matches!(space, MemorySpace::Local | MemorySpace::Constant);
+            indexes_array |= local && place.indices.iter().any(|index| counter_dependent.contains(index));
         };
         each_stmt(body, &mut |stmt| match &stmt.kind {
             StmtKind::Let(id) => {
                 let kind = &self.function.exprs[*id].kind;
                 let mut depends = *kind == ExprKind::Read(counter);
-                kind.operands(|operand| depends |= from.contains(&operand));
+                kind.operands(|operand| depends |= counter_dependent.contains(&operand));
                 if depends && kind.is_pure() || *kind == ExprKind::Read(counter) {
-                    from.insert(*id);
+                    counter_dependent.insert(*id);
                 }
                 if let ExprKind::Load { place: p, .. } = kind {
-                    place(p, &from);
+                    place(p, &counter_dependent);
                 }
             }
-            StmtKind::Store { place: p, .. } => place(p, &from),
+            StmtKind::Store { place: p, .. } => place(p, &counter_dependent),
             _ => {}
         });
-        found
+        indexes_array
     }
 
-    fn unrolled(&mut self, stmt: Stmt, iterations: Vec<Value>) -> Block {
+    fn unroll_loop(&mut self, stmt: Stmt, iterations: Vec<ScalarValue>) -> Block {
         let span = stmt.span;
         let StmtKind::For { label, local, body, .. } = stmt.kind else { return vec![stmt] };
-        let continues = mentions(&body, label);
-        let leaves = breaks(&body, label);
+        let continues = has_jump_to(&body, label);
+        let has_break = has_break(&body, label);
         let mut out = Vec::new();
         for value in iterations {
             let start = edit::constant(self.function, value);
             out.push(Stmt { kind: StmtKind::Write { local, value: start }, span });
-            let mut copy = self.copy(&body);
+            let mut copy = self.copy_block(&body);
             if continues {
                 let next = self.label();
                 each_stmt_mut(&mut copy, &mut |stmt| {
@@ -120,7 +124,7 @@ impl Unroller<'_> {
             }
             out.extend(copy);
         }
-        if leaves { vec![Stmt { kind: StmtKind::Block { label, body: out }, span }] } else { out }
+        if has_break { vec![Stmt { kind: StmtKind::Block { label, body: out }, span }] } else { out }
     }
 
     fn label(&mut self) -> Label {
@@ -128,8 +132,8 @@ impl Unroller<'_> {
         Label(self.labels - 1)
     }
 
-    /// Copies a block with new expressions and labels.
-    fn copy(&mut self, block: &Block) -> Block {
+    /// Copies a block, with new ids for its expressions and labels.
+    fn copy_block(&mut self, block: &Block) -> Block {
         let mut copy = block.clone();
         let mut exprs: FxHashMap<ExprId, ExprId> = FxHashMap::default();
         let mut labels: FxHashMap<Label, Label> = FxHashMap::default();

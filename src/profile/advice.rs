@@ -1,173 +1,186 @@
-//! Advice: what makes a kernel slower than it need be, with the line, the counts that show it, and what to write instead.
+//! Advice: finds what makes a kernel slower than necessary. A warning contains the line, the counts that are evidence,
+//! and a better alternative.
 //!
-//! Input: the counts of launches. Output: warnings. What is advised has been tried where that is possible: another order of indices and a
-//! padded array were run with the same arguments, and are advised if they cost less and leave the same in all arrays.
+//! Input: the counts of launches. Output: warnings. Two kinds of advice have already been tested: the profiler ran the
+//! kernel with the same arguments and with another order of indices or a padded array. They are suggested if the cost
+//! is lower and the results are the same.
 
-use super::Resources;
-use super::bound::{blocks, bound};
-use super::devices::{Gpu, Keeps, occupancy};
-use super::repair::{self, Kernels};
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::device::Extents;
-use crate::device::profile::{Access, Change, Counted, Deed, Profile, Segment, Trial, Work};
+use super::KernelResources;
+use super::edits::{self, ParsedKernels};
+use super::gpus::{GpuModel, OccupancyLimit, occupancy};
+use super::roofline::{block_counts, roofline};
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_runtime::LaunchExtents;
+use clk_runtime::profile::{
+    AccessKind, AccessProfile, ChangeTrial, CostCounting, LayoutChange, OpCounts, Profile, StraightLineSegment,
+};
 
-/// What advice is about: the counts, and what is known beside.
-pub struct Subject<'a> {
+/// The profile of a kernel, and additional facts about it.
+pub struct AdviceContext<'a> {
     pub profile: &'a Profile,
-    pub kernels: &'a Kernels<'a>,
-    pub gpu: &'a Gpu,
-    pub resources: Option<Resources>,
-    /// The kernel is proved to leave the same in any order of its threads.
+    pub kernels: &'a ParsedKernels<'a>,
+    pub gpu: &'a GpuModel,
+    pub resources: Option<KernelResources>,
+    /// Whether the kernel's results are proved not to depend on the order of its threads.
     pub any_order: &'a dyn Fn() -> bool,
 }
 
-/// Requests below which nothing is said of an access.
-const FEW: u64 = 32;
+/// The minimum number of requests of an access for which there is advice.
+const MIN_REQUESTS: u64 = 32;
 
 /// Returns the warnings about a kernel.
-pub fn advice(subject: &Subject<'_>) -> Vec<Diagnostic> {
+pub fn advise(subject: &AdviceContext<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
-    if profile.tiled || profile.of != Counted::Kernel {
+    if profile.tiled || profile.of != CostCounting::Kernel {
         return vec![];
     }
-    if let Some(found) = product(profile) {
+    if let Some(found) = matrix_product_advice(profile) {
         return vec![found];
     }
     let mut all = vec![];
-    all.extend(uncoalesced(subject));
-    all.extend(conflicts(subject));
-    all.extend(small_blocks(subject));
-    all.extend(divergence(profile));
-    all.extend(contention(profile));
-    all.extend(repeated(profile));
-    all.extend(resources(subject));
+    all.extend(coalescing_advice(subject));
+    all.extend(bank_conflict_advice(subject));
+    all.extend(block_size_advice(subject));
+    all.extend(divergence_advice(profile));
+    all.extend(contention_advice(profile));
+    all.extend(repeated_access_advice(profile));
+    all.extend(resource_advice(subject));
     all
 }
 
-fn times(count: u64, of: u64) -> f64 {
+fn ratio(count: u64, of: u64) -> f64 {
     count as f64 / of.max(1) as f64
 }
 
-/// Writes a quotient with one digit, or none if it is whole.
-fn number(value: f64) -> String {
+/// Formats a number with one decimal, or without decimals if it is an integer.
+fn number_text(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_string)
 }
 
-fn is_sure(sure: bool) -> Applicability {
+fn applicability(sure: bool) -> Applicability {
     if sure { Applicability::MachineApplicable } else { Applicability::MaybeIncorrect }
 }
 
-/// A product of matrices that is written as a loop.
-fn product(profile: &Profile) -> Option<Diagnostic> {
-    let found = profile.product.as_ref()?;
+/// Advice on a matrix product that is computed by a loop instead of `@`.
+fn matrix_product_advice(profile: &Profile) -> Option<Diagnostic> {
+    let product = profile.product.as_ref()?;
     let title = format!("`{}` is a product of matrices, one element a thread", profile.kernel);
-    let loads = profile.accesses.iter().filter(|access| access.deed == Deed::Load);
+    let loads = profile.accesses.iter().filter(|access| access.access_kind == AccessKind::Load);
     let (requests, lanes) = loads.fold((0, 0), |all, access| (all.0 + access.cost.requests, all.1 + access.cost.lanes));
     let diagnostic = Diagnostic::warning("W0907", title)
-        .at(found.span, format!("each thread loads a row of `{}` and a column of `{}`", found.left, found.right))
+        .at(product.span, format!("each thread loads a row of `{}` and a column of `{}`", product.left, product.right))
         .note(format!("{lanes} elements are loaded by {requests} requests, two for each multiplication"));
-    let call = format!("{} @ {}", found.left, found.right);
+    let call = format!("{} @ {}", product.left, product.right);
     Some(diagnostic.help(format!(
-        "call the library: `{call}`, or `linalg.matmul` of `std.linalg`; inside of kernels tiles: `mma`"
+        "call the library: `{call}`, or `linalg.matmul` of `std.linalg`; in kernels, use tiles and `mma`"
     )))
 }
 
-/// Accesses that move more sectors than they need.
-fn uncoalesced(subject: &Subject<'_>) -> Vec<Diagnostic> {
+/// Advice on uncoalesced accesses, which move more sectors than necessary.
+fn coalescing_advice(subject: &AdviceContext<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
     let all: u64 = profile.accesses.iter().map(|access| access.cost.sectors).sum();
-    let wasteful = |access: &&Access| {
+    let wasteful = |access: &&AccessProfile| {
         let cost = access.cost;
         let excess = cost.sectors.saturating_sub(cost.fewest);
-        // Where a branch takes every second lane, the branch is to blame.
+        // If many lanes are inactive, a branch is the cause, so only a larger excess is reported.
         let much = if 10 * cost.lanes < 9 * 32 * cost.requests { excess > cost.fewest } else { excess >= cost.fewest };
-        !access.shared && cost.requests >= FEW.min(profile.warps).max(1) && much && 10 * excess >= all
+        !access.shared && cost.requests >= MIN_REQUESTS.min(profile.warps).max(1) && much && 10 * excess >= all
     };
-    // Of a struct all of whose parts are read, nothing is wasted.
-    let used = |access: &Access| {
+    // Strided accesses are not wasteful if the kernel accesses most of the bytes of each struct.
+    let used_bytes = |access: &AccessProfile| {
         let mut parts: Vec<(u32, u32)> = profile
             .accesses
             .iter()
-            .filter(|other| (other.memory, other.deed) == (access.memory, access.deed))
+            .filter(|other| (other.memory, other.access_kind) == (access.memory, access.access_kind))
             .map(|other| (other.offset, other.size))
             .collect();
         parts.sort_unstable();
         parts.dedup();
         parts.iter().map(|(_, size)| size).sum::<u32>()
     };
-    let is_whole = |access: &Access| {
+    let is_whole_struct_used = |access: &AccessProfile| {
         access.element > access.size
             && access.cost.stride.unsigned_abs() == u64::from(access.element)
-            && 2 * used(access) > access.element
+            && 2 * used_bytes(access) > access.element
     };
-    let mut worst: Vec<&Access> = profile.accesses.iter().filter(wasteful).collect();
-    worst.retain(|access| !is_whole(access));
+    let mut worst: Vec<&AccessProfile> = profile.accesses.iter().filter(wasteful).collect();
+    worst.retain(|access| !is_whole_struct_used(access));
     worst.sort_by_key(|access| std::cmp::Reverse(access.cost.sectors - access.cost.fewest));
     let trial = profile
         .trials
         .iter()
         .filter(|trial| {
-            matches!(trial.change, Change::Swap(..)) && trial.same && 10 * trial.after.0 <= 7 * trial.before.0
+            matches!(trial.change, LayoutChange::Swap(..)) && trial.same && 10 * trial.after.0 <= 7 * trial.before.0
         })
         .min_by_key(|trial| trial.after.0);
-    let mut seen: Vec<Span> = vec![];
-    let mut found = vec![];
+    let mut visited: Vec<Span> = vec![];
+    let mut diagnostics = vec![];
     for access in worst {
-        if seen.contains(&access.span) {
+        if visited.contains(&access.span) {
             continue;
         }
-        seen.push(access.span);
-        let is_same = |other: &&Access| {
-            (other.span, other.memory, other.deed, other.offset)
-                == (access.span, access.memory, access.deed, access.offset)
+        visited.push(access.span);
+        let is_same = |other: &&AccessProfile| {
+            (other.span, other.memory, other.access_kind, other.offset)
+                == (access.span, access.memory, access.access_kind, access.offset)
         };
-        let mended = trial.filter(|trial| {
+        let improving_trial = trial.filter(|trial| {
             trial.accesses.iter().find(is_same).is_some_and(|other| other.cost.sectors < access.cost.sectors)
         });
-        found.push(wide(subject, access, mended));
-        // One change mends all that it mends: it is said once.
-        if mended.is_some() {
+        diagnostics.push(uncoalesced_diagnostic(subject, access, improving_trial));
+        // The same change improves all these accesses, so it is reported only once.
+        if improving_trial.is_some() {
             break;
         }
     }
-    found
+    diagnostics
 }
 
-fn wide(subject: &Subject<'_>, access: &Access, trial: Option<&Trial>) -> Diagnostic {
+fn uncoalesced_diagnostic(
+    subject: &AdviceContext<'_>,
+    access: &AccessProfile,
+    trial: Option<&ChangeTrial>,
+) -> Diagnostic {
     let (profile, cost) = (subject.profile, access.cost);
-    let deed = match access.deed {
-        Deed::Load => "loads",
-        Deed::Store => "stores",
-        Deed::Atomic => "updates",
+    let verb = match access.access_kind {
+        AccessKind::Load => "loads",
+        AccessKind::Store => "stores",
+        AccessKind::AtomicRmw | AccessKind::AtomicLoad => "updates",
     };
-    let many = number(times(cost.sectors, cost.fewest));
-    let title =
-        format!("a warp {deed} elements of `{}` that lie apart: {many} times the sectors that they fill", access.array);
-    let sectors = number(times(cost.sectors, cost.requests));
+    let factor = number_text(ratio(cost.sectors, cost.fewest));
+    let title = format!(
+        "a warp {verb} elements of `{}` that are not adjacent: {factor} times the sectors that they fill",
+        access.array
+    );
+    let sectors = number_text(ratio(cost.sectors, cost.requests));
     let label = format!(
-        "{sectors} sectors of 32 bytes a request, where {} hold the elements",
-        number(times(cost.fewest, cost.requests))
+        "{sectors} sectors of 32 bytes per request; {} would suffice",
+        number_text(ratio(cost.fewest, cost.requests))
     );
     let mut diagnostic = Diagnostic::warning("W0901", title).at(access.span, label);
     if cost.stride != 0 {
-        diagnostic = diagnostic.note(format!("from each thread of a warp to the next one it is {} bytes", cost.stride));
+        diagnostic =
+            diagnostic.note(format!("the distance between adjacent threads of a warp is {} bytes", cost.stride));
     }
     let Some(trial) = trial else {
         let help = match (cost.stride, access.element > access.size) {
             (0, _) => {
-                "adjacent threads should access adjacent elements: sort the indices, or go through a shared array"
+                "adjacent threads should access adjacent elements: sort the indices, or stage the data in a shared array"
             }
             (_, true) if cost.stride.unsigned_abs() == u64::from(access.element) => {
-                "keep what is read together in an array of its own: one array for each part of the struct"
+                "split the struct into one array per field that is read separately"
             }
-            _ => "let the last index of the array follow the last index of the threads, or go through a shared tile",
+            _ => {
+                "make the last index of the array follow the last index of the threads, or stage the data in a shared tile"
+            }
         };
         return diagnostic.help(help);
     };
-    let Change::Swap(a, b) = trial.change else { return diagnostic };
-    let Some(repair) = repair::swap(subject.kernels, profile.span, a, b) else { return diagnostic };
+    let LayoutChange::Swap(a, b) = trial.change else { return diagnostic };
+    let Some(repair) = edits::swap_indices(subject.kernels, profile.span, a, b) else { return diagnostic };
     let sure = repair.sure && (subject.any_order)();
     let title = format!("exchange the indices: `{}`", repair.text);
     let (before, after) = (trial.before.0, trial.after.0);
@@ -175,21 +188,21 @@ fn wide(subject: &Subject<'_>, access: &Access, trial: Option<&Trial>) -> Diagno
         .note(format!(
             "with these indices exchanged, the launch moved {after} sectors instead of {before}, with the same results"
         ))
-        .fix_all(title, repair.edits, is_sure(sure))
+        .fix_all(title, repair.edits, applicability(sure))
 }
 
-/// Accesses to shared memory that take more passes than they need.
-fn conflicts(subject: &Subject<'_>) -> Vec<Diagnostic> {
+/// Advice on accesses to shared memory that need more transactions than necessary because of bank conflicts.
+fn bank_conflict_advice(subject: &AdviceContext<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
     let mut arrays: Vec<usize> = vec![];
-    let mut found = vec![];
-    let mut worst: Vec<&Access> = profile
+    let mut diagnostics = vec![];
+    let mut worst: Vec<&AccessProfile> = profile
         .accesses
         .iter()
-        .filter(|access| access.shared && access.deed != Deed::Atomic)
+        .filter(|access| access.shared && access.access_kind != AccessKind::AtomicRmw)
         .filter(|access| {
             let (passes, least) = (access.cost.passes, access.cost.least);
-            passes - least >= least / 2 && passes - least >= FEW.min(profile.warps)
+            passes - least >= least / 2 && passes - least >= MIN_REQUESTS.min(profile.warps)
         })
         .collect();
     worst.sort_by_key(|access| std::cmp::Reverse(access.cost.passes - access.cost.least));
@@ -199,79 +212,80 @@ fn conflicts(subject: &Subject<'_>) -> Vec<Diagnostic> {
         }
         arrays.push(access.memory);
         let cost = access.cost;
-        let ways = number(times(cost.passes, cost.least));
+        let ways = number_text(ratio(cost.passes, cost.least));
         let title = format!(
-            "bank conflicts: an access to `{}` in shared memory takes {ways} passes in place of one",
+            "bank conflicts: an access to `{}` in shared memory takes {ways} transactions instead of one",
             access.array
         );
-        let label =
-            format!("{} passes for {} requests of warps, where {} would do", cost.passes, cost.requests, cost.least);
+        let label = format!(
+            "{} transactions for {} requests of warps; {} would suffice",
+            cost.passes, cost.requests, cost.least
+        );
         let mut diagnostic = Diagnostic::warning("W0902", title).at(access.span, label);
         if cost.stride != 0 {
             diagnostic = diagnostic.note(format!(
-                "from each thread of a warp to the next one it is {} bytes; the 32 banks of 4 bytes come again after 128",
+                "the distance between adjacent threads of a warp is {} bytes; the 32 banks of 4 bytes repeat every 128 bytes",
                 cost.stride
             ));
         }
-        let padded = |trial: &&Trial| {
-            matches!(trial.change, Change::Pad(memory, _) if memory == access.memory)
+        let is_padding_trial = |trial: &&ChangeTrial| {
+            matches!(trial.change, LayoutChange::Pad(memory, _) if memory == access.memory)
                 && trial.same
                 && 10 * trial.after.1 <= 8 * trial.before.1
         };
-        let trial = profile.trials.iter().find(padded);
+        let trial = profile.trials.iter().find(is_padding_trial);
         let repaired = trial.and_then(|trial| {
-            let Change::Pad(_, last) = trial.change else { return None };
-            Some((trial, repair::pad(subject.kernels, profile.span, &access.array, last)?))
+            let LayoutChange::Pad(_, last) = trial.change else { return None };
+            Some((trial, edits::pad_array(subject.kernels, profile.span, &access.array, last)?))
         });
-        found.push(match repaired {
+        diagnostics.push(match repaired {
             Some((trial, repair)) => diagnostic
                 .note(format!(
-                    "with one column more, the launch took {} passes instead of {}",
+                    "with one more column, the launch took {} transactions instead of {}",
                     trial.after.1, trial.before.1
                 ))
-                .fix_all(format!("pad the rows: `{}`", repair.text), repair.edits, is_sure(repair.sure)),
-            None => diagnostic.help("let adjacent threads access adjacent words, or pad the rows by one element"),
+                .fix_all(format!("pad the rows: `{}`", repair.text), repair.edits, applicability(repair.sure)),
+            None => diagnostic.help("make adjacent threads access adjacent words, or pad the rows by one element"),
         });
     }
-    found
+    diagnostics
 }
 
-/// Blocks that leave lanes or multiprocessors without work.
-fn small_blocks(subject: &Subject<'_>) -> Vec<Diagnostic> {
+/// Advice on blocks that leave lanes or multiprocessors idle.
+fn block_size_advice(subject: &AdviceContext<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
-    let Extents::Grid { .. } = profile.extents else { return vec![] };
-    let (grid, threads) = blocks(profile);
+    let LaunchExtents::Grid { .. } = profile.extents else { return vec![] };
+    let (grid, threads) = block_counts(profile);
     let place = match subject.kernels.at(profile.span) {
         Some((_, kernel)) => match kernel.geometry {
-            crate::syntax::ast::Geometry::Grid { span, .. } | crate::syntax::ast::Geometry::Threads { span, .. } => {
-                span
-            }
-            crate::syntax::ast::Geometry::Missing(span) => span,
+            clk_syntax::ast::Geometry::Grid { span, .. } | clk_syntax::ast::Geometry::Threads { span, .. } => span,
+            clk_syntax::ast::Geometry::Missing(span) => span,
         },
         None => profile.span,
     };
     let limits = subject.gpu.limits;
     let rest = threads % 32;
     if rest != 0 && grid > 0 {
-        let title = format!("blocks of {threads} threads leave {} lanes of their last warp without work", 32 - rest);
+        let title = format!("blocks of {threads} threads leave {} lanes of their last warp idle", 32 - rest);
         let part = 100.0 * (1.0 - threads as f64 / threads.next_multiple_of(32) as f64);
         let diagnostic =
-            Diagnostic::warning("W0903", title).at(place, format!("{part:.0}% of all lanes never do anything"));
+            Diagnostic::warning("W0903", title).at(place, format!("{part:.0}% of all lanes are always idle"));
         return vec![diagnostic.help("make blocks of a multiple of 32 threads, such as 128 or 256")];
     }
-    let held = occupancy(limits, threads as u32, 0, profile.shared);
-    if held.keeps == Keeps::Blocks && held.part < 0.75 && grid > 1 {
-        let title = format!("blocks of {threads} threads fill {:.0}% of a multiprocessor at most", 100.0 * held.part);
+    let occupied = occupancy(limits, threads as u32, 0, profile.shared);
+    if occupied.limit == OccupancyLimit::Blocks && occupied.part < 0.75 && grid > 1 {
+        let title =
+            format!("blocks of {threads} threads fill at most {:.0}% of a multiprocessor", 100.0 * occupied.part);
         let label = format!(
-            "{} blocks of {threads} threads, of the {} threads that {} holds",
-            held.blocks,
+            "{} blocks of {threads} threads; a multiprocessor holds {} threads on {}",
+            occupied.blocks,
             limits.threads,
             subject.gpu.with_article()
         );
         let diagnostic = Diagnostic::warning("W0903", title).at(place, label);
         return vec![diagnostic.help("make blocks larger, such as 128 or 256 threads, and the grid smaller")];
     }
-    let bound = bound(profile, subject.gpu).seconds;
+    let bound = roofline(profile, subject.gpu).seconds;
     if grid < u64::from(subject.gpu.units) / 2 && bound > 20e-6 {
         let title = format!(
             "{grid} block{} cannot use the {} multiprocessors of {}",
@@ -280,78 +294,81 @@ fn small_blocks(subject: &Subject<'_>) -> Vec<Diagnostic> {
             subject.gpu.with_article()
         );
         let diagnostic = Diagnostic::warning("W0903", title)
-            .at(place, format!("the launch takes {:.0} µs at least on so few", 1e6 * bound));
+            .at(place, format!("the launch takes at least {:.0} µs on so few", 1e6 * bound));
         return vec![diagnostic.help("divide the work into more blocks")];
     }
     vec![]
 }
 
-/// Branches and loops that threads of a warp take differently.
-fn divergence(profile: &Profile) -> Vec<Diagnostic> {
-    let instructions = |work: &[(Span, Work)]| work.iter().map(|(_, work)| work.instructions).sum::<u64>();
+/// Advice on branches and loops in which the threads of a warp diverge.
+fn divergence_advice(profile: &Profile) -> Vec<Diagnostic> {
+    let instructions = |work: &[(Span, OpCounts)]| work.iter().map(|(_, work)| work.instructions).sum::<u64>();
     let total: u64 = profile.segments.iter().map(|segment| 32 * segment.warps * instructions(&segment.work)).sum();
-    let mut found: Vec<(u64, Diagnostic)> = vec![];
-    let mut seen: Vec<Span> = vec![];
+    let mut diagnostics: Vec<(u64, Diagnostic)> = vec![];
+    let mut visited: Vec<Span> = vec![];
     for segment in &profile.segments {
         let Some(branch) = segment.branch else { continue };
-        if seen.contains(&branch.span) {
+        if visited.contains(&branch.span) {
             continue;
         }
-        seen.push(branch.span);
-        let begins = |other: &&Segment| other.branch.is_some_and(|b| b.span == branch.span);
-        // All that is done in its blocks counts, as far as it is done by some of a warp's threads.
-        let head = |segment: &Segment| profile.segments.get(segment.head? as usize);
-        let own = |other: &&Segment| head(other).is_some_and(|head| begins(&head));
+        visited.push(branch.span);
+        let begins = |other: &&StraightLineSegment| other.branch.is_some_and(|b| b.span == branch.span);
+        // If the warp diverges at the branch, the lanes that are inactive in the blocks of the branch are counted as
+        // idle.
+        let head = |segment: &StraightLineSegment| profile.segments.get(segment.head? as usize);
+        let belongs_to_branch = |other: &&StraightLineSegment| head(other).is_some_and(|head| begins(&head));
         let idle: u64 = profile
             .segments
             .iter()
-            .filter(own)
-            .filter(|segment| head(segment).is_some_and(|head| head.parted > 0))
+            .filter(belongs_to_branch)
+            .filter(|segment| head(segment).is_some_and(|head| head.divergent_warps > 0))
             .map(|segment| (32 * segment.warps).saturating_sub(segment.lanes) * instructions(&segment.work))
             .sum();
-        let parted = profile.segments.iter().filter(begins).map(|segment| segment.parted).max().unwrap_or(0);
-        let met = match (branch.is_loop, branch.parent.and_then(|at| profile.segments.get(at as usize))) {
+        let divergent_warps =
+            profile.segments.iter().filter(begins).map(|segment| segment.divergent_warps).max().unwrap_or(0);
+        let executions = match (branch.is_loop, branch.parent.and_then(|at| profile.segments.get(at as usize))) {
             (false, Some(parent)) => parent.warps,
             _ => segment.warps,
         };
-        // A guard at the edge parts the last warps; a part of all work is worth a word.
-        if 4 * parted < met || 5 * idle < total || met < 8 {
+        // A bounds guard diverges only in the last warps, so only frequent divergence is reported.
+        if 4 * divergent_warps < executions || 5 * idle < total || executions < 8 {
             continue;
         }
-        let share = 100.0 * times(idle, total);
+        let share = 100.0 * ratio(idle, total);
         let (title, label, help) = match branch.is_loop {
             true => (
-                "threads of a warp leave a loop at different times, and the others wait for the last".to_string(),
-                format!("in {parted} of {met} iterations of warps some threads had left"),
-                "give the threads of a warp work of one size: sort by the number of iterations, or let a warp share one item",
+                "threads of a warp leave a loop at different times, and wait for the last one".to_string(),
+                format!("in {divergent_warps} of {executions} iterations of warps some threads had left"),
+                "give the threads of a warp equal work: sort by the number of iterations, or let a warp share one item",
             ),
             false => (
-                "threads of a warp take different branches, one after the other".to_string(),
-                format!("in {parted} of {met} warps threads disagree"),
-                "let the condition depend on what a warp has in common, or compute both and `select`",
+                "threads of a warp take different branches, which run sequentially".to_string(),
+                format!("in {divergent_warps} of {executions} warps threads disagree"),
+                "make the condition uniform within a warp, or compute both sides and `select`",
             ),
         };
         let diagnostic = Diagnostic::warning("W0904", title).at(branch.span, label);
-        let note = format!("{share:.0}% of the lanes' time of this kernel is spent waiting here");
-        found.push((idle, diagnostic.note(note).help(help)));
+        let note = format!("{share:.0}% of this kernel's lane time is spent waiting here");
+        diagnostics.push((idle, diagnostic.note(note).help(help)));
     }
-    found.sort_by_key(|(idle, _)| std::cmp::Reverse(*idle));
-    found.into_iter().map(|(_, diagnostic)| diagnostic).take(2).collect()
+    diagnostics.sort_by_key(|(idle, _)| std::cmp::Reverse(*idle));
+    diagnostics.into_iter().map(|(_, diagnostic)| diagnostic).take(2).collect()
 }
 
-/// Atomic operations of many threads on one element.
-fn contention(profile: &Profile) -> Vec<Diagnostic> {
-    let crowded = profile.accesses.iter().filter(|access| {
-        access.deed == Deed::Atomic && access.cost.crowd >= 8 * access.cost.requests && access.cost.requests >= 4
+/// Advice on atomic operations of many threads on the same element.
+fn contention_advice(profile: &Profile) -> Vec<Diagnostic> {
+    let contended = profile.accesses.iter().filter(|access| {
+        access.access_kind == AccessKind::AtomicRmw
+            && access.cost.atomic_contention >= 8 * access.cost.requests
+            && access.cost.requests >= 4
     });
-    crowded
+    contended
         .map(|access| {
-            let many = number(times(access.cost.crowd, access.cost.requests));
-            let title =
-                format!("{many} threads of a warp update one element of `{}`, one after the other", access.array);
+            let threads = number_text(ratio(access.cost.atomic_contention, access.cost.requests));
+            let title = format!("{threads} threads of a warp update one element of `{}` sequentially", access.array);
             let label = format!("{} updates by {} warps", access.cost.lanes, access.cost.requests);
             let diagnostic = Diagnostic::warning("W0905", title).at(access.span, label);
-            let place = if access.shared { "once a warp" } else { "once a block, from a shared array" };
+            let place = if access.shared { "once per warp" } else { "once per block, from a shared array" };
             diagnostic
                 .help(format!("add up first, with `warp_reduce_add`, and update {place}"))
                 .help("sums of whole arrays are `sum(x)`, or `std.reduce`; histograms are `std.histogram`")
@@ -359,63 +376,67 @@ fn contention(profile: &Profile) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Accesses to the same element again and again, of an array that the kernel writes and accesses elsewhere as well: else compilers of GPU
-/// code keep the element in a register.
-fn repeated(profile: &Profile) -> Vec<Diagnostic> {
-    let again = |access: &Access| {
+/// Advice on repeated accesses of a loop to the same element of an array that the kernel writes and also accesses
+/// elsewhere. Because of the other accesses, GPU compilers cannot keep the element in a register.
+fn repeated_access_advice(profile: &Profile) -> Vec<Diagnostic> {
+    let is_repeated = |access: &AccessProfile| {
         let (cost, threads) = (access.cost, profile.threads * profile.launches);
-        let plain = !access.shared && access.deed != Deed::Atomic;
+        let plain = !access.shared && access.access_kind != AccessKind::AtomicRmw;
         plain && 2 * cost.repeated > cost.lanes && cost.lanes >= 4 * threads
     };
-    let often = |access: &&Access| {
-        let own: Vec<&Access> = profile.accesses.iter().filter(|other| other.memory == access.memory).collect();
-        let written = own.iter().any(|other| other.deed != Deed::Load);
-        again(access) && written && own.iter().any(|other| !again(other))
+    let is_wasteful = |access: &&AccessProfile| {
+        let accesses: Vec<&AccessProfile> =
+            profile.accesses.iter().filter(|other| other.memory == access.memory).collect();
+        let written = accesses.iter().any(|other| other.access_kind != AccessKind::Load);
+        is_repeated(access) && written && accesses.iter().any(|other| !is_repeated(other))
     };
-    let mut all: Vec<&Access> = profile.accesses.iter().filter(often).collect();
-    all.sort_by_key(|access| access.deed != Deed::Load);
+    let mut all: Vec<&AccessProfile> = profile.accesses.iter().filter(is_wasteful).collect();
+    all.sort_by_key(|access| access.access_kind != AccessKind::Load);
     let mut arrays: Vec<usize> = vec![];
-    let mut found = vec![];
+    let mut diagnostics = vec![];
     for access in all.iter() {
         if arrays.contains(&access.memory) {
             continue;
         }
         arrays.push(access.memory);
-        let deed = if access.deed == Deed::Load { "loads" } else { "stores" };
-        let each = number(times(access.cost.lanes, profile.threads * profile.launches));
-        let title = format!("each thread {deed} the same element of `{}` {each} times", access.array);
-        let label =
-            format!("{} of {} accesses are to the element of the one before", access.cost.repeated, access.cost.lanes);
+        let verb = if access.access_kind == AccessKind::Load { "loads" } else { "stores" };
+        let count = number_text(ratio(access.cost.lanes, profile.threads * profile.launches));
+        let title = format!("each thread {verb} the same element of `{}` {count} times", access.array);
+        let label = format!(
+            "{} of {} accesses are to the same element as the previous one",
+            access.cost.repeated, access.cost.lanes
+        );
         let mut diagnostic = Diagnostic::warning("W0906", title).at(access.span, label);
         if let Some(other) = all.iter().find(|other| other.memory == access.memory && other.span != access.span) {
-            diagnostic = diagnostic.because(other.span, "and so here");
+            diagnostic = diagnostic.because(other.span, "and here");
         }
-        found.push(diagnostic.help("keep it in a variable: load it before the loop, and store it behind"));
+        diagnostics
+            .push(diagnostic.help("keep it in a variable: load it before the loop, and store it after the loop"));
     }
-    found
+    diagnostics
 }
 
-/// Registers and shared memory that keep threads out, and spills.
-fn resources(subject: &Subject<'_>) -> Vec<Diagnostic> {
+/// Advice on registers and shared memory that limit occupancy, and on spills.
+fn resource_advice(subject: &AdviceContext<'_>) -> Vec<Diagnostic> {
     let (profile, known) = (subject.profile, subject.resources);
-    let (_, threads) = blocks(profile);
+    let (_, threads) = block_counts(profile);
     if let Some(known) = known.filter(|known| known.spilled > 0) {
-        let title =
-            format!("`{}` keeps {} bytes a thread in memory for want of registers", profile.kernel, known.spilled);
+        let title = format!("`{}` spills {} bytes per thread to memory", profile.kernel, known.spilled);
         let diagnostic =
-            Diagnostic::warning("W0908", title).at(profile.span, format!("{} registers a thread", known.registers));
+            Diagnostic::warning("W0908", title).at(profile.span, format!("{} registers per thread", known.registers));
         return vec![diagnostic.help("unroll less, keep fewer values at a time, or use smaller blocks")];
     }
-    // What shared memory takes is known without a compiler as well.
+    // Without a report of the GPU compiler, only the use of shared memory is known.
     let (registers, shared) =
         known.map_or((0, profile.shared), |known| (known.registers, profile.shared.max(known.shared.into())));
-    let held = occupancy(subject.gpu.limits, threads as u32, registers, shared);
-    if held.part >= 0.25 || held.keeps != Keeps::Shared {
+    let occupied = occupancy(subject.gpu.limits, threads as u32, registers, shared);
+    if occupied.part >= 0.25 || occupied.limit != OccupancyLimit::Shared {
         return vec![];
     }
-    let title = format!("shared memory leaves room for {:.0}% of a multiprocessor's threads", 100.0 * held.part);
-    let plural = if held.blocks == 1 { "" } else { "s" };
-    let label = format!("{shared} bytes a block: {} block{plural} at once", held.blocks);
+    let title =
+        format!("shared memory limits occupancy to {:.0}% of a multiprocessor's threads", 100.0 * occupied.part);
+    let plural = if occupied.blocks == 1 { "" } else { "s" };
+    let label = format!("{shared} bytes per block: {} block{plural} at once", occupied.blocks);
     let help = "use smaller tiles, or larger blocks for the same tile";
     vec![Diagnostic::warning("W0908", title).at(profile.span, label).help(help)]
 }

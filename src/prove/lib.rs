@@ -1,14 +1,28 @@
-//! The crate of the layer [`prove`], named so that code spells its path as `crate::prove` here and everywhere above.
+//! Layer 6: proofs that a kernel is correct for every size, and counterexamples that a run confirms.
+//!
+//! Input: a kernel of a checked program. Output: a [`ProofReport`]. Each [`Property`] is *proved* for all sizes,
+//! *refuted* by a run that violates it, or *unknown*, with the line and the reason. Footprints
+//! ([`clk_ir::footprint`]) turn each property into obligations for the decision procedure [`clk_base::linear`].
+//! `docs/internals/prover.md` describes the method, the assumptions of a proof, and contracts.
 
 #![allow(rustdoc::private_intra_doc_links)]
 
-#[path = "mod.rs"]
-pub mod prove;
+mod array_contents;
+mod contract_trials;
+mod evidence;
+mod expectations;
+mod f64_shadow;
+mod instances;
+mod order_comparison;
+mod prover;
+mod replay;
+mod report;
+mod untested_sizes;
 
-use clk_lang_base::base;
-use clk_lang_check::check;
-use clk_lang_compile::compile;
-use clk_lang_device::device;
-use clk_lang_ir::ir;
-use clk_lang_lang::lang;
-use clk_lang_lower::lower;
+pub use contract_trials::ContractTrials;
+pub use evidence::RaceEvidence;
+pub use expectations::check_expectations;
+pub use instances::kernels_of_file;
+pub use prover::{prove_kernel, prove_kernel_until};
+pub use report::{ProofReport, ProofVerdict, Property};
+pub use untested_sizes::{UntestedSizes, settle_warnings};

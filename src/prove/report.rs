@@ -1,14 +1,14 @@
-//! What a proof says of a kernel.
+//! The result of proving a kernel.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{Expected, Kernel};
-use crate::device::FaultKind;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{Expected, Kernel};
+use clk_runtime::FaultKind;
 
-/// Launches that were not examined and that are named, at most.
+/// The maximum number of launches not covered by the proof that are listed.
 pub(super) const MAX_NAMED: usize = 5;
 
-/// What is examined.
+/// A property of a kernel that can be proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Property {
     InBounds,
@@ -17,14 +17,16 @@ pub enum Property {
     Barriers,
     NoOverflow,
     Order,
-    /// No access of a warp to a shared array takes more passes; examined where it is expected, as is the next one.
+    /// No access of a warp to a shared array needs more than this number of transactions. Proved only if an `expect`
+    /// clause requires it.
     BankWays(u32),
-    /// No access of a warp to a global array touches more sectors.
+    /// No access of a warp to a global array transfers more than this number of sectors. Proved only if an `expect`
+    /// clause requires it.
     Sectors(u32),
 }
 
 impl Property {
-    /// Those of every kernel.
+    /// The properties that are proved for every kernel.
     pub const ALL: [Property; 6] = [
         Property::InBounds,
         Property::RaceFree,
@@ -34,8 +36,8 @@ impl Property {
         Property::Order,
     ];
 
-    /// Returns what is expected, if it can be proved.
-    pub(super) fn of(expected: Expected) -> Option<Property> {
+    /// Returns the property that an `expect` clause requires; `None` if it cannot be proved.
+    pub(super) fn from_expected(expected: Expected) -> Option<Property> {
         Some(match expected {
             Expected::InBounds => Property::InBounds,
             Expected::RaceFree => Property::RaceFree,
@@ -49,13 +51,13 @@ impl Property {
         })
     }
 
-    /// Returns the limits of what a kernel's warps pay for accesses.
+    /// Returns the properties that limit warp-wide accesses and that the kernel's `expect` clauses require.
     pub(super) fn limits(kernel: &Kernel) -> impl Iterator<Item = Property> {
-        let all = kernel.expects.iter().filter_map(|expect| Property::of(expect.what));
+        let all = kernel.expects.iter().filter_map(|expect| Property::from_expected(expect.expected));
         all.filter(|property| matches!(property, Property::BankWays(_) | Property::Sectors(_)))
     }
 
-    /// Returns whether a fault contradicts it.
+    /// Returns whether a fault violates the property.
     pub(super) fn is_broken_by(self, kind: &FaultKind) -> bool {
         match (self, kind) {
             (Property::InBounds, FaultKind::OutOfBounds { .. })
@@ -69,7 +71,7 @@ impl Property {
         }
     }
 
-    /// Returns what it is called in reports.
+    /// Returns the property's name in reports.
     pub fn name(self) -> String {
         let name = match self {
             Property::InBounds => "in bounds",
@@ -85,14 +87,15 @@ impl Property {
     }
 }
 
-/// What is known of a property.
+/// The result of proving a property.
 #[derive(Clone, Debug)]
-pub enum Verdict {
-    /// It holds for all sizes; the number of certificates that were rechecked.
+pub enum ProofVerdict {
+    /// The property holds for all sizes. `steps` is the number of certificates. An independent checker has accepted all
+    /// of them.
     Proved {
         steps: usize,
     },
-    /// A run with these sizes shows that it does not hold.
+    /// A run with these sizes violates the property.
     Refuted {
         sizes: String,
         found: Box<Diagnostic>,
@@ -103,53 +106,57 @@ pub enum Verdict {
     },
 }
 
-impl Verdict {
+impl ProofVerdict {
     /// Returns the verdict's name in reports.
     pub fn word(&self) -> &'static str {
         match self {
-            Verdict::Proved { .. } => "proved",
-            Verdict::Refuted { .. } => "refuted",
-            Verdict::Unknown { .. } => "unknown",
+            ProofVerdict::Proved { .. } => "proved",
+            ProofVerdict::Refuted { .. } => "refuted",
+            ProofVerdict::Unknown { .. } => "unknown",
         }
     }
 }
 
-/// The result of examining a kernel.
+/// The result of proving a kernel.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ProofReport {
     pub kernel: String,
-    /// The compile-time arguments it was examined with: `T = f32`, of several instances `T = f32, K = 1; T = f32, K = 2`; empty
-    /// without any.
+    /// The compile-time arguments of the proved instance, such as `T = f32`. Several instances are separated by `;`, as
+    /// in `T = f32, K = 1; T = f32, K = 2`. Empty for a kernel without compile-time parameters.
     pub instance: String,
-    /// The compile-time arguments of other launches, about which nothing is said, and a place of each: because there are too many,
-    /// or because they are not known before the program runs (`T = f32, K = ?`).
+    /// The compile-time arguments of launches that the proof does not cover, each with a location. They are not covered
+    /// because there are too many instances, or because an argument is unknown before the program runs (`T = f32, K =
+    /// ?`).
     pub unexamined: Vec<(String, Span)>,
-    /// The clauses of `assume`, on which all proofs rest.
+    /// The `assume` clauses, on which all proofs rely.
     pub assuming: Vec<Span>,
-    /// The largest number of elements of an array, and the largest dimension, that the proofs cover, if it is not the largest of all.
+    /// The largest dimension, and the largest number of array elements, that the proofs cover; `None` if they cover all
+    /// sizes.
     pub largest: Option<i128>,
-    pub verdicts: Vec<(Property, Verdict)>,
-    /// The operations that an index or a condition depends on and that may overflow.
-    pub(super) doubtful: Vec<Span>,
-    /// The proofs as text: each question with its certificate.
+    pub verdicts: Vec<(Property, ProofVerdict)>,
+    /// The operations that may overflow and on which an index or condition depends.
+    pub(super) possible_overflows: Vec<Span>,
+    /// The proofs as text: each obligation, followed by its certificate.
     pub certificates: String,
-    /// How many sizes that the decision procedure proposed as counterexamples no run confirmed.
+    /// The number of candidate counterexamples that no run confirmed.
     pub unconfirmed: usize,
 }
 
-impl Verdict {
+impl ProofVerdict {
     fn rank(&self) -> u8 {
         match self {
-            Verdict::Proved { .. } => 0,
-            Verdict::Unknown { .. } => 1,
-            Verdict::Refuted { .. } => 2,
+            ProofVerdict::Proved { .. } => 0,
+            ProofVerdict::Unknown { .. } => 1,
+            ProofVerdict::Refuted { .. } => 2,
         }
     }
 
-    /// Returns what holds of two instances of a kernel: the worse verdict.
-    fn with(self, other: Verdict) -> Verdict {
+    /// Returns the worse of the verdicts for two instances of a kernel.
+    fn worse(self, other: ProofVerdict) -> ProofVerdict {
         match (self, other) {
-            (Verdict::Proved { steps: a }, Verdict::Proved { steps: b }) => Verdict::Proved { steps: a + b },
+            (ProofVerdict::Proved { steps: a }, ProofVerdict::Proved { steps: b }) => {
+                ProofVerdict::Proved { steps: a + b }
+            }
             (one, other) => {
                 if other.rank() > one.rank() {
                     other
@@ -161,9 +168,9 @@ impl Verdict {
     }
 }
 
-impl Report {
-    /// Returns the line about launches that were not examined, if there are any.
-    pub fn silence(&self, position: &dyn Fn(Span) -> String) -> Option<String> {
+impl ProofReport {
+    /// Returns the note about launches that the proof does not cover, if there are any.
+    pub fn not_examined_note(&self, position: &dyn Fn(Span) -> String) -> Option<String> {
         let launch = |(text, place): &(String, Span)| format!("{text} ({})", position(*place));
         let mut all: Vec<String> = self.unexamined.iter().take(MAX_NAMED).map(launch).collect();
         if self.unexamined.len() > MAX_NAMED {
@@ -174,37 +181,37 @@ impl Report {
 
     pub(super) fn all_unknown(&mut self, kernel: &Kernel, why: &str, place: Option<Span>) {
         let all = Property::ALL.into_iter().chain(Property::limits(kernel));
-        self.verdicts = all.map(|p| (p, Verdict::Unknown { why: why.into(), place })).collect();
+        self.verdicts = all.map(|p| (p, ProofVerdict::Unknown { why: why.into(), place })).collect();
     }
 
-    /// Says with the verdicts that are not "proved" which instance they are about.
-    pub(super) fn named(mut self) -> Report {
+    /// Adds the name of the instance to each verdict that is not "proved".
+    pub(super) fn with_instance_names(mut self) -> ProofReport {
         for (_, verdict) in &mut self.verdicts {
             match verdict {
-                Verdict::Proved { .. } => {}
-                Verdict::Refuted { sizes, .. } => *sizes = format!("{sizes} with {}", self.instance),
-                Verdict::Unknown { why, .. } => *why = format!("{why} (with {})", self.instance),
+                ProofVerdict::Proved { .. } => {}
+                ProofVerdict::Refuted { sizes, .. } => *sizes = format!("{sizes} with {}", self.instance),
+                ProofVerdict::Unknown { why, .. } => *why = format!("{why} (with {})", self.instance),
             }
         }
         self
     }
 
-    /// Returns what holds of this instance and of another one.
-    pub(super) fn with(mut self, other: Report) -> Report {
+    /// Merges the reports of two instances of a kernel.
+    pub(super) fn merge(mut self, other: ProofReport) -> ProofReport {
         self.instance = format!("{}; {}", self.instance, other.instance);
         self.largest = self.largest.into_iter().chain(other.largest).min();
-        self.verdicts = self.verdicts.into_iter().zip(other.verdicts).map(|((p, a), (_, b))| (p, a.with(b))).collect();
-        self.doubtful.extend(other.doubtful);
+        self.verdicts = self.verdicts.into_iter().zip(other.verdicts).map(|((p, a), (_, b))| (p, a.worse(b))).collect();
+        self.possible_overflows.extend(other.possible_overflows);
         self.certificates += &other.certificates;
         self.unconfirmed += other.unconfirmed;
         self
     }
 
-    pub fn verdict(&self, property: Property) -> Option<&Verdict> {
+    pub fn verdict(&self, property: Property) -> Option<&ProofVerdict> {
         self.verdicts.iter().find(|(known, _)| *known == property).map(|(_, verdict)| verdict)
     }
 
     pub fn is_refuted(&self) -> bool {
-        self.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Refuted { .. }))
+        self.verdicts.iter().any(|(_, verdict)| matches!(verdict, ProofVerdict::Refuted { .. }))
     }
 }

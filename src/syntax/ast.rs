@@ -1,7 +1,7 @@
-//! The syntax tree: owned nodes with spans, including error nodes. It represents the source as written, before name resolution.
+//! The syntax tree, with spans and error nodes. It represents the source as written, before name resolution.
 
-use crate::base::source::{FileId, Span};
-use crate::lang::ops::{BinaryOp, UnaryOp};
+use clk_base::source::{FileId, Span};
+use clk_scalar::ops::{BinaryOp, UnaryOp};
 pub(crate) use smol_str::SmolStr;
 
 /// An identifier and its span.
@@ -12,7 +12,7 @@ pub struct Name {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct File {
+pub struct SourceFile {
     pub file: FileId,
     /// The module's documentation: `///` lines at the top of the file, before a blank line.
     pub doc: Option<String>,
@@ -34,25 +34,25 @@ pub enum ItemKind {
     Fn(Fn),
     Kernel(Kernel),
     Import(Import),
-    Test(Section),
-    Bench(Section),
+    Test(SectionItem),
+    Bench(SectionItem),
     /// A statement of the script.
     Stmt(Stmt),
-    /// An item that failed to parse; a definition keeps its name, so that uses of it are not reported too.
+    /// An item that failed to parse. A definition keeps its name, so that its uses cause no further errors.
     Error(Option<Name>),
 }
 
-/// `test "name" { … }` or `bench "name" bytes = …, flops = … { … }`.
+/// A test, `test "name" { … }`, or a benchmark, `bench "name" bytes = …, flops = … { … }`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Section {
+pub struct SectionItem {
     pub title: SmolStr,
     pub title_span: Span,
-    /// `bench` only: `bytes = expr`, `flops = expr`, `items = expr`.
+    /// The rates of a `bench`: `bytes = expr`, `flops = expr`, `items = expr`. A `test` has none.
     pub rates: Vec<(Name, Expr)>,
     pub body: Block,
 }
 
-/// `const NAME: type = value`.
+/// A constant: `const NAME: type = value`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Const {
     pub name: Name,
@@ -60,7 +60,7 @@ pub struct Const {
     pub value: Expr,
 }
 
-/// `struct Name { field: type, … }`.
+/// A struct definition: `struct Name { field: type, … }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Struct {
     pub name: Name,
@@ -84,15 +84,16 @@ pub struct Generic {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenericKind {
-    /// `T: Float`. The bound is kept as a name so that an unknown one can be reported. None means `Any`.
+    /// A type parameter: `T: Float`. The bound is a name, so that an unknown bound can be reported. `None` is the bound
+    /// `Any`.
     Type { bound: Option<Name> },
-    /// `const N: i32 = 16`.
+    /// A constant parameter: `const N: i32 = 16`.
     Const { ty: Type, default: Option<Expr> },
-    /// `op: fn(f32, f32) -> f32`.
+    /// A function parameter: `op: fn(f32, f32) -> f32`.
     Fn { ty: Type, default: Option<Expr> },
 }
 
-/// `fn name<generics>(params) -> result { body }`.
+/// A function: `fn name<generics>(params) -> result { body }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fn {
     pub name: Name,
@@ -104,7 +105,7 @@ pub struct Fn {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// No keyword: read-only.
+    /// The access of a parameter without a keyword: read-only.
     In,
     Out,
     InOut,
@@ -120,7 +121,7 @@ pub struct Param {
     pub span: Span,
 }
 
-/// `kernel name<generics>(params) geometry contracts { body }`.
+/// A kernel: `kernel name<generics>(params) geometry contracts { body }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub name: Name,
@@ -133,7 +134,7 @@ pub struct Kernel {
     pub body: Block,
 }
 
-/// `BM in [64, 128]` behind `tune`: the values that a compile-time parameter may be given.
+/// `BM in [64, 128]` in a `tune` clause: the candidate values of a compile-time parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tune {
     pub name: Name,
@@ -142,11 +143,11 @@ pub struct Tune {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Geometry {
-    /// `threads(row: M, col: N) block(16, 16)`; the last index varies fastest.
+    /// The geometry `threads(row: M, col: N) block(16, 16)`. The last index varies fastest.
     Threads { indices: Vec<(Name, Expr)>, block: Option<Vec<Expr>>, span: Span },
-    /// `grid(…) block(…)` in x, y, z order.
+    /// The geometry `grid(…) block(…)`, with the extents in x, y, z order.
     Grid { grid: Vec<Expr>, block: Vec<Expr>, span: Span },
-    /// No geometry (reported by the parser).
+    /// The geometry is missing, which the parser has reported.
     Missing(Span),
 }
 
@@ -154,22 +155,22 @@ pub enum Geometry {
 pub struct Import {
     pub source: ImportSource,
     pub span: Span,
-    pub what: ImportWhat,
+    pub items: ImportItems,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImportSource {
-    /// `std.linalg`.
+    /// A dotted path: `std.linalg`.
     Path(Vec<Name>),
-    /// `"./shapes.clk"`.
+    /// A file path: `"./shapes.clk"`.
     File { path: SmolStr, span: Span },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum ImportWhat {
-    /// The module itself, under the last name of its path or the alias after `as`.
+pub enum ImportItems {
+    /// Imports the module itself, under the last name of its path or under the alias after `as`.
     Module { alias: Option<Name> },
-    /// `.{a, b as c}`.
+    /// Imports some names of the module: `.{a, b as c}`.
     Names(Vec<(Name, Option<Name>)>),
 }
 
@@ -181,9 +182,10 @@ pub struct Type {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TypeKind {
-    /// `f32`, `f32x4`, `Body`, `T`, `shapes.Circle`.
+    /// A type name or a path of names: `f32`, `f32x4`, `Body`, `T`, `shapes.Circle`.
     Name(Vec<Name>),
-    /// `[T; D0, D1]`; a dimension is an expression over constants and dimension names, or `_` (represented as the name `_`).
+    /// An array type, `[T; D0, D1]`. A dimension is an expression of constants and dimension names, or `_` (represented
+    /// as the name `_`).
     Array {
         element: Box<Type>,
         dims: Vec<Expr>,
@@ -193,7 +195,7 @@ pub enum TypeKind {
         params: Vec<Type>,
         result: Option<Box<Type>>,
     },
-    /// `[f32; N] @gpu`.
+    /// An array type with the device that stores the array: `[f32; N] @gpu`.
     Placed {
         ty: Box<Type>,
         place: Name,
@@ -216,25 +218,26 @@ pub struct Stmt {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StmtKind {
-    /// `let pattern: type = value`, or `var …`. A `var` may omit its value (`var acc: [f32; 4]`, uninitialized until assigned).
+    /// A declaration: `let pattern: type = value`, or `var …`. A `var` may omit its value (`var acc: [f32; 4]`,
+    /// uninitialized until assigned).
     Let {
         mutable: bool,
         pattern: Pattern,
         ty: Option<Box<Type>>,
         value: Option<Expr>,
     },
-    /// `shared name: type`.
+    /// The declaration of a shared array or scalar: `shared name: type`.
     Shared {
         name: Name,
         ty: Box<Type>,
     },
-    /// `place = value`, `place += value`.
+    /// An assignment: `place = value`, `place += value`.
     Assign {
         place: Box<Expr>,
         op: Option<(BinaryOp, Span)>,
         value: Expr,
     },
-    /// An expression statement. `quiet` means that a `;` follows it, so that the REPL prints nothing.
+    /// An expression statement. `quiet` means that a `;` follows, so the REPL does not print the value.
     Expr {
         expr: Expr,
         quiet: bool,
@@ -256,12 +259,12 @@ pub enum StmtKind {
     Break,
     Continue,
     Return(Option<Expr>),
-    /// `on gpu(0) { … }`.
+    /// A block that launches on a device: `on gpu(0) { … }`.
     On {
         device: Expr,
         body: Block,
     },
-    /// `batch { … }`.
+    /// A batch of launches: `batch { … }`.
     Batch {
         body: Block,
     },
@@ -283,7 +286,7 @@ pub enum Unroll {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
     Name(Name),
-    /// `(a, b, _)`; `_` is represented as a name.
+    /// A tuple pattern, `(a, b, _)`. The `_` is represented as a name.
     Tuple(Vec<Pattern>, Span),
 }
 
@@ -295,7 +298,7 @@ pub struct Expr {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// An integer literal and its suffix. A value over `u64::MAX`, which the lexer reports, saturates.
+    /// An integer literal and its suffix. A value over `u64::MAX` becomes `u64::MAX`; the lexer has reported it.
     Int {
         value: u64,
         suffix: Option<Name>,
@@ -308,7 +311,7 @@ pub enum ExprKind {
     Bool(bool),
     Str(Vec<StrPart>),
     Name(Name),
-    /// A field access; `name` is an identifier or the number of a tuple element.
+    /// A field access. `name` is an identifier or the number of a tuple element.
     Field {
         base: Box<Expr>,
         name: Name,
@@ -317,12 +320,12 @@ pub enum ExprKind {
         base: Box<Expr>,
         args: Vec<Expr>,
     },
-    /// `f(x, T = 3)`, also `f32(x)` and `f32x4(1, 2, 3, 4)`.
+    /// A call: `f(x, T = 3)`, also `f32(x)` and `f32x4(1, 2, 3, 4)`.
     Call {
         callee: Box<Expr>,
         args: Vec<Arg>,
     },
-    /// `k<<<grid, block>>>(args)`.
+    /// A launch with an explicit geometry: `k<<<grid, block>>>(args)`.
     Launch {
         callee: Box<Expr>,
         grid: Box<Expr>,
@@ -340,7 +343,7 @@ pub enum ExprKind {
         left: Box<Expr>,
         right: Box<Expr>,
     },
-    /// `a..b step s`, `a..=b`, `..` (in an index: the whole axis).
+    /// A range: `a..b step s`, `a..=b`, or `..`, which selects a whole axis in an index.
     Range {
         start: Option<Box<Expr>>,
         end: Option<Box<Expr>>,
@@ -354,16 +357,16 @@ pub enum ExprKind {
     },
     Block(Block),
     Tuple(Vec<Expr>),
-    /// `[1, 2, 3]`, nested for more dimensions.
+    /// An array literal: `[1, 2, 3]`, nested for several dimensions.
     Array(Vec<Expr>),
-    /// `Body { pos: p, mass: 1.0 }`.
+    /// A struct literal: `Body { pos: p, mass: 1.0 }`.
     Struct {
         path: Vec<Name>,
         fields: Vec<(Name, Expr)>,
     },
-    /// `time { … }`.
+    /// A block whose execution is timed: `time { … }`.
     Time(Block),
-    /// `(e)`: kept because the formatter and diagnostics depend on the parentheses.
+    /// `(e)`. The tree contains parentheses because the formatter and diagnostics depend on them.
     Paren(Box<Expr>),
     Error,
 }
@@ -374,20 +377,20 @@ pub struct Arg {
     pub value: Expr,
 }
 
-/// A segment of a string literal, with escapes resolved.
+/// A segment of a string literal: text, in which escapes are resolved, or an interpolated value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StrPart {
     Text(SmolStr),
-    /// `{expr}` or `{expr:.3}`.
+    /// An interpolated value: `{expr}` or `{expr:.3}`.
     Value {
         expr: Expr,
-        format: Option<Format>,
+        format: Option<FormatSpec>,
     },
 }
 
 /// The format specification after the colon of `{x:>8.3}`: `[fill][<^>][+][0][width][.precision][x|X|b|o|e|?]`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Format {
+pub struct FormatSpec {
     pub text: SmolStr,
     pub span: Span,
 }

@@ -1,12 +1,12 @@
-//! Formats the tree as indented text: one node per line, children below it. For `clk emit --stage ast` and for tests.
+//! Formats the syntax tree as indented text, one node per line, for `clk emit --stage ast` and tests.
 
-use crate::lang::ops::UnaryOp;
-use crate::syntax::ast::*;
+use crate::ast::*;
+use clk_scalar::ops::UnaryOp;
 use std::fmt::Write;
 
 /// Formats the tree of a file.
-pub(crate) fn dump(file: &File) -> String {
-    let mut out = Printer::default();
+pub(crate) fn dump(file: &SourceFile) -> String {
+    let mut out = AstPrinter::default();
     if let Some(doc) = &file.doc {
         out.line(format_args!("doc {doc:?}"));
     }
@@ -15,17 +15,17 @@ pub(crate) fn dump(file: &File) -> String {
 }
 
 #[derive(Default)]
-struct Printer {
+struct AstPrinter {
     text: String,
     depth: usize,
 }
 
-impl Printer {
+impl AstPrinter {
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         let _ = writeln!(self.text, "{:1$}{line}", "", self.depth * 2);
     }
 
-    /// Writes a line, and its children indented below it.
+    /// Writes a line, then the node's children, indented.
     fn node(&mut self, line: std::fmt::Arguments<'_>, children: impl FnOnce(&mut Self)) {
         self.line(line);
         self.depth += 1;
@@ -63,7 +63,7 @@ impl Printer {
                 k.tunes.iter().for_each(|t| p.list(&format!("tune {}", t.name.text), std::slice::from_ref(&t.values)));
                 p.block("body", &k.body);
             }),
-            ItemKind::Import(i) => self.line(format_args!("import {}{}", source(&i.source), what(&i.what))),
+            ItemKind::Import(i) => self.line(format_args!("import {}{}", source(&i.source), import_items(&i.items))),
             ItemKind::Test(s) => self.section("test", s),
             ItemKind::Bench(s) => self.section("bench", s),
             ItemKind::Stmt(stmt) => self.stmt(stmt),
@@ -119,19 +119,19 @@ impl Printer {
         }
     }
 
-    fn section(&mut self, kind: &str, section: &Section) {
+    fn section(&mut self, kind: &str, section: &SectionItem) {
         self.node(format_args!("{kind} {:?}", section.title), |p| {
             section.rates.iter().for_each(|(name, rate)| p.node(format_args!("rate {}", name.text), |p| p.expr(rate)));
             p.block("body", &section.body);
         });
     }
 
-    fn list(&mut self, what: &str, exprs: &[Expr]) {
-        self.node(format_args!("{what}"), |p| exprs.iter().for_each(|e| p.expr(e)));
+    fn list(&mut self, label: &str, exprs: &[Expr]) {
+        self.node(format_args!("{label}"), |p| exprs.iter().for_each(|e| p.expr(e)));
     }
 
-    fn block(&mut self, what: &str, block: &Block) {
-        self.node(format_args!("{what}"), |p| {
+    fn block(&mut self, label: &str, block: &Block) {
+        self.node(format_args!("{label}"), |p| {
             block.stmts.iter().for_each(|s| p.stmt(s));
             if let Some(tail) = &block.tail {
                 p.node(format_args!("value"), |p| p.expr(tail));
@@ -216,9 +216,9 @@ impl Printer {
             }),
             ExprKind::Range { start, end, inclusive, step } => {
                 self.node(format_args!("{}", if *inclusive { "..=" } else { ".." }), |p| {
-                    for (what, part) in [("from", start), ("to", end), ("step", step)] {
+                    for (label, part) in [("from", start), ("to", end), ("step", step)] {
                         if let Some(part) = part {
-                            p.node(format_args!("{what}"), |p| p.expr(part));
+                            p.node(format_args!("{label}"), |p| p.expr(part));
                         }
                     }
                 });
@@ -293,15 +293,15 @@ fn source(source: &ImportSource) -> String {
     }
 }
 
-fn what(what: &ImportWhat) -> String {
+fn import_items(items: &ImportItems) -> String {
     let renamed = |(name, alias): &(Name, Option<Name>)| match alias {
         Some(alias) => format!("{} as {}", name.text, alias.text),
         None => name.text.to_string(),
     };
-    match what {
-        ImportWhat::Module { alias: None } => String::new(),
-        ImportWhat::Module { alias: Some(alias) } => format!(" as {}", alias.text),
-        ImportWhat::Names(names) => format!(".{{{}}}", names.iter().map(renamed).collect::<Vec<_>>().join(", ")),
+    match items {
+        ImportItems::Module { alias: None } => String::new(),
+        ImportItems::Module { alias: Some(alias) } => format!(" as {}", alias.text),
+        ImportItems::Names(names) => format!(".{{{}}}", names.iter().map(renamed).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -335,7 +335,7 @@ fn ty(of: &Type) -> String {
 
 /// Formats a dimension on one line.
 fn inline(expr: &Expr) -> String {
-    let mut printer = Printer::default();
+    let mut printer = AstPrinter::default();
     printer.expr(expr);
     printer.text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,24 +1,24 @@
-//! Values and errors of number literals and escapes.
+//! Values and errors of number literals and string escapes.
 
-use crate::lang::ops::UnaryOp;
-use crate::lang::scalar::decimal::Decimal;
-use crate::lang::scalar::{Scalar, Value, dynamic};
+use clk_scalar::decimal::Decimal;
+use clk_scalar::ops::UnaryOp;
+use clk_scalar::{Scalar, ScalarValue, dynamic};
 use smol_str::SmolStr;
 
 /// The components of a number literal.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Number<'t> {
+pub(crate) struct NumberParts<'t> {
     pub radix: u32,
     /// Digits without `0x` and suffix, with underscores.
     pub digits: &'t str,
     /// Type suffix; empty if there is none.
     pub suffix: &'t str,
-    /// Whether it has a decimal point, an exponent or a float suffix.
+    /// Whether the literal has a decimal point, an exponent or a float suffix.
     pub float: bool,
 }
 
 /// Splits a number literal into its components. This never fails; [`problem`] finds errors.
-pub(crate) fn split(text: &str) -> Number<'_> {
+pub(crate) fn split(text: &str) -> NumberParts<'_> {
     let radix = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => 16,
         [b'0', b'b' | b'B', ..] => 2,
@@ -28,15 +28,15 @@ pub(crate) fn split(text: &str) -> Number<'_> {
         let body = text.get(2..).unwrap_or("");
         let end = body.find(|c: char| !(c.is_digit(radix) || c == '_')).unwrap_or(body.len());
         let (digits, suffix) = body.split_at(end);
-        return Number { radix, digits, suffix, float: false };
+        return NumberParts { radix, digits, suffix, float: false };
     }
     let end = decimal_end(text.as_bytes());
     let (digits, suffix) = text.split_at(end);
     let float = digits.contains(['.', 'e', 'E']) || Scalar::from_name(suffix).is_some_and(Scalar::is_float);
-    Number { radix, digits, suffix, float }
+    NumberParts { radix, digits, suffix, float }
 }
 
-/// Returns where the digits, the point and the exponent end and the suffix starts.
+/// Returns the offset of the suffix, after digits, point and exponent.
 fn decimal_end(bytes: &[u8]) -> usize {
     let digits = |mut at: usize| -> usize {
         while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'_') {
@@ -58,7 +58,7 @@ fn decimal_end(bytes: &[u8]) -> usize {
 }
 
 /// Returns the value of an integer literal. Invalid digits are ignored, and values over `u64::MAX` saturate.
-pub(crate) fn integer(number: Number<'_>) -> u64 {
+pub(crate) fn integer(number: NumberParts<'_>) -> u64 {
     let mut value: u64 = 0;
     for digit in number.digits.chars().filter_map(|c| c.to_digit(number.radix)) {
         match value.checked_mul(number.radix.into()).and_then(|v| v.checked_add(digit.into())) {
@@ -70,15 +70,15 @@ pub(crate) fn integer(number: Number<'_>) -> u64 {
 }
 
 /// Returns the digits of a float without underscores.
-pub(crate) fn float_text(number: Number<'_>) -> SmolStr {
+pub(crate) fn float_text(number: NumberParts<'_>) -> SmolStr {
     if number.digits.contains('_') { number.digits.replace('_', "").into() } else { number.digits.into() }
 }
 
-/// The value of this type that a text spells as source does, with a sign or without and with no suffix; of floats also `inf` and
-/// `nan`, as values are shown. None if it spells none, or one that the type does not have.
-pub fn value(ty: Scalar, text: &str) -> Option<Value> {
+/// Parses a value of type `ty`: a literal without a suffix and with an optional sign, or `inf` or `nan` for floats.
+/// `None` if the text is not such a literal or its value does not fit the type.
+pub fn parse_value(ty: Scalar, text: &str) -> Option<ScalarValue> {
     if ty == Scalar::Bool {
-        return matches!(text, "true" | "false").then(|| Value::of(text == "true"));
+        return matches!(text, "true" | "false").then(|| ScalarValue::of(text == "true"));
     }
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -86,69 +86,69 @@ pub fn value(ty: Scalar, text: &str) -> Option<Value> {
     };
     match text {
         "inf" | "nan" if ty.is_float() => {
-            let spelled = if text == "inf" { f64::INFINITY } else { f64::NAN };
-            Some(Value::of(if negative { -spelled } else { spelled }).to_type(ty))
+            let special = if text == "inf" { f64::INFINITY } else { f64::NAN };
+            Some(ScalarValue::of(if negative { -special } else { special }).to_type(ty))
         }
         _ if !is_plain(text) => None,
         _ if ty.is_int() => {
             let number = split(text);
             let magnitude = (!number.float && problem(text).is_none()).then(|| i128::from(integer(number)))?;
-            Value::from_integer(ty, if negative { -magnitude } else { magnitude })
+            ScalarValue::from_integer(ty, if negative { -magnitude } else { magnitude })
         }
         _ => {
             let number = split(text);
             let magnitude = match number.radix {
-                // However many digits there are.
-                10 => Decimal::read(&float_text(number))?.to(ty)?,
-                _ => Decimal::of_integer(problem(text).is_none().then(|| integer(number))?.into()).to(ty)?,
+                // The conversion is correctly rounded for any number of digits.
+                10 => Decimal::parse(&float_text(number))?.round_to(ty)?,
+                _ => Decimal::from_integer(problem(text).is_none().then(|| integer(number))?.into()).round_to(ty)?,
             };
             if negative { dynamic::unary(UnaryOp::Neg, magnitude).ok() } else { Some(magnitude) }
         }
     }
 }
 
-/// Whether a text is one number literal without a suffix.
+/// Returns whether a text is a single number literal without a suffix.
 fn is_plain(text: &str) -> bool {
     let number = split(text);
-    let digit_behind = |point: usize| text.as_bytes().get(point + 1).is_some_and(u8::is_ascii_digit);
+    let digit_follows = |point: usize| text.as_bytes().get(point + 1).is_some_and(u8::is_ascii_digit);
     text.starts_with(|c: char| c.is_ascii_digit())
         && number.suffix.is_empty()
         && number.digits.contains(|c: char| c.is_digit(number.radix))
-        && number.digits.find('.').is_none_or(digit_behind)
+        && number.digits.find('.').is_none_or(digit_follows)
 }
 
 /// An error in a number literal.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Problem {
+pub(crate) enum LiteralError {
     /// `0x` or `0b` without digits.
     NoDigits,
     /// The value does not fit in 64 bits.
     TooLarge,
-    /// An unknown suffix, as in `12abc`, and the suffix that was probably meant.
+    /// An unknown suffix, as in `12abc`, and the suffix that was probably meant, if any.
     Suffix { suffix: String, meant: Option<&'static str> },
     /// An integer suffix on a float: `7.5i32`.
     FloatWithIntSuffix(&'static str),
 }
 
 /// Returns the first error in a number literal, if any.
-pub(crate) fn problem(text: &str) -> Option<Problem> {
+pub(crate) fn problem(text: &str) -> Option<LiteralError> {
     if text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     let number = split(text);
     if !number.digits.contains(|c: char| c.is_digit(number.radix)) {
-        return Some(Problem::NoDigits);
+        return Some(LiteralError::NoDigits);
     }
     if !number.suffix.is_empty() {
         match Scalar::from_name(number.suffix) {
             Some(s) if !s.is_num() => {
-                return Some(Problem::Suffix { suffix: number.suffix.into(), meant: None });
+                return Some(LiteralError::Suffix { suffix: number.suffix.into(), meant: None });
             }
-            Some(s) if s.is_int() && number.float => return Some(Problem::FloatWithIntSuffix(s.name())),
+            Some(s) if s.is_int() && number.float => return Some(LiteralError::FloatWithIntSuffix(s.name())),
             Some(_) => {}
             None => {
-                let meant = meant_suffix(number.suffix);
-                return Some(Problem::Suffix { suffix: number.suffix.into(), meant });
+                let meant = clk_suffix(number.suffix);
+                return Some(LiteralError::Suffix { suffix: number.suffix.into(), meant });
             }
         }
     }
@@ -157,11 +157,11 @@ pub(crate) fn problem(text: &str) -> Option<Problem> {
         let value = digits.fold(0u128, |v, d| v.saturating_mul(number.radix.into()).saturating_add(d.into()));
         value > u64::MAX.into()
     };
-    (!number.float && overflows()).then_some(Problem::TooLarge)
+    (!number.float && overflows()).then_some(LiteralError::TooLarge)
 }
 
-/// Maps a suffix of another language to Clk's.
-fn meant_suffix(suffix: &str) -> Option<&'static str> {
+/// Maps a number suffix of another language to the suffix in Clk.
+fn clk_suffix(suffix: &str) -> Option<&'static str> {
     Some(match suffix.to_ascii_lowercase().as_str() {
         "f" => "f32",
         "u" => "u32",
@@ -176,7 +176,8 @@ fn meant_suffix(suffix: &str) -> Option<&'static str> {
     })
 }
 
-/// Decodes the escape at the start of `text` (which starts with a backslash): its length, and the character if it is valid.
+/// Decodes the escape at the start of `text`, which begins with a backslash. Returns its length, and the character if
+/// it is valid.
 pub(crate) fn escape(text: &str) -> (usize, Option<char>) {
     let mut chars = text.chars();
     chars.next();
@@ -251,18 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn wrong_numbers_are_named() {
+    fn invalid_numbers_have_errors() {
         assert_eq!(problem("18446744073709551615"), None);
-        assert_eq!(problem("18446744073709551616"), Some(Problem::TooLarge));
-        assert_eq!(problem("0x"), Some(Problem::NoDigits));
-        assert_eq!(problem("1.0f"), Some(Problem::Suffix { suffix: "f".into(), meant: Some("f32") }));
-        assert_eq!(problem("1.5i32"), Some(Problem::FloatWithIntSuffix("i32")));
+        assert_eq!(problem("18446744073709551616"), Some(LiteralError::TooLarge));
+        assert_eq!(problem("0x"), Some(LiteralError::NoDigits));
+        assert_eq!(problem("1.0f"), Some(LiteralError::Suffix { suffix: "f".into(), meant: Some("f32") }));
+        assert_eq!(problem("1.5i32"), Some(LiteralError::FloatWithIntSuffix("i32")));
     }
 
     #[test]
-    fn values_are_spelled_as_literals() {
-        let read = |ty, text| value(ty, text).map(|v: Value| v.as_f64());
-        for (text, wanted) in [
+    fn values_parse_like_literals() {
+        let read = |ty, text| parse_value(ty, text).map(|v: ScalarValue| v.as_f64());
+        for (text, expected) in [
             ("7", 7.0),
             ("+7", 7.0),
             ("-7", -7.0),
@@ -273,12 +274,13 @@ mod tests {
             ("-0b1_1", -3.0),
             ("-128", -128.0),
         ] {
-            assert_eq!(read(Scalar::I8, text), Some(wanted), "{text}");
-            assert_eq!(read(Scalar::F16, text), Some(wanted), "{text}");
+            assert_eq!(read(Scalar::I8, text), Some(expected), "{text}");
+            assert_eq!(read(Scalar::F16, text), Some(expected), "{text}");
         }
-        for (text, wanted) in [("1.5", 1.5), ("1_0.5_0e0_1", 105.0), ("1_e3", 1000.0), ("2E-1", 0.2), ("-1e+1", -10.0)]
+        for (text, expected) in
+            [("1.5", 1.5), ("1_0.5_0e0_1", 105.0), ("1_e3", 1000.0), ("2E-1", 0.2), ("-1e+1", -10.0)]
         {
-            assert_eq!(read(Scalar::F64, text), Some(wanted), "{text}");
+            assert_eq!(read(Scalar::F64, text), Some(expected), "{text}");
             assert_eq!(read(Scalar::I32, text), None, "{text}");
         }
         for text in [
@@ -295,7 +297,7 @@ mod tests {
         assert_eq!(read(Scalar::F32, "-inf"), Some(f64::NEG_INFINITY));
         assert!(read(Scalar::Bf16, "nan").is_some_and(f64::is_nan));
         assert_eq!(read(Scalar::F32, "1e39"), None);
-        assert_eq!(value(Scalar::F32, "-0"), Some(Value::of(-0.0f32)));
+        assert_eq!(parse_value(Scalar::F32, "-0"), Some(ScalarValue::of(-0.0f32)));
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The tokens of Clk and the tables of its keywords and operators.
 //!
-//! The tables are the single source of these spellings: grammar, editors, documentation and diagnostics read them. `lex`
-//! turns text into a sequence of tokens (strings, brackets, the newline rule).
+//! Grammar, editors, documentation and diagnostics take the spellings from these tables. `lex` converts text to tokens.
 
-use crate::base::source::{FileId, Span};
+use clk_base::source::{FileId, Span};
 use logos::{Lexer, Logos};
 
 /// A kind of token. [`Tok::text`] returns the spelling of kinds that have a fixed one.
@@ -173,7 +172,7 @@ pub enum Tok {
     Unroll,
     #[token("#nounroll")]
     NoUnroll,
-    /// The opening quote of a string. `lex` replaces it by the tokens of the string.
+    /// The opening quote of a string. `lex` replaces it with the tokens of the string.
     #[token("\"")]
     StrStart,
     /// Literal text inside a string, as written.
@@ -187,7 +186,7 @@ pub enum Tok {
     /// A newline that ends a statement.
     #[token("\n")]
     Newline,
-    // Tokens of other languages, recognized for better diagnostics than "unexpected character".
+    // Tokens of other languages. The lexer recognizes them so that diagnostics are better than "unexpected character".
     #[token("?")]
     Question,
     #[token("++")]
@@ -238,7 +237,7 @@ pub static KEYWORDS: &[(&str, Tok)] = &[
     ("false", Tok::False),
 ];
 
-/// Words that are keywords only in one context and names everywhere else.
+/// Words that are keywords only in certain positions, and names everywhere else.
 pub static CONTEXTUAL: &[&str] =
     &["threads", "grid", "block", "step", "on", "batch", "time", "as", "assume", "expect", "tune"];
 
@@ -307,14 +306,14 @@ impl Tok {
         (self as u8) <= (Tok::False as u8)
     }
 
-    /// Whether this is `=` or a compound assignment operator.
+    /// Returns whether this is `=` or a compound assignment operator.
     pub fn is_assignment(self) -> bool {
         use Tok::*;
         matches!(self, Assign | PlusAssign | MinusAssign | StarAssign | SlashAssign | PercentAssign | StarStarAssign)
             || matches!(self, AtAssign | AndAssign | PipeAssign | CaretAssign | ShlAssign | ShrAssign)
     }
 
-    /// Whether a newline after this token ends the statement.
+    /// Returns whether a newline after this token ends the statement.
     pub fn can_end_line(self) -> bool {
         use Tok::*;
         matches!(
@@ -335,13 +334,15 @@ impl Tok {
         )
     }
 
-    /// Whether a statement keyword on the line after this token begins a new statement, even if the current one is incomplete.
+    /// Returns whether a statement keyword on the next line begins a new statement, even if the current one is
+    /// incomplete.
     pub(crate) fn needs_statement_end(self) -> bool {
         use Tok::*;
         !matches!(self, Doc | Unroll | NoUnroll | Newline | Semi | LBrace)
     }
 
-    /// Whether a line that starts with this token continues the previous one, because no statement starts with it.
+    /// Returns whether a line that starts with this token continues the previous one, because no statement starts with
+    /// it.
     pub fn continues_line(self) -> bool {
         use Tok::*;
         matches!(
@@ -396,7 +397,7 @@ impl Tok {
         )
     }
 
-    /// Whether an expression may start with this token.
+    /// Returns whether an expression may start with this token.
     pub(crate) fn starts_expression(self) -> bool {
         use Tok::*;
         matches!(

@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(256) histogram(
     const unsigned t1 = own[thread_x];
     atomicAdd(&bins[thread_x], t1);
 }
-// The value of lane `from`, which is one of the mask's.
+// Returns the value of lane `from`, which must be in the mask.
 template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
@@ -121,12 +121,12 @@ template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T val
     }
     return result;
 }
-// The value of lane `from`; the own one if there is no such lane.
+// Returns the value of lane `from`, or the thread's own value if there is no such lane.
 template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
     return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
 }
-// All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
-// seen all of them.
+// Butterfly reduction: each lane combines its value with the lane at distance 16, 8, 4, 2, 1. In a warp with fewer
+// lanes, lanes without a partner keep their value, and lane 0 gets the result.
 template <typename T, typename Combine>
 __device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
     #pragma unroll
@@ -165,7 +165,7 @@ typedef unsigned short u16;
 struct f16 { u16 bits; };
 typedef unsigned char u8;
 typedef unsigned long long u64;
-// Replaces what a place holds by `next` of it, and gives the old value: for what CUDA has no atomic operation of.
+// Atomically replaces an element by `next(element)`, and returns the old value. For operations without a CUDA function.
 template <typename T, typename Next> __device__ __forceinline__ T atomic_update(T *place, Next next) {
     T old, wanted;
     if constexpr (sizeof(T) == 8) {
@@ -177,7 +177,7 @@ template <typename T, typename Next> __device__ __forceinline__ T atomic_update(
             memcpy(&after, &wanted, 8);
         } while ((seen = atomicCAS(word, before, after)) != before);
     } else {
-        // Small values are updated within the word that holds them.
+        // Elements of less than 4 bytes are updated within their aligned word.
         unsigned *word = (unsigned *)((u64)place & ~3ull), seen = *(volatile unsigned *)word, before, after;
         const unsigned shift = 8 * ((u64)place & 3), mask = ~0u >> (32 - 8 * sizeof(T));
         do {
@@ -268,8 +268,8 @@ extern "C" __global__ void __launch_bounds__(1) first_zero(
     }
     found[block_x] = at_2;
 }
-// Every block's last thread to arrive says so, and waits for the other blocks; true asks the thread to end, since another has
-// met a fault and may never come.
+// Grid barrier: one thread of each block counts its arrival and waits for the other blocks. Returns true if the thread
+// must end, because another thread has faulted and its block may never arrive.
 __device__ __forceinline__ bool grid_barrier(unsigned *arrivals, const volatile unsigned *fault) {
     __syncthreads();
     if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) {

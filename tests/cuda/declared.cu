@@ -34,7 +34,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -115,7 +115,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -189,7 +189,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -272,7 +272,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -329,7 +329,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -386,7 +386,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -470,7 +470,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -527,7 +527,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -630,7 +630,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -729,7 +729,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -792,7 +792,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -878,7 +878,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);

@@ -23,7 +23,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -111,7 +111,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -153,7 +153,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -168,7 +168,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 typedef long long i64;
-// The smallest integer divided by -1 wraps.
+// The smallest integer divided by -1 wraps around.
 __device__ __forceinline__ int quotient(int a, int b) { return b == -1 ? int(0u - a) : a / b; }
 __device__ __forceinline__ i64 quotient(i64 a, i64 b) { return b == -1 ? i64(0ull - a) : a / b; }
 

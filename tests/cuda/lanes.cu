@@ -8,7 +8,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -22,7 +22,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     if (faults->first) atomicCAS(faults->first, 0, faults->number);
     if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
-// The value of lane `from`, which is one of the mask's.
+// Returns the value of lane `from`, which must be in the mask.
 template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
@@ -46,7 +46,7 @@ template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T val
     }
     return result;
 }
-// The value of lane `from`; the own one if that lane does not take part.
+// Returns the value of lane `from`, or the thread's own value if that lane is not in the mask.
 template <typename T> __device__ __forceinline__ T shuffle_among(T value, int from, int lane, unsigned mask) {
     return exchange(mask, value, from >= 0 && from < 32 && (mask >> from & 1) ? from : lane);
 }
@@ -96,7 +96,7 @@ typedef unsigned short u16;
 struct f16 { u16 bits; };
 struct alignas(4) f32x3 { float x, y, z; };
 typedef unsigned long long u64;
-// The lanes of the mask whose value has the same bits.
+// Returns the lanes of the mask whose value has the same bits as this thread's value.
 template <typename T> __device__ __forceinline__ unsigned match_any(unsigned mask, T value) {
     u64 bits = 0;
     memcpy(&bits, &value, sizeof(T));
@@ -112,7 +112,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -126,7 +126,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     if (faults->first) atomicCAS(faults->first, 0, faults->number);
     if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
-// The value of lane `from`, which is one of the mask's.
+// Returns the value of lane `from`, which must be in the mask.
 template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
@@ -150,7 +150,7 @@ template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T val
     }
     return result;
 }
-// The lanes of the mask, one behind the other.
+// Combines the values of the lanes in the mask, in ascending order.
 template <typename T, typename Combine> __device__ __forceinline__ T reduce_among(T value, unsigned mask, Combine combine) {
     T total = exchange(mask, value, __ffs(mask) - 1);
     for (unsigned rest = mask & (mask - 1); rest != 0; rest &= rest - 1) {
@@ -173,7 +173,7 @@ __device__ __forceinline__ float to_float(f16 x) {
 __device__ __forceinline__ float warp_add_among(float value, unsigned mask) {
     return reduce_among(value, mask, [](float a, float b) -> float { return a + b; });
 }
-// The value of lane `from`; the own one if that lane does not take part.
+// Returns the value of lane `from`, or the thread's own value if that lane is not in the mask.
 template <typename T> __device__ __forceinline__ T shuffle_among(T value, int from, int lane, unsigned mask) {
     return exchange(mask, value, from >= 0 && from < 32 && (mask >> from & 1) ? from : lane);
 }

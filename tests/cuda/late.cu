@@ -8,7 +8,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -110,7 +110,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -171,7 +171,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -212,7 +212,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -268,7 +268,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -310,7 +310,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);

@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(128) fenced(int *lock, float *sum) 
         atomic_store(&lock[0], t2);
     }
 }
-// The value of lane `from`, which is one of the mask's.
+// Returns the value of lane `from`, which must be in the mask.
 template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
@@ -64,12 +64,12 @@ template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T val
     }
     return result;
 }
-// The value of lane `from`; the own one if there is no such lane.
+// Returns the value of lane `from`, or the thread's own value if there is no such lane.
 template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
     return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
 }
-// All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
-// seen all of them.
+// Butterfly reduction: each lane combines its value with the lane at distance 16, 8, 4, 2, 1. In a warp with fewer
+// lanes, lanes without a partner keep their value, and lane 0 gets the result.
 template <typename T, typename Combine>
 __device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
     #pragma unroll
@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(64) last(int *n, int *parts, int *_
     }
 }
 template <typename T> __device__ __forceinline__ void atomic_store(T *place, T value) { *(volatile T *)place = value; }
-// What a place holds that others may write meanwhile.
+// Loads an element that other threads may write concurrently.
 template <typename T> __device__ __forceinline__ T atomic_load(const T *place) { return *(const volatile T *)place; }
 
 // 6 accesses to memory, none is guarded
@@ -151,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(64) relay(int *__restrict__ y) {
         y[0] = x;
     }
 }
-// What a place holds that others may write meanwhile.
+// Loads an element that other threads may write concurrently.
 template <typename T> __device__ __forceinline__ T atomic_load(const T *place) { return *(const volatile T *)place; }
 template <typename T> __device__ __forceinline__ void atomic_store(T *place, T value) { *(volatile T *)place = value; }
 
@@ -208,7 +208,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(64) compact(
         y[t2] = t1;
     }
 }
-// The value of lane `from`, which is one of the mask's.
+// Returns the value of lane `from`, which must be in the mask.
 template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
@@ -267,12 +267,12 @@ template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T val
     }
     return result;
 }
-// The value of lane `from`; the own one if there is no such lane.
+// Returns the value of lane `from`, or the thread's own value if there is no such lane.
 template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
     return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
 }
-// All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
-// seen all of them.
+// Butterfly reduction: each lane combines its value with the lane at distance 16, 8, 4, 2, 1. In a warp with fewer
+// lanes, lanes without a partner keep their value, and lane 0 gets the result.
 template <typename T, typename Combine>
 __device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
     #pragma unroll
@@ -311,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(64) exchange(const int *__restrict_
     }
     y[global_x] = chosen;
 }
-// The value of lane `from`, which is one of the mask's.
+// Returns the value of lane `from`, which must be in the mask.
 template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
@@ -335,12 +335,12 @@ template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T val
     }
     return result;
 }
-// The value of lane `from`; the own one if there is no such lane.
+// Returns the value of lane `from`, or the thread's own value if there is no such lane.
 template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
     return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
 }
-// All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
-// seen all of them.
+// Butterfly reduction: each lane combines its value with the lane at distance 16, 8, 4, 2, 1. In a warp with fewer
+// lanes, lanes without a partner keep their value, and lane 0 gets the result.
 template <typename T, typename Combine>
 __device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
     #pragma unroll
@@ -378,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(64) sums(const int *__restrict__ x,
     }
 }
 typedef unsigned long long u64;
-// Adds to a place that whole warps often add to together: then their sum is added once.
+// Adds to an element. If all lanes of a warp add to the same element, adds the sum of their values once.
 template <typename T> __device__ __forceinline__ void atomic_sum(T *place, T value) {
     const unsigned all = ~0u;
     int same = 0;

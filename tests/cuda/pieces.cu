@@ -316,7 +316,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);

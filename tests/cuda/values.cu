@@ -130,7 +130,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -144,7 +144,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     if (faults->first) atomicCAS(faults->first, 0, faults->number);
     if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
-// The smallest integer divided by -1 wraps.
+// The smallest integer divided by -1 wraps around.
 __device__ __forceinline__ int quotient(int a, int b) { return b == -1 ? int(0u - a) : a / b; }
 __device__ __forceinline__ i64 quotient(i64 a, i64 b) { return b == -1 ? i64(0ull - a) : a / b; }
 template <int bytes> struct Word;
@@ -301,7 +301,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -316,7 +316,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 struct Prints { unsigned used, capacity, words[1]; };
-// A record: its size, the message, how many this thread printed before, the thread, the block, and the values.
+// Appends a record: size, message number, count of the thread's earlier records, thread, block, and values.
 template <typename... Values>
 __device__ __noinline__ void print(
     Prints *prints, unsigned message, unsigned number, u64 block, unsigned thread, Values... values) {
@@ -364,7 +364,7 @@ struct Faults {
     unsigned *first, *flag;
     unsigned number;
 };
-// The first thread writes down what it met; others at the same place are counted.
+// Reports a fault. The first faulting thread writes the record; others at the same site are only counted.
 template <typename... Values>
 __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
@@ -379,7 +379,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 typedef long long i64;
-// How many turns `for i in start..end step` takes.
+// Returns the number of iterations of `for i in start..end step`.
 template <typename T> __device__ __forceinline__ u64 turns(T start, T end, T step, bool inclusive) {
     const bool down = T(-1) < T(0) && step < T(1);
     if (step == T(0) || (down ? start < end : end < start) || (start == end && !inclusive)) return 0;
@@ -387,7 +387,7 @@ template <typename T> __device__ __forceinline__ u64 turns(T start, T end, T ste
     const u64 size = down ? 0 - u64(i64(step)) : u64(step);
     return (distance - (inclusive ? 0 : 1)) / size + 1;
 }
-// By squaring, modulo the type's size; a negative exponent gives the truncated reciprocal.
+// Computes a power by repeated squaring, with wrapping. For a negative exponent, returns the truncated reciprocal.
 template <typename T> __device__ __forceinline__ T power(T base, T exponent) {
     if (T(-1) < T(0) && exponent < T(1) && exponent != T(0)) {
         return base == T(1) ? T(1) : base == T(-1) ? (exponent & 1 ? T(-1) : T(1)) : T(0);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the overhead of `--check`: runs each kernel of the suite with and without, alternately; prints the ratio of the medians.
+"""Measures the overhead of `--check`: runs each kernel of the suite alternately with and without it; prints the ratio of the medians.
 
     cargo build --release && tests/peers/checks.py [--cpu] [--workers N] [KERNEL…]
 
@@ -13,7 +13,7 @@ import tempfile
 import programs
 
 KERNELS = ["saxpy", "mandel", "matmul", "reduce", "hist", "nbody", "softmax", "jacobi"]
-#: Number of samples of each kernel, and the target duration of one in seconds.
+#: Number of samples of each kernel, and the target duration of a sample in seconds.
 SAMPLES, SECONDS = 11, 0.15
 
 

@@ -19,7 +19,7 @@ import time
 import programs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-#: In the order of `enum kernel` in suite.c.
+#: Numbers of the kernels, as in `enum kernel` of suite.c.
 NUMBERS = dict(saxpy=0, mandel=1, matmul=2, reduce=3, hist=4, nbody=5, softmax=6, jacobi=7, empty1=8, empty64k=8)
 EIGHT = [kernel for kernel in NUMBERS if not kernel.startswith("empty")]
 FLAGS = "-O3 -fopenmp -fno-math-errno -fno-trapping-math -shared -fPIC".split()
@@ -86,7 +86,7 @@ def sample(side, runs, cpu):
 
 
 def check(lib, kernel, size, folder):
-    """Compares Clk's result with that of C; returns the difference as text."""
+    """Compares the results of Clk and C; returns the difference as text."""
     c = C(lib, kernel, size, folder)
     c.measure(1)
     programs.run(folder, "once.clk", programs.once(kernel, size))

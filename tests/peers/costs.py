@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the overhead of Clk besides the kernels: starting, checking, launching; and how runs scale with workers and threads.
+"""Measures what Clk costs besides running kernels (starting, checking, launching), and how runs scale with workers and threads.
 
     cargo build --release && tests/peers/costs.py [--only scaling] [--workers 1,2,4,8,16]
 
@@ -113,7 +113,7 @@ def mandelbrot(lib, folder):
 
 
 def scaling(folder, counts):
-    """The same work with an increasing number of workers: it scales with the cores as long as it is bound by arithmetic."""
+    """Measures the same work with an increasing number of workers. It scales with the cores unless memory bandwidth limits it."""
     for kernel in ("mandel", "matmul", "nbody", "softmax", "saxpy", "jacobi"):
         programs.run(folder, "make.clk", programs.maker(kernel, "full"))
         text, first = programs.bench(kernel, "full"), None
@@ -126,7 +126,7 @@ def scaling(folder, counts):
 
 
 def growth(folder, counts):
-    """An increasing number of threads: the cost per thread should stay constant."""
+    """Measures launches with an increasing number of threads; the cost per thread should stay constant."""
     for workers in {counts[0]: None, counts[-1]: None}:
         for power in range(8, 24, 3):
             n = 1 << power

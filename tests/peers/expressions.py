@@ -3,8 +3,8 @@
 
     cargo build --release && taskset -c 0,1 tests/peers/expressions.py [--only softmax] [--rounds 5] [--workers 2]
 
-Needs NumPy; columns of what is not installed are empty. Each result is compared with NumPy's first. What NumPy does on one thread it
-does here, too; numexpr, JAX and NumPy's products use the threads that the process may run on.
+Needs NumPy; columns of libraries that are not installed are empty. Each result is first compared with NumPy's. NumPy uses one thread
+except in matrix products; these, numexpr and JAX use the threads that the process may run on.
 """
 import argparse
 import os

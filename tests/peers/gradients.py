@@ -1,4 +1,4 @@
-"""What PyTorch, and on the processor JAX, take for the programs of gradients.clk: python gradients.py [cuda | cpu]"""
+"""Times the programs of gradients.clk in PyTorch and, on the CPU, also in JAX: python gradients.py [cuda | cpu]"""
 import statistics
 import sys
 import time

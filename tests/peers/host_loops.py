@@ -3,8 +3,8 @@
 
     cargo build --release && tests/peers/host_loops.py [--count 1000000] [--rounds 5]
 
-Both sides print their result, which has to be the same. The time of an iteration is that of a run with `count` iterations less
-that of a run with none, divided by `count`; each round measures both sides, and the fastest round counts.
+Both sides print their result, which has to be the same. A run with 0 iterations is subtracted from a run with `count` iterations,
+and the difference divided by `count` is the time of an iteration. Each round measures both sides; the result is the fastest round.
 """
 import argparse
 import os
@@ -142,7 +142,7 @@ print(work(N))
 
 
 def run(command):
-    """Returns the output and the processor time of a command, which depends less on other work than the time on the clock."""
+    """Returns the output and the processor time of a command; wall-clock time would depend more on other work."""
     before = spent()
     done = subprocess.run(command, capture_output=True, text=True)
     after = spent()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares what `clk profile` counts with what Nsight Compute counts on a GPU, kernel by kernel.
+"""Compares the counts of `clk profile` with those of Nsight Compute on a GPU, kernel by kernel.
 
     tests/peers/profile.py tests/profiles/mistakes.clk tests/profiles/clean.clk
     tests/peers/profile.py --times tests/peers/gpu.clk copy saxpy
 
-Kernels run with one thread for each index (`--no-coarsen`) and without guards, as they are counted. With `--times`, the named benches run on
-the GPU, and once on the simulator, and the bounds are compared with the measured times. `CLK` selects another binary, `NCU` another ncu.
+Kernels run with one thread for each index (`--no-coarsen`) and without bounds checks, since `clk profile` counts them this way. With `--times`, the named benches run on
+the GPU, and once on the simulator, and the bounds are compared with the measured times. `CLK` selects another binary of Clk, `NCU` another one of Nsight Compute.
 """
 
 import csv
@@ -42,7 +42,7 @@ def run(words):
 
 
 def counted(file, extra=()):
-    """Returns what the simulator counts, by kernel."""
+    """Returns the counts of the simulator by kernel."""
     found = {}
     for line in run([CLK, "profile", "--json", *extra, file]).splitlines():
         if not line.startswith("{"):
@@ -62,7 +62,7 @@ def counted(file, extra=()):
 
 
 def measured(file):
-    """Returns what Nsight Compute counts, by kernel."""
+    """Returns the counts of Nsight Compute by kernel."""
     words = [NCU, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
     words += ["--metrics", ",".join(METRICS.values())]
     text = run(words + [CLK, "run", "--device", "gpu", "--no-isolate", "--unchecked", "--no-coarsen", file])

@@ -19,7 +19,7 @@ SIZES = dict(full=FULL, small=SMALL, tiny=TINY)
 
 @dataclass
 class Program:
-    """The statements that follow the items of a file of examples/bench. {n} and {m} in them are the extents."""
+    """A program of examples/bench: statements after the items of the file, in which {n} and {m} are the extents."""
     run: str
     out: str = ""
     setup: str = ""

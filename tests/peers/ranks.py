@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Several processes on GPUs of one machine: `clk run --ranks` over NCCL, beside torch.distributed.
+"""Several processes on GPUs of one machine: `clk run --ranks` over NCCL, compared with torch.distributed.
 
     CLK=path/to/clk python3 tests/peers/ranks.py [RANKS]
 
 Needs as many GPUs as ranks (2 unless said otherwise), and NCCL; torch is optional. It checks
-1. all collectives of all types against one rank, over NCCL (without its note that values go through the host);
-2. that different calls over NCCL are an error with both lines, and a rank that is killed ends the others;
-3. the time of `all_reduce` of 1 GiB beside torch's with the same library;
+1. all collectives of all types against one rank, over NCCL (and without the note that values go through the host);
+2. that a collective mismatch over NCCL is an error with both lines, and a killed rank ends the others;
+3. the time of `all_reduce` of 1 GiB, compared with torch's with the same library;
 4. the time of a training step on one and on all ranks.
-Times are differences between long and short runs, so that starting does not count.
+Times are differences between long and short runs, so they exclude the time to start.
 """
 
 import os
@@ -40,7 +40,7 @@ def check(name, holds, ran=None):
 
 
 def per_turn(ranks, script, few, many, *arguments):
-    """Seconds of one turn: the median of three differences."""
+    """Returns the seconds of one iteration: the median of three differences."""
     found = []
     for _ in range(3):
         times = []

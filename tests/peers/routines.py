@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Routines of the library beside CUB and PyTorch (cuFFT, cuSPARSE) on one GPU: python routines.py [--size 26]
+"""Compares routines of the library with CUB and PyTorch (cuFFT, cuSPARSE) on one GPU: python routines.py [--size 26]
 
 Compiles routines.cu with nvcc, has routines.clk compute results of random data, which are compared with PyTorch's and NumPy's, and prints a table
 of medians in microseconds. `CLK` selects the binary. A row whose result, or its size, goes to the host is timed by the host's clock on both sides; the
-others are timed by the host's clock for Clk and by events for the peers. "ffts" are 20 transforms after each other, by the host's clock, for both."""
+others are timed by the host's clock for Clk and by events for the peers. "ffts" are 20 sequential transforms, timed by the host's clock on both sides."""
 import os
 import statistics
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times arrays that are larger than a GPU's memory, part by part, beside what the GPU's copy engine does with page-locked memory.
+"""Times arrays that are larger than a GPU's memory, part by part, and compares them with the GPU's copy engine on page-locked memory.
 
     stream.py PARTS        PARTS of 256 MiB in each of two arrays; needs a GPU, torch, and the `clk` of CLK (or of the path)
 """

@@ -37,7 +37,7 @@ class Prep:
         return self.timer.measure(reps)
 
     def reset(self):
-        """Nothing to reset: `out` runs a separate program that starts from the inputs."""
+        """Does nothing, since `out` runs a separate program that starts from the inputs."""
 
     def out(self):
         programs.run(self.folder, "once.clk", programs.once(self.kernel, self.size), OPTIONS)

@@ -24,7 +24,7 @@ ENDS = {0, 1, 2, 129, 130, 143}
 
 
 def default_signals():
-    """A job in the background inherits SIGINT as ignored: a signal that comes before the handlers are installed would be lost."""
+    """Restores the default handling of signals. A background job inherits an ignored SIGINT, so an early signal would be lost."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,7 +1,7 @@
-//! Clk in a web page: scripts run on the simulator, in one thread, without a system.
+//! Runs Clk in a web page: scripts run on the simulator, in one thread, without an operating system.
 //!
-//! Input: the text of a script. Output: [`Event`]s in the order in which they happen, and an exit code. The scripts of the page lie in
-//! `src/app/site/assets`; `abi` is what they call, when this is compiled to WebAssembly.
+//! Input: the text of a script. Output: [`PageEvent`]s in chronological order, and an exit code. The JavaScript of the
+//! page is in `src/app/site/assets`. It calls the functions of `abi`, which are compiled to WebAssembly.
 
 #[cfg(target_family = "wasm")]
 mod abi;
@@ -10,33 +10,23 @@ mod world;
 
 pub use run::{format, run};
 
-use clk_lang_base::base;
-use clk_lang_compile::compile;
-use clk_lang_device::device;
-use clk_lang_fmt::fmt;
-use clk_lang_host::host;
-#[cfg(target_family = "wasm")]
-use clk_lang_ide::ide;
-use clk_lang_ir::ir;
-use clk_lang_prove::prove;
-
-/// What a run gives to the page.
+/// An event that a run sends to the page.
 #[derive(Debug, PartialEq)]
-pub enum Event<'e> {
+pub enum PageEvent<'e> {
     Print(&'e str),
-    /// A message: as JSON, and as a terminal would show it in color.
+    /// A diagnostic: as JSON, and as text with ANSI colors.
     Report(&'e str, &'e str),
-    /// A picture: its MIME type, and its content.
+    /// A picture: MIME type and content.
     Picture(&'e str, &'e [u8]),
-    /// A file that the script has written: its name, and its content.
+    /// A file that the script has written: name and content.
     File(&'e str, &'e [u8]),
-    /// The value of the last expression, as a session shows it.
+    /// The value of the last expression, as an interactive session shows it.
     Value(&'e str),
-    /// A program, formatted.
+    /// A formatted program.
     Formatted(&'e str),
-    /// A program with its colors, as HTML.
+    /// A highlighted program, as HTML.
     Colored(&'e str),
 }
 
-/// Takes events.
-pub type Page<'p> = &'p mut dyn FnMut(Event<'_>);
+/// A callback that receives the events.
+pub type EventSink<'p> = &'p mut dyn FnMut(PageEvent<'_>);

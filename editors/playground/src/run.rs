@@ -1,70 +1,71 @@
-//! Runs and formats scripts. Input: a text. Output: events, and an exit code.
+//! Runs and formats scripts.
 
 use std::sync::Arc;
 
-use crate::base::diag::Diagnostic;
-use crate::base::escape;
-use crate::base::render::{self, Style};
+use crate::world::BrowserEffects;
+use crate::{EventSink, PageEvent};
+use clk_base::diag::Diagnostic;
+use clk_base::escape;
+use clk_base::render::{self, RenderStyle};
 #[cfg(target_family = "wasm")]
-use crate::base::source::Span;
-use crate::base::source::{FileId, Sources};
-use crate::compile::{NoFiles, Session};
-use crate::device::Control;
-use crate::device::sim::{Proofs, Simulator};
-use crate::host::format;
-use crate::host::interp::{Interpreter, Missed, Options};
+use clk_base::source::Span;
+use clk_base::source::{FileId, SourceMap};
+use clk_compile::{NoFiles, Session};
+use clk_host::format;
+use clk_host::interp::{Interpreter, ScriptOptions, UncoveredSizes};
 #[cfg(target_family = "wasm")]
-use crate::host::problem::Problem;
-use crate::host::value::Value;
-use crate::ir::Checks;
-use crate::prove::{Small, Witness, settled};
-use crate::world::Browser;
-use crate::{Event, Page, fmt};
+use clk_host::problem::RuntimeError;
+use clk_host::value::HostValue;
+use clk_ir::Checks;
+use clk_prove::{RaceEvidence, UntestedSizes, settle_warnings};
+use clk_runtime::Control;
+use clk_sim::{Proofs, Simulator};
 
 /// The name of the script in messages.
 const NAME: &str = "playground.clk";
 
-/// Columns of messages: less than in a terminal, as pages are read on phones, too.
-const STYLE: Style = Style { color: true, ascii: false, width: 80 };
+/// The style of diagnostics. The width is smaller than that of a terminal, because pages are also read on phones.
+const STYLE: RenderStyle = RenderStyle { color: true, ascii: false, width: 80 };
 
 const FAILURE: u8 = 1;
 
 /// A script and the state of its run.
-pub(crate) struct Running {
+pub(crate) struct ScriptRun {
     session: Session,
     interpreter: Interpreter,
 }
 
-impl Running {
-    pub fn new(check: bool, stack_end: usize) -> Running {
+impl ScriptRun {
+    pub fn new(check: bool, stack_end: usize) -> ScriptRun {
         let checks = Checks { memory: check, arithmetic: check, nan: false };
         let control = Control { workers: 1, checks, ..Control::default() };
         let device = Arc::new(Simulator::default().with_proofs(Proofs::Used));
-        let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
-        interpreter.hints = check;
-        interpreter.evidence = Some(Arc::new(Witness));
+        let mut interpreter = Interpreter::new(ScriptOptions { args: vec![], control, seed: None, device });
+        interpreter.coverage_hints = check;
+        interpreter.race_evidence = Some(Arc::new(RaceEvidence));
         interpreter.stack_end = stack_end;
-        Running { session: Session::default(), interpreter }
+        ScriptRun { session: Session::default(), interpreter }
     }
 
-    /// Returns an error of the statement that runs, if one does.
+    /// Converts an error to a diagnostic, located at the running statement if there is one.
     #[cfg(target_family = "wasm")]
-    pub fn failed(&self, problem: Problem) -> (Diagnostic, &Sources) {
-        let place = self.interpreter.place();
-        let is_known = place != Span::default();
-        (if is_known { problem.at(place) } else { problem.anywhere() }, &self.session.sources)
+    pub fn locate_error(&self, error: RuntimeError) -> (Diagnostic, &SourceMap) {
+        let span = self.interpreter.current_statement();
+        let is_known = span != Span::default();
+        (if is_known { error.at(span) } else { error.anywhere() }, &self.session.sources)
     }
 
-    /// Takes the warnings of the run, settled by proofs; the fault with which it has failed is not among them.
-    fn warnings(&mut self, failed: Option<&Diagnostic>) -> Vec<Diagnostic> {
+    /// Returns the new warnings of the run. Omits those that a proof refutes, and those that repeat the fault that
+    /// ended the run.
+    fn take_warnings(&mut self, fault: Option<&Diagnostic>) -> Vec<Diagnostic> {
         let warnings = self.interpreter.take_warnings();
-        let kernels = self.interpreter.small.kernels();
-        let small = kernels.map(|(kernel, Missed { blocks, warps })| Small { kernel, blocks, warps });
-        settled((warnings, failed), small, &self.session.program, self.session.main, &|| false)
+        let kernels = self.interpreter.launch_coverage.undercovered_kernels();
+        let small = kernels.map(|(kernel, UncoveredSizes { blocks, warps })| UntestedSizes { kernel, blocks, warps });
+        settle_warnings((warnings, fault), small, &self.session.program, self.session.main, &|| false)
     }
 
     /// Runs a script; returns its exit code.
-    pub fn script(&mut self, text: &str, page: Page<'_>) -> u8 {
+    pub fn script(&mut self, text: &str, page: EventSink<'_>) -> u8 {
         let mut outcome = self.session.add(NAME, text, &NoFiles);
         if !outcome.failed() {
             outcome.diagnostics.extend(self.session.examine());
@@ -75,17 +76,17 @@ impl Running {
         if outcome.failed() {
             return FAILURE;
         }
-        let mut world = Browser::new(page);
+        let mut world = BrowserEffects::new(page);
         for chunk in outcome.chunks {
-            let ran = self.interpreter.run_chunk(&self.session, chunk, &mut world);
-            for warning in self.warnings(ran.as_ref().err().map(|failed| &**failed)) {
+            let result = self.interpreter.run_chunk(&self.session, chunk, &mut world);
+            for warning in self.take_warnings(result.as_ref().err().map(|fault| &**fault)) {
                 report(&warning, &self.session.sources, world.page);
             }
-            if let Some(code) = self.interpreter.ended {
+            if let Some(code) = self.interpreter.exit_code {
                 return code;
             }
-            match ran.and_then(|value| value.as_ref().map(shown).transpose()) {
-                Ok(Some(text)) => (world.page)(Event::Value(&text)),
+            match result.and_then(|value| value.as_ref().map(value_text).transpose()) {
+                Ok(Some(text)) => (world.page)(PageEvent::Value(&text)),
                 Ok(None) => {}
                 Err(diagnostic) => {
                     report(&diagnostic, &self.session.sources, world.page);
@@ -97,19 +98,19 @@ impl Running {
     }
 }
 
-/// Runs a script; returns its exit code. With `check`, launches look for races and the like. `stack_end` is the lowest address that
-/// the stack may reach; 0 if that is not known.
-pub fn run(text: &str, check: bool, stack_end: usize, page: Page<'_>) -> u8 {
-    Running::new(check, stack_end).script(text, page)
+/// Runs a script and returns its exit code. If `check`, launches check for races and other faults. `stack_end` is the
+/// lowest address that the stack may reach; 0 if it is unknown.
+pub fn run(text: &str, check: bool, stack_end: usize, page: EventSink<'_>) -> u8 {
+    ScriptRun::new(check, stack_end).script(text, page)
 }
 
-/// Formats a program; returns an exit code.
-pub fn format(text: &str, page: Page<'_>) -> u8 {
-    let mut sources = Sources::default();
+/// Formats a program. Returns an exit code.
+pub fn format(text: &str, page: EventSink<'_>) -> u8 {
+    let mut sources = SourceMap::default();
     let file: FileId = sources.add(NAME, text);
-    match fmt::format(file, text) {
+    match clk_fmt::format(file, text) {
         Ok(formatted) => {
-            page(Event::Formatted(&formatted.text));
+            page(PageEvent::Formatted(&formatted.text));
             0
         }
         Err(diagnostics) => {
@@ -119,14 +120,15 @@ pub fn format(text: &str, page: Page<'_>) -> u8 {
     }
 }
 
-pub(crate) fn report(diagnostic: &Diagnostic, sources: &Sources, page: Page<'_>) {
-    page(Event::Report(&render::json(diagnostic, sources), &render::text(diagnostic, sources, STYLE)));
+pub(crate) fn report(diagnostic: &Diagnostic, sources: &SourceMap, page: EventSink<'_>) {
+    page(PageEvent::Report(&render::json(diagnostic, sources), &render::text(diagnostic, sources, STYLE)));
 }
 
-fn shown(value: &Value) -> Result<String, Box<Diagnostic>> {
+/// Returns a value as an interactive session shows it.
+fn value_text(value: &HostValue) -> Result<String, Box<Diagnostic>> {
     match value {
-        // A text may have control sequences.
-        Value::Str(text) => Ok(escape::lines(text).into_owned()),
+        // Escapes control sequences in strings.
+        HostValue::Str(text) => Ok(escape::lines(text).into_owned()),
         value => format::print(value).map_err(|problem| Box::new(problem.anywhere())),
     }
 }

@@ -1,13 +1,13 @@
-//! The effects that scripts have in a browser: files are in the memory of the page. The data of the examples is there from the beginning.
+//! The effects of scripts in a browser. Files exist only in memory; the data files of the examples are built in.
 
 use std::collections::BTreeMap;
 
-use crate::host::interp::{Shown, World};
-use crate::host::picture::shown;
-use crate::{Event, Page};
+use crate::{EventSink, PageEvent};
+use clk_host::interp::{HostEffects, ShownPicture};
+use clk_host::picture::shown;
 
-/// The data of the examples.
-const DATA: &[(&str, &[u8])] = &[
+/// The data files that the examples read: name and content.
+const EXAMPLE_FILES: &[(&str, &[u8])] = &[
     ("examples/data/digits.npz", include_bytes!("../../../examples/data/digits.npz")),
     ("examples/data/flowers.csv", include_bytes!("../../../examples/data/flowers.csv")),
     ("examples/data/residues.npy", include_bytes!("../../../examples/data/residues.npy")),
@@ -16,28 +16,28 @@ const DATA: &[(&str, &[u8])] = &[
     ("examples/data/two_classes.npz", include_bytes!("../../../examples/data/two_classes.npz")),
 ];
 
-/// Effects on a page.
-pub(crate) struct Browser<'p> {
-    pub page: Page<'p>,
+/// The side effects of a script: output goes to the page, and files are kept in memory.
+pub(crate) struct BrowserEffects<'p> {
+    pub page: EventSink<'p>,
     /// The files that this run has written.
     written: BTreeMap<String, Vec<u8>>,
 }
 
-impl<'p> Browser<'p> {
-    pub fn new(page: Page<'p>) -> Self {
-        Browser { page, written: BTreeMap::new() }
+impl<'p> BrowserEffects<'p> {
+    pub fn new(page: EventSink<'p>) -> Self {
+        BrowserEffects { page, written: BTreeMap::new() }
     }
 }
 
-impl World for Browser<'_> {
+impl HostEffects for BrowserEffects<'_> {
     fn print(&mut self, text: &str) {
-        (self.page)(Event::Print(text));
+        (self.page)(PageEvent::Print(text));
     }
 
-    fn show(&mut self, picture: Shown) {
+    fn show(&mut self, picture: ShownPicture) {
         match shown::file(&picture) {
-            Ok((kind, content, _)) => (self.page)(Event::Picture(kind, &content)),
-            Err(problem) => (self.page)(Event::Print(&format!("({})\n", problem.title))),
+            Ok((kind, content, _)) => (self.page)(PageEvent::Picture(kind, &content)),
+            Err(problem) => (self.page)(PageEvent::Print(&format!("({})\n", problem.title))),
         }
     }
 
@@ -46,14 +46,14 @@ impl World for Browser<'_> {
         if let Some(bytes) = self.written.get(path) {
             return Ok(bytes.clone());
         }
-        let data = DATA.iter().find(|(name, _)| *name == path);
+        let data = EXAMPLE_FILES.iter().find(|(name, _)| *name == path);
         data.map(|(_, bytes)| bytes.to_vec())
-            .ok_or_else(|| "in a browser there are only the files that the script has written".into())
+            .ok_or_else(|| "in a browser, a script can only read files that it has written".into())
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
         let path = path.trim_start_matches("./");
-        (self.page)(Event::File(path, bytes));
+        (self.page)(PageEvent::File(path, bytes));
         self.written.insert(path.into(), bytes.to_vec());
         Ok(())
     }

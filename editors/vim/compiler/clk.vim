@@ -1,4 +1,4 @@
-" `:make` runs `clk check` on the file; its messages go to the quickfix list.
+" `:make` runs `clk check` on the file, and puts its messages in the quickfix list.
 
 if exists('current_compiler')
   finish

@@ -17,11 +17,10 @@ let b:match_words = '\<if\>:\<else\>'
 let b:undo_ftplugin = 'setlocal comments< commentstring< formatoptions< expandtab< shiftwidth< softtabstop< tabstop<'
       \ . ' suffixesadd< include< makeprg< errorformat< keywordprg< | unlet! b:match_words'
 
-" `:make` reports the mistakes of the file.
+" `:make` reports the errors of the file.
 compiler clk
 
-" K shows the documentation of a builtin, a module or a keyword; in Neovim, where the language server is attached, its hover,
-" which knows the program.
+" K shows the documentation of a builtin, a module or a keyword. In Neovim with the language server, it shows the hover of any name.
 if executable('clk')
   setlocal keywordprg=clk\ doc
 endif
@@ -31,7 +30,7 @@ if has('nvim')
   let b:undo_ftplugin .= ' | silent! nunmap <buffer> K'
 endif
 
-" :ClkRun runs the file, with the arguments behind it.
+" :ClkRun runs the file. Its arguments are passed to `clk run` after the file name.
 command! -buffer -nargs=* ClkRun update | execute '!clk run ' . shellescape(expand('%:p'), 1) . ' ' . <q-args>
 command! -buffer -nargs=* ClkTest update | execute '!clk test ' . shellescape(expand('%:p'), 1) . ' ' . <q-args>
 command! -buffer -nargs=* ClkProfile update | execute '!clk profile ' . shellescape(expand('%:p'), 1) . ' ' . <q-args>

@@ -1,4 +1,4 @@
-" Indentation of Clk: one step for each line that leaves brackets open, one for a line that continues a statement.
+" Indentation of Clk: one level for each line with unclosed brackets, and one for a line that continues a statement.
 
 if exists('b:did_indent')
   finish
@@ -14,7 +14,7 @@ if exists('*ClkIndent')
   finish
 endif
 
-" The line without its strings and comments. Angle brackets of parameters on lines of their own are parentheses.
+" Returns the line without strings and comments. Replaces the angle brackets around multi-line generic parameters by parentheses.
 function! s:Code(number) abort
   let text = substitute(getline(a:number), '"\%(\\.\|[^"\\]\)*"', '""', 'g')
   let text = substitute(text, '//.*$\|/\*.\{-}\*/', '', 'g')
@@ -22,8 +22,8 @@ function! s:Code(number) abort
   return substitute(text, '^\s*\zs>\ze\%([({]\|\s*$\)', ')', '')
 endfunction
 
-" How many brackets the text leaves open, without those that its first closers close.
-function! s:Open(text) abort
+" Returns the number of brackets that the text leaves open, ignoring closing brackets at its start.
+function! s:OpenBrackets(text) abort
   let rest = substitute(a:text, '^\s*[])}]\+', '', '')
   let depth = 0
   for mark in split(substitute(rest, '[^][(){}]', '', 'g'), '\zs')
@@ -32,59 +32,59 @@ function! s:Open(text) abort
   return depth
 endfunction
 
-" Whether the line goes on with the statement of the line before.
-function! s:Continues(text) abort
+" Returns whether the line continues the statement of the previous line.
+function! s:IsContinuation(text) abort
   return a:text =~# '^\s*\%(\.\|[*%@&|^]\|+\|/[^/*]\|[<>=]\|!=\)' || a:text =~# '^\s*\%(threads\|grid\|block\)\s*('
         \ || a:text =~# '^\s*\%(assume\|expect\|tune\)\s\+[[:alnum:]_(!]'
 endfunction
 
-" Whether the line goes on with a list of assumptions.
-function! s:Assumes(number) abort
-  let at = prevnonblank(a:number - 1)
-  while at > 0 && s:Code(at) =~# ',\s*$'
-    if s:Code(at) =~# '^\s*assume\s'
+" Returns whether the line continues a list of assumptions.
+function! s:IsAssumption(number) abort
+  let line = prevnonblank(a:number - 1)
+  while line > 0 && s:Code(line) =~# ',\s*$'
+    if s:Code(line) =~# '^\s*assume\s'
       return 1
     endif
-    let at = prevnonblank(at - 1)
+    let line = prevnonblank(line - 1)
   endwhile
   return 0
 endfunction
 
-" Whether the line is part of a continuation. A closer alone belongs to the line that opened.
-function! s:Continued(number) abort
-  let at = a:number
-  if s:Code(at) =~# '^\s*)\s*$'
-    let at = prevnonblank(at - 1)
-    while at > 1 && indent(at) > indent(a:number)
-      let at = prevnonblank(at - 1)
+" Returns whether the line is indented as a continuation. A single closing parenthesis belongs to the line that opened it.
+function! s:IsInContinuation(number) abort
+  let line = a:number
+  if s:Code(line) =~# '^\s*)\s*$'
+    let line = prevnonblank(line - 1)
+    while line > 1 && indent(line) > indent(a:number)
+      let line = prevnonblank(line - 1)
     endwhile
   endif
-  return s:Continues(s:Code(at)) || s:Assumes(at)
+  return s:IsContinuation(s:Code(line)) || s:IsAssumption(line)
 endfunction
 
 function! ClkIndent(number) abort
-  let before = prevnonblank(a:number - 1)
-  if before == 0
+  let previous = prevnonblank(a:number - 1)
+  if previous == 0
     return 0
   endif
-  let text = s:Code(before)
-  let here = s:Code(a:number)
-  let indent = indent(before)
-  let open = s:Open(text)
-  let went = s:Continued(before)
-  let goes = s:Continues(here) || s:Assumes(a:number)
-  " A line that continued a statement and leaves nothing open gives its step back.
-  if went && open <= 0 && !goes
+  let text = s:Code(previous)
+  let current = s:Code(a:number)
+  let indent = indent(previous)
+  let open = s:OpenBrackets(text)
+  let was_continuation = s:IsInContinuation(previous)
+  let is_continuation = s:IsContinuation(current) || s:IsAssumption(a:number)
+  " After a continuation without unclosed brackets, remove the extra level.
+  if was_continuation && open <= 0 && !is_continuation
     let indent -= shiftwidth()
-  elseif !went && goes && open <= 0
+  elseif !was_continuation && is_continuation && open <= 0
     let indent += shiftwidth()
   endif
-  " So does one that opens a body; what other brackets hold stands deeper than they do.
-  if went && open > 0 && text =~# '{\s*$' && text !~# '^\s*\.'
+  " Likewise after a continuation that opens a body. The content of other brackets keeps the extra level.
+  if was_continuation && open > 0 && text =~# '{\s*$' && text !~# '^\s*\.'
     let indent -= shiftwidth()
   endif
   let indent += open > 0 ? shiftwidth() : open < 0 ? open * shiftwidth() : 0
-  if here =~# '^\s*[])}]'
+  if current =~# '^\s*[])}]'
     let indent -= shiftwidth()
   endif
   return max([indent, 0])

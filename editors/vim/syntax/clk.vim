@@ -1,4 +1,4 @@
-" Syntax of Clk. The lists of words are made from the compiler's tables by `cargo test --test editors`.
+" Syntax of Clk. `cargo test --test repository editors::` generates the lists of words from the compiler's tables.
 
 if exists('b:current_syntax')
   finish
@@ -65,7 +65,7 @@ syn match clkFunction "\<\%(contains\)\>"
 syn keyword clkVariable thread_idx block_idx block_dim grid_dim global_idx lane_idx warp_idx warp_size args
 " generated end
 
-" Words that are keywords in their places only
+" Contextual keywords
 syn match clkKeyword "\%(\.\)\@1<!\<\%(threads\|grid\|block\)\>\ze\s*("
 syn match clkKeyword "\%(\.\)\@1<!\<\%(assume\|expect\|tune\)\>\ze\s\+[[:alnum:]_(!]"
 syn match clkStatement "\%(\.\)\@1<!\<\%(batch\|time\)\>\ze\s*{"

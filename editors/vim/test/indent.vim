@@ -1,5 +1,5 @@
 " vim -Nu NONE -es -S indent.vim
-" Indents the programs of the repository anew; nothing may change. Also the settings and the messages of the compiler.
+" Reindents the programs of the repository, which must not change. Also tests the settings, and the parsing of compiler messages.
 
 let s:here = expand('<sfile>:p:h')
 let s:root = fnamemodify(s:here, ':h:h:h')

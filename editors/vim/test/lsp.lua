@@ -1,9 +1,9 @@
--- Neovim's own client talks to `$CLK lsp`: a mistake is reported, and goes when it is mended.
+-- Tests `$CLK lsp` with Neovim's client: an error is reported, and disappears when it is fixed.
 
 local failures = {}
-local function check(holds, what)
-  if not holds then
-    table.insert(failures, what)
+local function check(condition, description)
+  if not condition then
+    table.insert(failures, description)
   end
 end
 
@@ -13,17 +13,17 @@ local function main()
   local path = folder .. '/program.clk'
   vim.fn.writefile({ 'fn twice(x: i32) -> i32 { 2 * x }', 'let a = twice(missing)', 'print(a)' }, path)
   vim.cmd('edit ' .. path)
-  local started = { name = 'clk', cmd = { vim.env.CLK, 'lsp' }, root_dir = folder }
-  local id = vim.lsp.start and vim.lsp.start(started) or vim.lsp.start_client(started)
+  local config = { name = 'clk', cmd = { vim.env.CLK, 'lsp' }, root_dir = folder }
+  local id = vim.lsp.start and vim.lsp.start(config) or vim.lsp.start_client(config)
   vim.lsp.buf_attach_client(0, id)
   local function messages()
     return vim.diagnostic.get(0)
   end
   check(vim.wait(10000, function() return #messages() == 1 end, 20), 'one diagnostic within ten seconds')
-  local found = messages()[1] or {}
-  check(found.lnum == 1 and found.col == 14, 'the place of the diagnostic: ' .. vim.inspect(found))
+  local diagnostic = messages()[1] or {}
+  check(diagnostic.lnum == 1 and diagnostic.col == 14, 'the location of the diagnostic: ' .. vim.inspect(diagnostic))
   vim.api.nvim_buf_set_lines(0, 1, 2, true, { 'let a = twice(3)' })
-  check(vim.wait(10000, function() return #messages() == 0 end, 20), 'no diagnostic after the mistake is mended')
+  check(vim.wait(10000, function() return #messages() == 0 end, 20), 'no diagnostic after the error is fixed')
   local client = vim.lsp.get_client_by_id(id)
   local hover = client.request_sync('textDocument/hover', {
     textDocument = { uri = vim.uri_from_bufnr(0) },

@@ -1,5 +1,5 @@
 " vim -Nu NONE -es -S syntax.vim
-" What the highlighter says of places in sample.clk. Failures are printed, and the exit status is 1.
+" Tests the syntax groups of words in sample.clk. Prints failures and exits with status 1.
 
 let s:here = expand('<sfile>:p:h')
 execute 'set runtimepath^=' . fnameescape(fnamemodify(s:here, ':h'))
@@ -8,7 +8,7 @@ filetype plugin indent on
 syntax on
 execute 'edit ' . fnameescape(s:here . '/sample.clk')
 
-" The name of the group at the first character of the n-th `text` in the line.
+" Returns the syntax group at the first character of the n-th occurrence of `text` in the line.
 function! s:Group(line, text, count) abort
   let column = -1
   for _ in range(a:count)

@@ -1,10 +1,10 @@
--- What Neovim's own tree-sitter makes of sample.clk: no errors, the captures of the highlight query, and folds.
+-- Tests sample.clk with Neovim's tree-sitter: there are no syntax errors, and highlight captures and folds are as expected.
 
 local here = debug.getinfo(1, 'S').source:sub(2):match('(.*/)') or './'
 local failures = {}
-local function expect(wanted, found, what)
-  if wanted ~= found then
-    table.insert(failures, string.format('%s: expected %s, found %s', what, wanted, found))
+local function expect(expected, actual, description)
+  if expected ~= actual then
+    table.insert(failures, string.format('%s: expected %s, found %s', description, expected, actual))
   end
 end
 
@@ -24,7 +24,7 @@ local function main()
     expect(true, read('clk', name) ~= nil, 'query ' .. name)
   end
 
-  -- The capture at the first character of a text; the last pattern wins.
+  -- Returns the capture at the first character of a text. The smallest node wins, and then the last pattern.
   local query = read('clk', 'highlights')
   local function capture(line, text)
     local content = vim.api.nvim_buf_get_lines(0, line - 1, line, true)[1]

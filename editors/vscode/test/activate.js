@@ -1,4 +1,4 @@
-// Activates the extension with a stand-in for VS Code: commands and the client of the language server are as declared.
+// Activates the extension with a mock of VS Code, and checks its commands and the client of the language server.
 
 const assert = require('node:assert');
 const Module = require('node:module');
@@ -6,7 +6,7 @@ const path = require('node:path');
 
 const folder = path.join(__dirname, '..');
 const registered = new Map();
-const sent = [];
+const terminalCommands = [];
 const clients = [];
 const documents = [];
 
@@ -36,7 +36,7 @@ const vscode = {
     activeTextEditor: { document: { uri: new Uri('file:///a%20folder/x.clk') } },
     showQuickPick: async (stages) => { assert.deepStrictEqual(stages, ['ast', 'typed', 'ir']); return 'ir'; },
     showTextDocument: async () => {},
-    createTerminal: (options) => ({ show() {}, dispose() {}, sendText: (text) => sent.push([options.cwd, text]) }),
+    createTerminal: (options) => ({ show() {}, dispose() {}, sendText: (text) => terminalCommands.push([options.cwd, text]) }),
     showErrorMessage: async (message) => { throw new Error(message); },
   },
   commands: {
@@ -53,12 +53,12 @@ const client = {
   },
 };
 
-// What `clk` would write.
+// The output of `clk`.
 const help = '  -s, --stage <STAGE>\n          ast, typed or ir [default: ir]\n          \n          [possible values: ast, typed, ir]\n';
 require('node:child_process').execFile = (program, words, options, done) =>
   done(null, words[1] === '--help' ? help : `${words.join(' ')}\n`, '');
 
-// The real client needs a real VS Code to load.
+// The real client can be loaded only in VS Code.
 const load = Module._load;
 Module._load = (name, ...rest) => {
   if (name === 'vscode') return vscode;
@@ -70,8 +70,8 @@ async function main() {
   const extension = require(path.join(folder, 'extension.js'));
   const manifest = require(path.join(folder, 'package.json'));
   await extension.activate({ subscriptions: [] });
-  assert.deepStrictEqual([...registered.keys()].sort(), manifest.contributes.commands.map((one) => one.command).sort());
-  const debuggers = manifest.contributes.debuggers.map((one) => one.type);
+  assert.deepStrictEqual([...registered.keys()].sort(), manifest.contributes.commands.map((entry) => entry.command).sort());
+  const debuggers = manifest.contributes.debuggers.map((entry) => entry.type);
   assert.deepStrictEqual([...adapters.keys()].sort(), debuggers.flatMap((type) => [type, `${type} configuration`]).sort());
   const adapter = adapters.get('clk').createDebugAdapterDescriptor({ configuration: { program: '/a folder/x.clk' } });
   assert.deepStrictEqual(adapter.words, ['my clk', ['dap'], { cwd: '/a folder' }]);
@@ -80,11 +80,11 @@ async function main() {
   assert.deepStrictEqual(clients[0].words[2], { command: 'my clk', args: ['lsp'] });
   assert.ok(clients[0].running);
   await registered.get('clk.run')();
-  assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' run --device sim '/a folder/x.clk'"]);
+  assert.deepStrictEqual(terminalCommands.pop(), ['/a folder', "'my clk' run --device sim '/a folder/x.clk'"]);
   await registered.get('clk.test')('file:///a%20folder/x.clk', "it's well");
-  assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' test --device sim --filter 'it'\\''s well' '/a folder/x.clk'"]);
+  assert.deepStrictEqual(terminalCommands.pop(), ['/a folder', "'my clk' test --device sim --filter 'it'\\''s well' '/a folder/x.clk'"]);
   await registered.get('clk.profile')(undefined, 'scale');
-  assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' profile '/a folder/x.clk' scale"]);
+  assert.deepStrictEqual(terminalCommands.pop(), ['/a folder', "'my clk' profile '/a folder/x.clk' scale"]);
   await registered.get('clk.emit')(undefined, 'scale');
   assert.deepStrictEqual(documents.pop(), { content: 'emit --stage ir --kernel scale /a folder/x.clk\n', language: 'plaintext' });
   await registered.get('clk.emit')('file:///a%20folder/x.clk', 'scale', 'cuda');

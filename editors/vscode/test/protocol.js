@@ -1,5 +1,5 @@
-// Debugs a program with `clk dap` and checks the types of all that it sends against those of the published protocol.
-// In: the `clk` to ask, and the folder with the packages `@vscode/debugprotocol` and `typescript`.
+// Debugs a program with `clk dap`, and checks the types of all its messages against the published protocol.
+// Usage: node protocol.js CLK FOLDER, where FOLDER has the packages `@vscode/debugprotocol` and `typescript`.
 
 const assert = require('node:assert');
 const childProcess = require('node:child_process');
@@ -41,82 +41,83 @@ child.stdout.on('data', (data) => {
     const message = JSON.parse(bytes.subarray(end + 4, end + 4 + length));
     bytes = bytes.subarray(end + 4 + length);
     messages.push(message);
-    for (const one of [...waiting]) {
-      if (!one.is(message)) continue;
-      waiting.splice(waiting.indexOf(one), 1);
-      one.done(message);
+    for (const waiter of [...waiting]) {
+      if (!waiter.matches(message)) continue;
+      waiting.splice(waiting.indexOf(waiter), 1);
+      waiter.done(message);
     }
   }
 });
 
-const until = (is) => new Promise((done) => waiting.push({ is, done }));
+const nextMessage = (matches) => new Promise((done) => waiting.push({ matches, done }));
 
 /** Sends a request and waits for its response. */
-function ask(command, args) {
+function request(command, args) {
   seq += 1;
-  const own = seq;
-  const text = JSON.stringify({ seq: own, type: 'request', command, arguments: args });
-  const answer = until((message) => message.type === 'response' && message.request_seq === own);
+  const requestSeq = seq;
+  const text = JSON.stringify({ seq: requestSeq, type: 'request', command, arguments: args });
+  const response = nextMessage((message) => message.type === 'response' && message.request_seq === requestSeq);
   child.stdin.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
-  return answer;
+  return response;
 }
 
-const stopped = () => until((message) => message.type === 'event' && message.event === 'stopped');
+const nextStop = () => nextMessage((message) => message.type === 'event' && message.event === 'stopped');
 
 async function session() {
-  await ask('initialize', { adapterID: 'clk' });
-  await ask('launch', { program });
-  await ask('setBreakpoints', { source: { path: program }, breakpoints: [{ line: 2, condition: 'v == 3' }, { line: 500 }] });
-  await ask('setFunctionBreakpoints', { breakpoints: [{ name: 'nobody' }] });
-  await ask('setExceptionBreakpoints', { filters: ['fault', 'nan'] });
-  await ask('dataBreakpointInfo', { name: 's[5]' });
-  await ask('dataBreakpointInfo', { name: 'everything' });
-  await ask('setDataBreakpoints', { breakpoints: [{ dataId: 's[5]' }] });
-  let stop = stopped();
-  await ask('configurationDone');
+  await request('initialize', { adapterID: 'clk' });
+  await request('launch', { program });
+  await request('setBreakpoints', { source: { path: program }, breakpoints: [{ line: 2, condition: 'v == 3' }, { line: 500 }] });
+  await request('setFunctionBreakpoints', { breakpoints: [{ name: 'nobody' }] });
+  await request('setExceptionBreakpoints', { filters: ['fault', 'nan'] });
+  await request('dataBreakpointInfo', { name: 's[5]' });
+  await request('dataBreakpointInfo', { name: 'everything' });
+  await request('setDataBreakpoints', { breakpoints: [{ dataId: 's[5]' }] });
+  let stop = nextStop();
+  await request('configurationDone');
   let threadId = (await stop).body.threadId;
-  await ask('threads');
-  const trace = await ask('stackTrace', { threadId });
+  await request('threads');
+  const trace = await request('stackTrace', { threadId });
   const frameId = trace.body.stackFrames[1].id;
-  for (const scope of (await ask('scopes', { frameId })).body.scopes) {
-    for (const one of (await ask('variables', { variablesReference: scope.variablesReference })).body.variables) {
-      if (one.variablesReference) await ask('variables', { variablesReference: one.variablesReference, start: 3, count: 5 });
+  for (const scope of (await request('scopes', { frameId })).body.scopes) {
+    const { variables } = (await request('variables', { variablesReference: scope.variablesReference })).body;
+    for (const { variablesReference } of variables) {
+      if (variablesReference) await request('variables', { variablesReference, start: 3, count: 5 });
     }
   }
-  await ask('evaluate', { expression: 'x[t] + 1', frameId });
-  await ask('evaluate', { expression: 'x', frameId });
-  await ask('evaluate', { expression: 'x +', frameId });
-  // Back to the breakpoint, on to the write and the fault, back to the write, and to the fault again.
+  await request('evaluate', { expression: 'x[t] + 1', frameId });
+  await request('evaluate', { expression: 'x', frameId });
+  await request('evaluate', { expression: 'x +', frameId });
+  // Step back to the breakpoint, continue to the write and the fault, reverse to the write, and continue to the fault.
   for (const command of ['stepOut', 'next', 'stepBack', 'continue', 'continue', 'reverseContinue', 'continue']) {
-    stop = stopped();
-    await ask(command, { threadId });
+    stop = nextStop();
+    await request(command, { threadId });
     threadId = (await stop).body.threadId;
   }
-  await ask('exceptionInfo', { threadId });
-  await ask('nonsense', {});
-  const over = until((message) => message.event === 'terminated');
-  await ask('continue', { threadId });
-  await over;
-  await ask('disconnect', {});
+  await request('exceptionInfo', { threadId });
+  await request('nonsense', {});
+  const terminated = nextMessage((message) => message.event === 'terminated');
+  await request('continue', { threadId });
+  await terminated;
+  await request('disconnect', {});
 }
 
-/** The type that a message has to have. */
-function type(message) {
-  const named = (name, kind) => `DebugProtocol.${name[0].toUpperCase()}${name.slice(1)}${kind}`;
-  if (message.type === 'event') return named(message.event, 'Event');
-  return message.success ? named(message.command, 'Response') : 'DebugProtocol.ErrorResponse';
+/** Returns the type of the protocol for a message. */
+function protocolType(message) {
+  const typeName = (name, kind) => `DebugProtocol.${name[0].toUpperCase()}${name.slice(1)}${kind}`;
+  if (message.type === 'event') return typeName(message.event, 'Event');
+  return message.success ? typeName(message.command, 'Response') : 'DebugProtocol.ErrorResponse';
 }
 
 session().then(() => {
   const file = path.join(packages, 'protocol-check.ts');
-  const lines = messages.map((message, i) => `export const message${i}: ${type(message)} = ${JSON.stringify(message)};`);
+  const lines = messages.map((message, i) => `export const message${i}: ${protocolType(message)} = ${JSON.stringify(message)};`);
   fs.writeFileSync(file, `import { DebugProtocol } from '@vscode/debugprotocol';\n${lines.join('\n')}\n`);
-  const checked = ts.createProgram([file], { noEmit: true, strict: true, skipLibCheck: true, moduleResolution: ts.ModuleResolutionKind.Node10 });
-  const found = ts.getPreEmitDiagnostics(checked).map((one) => ts.flattenDiagnosticMessageText(one.messageText, '\n'));
-  assert.deepStrictEqual(found, []);
-  const kinds = new Set(messages.map(type));
+  const tsProgram = ts.createProgram([file], { noEmit: true, strict: true, skipLibCheck: true, moduleResolution: ts.ModuleResolutionKind.Node10 });
+  const diagnostics = ts.getPreEmitDiagnostics(tsProgram).map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+  assert.deepStrictEqual(diagnostics, []);
+  const kinds = new Set(messages.map(protocolType));
   assert.ok(kinds.size >= 20, [...kinds].join(' '));
-  console.log(`${messages.length} messages of ${kinds.size} types are as the protocol says`);
+  console.log(`${messages.length} messages of ${kinds.size} types conform to the protocol`);
   fs.rmSync(folder, { recursive: true });
 }).catch((error) => { console.error(error); child.kill(); process.exit(1); });
-setTimeout(() => { console.error('no answer in a minute'); child.kill(); process.exit(1); }, 60000).unref();
+setTimeout(() => { console.error('timeout after one minute'); child.kill(); process.exit(1); }, 60000).unref();

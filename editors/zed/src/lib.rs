@@ -3,14 +3,14 @@
 use zed_extension_api::settings::LspSettings;
 use zed_extension_api::{self as zed, Command, LanguageServerId, Result, Worktree};
 
-struct Clk;
+struct ClkExtension;
 
-impl zed::Extension for Clk {
+impl zed::Extension for ClkExtension {
     fn new() -> Self {
-        Clk
+        ClkExtension
     }
 
-    /// `clk lsp`, with the binary of the settings (`lsp.clk.binary.path`) or the one in `PATH`.
+    /// Returns the command `clk lsp`. The binary is that of the setting `lsp.clk.binary.path`, or the one in `PATH`.
     fn language_server_command(&mut self, server: &LanguageServerId, worktree: &Worktree) -> Result<Command> {
         let settings = LspSettings::for_worktree(server.as_ref(), worktree)?;
         let binary = settings.binary.unwrap_or(zed::settings::CommandSettings { path: None, arguments: None, env: None });
@@ -23,4 +23,4 @@ impl zed::Extension for Clk {
     }
 }
 
-zed::register_extension!(Clk);
+zed::register_extension!(ClkExtension);

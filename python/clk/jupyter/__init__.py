@@ -1,7 +1,7 @@
-"""The Jupyter kernel: a session of Clk behind Jupyter's protocol, which ipykernel speaks.
+"""The Jupyter kernel: connects a session of Clk to Jupyter by means of ipykernel.
 
-A cell is an entry of the session: its last expression is shown, arrays as tables, pictures and plots in place, and an error leaves all
-variables as they were. Lines that begin with `:` or `?` are the session's commands.
+A cell is an entry of the session. The value of its last expression is shown: arrays as tables, pictures and plots as images. An error
+restores all variables. Lines that begin with `:` or `?` are commands of the session.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Any
 
 from ipykernel.kernelbase import Kernel
 
-from .. import __version__, _cells, _show
+from .. import __version__, _cells, _mime
 from .._clk import Notebook
 
-#: Seconds that a launch takes before its progress is shown.
-_LONG = 0.7
+#: Time in seconds after which the progress of a running launch is shown.
+_PROGRESS_DELAY = 0.7
 
-#: Seconds for which printed text is collected into one message: Jupyter drops messages that come faster than it shows them.
-_COLLECTED = 0.1
+#: Time in seconds during which printed text is collected into one message. Jupyter drops messages that arrive faster
+#: than it can show them.
+_FLUSH_INTERVAL = 0.1
 
-#: Characters at which collected text is sent at once.
-_MUCH = 1 << 16
+#: Number of collected characters at which they are sent without further delay.
+_FLUSH_LENGTH = 1 << 16
 
 
 class ClkKernel(Kernel):
-    """One session of Clk."""
+    """A Jupyter kernel, which contains one session of Clk."""
 
     implementation = "clk"
     implementation_version = __version__
@@ -36,7 +37,7 @@ class ClkKernel(Kernel):
         "version": __version__,
         "mimetype": "text/x-clk",
         "file_extension": ".clk",
-        # The nearest language that highlighters of notebooks know.
+        # Highlighters of notebooks do not know Clk; Rust is the most similar language.
         "codemirror_mode": "rust",
         "pygments_lexer": "rust",
     }
@@ -44,7 +45,7 @@ class ClkKernel(Kernel):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._session = Notebook()
-        #: The cells that were run: number, text, and the text of the value if there was one.
+        #: The cells that have run: number, text, and the text of the cell's value if it had one.
         self._history: list[tuple[int, str, str | None]] = []
 
     def _send(self, kind: str, content: dict[str, Any]) -> None:
@@ -59,16 +60,16 @@ class ClkKernel(Kernel):
         allow_stdin: bool = False,
         **_: Any,
     ) -> dict[str, Any]:
-        run = _Run(self, silent)
+        run = _CellRun(self, silent)
         for event in _cells.events(self._session, code):
-            run.take(event)
+            run.handle(event)
         if store_history and not silent:
             self._history.append((self.execution_count, code, run.value))
         if run.failure is not None:
             if not silent:
                 self._send("error", run.failure)
             return {"status": "error", "execution_count": self.execution_count, **run.failure}
-        payload = [] if run.ended is None else [{"source": "ask_exit", "keepkernel": False}]
+        payload = [] if run.exit_code is None else [{"source": "ask_exit", "keepkernel": False}]
         return {"status": "ok", "execution_count": self.execution_count, "payload": payload, "user_expressions": {}}
 
     async def do_complete(self, code: str, cursor_pos: int | None) -> dict[str, Any]:
@@ -101,29 +102,29 @@ class ClkKernel(Kernel):
         pattern: str | None = None,
         unique: bool = False,
     ) -> dict[str, Any]:
-        """Answers from the cells of this session, which has the number 1."""
-        found = self._history
+        """Returns cells of the history. The current session has number 1; other sessions are not stored."""
+        cells = self._history
         if hist_access_type == "range":
-            # 0 is the current session, and negative numbers are those before it.
-            own = session in (None, 0, 1)
-            found = [cell for cell in found if own and (start or 0) <= cell[0] and (stop is None or cell[0] < stop)]
+            # In Jupyter's protocol, 0 means the current session, and negative numbers are earlier sessions.
+            is_current = session in (None, 0, 1)
+            cells = [cell for cell in cells if is_current and (start or 0) <= cell[0] and (stop is None or cell[0] < stop)]
         elif hist_access_type == "search":
-            found = [cell for cell in found if fnmatch.fnmatchcase(cell[1], pattern or "*")]
+            cells = [cell for cell in cells if fnmatch.fnmatchcase(cell[1], pattern or "*")]
             if unique:
-                last = {text: number for number, text, _ in found}
-                found = [cell for cell in found if last[cell[1]] == cell[0]]
+                last = {text: number for number, text, _ in cells}
+                cells = [cell for cell in cells if last[cell[1]] == cell[0]]
         if hist_access_type != "range" and n is not None:
-            found = found[-n:] if n > 0 else []
-        shown = [(1, number, (text, value) if output else text) for number, text, value in found]
-        return {"status": "ok", "history": shown}
+            cells = cells[-n:] if n > 0 else []
+        history = [(1, number, (text, value) if output else text) for number, text, value in cells]
+        return {"status": "ok", "history": history}
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
         self._session.interrupt()
         return {"status": "ok", "restart": restart}
 
 
-class _Run:
-    """The events of one cell, sent on as Jupyter's messages."""
+class _CellRun:
+    """Forwards the events of one cell as messages of Jupyter."""
 
     def __init__(self, kernel: ClkKernel, silent: bool) -> None:
         self.kernel = kernel
@@ -131,32 +132,33 @@ class _Run:
         #: The content of the `error` message, after a failure.
         self.failure: dict[str, Any] | None = None
         #: The exit code, if the cell has ended the session.
-        self.ended: int | None = None
+        self.exit_code: int | None = None
         #: The text of the cell's value, if it has one.
         self.value: str | None = None
-        self._begun = time.monotonic()
-        self._seen: tuple[int, int] = (0, 0)
-        self._bar: str | None = None
-        #: The progress that is shown.
-        self._shown = ""
-        #: Printed text that is not sent yet, its length, and since when it waits.
+        #: The start time of the launch, and its last progress: numbers of started and of all thread groups.
+        self._launch_start = time.monotonic()
+        self._last_progress: tuple[int, int] = (0, 0)
+        #: The display ID of the progress bar, if it is shown, and its text.
+        self._progress_id: str | None = None
+        self._progress_text = ""
+        #: Printed text that is not sent yet, its length, and the time at which its first part was printed.
         self._printed: list[str] = []
-        self._length = 0
-        self._since = 0.0
+        self._printed_length = 0
+        self._printed_since = 0.0
 
-    def take(self, event: tuple[Any, ...]) -> None:
-        """Sends an event on."""
+    def handle(self, event: tuple[Any, ...]) -> None:
+        """Forwards an event."""
         kind, *rest = event
         if kind == "print":
             self._collect(rest[0])
             return
         self._flush()
         if kind == "progress":
-            self._progress(*rest)
+            self._show_progress(*rest)
             return
-        self._no_progress()
+        self._clear_progress()
         if kind == "done":
-            success, self.ended = rest
+            success, self.exit_code = rest
             if not success and self.failure is None:
                 self.failure = {"ename": "Error", "evalue": "the cell failed", "traceback": []}
         elif kind == "error":
@@ -175,20 +177,20 @@ class _Run:
         self.failure["traceback"] += lines
 
     def _collect(self, text: str) -> None:
-        """Keeps printed text for a moment, so that many lines become one message."""
+        """Buffers printed text, so that many lines become one message."""
         now = time.monotonic()
         if not self._printed:
-            self._since = now
+            self._printed_since = now
         self._printed.append(text)
-        self._length += len(text)
-        if self._length >= _MUCH or now - self._since >= _COLLECTED:
+        self._printed_length += len(text)
+        if self._printed_length >= _FLUSH_LENGTH or now - self._printed_since >= _FLUSH_INTERVAL:
             self._flush()
 
     def _flush(self) -> None:
         if self._printed:
             text = "".join(self._printed)
-            self._printed, self._length = [], 0
-            self._no_progress()
+            self._printed, self._printed_length = [], 0
+            self._clear_progress()
             if not self.silent:
                 self.kernel._send("stream", {"name": "stdout", "text": text})
 
@@ -196,37 +198,37 @@ class _Run:
         if kind == "report":
             self.kernel._send("stream", {"name": "stderr", "text": rest[0].colored})
         elif kind == "picture":
-            self.kernel._send("display_data", {"data": _show.picture(*rest), "metadata": {}})
+            self.kernel._send("display_data", {"data": _mime.picture(*rest), "metadata": {}})
         elif kind == "value":
             _, text, html = rest
-            count, data = self.kernel.execution_count, _show.value(text, html)
+            count, data = self.kernel.execution_count, _mime.value(text, html)
             self.kernel._send("execute_result", {"execution_count": count, "data": data, "metadata": {}})
 
-    def _progress(self, begun: int, of: int) -> None:
-        """Shows how far a long launch is."""
-        if begun < self._seen[0] or of != self._seen[1]:
-            self._begun = time.monotonic()
-        self._seen = (begun, of)
-        seconds = time.monotonic() - self._begun
-        if self.silent or of == 0 or seconds < _LONG:
+    def _show_progress(self, started: int, total: int) -> None:
+        """Shows the progress of a long launch."""
+        if started < self._last_progress[0] or total != self._last_progress[1]:
+            self._launch_start = time.monotonic()
+        self._last_progress = (started, total)
+        seconds = time.monotonic() - self._launch_start
+        if self.silent or total == 0 or seconds < _PROGRESS_DELAY:
             return
-        # The time moves where no group begins any more.
-        if begun < of and of > 1:
-            text = f"{100 * begun // of}% of {of} groups of threads, {seconds:.0f} s"
-            bar = f'<progress value="{begun}" max="{of}"></progress>'
+        # After all groups have started, the elapsed seconds are the only sign that the launch is still running.
+        if started < total and total > 1:
+            text = f"{100 * started // total}% of {total} groups of threads, {seconds:.0f} s"
+            bar = f'<progress value="{started}" max="{total}"></progress>'
         else:
-            text = f"the last of {of} groups of threads, {seconds:.0f} s" if of > 1 else f"{seconds:.0f} s"
+            text = f"the last of {total} groups of threads, {seconds:.0f} s" if total > 1 else f"{seconds:.0f} s"
             bar = "<progress></progress>"
-        if text != self._shown:
-            self._shown = text
-            self._display({"text/plain": text, "text/html": f"{bar} {text}"})
+        if text != self._progress_text:
+            self._progress_text = text
+            self._display_progress({"text/plain": text, "text/html": f"{bar} {text}"})
 
-    def _display(self, data: dict[str, str]) -> None:
-        kind = "display_data" if self._bar is None else "update_display_data"
-        self._bar = self._bar or f"clk-progress-{id(self)}"
-        self.kernel._send(kind, {"data": data, "metadata": {}, "transient": {"display_id": self._bar}})
+    def _display_progress(self, data: dict[str, str]) -> None:
+        kind = "display_data" if self._progress_id is None else "update_display_data"
+        self._progress_id = self._progress_id or f"clk-progress-{id(self)}"
+        self.kernel._send(kind, {"data": data, "metadata": {}, "transient": {"display_id": self._progress_id}})
 
-    def _no_progress(self) -> None:
-        if self._bar is not None:
-            self._display({"text/plain": "", "text/html": ""})
-            self._bar, self._shown = None, ""
+    def _clear_progress(self) -> None:
+        if self._progress_id is not None:
+            self._display_progress({"text/plain": "", "text/html": ""})
+            self._progress_id, self._progress_text = None, ""

@@ -1,4 +1,4 @@
-"""`python -m clk.jupyter install` tells Jupyter of the kernel; with `-f FILE`, Jupyter starts it."""
+"""`python -m clk.jupyter install` registers the kernel with Jupyter. Jupyter starts the kernel with `-f FILE`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 
-#: What Jupyter has to know of the kernel. This interpreter is the one that has the package.
+#: Jupyter's specification of the kernel. It names this interpreter, which has the package.
 SPECIFICATION = {
     "argv": [sys.executable, "-m", "clk.jupyter", "-f", "{connection_file}"],
     "display_name": "Clk",
@@ -18,22 +18,22 @@ SPECIFICATION = {
 
 
 def install(arguments: list[str]) -> None:
-    """Writes the specification where Jupyter looks for kernels."""
+    """Installs the kernel specification, so that Jupyter finds the kernel."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     parser = argparse.ArgumentParser(prog="python -m clk.jupyter install", description=install.__doc__)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--sys-prefix", action="store_true", help="in this environment (the default in a virtual one)")
-    where.add_argument("--user", action="store_true", help="for this user")
-    where.add_argument("--prefix", help="below this folder")
-    given = parser.parse_args(arguments)
-    in_environment = given.sys_prefix or (sys.prefix != sys.base_prefix and not given.user)
-    prefix = given.prefix or (sys.prefix if in_environment else None)
+    location = parser.add_mutually_exclusive_group()
+    location.add_argument("--sys-prefix", action="store_true", help="in this environment (default in a virtual environment)")
+    location.add_argument("--user", action="store_true", help="for this user")
+    location.add_argument("--prefix", help="in this folder")
+    options = parser.parse_args(arguments)
+    in_environment = options.sys_prefix or (sys.prefix != sys.base_prefix and not options.user)
+    prefix = options.prefix or (sys.prefix if in_environment else None)
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "kernel.json"), "w", encoding="utf-8") as file:
             json.dump(SPECIFICATION, file, indent=2)
-        place = KernelSpecManager().install_kernel_spec(folder, "clk", user=prefix is None, prefix=prefix)
-    print(f"the kernel Clk is in {place}")
+        target = KernelSpecManager().install_kernel_spec(folder, "clk", user=prefix is None, prefix=prefix)
+    print(f"installed the kernel Clk in {target}")
 
 
 def main() -> None:

@@ -1,77 +1,85 @@
-//! Command-line parsing.
+//! Definition and parsing of the command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::profile::Wanted;
-use super::test::How;
-use super::words::{file, script, switch};
-use super::{fetch, help, install, launch, new, site, stubs, watch, why};
-use crate::app::console::{Look, When};
-use crate::app::devices::{self, Choice, Isolate, Usage};
-use crate::app::generated::Level;
-use crate::app::launch::Job;
-use crate::app::perf;
-use crate::app::script::Limits;
-use crate::device::cuda::text::Options;
-use crate::device::sim::Proofs;
-use crate::lang::cores::Cores;
-use crate::lower::Sums;
+use super::common_args::{file, script, switch};
+use super::profile::ProfileOptions;
+use super::test::TestOptions;
+use super::{doc_site, fetch, help, install, launch, new, stubs, watch, why};
+use crate::console::{ColorMode, OutputOptions};
+use crate::devices::{self, DeviceChoice, DeviceOptions, GpuCodeOptions, Isolate};
+use crate::generated::EmitStage;
+use crate::launch::LaunchJob;
+use crate::perf_map;
+use crate::script::RunLimits;
+use crate::suggestions;
+use clk_lower::MmaPrecision;
+use clk_scalar::tensor_core_model::TensorCoreModel;
+use clk_sim::Proofs;
 
-/// A command with its arguments.
+/// A command of `clk` with its arguments.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum CliCommand {
     Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool, ranks: Option<u32> },
-    Debug { file: PathBuf, args: Vec<String>, commands: Vec<String> },
+    Debug { file: PathBuf, args: Vec<String>, commands: Vec<String>, test: Option<String> },
     Eval { text: String },
     Check { files: Vec<PathBuf> },
-    Test { paths: Vec<PathBuf>, filter: Option<String>, how: How },
+    Test { paths: Vec<PathBuf>, filter: Option<String>, how: TestOptions },
     Tune { file: PathBuf, kernel: Option<String>, limit: f64 },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
-    Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
+    Emit { file: PathBuf, stage: EmitTarget, kernel: Option<String>, architecture: Option<u32>, lines: bool },
     Prove { file: PathBuf, kernel: Option<String>, certificates: bool },
     Why { file: PathBuf, element: String, levels: Option<usize>, more: Option<String>, nan: bool },
-    Profile { file: PathBuf, wanted: Box<Wanted> },
+    Profile { file: PathBuf, wanted: Box<ProfileOptions> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
-    Site { out: PathBuf, own: site::Own, paths: Vec<PathBuf> },
+    Site { out: PathBuf, own: doc_site::SiteInputs, paths: Vec<PathBuf> },
     Fix { paths: Vec<PathBuf>, dry_run: bool, profile: bool },
     Stubs { file: PathBuf },
     Lsp,
     Dap,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
-    Launch { job: Box<Job> },
+    Launch { job: Box<LaunchJob> },
     Doctor,
     New { path: PathBuf },
     Fetch { folder: PathBuf, update: bool },
-    Watch { wanted: watch::Wanted },
+    Watch { wanted: watch::WatchOptions },
     Help { topic: Option<String> },
     Completions { shell: clap_complete::Shell },
     Man { folder: PathBuf },
     Repl { plain: bool, startup: bool },
 }
 
-impl Task {
-    /// Whether the command runs programs and so needs a device.
+impl CliCommand {
+    /// Returns whether the command launches kernels and so needs a device.
     pub fn runs(&self) -> bool {
         match self {
-            Task::Debug { .. } | Task::Dap => true,
-            Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
-            Task::Launch { .. } | Task::Why { .. } | Task::Tune { .. } => true,
-            // Profiles are of the simulator.
-            Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Profile { .. } => false,
-            Task::Explain { .. } => false,
-            Task::Site { .. } | Task::Stubs { .. } => false,
-            Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
-            Task::Cache { .. } | Task::Doctor => false,
-            // Each run of a watch is a process of its own.
-            Task::New { .. } | Task::Fetch { .. } | Task::Watch { .. } => false,
-            Task::Help { .. } | Task::Completions { .. } | Task::Man { .. } => false,
+            CliCommand::Debug { .. } | CliCommand::Dap => true,
+            CliCommand::Run { .. }
+            | CliCommand::Eval { .. }
+            | CliCommand::Test { .. }
+            | CliCommand::Bench { .. }
+            | CliCommand::Repl { .. } => true,
+            CliCommand::Launch { .. } | CliCommand::Why { .. } | CliCommand::Tune { .. } => true,
+            // `clk profile` always runs on the simulator.
+            CliCommand::Check { .. }
+            | CliCommand::Emit { .. }
+            | CliCommand::Prove { .. }
+            | CliCommand::Profile { .. } => false,
+            CliCommand::Explain { .. } => false,
+            CliCommand::Site { .. } | CliCommand::Stubs { .. } => false,
+            CliCommand::Doc { .. } | CliCommand::Fmt { .. } | CliCommand::Fix { .. } | CliCommand::Lsp => false,
+            CliCommand::Cache { .. } | CliCommand::Doctor => false,
+            // `clk watch` starts a separate process for each run, and that process opens the device.
+            CliCommand::New { .. } | CliCommand::Fetch { .. } | CliCommand::Watch { .. } => false,
+            CliCommand::Help { .. } | CliCommand::Completions { .. } | CliCommand::Man { .. } => false,
         }
     }
 }
@@ -84,7 +92,7 @@ pub(crate) enum CacheAction {
     Clean,
 }
 
-/// What `--check` looks at.
+/// Values of options and names of flags that are used more than once.
 const UNPROVED: &str = "unproved";
 const EVERYTHING: &str = "everything";
 const FAST_MMA: &str = "fast-mma";
@@ -92,41 +100,41 @@ const MMA: &str = "mma";
 const NO_STARTUP: &str = "no-startup";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum EmitTarget {
     Ast,
     Typed,
-    Kernels(Level),
+    Kernels(EmitStage),
 }
 
 /// A parsed command line.
 #[derive(Debug)]
 pub(crate) struct Cli {
-    pub task: Task,
-    pub look: Look,
-    pub limits: Limits,
-    pub device: Choice,
-    pub usage: Usage,
-    /// Whether kernels run in a separate process.
+    pub task: CliCommand,
+    pub look: OutputOptions,
+    pub limits: RunLimits,
+    pub device: DeviceChoice,
+    pub usage: DeviceOptions,
+    /// Whether GPU kernels run in a separate process.
     pub isolate: Isolate,
-    /// Whether to report the devices' statistics at the end.
+    /// Whether to print the devices' statistics after the command (`--stats`).
     pub stats: bool,
 }
 
-/// Parses the command line; `Err` is clap's output (including help and version).
+/// Parses the command line. `Err` is clap's output, which can also be the help or the version.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
-    let matches = command().try_get_matches_from(with_run(arguments))?;
-    let look = Look {
+    let matches = command().try_get_matches_from(with_run(arguments)).map_err(with_similar_command)?;
+    let look = OutputOptions {
         color: match matches.get_one::<String>("color").map(String::as_str) {
-            Some("always") => When::Always,
-            Some("never") => When::Never,
-            _ => When::Auto,
+            Some("always") => ColorMode::Always,
+            Some("never") => ColorMode::Never,
+            _ => ColorMode::Auto,
         },
         ascii: matches.get_flag("ascii"),
         json: matches.get_flag("json"),
     };
-    // `clk fmt` has one of its own.
+    // `clk fmt` has a different `--check` option, which is a flag without a value.
     let check = matches.try_get_one::<String>("check").ok().flatten();
-    let limits = Limits {
+    let limits = RunLimits {
         max_steps: matches.get_one("max-steps").copied().unwrap_or(0),
         workers: matches.get_one("workers").copied().unwrap_or(0),
         seed: matches.get_one("seed").copied(),
@@ -138,49 +146,48 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         trap_nan: matches.get_flag("trap-nan"),
         deterministic: matches.get_flag("deterministic"),
         sums: match matches.get_flag(FAST_MMA) {
-            true => Sums::Rounded,
-            false => Sums::Cut(matches.get_one(MMA).copied().unwrap_or_default()),
+            true => MmaPrecision::Sequential,
+            false => MmaPrecision::TensorCore(matches.get_one(MMA).copied().unwrap_or_default()),
         },
-        ..Limits::default()
+        ..RunLimits::default()
     };
     let stats = matches.get_flag("stats");
-    let text = Options {
+    let text = GpuCodeOptions {
         checked: !matches.get_flag("unchecked"),
         coarsen: !matches.get_flag("no-coarsen"),
         fast_math: matches.get_flag("fast-math"),
         contract: matches.get_flag("contract"),
-        ..Options::default()
     };
-    // Profilers inject a library into the process; they need line information.
+    // A profiler that injects a library into this process needs line information in the machine code.
     let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
     let (isa, jit) = (from_environment(devices::ISA)?, from_environment(devices::JIT)?);
     let proofs = if check.is_some_and(|what| what == EVERYTHING) { Proofs::Unused } else { Proofs::Used };
-    let (perf, deterministic) = (from_environment(perf::VARIABLE)?, limits.deterministic);
+    let (perf, deterministic) = (from_environment(perf_map::VARIABLE)?, limits.deterministic);
     let tensor = from_environment(devices::TENSOR)?;
     let relies = matches.contains_id(MMA);
-    let usage = Usage { timed: stats, lines, text, tensor, relies, isa, jit, proofs, perf, deterministic };
-    let device = match matches.get_one::<Choice>("device") {
+    let usage = DeviceOptions { timed: stats, lines, text, tensor, relies, isa, jit, proofs, perf, deterministic };
+    let device = match matches.get_one::<DeviceChoice>("device") {
         Some(choice) => *choice,
-        // Options that only the simulator supports select it.
-        None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim(None),
-        None if limits.sums == Sums::Rounded => Choice::Sim(None),
+        // An option that only the simulator supports selects the simulator.
+        None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => DeviceChoice::Sim(None),
+        None if limits.sums == MmaPrecision::Sequential => DeviceChoice::Sim(None),
         None => from_environment(devices::VARIABLE)?,
     };
-    if limits.sums == Sums::Rounded && !matches!(device, Choice::Sim(_)) {
+    if limits.sums == MmaPrecision::Sequential && !matches!(device, DeviceChoice::Sim(_)) {
         let complaint = "--fast-mma is for the simulator: leave it off, or choose `--device sim`";
         return Err(Box::new(command().error(clap::error::ErrorKind::ArgumentConflict, complaint)));
     }
     let task = task(&matches);
     let isolate = match (&task, matches.get_flag("isolate"), matches.get_flag("no-isolate")) {
         (_, true, _) => Isolate::Yes,
-        (Task::Repl { .. }, _, false) => Isolate::IfPossible,
-        (Task::Tune { .. }, _, false) => Isolate::Yes,
+        (CliCommand::Repl { .. }, _, false) => Isolate::IfPossible,
+        (CliCommand::Tune { .. }, _, false) => Isolate::Yes,
         _ => Isolate::No,
     };
     Ok(Cli { task, look, limits, device, usage, isolate, stats })
 }
 
-/// Parses an environment variable; the default if it is unset or empty.
+/// Parses the value of an environment variable. Returns the default if the variable is unset or empty.
 fn from_environment<T: FromStr<Err = String> + Default>(variable: &str) -> Result<T, Box<clap::Error>> {
     match std::env::var(variable) {
         Ok(text) if !text.is_empty() => text.parse().map_err(|why: String| {
@@ -191,8 +198,27 @@ fn from_environment<T: FromStr<Err = String> + Default>(variable: &str) -> Resul
     }
 }
 
-/// Turns `clk demo.clk` into `clk run demo.clk`. With an optional FILE beside the subcommands, clap would answer a misspelled
-/// subcommand with "no such file".
+/// Adds the commands with a similar name to an error about an unknown command. Clap's own measure finds none for a
+/// short word such as `rn`.
+fn with_similar_command(mut error: clap::Error) -> clap::Error {
+    let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => return error,
+    };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return error;
+    }
+    let commands = command();
+    let similar = suggestions::nearest_names(&unknown, commands.get_subcommands().map(|command| command.get_name()));
+    if !similar.is_empty() {
+        let similar = similar.into_iter().map(str::to_owned).collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(similar));
+    }
+    error
+}
+
+/// Turns `clk demo.clk` into `clk run demo.clk`. Clap could parse FILE as an optional argument next to the subcommands,
+/// but would then report a misspelled subcommand as "no such file".
 fn with_run(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_file = arguments.get(1).and_then(|a| a.to_str()).is_some_and(|a| !a.starts_with('-') && a.ends_with(".clk"));
     if is_file {
@@ -201,12 +227,12 @@ fn with_run(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-fn task(matches: &ArgMatches) -> Task {
+fn task(matches: &ArgMatches) -> CliCommand {
     if let Some(text) = matches.get_one::<String>("eval") {
-        return Task::Eval { text: text.clone() };
+        return CliCommand::Eval { text: text.clone() };
     }
     let Some((name, sub)) = matches.subcommand() else {
-        return Task::Repl { plain: false, startup: !matches.get_flag(NO_STARTUP) };
+        return CliCommand::Repl { plain: false, startup: !matches.get_flag(NO_STARTUP) };
     };
     let one = |id: &str| sub.get_one::<String>(id).cloned();
     let path = |id: &str| sub.get_one::<PathBuf>(id).cloned().unwrap_or_default();
@@ -217,34 +243,40 @@ fn task(matches: &ArgMatches) -> Task {
             let file = words.next().map(PathBuf::from).unwrap_or_default();
             let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
             let ranks = sub.get_one::<u32>("ranks").copied();
-            Task::Run { file, args, debug_on_fault: sub.get_flag("debug-on-fault"), ranks }
+            CliCommand::Run { file, args, debug_on_fault: sub.get_flag("debug-on-fault"), ranks }
         }
         "debug" => {
             let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
             let file = words.next().map(PathBuf::from).unwrap_or_default();
             let commands = sub.get_many::<String>("command").unwrap_or_default().cloned().collect();
-            Task::Debug { file, args: words.map(|a| a.to_string_lossy().into_owned()).collect(), commands }
+            let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
+            CliCommand::Debug { file, args, commands, test: one("test") }
         }
-        "check" => Task::Check { files: paths("files") },
+        "check" => CliCommand::Check { files: paths("files") },
         "test" => {
-            let how = How { tunings: sub.get_flag("tunings"), deny_warnings: sub.get_flag("deny-warnings") };
-            Task::Test { paths: paths("paths"), filter: one("filter"), how }
+            let options =
+                TestOptions { tunings: sub.get_flag("tunings"), deny_warnings: sub.get_flag("deny-warnings") };
+            CliCommand::Test { paths: paths("paths"), filter: one("filter"), how: options }
         }
-        "tune" => Task::Tune {
+        "tune" => CliCommand::Tune {
             file: path("file"),
             kernel: one("kernel"),
             limit: sub.get_one("timeout").copied().unwrap_or(LIMIT),
         },
-        "bench" => Task::Bench { paths: paths("paths"), filter: one("filter"), on_demand: sub.get_flag("on-demand") },
-        "emit" => Task::Emit {
+        "bench" => {
+            CliCommand::Bench { paths: paths("paths"), filter: one("filter"), on_demand: sub.get_flag("on-demand") }
+        }
+        "emit" => CliCommand::Emit {
             file: path("file"),
-            stage: sub.get_one("stage").copied().unwrap_or(Stage::Kernels(Level::Ir)),
+            stage: sub.get_one("stage").copied().unwrap_or(EmitTarget::Kernels(EmitStage::Ir)),
             kernel: one("kernel"),
             architecture: sub.get_one("arch").copied(),
             lines: sub.get_flag("lines"),
         },
-        "prove" => Task::Prove { file: path("file"), kernel: one("kernel"), certificates: sub.get_flag("certificate") },
-        "why" => Task::Why {
+        "prove" => {
+            CliCommand::Prove { file: path("file"), kernel: one("kernel"), certificates: sub.get_flag("certificate") }
+        }
+        "why" => CliCommand::Why {
             file: path("file"),
             element: one("element").unwrap_or_default(),
             levels: sub.get_one::<usize>("levels").copied(),
@@ -255,59 +287,61 @@ fn task(matches: &ArgMatches) -> Task {
             let blocks = sub.get_one("blocks").copied();
             let (gpu, bench, test) = (one("for"), one("bench"), one("test"));
             let expressions = sub.get_flag("expressions");
-            let wanted = Wanted { kernel: one("kernel"), gpu, blocks, bench, test, expressions };
-            Task::Profile { file: path("file"), wanted: Box::new(wanted) }
+            let profile_options = ProfileOptions { kernel: one("kernel"), gpu, blocks, bench, test, expressions };
+            CliCommand::Profile { file: path("file"), wanted: Box::new(profile_options) }
         }
-        "explain" => Task::Explain { code: one("code") },
+        "explain" => CliCommand::Explain { code: one("code") },
         "doc" => {
             let words: Vec<String> = sub.get_many::<String>("name").unwrap_or_default().cloned().collect();
             match sub.get_one::<PathBuf>("html") {
                 Some(out) => {
                     let paths = words.iter().map(PathBuf::from).collect();
-                    let own = site::Own {
+                    let own = doc_site::SiteInputs {
                         from: sub.get_one("from").cloned(),
                         playground: sub.get_one("playground").cloned(),
                     };
-                    Task::Site { out: out.clone(), own, paths }
+                    CliCommand::Site { out: out.clone(), own, paths }
                 }
-                None => Task::Doc { name: (!words.is_empty()).then(|| words.join(" ")) },
+                None => CliCommand::Doc { name: (!words.is_empty()).then(|| words.join(" ")) },
             }
         }
-        "fix" => {
-            Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run"), profile: sub.get_flag("profile") }
-        }
-        "lsp" => Task::Lsp,
-        "dap" => Task::Dap,
-        "fmt" => Task::Fmt {
+        "fix" => CliCommand::Fix {
+            paths: paths("paths"),
+            dry_run: sub.get_flag("dry-run"),
+            profile: sub.get_flag("profile"),
+        },
+        "lsp" => CliCommand::Lsp,
+        "dap" => CliCommand::Dap,
+        "fmt" => CliCommand::Fmt {
             paths: paths("paths"),
             check: sub.get_flag("check"),
             range: sub.get_one::<(usize, usize)>("range").copied(),
         },
-        "cache" => Task::Cache {
+        "cache" => CliCommand::Cache {
             action: match sub.subcommand_name() {
                 Some("ls") => CacheAction::List,
                 Some("clean") => CacheAction::Clean,
                 _ => CacheAction::Dir,
             },
         },
-        "launch" => Task::Launch { job: Box::new(launch::job(sub)) },
-        "doctor" => Task::Doctor,
-        "new" => Task::New { path: path("path") },
+        "launch" => CliCommand::Launch { job: Box::new(launch::job(sub)) },
+        "doctor" => CliCommand::Doctor,
+        "new" => CliCommand::New { path: path("path") },
         "fetch" => {
             let folder = sub.get_one::<PathBuf>("folder").cloned().unwrap_or_else(|| ".".into());
-            Task::Fetch { folder, update: sub.get_flag("update") }
+            CliCommand::Fetch { folder, update: sub.get_flag("update") }
         }
-        "watch" => Task::Watch { wanted: watch::wanted(sub) },
+        "watch" => CliCommand::Watch { wanted: watch::options_of(sub) },
         "help" => {
             let words: Vec<String> = sub.get_many::<String>("topic").unwrap_or_default().cloned().collect();
-            Task::Help { topic: (!words.is_empty()).then(|| words.join(" ")) }
+            CliCommand::Help { topic: (!words.is_empty()).then(|| words.join(" ")) }
         }
         "completions" => {
-            Task::Completions { shell: sub.get_one("shell").copied().unwrap_or(clap_complete::Shell::Bash) }
+            CliCommand::Completions { shell: sub.get_one("shell").copied().unwrap_or(clap_complete::Shell::Bash) }
         }
-        "man" => Task::Man { folder: path("folder") },
-        "stubs" => Task::Stubs { file: path("file") },
-        _ => Task::Repl { plain: sub.get_flag("plain"), startup: !matches.get_flag(NO_STARTUP) },
+        "man" => CliCommand::Man { folder: path("folder") },
+        "stubs" => CliCommand::Stubs { file: path("file") },
+        _ => CliCommand::Repl { plain: sub.get_flag("plain"), startup: !matches.get_flag(NO_STARTUP) },
     }
 }
 
@@ -398,7 +432,7 @@ fn global_options() -> Vec<Arg> {
             "CORES",
             "On all devices: `mma` has the bits of these tensor cores, sm_80 or sm_90 [default: sm_90]",
         )
-        .value_parser(|text: &str| text.parse::<Cores>()),
+        .value_parser(|text: &str| text.parse::<TensorCoreModel>()),
         Arg::new("color")
             .long("color")
             .value_name("WHEN")
@@ -419,13 +453,13 @@ fn global_options() -> Vec<Arg> {
             .long("device")
             .value_name("NAME")
             .global(true)
-            .value_parser(|text: &str| text.parse::<Choice>())
+            .value_parser(|text: &str| text.parse::<DeviceChoice>())
             .help("Where kernels run: auto, sim, sim:N for N virtual devices, gpu, gpu:N, or both to compare [default: auto]"),
         Arg::new("stats")
             .long("stats")
             .action(ArgAction::SetTrue)
             .global(true)
-            .help("Tell at the end what the device did: launches, copies, times"),
+            .help("Print a summary of the device's work at the end: launches, copies, times"),
         flag("unchecked", "On GPUs: leave out the guards by which faults are reported at their lines"),
         flag("line-info", "On GPUs: machine code names the program's lines, for compute-sanitizer and ncu"),
         flag(
@@ -454,17 +488,18 @@ fn filter() -> Arg {
     Arg::new("filter").long("filter").short('f').value_name("TEXT").help("Only those whose name contains TEXT")
 }
 
-/// File and arguments are one list for clap, so that nothing after the file name is parsed as an option of `clk`.
+/// The file and its arguments are one list for clap, so that it does not parse words after the file name as options of
+/// `clk`.
 fn run() -> Command {
     let on_fault = Arg::new("debug-on-fault").long("debug-on-fault").action(ArgAction::SetTrue);
     let ranks = Arg::new("ranks").long("ranks").value_name("N");
-    let ranks = ranks.value_parser(value_parser!(u32).range(1..=i64::from(crate::app::ranks::environment::MOST)));
+    let ranks = ranks.value_parser(value_parser!(u32).range(1..=i64::from(crate::ranks::environment::MAX_RANKS)));
     Command::new("run")
         .about("Run a script")
         .override_usage("clk run [OPTIONS] FILE [ARGS]...")
         .arg(ranks.help("Run it in N processes of this machine, which exchange arrays (`all_reduce` and the like)"))
         .arg(on_fault.help("Open the debugger at the fault of a kernel"))
-        .arg(script("The script (- is standard input), and what it finds in `args`"))
+        .arg(script("The script (- is standard input), and its arguments (`args`)"))
 }
 
 fn debug() -> Command {
@@ -479,7 +514,13 @@ fn debug() -> Command {
                 .action(ArgAction::Append)
                 .help("A command of the debugger, instead of those that standard input has; may be repeated"),
         )
-        .arg(script("The script, and what it finds in `args`"))
+        .arg(
+            Arg::new("test")
+                .long("test")
+                .value_name("TITLE")
+                .help("Debug the `test` blocks whose titles contain TITLE, instead of the statements of the script"),
+        )
+        .arg(script("The script, and its arguments (`args`)"))
 }
 
 fn check() -> Command {
@@ -502,16 +543,16 @@ fn test() -> Command {
         .arg(switch("deny-warnings", "Fail tests whose launches have warnings, such as elements that were not written"))
 }
 
-/// Seconds that the launches of one choice may take.
+/// Default time limit for the launches of one configuration, in seconds.
 const LIMIT: f64 = 10.0;
 
 fn tune() -> Command {
     let seconds = |text: &str| {
         let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 1e6);
-        seconds.ok_or_else(|| format!("`{text}` is no number of seconds"))
+        seconds.ok_or_else(|| format!("`{text}` is not a number of seconds"))
     };
     Command::new("tune")
-        .about("Measure the choices of kernels with `tune`, and write the best beside the source")
+        .about("Measure kernels with `tune` clauses, and write the best choices to a file next to the source")
         .arg(file("The program, whose benches are run; without one, its script"))
         .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all that are launched]"))
         .arg(
@@ -543,19 +584,20 @@ fn architecture(text: &str) -> Result<u32, String> {
 }
 
 fn emit() -> Command {
-    let names = ["ast", "typed", "ir", "grad", "lanes", "cuda", "ptx", "sass"];
+    let names = ["ast", "typed", "tiles", "ir", "grad", "lanes", "cuda", "ptx", "sass"];
     let stages = PossibleValuesParser::new(names).map(|name| match name.as_str() {
-        "ast" => Stage::Ast,
-        "typed" => Stage::Typed,
-        "grad" => Stage::Kernels(Level::Grad),
-        "lanes" => Stage::Kernels(Level::Lanes),
-        "cuda" => Stage::Kernels(Level::Cuda),
-        "ptx" => Stage::Kernels(Level::Ptx),
-        "sass" => Stage::Kernels(Level::Sass),
-        _ => Stage::Kernels(Level::Ir),
+        "ast" => EmitTarget::Ast,
+        "typed" => EmitTarget::Typed,
+        "tiles" => EmitTarget::Kernels(EmitStage::Tiles),
+        "grad" => EmitTarget::Kernels(EmitStage::Grad),
+        "lanes" => EmitTarget::Kernels(EmitStage::Lanes),
+        "cuda" => EmitTarget::Kernels(EmitStage::Cuda),
+        "ptx" => EmitTarget::Kernels(EmitStage::Ptx),
+        "sass" => EmitTarget::Kernels(EmitStage::Sass),
+        _ => EmitTarget::Kernels(EmitStage::Ir),
     });
     Command::new("emit")
-        .about("Show what a program becomes on its way to a device")
+        .about("Show a program in an intermediate form, or its generated code")
         .arg(
             Arg::new("lines")
                 .long("lines")
@@ -568,7 +610,7 @@ fn emit() -> Command {
                 .short('s')
                 .value_name("STAGE")
                 .value_parser(stages)
-                .help("ast, typed, ir, grad (its derivative, as source), lanes (what the simulator compiles), cuda, ptx or sass; the last two with what each kernel needs [default: ir]"),
+                .help("ast, typed, tiles (whole-tile steps), ir, grad (its derivative, as source), lanes (what the simulator compiles), cuda, ptx or sass; the last two with what each kernel needs [default: ir]"),
         )
         .arg(
             Arg::new("arch")
@@ -598,7 +640,7 @@ fn profile() -> Command {
     let name =
         |id: &'static str, value: &'static str, help: &'static str| Arg::new(id).long(id).value_name(value).help(help);
     Command::new("profile")
-        .about("Count what a program's kernels cost a GPU, line by line, on the simulator")
+        .about("Estimate the GPU cost of a program's kernels, line by line, on the simulator")
         .arg(file("The program, which is run"))
         .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all that the program launches]"))
         .arg(name("for", "GPU", "The GPU of the bounds: h200, h100, a100, rtx4090, … [default: h200]"))
@@ -616,7 +658,8 @@ fn profile() -> Command {
         .arg(name("test", "NAME", "Also run the `test` blocks with NAME in their names"))
 }
 
-/// Makes `--help` as short as `-h` for a command that runs nothing, since the options of runs do not apply to it.
+/// Makes `--help` print the same text as `-h`. For commands that run no programs: the long help lists options of runs,
+/// which do not apply.
 fn with_short_help(command: Command) -> Command {
     let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
     command.disable_help_flag(true).arg(help)
@@ -629,20 +672,20 @@ fn explain() -> Command {
 }
 
 fn doc() -> Command {
-    Command::new("doc").about("Show what is documented: builtins, modules, keywords, files; or look for words").arg(
+    Command::new("doc").about("Show or search the documentation of builtins, modules, keywords and files").arg(
         Arg::new("name").value_name("NAME").num_args(0..).help(
             "A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`), a keyword, a file, or \
              words to look for; without it, all are listed. With `--html`, files and folders to document; without any, Clk itself",
         ),
     )
-    .args(site::options())
+    .args(doc_site::options())
 }
 
-/// Returns the option of Clk that a word spells, if any; used for words after the script's name.
+/// Returns the name of Clk's option that `word` spells, if any. Used to detect options placed after the script's name.
 pub(crate) fn option_named(word: &str) -> Option<String> {
     let name = word.strip_prefix("--")?.split('=').next()?;
-    let known = global_options().into_iter().any(|arg| arg.get_long() == Some(name));
-    known.then(|| format!("--{name}"))
+    let is_option = global_options().into_iter().any(|arg| arg.get_long() == Some(name));
+    is_option.then(|| format!("--{name}"))
 }
 
 fn fmt() -> Command {
@@ -682,7 +725,7 @@ fn fix() -> Command {
         )
 }
 
-/// `--stdio` is accepted because editors pass it; there is no other transport.
+/// Accepts `--stdio` because editors pass it. There is no other transport.
 fn lsp() -> Command {
     Command::new("lsp")
         .about("Serve an editor: the language server, on standard input and output")
@@ -697,9 +740,9 @@ fn dap() -> Command {
 fn line_range(text: &str) -> Result<(usize, usize), String> {
     let (first, last) = text.split_once(':').ok_or("two line numbers, as in `10:20`")?;
     let number =
-        |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or(format!("`{text}` is no line number"));
+        |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or(format!("`{text}` is not a line number"));
     let (first, last) = (number(first)?, number(last)?);
-    if first > last { Err("the first line stands behind the last".into()) } else { Ok((first, last)) }
+    if first > last { Err("the first line is after the last".into()) } else { Ok((first, last)) }
 }
 
 fn cache() -> Command {
@@ -708,8 +751,8 @@ fn cache() -> Command {
         .subcommand_required(true)
         .subcommands([
             Command::new("dir").about("Say where it is"),
-            Command::new("ls").about("List what is in it"),
-            Command::new("clean").about("Remove what is in it"),
+            Command::new("ls").about("List its entries"),
+            Command::new("clean").about("Remove its entries"),
         ])
 }
 
@@ -738,25 +781,25 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn command_definition_is_valid() {
         command().debug_assert();
     }
 
     #[test]
-    fn a_file_alone_is_run() {
-        let Task::Run { file, args, .. } = cli(&["a.clk", "--width", "3"]).task else { panic!("run") };
+    fn file_without_command_is_run() {
+        let CliCommand::Run { file, args, .. } = cli(&["a.clk", "--width", "3"]).task else { panic!("run") };
         assert_eq!((file, args), (PathBuf::from("a.clk"), vec!["--width".to_string(), "3".to_string()]));
     }
 
     #[test]
-    fn options_stand_before_the_script() {
+    fn options_after_the_script_are_its_arguments() {
         let parsed = cli(&["run", "--seed", "7", "a.clk", "--seed", "8"]);
         assert_eq!(parsed.limits.seed, Some(7));
-        assert!(matches!(parsed.task, Task::Run { args, .. } if args == ["--seed", "8"]));
+        assert!(matches!(parsed.task, CliCommand::Run { args, .. } if args == ["--seed", "8"]));
     }
 
     #[test]
-    fn help_is_as_long_as_what_it_is_about() {
+    fn short_help_for_commands_that_run_nothing() {
         let help = |words: &[&str]| {
             let words = std::iter::once("clk").chain(words.iter().copied());
             parse(words.map(OsString::from).collect()).expect_err("help").to_string()
@@ -770,17 +813,17 @@ mod tests {
     }
 
     #[test]
-    fn checks_look_at_what_is_not_proved_or_at_everything() {
+    fn check_levels_are_parsed() {
         let parsed = |words: &[&str]| parse(words.iter().map(OsString::from).collect());
-        let found = |words: &[&str]| {
+        let check_of = |words: &[&str]| {
             let cli = parsed(words).expect("a command line");
             (cli.limits.check, cli.usage.proofs)
         };
-        assert_eq!(found(&["clk", "run", "a.clk"]), (None, Proofs::Used));
-        assert_eq!(found(&["clk", "run", "--check", "a.clk"]), (Some(true), Proofs::Used));
-        assert_eq!(found(&["clk", "--check=everything", "run", "a.clk"]), (Some(true), Proofs::Unused));
-        assert_eq!(found(&["clk", "run", "--check=everything", "--no-check", "a.clk"]).0, Some(false));
-        assert!(matches!(parsed(&["clk", "fmt", "--check"]).expect("fmt").task, Task::Fmt { check: true, .. }));
+        assert_eq!(check_of(&["clk", "run", "a.clk"]), (None, Proofs::Used));
+        assert_eq!(check_of(&["clk", "run", "--check", "a.clk"]), (Some(true), Proofs::Used));
+        assert_eq!(check_of(&["clk", "--check=everything", "run", "a.clk"]), (Some(true), Proofs::Unused));
+        assert_eq!(check_of(&["clk", "run", "--check=everything", "--no-check", "a.clk"]).0, Some(false));
+        assert!(matches!(parsed(&["clk", "fmt", "--check"]).expect("fmt").task, CliCommand::Fmt { check: true, .. }));
         assert!(parsed(&["clk", "run", "--check=nothing", "a.clk"]).is_err());
     }
 

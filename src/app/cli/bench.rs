@@ -6,20 +6,20 @@ use serde_json::json;
 
 use super::check;
 use super::test::duration;
-use crate::app::context::Context;
-use crate::app::exit;
-use crate::app::script::{self, Compiled};
-use crate::app::world::Captured;
-use crate::base::arena::Id;
-use crate::base::escape;
-use crate::base::render::Style;
-use crate::check::typed::Section;
-use crate::host::interp::{BenchResult, Interpreter};
+use crate::context::AppContext;
+use crate::effects::CapturedEffects;
+use crate::exit;
+use crate::script::{self, CompiledScript};
+use clk_base::arena::Id;
+use clk_base::escape;
+use clk_base::render::RenderStyle;
+use clk_check::typed::TestSection;
+use clk_host::interp::{BenchResult, Interpreter};
 
-pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
-    let here = [PathBuf::from(".")];
+pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut AppContext) -> u8 {
+    let current = [PathBuf::from(".")];
     let mut failed = false;
-    let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut failed);
+    let files = check::program_files(if paths.is_empty() { &current } else { paths }, context, &mut failed);
     let mut ran = 0;
     for path in &files {
         match file(path, filter, context) {
@@ -36,8 +36,8 @@ pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Conte
     if failed { exit::FAILURE } else { exit::OK }
 }
 
-/// Runs the benches of a file and returns their number; `Err` after a failure was reported.
-fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usize, ()> {
+/// Runs the benches of a file and returns their number. Reports a failure and returns `Err`.
+fn file(path: &Path, filter: Option<&str>, context: &mut AppContext) -> Result<usize, ()> {
     let compiled = script::compile_file(path, &mut context.console).ok_or(())?;
     let chosen = choose(&compiled, filter);
     if chosen.is_empty() {
@@ -49,8 +49,8 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usiz
     run_all(path, &chosen, &compiled, context).map(|()| chosen.len())
 }
 
-/// Returns the main script's own benches that match the filter.
-fn choose(compiled: &Compiled, filter: Option<&str>) -> Vec<Id<Section>> {
+/// Returns the benches that are in the main script, not in its imports, and whose title contains the filter.
+fn choose(compiled: &CompiledScript, filter: Option<&str>) -> Vec<Id<TestSection>> {
     let benches = compiled.session.program.benches.iter();
     benches
         .filter(|(_, bench)| Some(bench.module) == compiled.session.main)
@@ -59,12 +59,12 @@ fn choose(compiled: &Compiled, filter: Option<&str>) -> Vec<Id<Section>> {
         .collect()
 }
 
-/// Creates an interpreter for these benches; runs the script first if one of them uses its variables.
+/// Creates an interpreter for these benches. If one of them uses variables of the script, runs the script first.
 fn prepare(
-    chosen: &[Id<Section>],
-    compiled: &Compiled,
-    world: &mut Captured,
-    context: &mut Context,
+    chosen: &[Id<TestSection>],
+    compiled: &CompiledScript,
+    world: &mut CapturedEffects,
+    context: &mut AppContext,
 ) -> Result<Interpreter, ()> {
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let benches = &compiled.session.program.benches;
@@ -75,9 +75,10 @@ fn prepare(
     Ok(interpreter)
 }
 
-/// Lets another program control the sampling: it sends the number of runs per sample and receives the seconds per run. Two
-/// programs can thus be measured in alternation, within the same minute and both warm.
-pub(crate) fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+/// Lets another program control the measurement: it sends the number of runs for a sample and receives the seconds per
+/// run. Such a driver can alternate between two versions of a program, so that both are measured under the same
+/// conditions.
+pub(crate) fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut AppContext) -> u8 {
     let [path] = paths else {
         context.console.error_line("error: `--on-demand` times one bench of one file: name the file");
         return exit::USAGE;
@@ -87,7 +88,7 @@ pub(crate) fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut C
         context.console.error_line("error: `--on-demand` times one bench: choose it with `--filter`");
         return exit::USAGE;
     };
-    let mut world = Captured::default();
+    let mut world = CapturedEffects::default();
     let Ok(mut interpreter) = prepare(&[bench], &compiled, &mut world, context) else { return exit::FAILURE };
     for line in std::io::stdin().lines() {
         let Ok(Ok(runs)) = line.map(|l| l.trim().parse::<u32>()) else {
@@ -106,8 +107,13 @@ pub(crate) fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut C
     exit::OK
 }
 
-fn run_all(path: &Path, chosen: &[Id<Section>], compiled: &Compiled, context: &mut Context) -> Result<(), ()> {
-    let mut world = Captured::default();
+fn run_all(
+    path: &Path,
+    chosen: &[Id<TestSection>],
+    compiled: &CompiledScript,
+    context: &mut AppContext,
+) -> Result<(), ()> {
+    let mut world = CapturedEffects::default();
     let mut interpreter = prepare(chosen, compiled, &mut world, context)?;
     let benches = &compiled.session.program.benches;
     let mut outcome = Ok(());
@@ -125,7 +131,7 @@ fn run_all(path: &Path, chosen: &[Id<Section>], compiled: &Compiled, context: &m
             break;
         }
     }
-    interpreter.tuning.said.iter().for_each(|line| context.console.error_line(line));
+    interpreter.tuning.notices.iter().for_each(|line| context.console.error_line(line));
     outcome
 }
 
@@ -139,7 +145,7 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     }
 }
 
-fn show(path: &Path, title: &str, result: &BenchResult, context: &mut Context) {
+fn show(path: &Path, title: &str, result: &BenchResult, context: &mut AppContext) {
     let mut samples = result.samples.clone();
     samples.sort_by(f64::total_cmp);
     let (low, median, high) = (quantile(&samples, 0.25), quantile(&samples, 0.5), quantile(&samples, 0.75));
@@ -158,8 +164,8 @@ fn show(path: &Path, title: &str, result: &BenchResult, context: &mut Context) {
     console.line(&line);
 }
 
-/// Formats median, spread and rates of a bench in one line.
-pub(crate) fn summary(title: &str, result: &BenchResult, style: Style) -> String {
+/// Formats the median, spread and rates of a bench on one line.
+pub(crate) fn summary(title: &str, result: &BenchResult, style: RenderStyle) -> String {
     let mut samples = result.samples.clone();
     samples.sort_by(f64::total_cmp);
     let (low, median, high) = (quantile(&samples, 0.25), quantile(&samples, 0.5), quantile(&samples, 0.75));
@@ -171,7 +177,8 @@ pub(crate) fn summary(title: &str, result: &BenchResult, style: Style) -> String
             line += &format!("  {}", rate(amount / median, unit));
         }
     }
-    format!("{line}  ({} runs, fastest {})", samples.len(), duration(quantile(&samples, 0.0)))
+    line += &format!("  ({} runs, fastest {})", samples.len(), duration(quantile(&samples, 0.0)));
+    if style.ascii { line.replace('µ', "u") } else { line }
 }
 
 fn rate(per_second: f64, unit: &str) -> String {

@@ -1,30 +1,31 @@
-//! `clk check`: compiles without running, proves what is expected of kernels, reads the choices of tuned ones, and reports the diagnostics.
+//! `clk check`: compiles programs without running them and reports the diagnostics. Also proves the contracts of
+//! kernels, and checks files of tuned configurations.
 
 use std::path::PathBuf;
 
-use crate::app::context::Context;
-use crate::app::{disk, exit, script, tunings};
-use crate::base::diag::Diagnostic;
-use crate::compile::Session;
-use crate::prove::{of_file, unexpected};
+use crate::context::AppContext;
+use crate::{disk, exit, script, tuning_files};
+use clk_base::diag::Diagnostic;
+use clk_compile::Session;
+use clk_prove::{check_expectations, kernels_of_file};
 
-pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
+pub(crate) fn files(paths: &[PathBuf], context: &mut AppContext) -> u8 {
     let mut failed = false;
     let mut checked = 0;
-    for path in programs(paths, context, &mut failed) {
+    for path in program_files(paths, context, &mut failed) {
         checked += 1;
         let compiled = script::compile_file(&path, &mut context.console);
         failed |= compiled.is_none();
         if let Some(compiled) = &compiled {
-            failed |= expected(&compiled.session, context);
-            let choices = tunings::examined(&compiled.session);
+            failed |= check_contracts(&compiled.session, context);
+            let choices = tuning_files::check_file(&compiled.session);
             failed |= choices.iter().any(Diagnostic::is_error);
             context.console.report_all(&choices, &compiled.session.sources);
             if let Some(code) = context.interrupt.exit_code() {
                 return code;
             }
         }
-        // The process ends soon, so freeing a large tree node by node would be wasted time.
+        // Skips freeing the program node by node, which takes time: the process ends soon.
         std::mem::forget(compiled);
     }
     context.console.summary();
@@ -34,31 +35,32 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
     if failed { exit::FAILURE } else { exit::OK }
 }
 
-/// Proves what is expected of the program's kernels; returns whether something of it does not hold.
-fn expected(session: &Session, context: &mut Context) -> bool {
+/// Proves the contracts of the program's kernels; returns whether one of them is violated.
+fn check_contracts(session: &Session, context: &mut AppContext) -> bool {
     let mut failed = false;
-    for id in of_file(&session.program, session.main) {
-        let found = unexpected(&session.program, id);
-        failed |= found.iter().any(Diagnostic::is_error);
-        context.console.report_all(&found, &session.sources);
+    for id in kernels_of_file(&session.program, session.main) {
+        let diagnostics = check_expectations(&session.program, id);
+        failed |= diagnostics.iter().any(Diagnostic::is_error);
+        context.console.report_all(&diagnostics, &session.sources);
     }
     failed
 }
 
-/// Expands files and directories to program files. Reports directories that cannot be listed and sets `failed`.
-pub(crate) fn programs(paths: &[PathBuf], context: &mut Context, failed: &mut bool) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+/// Replaces directories by the program files in them. Reports directories that cannot be listed, and then sets
+/// `failed`.
+pub(crate) fn program_files(paths: &[PathBuf], context: &mut AppContext, failed: &mut bool) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
-            found.push(path.clone());
+            files.push(path.clone());
             continue;
         }
         let within = disk::programs(path);
-        found.extend(within.programs);
+        files.extend(within.programs);
         for (folder, why) in within.unread {
             *failed = true;
             context.console.report(&disk::unlisted(&folder, &why), &Default::default());
         }
     }
-    found
+    files
 }

@@ -1,75 +1,97 @@
-//! `clk doc`, and `:doc` and `?` of a session: documentation of builtins (from their table), modules and files (from their
-//! documentation comments), and search.
+//! `clk doc`, and `:doc` and `?` in a session: documentation of builtins (from their table), of modules and files (from
+//! their documentation comments), and search.
 
 use std::path::Path;
 
-use crate::app::context::Context;
-use crate::app::disk::{self, Disk};
-use crate::app::{markdown, names};
-use crate::base::render::Style;
-use crate::check;
-use crate::check::typed::{Binding, Module, Program};
-use crate::compile::{Session, library};
-use crate::ide;
-use crate::lang::builtin::{self, Entry, Group};
-use crate::syntax::token::{CONTEXTUAL, KEYWORDS};
+use crate::context::AppContext;
+use crate::disk::{self, Disk};
+use crate::{markdown, suggestions};
+use clk_base::render::RenderStyle;
+use clk_check::typed::{Module, NameBinding, Program};
+use clk_compile::{Session, library};
+use clk_scalar::builtin::{self, BuiltinEntry, BuiltinGroup};
+use clk_scalar::foreign_names::{self, ClkEquivalent, ForeignName};
+use clk_syntax::token::{CONTEXTUAL, KEYWORDS};
 
-pub(crate) fn name(name: Option<&str>, context: &mut Context) -> u8 {
-    let found = lookup(name, context.console.style);
-    context.show(found)
+pub(crate) fn name(name: Option<&str>, context: &mut AppContext) -> u8 {
+    let page = lookup(name, context.console.style);
+    context.show(page)
 }
 
-/// Returns the documentation of a name (or the overview), or the reason why there is none. A word that is not a name is
-/// searched for.
-pub(crate) fn lookup(name: Option<&str>, style: Style) -> Result<String, String> {
+/// Returns the documentation of a name, or an overview without a name. A word that is not a name is searched for. `Err`
+/// is the message if nothing is found.
+pub(crate) fn lookup(name: Option<&str>, style: RenderStyle) -> Result<String, String> {
     let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else { return Ok(overview(style)) };
+    let foreign = foreign_names::find(name).filter(|row| row.equivalent != ClkEquivalent::Same || name.contains('.'));
+    match (documented(name, style), foreign) {
+        (Some(page), None) => page,
+        // NumPy's function may do something else than Clk's of the same name.
+        (Some(page), Some(row)) => page.map(|page| format!("{page}\n{}", foreign_page(&row, name, style))),
+        (None, Some(row)) => Ok(format!("{name}\n\n{}", foreign_page(&row, name, style))),
+        (None, None) => found(name, style),
+    }
+}
+
+/// Returns the documentation of a name of Clk. `Err` is the message if the file or module cannot be read.
+fn documented(name: &str, style: RenderStyle) -> Option<Result<String, String>> {
     if let Some(entry) = builtin::find(name) {
-        return Ok(builtin_page(entry, style));
+        return Some(Ok(builtin_page(entry, style)));
     }
     if name == "std" {
-        return Ok(markdown::render(&modules(), style));
+        return Some(Ok(markdown::render(&modules(), style)));
     }
     if name.starts_with("std.") {
-        return module(name, style);
+        return Some(module(name, style));
     }
     if name.ends_with(".clk") || Path::new(name).is_file() {
-        return file(Path::new(name), style);
+        return Some(file(Path::new(name), style));
     }
-    if let Some(page) = ide::documentation(name) {
-        return Ok(markdown::render(&page, style));
+    if let Some(page) = clk_ide::documentation(name) {
+        return Some(Ok(markdown::render(&page, style)));
     }
     if library::text(name).is_some() {
-        return module(&format!("std.{name}"), style);
+        return Some(module(&format!("std.{name}"), style));
     }
     let homes = library::homes(name);
-    if !homes.is_empty() {
-        let pages: Result<Vec<String>, String> = homes
-            .iter()
-            .map(|home| Ok(format!("std.{home}\n\n{}", module(&format!("std.{home}.{name}"), style)?)))
-            .collect();
-        return pages.map(|pages| pages.join("\n"));
+    let pages: Result<Vec<String>, String> = homes
+        .iter()
+        .map(|home| Ok(format!("std.{home}\n\n{}", module(&format!("std.{home}.{name}"), style)?)))
+        .collect();
+    (!homes.is_empty()).then(|| pages.map(|pages| pages.join("\n")))
+}
+
+/// Returns Clk's equivalent of a name of another language, with the documentation of the builtin that replaces it.
+fn foreign_page(row: &ForeignName, name: &str, style: RenderStyle) -> String {
+    let text = markdown::render(&format!("{}.\n", row.help(name)), style);
+    match row.replacement(name).and_then(builtin::find) {
+        Some(entry) => format!("{text}\n{}", builtin_page(entry, style)),
+        None => text,
     }
-    let found = search(name);
-    if !found.is_empty() {
-        return Ok(markdown::render(&format!("# What speaks of {name}\n\n{found}"), style));
+}
+
+/// Searches for the words of a text that is not a name. `Err` is the message if nothing is found.
+fn found(name: &str, style: RenderStyle) -> Result<String, String> {
+    let hits = search(name);
+    if !hits.is_empty() {
+        return Ok(markdown::render(&format!("# What speaks of {name}\n\n{hits}"), style));
     }
     let members = library::MODULES.iter().flat_map(|(module, _)| library::members(module)).map(|member| member.name);
-    let meant = names::did_you_mean(name, builtin::TABLE.iter().map(|e| e.name).chain(members));
-    let help = meant.unwrap_or_else(|| "without a name, all builtins, modules and keywords are listed".into());
+    let suggestion = suggestions::did_you_mean(name, builtin::TABLE.iter().map(|e| e.name).chain(members));
+    let help = suggestion.unwrap_or_else(|| "without a name, all builtins, modules and keywords are listed".into());
     Err(format!("error: nothing is documented under `{name}`\n  Help: {help}"))
 }
 
-/// Returns a list of the builtins, library members and keywords whose name or documentation contains all of these words.
+/// Lists the builtins, library members and keywords whose name or documentation contains all of these words.
 fn search(words: &str) -> String {
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
-    let fits = |name: &str, doc: &str| {
+    let matches = |name: &str, doc: &str| {
         let text = format!("{name} {doc}").to_lowercase();
         words.iter().all(|word| text.contains(word.as_str()))
     };
-    let mut found = String::new();
+    let mut list = String::new();
     let mut add = |name: &str, doc: &str| {
-        if fits(name, doc) {
-            found += &format!("- `{name}`: {}\n", first_sentence(doc));
+        if matches(name, doc) {
+            list += &format!("- `{name}`: {}\n", first_sentence(doc));
         }
     };
     for entry in builtin::TABLE {
@@ -82,9 +104,9 @@ fn search(words: &str) -> String {
         }
     }
     for word in keywords() {
-        add(word, ide::keyword(word).unwrap_or(""));
+        add(word, clk_ide::keyword_doc(word).unwrap_or(""));
     }
-    found
+    list
 }
 
 fn first_sentence(doc: &str) -> &str {
@@ -107,33 +129,33 @@ fn modules() -> String {
     text
 }
 
-pub(crate) fn group_title(group: Group) -> &'static str {
+pub(crate) fn group_title(group: BuiltinGroup) -> &'static str {
     match group {
-        Group::Arithmetic => "Arithmetic",
-        Group::Float => "Floating point",
-        Group::Integer => "Integers",
-        Group::Value => "Values",
-        Group::Index => "Where a thread is",
-        Group::Barrier => "Barriers",
-        Group::Atomic => "Atomics",
-        Group::Warp => "Warps",
-        Group::Tiles => "Tiles",
-        Group::Memory => "Memory",
-        Group::Create => "Making arrays",
-        Group::Reduce => "Reducing arrays",
-        Group::Rearrange => "Rearranging arrays",
-        Group::Text => "Text",
-        Group::Files => "Files and pictures",
-        Group::Script => "The script",
-        Group::Devices => "Several devices",
-        Group::Ranks => "Several processes",
-        Group::Derivatives => "Derivatives",
+        BuiltinGroup::Arithmetic => "Arithmetic",
+        BuiltinGroup::Float => "Floating point",
+        BuiltinGroup::Integer => "Integers",
+        BuiltinGroup::Value => "Values",
+        BuiltinGroup::Index => "Where a thread is",
+        BuiltinGroup::Barrier => "Barriers",
+        BuiltinGroup::Atomic => "Atomics",
+        BuiltinGroup::Warp => "Warps",
+        BuiltinGroup::Tiles => "Tiles",
+        BuiltinGroup::Memory => "Memory",
+        BuiltinGroup::Create => "Making arrays",
+        BuiltinGroup::Reduce => "Reducing arrays",
+        BuiltinGroup::Rearrange => "Rearranging arrays",
+        BuiltinGroup::Text => "Text",
+        BuiltinGroup::Files => "Files and pictures",
+        BuiltinGroup::Script => "The script",
+        BuiltinGroup::Devices => "Several devices",
+        BuiltinGroup::Ranks => "Several processes",
+        BuiltinGroup::Derivatives => "Derivatives",
     }
 }
 
 /// Lists all builtins by group, the library's modules, and the keywords.
-fn overview(style: Style) -> String {
-    let mut groups: Vec<(Group, Vec<&str>)> = Vec::new();
+fn overview(style: RenderStyle) -> String {
+    let mut groups: Vec<(BuiltinGroup, Vec<&str>)> = Vec::new();
     for entry in builtin::TABLE {
         match groups.iter_mut().find(|(group, _)| *group == entry.group) {
             Some((_, names)) => names.push(entry.name),
@@ -152,14 +174,15 @@ fn overview(style: Style) -> String {
     markdown::render(&text, style)
 }
 
-fn builtin_page(entry: &Entry, style: Style) -> String {
+fn builtin_page(entry: &BuiltinEntry, style: RenderStyle) -> String {
     let elementwise = if entry.elementwise { " Elementwise on vectors, and on arrays in scripts." } else { "" };
-    let text = format!("# {}{}\n\n{}\n\n{}{elementwise}\n", entry.name, entry.signature, entry.doc, entry.place());
+    let text =
+        format!("# {}{}\n\n{}\n\n{}{elementwise}\n", entry.name, entry.signature, entry.doc, entry.availability());
     markdown::render(&text, style)
 }
 
-/// Returns the documentation of a library module or of a member of it.
-fn module(name: &str, style: Style) -> Result<String, String> {
+/// Returns the documentation of a standard library module or of one of its members.
+fn module(name: &str, style: RenderStyle) -> Result<String, String> {
     match imported(name) {
         Ok((session, module)) => Ok(module_page(name, &session, &module, style)),
         Err(complaint) => {
@@ -168,8 +191,8 @@ fn module(name: &str, style: Style) -> Result<String, String> {
             };
             let (session, module) = imported(parent).map_err(|_| complaint)?;
             let Some(&binding) = module.names.get(member) else {
-                let meant = names::did_you_mean(member, module.names.keys().map(|k| k.as_str()));
-                let help = meant.unwrap_or_else(|| format!("`clk doc {parent}` lists what it has"));
+                let suggestion = suggestions::did_you_mean(member, module.names.keys().map(|k| k.as_str()));
+                let help = suggestion.unwrap_or_else(|| format!("`clk doc {parent}` lists its items"));
                 return Err(format!("error: `{parent}` has no `{member}`\n  Help: {help}"));
             };
             let item = item(member, binding, &session).unwrap_or_default();
@@ -178,23 +201,24 @@ fn module(name: &str, style: Style) -> Result<String, String> {
     }
 }
 
-/// Compiles a script that imports a module and returns that module.
+/// Compiles a script that only imports a library module; returns its session and that module.
 pub(crate) fn imported(name: &str) -> Result<(Session, Module), String> {
     let mut session = Session::default();
     let outcome = session.add("<doc>", &format!("import {name} as documented\n"), &Disk);
     if let Some(error) = outcome.diagnostics.iter().find(|d| d.is_error()) {
         return Err(format!("error: {}", error.title));
     }
-    let found = session.main.and_then(|main| match session.program.modules.get(main)?.names.get("documented")? {
-        Binding::Module(id) => session.program.modules.get(*id).cloned(),
-        _ => None,
-    });
-    let module = found.ok_or_else(|| format!("error: `{name}` is not a module"))?;
+    let documented =
+        session.main.and_then(|main| match session.program.modules.get(main)?.names.get("documented")? {
+            NameBinding::Module(id) => session.program.modules.get(*id).cloned(),
+            _ => None,
+        });
+    let module = documented.ok_or_else(|| format!("error: `{name}` is not a module"))?;
     Ok((session, module))
 }
 
 /// Returns the documentation of the definitions in a file.
-fn file(path: &Path, style: Style) -> Result<String, String> {
+fn file(path: &Path, style: RenderStyle) -> Result<String, String> {
     let text = disk::read_source(path).map_err(|why| format!("error: `{}` cannot be read: {why}", path.display()))?;
     let mut session =
         Session { folder: path.parent().map(Path::to_path_buf).unwrap_or_default(), ..Session::default() };
@@ -207,7 +231,7 @@ fn file(path: &Path, style: Style) -> Result<String, String> {
     Ok(module_page(&path.display().to_string(), &session, &module, style))
 }
 
-fn module_page(name: &str, session: &Session, module: &Module, style: Style) -> String {
+fn module_page(name: &str, session: &Session, module: &Module, style: RenderStyle) -> String {
     let mut text = format!("# {name}\n\n");
     if let Some(doc) = &module.doc {
         text += &format!("{}\n\n", doc.trim());
@@ -226,32 +250,34 @@ fn module_page(name: &str, session: &Session, module: &Module, style: Style) -> 
     markdown::render(&text, style)
 }
 
-/// Whether the module defines a name rather than importing it.
-pub(crate) fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
+/// Whether a module defines a name, as opposed to importing it.
+pub(crate) fn is_own(binding: NameBinding, program: &Program, module: &Module) -> bool {
     let owner = match binding {
-        Binding::Fn(id) => program.fns[id].module,
-        Binding::Kernel(id) => program.kernels[id].module,
-        Binding::Struct(id) => program.structs[id].module,
-        Binding::Const(id) => program.consts[id].module,
-        Binding::Module(_) | Binding::Global(_) | Binding::Error => return false,
+        NameBinding::Fn(id) => program.fns[id].module,
+        NameBinding::Kernel(id) => program.kernels[id].module,
+        NameBinding::Struct(id) => program.structs[id].module,
+        NameBinding::Const(id) => program.consts[id].module,
+        NameBinding::Module(_) | NameBinding::Global(_) | NameBinding::Error => return false,
     };
     program.modules[owner].file == module.file && program.modules[owner].name == module.name
 }
 
-/// Returns one item as Markdown: its head as written, and its documentation.
-pub(crate) fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
+/// Returns one item as Markdown: its signature as written in the source, and its documentation.
+pub(crate) fn item(name: &str, binding: NameBinding, session: &Session) -> Option<String> {
     let program = &session.program;
     let (span, doc) = match binding {
-        Binding::Fn(id) => (program.fns[id].span, &program.fns[id].doc),
-        Binding::Kernel(id) => (program.kernels[id].span, &program.kernels[id].doc),
-        Binding::Struct(id) => (program.structs[id].span, &program.structs[id].doc),
-        Binding::Const(id) => (program.consts[id].span, &program.consts[id].doc),
-        Binding::Module(_) | Binding::Global(_) | Binding::Error => return None,
+        NameBinding::Fn(id) => (program.fns[id].span, &program.fns[id].doc),
+        NameBinding::Kernel(id) => (program.kernels[id].span, &program.kernels[id].doc),
+        NameBinding::Struct(id) => (program.structs[id].span, &program.structs[id].doc),
+        NameBinding::Const(id) => (program.consts[id].span, &program.consts[id].doc),
+        NameBinding::Module(_) | NameBinding::Global(_) | NameBinding::Error => return None,
     };
     let source = session.sources.slice(span);
     let head = match binding {
-        Binding::Struct(_) => source.to_string(),
-        Binding::Const(id) => format!("const {name}: {}", check::show_type(program, None, &program.consts[id].ty)),
+        NameBinding::Struct(_) => source.to_string(),
+        NameBinding::Const(id) => {
+            format!("const {name}: {}", clk_check::show_type(program, None, &program.consts[id].ty))
+        }
         _ => source.split('{').next().unwrap_or(name).to_string(),
     };
     let doc = doc.as_deref().unwrap_or("(not documented)");

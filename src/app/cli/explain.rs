@@ -1,27 +1,26 @@
 //! `clk explain`: prints the page of a diagnostic code.
 
-use crate::app::context::Context;
-use crate::app::{exit, markdown, names};
-use crate::base::render::Style;
-use crate::lang::codes;
+use crate::context::AppContext;
+use crate::{exit, markdown, suggestions};
+use clk_base::render::RenderStyle;
 
-pub(crate) fn code(code: Option<&str>, context: &mut Context) -> u8 {
+pub(crate) fn code(code: Option<&str>, context: &mut AppContext) -> u8 {
     let Some(code) = code else {
-        let list: String = codes::pages().map(|page| format!("{}  {}\n", page.code, page.title)).collect();
+        let list: String = clk_codes::pages().map(|page| format!("{}  {}\n", page.code, page.title)).collect();
         context.console.print(&list);
         return exit::OK;
     };
-    let found = page(code, context.console.style);
-    context.show(found)
+    let text = page(code, context.console.style);
+    context.show(text)
 }
 
 /// Returns the page of a code, or the reason why there is none.
-pub(crate) fn page(code: &str, style: Style) -> Result<String, String> {
-    if let Some(page) = codes::find(code.trim()) {
+pub(crate) fn page(code: &str, style: RenderStyle) -> Result<String, String> {
+    if let Some(page) = clk_codes::find(code.trim()) {
         let heading = format!("# {}: {}\n\n", page.code, page.title);
         return Ok(markdown::render(&(heading + page.text.trim()), style));
     }
-    let meant = names::did_you_mean(code, codes::pages().map(|p| p.code));
-    let help = meant.unwrap_or_else(|| "`clk explain` lists all codes".into());
+    let suggestion = suggestions::did_you_mean(code, clk_codes::pages().map(|p| p.code));
+    let help = suggestion.unwrap_or_else(|| "`clk explain` lists all codes".into());
     Err(format!("error: there is no code `{code}`\n  Help: {help}"))
 }

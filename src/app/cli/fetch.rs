@@ -1,16 +1,17 @@
-//! `clk fetch`: downloads the Git dependencies of a project, and of what it depends on, and pins them in `clk.lock`.
+//! `clk fetch`: downloads the Git dependencies of a project, including indirect ones, and pins their commits in
+//! `clk.lock`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Command, value_parser};
 
-use crate::app::context::Context;
-use crate::app::interrupt::Interrupt;
-use crate::app::project::{self, LOCK, Lock, Source, UNFETCHED, Wrong};
-use crate::app::{disk, exit, script};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Sources;
+use crate::context::AppContext;
+use crate::interrupt::Interrupt;
+use crate::project::{self, DependencySource, LOCK, LockFile, ProjectErrors, UNFETCHED};
+use crate::{disk, exit, script};
+use clk_base::diag::Diagnostic;
+use clk_base::source::SourceMap;
 
 pub(crate) fn command() -> Command {
     Command::new("fetch")
@@ -29,17 +30,17 @@ pub(crate) fn command() -> Command {
         )
 }
 
-pub(crate) fn folder(folder: &Path, update: bool, context: &mut Context) -> u8 {
+pub(crate) fn folder(folder: &Path, update: bool, context: &mut AppContext) -> u8 {
     let root = project::folder_of(folder).unwrap_or_else(|| folder.to_path_buf());
-    let mut walk = Walk { update, seen: BTreeSet::new(), said: vec![], interrupt: &context.interrupt };
-    let done = walk.project(&root, Own::Yes);
+    let mut walk = DependencyFetcher { update, seen: BTreeSet::new(), said: vec![], interrupt: &context.interrupt };
+    let done = walk.project(&root, ProjectKind::Root);
     for line in walk.said {
         context.console.fact(&line);
     }
     match done {
         Ok(()) => exit::OK,
         Err(_) if context.interrupt.is_set() => {
-            context.console.report(&Diagnostic::error("E0599", "interrupted"), &Sources::default());
+            context.console.report(&Diagnostic::error("E0599", "interrupted"), &SourceMap::default());
             script::failure_code(&context.interrupt)
         }
         Err(wrong) => {
@@ -49,72 +50,73 @@ pub(crate) fn folder(folder: &Path, update: bool, context: &mut Context) -> u8 {
     }
 }
 
-/// Whether a project is the user's own; a fetched one is not changed.
+/// Whether a project belongs to the user or was fetched. The files of a fetched project are not changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Own {
-    Yes,
+enum ProjectKind {
+    Root,
     Fetched,
 }
 
-struct Walk<'a> {
+struct DependencyFetcher<'a> {
     update: bool,
-    /// Projects that were visited: dependencies may go in circles.
+    /// The folders of the projects already visited, because dependencies may be cyclic.
     seen: BTreeSet<PathBuf>,
     said: Vec<String>,
     interrupt: &'a Interrupt,
 }
 
-impl Walk<'_> {
-    fn project(&mut self, root: &Path, own: Own) -> Result<(), Wrong> {
+impl DependencyFetcher<'_> {
+    fn project(&mut self, root: &Path, own: ProjectKind) -> Result<(), ProjectErrors> {
         let full = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
         if !self.seen.insert(full) {
             return Ok(());
         }
         let project = project::read(root)?;
-        let (before, mut pins) = (project::pins(root)?, Lock::default());
+        let (before, mut pins) = (project::read_pins(root)?, LockFile::default());
         let mut next = Vec::new();
         for (name, source) in &project.manifest.dependencies {
             let (url, wanted) = match source {
-                Source::Path(path) => {
+                DependencySource::Path(path) => {
                     next.push((project.folder.join(path), own));
                     continue;
                 }
-                Source::Git { url, wanted } => (url, wanted),
+                DependencySource::Git { url, wanted } => (url, wanted),
             };
-            let known = before.find(name, url, wanted).map(|pin| pin.commit.as_str());
-            if own == Own::Fetched && known.is_none() {
+            let pinned = before.find(name, url, wanted).map(|pin| pin.commit.as_str());
+            if own == ProjectKind::Fetched && pinned.is_none() {
                 return Err(unpinned(name, &project.manifest.name, root));
             }
-            let known = known.filter(|_| own == Own::Fetched || !self.update);
+            let pinned = pinned.filter(|_| own == ProjectKind::Fetched || !self.update);
             let pin =
-                project::fetch(url, wanted, known, root, self.interrupt).map_err(|why| failed(name, url, &why))?;
+                project::fetch(url, wanted, pinned, root, self.interrupt).map_err(|why| failed(name, url, &why))?;
             self.said.push(format!("{name}  {}  {wanted} of {url}", pin.commit.get(..12).unwrap_or(&pin.commit)));
-            next.extend(project::checkout(url, &pin.commit).map(|home| (home, Own::Fetched)));
+            next.extend(project::checkout(url, &pin.commit).map(|home| (home, ProjectKind::Fetched)));
             pins.0.insert(name.clone(), pin);
         }
-        if own == Own::Yes && pins != before {
+        if own == ProjectKind::Root && pins != before {
             let path = root.join(LOCK);
-            disk::write_whole(&path, pins.text().as_bytes()).map_err(|why| alone(disk::unwritable(&path, &why)))?;
+            disk::write_atomically(&path, pins.text().as_bytes())
+                .map_err(|why| single_error(disk::unwritable(&path, &why)))?;
             self.said.push(format!("wrote {}", path.display()));
         }
         next.into_iter().try_for_each(|(root, own)| self.project(&root, own))
     }
 }
 
-fn alone(diagnostic: Diagnostic) -> Wrong {
-    Wrong { diagnostics: vec![diagnostic], sources: Sources::default() }
+fn single_error(diagnostic: Diagnostic) -> ProjectErrors {
+    ProjectErrors { diagnostics: vec![diagnostic], sources: SourceMap::default() }
 }
 
-fn failed(name: &str, url: &str, why: &str) -> Wrong {
-    alone(
+fn failed(name: &str, url: &str, why: &str) -> ProjectErrors {
+    single_error(
         Diagnostic::error(UNFETCHED, format!("the dependency `{name}` cannot be fetched from `{url}`"))
             .note(why)
             .help("`git clone` has to work with this address, without a question; it begins with `https://`, `ssh://` or `file://`, or is `user@host:path` or a path"),
     )
 }
 
-fn unpinned(name: &str, project: &str, root: &Path) -> Wrong {
-    alone(
+fn unpinned(name: &str, project: &str, root: &Path) -> ProjectErrors {
+    single_error(
         Diagnostic::error(UNFETCHED, format!("`{project}` does not pin its dependency `{name}`"))
             .note(format!("there is no entry in `{}`", root.join(LOCK).display()))
             .help(format!("run `clk fetch` in the sources of `{project}`, and commit the `clk.lock` that it writes")),

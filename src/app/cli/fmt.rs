@@ -4,29 +4,29 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::check::programs;
-use crate::app::context::Context;
-use crate::app::{difference, disk, exit};
-use crate::base::source::Sources;
-use crate::fmt::{self, Formatted};
+use super::check::program_files;
+use crate::context::AppContext;
+use crate::{difference, disk, exit};
+use clk_base::source::SourceMap;
+use clk_fmt::Formatted;
 
-/// Statistics of a run.
+/// The number of files, the number of files whose text changed, and whether formatting has failed.
 #[derive(Default)]
-struct Count {
+struct FormatStats {
     files: usize,
     changed: usize,
     failed: bool,
 }
 
-pub(crate) fn paths(paths: &[PathBuf], check: bool, lines: Option<(usize, usize)>, context: &mut Context) -> u8 {
+pub(crate) fn paths(paths: &[PathBuf], check: bool, lines: Option<(usize, usize)>, context: &mut AppContext) -> u8 {
     if paths == [Path::new("-")] {
         return standard_input(check, lines, context);
     }
-    let here = [PathBuf::from(".")];
-    let paths = if paths.is_empty() { &here } else { paths };
-    let mut count = Count::default();
+    let current = [PathBuf::from(".")];
+    let paths = if paths.is_empty() { &current } else { paths };
+    let mut count = FormatStats::default();
     let mut failed = false;
-    for path in programs(paths, context, &mut failed) {
+    for path in program_files(paths, context, &mut failed) {
         file(&path, check, lines, &mut count, context);
     }
     context.console.summary();
@@ -37,7 +37,7 @@ pub(crate) fn paths(paths: &[PathBuf], check: bool, lines: Option<(usize, usize)
     if count.failed || check && count.changed > 0 { exit::FAILURE } else { exit::OK }
 }
 
-fn report(count: &Count, check: bool, context: &mut Context) {
+fn report(count: &FormatStats, check: bool, context: &mut AppContext) {
     let files = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
     let line = match (check, count.changed) {
         (true, 0) if count.failed => return,
@@ -48,12 +48,12 @@ fn report(count: &Count, check: bool, context: &mut Context) {
     context.console.line(&line);
 }
 
-fn file(path: &Path, check: bool, lines: Option<(usize, usize)>, count: &mut Count, context: &mut Context) {
+fn file(path: &Path, check: bool, lines: Option<(usize, usize)>, count: &mut FormatStats, context: &mut AppContext) {
     let name = path.display().to_string();
     let text = match disk::read_source(path) {
         Ok(text) => text,
         Err(why) => {
-            context.console.report(&disk::unreadable(path, &why), &Sources::default());
+            context.console.report(&disk::unreadable(path, &why), &SourceMap::default());
             count.failed = true;
             return;
         }
@@ -72,18 +72,18 @@ fn file(path: &Path, check: bool, lines: Option<(usize, usize)>, count: &mut Cou
         context.console.print(&shown);
         return;
     }
-    match disk::write_whole(path, formatted.text.as_bytes()) {
+    match disk::write_atomically(path, formatted.text.as_bytes()) {
         Ok(()) => count.changed += 1,
         Err(why) => {
-            context.console.report(&disk::unwritable(path, &why), &Sources::default());
+            context.console.report(&disk::unwritable(path, &why), &SourceMap::default());
             count.failed = true;
         }
     }
 }
 
-fn standard_input(check: bool, lines: Option<(usize, usize)>, context: &mut Context) -> u8 {
+fn standard_input(check: bool, lines: Option<(usize, usize)>, context: &mut AppContext) -> u8 {
     let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| disk::reason(&e));
+    let read = std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| disk::io_reason(&e));
     let text = match read.and_then(|_| disk::source_text(bytes)) {
         Ok(text) => text,
         Err(why) => {
@@ -101,19 +101,19 @@ fn standard_input(check: bool, lines: Option<(usize, usize)>, context: &mut Cont
     if formatted.text == text { exit::OK } else { exit::FAILURE }
 }
 
-/// Returns the formatted text; reports syntax errors and returns `None` if there are any.
-fn format(name: &str, text: &str, lines: Option<(usize, usize)>, context: &mut Context) -> Option<Formatted> {
-    let mut sources = Sources::default();
+/// Formats a text, or only the given range of lines. Reports syntax errors and returns `None` if there are any.
+fn format(name: &str, text: &str, lines: Option<(usize, usize)>, context: &mut AppContext) -> Option<Formatted> {
+    let mut sources = SourceMap::default();
     let file = sources.add(name, text);
     let formatted = match lines {
-        Some(lines) => fmt::format_range(file, text, bytes_of(text, lines)),
-        None => fmt::format(file, text),
+        Some((first, last)) => clk_fmt::format_range(file, text, bytes_of(text, first, last)),
+        None => clk_fmt::format(file, text),
     };
     formatted.map_err(|diagnostics| context.console.report_all(&diagnostics, &sources)).ok()
 }
 
-/// Returns the byte range of some lines (numbered from 1), without the line end of the last.
-fn bytes_of(text: &str, (first, last): (usize, usize)) -> Range<usize> {
+/// Returns the byte range of the lines `first..=last`, counted from 1, without the last line end.
+fn bytes_of(text: &str, first: usize, last: usize) -> Range<usize> {
     let mut starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
     let start = starts.clone().nth(first - 1).unwrap_or(text.len());
     let end = starts.nth(last).map_or(text.len(), |next| next - 1);

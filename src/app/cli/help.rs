@@ -1,12 +1,11 @@
-//! `clk help`: topics in the terminal. A topic is a command, a page of the manual, a section of the language reference, a code, or
-//! whatever `clk doc` knows.
+//! `clk help`: topics in the terminal. A topic is a command, a page of the manual, a section of the language reference,
+//! a diagnostic code, or any name that `clk doc` documents.
 
 use clap::{Arg, Command};
 
 use super::{doc, explain};
-use crate::app::context::Context;
-use crate::app::{manual, markdown, repl};
-use crate::lang::codes;
+use crate::context::AppContext;
+use crate::{manual, markdown, repl};
 
 pub(crate) fn command() -> Command {
     Command::new("help").about("Show a topic: a command, a page of the manual, a part of the language, a name").arg(
@@ -17,17 +16,17 @@ pub(crate) fn command() -> Command {
     )
 }
 
-/// Shows a topic; `clk` is the definition of the command line.
-pub(crate) fn topic(topic: Option<&str>, mut clk: Command, context: &mut Context) -> u8 {
+/// Shows the help for a topic. `clk` is the definition of the command line.
+pub(crate) fn topic(topic: Option<&str>, mut clk: Command, context: &mut AppContext) -> u8 {
     clk.build();
-    let found = match topic {
+    let text = match topic {
         None => Ok(overview(&clk)),
         Some(topic) => page(topic, &mut clk, context),
     };
-    context.show(found)
+    context.show(text)
 }
 
-fn page(topic: &str, clk: &mut Command, context: &Context) -> Result<String, String> {
+fn page(topic: &str, clk: &mut Command, context: &AppContext) -> Result<String, String> {
     let style = context.console.style;
     if let Some(command) = clk.find_subcommand_mut(topic) {
         return Ok(command.render_long_help().to_string());
@@ -38,7 +37,7 @@ fn page(topic: &str, clk: &mut Command, context: &Context) -> Result<String, Str
     if let Some(page) = manual::page(topic) {
         return Ok(markdown::render(page, style));
     }
-    if codes::find(topic).is_some() {
+    if clk_codes::find(topic).is_some() {
         return explain::page(topic, style);
     }
     if let Some(section) = manual::section(topic) {

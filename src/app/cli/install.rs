@@ -1,13 +1,14 @@
-//! `clk completions` and `clk man`: what packages install beside the binary, made from the definition of the command line.
+//! `clk completions` and `clk man`: generate shell completions and manual pages from the definition of the command
+//! line. Packages install them together with the binary.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::app::context::Context;
-use crate::app::{disk, exit};
-use crate::base::source::Sources;
+use crate::context::AppContext;
+use crate::{disk, exit};
+use clk_base::source::SourceMap;
 
 pub(crate) fn completions_command() -> Command {
     Command::new("completions").about("Write the completions of a shell to standard output").arg(
@@ -29,24 +30,24 @@ pub(crate) fn man_command() -> Command {
     )
 }
 
-pub(crate) fn completions(shell: Shell, mut clk: Command, context: &mut Context) -> u8 {
+pub(crate) fn completions(shell: Shell, mut clk: Command, context: &mut AppContext) -> u8 {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut clk, "clk", &mut text);
     context.console.print(&String::from_utf8_lossy(&text));
     exit::OK
 }
 
-pub(crate) fn man(folder: &Path, mut clk: Command, context: &mut Context) -> u8 {
+pub(crate) fn man(folder: &Path, mut clk: Command, context: &mut AppContext) -> u8 {
     if let Err(error) = std::fs::create_dir_all(folder) {
-        context.console.report(&disk::unwritable(folder, &disk::reason(&error)), &Sources::default());
+        context.console.report(&disk::unwritable(folder, &disk::io_reason(&error)), &SourceMap::default());
         return exit::FAILURE;
     }
     clk.build();
     let pages = pages(&clk);
     for (name, page) in &pages {
         let path = folder.join(name);
-        if let Err(why) = disk::write_whole(&path, page) {
-            context.console.report(&disk::unwritable(&path, &why), &Sources::default());
+        if let Err(why) = disk::write_atomically(&path, page) {
+            context.console.report(&disk::unwritable(&path, &why), &SourceMap::default());
             return exit::FAILURE;
         }
     }
@@ -56,13 +57,13 @@ pub(crate) fn man(folder: &Path, mut clk: Command, context: &mut Context) -> u8 
 
 /// Returns the pages of a command and of its subcommands, with their file names.
 fn pages(command: &Command) -> Vec<(String, Vec<u8>)> {
-    // The short help leaves options out; a manual page has all of them, with their texts.
+    // The short help hides some options; a manual page must list all of them.
     let full = command.clone().mut_args(|arg| arg.hide_short_help(false));
     let page = clap_mangen::Man::new(full).source(format!("clk {}", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = page.render(&mut text);
-    let mut found = vec![(page.get_filename(), text)];
-    found.extend(command.get_subcommands().filter(|sub| !sub.is_hide_set()).flat_map(pages));
-    found
+    let mut all_pages = vec![(page.get_filename(), text)];
+    all_pages.extend(command.get_subcommands().filter(|sub| !sub.is_hide_set()).flat_map(pages));
+    all_pages
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::app::launch::Job;
+use crate::launch::LaunchJob;
 
-/// Default of `--max-bytes`.
+/// Default value of `--max-bytes`, in bytes.
 const MAX_BYTES: u64 = 8 << 30;
 
 pub(crate) fn command() -> Command {
@@ -49,7 +49,7 @@ pub(crate) fn command() -> Command {
                 .long("stream")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("serve")
-                .help("The request is a frame with raw bytes behind it, and so is the answer"),
+                .help("The request and the answer are frames followed by raw bytes"),
         )
         .arg(
             Arg::new("npz")
@@ -91,9 +91,9 @@ pub(crate) fn command() -> Command {
         )
 }
 
-pub(crate) fn job(sub: &ArgMatches) -> Job {
+pub(crate) fn job(sub: &ArgMatches) -> LaunchJob {
     let pairs = |id: &str| sub.get_many::<(String, String)>(id).unwrap_or_default().cloned().collect::<Vec<_>>();
-    Job {
+    LaunchJob {
         file: sub.get_one::<PathBuf>("file").cloned().unwrap_or_default(),
         kernel: sub.get_one::<String>("kernel").cloned(),
         grid: sub.get_one("grid").copied(),
@@ -121,7 +121,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 fn dimension(text: &str) -> Result<(String, i64), String> {
     let (name, extent) = pair(text)?;
-    let extent = extent.parse().map_err(|_| format!("`{extent}` is no integer"))?;
+    let extent = extent.parse().map_err(|_| format!("`{extent}` is not an integer"))?;
     Ok((name, extent))
 }
 
@@ -132,7 +132,7 @@ fn triple(text: &str) -> Result<[i64; 3], String> {
         return Err("x, y and z at most".into());
     }
     for (slot, part) in sizes.iter_mut().zip(parts) {
-        *slot = part.trim().parse().map_err(|_| format!("`{part}` is no integer"))?;
+        *slot = part.trim().parse().map_err(|_| format!("`{part}` is not an integer"))?;
     }
     Ok(sizes)
 }
@@ -145,5 +145,5 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => (text, 0),
     };
     let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    number.ok_or_else(|| format!("`{text}` is no number of bytes"))
+    number.ok_or_else(|| format!("`{text}` is not a number of bytes"))
 }

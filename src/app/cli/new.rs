@@ -1,18 +1,19 @@
-//! `clk new`: makes a small project with a kernel, its tests, a benchmark and a `clk.toml`. All of it runs as it is.
+//! `clk new`: creates a small project with a kernel, its tests, a benchmark and a `clk.toml`. The created programs run
+//! without changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, value_parser};
 
-use crate::app::context::Context;
-use crate::app::project::{self, MANIFEST};
-use crate::app::{disk, exit};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Sources;
+use crate::context::AppContext;
+use crate::project::{self, MANIFEST};
+use crate::{disk, exit};
+use clk_base::diag::Diagnostic;
+use clk_base::source::SourceMap;
 
-/// The code of a project that cannot be made.
-const CODE: &str = "E0732";
+/// The diagnostic code for a project that cannot be created.
+const CANNOT_CREATE: &str = "E0732";
 
 pub(crate) fn command() -> Command {
     Command::new("new").about("Make a project: a kernel, its tests, a benchmark, and a `clk.toml`").arg(
@@ -24,7 +25,7 @@ pub(crate) fn command() -> Command {
     )
 }
 
-/// The files of a project; `NAME` stands for its name.
+/// The files of a new project: path and text. `NAME` in a text is replaced by the project's name.
 const FILES: &[(&str, &str)] = &[
     (MANIFEST, "name = \"NAME\"\n\n[dependencies]\n"),
     (".gitignore", "*.png\n*.npy\n"),
@@ -91,8 +92,8 @@ const README: &str = "\
 Kernels are in `NAME.clk`. Other projects that list this one in their `clk.toml` import it with `import NAME`.
 ";
 
-pub(crate) fn folder(path: &Path, context: &mut Context) -> u8 {
-    match make(path) {
+pub(crate) fn folder(path: &Path, context: &mut AppContext) -> u8 {
+    match create_project(path) {
         Ok(name) => {
             let shown = path.display();
             context.console.fact(&format!("made `{shown}`, a project named `{name}`"));
@@ -100,19 +101,19 @@ pub(crate) fn folder(path: &Path, context: &mut Context) -> u8 {
             exit::OK
         }
         Err(diagnostic) => {
-            context.console.report(&diagnostic, &Sources::default());
+            context.console.report(&diagnostic, &SourceMap::default());
             exit::FAILURE
         }
     }
 }
 
-fn make(path: &Path) -> Result<String, Box<Diagnostic>> {
-    let refused = |title: String| Diagnostic::error(CODE, title);
+fn create_project(path: &Path) -> Result<String, Box<Diagnostic>> {
+    let refused = |title: String| Diagnostic::error(CANNOT_CREATE, title);
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if let Some(why) = project::name_problem(&name) {
+    if let Some(why) = project::project_name_error(&name) {
         let usual = name.to_lowercase().replace(['-', ' ', '.'], "_");
         let refusal = refused(format!("`{name}` cannot be a project's name: {why}"));
-        return Err(Box::new(match project::name_problem(&usual) {
+        return Err(Box::new(match project::project_name_error(&usual) {
             None => refusal.help(format!("`clk new {}`", path.with_file_name(&usual).display())),
             Some(_) => refusal,
         }));
@@ -122,10 +123,10 @@ fn make(path: &Path) -> Result<String, Box<Diagnostic>> {
         return Err(Box::new(refusal.help("give a name that is free, or add a `clk.toml` with `name = \"…\"` there")));
     }
     fs::create_dir_all(path)
-        .map_err(|error| refused(format!("`{}` cannot be made: {}", path.display(), disk::reason(&error))))?;
+        .map_err(|error| refused(format!("`{}` cannot be made: {}", path.display(), disk::io_reason(&error))))?;
     for (file, text) in FILES {
         let file = path.join(file.replace("NAME", &name));
-        disk::write_whole(&file, text.replace("NAME", &name).as_bytes())
+        disk::write_atomically(&file, text.replace("NAME", &name).as_bytes())
             .map_err(|why| disk::unwritable(&file, &why))?;
     }
     Ok(name)

@@ -1,63 +1,64 @@
-//! `clk profile`: runs a program on the simulator, and says what its kernels cost a GPU.
+//! `clk profile`: runs a program on the simulator and estimates what its kernels would cost on a GPU.
 
 use std::path::Path;
 
-use crate::app::console::Console;
-use crate::app::context::Context;
-use crate::app::generated::Generator;
-use crate::app::profile::advice::{KernelIds, advice_for, names_of_gpus, resources};
-use crate::app::profile::{Shown, expressions};
-use crate::app::progress::{self, Notes};
-use crate::app::script::{self, Compiled};
-use crate::app::world::Terminal;
-use crate::app::{exit, names};
-use crate::base::diag::Diagnostic;
-use crate::base::escape;
-use crate::compile::Session;
-use crate::device::profile::{Counted, Counting, Profile};
-use crate::host::interp::Interpreter;
-use crate::profile::devices::{GPUS, Gpu, find};
-use crate::profile::repair::Kernels;
+use crate::console::Console;
+use crate::context::AppContext;
+use crate::effects::TerminalEffects;
+use crate::generated::KernelEmitter;
+use crate::profile::advice::{KernelIds, advice_for, names_of_gpus, resources};
+use crate::profile::{ProfileView, expressions};
+use crate::progress::{self, StallNotes};
+use crate::script::{self, CompiledScript};
+use crate::{exit, suggestions};
+use clk_base::diag::Diagnostic;
+use clk_base::escape;
+use clk_compile::Session;
+use clk_host::interp::Interpreter;
+use clk_profile::edits::ParsedKernels;
+use clk_profile::gpus::{GPUS, GpuModel, find_gpu};
+use clk_runtime::profile::{CostCounting, Profile, ProfileCollector};
 
-/// Options of `clk profile` beside the file.
+/// Options of `clk profile` other than the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    /// All kernels if `None`.
+pub(crate) struct ProfileOptions {
+    /// The kernel to show; `None` for all kernels.
     pub kernel: Option<String>,
-    /// The GPU of the bounds.
+    /// The GPU whose time bounds are computed.
     pub gpu: Option<String>,
-    /// Count about so many blocks of a launch.
+    /// The approximate number of blocks to count in each launch; `None` for all blocks.
     pub blocks: Option<u64>,
-    /// Also run the `bench` or `test` blocks whose names contain it.
+    /// If set, also runs the `bench` (or `test`) blocks whose names contain this text.
     pub bench: Option<String>,
     pub test: Option<String>,
-    /// Also count array expressions.
+    /// Whether to also profile array expressions.
     pub expressions: bool,
 }
 
-pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
+pub(crate) fn file(path: &Path, wanted: &ProfileOptions, context: &mut AppContext) -> u8 {
     let Some(gpu) = gpu(wanted, context) else { return exit::USAGE };
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
     let (ran, session) = (run(&compiled, wanted, context), &compiled.session);
-    let generator = Generator::new(context.text.clone(), Some(gpu.limits.architecture));
+    let generator = KernelEmitter::new(context.text, Some(gpu.limits.architecture));
     let chosen = |profile: &&Profile| {
-        profile.of == Counted::Expression || wanted.kernel.as_deref().is_none_or(|name| is_named(&profile.kernel, name))
+        profile.of == CostCounting::Expression
+            || wanted.kernel.as_deref().is_none_or(|name| has_kernel_name(&profile.kernel, name))
     };
     let shown: Vec<&Profile> = ran.profiles.iter().filter(chosen).collect();
     if shown.is_empty() && ran.code == exit::OK {
-        return nothing(&ran.profiles, wanted, context);
+        return report_nothing_to_show(&ran.profiles, wanted, context);
     }
-    let kernels = Kernels::new(&session.sources);
+    let kernels = ParsedKernels::new(&session.sources);
     let ids = KernelIds::of(session);
     for profile in &shown {
-        if profile.of == Counted::Expression && !context.console.json {
+        if profile.of == CostCounting::Expression && !context.console.json {
             continue;
         }
         let resources = resources(&generator, session, ids.find(&kernels, profile), profile);
-        let text = Shown { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
+        let text = ProfileView { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
         match context.console.json {
             true => context.console.line(&escape::json(text.json().to_string())),
             false => {
@@ -65,7 +66,7 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
                 context.console.print(&text);
             }
         }
-        for warning in advice_for(profile, resources, gpu, (session, &kernels, &ids)) {
+        for warning in advice_for(profile, resources, gpu, session, &kernels, &ids) {
             context.console.report(&warning, &session.sources);
         }
     }
@@ -79,76 +80,77 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
 
 /// Shows the profiles of an entry of a session.
 pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut Console) {
-    let (kernels, ids) = (Kernels::new(&session.sources), KernelIds::of(session));
-    for profile in profiles.iter().filter(|profile| profile.of != Counted::Expression) {
-        let shown = Shown { profile, resources: None, gpu: &GPUS[0], sources: &session.sources, kernels: &kernels };
+    let (kernels, ids) = (ParsedKernels::new(&session.sources), KernelIds::of(session));
+    for profile in profiles.iter().filter(|profile| profile.of != CostCounting::Expression) {
+        let shown =
+            ProfileView { profile, resources: None, gpu: &GPUS[0], sources: &session.sources, kernels: &kernels };
         let text = shown.text(console.style);
         console.print(&text);
-        console.report_all(&advice_for(profile, None, &GPUS[0], (session, &kernels, &ids)), &session.sources);
+        console.report_all(&advice_for(profile, None, &GPUS[0], session, &kernels, &ids), &session.sources);
     }
     if let Some(text) = expressions::table(profiles.iter(), &GPUS[0], &session.sources, console.style) {
         console.print(&text);
     }
 }
 
-/// Returns what a run of a program advises, for `clk fix`.
-pub(crate) fn advises(compiled: &Compiled, context: &mut Context) -> Vec<Diagnostic> {
-    let ran = run(compiled, &Wanted::default(), context);
+/// Profiles a program and returns the resulting advice, for `clk fix`.
+pub(crate) fn advice_of(compiled: &CompiledScript, context: &mut AppContext) -> Vec<Diagnostic> {
+    let profiled = run(compiled, &ProfileOptions::default(), context);
     let session = &compiled.session;
-    let (kernels, ids) = (Kernels::new(&session.sources), KernelIds::of(session));
-    let of = |profile: &Profile| advice_for(profile, None, &GPUS[0], (session, &kernels, &ids));
-    ran.profiles.iter().flat_map(of).collect()
+    let (kernels, ids) = (ParsedKernels::new(&session.sources), KernelIds::of(session));
+    let of = |profile: &Profile| advice_for(profile, None, &GPUS[0], session, &kernels, &ids);
+    profiled.profiles.iter().flat_map(of).collect()
 }
 
-fn gpu(wanted: &Wanted, context: &mut Context) -> Option<&'static Gpu> {
+fn gpu(wanted: &ProfileOptions, context: &mut AppContext) -> Option<&'static GpuModel> {
     let Some(name) = &wanted.gpu else { return GPUS.first() };
-    let found = find(name);
-    if found.is_none() {
+    let known_gpu = find_gpu(name);
+    if known_gpu.is_none() {
         let help = format!("`--for` knows {}", names_of_gpus());
         context.console.error_line(&format!("error: no GPU `{name}` is known\n  Help: {help}"));
     }
-    found
+    known_gpu
 }
 
-/// What a run was counted as, and its exit code.
-struct Ran {
+/// The result of a profiling run: the profiles of its launches, and the exit code.
+struct ProfiledRun {
     profiles: Vec<Profile>,
     code: u8,
 }
 
-/// Runs a program on the simulator and counts its launches.
-fn run(compiled: &Compiled, wanted: &Wanted, context: &mut Context) -> Ran {
-    let counting = Counting::of(wanted.blocks).with_expressions(wanted.expressions);
+/// Runs a program on the simulator and counts the costs of its launches.
+fn run(compiled: &CompiledScript, wanted: &ProfileOptions, context: &mut AppContext) -> ProfiledRun {
+    let counting = ProfileCollector::of(wanted.blocks).with_expressions(wanted.expressions);
     context.limits.check = Some(false);
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
-    interpreter.count(Some(counting.clone()));
+    interpreter.set_profile_collector(Some(counting.clone()));
     let json = context.console.json;
-    let notes = || (!json).then(|| Notes::new(&compiled.session.sources, "`clk run --check`"));
+    let notes = || (!json).then(|| StallNotes::new(&compiled.session.sources, "`clk run --check`"));
     let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES, notes);
-    let result = all(compiled, &mut interpreter, wanted, context);
+    let result = run_program(compiled, &mut interpreter, wanted, context);
     drop(watch);
     let code = match result {
-        Ok(()) => interpreter.ended.unwrap_or(exit::OK),
+        Ok(()) => interpreter.exit_code.unwrap_or(exit::OK),
         Err(diagnostic) => {
             context.console.report(&diagnostic, &compiled.session.sources);
             script::failure_code(&context.interrupt)
         }
     };
-    Ran { profiles: counting.take(), code }
+    ProfiledRun { profiles: counting.take(), code }
 }
 
-/// Runs the script, and the blocks that were asked for.
-fn all(
-    compiled: &Compiled,
+/// Runs the script, and the `test` and `bench` blocks that the options select.
+fn run_program(
+    compiled: &CompiledScript,
     interpreter: &mut Interpreter,
-    wanted: &Wanted,
-    context: &mut Context,
+    wanted: &ProfileOptions,
+    context: &mut AppContext,
 ) -> Result<(), Box<Diagnostic>> {
     let session = &compiled.session;
-    let world = &mut Terminal { console: &mut context.console };
+    let world = &mut TerminalEffects { console: &mut context.console };
     for chunk in compiled.chunks.clone() {
         interpreter.run_chunk(session, chunk, world)?;
-        if interpreter.ended.is_some() {
+        if interpreter.exit_code.is_some() {
             return Ok(());
         }
     }
@@ -167,8 +169,8 @@ fn all(
     Ok(())
 }
 
-/// Says that there is nothing to show.
-fn nothing(profiles: &[Profile], wanted: &Wanted, context: &mut Context) -> u8 {
+/// Reports why there is no profile to show; returns the exit code.
+fn report_nothing_to_show(profiles: &[Profile], wanted: &ProfileOptions, context: &mut AppContext) -> u8 {
     let Some(name) = &wanted.kernel else {
         let (what, help) = match wanted.expressions {
             true => (", and had no array computed", ""),
@@ -178,14 +180,14 @@ fn nothing(profiles: &[Profile], wanted: &Wanted, context: &mut Context) -> u8 {
         context.console.error_line(&format!("error: the program launched no kernel{what}\n  Help: {blocks}{help}"));
         return exit::FAILURE;
     };
-    let help = names::did_you_mean(name, profiles.iter().map(|profile| profile.kernel.as_str()));
+    let help = suggestions::did_you_mean(name, profiles.iter().map(|profile| profile.kernel.as_str()));
     let help = help.map(|meant| format!("\n  Help: {meant}")).unwrap_or_default();
     context.console.error_line(&format!("error: the program launched no kernel `{name}`{help}"));
     exit::FAILURE
 }
 
-/// Returns whether a kernel has this name, perhaps with compile-time arguments behind.
-fn is_named(kernel: &str, name: &str) -> bool {
+/// Returns whether a kernel has this name. Compile-time arguments after the kernel's name are ignored.
+fn has_kernel_name(kernel: &str, name: &str) -> bool {
     kernel
         .strip_prefix(name)
         .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))

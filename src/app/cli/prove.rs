@@ -1,41 +1,43 @@
-//! `clk prove`: says of each kernel of a program what is proved of it for all sizes, and shows counterexamples.
+//! `clk prove`: for each kernel of a program, reports which properties are proved for all sizes, and shows
+//! counterexamples.
 
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::app::context::Context;
-use crate::app::script::{self, Compiled};
-use crate::app::{exit, names, proof};
-use crate::base::escape;
-use crate::base::source::Span;
-use crate::check::typed::KernelId;
-use crate::compile::Session;
-use crate::prove::{Report, Verdict, examine_until, of_file};
+use crate::context::AppContext;
+use crate::script::{self, CompiledScript};
+use crate::{exit, proof, suggestions};
+use clk_base::escape;
+use clk_base::source::Span;
+use clk_check::typed::KernelId;
+use clk_compile::Session;
+use clk_prove::{ProofReport, ProofVerdict, kernels_of_file, prove_kernel_until};
 
-pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut Context) -> u8 {
-    let Some(Compiled { session, .. }) = script::compile_file(path, &mut context.console) else {
+pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut AppContext) -> u8 {
+    let Some(CompiledScript { session, .. }) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
-    let named = |id: KernelId| (id, session.program.kernels[id].name.to_string());
-    let own: Vec<(KernelId, String)> = of_file(&session.program, session.main).into_iter().map(named).collect();
-    let found: Vec<KernelId> =
+    let with_name = |id: KernelId| (id, session.program.kernels[id].name.to_string());
+    let own: Vec<(KernelId, String)> =
+        kernels_of_file(&session.program, session.main).into_iter().map(with_name).collect();
+    let selected: Vec<KernelId> =
         own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| name == wanted)).map(|(id, _)| *id).collect();
-    if found.is_empty() {
+    if selected.is_empty() {
         let Some(name) = kernel else {
-            context.console.fact("the file has no kernels; those of imported files are examined in their own file");
+            context.console.fact("the file has no kernels; to prove those of imported files, name these files");
             return exit::OK;
         };
-        let help = names::did_you_mean(name, own.iter().map(|(_, name)| name.as_str()))
+        let help = suggestions::did_you_mean(name, own.iter().map(|(_, name)| name.as_str()))
             .map(|meant| format!("\n  Help: {meant}"))
             .unwrap_or_default();
         context.console.error_line(&format!("error: `{}` has no kernel `{name}`{help}", path.display()));
         return exit::FAILURE;
     }
     let mut refuted = false;
-    for id in found {
-        let report = examine_until(&session.program, id, &context.interrupt.flag());
+    for id in selected {
+        let report = prove_kernel_until(&session.program, id, &context.interrupt.flag());
         refuted |= report.is_refuted();
         show(&report, &session, certificates, context);
         if let Some(code) = context.interrupt.exit_code() {
@@ -45,7 +47,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     if refuted { exit::FAILURE } else { exit::OK }
 }
 
-fn show(report: &Report, session: &Session, certificates: bool, context: &mut Context) {
+fn show(report: &ProofReport, session: &Session, certificates: bool, context: &mut AppContext) {
     let console = &mut context.console;
     let sources = &session.sources;
     let unexamined =
@@ -57,16 +59,16 @@ fn show(report: &Report, session: &Session, certificates: bool, context: &mut Co
                 "instance": report.instance,
                 "property": property.name(),
                 "verdict": verdict.word(),
-                "assuming": proof::assuming(report, sources),
+                "assuming": proof::assumptions(report, sources),
                 "unexamined": report.unexamined.iter().map(unexamined).collect::<Vec<_>>(),
             });
             match verdict {
-                Verdict::Proved { steps } => {
+                ProofVerdict::Proved { steps } => {
                     line["certificates"] = json!(steps);
                     line["largest"] = json!(report.largest.map(|n| n as i64));
                 }
-                Verdict::Refuted { sizes, .. } => line["sizes"] = json!(sizes),
-                Verdict::Unknown { why, place } => {
+                ProofVerdict::Refuted { sizes, .. } => line["sizes"] = json!(sizes),
+                ProofVerdict::Unknown { why, place } => {
                     line["why"] = json!(why);
                     line["at"] = json!(place.map(|place| proof::position(place, sources)));
                 }
@@ -74,7 +76,7 @@ fn show(report: &Report, session: &Session, certificates: bool, context: &mut Co
             console.line(&escape::json(line.to_string()));
         }
     } else {
-        console.print(&proof::text(report, sources, console.style));
+        console.print(&proof::verdicts_text(report, sources, console.style));
         if certificates && !report.certificates.is_empty() {
             console.print(&report.certificates);
         }

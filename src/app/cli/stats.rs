@@ -1,31 +1,31 @@
-//! `--stats`: a device's statistics in one line, and the lines of a script that copy arrays to a device and back.
+//! `--stats`: prints a device's statistics on one line, and the statements that copy arrays between host and device.
 
 use std::sync::atomic::Ordering;
 
 use super::test::duration;
-use crate::base::source::Sources;
-use crate::device::{Device, MachineCode, Statistics, size};
-use crate::host::interp::{Copied, Copies};
-use crate::host::shard::Counts;
+use clk_base::source::SourceMap;
+use clk_host::interp::{CopyCounts, CopyStatistics};
+use clk_host::shard::ShardTransferCounters;
+use clk_runtime::{Device, MachineCode, Statistics, size};
 
-pub(crate) fn line(device: &dyn Device) -> String {
+pub(crate) fn device_line(device: &dyn Device) -> String {
     let s = device.statistics();
     if let Some(code) = s.machine_code {
-        return format!("{}: {}", device.name(), of_simulator(&s, &code));
+        return format!("{}: {}", device.name(), simulator_text(&s, &code));
     }
-    let products = match s.on_tensor_cores {
+    let products = match s.on_matrix_units {
         0 => String::new(),
         n => format!(", {n} of them on tensor cores"),
     };
-    let beside = match s.uploaded_beside {
+    let overlapped = match s.overlapped_upload_bytes {
         0 => String::new(),
-        bytes => format!(", {} of them beside kernels", size(bytes)),
+        bytes => format!(", {} of them concurrent with kernels", size(bytes)),
     };
     format!(
-        "{}: {} launches begun in {}{products}, {} in kernels; {} copies to the device ({}{beside}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
+        "{}: {} launches begun in {}{products}, {} in kernels; {} copies to the device ({}{overlapped}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
         device.name(),
         s.launches,
-        duration(s.begin_seconds),
+        duration(s.issue_seconds),
         duration(s.kernel_seconds),
         s.uploads,
         size(s.uploaded),
@@ -37,9 +37,9 @@ pub(crate) fn line(device: &dyn Device) -> String {
         duration(s.cached_seconds),
         duration(s.load_seconds),
         s.guarded,
-        s.checkable,
-        size(s.held),
-        size(s.held_most),
+        s.checkable_ops,
+        size(s.array_bytes),
+        size(s.peak_array_bytes),
     )
 }
 
@@ -47,10 +47,10 @@ pub(crate) fn line(device: &dyn Device) -> String {
 const SHOWN: usize = 5;
 
 /// Returns the statements that cause copies between host and device.
-pub(crate) fn copies(copies: &Copies, sources: &Sources) -> Vec<String> {
+pub(crate) fn copy_lines(copies: &CopyStatistics, sources: &SourceMap) -> Vec<String> {
     let statements = copies.statements();
     let mut lines: Vec<String> = Vec::new();
-    for (span, Copied { to_device, back }) in statements.iter().take(SHOWN) {
+    for (span, CopyCounts { to_device, to_host: back }) in statements.iter().take(SHOWN) {
         let place = format!("{}:{}", sources.name(span.file), sources.line_column(*span).0);
         let some = |(count, bytes): (u64, u64), way: &str| {
             let word = if count == 1 { "copy" } else { "copies" };
@@ -66,8 +66,8 @@ pub(crate) fn copies(copies: &Copies, sources: &Sources) -> Vec<String> {
     lines
 }
 
-/// Returns what was moved between the parts of arrays, if there are any.
-pub(crate) fn parts(counts: &Counts) -> Option<String> {
+/// Returns a line on the data moved between shards of arrays; `None` if no array was sharded.
+pub(crate) fn shard_line(counts: &ShardTransferCounters) -> Option<String> {
     let [launches, exchanges, exchanged, gathers, gathered] =
         [&counts.launches, &counts.exchanges, &counts.exchanged, &counts.gathers, &counts.gathered]
             .map(|count| count.load(Ordering::Relaxed));
@@ -82,8 +82,9 @@ pub(crate) fn parts(counts: &Counts) -> Option<String> {
     ))
 }
 
-/// The simulator copies nothing and compiles only parts of kernels, their regions.
-fn of_simulator(s: &Statistics, code: &MachineCode) -> String {
+/// Formats the statistics of the simulator. They contain no copies, but the number of kernel regions compiled to
+/// machine code.
+fn simulator_text(s: &Statistics, code: &MachineCode) -> String {
     let launches = s.launches;
     if code.regions == 0 {
         return format!("{launches} launches, interpreted");

@@ -4,19 +4,19 @@ use std::path::Path;
 
 use clap::Command;
 
-use super::words;
-use crate::app::context::Context;
-use crate::app::embed;
-use crate::app::{exit, script};
+use super::common_args;
+use crate::context::AppContext;
+use crate::embed;
+use crate::{exit, script};
 
 pub(crate) fn command() -> Command {
     Command::new("stubs")
         .about("Print a program's kernels and functions as a stub file (.pyi), for type checkers of Python")
-        .arg(words::file("The program"))
+        .arg(common_args::file("The program"))
 }
 
 /// Writes the stubs of a program to standard output.
-pub(crate) fn file(path: &Path, context: &mut Context) -> u8 {
+pub(crate) fn file(path: &Path, context: &mut AppContext) -> u8 {
     let Some(compiled) = script::compile_file(path, &mut context.console) else { return exit::FAILURE };
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();

@@ -7,41 +7,43 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::check;
-use crate::app::context::Context;
-use crate::app::exit;
-use crate::app::script::{self, Compiled};
-use crate::app::world::Captured;
-use crate::base::arena::Id;
-use crate::base::diag::{Diagnostic, Severity};
-use crate::base::escape;
-use crate::check::typed::Section;
-use crate::host::interp::Interpreter;
-use crate::host::tuned::Mode;
-use crate::prove::{Contracts, of_file};
+use crate::context::AppContext;
+use crate::effects::CapturedEffects;
+use crate::exit;
+use crate::script::{self, CompiledScript};
+use clk_base::arena::Id;
+use clk_base::diag::{Diagnostic, Severity};
+use clk_base::escape;
+use clk_check::typed::TestSection;
+use clk_host::interp::Interpreter;
+use clk_host::tuned::TuningMode;
+use clk_prove::{ContractTrials, kernels_of_file};
 
-/// How tests are run.
+/// Options of `clk test`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct How {
-    /// Compare all choices of kernels with `tune`.
+pub(crate) struct TestOptions {
+    /// Whether to run launches of tuned kernels with every configuration and compare the results.
     pub tunings: bool,
-    /// A test whose launches have warnings fails.
+    /// Whether a test fails if its launches have warnings.
     pub deny_warnings: bool,
 }
 
 #[derive(Default)]
-struct Count {
+struct TestStats {
     passed: usize,
     failed: usize,
     skipped: usize,
-    /// Launches that were compared with other choices, and with how many.
-    compared: (u64, u64),
+    /// Number of launches whose results were compared across configurations.
+    compared_launches: u64,
+    /// Total number of the configurations with which these launches were compared.
+    compared_configurations: u64,
 }
 
-pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, how: How, context: &mut Context) -> u8 {
-    let here = [PathBuf::from(".")];
+pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, how: TestOptions, context: &mut AppContext) -> u8 {
+    let current = [PathBuf::from(".")];
     let mut unlisted = false;
-    let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut unlisted);
-    let mut count = Count::default();
+    let files = check::program_files(if paths.is_empty() { &current } else { paths }, context, &mut unlisted);
+    let mut count = TestStats::default();
     for path in &files {
         file(path, filter, how, context, &mut count);
         if let Some(code) = context.interrupt.exit_code() {
@@ -49,18 +51,18 @@ pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, how: How, context: 
         }
     }
     let skipped = if count.skipped > 0 { format!(", {} left out by the filter", count.skipped) } else { String::new() };
-    let Count { passed, failed, .. } = count;
+    let TestStats { passed, failed, .. } = count;
     if !context.console.json {
         if how.tunings {
-            context.console.line(&compared(count.compared));
+            context.console.line(&comparison_summary(count.compared_launches, count.compared_configurations));
         }
         context.console.line(&format!("{passed} passed, {failed} failed{skipped}"));
     }
     if failed > 0 || unlisted { exit::FAILURE } else { exit::OK }
 }
 
-/// Says what `--tunings` has compared.
-fn compared((launches, choices): (u64, u64)) -> String {
+/// Summarizes the comparisons of `--tunings`.
+fn comparison_summary(launches: u64, choices: u64) -> String {
     if launches == 0 {
         return "no launch of a kernel with `tune`".into();
     }
@@ -68,17 +70,17 @@ fn compared((launches, choices): (u64, u64)) -> String {
     format!("{launches} launch{es} gave the same with {choices} other choice{s}")
 }
 
-fn file(path: &Path, filter: Option<&str>, how: How, context: &mut Context, count: &mut Count) {
+fn file(path: &Path, filter: Option<&str>, how: TestOptions, context: &mut AppContext, count: &mut TestStats) {
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
         count.failed += 1;
-        verdict(path, "(the file has mistakes)", false, 0.0, context);
+        verdict(path, "(the file does not compile)", false, None, context);
         return;
     };
-    let (chosen, skipped) = chosen(&compiled, filter);
+    let (chosen, skipped) = compiled.own_tests(filter);
     count.skipped += skipped;
     if chosen.is_empty() {
         if skipped == 0 {
-            untested(&Contracts::default(), &compiled, context);
+            warn_untested(&ContractTrials::default(), &compiled, context);
         }
         return;
     }
@@ -86,64 +88,58 @@ fn file(path: &Path, filter: Option<&str>, how: How, context: &mut Context, coun
         context.console.fact(&path.display().to_string());
     }
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
-    let contracts = Arc::new(Contracts::default());
+    let contracts = Arc::new(ContractTrials::default());
     interpreter.trials = Some(contracts.clone());
     if how.tunings {
-        interpreter.tuning.mode = Mode::Compare;
+        interpreter.tuning.mode = TuningMode::Compare;
     }
-    let mut world = Captured::default();
+    let mut world = CapturedEffects::default();
     let uses_globals = chosen.iter().any(|&id| compiled.session.program.tests[id].uses_globals);
     if uses_globals && let Err(diagnostic) = script::run_chunks(&compiled, &mut interpreter, &mut world) {
         count.failed += chosen.len();
-        verdict(path, "(the script that the tests use)", false, 0.0, context);
+        verdict(path, "(the script whose variables the tests use)", false, None, context);
         explain(&diagnostic, &world, &compiled, context);
         return;
     }
     for id in chosen {
-        let passed = one(path, id, &compiled, (&mut interpreter, how), context);
-        *(if passed { &mut count.passed } else { &mut count.failed }) += 1;
+        let has_passed = run_one(path, id, &compiled, &mut interpreter, how, context);
+        *(if has_passed { &mut count.passed } else { &mut count.failed }) += 1;
         let (launches, choices) = std::mem::take(&mut interpreter.tuning.compared);
-        count.compared = (count.compared.0 + launches, count.compared.1 + choices);
+        count.compared_launches += launches;
+        count.compared_configurations += choices;
         if context.interrupt.is_set() {
             return;
         }
     }
     if skipped == 0 {
-        untested(&contracts, &compiled, context);
+        warn_untested(&contracts, &compiled, context);
     }
 }
 
-/// Warns of what is expected of the file's kernels and neither proved nor tested.
-fn untested(contracts: &Contracts, compiled: &Compiled, context: &mut Context) {
+/// Warns about contracts of kernels in this file that no proof covers and no test has exercised.
+fn warn_untested(contracts: &ContractTrials, compiled: &CompiledScript, context: &mut AppContext) {
     let session = &compiled.session;
-    for id in of_file(&session.program, session.main) {
-        let found = contracts.untested(&session.program, id);
-        context.console.report_all(&found, &session.sources);
+    for id in kernels_of_file(&session.program, session.main) {
+        let diagnostics = contracts.untested(&session.program, id);
+        context.console.report_all(&diagnostics, &session.sources);
     }
 }
 
-/// Returns the main script's own tests (not those of its imports) that match the filter, and the number of those that do not.
-fn chosen(compiled: &Compiled, filter: Option<&str>) -> (Vec<Id<Section>>, usize) {
-    let tests = &compiled.session.program.tests;
-    let own = tests.iter().filter(|(_, test)| Some(test.module) == compiled.session.main);
-    let (chosen, left): (Vec<_>, Vec<_>) = own.partition(|(_, test)| filter.is_none_or(|f| test.title.contains(f)));
-    (chosen.into_iter().map(|(id, _)| id).collect(), left.len())
-}
-
-fn one(
+fn run_one(
     path: &Path,
-    id: Id<Section>,
-    compiled: &Compiled,
-    (interpreter, how): (&mut Interpreter, How),
-    context: &mut Context,
+    id: Id<TestSection>,
+    compiled: &CompiledScript,
+    interpreter: &mut Interpreter,
+    how: TestOptions,
+    context: &mut AppContext,
 ) -> bool {
-    let mut world = Captured::default();
+    let mut world = CapturedEffects::default();
     let start = Instant::now();
     let result = interpreter.run_test(&compiled.session, id, &mut world);
     let seconds = start.elapsed().as_secs_f64();
     let warnings = interpreter.take_warnings();
     let denied = how.deny_warnings && warnings.iter().any(|warning| warning.severity == Severity::Warning);
-    verdict(path, &compiled.session.program.tests[id].title, result.is_ok() && !denied, seconds, context);
+    verdict(path, &compiled.session.program.tests[id].title, result.is_ok() && !denied, Some(seconds), context);
     context.console.report_all(&warnings, &compiled.session.sources);
     match result {
         Ok(()) => !denied,
@@ -154,28 +150,30 @@ fn one(
     }
 }
 
-fn verdict(path: &Path, title: &str, passed: bool, seconds: f64, context: &mut Context) {
+/// Prints the result of a test. `seconds` is `None` if the test did not run.
+fn verdict(path: &Path, title: &str, passed: bool, seconds: Option<f64>, context: &mut AppContext) {
     let console = &mut context.console;
     if console.json {
-        let line = json!({ "file": path.display().to_string(), "test": title, "passed": passed, "seconds": seconds });
+        let line = json!({ "file": path.display().to_string(), "test": title, "passed": passed, "seconds": seconds.unwrap_or_default() });
         return console.line(&escape::json(line.to_string()));
     }
     let word = if passed { console.paint("32", "ok    ") } else { console.paint("31", "FAILED") };
-    console.line(&format!("  {word}  {}  ({})", escape::name(title), duration(seconds)));
+    let time = seconds.map_or(String::new(), |seconds| format!("  ({})", duration(seconds)));
+    console.line(&format!("  {word}  {}{time}", escape::name(title)));
 }
 
-fn explain(diagnostic: &Diagnostic, world: &Captured, compiled: &Compiled, context: &mut Context) {
+fn explain(diagnostic: &Diagnostic, world: &CapturedEffects, compiled: &CompiledScript, context: &mut AppContext) {
     context.console.report(diagnostic, &compiled.session.sources);
     if !world.printed.is_empty() && !context.console.json {
         context.console.error_line(&format!("printed before it failed:\n{}", world.printed.trim_end()));
     }
 }
 
-/// Formats a duration with a suitable unit.
+/// Formats a duration, in a unit that suits its magnitude.
 pub(crate) fn duration(seconds: f64) -> String {
     let (scale, unit) = match seconds {
         s if s < 1e-6 => (1e9, "ns"),
-        s if s < 1e-3 => (1e6, "us"),
+        s if s < 1e-3 => (1e6, "µs"),
         s if s < 1.0 => (1e3, "ms"),
         _ => (1.0, "s"),
     };

@@ -1,39 +1,40 @@
-//! `clk tune`: measures the choices of tuned kernels with the launches of a program, and writes what is best beside the source.
+//! `clk tune`: measures all configurations of tuned kernels in the launches of a program. Writes the fastest ones to a
+//! file next to the source.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::app::context::Context;
-use crate::app::devices::Choice;
-use crate::app::script::{self, Compiled};
-use crate::app::tunings::{self, beside};
-use crate::app::world::Captured;
-use crate::app::{disk, exit, names, progress};
-use crate::base::diag::Diagnostic;
-use crate::base::escape;
-use crate::check::typed::KernelId;
-use crate::host::format;
-use crate::host::interp::Interpreter;
-use crate::host::tuned::file::File;
-use crate::host::tuned::{self, Effort, Measured, Mode};
+use crate::context::AppContext;
+use crate::devices::DeviceChoice;
+use crate::effects::CapturedEffects;
+use crate::script::{self, CompiledScript};
+use crate::tuning_files::{self, tuning_path};
+use crate::{disk, exit, progress, suggestions};
+use clk_base::diag::Diagnostic;
+use clk_base::escape;
+use clk_check::typed::KernelId;
+use clk_host::format;
+use clk_host::interp::Interpreter;
+use clk_host::tuned::file::TunedFile;
+use clk_host::tuned::{self, Effort, TuningMode, TuningResult};
 
-/// Seconds of measurements of one choice.
+/// How long to measure one configuration, in seconds.
 const BUDGET: f64 = 0.3;
 
-/// A source with tuned kernels, and the file of their choices.
-struct Target {
+/// A source file with tuned kernels, and the file in which their configurations are stored.
+struct TuneTarget {
     source: String,
     path: PathBuf,
-    old: Option<File>,
+    existing: Option<TunedFile>,
     /// All tuned kernels of the source.
     kernels: Vec<KernelId>,
-    /// Those that are to be measured.
-    wanted: Vec<KernelId>,
+    /// The kernels to measure.
+    selected: Vec<KernelId>,
 }
 
-pub(crate) fn file(path: &Path, kernel: Option<&str>, limit: f64, context: &mut Context) -> u8 {
-    if let Choice::Both(_) = context.device {
+pub(crate) fn file(path: &Path, kernel: Option<&str>, limit: f64, context: &mut AppContext) -> u8 {
+    if let DeviceChoice::Both(_) = context.device {
         context.console.error_line("error: `clk tune` measures one device: say `--device gpu` or `--device sim`");
         return exit::USAGE;
     }
@@ -41,11 +42,11 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, limit: f64, context: &mut 
         context.console.summary();
         return exit::FAILURE;
     };
-    let Some(targets) = targets(path, kernel, &compiled, context) else { return exit::FAILURE };
+    let Some(targets) = find_targets(path, kernel, &compiled, context) else { return exit::FAILURE };
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let machine = context.machine.clone();
-    interpreter.tuning.mode = Mode::Measure(Effort { limit, budget: BUDGET });
-    interpreter.tuning.wanted = targets.iter().flat_map(|target| target.wanted.clone()).collect();
+    interpreter.tuning.mode = TuningMode::Measure(Effort { limit, budget: BUDGET });
+    interpreter.tuning.kernels_to_measure = targets.iter().flat_map(|target| target.selected.clone()).collect();
     interpreter.tuning.end_kernels = Some(std::sync::Arc::new(move || {
         machine.stop_kernels();
     }));
@@ -61,18 +62,29 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, limit: f64, context: &mut 
     report(&targets, &compiled, &interpreter.tuning.measured, context)
 }
 
-/// Returns the sources whose kernels are to be measured, with what their files say already.
-fn targets(path: &Path, wanted: Option<&str>, compiled: &Compiled, context: &mut Context) -> Option<Vec<Target>> {
+/// Returns the sources with kernels to measure, each with the content of its existing configuration file.
+fn find_targets(
+    path: &Path,
+    wanted: Option<&str>,
+    compiled: &CompiledScript,
+    context: &mut AppContext,
+) -> Option<Vec<TuneTarget>> {
     let session = &compiled.session;
-    let mut targets: Vec<Target> = vec![];
+    let mut targets: Vec<TuneTarget> = vec![];
     for (id, kernel) in session.program.kernels.iter().filter(|(_, kernel)| !kernel.tunes.is_empty()) {
         let source = session.sources.name(kernel.span.file);
-        let Some(beside) = beside(source) else { continue };
-        match targets.iter_mut().find(|target| target.path == beside) {
+        let Some(tuning_path) = tuning_path(source) else { continue };
+        match targets.iter_mut().find(|target| target.path == tuning_path) {
             Some(target) => target.kernels.push(id),
             None => {
                 let source = source.into();
-                targets.push(Target { source, path: beside, old: None, kernels: vec![id], wanted: vec![] });
+                targets.push(TuneTarget {
+                    source,
+                    path: tuning_path,
+                    existing: None,
+                    kernels: vec![id],
+                    selected: vec![],
+                });
             }
         }
     }
@@ -80,17 +92,17 @@ fn targets(path: &Path, wanted: Option<&str>, compiled: &Compiled, context: &mut
     let all: Vec<String> = targets.iter().flat_map(|t| t.kernels.iter().map(name_of)).map(String::from).collect();
     for target in &mut targets {
         let chosen = target.kernels.iter().filter(|id| wanted.is_none_or(|wanted| name_of(id) == wanted));
-        target.wanted = chosen.copied().collect();
+        target.selected = chosen.copied().collect();
     }
-    targets.retain(|target| !target.wanted.is_empty());
+    targets.retain(|target| !target.selected.is_empty());
     if targets.is_empty() {
-        let help = match wanted.and_then(|wanted| names::did_you_mean(wanted, all.iter().map(String::as_str))) {
+        let help = match wanted.and_then(|wanted| suggestions::did_you_mean(wanted, all.iter().map(String::as_str))) {
             Some(meant) => meant,
-            None => "list values behind a kernel's geometry: `tune BLOCK in [64, 128, 256]`".into(),
+            None => "list values after a kernel's geometry: `tune BLOCK in [64, 128, 256]`".into(),
         };
-        let what =
+        let description =
             wanted.map_or("kernel with a `tune` clause".into(), |name| format!("kernel `{name}` with a `tune` clause"));
-        context.console.error_line(&format!("error: `{}` has no {what}\n  Help: {help}", path.display()));
+        context.console.error_line(&format!("error: `{}` has no {description}\n  Help: {help}", path.display()));
         return None;
     }
     for target in &mut targets {
@@ -99,13 +111,13 @@ fn targets(path: &Path, wanted: Option<&str>, compiled: &Compiled, context: &mut
             Err(_) => Ok(None),
         };
         let parsed = text.and_then(|text| {
-            let file = text.map(|text| File::parse(&text)).transpose();
+            let file = text.map(|text| TunedFile::parse(&text)).transpose();
             file.map_err(|damage| format!("line {}: {}", damage.line, damage.why))
         });
         match parsed {
-            Ok(old) => target.old = old,
+            Ok(old) => target.existing = old,
             Err(why) => {
-                let title = format!("`{}` is no file of choices: {why}", target.path.display());
+                let title = format!("`{}` is not a tuning file: {why}", target.path.display());
                 let d = Diagnostic::error("E0526", title)
                     .help("nothing is written over it: take it out or mend it, and try again");
                 context.console.report(&d, &session.sources);
@@ -116,20 +128,24 @@ fn targets(path: &Path, wanted: Option<&str>, compiled: &Compiled, context: &mut
     Some(targets)
 }
 
-/// Runs the benches of the program once each; without one, its script.
-fn run(compiled: &Compiled, interpreter: &mut Interpreter, context: &mut Context) -> Result<(), Box<Diagnostic>> {
-    let (session, mut world) = (&compiled.session, Captured::default());
+/// Runs each bench of the program once. If the program has no benches, runs its script.
+fn run(
+    compiled: &CompiledScript,
+    interpreter: &mut Interpreter,
+    context: &mut AppContext,
+) -> Result<(), Box<Diagnostic>> {
+    let (session, mut world) = (&compiled.session, CapturedEffects::default());
     let own = session.program.benches.iter().filter(|(_, bench)| Some(bench.module) == session.main);
     let benches: Vec<_> = own.map(|(id, bench)| (id, bench.uses_globals)).collect();
     if benches.is_empty() || benches.iter().any(|(_, uses_globals)| *uses_globals) {
         let mode = interpreter.tuning.mode;
         if !benches.is_empty() {
-            // Only what the benches launch is measured.
-            interpreter.tuning.mode = Mode::Take;
+            // Only launches in benches are measured, not launches in the script itself.
+            interpreter.tuning.mode = TuningMode::UseRecorded;
         }
         let ran = script::run_chunks(compiled, interpreter, &mut world);
         interpreter.tuning.mode = mode;
-        if interpreter.ended != Some(exit::OK) {
+        if interpreter.exit_code != Some(exit::OK) {
             ran?;
         }
     }
@@ -142,16 +158,21 @@ fn run(compiled: &Compiled, interpreter: &mut Interpreter, context: &mut Context
     Ok(())
 }
 
-/// Shows what was found, and writes the files.
-fn report(targets: &[Target], compiled: &Compiled, measured: &[Measured], context: &mut Context) -> u8 {
+/// Shows the measurements and writes them to the files.
+fn report(
+    targets: &[TuneTarget],
+    compiled: &CompiledScript,
+    measured: &[TuningResult],
+    context: &mut AppContext,
+) -> u8 {
     let session = &compiled.session;
     let mut code = exit::OK;
     for target in targets {
-        let found: Vec<&Measured> = measured.iter().filter(|m| target.kernels.contains(&m.kernel)).collect();
-        found.iter().for_each(|measured| show(measured, compiled, context));
-        let missed = target.wanted.iter().filter(|id| !found.iter().any(|m| m.kernel == **id));
+        let results: Vec<&TuningResult> = measured.iter().filter(|m| target.kernels.contains(&m.kernel)).collect();
+        results.iter().for_each(|measured| show(measured, compiled, context));
+        let missed = target.selected.iter().filter(|id| !results.iter().any(|m| m.kernel == **id));
         let missed: Vec<String> = missed.map(|id| format!("`{}`", session.program.kernels[*id].name)).collect();
-        if found.is_empty() {
+        if results.is_empty() {
             let plural = if missed.len() == 1 { "it is" } else { "they are" };
             context.console.error_line(&format!(
                 "error: nothing launches {}\n  Help: {plural} measured with the launches of `bench` blocks, or of the script: write a bench with the sizes that matter",
@@ -163,12 +184,13 @@ fn report(targets: &[Target], compiled: &Compiled, measured: &[Measured], contex
         if !missed.is_empty() && !context.console.json {
             context.console.error_line(&format!("note: nothing launches {}", missed.join(", ")));
         }
-        let (file, notes) = tunings::merged(target.old.clone(), session, &target.kernels, &found);
+        let (file, notes) =
+            tuning_files::merge_measurements(target.existing.clone(), session, &target.kernels, &results);
         notes.iter().for_each(|note| context.console.error_line(&format!("note: {note}")));
         let name = Path::new(&target.source)
             .file_name()
             .map_or(target.source.clone(), |name| name.to_string_lossy().into_owned());
-        match disk::write_whole(&target.path, file.text(&name).as_bytes()) {
+        match disk::write_atomically(&target.path, file.text(&name).as_bytes()) {
             Ok(()) if context.console.json => {}
             Ok(()) => context.console.fact(&format!("wrote {}", target.path.display())),
             Err(why) => {
@@ -180,34 +202,34 @@ fn report(targets: &[Target], compiled: &Compiled, measured: &[Measured], contex
     code
 }
 
-fn show(measured: &Measured, compiled: &Compiled, context: &mut Context) {
+fn show(measured: &TuningResult, compiled: &CompiledScript, context: &mut AppContext) {
     let session = &compiled.session;
     let kernel = &session.program.kernels[measured.kernel];
     let place =
         format!("{}:{}", session.sources.name(measured.span.file), session.sources.line_column(measured.span).0);
     let console = &mut context.console;
     if console.json {
-        for (at, (choice, outcome)) in measured.tried.iter().enumerate() {
+        for (at, (choice, outcome)) in measured.candidates.iter().enumerate() {
             let line = json!({
-                "kernel": kernel.name.as_str(), "device": measured.device, "class": measured.class, "at": measured.at,
-                "launched": place, "choice": tuned::text(kernel, choice), "default": at == 0, "chosen": at == measured.best,
+                "kernel": kernel.name.as_str(), "device": measured.device, "class": measured.class, "at": measured.sizes,
+                "launched": place, "choice": tuned::choice_text(kernel, choice), "default": at == 0, "chosen": at == measured.best,
                 "seconds": outcome.as_ref().ok(), "refused": outcome.as_ref().err(),
             });
             console.line(&escape::json(line.to_string()));
         }
         return;
     }
-    let at = if measured.at.is_empty() { String::new() } else { format!(", {}", measured.at) };
+    let at = if measured.sizes.is_empty() { String::new() } else { format!(", {}", measured.sizes) };
     console.fact(&format!("{} on {}{at}, launched at {place}", kernel.name, measured.device));
-    let texts: Vec<String> = measured.tried.iter().map(|(choice, _)| tuned::text(kernel, choice)).collect();
+    let texts: Vec<String> = measured.candidates.iter().map(|(choice, _)| tuned::choice_text(kernel, choice)).collect();
     let width = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
-    for (i, (text, (_, outcome))) in texts.iter().zip(&measured.tried).enumerate() {
-        let what = match outcome {
+    for (i, (text, (_, outcome))) in texts.iter().zip(&measured.candidates).enumerate() {
+        let result = match outcome {
             Ok(seconds) => format!("{:>9}", format::seconds(*seconds)),
             Err(why) => format!("  refused: {why}"),
         };
         let default = if i == 0 { "  default" } else { "" };
         let chosen = if i == measured.best { "  chosen" } else { "" };
-        console.fact(&format!("  {text:<width$}  {what}{default}{chosen}"));
+        console.fact(&format!("  {text:<width$}  {result}{default}{chosen}"));
     }
 }

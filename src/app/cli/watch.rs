@@ -1,5 +1,6 @@
-//! `clk watch`: runs a program and its tests again whenever it, a file that it imports or a `clk.toml` above it changes. Each run is a
-//! process of its own, which the next change ends, so that an endless loop does not end the watch.
+//! `clk watch`: runs a program and its tests again whenever the program, an imported file or its `clk.toml` changes.
+//! Each run is a separate process, which is ended at the next change, so an endless loop in the program does not block
+//! the watch.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,15 +11,15 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::words;
-use crate::app::context::Context;
-use crate::app::disk::{self, Disk};
-use crate::app::exit;
-use crate::app::project::{self, LOCK, MANIFEST};
-use crate::compile::{Files, Missing, Session};
+use super::common_args;
+use crate::context::AppContext;
+use crate::disk::{self, Disk};
+use crate::exit;
+use crate::project::{self, LOCK, MANIFEST};
+use clk_compile::{Files, MissingModule, Session};
 
-/// Time between two looks at the files.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Interval at which the files are checked for changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const ONLY: &str = "only";
 
 pub(crate) fn command() -> Command {
@@ -32,21 +33,21 @@ pub(crate) fn command() -> Command {
                 .value_parser(["check", "run", "test"])
                 .help("Do only this [default: run, and test if there are tests]"),
         )
-        .arg(words::script("The script, and what it finds in `args`"))
+        .arg(common_args::script("The script, and its arguments (`args`)"))
 }
 
-/// What is done at each change.
+/// Options of `clk watch`.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WatchOptions {
     only: Option<String>,
-    /// The file and the script's arguments.
+    /// The words of the command line from the file name on: the script and its arguments.
     words: Vec<OsString>,
-    /// The options of Clk on the command line, which each run gets.
+    /// The options of Clk on the command line, which are passed to each run.
     options: Vec<OsString>,
 }
 
-/// Returns what a command line asks for. Options are taken from it as they were written.
-pub(crate) fn wanted(matches: &ArgMatches) -> Wanted {
+/// Reads the options of `clk watch`. Options for the runs are kept exactly as the user wrote them.
+pub(crate) fn options_of(matches: &ArgMatches) -> WatchOptions {
     let words: Vec<OsString> = matches.get_many::<OsString>("script").unwrap_or_default().cloned().collect();
     let only = matches.get_one::<String>(ONLY).cloned();
     let mut options: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -59,49 +60,49 @@ pub(crate) fn wanted(matches: &ArgMatches) -> Wanted {
         let last = if options[at] == "--only" { at + 1 } else { at };
         options.drain(at..=last);
     }
-    Wanted { only, words, options }
+    WatchOptions { only, words, options }
 }
 
-/// A file's time and size; `None` if it is not there.
-type Stamp = Option<(SystemTime, u64)>;
+/// A file's modification time and size; `None` if it does not exist.
+type FileStamp = Option<(SystemTime, u64)>;
 
-fn stamp(path: &Path) -> Stamp {
+fn file_stamp(path: &Path) -> FileStamp {
     let data = std::fs::metadata(path).ok()?;
     Some((data.modified().ok()?, data.len()))
 }
 
-/// The disk, with a list of what was read.
+/// Reads files from disk and records which ones.
 #[derive(Default)]
-struct Recorded(RefCell<BTreeMap<PathBuf, Stamp>>);
+struct RecordingDisk(RefCell<BTreeMap<PathBuf, FileStamp>>);
 
-impl Recorded {
+impl RecordingDisk {
     fn note(&self, path: &Path) {
-        self.0.borrow_mut().entry(path.to_path_buf()).or_insert_with(|| stamp(path));
+        self.0.borrow_mut().entry(path.to_path_buf()).or_insert_with(|| file_stamp(path));
     }
 }
 
-impl Files for Recorded {
+impl Files for RecordingDisk {
     fn read(&self, path: &Path) -> Result<String, String> {
         self.note(path);
         Disk.read(path)
     }
 
-    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, Missing>> {
+    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, MissingModule>> {
         if let Some(root) = project::folder_of(folder) {
             self.note(&root.join(MANIFEST));
             self.note(&root.join(LOCK));
         }
-        let found = Disk.module(words, folder);
-        if let Some(Ok(path)) = &found {
+        let result = Disk.module(words, folder);
+        if let Some(Ok(path)) = &result {
             self.note(path);
         }
-        found
+        result
     }
 }
 
-/// Returns the files that a program consists of, and whether it has tests.
-fn files_of(file: &Path) -> (BTreeMap<PathBuf, Stamp>, bool) {
-    let recorded = Recorded::default();
+/// Returns all files that a program reads its sources from, and whether it has tests.
+fn files_of(file: &Path) -> (BTreeMap<PathBuf, FileStamp>, bool) {
+    let recorded = RecordingDisk::default();
     recorded.note(file);
     let folder = file.parent().unwrap_or(Path::new("")).to_path_buf();
     let mut session = Session { folder, ..Session::default() };
@@ -112,7 +113,7 @@ fn files_of(file: &Path) -> (BTreeMap<PathBuf, Stamp>, bool) {
     (recorded.0.into_inner(), has_tests)
 }
 
-pub(crate) fn file(wanted: &Wanted, context: &mut Context) -> u8 {
+pub(crate) fn file(wanted: &WatchOptions, context: &mut AppContext) -> u8 {
     let Some(file) = wanted.words.first().map(PathBuf::from) else { return exit::USAGE };
     if let Err(why) = disk::read_source(&file) {
         context.console.report(&disk::unreadable(&file, &why), &Default::default());
@@ -120,9 +121,9 @@ pub(crate) fn file(wanted: &Wanted, context: &mut Context) -> u8 {
     }
     loop {
         let (files, has_tests) = files_of(&file);
-        let changed = || files.iter().any(|(path, known)| stamp(path) != *known);
+        let changed = || files.iter().any(|(path, known)| file_stamp(path) != *known);
         for action in actions(wanted, has_tests) {
-            if perform(action, wanted, context, &changed).is_err() {
+            if run_action(action, wanted, context, &changed).is_err() {
                 return exit::FAILURE;
             }
             if changed() || context.interrupt.is_set() {
@@ -140,12 +141,12 @@ pub(crate) fn file(wanted: &Wanted, context: &mut Context) -> u8 {
             if context.interrupt.is_set() {
                 return context.interrupt.exit_code().unwrap_or(exit::INTERRUPTED);
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-fn actions(wanted: &Wanted, has_tests: bool) -> Vec<&str> {
+fn actions(wanted: &WatchOptions, has_tests: bool) -> Vec<&str> {
     match wanted.only.as_deref() {
         Some(only) => vec![only],
         None if has_tests => vec!["run", "test"],
@@ -153,15 +154,20 @@ fn actions(wanted: &Wanted, has_tests: bool) -> Vec<&str> {
     }
 }
 
-/// Runs one action to its end, the next change or Ctrl-C; `Err` if that is not possible at all.
-fn perform(action: &str, wanted: &Wanted, context: &mut Context, changed: &dyn Fn() -> bool) -> Result<(), ()> {
+/// Runs one command until it ends, a file changes or Ctrl-C is pressed; `Err` if the command cannot be started.
+fn run_action(
+    action: &str,
+    wanted: &WatchOptions,
+    context: &mut AppContext,
+    changed: &dyn Fn() -> bool,
+) -> Result<(), ()> {
     let words = if action == "run" { &wanted.words[..] } else { &wanted.words[..1] };
     context.console.line(&format!("clk {action} {}", wanted.words[0].to_string_lossy()));
     context.console.flush();
     let start = std::env::current_exe()
         .and_then(|clk| std::process::Command::new(clk).args(&wanted.options).arg(action).args(words).spawn());
     let mut child = start.map_err(|error| {
-        let why = disk::reason(&error);
+        let why = disk::io_reason(&error);
         context.console.error_line(&format!("error: `clk {action}` cannot be started: {why}"));
     })?;
     loop {
@@ -171,15 +177,16 @@ fn perform(action: &str, wanted: &Wanted, context: &mut Context, changed: &dyn F
                 end(&mut child);
                 return Ok(());
             }
-            Ok(None) => std::thread::sleep(PAUSE / 10),
+            Ok(None) => std::thread::sleep(POLL_INTERVAL / 10),
         }
     }
 }
 
-/// Ends a run that is out of date, as Ctrl-C does: it may have files to remove.
+/// Ends a run after a file has changed. Sends the signal of Ctrl-C, so that the run can remove its temporary files.
 fn end(child: &mut Child) {
     #[cfg(unix)]
-    // SAFETY: sends a signal to a child that has not been waited for.
+    // SAFETY: the call sends a signal to a child process that has not been waited for, so its process number is still
+    // its own.
     unsafe {
         libc::kill(child.id() as libc::pid_t, libc::SIGTERM);
     }

@@ -1,20 +1,20 @@
-//! `clk why`: shows how an element of an array came to be.
+//! `clk why`: shows the provenance of an array element.
 
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, value_parser};
 
-use super::words;
-use crate::app::context::Context;
-use crate::app::script;
-use crate::app::world::Captured;
-use crate::app::{exit, why};
+use super::common_args;
+use crate::context::AppContext;
+use crate::effects::CapturedEffects;
+use crate::script;
+use crate::{exit, why};
 
-/// The command's arguments.
+/// Returns the definition of the command line of `clk why`.
 pub(crate) fn command() -> Command {
     Command::new("why")
         .about("Show how an element of an array came to be, back to the inputs")
-        .arg(words::file("The program"))
+        .arg(common_args::file("The program"))
         .arg(Arg::new("element").value_name("ELEMENT").required(true).help("An element of a variable, such as `y[17]`"))
         .arg(
             Arg::new("levels")
@@ -40,11 +40,12 @@ pub(crate) fn command() -> Command {
 pub(crate) fn file(
     path: &Path,
     asked: &str,
-    (levels, more): (Option<usize>, Option<&str>),
+    levels: Option<usize>,
+    more: Option<&str>,
     nan: bool,
-    context: &mut Context,
+    context: &mut AppContext,
 ) -> u8 {
-    let part = match why::Part::new(levels, more) {
+    let part = match why::TreeWindow::new(levels, more) {
         Ok(part) => part,
         Err(complaint) => {
             context.console.error_line(&format!("error: {complaint}"));
@@ -56,16 +57,16 @@ pub(crate) fn file(
         return exit::FAILURE;
     };
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
-    interpreter.recorded = Some(vec![]);
-    if let Err(error) = script::run_chunks(&compiled, &mut interpreter, &mut Captured::default()) {
+    interpreter.recorded_launches = Some(vec![]);
+    if let Err(error) = script::run_chunks(&compiled, &mut interpreter, &mut CapturedEffects::default()) {
         context.console.report(&error, &compiled.session.sources);
         return script::failure_code(&context.interrupt);
     }
-    let told = match nan {
-        true => why::not_finite(&compiled.session, &interpreter, asked, &part),
+    let explanation = match nan {
+        true => why::trace_nonfinite(&compiled.session, &interpreter, asked, &part),
         false => why::element(&mut compiled.session, &mut interpreter, asked, &part),
     };
-    match told {
+    match explanation {
         Ok(tree) => {
             context.console.print(&tree.text(|place| format!("--more {place}")));
             exit::OK

@@ -1,10 +1,11 @@
 //! `clk dap`: the debugger for editors, by the Debug Adapter Protocol, on standard input and output.
 //!
-//! The only module that knows the protocol's JSON. One thread reads requests, and stops what runs if the client asks for it; another runs
-//! the program, and answers requests while it stands. A request that is wrong gets an error, and the session goes on.
+//! Only this module knows the protocol's JSON. One thread reads requests and interrupts the program when the client
+//! requests it. Another thread runs the program and answers requests while it is stopped. An invalid request gets an
+//! error, and the session continues.
 
-mod front;
-mod points;
+mod breakpoints;
+mod frontend;
 mod variables;
 mod wire;
 
@@ -14,25 +15,25 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::{Value, json};
 
-use self::front::{Editor, Shared};
-use self::variables::Refs;
-use self::wire::{Request, Wire};
-use super::context::Context;
+use self::frontend::{EditorFrontEnd, SharedTraffic};
+use self::variables::VariableRefs;
+use self::wire::{DapRequest, DapWire};
+use super::context::AppContext;
 use super::debug;
-use super::framing::{self, Frame};
+use super::framing::{self, WireFrame};
 use super::interrupt::Interrupt;
 use super::{disk, exit, picture, script};
-use crate::base::render::{self, Style};
-use crate::host::interp::{Shown, World};
+use clk_base::render::{self, RenderStyle};
+use clk_host::interp::{HostEffects, ShownPicture};
 
-/// What texts look like in an editor.
-const STYLE: Style = Style { color: false, ascii: false, width: 100 };
+/// Style of diagnostics in an editor.
+const STYLE: RenderStyle = RenderStyle { color: false, ascii: false, width: 100 };
 
 /// Serves until the client disconnects or closes the stream.
-pub(crate) fn main(context: &mut Context) -> u8 {
-    let wire = Wire::new(std::io::stdout());
+pub(crate) fn main(context: &mut AppContext) -> u8 {
+    let wire = DapWire::new(std::io::stdout());
     let (sender, requests) = channel();
-    let shared = Shared::default();
+    let shared = SharedTraffic::default();
     context.interrupt.be_patient(u32::MAX);
     {
         let (wire, shared, interrupt) = (wire.clone(), shared.clone(), context.interrupt.clone());
@@ -48,7 +49,7 @@ pub(crate) fn main(context: &mut Context) -> u8 {
             Err(format!("`{program}` has mistakes, or cannot be read: `clk check {program}` lists them")),
         );
         wire.event("terminated", json!({}));
-        // The client ends the session.
+        // Answers requests until the client sends `disconnect`.
         while requests.recv().is_ok_and(|request| {
             wire.answer(&request, Ok(Value::Null));
             request.command != "disconnect"
@@ -60,41 +61,49 @@ pub(crate) fn main(context: &mut Context) -> u8 {
     if context.limits.checks().any() {
         wire.output("console", &format!("note: {}; the exception filter `nan` stops at NaN\n", debug::UNCHECKED));
     }
-    let editor = Editor {
+    let editor = EditorFrontEnd {
         wire: wire.clone(),
         requests,
         shared,
         interrupt: context.interrupt.clone(),
-        refs: Refs::default(),
+        refs: VariableRefs::default(),
         stop_on_entry: launch.arguments.get("stopOnEntry").and_then(Value::as_bool).unwrap_or(false),
         has_begun: false,
         is_over: false,
     };
-    let mut world = Output(wire.clone());
+    let mut world = DapOutput(wire.clone());
     let ended = |code: u8| wire.event("exited", json!({ "exitCode": code }));
-    let code = debug::runs(&compiled, &args, context, Box::new(editor), &mut world, &mut |found| {
-        wire.output("stderr", &(render::text(found, &compiled.session.sources, STYLE) + "\n"));
-    });
+    let code = debug::runs(
+        &compiled,
+        &debug::DebugTarget::Statements,
+        &args,
+        context,
+        Box::new(editor),
+        &mut world,
+        &mut |found| {
+            wire.output("stderr", &(render::text(found, &compiled.session.sources, STYLE) + "\n"));
+        },
+    );
     ended(code);
     exit::OK
 }
 
-/// Reads requests until the stream ends; what runs is stopped if the client wants that.
-fn read(wire: &Wire, to: &Sender<Request>, shared: &Shared, interrupt: &Interrupt) {
+/// Reads requests until the stream ends. Interrupts the program if the client requests it.
+fn read(wire: &DapWire, to: &Sender<DapRequest>, shared: &SharedTraffic, interrupt: &Interrupt) {
     let mut input = BufReader::new(std::io::stdin());
     while let Ok(Some((frame, _))) = framing::read(&mut input) {
         let request = match frame {
-            Frame::Message(message) => match Request::of(&message) {
+            WireFrame::Message(message) => match DapRequest::of(&message) {
                 Some(request) => request,
                 None => {
                     let seq = message.get("seq").and_then(Value::as_i64).unwrap_or(0);
-                    let unknown = Request { seq, command: "unknown".into(), arguments: Value::Null };
-                    wire.answer(&unknown, Err("this is no request".into()));
+                    let unknown = DapRequest { seq, command: "unknown".into(), arguments: Value::Null };
+                    wire.answer(&unknown, Err("this is not a request".into()));
                     continue;
                 }
             },
-            Frame::Garbage(why) => {
-                let unknown = Request { seq: 0, command: "unknown".into(), arguments: Value::Null };
+            WireFrame::Garbage(why) => {
+                let unknown = DapRequest { seq: 0, command: "unknown".into(), arguments: Value::Null };
                 wire.answer(&unknown, Err(format!("a message that cannot be read: {why}")));
                 continue;
             }
@@ -111,8 +120,8 @@ fn read(wire: &Wire, to: &Sender<Request>, shared: &Shared, interrupt: &Interrup
     shared.ask_end(interrupt);
 }
 
-/// Answers requests until the client says what to run; `None` if it never does.
-fn launch_request(wire: &Wire, requests: &Receiver<Request>) -> Option<Request> {
+/// Answers requests until the client sends `launch`; `None` if it never does.
+fn launch_request(wire: &DapWire, requests: &Receiver<DapRequest>) -> Option<DapRequest> {
     while let Ok(request) = requests.recv() {
         let result = match request.command.as_str() {
             "initialize" => Ok(capabilities()),
@@ -122,7 +131,7 @@ fn launch_request(wire: &Wire, requests: &Receiver<Request>) -> Option<Request> 
                 wire.answer(&request, Ok(Value::Null));
                 return None;
             }
-            other => Err(format!("`{other}` comes behind `launch`")),
+            other => Err(format!("`{other}` must follow `launch`")),
         };
         wire.answer(&request, result);
     }
@@ -146,15 +155,15 @@ fn capabilities() -> Value {
     })
 }
 
-/// The output of the script, as events.
-struct Output(Wire);
+/// Sends the script's output as events.
+struct DapOutput(DapWire);
 
-impl World for Output {
+impl HostEffects for DapOutput {
     fn print(&mut self, text: &str) {
         self.0.output("stdout", text);
     }
 
-    fn show(&mut self, shown: Shown) {
+    fn show(&mut self, shown: ShownPicture) {
         self.0.output("stdout", &picture::draw(&shown, STYLE, None));
     }
 
@@ -163,6 +172,6 @@ impl World for Output {
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
-        disk::write_whole(&disk::path_of(path), bytes)
+        disk::write_atomically(&disk::path_of(path), bytes)
     }
 }

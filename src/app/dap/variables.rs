@@ -1,25 +1,26 @@
-//! Threads, calls, scopes and variables, as the protocol has them.
+//! Answers the protocol's requests for threads, call stacks, scopes and variables.
 //!
-//! A reference stands for what can be unfolded; it holds until the program moves.
+//! A variable reference identifies something that the client can expand. References become invalid when the program
+//! moves.
 
 use serde_json::{Value, json};
 
-use super::points::path_of;
-use super::wire::Request;
-use crate::app::debug::frame::{self, Held};
-use crate::app::debug::session::{Debug, Focus};
-use crate::app::debug::show;
-use crate::base::source::{FileId, Span};
-use crate::device::step::{Phase, Store};
+use super::breakpoints::path_of;
+use super::wire::DapRequest;
+use crate::debug::frame::{self, NamedContents};
+use crate::debug::session::{Debug, Focus};
+use crate::debug::show;
+use clk_base::source::{FileId, Span};
+use clk_step::{ArrayStorage, ThreadPhase};
 
-/// Threads of a block, at most: the room for their numbers in ids.
+/// Maximum number of threads in a block. The protocol's thread ids of a block are a range of this length.
 const MOST_THREADS: u64 = 1024;
 
-/// Children that are sent at once if the client does not ask for a part.
-const FEW: usize = 256;
+/// Number of children sent if the client does not request a range.
+const DEFAULT_CHILDREN: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum VariableScope {
     Locals,
     Arguments,
     Arrays,
@@ -27,24 +28,24 @@ enum Scope {
     Indices,
 }
 
-/// What a reference stands for.
+/// What a variable reference identifies.
 #[derive(Clone, Debug, PartialEq)]
-enum Ref {
+enum VariableRef {
     Frame(Focus),
-    Scope(Focus, Scope),
+    Scope(Focus, VariableScope),
     Array(Focus, String),
 }
 
-/// The references since the last move.
+/// The references created since the program last moved.
 #[derive(Default)]
-pub(super) struct Refs(Vec<Ref>);
+pub(super) struct VariableRefs(Vec<VariableRef>);
 
-impl Refs {
+impl VariableRefs {
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    fn add(&mut self, what: Ref) -> usize {
+    fn add(&mut self, what: VariableRef) -> usize {
         if let Some(known) = self.0.iter().position(|known| *known == what) {
             return known + 1;
         }
@@ -52,20 +53,20 @@ impl Refs {
         self.0.len()
     }
 
-    fn get(&self, id: i64) -> Result<&Ref, String> {
-        let found = usize::try_from(id).ok().and_then(|id| self.0.get(id.checked_sub(1)?));
-        found.ok_or_else(|| format!("the reference {id} is out of date"))
+    fn get(&self, id: i64) -> Result<&VariableRef, String> {
+        let reference = usize::try_from(id).ok().and_then(|id| self.0.get(id.checked_sub(1)?));
+        reference.ok_or_else(|| format!("the reference {id} is out of date"))
     }
 
-    /// Looks at the frame that a request names, if it names one.
-    pub fn look(&self, request: &Request, debug: &mut Debug<'_, '_>) -> Result<(), String> {
+    /// Focuses the frame given by the request's `frameId`, if it has one.
+    pub fn look(&self, request: &DapRequest, debug: &mut Debug<'_, '_>) -> Result<(), String> {
         let Some(id) = request.number("frameId") else { return Ok(()) };
         match self.get(id)? {
-            Ref::Frame(focus) => {
+            VariableRef::Frame(focus) => {
                 debug.focus = *focus;
                 Ok(())
             }
-            _ => Err(format!("{id} is no frame")),
+            _ => Err(format!("{id} is not a frame")),
         }
     }
 }
@@ -74,23 +75,23 @@ pub(super) fn thread_id(block: u64, thread: u32) -> u64 {
     block * MOST_THREADS + u64::from(thread) + 1
 }
 
-/// Looks at the thread that a request names.
-pub(super) fn look_at(request: &Request, debug: &mut Debug<'_, '_>) -> Result<(), String> {
+/// Focuses the thread given by the request's `threadId`.
+pub(super) fn focus_thread(request: &DapRequest, debug: &mut Debug<'_, '_>) -> Result<(), String> {
     let id = request.number("threadId").and_then(|id| u64::try_from(id).ok()?.checked_sub(1));
     let id = id.ok_or("which thread?")?;
     let (block, thread) = (id / MOST_THREADS, (id % MOST_THREADS) as u32);
-    let found = debug.state().block(block).and_then(|block| block.threads.get(thread as usize));
-    if found.is_none() {
+    let target = debug.state().block(block).and_then(|block| block.threads.get(thread as usize));
+    if target.is_none() {
         return Err("the thread's block is not in progress".into());
     }
-    // A thread that is looked at already stays in its call.
+    // If the thread is already focused, the selected frame does not change.
     if (debug.focus.block, debug.focus.thread) != (block, thread) {
         debug.look_at(block, thread);
     }
     Ok(())
 }
 
-/// Lists the threads of the warp that is looked at, and the first one of each other warp of its block.
+/// Lists the threads of the focused warp, and the first thread of each other warp of the block.
 pub(super) fn threads(debug: &Debug<'_, '_>) -> Value {
     let focus = debug.focus;
     let Some(block) = debug.block() else { return json!({ "threads": [] }) };
@@ -98,14 +99,17 @@ pub(super) fn threads(debug: &Debug<'_, '_>) -> Value {
     let shown = (0..block.threads.len() as u32).filter(|thread| thread / 32 == warp || thread % 32 == 0);
     let one = |thread: u32| {
         let phase = match block.threads[thread as usize].phase {
-            Phase::Ready => "",
-            Phase::Waiting(..) => " (waits)",
-            Phase::Done => " (ended)",
-            Phase::Faulted => " (faulted)",
+            ThreadPhase::Ready => "",
+            ThreadPhase::Waiting(..) => " (waits)",
+            ThreadPhase::Done => " (ended)",
+            ThreadPhase::Faulted => " (faulted)",
         };
-        let who = show::who(debug, focus.block, thread);
-        let name =
-            if thread / 32 == warp { format!("{who}{phase}") } else { format!("warp {}: {who}{phase}", thread / 32) };
+        let label = show::thread_label(debug, focus.block, thread);
+        let name = if thread / 32 == warp {
+            format!("{label}{phase}")
+        } else {
+            format!("warp {}: {label}{phase}", thread / 32)
+        };
         json!({ "id": thread_id(focus.block, thread), "name": name })
     };
     json!({ "threads": shown.map(one).collect::<Vec<Value>>() })
@@ -122,12 +126,16 @@ fn source(debug: &Debug<'_, '_>, file: FileId) -> Value {
     }
 }
 
-pub(super) fn calls(request: &Request, debug: &mut Debug<'_, '_>, refs: &mut Refs) -> Result<Value, String> {
-    look_at(request, debug)?;
+pub(super) fn stack_trace(
+    request: &DapRequest,
+    debug: &mut Debug<'_, '_>,
+    refs: &mut VariableRefs,
+) -> Result<Value, String> {
+    focus_thread(request, debug)?;
     let Some(thread) = debug.thread() else { return Err("the block is not in progress".into()) };
     let mut frames = vec![];
     for depth in (0..thread.frames.len()).rev() {
-        let at = frame::here(&debug.settings.source, &debug.table, thread, depth);
+        let at = frame::current_span(&debug.settings.source, &debug.table, thread, depth);
         let name = debug.settings.source.name_of(thread.frames[depth].function);
         frames.push(one_frame(debug, refs, Focus { depth, ..debug.focus }, name, at));
     }
@@ -138,21 +146,25 @@ pub(super) fn calls(request: &Request, debug: &mut Debug<'_, '_>, refs: &mut Ref
     Ok(json!({ "stackFrames": frames, "totalFrames": total }))
 }
 
-fn one_frame(debug: &Debug<'_, '_>, refs: &mut Refs, focus: Focus, name: &str, at: Option<Span>) -> Value {
+fn one_frame(debug: &Debug<'_, '_>, refs: &mut VariableRefs, focus: Focus, name: &str, at: Option<Span>) -> Value {
     let at = at.unwrap_or_default();
     let (line, column) = debug.settings.session.sources.line_column(at);
     let (end_line, end_column) = debug.settings.session.sources.line_column(at.after());
     json!({
-        "id": refs.add(Ref::Frame(focus)), "name": name, "source": source(debug, at.file),
+        "id": refs.add(VariableRef::Frame(focus)), "name": name, "source": source(debug, at.file),
         "line": line, "column": column, "endLine": end_line, "endColumn": end_column,
     })
 }
 
-pub(super) fn scopes(request: &Request, debug: &mut Debug<'_, '_>, refs: &mut Refs) -> Result<Value, String> {
+pub(super) fn scopes(
+    request: &DapRequest,
+    debug: &mut Debug<'_, '_>,
+    refs: &mut VariableRefs,
+) -> Result<Value, String> {
     refs.look(request, debug)?;
     let focus = debug.focus;
-    let of = |name: &str, scope: Scope, hint: Option<&str>, expensive: bool, refs: &mut Refs| {
-        let id = refs.add(Ref::Scope(focus, scope));
+    let of = |name: &str, scope: VariableScope, hint: Option<&str>, expensive: bool, refs: &mut VariableRefs| {
+        let id = refs.add(VariableRef::Scope(focus, scope));
         let mut value = json!({ "name": name, "variablesReference": id, "expensive": expensive });
         if let Some(hint) = hint {
             value["presentationHint"] = json!(hint);
@@ -160,30 +172,34 @@ pub(super) fn scopes(request: &Request, debug: &mut Debug<'_, '_>, refs: &mut Re
         value
     };
     let mut scopes = vec![
-        of("Locals", Scope::Locals, Some("locals"), false, refs),
-        of("Arguments", Scope::Arguments, Some("arguments"), false, refs),
-        of("Arrays", Scope::Arrays, None, false, refs),
+        of("Locals", VariableScope::Locals, Some("locals"), false, refs),
+        of("Arguments", VariableScope::Arguments, Some("arguments"), false, refs),
+        of("Arrays", VariableScope::Arrays, None, false, refs),
     ];
     if debug.block().is_some_and(|block| !block.shared.is_empty()) {
-        scopes.push(of("Shared", Scope::Shared, None, false, refs));
+        scopes.push(of("Shared", VariableScope::Shared, None, false, refs));
     }
-    scopes.push(of("Indices", Scope::Indices, None, false, refs));
+    scopes.push(of("Indices", VariableScope::Indices, None, false, refs));
     Ok(json!({ "scopes": scopes }))
 }
 
-pub(super) fn variables(request: &Request, debug: &mut Debug<'_, '_>, refs: &mut Refs) -> Result<Value, String> {
-    let what = refs.get(request.number("variablesReference").unwrap_or(0))?.clone();
-    let found = match what {
-        Ref::Frame(_) => return Err("a frame has scopes".into()),
-        Ref::Scope(focus, Scope::Indices) => indices(debug, focus),
-        Ref::Scope(focus, scope) => in_scope(debug, refs, focus, scope),
-        Ref::Array(focus, name) => {
+pub(super) fn variables(
+    request: &DapRequest,
+    debug: &mut Debug<'_, '_>,
+    refs: &mut VariableRefs,
+) -> Result<Value, String> {
+    let reference = refs.get(request.number("variablesReference").unwrap_or(0))?.clone();
+    let values = match reference {
+        VariableRef::Frame(_) => return Err("a frame has scopes".into()),
+        VariableRef::Scope(focus, VariableScope::Indices) => indices(debug, focus),
+        VariableRef::Scope(focus, scope) => scope_variables(debug, refs, focus, scope),
+        VariableRef::Array(focus, name) => {
             let start = request.number("start").map_or(0, |n| n.max(0) as usize);
-            let count = request.number("count").filter(|&n| n > 0).map_or(FEW, |n| n as usize);
+            let count = request.number("count").filter(|&n| n > 0).map_or(DEFAULT_CHILDREN, |n| n as usize);
             if request.text("filter") == Some("named") { vec![] } else { children(debug, focus, &name, start, count)? }
         }
     };
-    Ok(json!({ "variables": found }))
+    Ok(json!({ "variables": values }))
 }
 
 fn variable(name: &str, value: &str, ty: &str) -> Value {
@@ -207,37 +223,48 @@ fn indices(debug: &Debug<'_, '_>, focus: Focus) -> Vec<Value> {
     ]
 }
 
-fn in_scope(debug: &mut Debug<'_, '_>, refs: &mut Refs, focus: Focus, scope: Scope) -> Vec<Value> {
+fn scope_variables(
+    debug: &mut Debug<'_, '_>,
+    refs: &mut VariableRefs,
+    focus: Focus,
+    scope: VariableScope,
+) -> Vec<Value> {
     debug.focus = focus;
-    let mut found = vec![];
+    let mut variables = vec![];
     for (name, held) in debug.names() {
         let own = match &held {
-            Held::Array(array) if matches!(array.store, Store::Shared(..)) => Scope::Shared,
-            Held::Array(array) if matches!(array.store, Store::Global(_)) => Scope::Arrays,
-            _ if name.is_given => Scope::Arguments,
-            _ => Scope::Locals,
+            NamedContents::Array(array) if matches!(array.store, ArrayStorage::Shared(..)) => VariableScope::Shared,
+            NamedContents::Array(array) if matches!(array.store, ArrayStorage::Global(_)) => VariableScope::Arrays,
+            _ if name.is_given => VariableScope::Arguments,
+            _ => VariableScope::Locals,
         };
         if own == scope {
-            found.push(named(debug, refs, focus, &name.name, &held));
+            variables.push(describe(debug, refs, focus, &name.name, &held));
         }
     }
-    found
+    variables
 }
 
-/// Returns a name with what it holds.
-pub(super) fn named(debug: &Debug<'_, '_>, refs: &mut Refs, focus: Focus, name: &str, held: &Held<'_>) -> Value {
+/// Describes a variable: its name, value and type.
+pub(super) fn describe(
+    debug: &Debug<'_, '_>,
+    refs: &mut VariableRefs,
+    focus: Focus,
+    name: &str,
+    held: &NamedContents<'_>,
+) -> Value {
     match held {
-        Held::Leaves(leaves) => {
+        NamedContents::Leaves(leaves) => {
             let ty = leaves
                 .first()
                 .filter(|_| leaves.len() == 1)
                 .map_or(String::new(), |(_, ty, _)| frame::machine_text(*ty));
-            variable(name, &show::held_text(debug, held), &ty)
+            variable(name, &show::contents_text(debug, held), &ty)
         }
-        Held::Array(array) => {
+        NamedContents::Array(array) => {
             let mut value =
                 variable(name, &show::elements(debug, array, 8).replace('\n', " "), &frame::type_text(array));
-            value["variablesReference"] = json!(refs.add(Ref::Array(focus, name.to_string())));
+            value["variablesReference"] = json!(refs.add(VariableRef::Array(focus, name.to_string())));
             value["indexedVariables"] = json!(frame::count(array));
             value
         }
@@ -266,14 +293,14 @@ fn children(
     Ok((start.min(all)..all.min(start.saturating_add(count))).map(one).collect())
 }
 
-/// Says how an element can be watched.
-pub(super) fn data_info(request: &Request, refs: &Refs) -> Value {
+/// Answers whether and how an array element can be watched.
+pub(super) fn data_breakpoint_info(request: &DapRequest, refs: &VariableRefs) -> Value {
     let name = request.text("name").unwrap_or_default();
     let id = match request.number("variablesReference").map(|id| refs.get(id)) {
-        Some(Ok(Ref::Array(_, array))) => format!("{array}{name}"),
+        Some(Ok(VariableRef::Array(_, array))) => format!("{array}{name}"),
         _ => name.to_string(),
     };
-    match crate::app::debug::point::read_element(&id) {
+    match crate::debug::breakpoint::read_element(&id) {
         Ok(_) => {
             json!({ "dataId": id, "description": format!("writes to {id}"), "accessTypes": ["write"], "canPersist": true })
         }

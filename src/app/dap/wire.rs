@@ -1,32 +1,34 @@
-//! The server's end of the connection: responses and events, numbered as the protocol wants.
+//! The server's end of the connection: sends responses and events, with the sequence numbers that the protocol
+//! requires.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::app::framing;
+use crate::framing;
 
-/// What is sent; shared by all that send.
+/// Sends messages to the client. Clones share one stream and one sequence number.
 #[derive(Clone)]
-pub(crate) struct Wire(Arc<Mutex<Out>>);
+pub(crate) struct DapWire(Arc<Mutex<DapWriter>>);
 
-struct Out {
+struct DapWriter {
     to: Box<dyn Write + Send>,
-    /// The number of the last message.
+    /// Sequence number of the last message sent.
     seq: i64,
 }
 
-impl Wire {
-    pub fn new(to: impl Write + Send + 'static) -> Wire {
-        Wire(Arc::new(Mutex::new(Out { to: Box::new(to), seq: 0 })))
+impl DapWire {
+    pub fn new(to: impl Write + Send + 'static) -> DapWire {
+        DapWire(Arc::new(Mutex::new(DapWriter { to: Box::new(to), seq: 0 })))
     }
 
     fn send(&self, mut message: Value) {
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         out.seq += 1;
         message["seq"] = json!(out.seq);
-        // A client that has gone reads nothing; the end of its stream is noticed where requests are read.
+        // Ignores a failed write: the client has disconnected, and the thread that reads requests detects the end of
+        // its stream.
         let _ = framing::write(&mut out.to, &message);
     }
 
@@ -38,8 +40,8 @@ impl Wire {
         self.event("output", json!({ "category": category, "output": text }));
     }
 
-    /// Answers a request.
-    pub fn answer(&self, request: &Request, result: Result<Value, String>) {
+    /// Sends the response to a request.
+    pub fn answer(&self, request: &DapRequest, result: Result<Value, String>) {
         let mut message = json!({ "type": "response", "request_seq": request.seq, "command": request.command });
         match result {
             Ok(body) => {
@@ -61,20 +63,20 @@ impl Wire {
 
 /// A request of the client.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct DapRequest {
     pub seq: i64,
     pub command: String,
     pub arguments: Value,
 }
 
-impl Request {
-    /// Reads a message; `None` if it is no request.
-    pub fn of(message: &Value) -> Option<Request> {
+impl DapRequest {
+    /// Decodes a message; `None` if it is not a request.
+    pub fn of(message: &Value) -> Option<DapRequest> {
         let command = message.get("command")?.as_str()?.to_string();
         let is_request = message.get("type").is_none_or(|kind| kind == "request");
         let seq = message.get("seq").and_then(Value::as_i64)?;
         let arguments = message.get("arguments").cloned().unwrap_or(Value::Null);
-        is_request.then_some(Request { seq, command, arguments })
+        is_request.then_some(DapRequest { seq, command, arguments })
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {

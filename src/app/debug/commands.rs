@@ -1,35 +1,38 @@
 //! The commands of the debugger in a terminal.
 
+use super::breakpoint::{Breakpoint, BreakpointKind, read_coordinates, read_element, read_filters};
+use super::command_table;
 use super::frame;
-use super::point::{Point, What, read_coordinates, read_element, read_filters};
-use super::seek::{Goal, Stop};
-use super::session::{Arrival, Debug, Settings, Way};
+use super::session::{Debug, DebugSettings, SearchDirection, StopLocation};
 use super::show;
-use super::words;
-use crate::base::source::FileId;
-use crate::device::fault_diagnostic;
-use crate::host::array::{Array, Element};
-use crate::host::interp::Shown;
-use crate::host::picture::heat::Heat;
+use super::stop_search::{Goal, StopReason};
+use clk_base::source::FileId;
+use clk_host::array::{Array, ElementType};
+use clk_host::interp::ShownPicture;
+use clk_host::picture::heat::Heat;
 
-/// What a command gives.
-pub(crate) enum Answer {
+/// What a command produces or requests.
+pub(crate) enum CommandOutcome {
     Text(String),
-    /// A picture of an array.
-    Picture(Box<Shown>),
-    /// On with the script, to the next stop.
+    /// A picture of an array, to be displayed.
+    Picture(Box<ShownPicture>),
+    /// Continue the script until the next stop.
     GoOn,
-    /// The script from its start.
+    /// Restart the script.
     Run,
     Quit,
 }
 
-/// The most elements of a picture.
+/// Maximum number of elements in a picture.
 const MOST_PIXELS: usize = 1 << 24;
 
-/// Performs a command that needs no launch; `None` if it needs one.
-pub(crate) fn outside(name: &str, rest: &str, settings: &mut Settings) -> Option<Result<Answer, String>> {
-    let text = |text: String| Ok(Answer::Text(text));
+/// Performs a command that needs no stopped launch; returns `None` for all other commands.
+pub(crate) fn run_outside_launch(
+    name: &str,
+    rest: &str,
+    settings: &mut DebugSettings,
+) -> Option<Result<CommandOutcome, String>> {
+    let text = |text: String| Ok(CommandOutcome::Text(text));
     Some(match name {
         "break" => add(rest, settings, false),
         "tbreak" => add(rest, settings, true),
@@ -38,17 +41,17 @@ pub(crate) fn outside(name: &str, rest: &str, settings: &mut Settings) -> Option
         "disable" => enable(rest, settings, false).and_then(text),
         "enable" => enable(rest, settings, true).and_then(text),
         "info" if "break".starts_with(rest) && !rest.is_empty() => text(points(settings)),
-        "help" => text(words::help(rest)),
-        "quit" => Ok(Answer::Quit),
+        "help" => text(command_table::help(rest)),
+        "quit" => Ok(CommandOutcome::Quit),
         _ => return None,
     })
 }
 
-fn points(settings: &Settings) -> String {
+fn points(settings: &DebugSettings) -> String {
     if settings.points.is_empty() {
         return "no breakpoints\n".into();
     }
-    let one = |point: &Point| {
+    let one = |point: &Breakpoint| {
         let state = if point.enabled { "" } else { " (disabled)" };
         format!("{}: {point}, stopped {} times{state}\n", point.id, point.hits)
     };
@@ -56,10 +59,10 @@ fn points(settings: &Settings) -> String {
 }
 
 fn number(rest: &str) -> Result<u32, String> {
-    rest.trim().parse().map_err(|_| format!("`{rest}` is no number of a breakpoint"))
+    rest.trim().parse().map_err(|_| format!("`{rest}` is not the number of a breakpoint"))
 }
 
-fn delete(rest: &str, settings: &mut Settings) -> Result<String, String> {
+fn delete(rest: &str, settings: &mut DebugSettings) -> Result<String, String> {
     if rest.is_empty() {
         settings.points.clear();
         return Ok("no breakpoints\n".into());
@@ -70,96 +73,96 @@ fn delete(rest: &str, settings: &mut Settings) -> Result<String, String> {
     if settings.points.len() < before { Ok(String::new()) } else { Err(format!("there is no breakpoint {id}")) }
 }
 
-fn enable(rest: &str, settings: &mut Settings, enabled: bool) -> Result<String, String> {
+fn enable(rest: &str, settings: &mut DebugSettings, enabled: bool) -> Result<String, String> {
     let id = number(rest)?;
     let point = settings.points.iter_mut().find(|point| point.id == id);
     point.ok_or(format!("there is no breakpoint {id}"))?.enabled = enabled;
     Ok(String::new())
 }
 
-/// Adds a breakpoint: `12 if x > 0.0`, `lib.clk:12`, `blur thread 3`, `nan`.
-fn add(rest: &str, settings: &mut Settings, once: bool) -> Result<Answer, String> {
+/// Adds the breakpoint described by `rest`: `12 if x > 0.0`, `lib.clk:12`, `blur thread 3`, `nan`.
+fn add(rest: &str, settings: &mut DebugSettings, once: bool) -> Result<CommandOutcome, String> {
     let (word, filters) = rest.split_once(' ').unwrap_or((rest, ""));
     let mut point = match word {
         "" => return Err("where? say a line, a kernel or function, or `nan`".into()),
-        "thread" | "block" | "if" => Point::new(What::Anywhere),
-        "nan" => Point::new(What::Nan),
+        "thread" | "block" | "if" => Breakpoint::new(BreakpointKind::Anywhere),
+        "nan" => Breakpoint::new(BreakpointKind::Nan),
         word if word.ends_with(|c: char| c.is_ascii_digit())
             && word.starts_with(|c: char| c.is_ascii_digit() || word.contains(':')) =>
         {
-            Point::new(on_line(word, settings)?)
+            Breakpoint::new(on_line(word, settings)?)
         }
-        word => Point::new(item(word, settings)?),
+        word => Breakpoint::new(item(word, settings)?),
     };
-    let filters = if point.what == What::Anywhere { rest } else { filters };
+    let filters = if point.kind == BreakpointKind::Anywhere { rest } else { filters };
     read_filters(filters, &mut point)?;
-    point.once = once;
+    point.is_temporary = once;
     let shown = point.to_string();
     let id = settings.add(point);
-    Ok(Answer::Text(format!("breakpoint {id}: {shown}\n")))
+    Ok(CommandOutcome::Text(format!("breakpoint {id}: {shown}\n")))
 }
 
-/// Returns the statements on a line: of the script, or of the file whose name ends so.
-pub(crate) fn on_line(word: &str, settings: &Settings) -> Result<What, String> {
+/// Returns the statements on a line of the script (`12`) or of a file (`lib.clk:12`).
+pub(crate) fn on_line(word: &str, settings: &DebugSettings) -> Result<BreakpointKind, String> {
     let (file, line) = match word.rsplit_once(':') {
         Some((file, line)) => (Some(file), line),
         None => (None, word),
     };
-    let line: usize = line.parse().map_err(|_| format!("`{line}` is no line"))?;
+    let line: usize = line.parse().map_err(|_| format!("`{line}` is not a line"))?;
     let sources = &settings.session.sources;
     let main = settings.session.main.and_then(|main| settings.session.program.modules.get(main)).map(|main| main.file);
     let file: FileId = match file {
         None => main.ok_or("there is no script")?,
         Some(file) => {
             let is_it = |name: &str| name == file || name.ends_with(&format!("/{file}"));
-            let found = sources.files().filter(|(_, source)| is_it(&source.name)).map(|(id, _)| id).last();
-            found.ok_or_else(|| format!("there is no file `{file}` in the program"))?
+            let matching = sources.files().filter(|(_, source)| is_it(&source.name)).map(|(id, _)| id).last();
+            matching.ok_or_else(|| format!("there is no file `{file}` in the program"))?
         }
     };
-    let found = settings.source.on_line(sources, file, line);
+    let matching = settings.source.on_line(sources, file, line);
     let (line, places) =
-        found.ok_or_else(|| format!("no statement of a kernel or function is on line {line} or behind it"))?;
-    Ok(What::Line { file: sources.name(file).to_string(), line, places })
+        matching.ok_or_else(|| format!("no statement of a kernel or function is on line {line} or a later one"))?;
+    Ok(BreakpointKind::Line { file: sources.name(file).to_string(), line, places })
 }
 
-fn item(word: &str, settings: &Settings) -> Result<What, String> {
-    let known = settings.source.item_names();
-    if known.contains(&word) {
-        return Ok(What::Item { name: word.to_string() });
+fn item(word: &str, settings: &DebugSettings) -> Result<BreakpointKind, String> {
+    let names = settings.source.item_names();
+    if names.contains(&word) {
+        return Ok(BreakpointKind::Item { name: word.to_string() });
     }
-    let near = known.iter().max_by(|a, b| strsim::jaro(a, word).total_cmp(&strsim::jaro(b, word)));
+    let near = names.iter().max_by(|a, b| strsim::jaro(a, word).total_cmp(&strsim::jaro(b, word)));
     let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    Err(format!("`{word}` is no line, kernel or function{near}"))
+    Err(format!("`{word}` is not a line, kernel or function{near}"))
 }
 
-fn watch(rest: &str, settings: &mut Settings) -> Result<Answer, String> {
+fn watch(rest: &str, settings: &mut DebugSettings) -> Result<CommandOutcome, String> {
     let end = rest.find(']').map_or(rest.len(), |at| at + 1);
     let (array, indices) = read_element(&rest[..end])?;
-    let mut point = Point::new(What::Write { array, indices });
+    let mut point = Breakpoint::new(BreakpointKind::Write { array, indices });
     read_filters(&rest[end..], &mut point)?;
     let shown = point.to_string();
     let id = settings.add(point);
-    Ok(Answer::Text(format!("breakpoint {id}: {shown}\n")))
+    Ok(CommandOutcome::Text(format!("breakpoint {id}: {shown}\n")))
 }
 
-/// Performs a command in a launch.
-pub(crate) fn inside(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
-    if let Some(answer) = outside(name, rest, debug.settings) {
+/// Performs a command while a launch is stopped.
+pub(crate) fn run_in_launch(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<CommandOutcome, String> {
+    if let Some(answer) = run_outside_launch(name, rest, debug.settings) {
         return answer;
     }
-    let text = |text: String| Ok(Answer::Text(text));
+    let text = |text: String| Ok(CommandOutcome::Text(text));
     match name {
-        "run" => Ok(Answer::Run),
+        "run" => Ok(CommandOutcome::Run),
         "launch" => {
             debug.settings.stop_at_launch = true;
-            Ok(Answer::GoOn)
+            Ok(CommandOutcome::GoOn)
         }
         "continue" | "reverse-continue" | "step" | "reverse-step" | "next" | "reverse-next" | "finish"
         | "reverse-finish" => moved(name, rest, debug),
         "goto" => goto(rest, debug),
         "print" => print(rest, debug).and_then(text),
         "print-all" => print_all(rest, debug).and_then(text),
-        "heat" => picture(rest, debug, |array| Ok(Shown::Heat(Heat::of(array)?))),
+        "heat" => picture(rest, debug, |array| Ok(ShownPicture::Heat(Heat::of(array)?))),
         "plot" => curve(rest, debug),
         "info" => info(rest, debug).and_then(text),
         "mask" => text(show::mask(debug)),
@@ -172,15 +175,15 @@ pub(crate) fn inside(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Resul
     }
 }
 
-fn moved(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
+fn moved(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<CommandOutcome, String> {
     let (way, verb) = match name.strip_prefix("reverse-") {
-        Some(verb) => (Way::Backward, verb),
-        None => (Way::Forward, name),
+        Some(verb) => (SearchDirection::Backward, verb),
+        None => (SearchDirection::Forward, name),
     };
-    let count: u64 = if rest.is_empty() { 1 } else { rest.parse().map_err(|_| format!("`{rest}` is no count"))? };
-    if way == Way::Forward && debug.timeline.is_at_end() {
-        // There is nothing more of this launch.
-        return Ok(Answer::GoOn);
+    let count: u64 = if rest.is_empty() { 1 } else { rest.parse().map_err(|_| format!("`{rest}` is not a count"))? };
+    if way == SearchDirection::Forward && debug.timeline.is_at_end() {
+        // The launch has ended, so there is nothing left to examine.
+        return Ok(CommandOutcome::GoOn);
     }
     for _ in 0..count {
         match verb {
@@ -189,36 +192,36 @@ fn moved(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, St
             "next" => debug.next(way),
             _ => debug.finish(way),
         }
-        if debug.arrival != Arrival::Stop(Stop::Goal) {
+        if debug.arrival != StopLocation::Stop(StopReason::Goal) {
             break;
         }
     }
-    if way == Way::Forward && debug.arrival == Arrival::End && verb == "continue" {
-        return Ok(Answer::GoOn);
+    if way == SearchDirection::Forward && debug.arrival == StopLocation::End && verb == "continue" {
+        return Ok(CommandOutcome::GoOn);
     }
-    forget_once(debug);
-    Ok(Answer::Text(arrived(debug)))
+    remove_temporary(debug);
+    Ok(CommandOutcome::Text(arrival_text(debug)))
 }
 
-/// Removes a breakpoint that is meant for one stop.
-pub(crate) fn forget_once(debug: &mut Debug<'_, '_>) {
-    if let Arrival::Stop(Stop::Point(id)) = debug.arrival {
-        debug.settings.points.retain(|point| point.id != id || !point.once);
+/// Removes a temporary breakpoint that has stopped the run.
+pub(crate) fn remove_temporary(debug: &mut Debug<'_, '_>) {
+    if let StopLocation::Stop(StopReason::Point(id)) = debug.arrival {
+        debug.settings.points.retain(|point| point.id != id || !point.is_temporary);
     }
 }
 
-/// Says where the user has arrived, with the diagnostic of a fault.
-pub(crate) fn arrived(debug: &Debug<'_, '_>) -> String {
+/// Describes where the run stopped. For a fault, includes its diagnostic.
+pub(crate) fn arrival_text(debug: &Debug<'_, '_>) -> String {
     let mut text = String::new();
-    if let Arrival::Fault(fault) = &debug.arrival {
-        let diagnostic = fault_diagnostic(fault).because(debug.launched, "launched here");
-        let style = crate::base::render::Style { color: false, ascii: false, width: 100 };
-        text = crate::base::render::text(&diagnostic, &debug.settings.session.sources, style) + "\n";
+    if let StopLocation::Fault(fault) = &debug.arrival {
+        let diagnostic = debug.explain(fault);
+        let style = clk_base::render::RenderStyle { color: false, ascii: false, width: 100 };
+        text = clk_base::render::text(&diagnostic, &debug.settings.session.sources, style) + "\n";
     }
     text + &show::arrival(debug)
 }
 
-fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
+fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> Result<CommandOutcome, String> {
     match rest {
         "start" => debug.go_to(0),
         "end" => debug.go_to(u64::MAX),
@@ -231,12 +234,12 @@ fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
             None => {
                 let position = rest
                     .parse()
-                    .map_err(|_| format!("`{rest}` is no step; say a number, `start`, `end` or `block N`"))?;
+                    .map_err(|_| format!("`{rest}` is not a step; enter a number, `start`, `end` or `block N`"))?;
                 debug.go_to(position);
             }
         },
     }
-    Ok(Answer::Text(arrived(debug)))
+    Ok(CommandOutcome::Text(arrival_text(debug)))
 }
 
 fn print(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
@@ -248,7 +251,7 @@ fn print(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
     }
     let struct_ = debug.names().into_iter().find(|(name, _)| name.name == rest);
     if let Some((_, held)) = struct_ {
-        return Ok(show::held_text(debug, &held) + "\n");
+        return Ok(show::contents_text(debug, &held) + "\n");
     }
     Ok(debug.value(rest)? + "\n")
 }
@@ -268,17 +271,19 @@ fn print_all(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
             Err(why) => format!("({})", why.lines().next().unwrap_or("no value")),
         };
         let mark = if thread == focus.thread { ">" } else { " " };
-        text += &format!("{mark} {:<22} {value}\n", show::who(debug, focus.block, thread));
+        text += &format!("{mark} {:<22} {value}\n", show::thread_label(debug, focus.block, thread));
     }
     debug.focus = focus;
     Ok(text)
 }
 
-/// Copies an array of numbers for a picture.
-fn copied(rest: &str, debug: &Debug<'_, '_>) -> Result<Array, String> {
-    let array = debug.array(rest).ok_or_else(|| format!("`{rest}` is no array that the thread sees"))?;
-    let [leaf] = array.layout.leaves.as_slice() else { return Err(format!("`{rest}` is no array of numbers")) };
-    let crate::ir::def::Ty::Scalar(scalar) = leaf.ty else { return Err(format!("`{rest}` is no array of numbers")) };
+/// Copies an array of numbers, to be drawn as a picture.
+fn copy_array(rest: &str, debug: &Debug<'_, '_>) -> Result<Array, String> {
+    let array = debug.array(rest).ok_or_else(|| format!("`{rest}` is not an array that the thread can access"))?;
+    let [leaf] = array.layout.leaves.as_slice() else { return Err(format!("`{rest}` is not an array of numbers")) };
+    let clk_ir::def::Ty::Scalar(scalar) = leaf.ty else {
+        return Err(format!("`{rest}` is not an array of numbers"));
+    };
     let (bytes, count) = (debug.bytes(&array).ok_or("it is not there")?, frame::count(&array));
     if count > MOST_PIXELS {
         return Err(format!("`{rest}` has {count} elements, too many for a picture"));
@@ -287,33 +292,33 @@ fn copied(rest: &str, debug: &Debug<'_, '_>) -> Result<Array, String> {
     let mut numbers = Vec::with_capacity(count * scalar.size());
     for at in 0..count {
         let value = bytes.get(at * array.layout.size, leaf.ty);
-        let value = value.map_or(crate::lang::scalar::Value::zero(scalar), |val| val.lane(0));
+        let value = value.map_or(clk_scalar::ScalarValue::zero(scalar), |val| val.lane(0));
         numbers.extend_from_slice(&value.to_bytes()[..scalar.size()]);
     }
-    Array::from_bytes(Element::Scalar(scalar), &shape, &numbers).map_err(|problem| problem.anywhere().title)
+    Array::from_bytes(ElementType::Scalar(scalar), &shape, &numbers).map_err(|problem| problem.anywhere().title)
 }
 
 fn picture(
     rest: &str,
     debug: &Debug<'_, '_>,
-    draw: impl Fn(&Array) -> crate::host::problem::Outcome<Shown>,
-) -> Result<Answer, String> {
-    let array = copied(rest, debug)?;
+    draw: impl Fn(&Array) -> clk_host::problem::HostResult<ShownPicture>,
+) -> Result<CommandOutcome, String> {
+    let array = copy_array(rest, debug)?;
     let flat = array.shape().len() == 1;
     let array = if flat { array.with_shape(&[1, array.count()]).map_err(|p| p.anywhere().title)? } else { array };
-    draw(&array).map(|shown| Answer::Picture(Box::new(shown))).map_err(|problem| problem.anywhere().title)
+    draw(&array).map(|shown| CommandOutcome::Picture(Box::new(shown))).map_err(|problem| problem.anywhere().title)
 }
 
-fn curve(rest: &str, debug: &Debug<'_, '_>) -> Result<Answer, String> {
-    let y = copied(rest, debug)?;
+fn curve(rest: &str, debug: &Debug<'_, '_>) -> Result<CommandOutcome, String> {
+    let y = copy_array(rest, debug)?;
     if y.shape().len() != 1 {
         return Err(format!("`plot` draws arrays of one axis; `heat {rest}` draws this one"));
     }
     let numbers: Vec<u8> = (0..y.count()).flat_map(|i| (i as f32).to_le_bytes()).collect();
-    let element = Element::Scalar(crate::lang::scalar::Scalar::F32);
+    let element = ElementType::Scalar(clk_scalar::Scalar::F32);
     let x = Array::from_bytes(element, &[y.count()], &numbers).map_err(|problem| problem.anywhere().title)?;
     let host = |array: Array| array.fetched().map_err(|problem| problem.anywhere().title);
-    Ok(Answer::Picture(Box::new(Shown::Plot { x: host(x)?, y: host(y)? })))
+    Ok(CommandOutcome::Picture(Box::new(ShownPicture::Plot { x: host(x)?, y: host(y)? })))
 }
 
 fn info(rest: &str, debug: &Debug<'_, '_>) -> Result<String, String> {
@@ -342,10 +347,11 @@ fn info(rest: &str, debug: &Debug<'_, '_>) -> Result<String, String> {
     })
 }
 
-/// Returns the number of a thread in its block, x fastest, or of an index tuple in its group.
+/// Focuses a thread of the current block, given by its coordinates in the block or, for a `threads` kernel, by its
+/// index tuple.
 fn thread(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
     if rest.is_empty() {
-        return Ok(show::spot(debug));
+        return Ok(show::location_text(debug));
     }
     let (wanted, _) = read_coordinates(rest)?;
     let block = debug.focus.block;
@@ -354,16 +360,16 @@ fn thread(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
         let ids = debug.ids(block, *thread);
         match ids.index {
             Some((index, rank)) => wanted[..] == index[..rank],
-            None => super::point::is_meant(&wanted, &ids.thread),
+            None => super::breakpoint::matches_coordinates(&wanted, &ids.thread),
         }
     };
-    let found = (0..count).find(is_it).ok_or_else(|| format!("there is no thread {} in this block", rest.trim()))?;
-    debug.look_at(block, found);
-    Ok(show::spot(debug))
+    let number = (0..count).find(is_it).ok_or_else(|| format!("there is no thread {} in this block", rest.trim()))?;
+    debug.look_at(block, number);
+    Ok(show::location_text(debug))
 }
 
 fn block_number(at: &[u32], debug: &Debug<'_, '_>) -> Result<u64, String> {
-    let crate::device::Extents::Grid { grid, .. } = debug.timeline.launch.extents else {
+    let clk_runtime::LaunchExtents::Grid { grid, .. } = debug.timeline.launch.extents else {
         let (number, blocks) = (u64::from(at[0]), debug.timeline.launch.blocks);
         let refused = || format!("the launch has {blocks} groups of 32 threads");
         return if at.len() == 1 && number < blocks { Ok(number) } else { Err(refused()) };
@@ -380,9 +386,9 @@ fn block(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
         let (at, _) = read_coordinates(rest)?;
         let number = block_number(&at, debug)?;
         if debug.state().block(number).is_none() {
-            let now = debug.state().block.number;
-            let when = if number < now { "has ended" } else { "has not begun" };
-            return Err(format!("block {number} {when} at this step; `goto block {number}` goes to its first one"));
+            let current = debug.state().block.number;
+            let status = if number < current { "has ended" } else { "has not begun" };
+            return Err(format!("block {number} {status} at this step; `goto block {number}` goes to its first one"));
         }
         debug.look_at(number, 0);
     }
@@ -397,5 +403,5 @@ fn frame_by(up: bool, debug: &mut Debug<'_, '_>) -> Result<String, String> {
         false if depth < deepest => depth + 1,
         false => return Err("this is the innermost call".into()),
     };
-    Ok(show::spot(debug))
+    Ok(show::location_text(debug))
 }

@@ -1,255 +1,285 @@
-//! The device of a debugged run: the stepper for launches that are looked at, another device for all others.
+//! The device of a debugged run: the stepper runs launches that can stop, and another device runs all others.
 //!
-//! A launch that nothing asks to stop in runs on the device that the run was to have; should it fault there, its arrays are put back and
-//! the stepper runs it again, up to the fault.
+//! A launch without breakpoints runs on the device that the user selected. If it faults there, its arrays are restored
+//! and the stepper runs it again up to the fault.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::session::{Arrival, Debug, Settings};
-use crate::base::source::Span;
-use crate::base::stop::Stopped;
-use crate::device::step::Launch;
-use crate::device::step::timeline::{Interrupted, Timeline};
-use crate::device::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
-use crate::ir::{Checks, Prepared};
-use crate::pass;
+use super::session::{Debug, DebugSettings, StopLocation};
+use clk_base::source::{SourceMap, Span};
+use clk_base::stop::Stopped;
+use clk_ir::{Checks, PreparedKernel};
+use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::{
+    Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchExtents,
+    PrintedText,
+};
+use clk_step::StepLaunch;
+use clk_step::timeline::{Interrupted, Timeline};
 
-/// Bytes for the copies of a launch's state.
-const COPIES: u64 = 512 << 20;
+/// Maximum total size of the snapshots of one launch, in bytes.
+const SNAPSHOT_BYTES: u64 = 512 << 20;
 
-/// What the user wants of a launch that has been looked at.
+/// How to continue after the user has examined a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// To its end, and on with the script.
+pub(crate) enum DebugContinuation {
+    /// Run the launch to its end and continue the script.
     GoOn,
-    /// No more of this run.
+    /// End this run.
     Quit,
 }
 
-/// Where the user sits.
-pub(crate) trait Front: Send {
-    /// The script has not begun, or is over; returns whether to run it.
-    fn between(&mut self, settings: &mut Settings) -> bool;
+/// The user interface of the debugger: a terminal or an editor.
+pub(crate) trait DebuggerFrontEnd: Send {
+    /// Called before the script begins and after each run; returns whether to run the script (again).
+    fn between(&mut self, settings: &mut DebugSettings) -> bool;
 
-    /// A launch is at a stop; returns when the user is through with it.
-    fn launch(&mut self, debug: &mut Debug<'_, '_>) -> Wish;
+    /// Called when a launch has stopped; returns when the user wants to continue or quit.
+    fn launch(&mut self, debug: &mut Debug<'_, '_>) -> DebugContinuation;
 
-    /// A launch begins or ends that runs on the other device, where only its stop flag reaches it.
+    /// Called when a launch on the other device begins or ends. Such a launch has no intermediate stops; only its stop
+    /// flag can end it early.
     fn runs_freely(&mut self, _is_running: bool) {}
 
-    /// Returns whether the user has asked to look at the launch that was interrupted.
+    /// Called after a launch was interrupted; returns whether the user requested a pause rather than the end of the
+    /// run.
     fn is_paused(&mut self) -> bool {
         false
     }
 
-    /// Says something about a launch.
+    /// Shows a note about a launch.
     fn note(&mut self, text: &str);
 
-    /// Whether the run was ended to begin anew.
-    fn is_again(&self) -> bool;
+    /// Returns whether the user ended the run in order to restart it.
+    fn restarts(&self) -> bool;
 
-    /// Whether only a fault opens the debugger, so that who quits quits a run that has failed.
+    /// Returns whether the debugger opens only at a fault (`--debug-on-fault`). Quitting then ends a run that has
+    /// failed.
     fn is_for_faults(&self) -> bool {
         false
     }
 }
 
-pub(crate) struct Desk {
-    pub settings: Settings,
-    pub front: Box<dyn Front>,
-    /// Launches so far in this run.
+pub(crate) struct DebuggerState {
+    pub settings: DebugSettings,
+    pub front: Box<dyn DebuggerFrontEnd>,
+    /// Number of launches in this run so far.
     pub launches: u64,
     pub has_quit: bool,
 }
 
-/// A debugger as a device.
+/// A device that runs a launch in the stepper if it can stop, and on `inner` otherwise.
 pub(crate) struct Debugger {
-    desk: Arc<Mutex<Desk>>,
+    state: Arc<Mutex<DebuggerState>>,
     inner: Arc<dyn Device>,
 }
 
 impl Debugger {
-    pub fn new(desk: Arc<Mutex<Desk>>, inner: Arc<dyn Device>) -> Debugger {
-        Debugger { desk, inner }
+    pub fn new(state: Arc<Mutex<DebuggerState>>, inner: Arc<dyn Device>) -> Debugger {
+        Debugger { state, inner }
     }
 }
 
-impl Device for Debugger {
-    fn name(&self) -> String {
-        self.inner.name()
+/// The model is that of the inner device, so that a debugged run uses the configurations that `clk tune` recorded for
+/// it. `clk tune` itself never runs under the debugger, so no time of the stepper is recorded.
+impl DeviceWrapper for Debugger {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
-    fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
-        if kernel.named {
-            Arc::new(Stepped { kernel, desk: self.desk.clone(), inner: self.inner.clone(), loaded: OnceLock::new() })
-        } else {
-            self.inner.load(kernel)
-        }
+    /// Checks would be compiled only into the kernels that the other device runs.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { checks: false, ..self.inner.capabilities() }
     }
 
-    fn is_remote(&self) -> bool {
-        self.inner.is_remote()
-    }
-
-    fn finish(&self) -> Result<(), DeviceError> {
-        self.inner.finish()
-    }
-
-    fn confirm(&self) -> Result<(), DeviceError> {
-        self.inner.confirm()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.inner.statistics()
-    }
-
-    fn shows_names(&self) -> bool {
+    fn shows_variables(&self) -> bool {
         true
     }
 
-    fn instructions(&self) -> Option<crate::device::sim::Isa> {
-        self.inner.instructions()
+    fn load(&self, kernel: Arc<PreparedKernel>, sources: Option<&SourceMap>) -> Arc<dyn Executable> {
+        if kernel.is_unoptimized {
+            Arc::new(DebuggedKernel {
+                kernel,
+                state: self.state.clone(),
+                inner: self.inner.clone(),
+                loaded: OnceLock::new(),
+            })
+        } else {
+            self.inner.load(kernel, sources)
+        }
+    }
+
+    /// The processes of a debugged run may stop at different places. The operations then run on the host, because on
+    /// the device they would occupy the devices of all processes while one of them is stopped.
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
+        Err(format!("{} exchanges nothing with other processes while it is debugged", self.inner.name()))
+    }
+
+    /// The clock of the other device does not measure the stepper.
+    fn record_timestamp(&self) -> Option<BoxedTimestamp> {
+        None
     }
 }
 
-/// Why a launch is run under the debugger.
+/// Why a launch runs under the debugger.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    /// Something asks to stop in it.
+enum DebugReason {
+    /// A breakpoint can stop it, or the user wants to stop at its start.
     Stop,
-    /// The user has paused it on the other device. It is stopped at its start: only the stepper knows states in between.
+    /// The user has paused it on the other device. The debugger restarts it and stops at its start, because only the
+    /// stepper can stop at intermediate states.
     Pause,
     /// It has faulted on the other device.
     Fault,
 }
 
-/// How that has ended.
-enum Ended {
-    Over(Output),
-    /// The launch is still at its start and has no breakpoints, so it can run on the other device.
+/// How a launch under the debugger ended.
+enum DebugOutcome {
+    Over(PrintedText),
+    /// The user continued a paused launch from its start and has set no breakpoints in it, so it can run on the other
+    /// device.
     Untouched,
-    /// The user wants no more of this run.
+    /// The user ended this run.
     Quit,
 }
 
-/// A kernel with the names of its source.
-struct Stepped {
-    kernel: Arc<Prepared>,
-    desk: Arc<Mutex<Desk>>,
+/// A kernel compiled without optimization, so that every source variable still exists.
+struct DebuggedKernel {
+    kernel: Arc<PreparedKernel>,
+    state: Arc<Mutex<DebuggerState>>,
     inner: Arc<dyn Device>,
-    /// The kernel on the other device, once a launch needs it there.
+    /// The optimized kernel on the other device; loaded when a launch first needs it.
     loaded: OnceLock<Result<Arc<dyn Executable>, String>>,
 }
 
-pub(crate) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock(state: &Mutex<DebuggerState>) -> MutexGuard<'_, DebuggerState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Executable for Stepped {
-    fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
-        let mut desk = lock(&self.desk);
-        desk.launches += 1;
-        let interrupted = || FaultKind::Interrupted.of_launch(self.span());
-        let mut reason = desk.settings.concern(&self.kernel.module).then_some(Reason::Stop);
+impl Executable for DebuggedKernel {
+    fn launch(
+        &self,
+        extents: LaunchExtents,
+        args: &mut [Arg<'_>],
+        control: &Control,
+    ) -> Result<PrintedText, Box<Fault>> {
+        let mut state = lock(&self.state);
+        state.launches += 1;
+        let interrupted = || FaultKind::Interrupted.into_launch_fault(self.span());
+        let mut reason = state.settings.applies_to(&self.kernel.module).then_some(DebugReason::Stop);
         loop {
             if let Some(known) = reason {
-                match self.debugged(&mut desk, extents, args, control, known)? {
-                    Ended::Over(output) => return Ok(output),
-                    Ended::Untouched => {}
-                    Ended::Quit => return Err(interrupted()),
+                match self.run_debugged(&mut state, extents, args, control, known)? {
+                    DebugOutcome::Over(output) => return Ok(output),
+                    DebugOutcome::Untouched => {}
+                    DebugOutcome::Quit => return Err(interrupted()),
                 }
             }
             let before = saved(args);
-            desk.front.runs_freely(true);
-            let ran = catch_unwind(AssertUnwindSafe(|| self.as_usual(extents, args, control)));
-            desk.front.runs_freely(false);
+            state.front.runs_freely(true);
+            let ran = catch_unwind(AssertUnwindSafe(|| self.launch_on_inner(extents, args, control)));
+            state.front.runs_freely(false);
             let ran = ran.unwrap_or_else(|payload| match payload.is::<Stopped>() {
                 true => Err(interrupted()),
                 false => resume_unwind(payload),
             });
             let fault = match ran {
-                Err(fault) if fault.kind == FaultKind::Interrupted && desk.front.is_paused() => {
+                Err(fault) if fault.kind == FaultKind::Interrupted && state.front.is_paused() => {
                     restore(args, before);
-                    reason = Some(Reason::Pause);
+                    reason = Some(DebugReason::Pause);
                     continue;
                 }
                 Err(fault) if fault.kind != FaultKind::Interrupted => fault,
                 other => return other,
             };
             restore(args, before);
-            return match self.debugged(&mut desk, extents, args, control, Reason::Fault)? {
-                Ended::Quit => Err(interrupted()),
-                Ended::Over(_) | Ended::Untouched => {
+            return match self.run_debugged(&mut state, extents, args, control, DebugReason::Fault)? {
+                DebugOutcome::Quit => Err(interrupted()),
+                DebugOutcome::Over(_) | DebugOutcome::Untouched => {
                     let text =
-                        "run step by step, the launch does not fault: what it does depends on the order of its threads";
-                    desk.front.note(text);
+                        "run step by step, the launch does not fault: its behavior depends on the order of its threads";
+                    state.front.note(text);
                     Err(fault)
                 }
             };
         }
     }
+
+    /// The kernel of the other device is loaded at the first launch and cannot be asked before. It runs without
+    /// promises about array elements.
+    fn depends_on_promises(&self) -> bool {
+        false
+    }
+
+    fn prepare_block_shape(&self, _: [u32; 3]) {}
 }
 
-impl Stepped {
+impl DebuggedKernel {
     fn span(&self) -> Span {
         self.kernel.module.kernel.span
     }
 
-    fn as_usual(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+    fn launch_on_inner(
+        &self,
+        extents: LaunchExtents,
+        args: &mut [Arg<'_>],
+        control: &Control,
+    ) -> Result<PrintedText, Box<Fault>> {
         let load = || {
-            let prepared = pass::prepare_for((*self.kernel.module).clone(), Checks::default())?;
-            Ok(self.inner.load(Arc::new(prepared)))
+            let prepared = clk_pass::prepare_for((*self.kernel.module).clone(), Checks::default())?;
+            Ok(self.inner.load(Arc::new(prepared), None))
         };
         match self.loaded.get_or_init(load) {
-            // The fault has to be this launch's.
+            // Waits for the launch, so that a fault is attributed to it.
             Ok(executable) => executable.launch(extents, args, &Control { wait: true, ..control.clone() }),
-            // A module that lowering has made passes through them.
-            Err(broken) => Err(FaultKind::Assert { message: broken.clone() }.of_launch(self.span())),
+            // Lowering produces only modules that the passes accept, so this error is a bug in Clk.
+            Err(broken) => Err(FaultKind::Assert { message: broken.clone() }.into_launch_fault(self.span())),
         }
     }
 
-    /// Runs a launch under the debugger: from its start, or up to a fault that it has.
-    fn debugged(
+    /// Runs a launch in the stepper and lets the user examine it, first at its start or, if it has faulted before, at
+    /// its fault.
+    fn run_debugged(
         &self,
-        desk: &mut Desk,
-        extents: Extents,
+        state: &mut DebuggerState,
+        extents: LaunchExtents,
         args: &mut [Arg<'_>],
         control: &Control,
-        reason: Reason,
-    ) -> Result<Ended, Box<Fault>> {
-        let failed = |error| FaultKind::Device(error).of_launch(self.span());
-        let launch = Launch::new(&self.kernel.module, extents, args, 0);
-        let timeline = Timeline::new(launch, args, COPIES, control.stop.clone()).map_err(failed)?;
-        let Desk { settings, front, launches, has_quit } = desk;
+        reason: DebugReason,
+    ) -> Result<DebugOutcome, Box<Fault>> {
+        let failed = |error| FaultKind::Device(error).into_launch_fault(self.span());
+        let launch = StepLaunch::new(&self.kernel.module, extents, args, 0);
+        let timeline = Timeline::new(launch, args, SNAPSHOT_BYTES, control.stop.clone()).map_err(failed)?;
+        let DebuggerState { settings, front, launches, has_quit } = state;
         let mut debug = Debug::new(timeline, settings, *launches, control.launched);
         match reason {
-            Reason::Stop => {}
-            Reason::Pause => debug.arrival = Arrival::Interrupted,
-            Reason::Fault => debug.go_to(u64::MAX),
+            DebugReason::Stop => {}
+            DebugReason::Pause => debug.arrival = StopLocation::Interrupted,
+            DebugReason::Fault => debug.go_to(u64::MAX),
         }
-        let is_vain = reason == Reason::Fault && matches!(debug.arrival, Arrival::End);
-        let wish = if is_vain { Wish::GoOn } else { front.launch(&mut debug) };
-        if wish == Wish::Quit {
+        let is_vain = reason == DebugReason::Fault && matches!(debug.arrival, StopLocation::End);
+        let continuation = if is_vain { DebugContinuation::GoOn } else { front.launch(&mut debug) };
+        if continuation == DebugContinuation::Quit {
             *has_quit = true;
-            return Ok(Ended::Quit);
+            return Ok(DebugOutcome::Quit);
         }
-        if reason == Reason::Pause && debug.is_untouched() {
-            return Ok(Ended::Untouched);
+        if reason == DebugReason::Pause && debug.is_untouched() {
+            return Ok(DebugOutcome::Untouched);
         }
-        if let Err(Interrupted) = debug.run_out() {
-            return Ok(Ended::Quit);
+        if let Err(Interrupted) = debug.run_to_end() {
+            return Ok(DebugOutcome::Quit);
         }
         let state = debug.state();
         state.write_back(args).map_err(failed)?;
         match state.faults.first() {
             Some(fault) => Err(Box::new(fault.clone())),
-            None => Ok(Ended::Over(debug.timeline.output().to_string())),
+            None => Ok(DebugOutcome::Over(debug.timeline.output().to_string())),
         }
     }
 }
 
-/// Returns the bytes of the arrays that a launch may write.
+/// Copies the contents of the arrays that a launch may write, so that they can be restored.
 fn saved(args: &[Arg<'_>]) -> Vec<Option<Vec<u8>>> {
     let one = |arg: &Arg<'_>| match arg {
         Arg::Write { bytes, .. } => Some(bytes.to_vec()),

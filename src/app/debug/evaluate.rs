@@ -1,33 +1,33 @@
-//! Expressions of the user, evaluated where a thread is.
+//! Evaluates the user's expressions at a thread's current location.
 //!
-//! In: a text, and a thread. Out: its value as text, or why it has none. Idea: the expression becomes the body of a kernel whose parameters
-//! are the names in it that the thread sees; it is checked and lowered as any other, and the stepper runs it in the thread's place. So
-//! all that kernels can compute can be asked for, functions of the program included, and nothing changes by it.
+//! Input: an expression and a thread. Output: its value as text, or an error. The expression becomes the body of a
+//! kernel whose parameters are the variables that it uses. The kernel is checked and lowered like any other, and the
+//! stepper runs it without changing the state. Expressions may thus call functions of the program.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::frame::{Held, bytes, held, machine_text};
-use super::table::{Name, Source};
-use crate::base::render::{self, Style};
-use crate::base::source::{FileId, Span};
-use crate::check::show::Show;
-use crate::check::typed::{Program, Type};
-use crate::compile::{self, NoFiles, Session};
-use crate::device::fault_text;
-use crate::device::step::{Block, NoAnswer, Parameter, State, Thread, Val, ask};
-use crate::ir::Prepared;
-use crate::ir::def::{Leaf, Ty};
-use crate::lower::Instance;
-use crate::syntax::{self, token::Tok};
+use super::frame::{NamedContents, contents_of, machine_text, stored_bytes};
+use super::stmt_table::{ProgramSource, ScopedName};
+use clk_base::render::{self, RenderStyle};
+use clk_base::source::{FileId, Span};
+use clk_check::format_types::Show;
+use clk_check::typed::{Program, Type};
+use clk_compile::{NoFiles, Session};
+use clk_ir::PreparedKernel;
+use clk_ir::def::{Leaf, Ty};
+use clk_lower::Instance;
+use clk_runtime::fault_message;
+use clk_step::{BlockState, LaunchSnapshot, ParamValue, QueryError, Thread, ThreadValue, ask};
+use clk_syntax::token::Tok;
 
-/// The kernel that evaluates an expression.
+/// Name of the generated kernel that evaluates an expression.
 const NAME: &str = "value_of_expression";
 
-/// Expressions that were compiled, for a program.
+/// Evaluates expressions of one program, and caches their compiled kernels.
 pub(crate) struct Evaluator {
     session: Session,
-    compiled: HashMap<String, Result<Arc<Prepared>, String>>,
+    compiled: HashMap<String, Result<Arc<PreparedKernel>, String>>,
 }
 
 impl Evaluator {
@@ -35,11 +35,16 @@ impl Evaluator {
         Evaluator { session: session.clone(), compiled: HashMap::new() }
     }
 
-    /// Evaluates an expression in a frame of a thread, at this place in the source.
-    pub fn value(&mut self, text: &str, source: &Source, look: &Look<'_, '_>) -> Result<String, String> {
+    /// Returns the text of an expression's value in a frame of a thread.
+    pub fn value(
+        &mut self,
+        text: &str,
+        source: &ProgramSource,
+        look: &InspectedFrame<'_, '_>,
+    ) -> Result<String, String> {
         let (mut params, mut given) = (vec![], vec![]);
         for name in names_in(text, &source.visible(look.at)) {
-            let Some(found) = look.thread.frames.get(look.depth).and_then(|frame| held(name, frame)) else {
+            let Some(found) = look.thread.frames.get(look.depth).and_then(|frame| contents_of(name, frame)) else {
                 return Err(format!("`{}` is nothing that a thread holds", name.name));
             };
             let (ty, parameters) = parameter(&self.session.program, name, found, look)?;
@@ -49,15 +54,15 @@ impl Evaluator {
         let kernel = format!("kernel {NAME}({}) grid(1) block(1) {{\n    print(({text}))\n}}", params.join(", "));
         let module = self.compiled(kernel)?;
         let printed = ask(look.state, look.block, look.thread, &module.module, &given).map_err(|why| match why {
-            NoAnswer::Fault(kind) => fault_text(&kind),
-            NoAnswer::Waits => "it waits for other threads".to_string(),
-            NoAnswer::Unwritten(array) => format!("`{array}` holds nothing there yet"),
+            QueryError::Fault(kind) => fault_message(&kind),
+            QueryError::Waits => "it waits for other threads".to_string(),
+            QueryError::Unwritten(array) => format!("`{array}` holds nothing there yet"),
         })?;
         Ok(printed.trim_end_matches('\n').to_string())
     }
 
-    /// Evaluates a condition.
-    pub fn holds(&mut self, text: &str, source: &Source, look: &Look<'_, '_>) -> Result<bool, String> {
+    /// Evaluates a condition; an expression that is not a Boolean is an error.
+    pub fn holds(&mut self, text: &str, source: &ProgramSource, look: &InspectedFrame<'_, '_>) -> Result<bool, String> {
         match self.value(text, source, look)?.as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -65,7 +70,7 @@ impl Evaluator {
         }
     }
 
-    fn compiled(&mut self, kernel: String) -> Result<Arc<Prepared>, String> {
+    fn compiled(&mut self, kernel: String) -> Result<Arc<PreparedKernel>, String> {
         if let Some(known) = self.compiled.get(&kernel) {
             return known.clone();
         }
@@ -75,75 +80,75 @@ impl Evaluator {
     }
 }
 
-/// A thread that is looked at, in one of its frames.
-pub(crate) struct Look<'a, 'm> {
-    pub state: &'a State<'m>,
-    pub block: &'a Block<'m>,
+/// A frame of a thread, in which expressions are evaluated.
+pub(crate) struct InspectedFrame<'a, 'm> {
+    pub state: &'a LaunchSnapshot<'m>,
+    pub block: &'a BlockState<'m>,
     pub thread: &'a Thread<'m>,
     pub depth: usize,
-    /// The statement where the frame is.
+    /// The span of the statement that the frame is executing.
     pub at: Span,
 }
 
-/// Returns the visible names that occur in a text.
-fn names_in<'n>(text: &str, visible: &[&'n Name]) -> Vec<&'n Name> {
-    let tokens = syntax::lex(FileId(0), text).tokens;
-    let occurs = |name: &&&Name| tokens.iter().any(|t| t.kind == Tok::Name && t.text(text) == name.name);
+/// Returns the visible variables whose names occur in a text.
+fn names_in<'n>(text: &str, visible: &[&'n ScopedName]) -> Vec<&'n ScopedName> {
+    let tokens = clk_syntax::lex(FileId(0), text).tokens;
+    let occurs = |name: &&&ScopedName| tokens.iter().any(|t| t.kind == Tok::Name && t.text(text) == name.name);
     visible.iter().filter(occurs).copied().collect()
 }
 
-/// Returns the type of a parameter that stands for a name, and its values.
+/// Returns the type and the values of the parameter that passes a variable to the generated kernel.
 fn parameter(
     program: &Program,
-    name: &Name,
-    found: Held<'_>,
-    look: &Look<'_, '_>,
-) -> Result<(String, Vec<Parameter>), String> {
+    name: &ScopedName,
+    found: NamedContents<'_>,
+    look: &InspectedFrame<'_, '_>,
+) -> Result<(String, Vec<ParamValue>), String> {
     let show = |ty: &Type| Show { program, sig: None, vars: None }.ty(ty);
     match found {
-        Held::Leaves(leaves) => {
+        NamedContents::Leaves(leaves) => {
             let ty = match leaves.as_slice() {
                 [(path, ty, _)] if path.is_empty() => machine_text(*ty),
                 _ => show(&name.ty),
             };
-            let value = |(path, ty, value): &(String, Ty, Option<Val>)| {
+            let value = |(path, ty, value): &(String, Ty, Option<ThreadValue>)| {
                 let dot = if path.is_empty() { "" } else { "." };
                 let value = value.ok_or_else(|| format!("`{}{dot}{path}` has no value yet", name.name))?;
-                Ok(Parameter::Value(Val { ty: *ty, ..value }))
+                Ok(ParamValue::Value(ThreadValue { ty: *ty, ..value }))
             };
             Ok((ty, leaves.iter().map(value).collect::<Result<_, String>>()?))
         }
-        Held::Array(array) => {
+        NamedContents::Array(array) => {
             let element = match (array.layout.leaves.as_slice(), &name.ty) {
                 ([leaf], _) if leaf.path.is_empty() => machine_text(leaf.ty),
                 (_, Type::Array(ty)) => show(&ty.element),
                 (_, ty) => show(ty),
             };
             if array.extents.is_empty() {
-                // A shared scalar.
-                let bytes = bytes(look.state, look.block, look.thread, array.store);
-                let value = |leaf: &Leaf| bytes?.get(leaf.offset, leaf.ty).map(Parameter::Value);
-                let values: Option<Vec<Parameter>> = array.layout.leaves.iter().map(value).collect();
+                // An array without axes is a scalar in shared memory.
+                let bytes = stored_bytes(look.state, look.block, look.thread, array.store);
+                let value = |leaf: &Leaf| bytes?.get(leaf.offset, leaf.ty).map(ParamValue::Value);
+                let values: Option<Vec<ParamValue>> = array.layout.leaves.iter().map(value).collect();
                 return Ok((element, values.ok_or_else(|| format!("`{}` has no value yet", name.name))?));
             }
             let extents: Vec<String> = array.extents.iter().map(u32::to_string).collect();
             let ty = format!("[{element}; {}]", extents.join(", "));
-            Ok((ty, vec![Parameter::Array(array.store, array.extents.clone())]))
+            Ok((ty, vec![ParamValue::Array(array.store, array.extents.clone())]))
         }
     }
 }
 
-fn compiled(session: &Session, kernel: &str) -> Result<Prepared, String> {
+fn compiled(session: &Session, kernel: &str) -> Result<PreparedKernel, String> {
     let mut session = session.clone();
     let outcome = session.add("<expression>", kernel, &NoFiles);
     let mut failed = outcome.diagnostics.into_iter().filter(|d| d.is_error());
     if let Some(first) = failed.next() {
-        let style = Style { color: false, ascii: false, width: 100 };
+        let style = RenderStyle { color: false, ascii: false, width: 100 };
         return Err(render::text(&first, &session.sources, style).trim_end().to_string());
     }
     let program = &session.program;
     let kernel = program.kernels_of(session.main).filter(|(_, kernel)| kernel.name == NAME).map(|(id, _)| id).last();
     let kernel = kernel.ok_or("it cannot be compiled")?;
-    compile::named(program, &Instance::new(kernel, vec![]))
+    clk_compile::compile_unoptimized(program, &Instance::new(kernel, vec![]))
         .map_err(|found| found.first().map_or_else(|| "it cannot be compiled".to_string(), |first| first.title.clone()))
 }

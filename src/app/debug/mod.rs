@@ -1,99 +1,156 @@
 //! `clk debug`: runs a script, and its kernels one statement at a time, forwards and backwards.
 //!
-//! In: a script, and commands. Out: what threads hold and where they are. Idea: the debugger is a device: a launch that it is to stop in is
-//! handed to the stepper ([`crate::device::step`]), and the user moves along its [`Timeline`](crate::device::step::timeline::Timeline)
-//! before the script goes on. [`session`] is what the terminal and the protocol of editors (`clk dap`) share.
+//! Input: a script and commands. Output: values of variables and locations of threads. The debugger is a device: the
+//! stepper ([`clk_step`]) runs launches that can stop, and the user moves along their
+//! [`Timeline`](clk_step::timeline::Timeline). The terminal and the editor protocol (`clk dap`) share
+//! [`session`].
 
+pub(crate) mod breakpoint;
+mod command_table;
 mod commands;
 pub(crate) mod device;
 pub(crate) mod evaluate;
 pub(crate) mod frame;
-pub(crate) mod point;
 mod prompt;
-pub(crate) mod seek;
 pub(crate) mod session;
 pub(crate) mod show;
-pub(crate) mod table;
+pub(crate) mod stmt_table;
+pub(crate) mod stop_search;
 mod terminal;
-mod words;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::device::{Debugger, Desk, Front, lock};
-use self::session::Settings;
-use self::terminal::Terminal;
-use super::console::{Console, Look};
-use super::context::Context;
-use super::script::{self, Compiled};
-use super::world;
+use self::device::{Debugger, DebuggerFrontEnd, DebuggerState, lock};
+use self::session::DebugSettings;
+use self::terminal::DebugTerminal;
+use super::console::{Console, OutputOptions};
+use super::context::AppContext;
+use super::effects;
+use super::script::{self, CompiledScript};
 use super::{disk, exit};
-use crate::device::sim::Simulator;
-use crate::host::interp::{Shown, World};
+use clk_base::arena::Id;
+use clk_base::diag::Diagnostic;
+use clk_check::typed::TestSection;
+use clk_host::interp::{HostEffects, Interpreter, ShownPicture};
+use clk_sim::Simulator;
 
-/// What is said where checks are asked for.
+/// The note shown if the user requests checks, which the debugger does not support.
 pub(crate) const UNCHECKED: &str = "`--check` and `--trap-nan` do nothing in the debugger";
 
-/// Debugs a script file.
-pub(crate) fn main(path: &Path, args: Vec<String>, given: Vec<String>, context: &mut Context) -> u8 {
+/// The part of a script that the debugger runs.
+pub(crate) enum DebugTarget {
+    Statements,
+    Tests(Vec<Id<TestSection>>),
+}
+
+impl DebugTarget {
+    /// Runs the target. Tests that read script variables need the statements before them.
+    fn run(
+        &self,
+        compiled: &CompiledScript,
+        interpreter: &mut Interpreter,
+        world: &mut dyn HostEffects,
+    ) -> Result<(), Box<Diagnostic>> {
+        let DebugTarget::Tests(tests) = self else { return script::run_chunks(compiled, interpreter, world) };
+        if tests.iter().any(|&id| compiled.session.program.tests[id].uses_globals) {
+            script::run_chunks(compiled, interpreter, world)?;
+        }
+        tests.iter().try_for_each(|&id| interpreter.run_test(&compiled.session, id, world))
+    }
+}
+
+/// Debugs a script file, or those of its tests whose titles contain `test`.
+pub(crate) fn main(
+    path: &Path,
+    args: Vec<String>,
+    given: Vec<String>,
+    test: Option<&str>,
+    context: &mut AppContext,
+) -> u8 {
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
-    // Each run is stopped by Ctrl-C, and the debugger by none.
+    let (tests, others) = compiled.own_tests(test);
+    let target = match (test, tests.first()) {
+        (Some(_), Some(_)) => DebugTarget::Tests(tests),
+        (Some(title), None) => {
+            let others = match others {
+                0 => "the file has no tests".into(),
+                1 => "the file has one other test".into(),
+                n => format!("the file has {n} other tests"),
+            };
+            context.console.error_line(&format!("error: no test has a title that contains \"{title}\"; {others}"));
+            return exit::FAILURE;
+        }
+        (None, Some(_)) if !compiled.has_statements() => {
+            context.console.error_line(&format!(
+                "error: {0} has tests but no other statements; `clk debug --test TITLE {0}` debugs a test",
+                path.display()
+            ));
+            return exit::FAILURE;
+        }
+        (None, _) => DebugTarget::Statements,
+    };
+    // Ctrl-C stops the current run but never the debugger.
     context.interrupt.be_patient(3);
-    in_terminal(&compiled, args, context, |terminal| terminal, given)
+    in_terminal(&compiled, &target, args, context, |terminal| terminal, given)
 }
 
-/// Runs a script, and opens the debugger at the first fault of a kernel, if somebody is there to use it; else says how to get there.
-pub(crate) fn on_fault(path: &Path, compiled: &Compiled, args: Vec<String>, context: &mut Context) -> u8 {
-    let how = format!(
+/// Runs a script and opens the debugger at the first fault of a kernel. If standard input is not a terminal, prints how
+/// to debug the fault instead.
+pub(crate) fn on_fault(path: &Path, compiled: &CompiledScript, args: Vec<String>, context: &mut AppContext) -> u8 {
+    let hint = format!(
         "note: standard input is no terminal, so `--debug-on-fault` opens no debugger here; `clk debug -c run -c COMMAND {}` performs \
          commands at the fault",
         path.display()
     );
     context.interrupt.be_patient(3);
-    in_terminal(compiled, args, context, |terminal| terminal.for_faults(how), vec![])
+    in_terminal(compiled, &DebugTarget::Statements, args, context, |terminal| terminal.for_faults(hint), vec![])
 }
 
 fn in_terminal(
-    compiled: &Compiled,
+    compiled: &CompiledScript,
+    target: &DebugTarget,
     args: Vec<String>,
-    context: &mut Context,
-    as_wanted: impl FnOnce(Terminal) -> Terminal,
+    context: &mut AppContext,
+    as_wanted: impl FnOnce(DebugTerminal) -> DebugTerminal,
     given: Vec<String>,
 ) -> u8 {
     if context.limits.checks().any() {
         context.console.error_line(&format!("note: {UNCHECKED}; `break nan` stops where NaN is computed"));
     }
-    let console = Arc::new(Mutex::new(std::mem::replace(&mut context.console, Console::new(Look::default()))));
-    let terminal = as_wanted(Terminal::new(console.clone(), context.interrupt.clone(), given));
-    let code = runs(compiled, &args, context, Box::new(terminal), &mut Shared(console.clone()), &mut |found| {
-        let mut console = console.lock().unwrap_or_else(PoisonError::into_inner);
-        console.report(found, &compiled.session.sources);
-    });
+    let console = Arc::new(Mutex::new(std::mem::replace(&mut context.console, Console::new(OutputOptions::default()))));
+    let terminal = as_wanted(DebugTerminal::new(console.clone(), context.interrupt.clone(), given));
+    let code =
+        runs(compiled, target, &args, context, Box::new(terminal), &mut SharedConsole(console.clone()), &mut |found| {
+            let mut console = console.lock().unwrap_or_else(PoisonError::into_inner);
+            console.report(found, &compiled.session.sources);
+        });
     console.lock().unwrap_or_else(PoisonError::into_inner).flush();
     code
 }
 
-/// Runs a script under a debugger as often as the user wants; returns the exit code of the last run.
+/// Runs a script under the debugger, once more for each restart; returns the exit code of the last run.
 pub(crate) fn runs(
-    compiled: &Compiled,
+    compiled: &CompiledScript,
+    target: &DebugTarget,
     args: &[String],
-    context: &mut Context,
-    front: Box<dyn Front>,
-    world: &mut dyn World,
-    report: &mut dyn FnMut(&crate::base::diag::Diagnostic),
+    context: &mut AppContext,
+    front: Box<dyn DebuggerFrontEnd>,
+    world: &mut dyn HostEffects,
+    report: &mut dyn FnMut(&Diagnostic),
 ) -> u8 {
-    let settings = Settings::new(&compiled.session);
-    let desk = Arc::new(Mutex::new(Desk { settings, front, launches: 0, has_quit: false }));
+    let settings = DebugSettings::new(&compiled.session);
+    let state = Arc::new(Mutex::new(DebuggerState { settings, front, launches: 0, has_quit: false }));
     let inner = context.limits.places.device.take().unwrap_or_else(|| Arc::new(Simulator::default()));
-    context.limits.places.device = Some(Arc::new(Debugger::new(desk.clone(), inner)));
+    context.limits.places.device = Some(Arc::new(Debugger::new(state.clone(), inner)));
     let mut code = exit::OK;
     loop {
         {
-            let mut desk = lock(&desk);
-            let Desk { settings, front, launches, has_quit } = &mut *desk;
+            let mut state = lock(&state);
+            let DebuggerState { settings, front, launches, has_quit } = &mut *state;
             if !front.between(settings) {
                 return code;
             }
@@ -101,14 +158,14 @@ pub(crate) fn runs(
         }
         context.interrupt.clear();
         let mut interpreter = context.limits.interpreter(&context.interrupt, args.to_vec());
-        let ran = script::run_chunks(compiled, &mut interpreter, world);
-        let ended = interpreter.ended;
+        let ran = target.run(compiled, &mut interpreter, world);
+        let ended = interpreter.exit_code;
         drop(interpreter);
-        let desk = lock(&desk);
-        if desk.has_quit && !desk.front.is_again() {
-            return if desk.front.is_for_faults() { exit::FAILURE } else { code };
+        let state = lock(&state);
+        if state.has_quit && !state.front.restarts() {
+            return if state.front.is_for_faults() { exit::FAILURE } else { code };
         }
-        if desk.has_quit {
+        if state.has_quit {
             continue;
         }
         code = match ran {
@@ -122,17 +179,17 @@ pub(crate) fn runs(
     }
 }
 
-/// The terminal, as the script and the debugger share it.
-struct Shared(Arc<Mutex<Console>>);
+/// The console, to which both the script and the debugger write.
+struct SharedConsole(Arc<Mutex<Console>>);
 
-impl World for Shared {
+impl HostEffects for SharedConsole {
     fn print(&mut self, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).print(text);
     }
 
-    fn show(&mut self, shown: Shown) {
+    fn show(&mut self, shown: ShownPicture) {
         let mut console = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        world::Terminal { console: &mut console }.show(shown);
+        effects::TerminalEffects { console: &mut console }.show(shown);
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
@@ -141,6 +198,6 @@ impl World for Shared {
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
         let mut console = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        world::Terminal { console: &mut console }.write(path, bytes)
+        effects::TerminalEffects { console: &mut console }.write(path, bytes)
     }
 }

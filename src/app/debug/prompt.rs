@@ -8,9 +8,9 @@ use rustyline::history::MemHistory;
 use rustyline::validate::Validator;
 use rustyline::{Config, Context, Editor, Helper};
 
-use super::words::WORDS;
+use super::command_table::WORDS;
 
-/// Completes the first word of a command.
+/// Completes the command name at the start of a line.
 struct Commands;
 
 impl Helper for Commands {}
@@ -29,23 +29,24 @@ impl Completer for Commands {
         if begun.contains(' ') {
             return Ok((at, vec![]));
         }
-        let fits = WORDS.iter().filter(|word| word.name.starts_with(begun));
-        let pair = |word: &super::words::Word| Pair {
+        let matches = WORDS.iter().filter(|word| word.name.starts_with(begun));
+        let pair = |word: &super::command_table::DebugCommand| Pair {
             display: format!("{}  {}", word.name, word.about),
             replacement: format!("{} ", word.name),
         };
-        Ok((0, fits.map(pair).collect()))
+        Ok((0, matches.map(pair).collect()))
     }
 }
 
-/// Lines that were entered.
+/// The prompt, with a history of the lines that were entered.
 #[derive(Default)]
 pub(crate) struct Prompt {
     lines: Vec<String>,
 }
 
 impl Prompt {
-    /// Reads a line; `None` if the user ends the input. An editor is made for each line, as it cannot go from thread to thread.
+    /// Reads a line; `None` if the user ends the input. Creates a new editor each time, because an editor must stay on
+    /// one thread.
     pub fn read(&mut self, prompt: &str) -> Option<String> {
         let mut editor: Editor<Commands, MemHistory> =
             Editor::with_history(Config::default(), MemHistory::with_config(&Config::default())).ok()?;

@@ -1,35 +1,37 @@
-//! A launch under the debugger: where in it the user is, which thread is looked at, and how to get elsewhere.
+//! A launch in the debugger: its current step, the focused thread, and movement in both directions.
 //!
-//! The part that the terminal and the protocol share. It prints nothing and reads nothing.
+//! The terminal and the editor protocol share this module. It does no input or output.
 
-use super::evaluate::{Evaluator, Look};
-use super::frame::{self, Held};
-use super::point::Point;
-use super::seek::{Goal, Search, Stop, concerns};
-use super::table::{Name, Source, Table};
-use crate::base::source::Span;
-use crate::compile::Session;
-use crate::device::Fault;
-use crate::device::step::timeline::{Interrupted, Timeline};
-use crate::device::step::{Array, Block, Bytes, Ids, Phase, State, Thread};
-use crate::ir::def::Module;
+use super::breakpoint::Breakpoint;
+use super::evaluate::{Evaluator, InspectedFrame};
+use super::frame::{self, NamedContents};
+use super::stmt_table::{ProgramSource, ScopedName, StmtTable};
+use super::stop_search::{Goal, StateSearch, StopReason, can_stop_in};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_compile::Session;
+use clk_compile::advice::FaultOrigin;
+use clk_ir::def::Module;
+use clk_runtime::Fault;
+use clk_step::timeline::{Interrupted, Timeline};
+use clk_step::{ArrayRef, BlockState, LaunchSnapshot, PagedBytes, Thread, ThreadIds, ThreadPhase};
 
-/// What stays from launch to launch.
-pub(crate) struct Settings {
+/// State of the debugger that persists across launches.
+pub(crate) struct DebugSettings {
     pub session: Session,
-    pub source: Source,
+    pub source: ProgramSource,
     pub evaluator: Evaluator,
-    pub points: Vec<Point>,
-    /// Stop at the first statement of the next launch.
+    pub points: Vec<Breakpoint>,
+    /// Whether to stop at the first statement of the next launch.
     pub stop_at_launch: bool,
     next: u32,
 }
 
-impl Settings {
-    pub fn new(session: &Session) -> Settings {
-        Settings {
+impl DebugSettings {
+    pub fn new(session: &Session) -> DebugSettings {
+        DebugSettings {
             session: session.clone(),
-            source: Source::of(&session.program),
+            source: ProgramSource::of(&session.program),
             evaluator: Evaluator::new(session),
             points: vec![],
             stop_at_launch: false,
@@ -37,8 +39,8 @@ impl Settings {
         }
     }
 
-    /// Adds a breakpoint; returns its number.
-    pub fn add(&mut self, mut point: Point) -> u32 {
+    /// Adds a breakpoint; returns its id.
+    pub fn add(&mut self, mut point: Breakpoint) -> u32 {
         point.id = self.next;
         self.next += 1;
         let id = point.id;
@@ -46,20 +48,20 @@ impl Settings {
         id
     }
 
-    /// Whether a launch of a module is to be run under the debugger.
-    pub fn concern(&self, module: &Module) -> bool {
-        let table = Table::of(&self.source, module);
-        self.stop_at_launch || self.points.iter().any(|point| concerns(point, &self.source, module, &table))
+    /// Whether a launch of a module must run in the stepper, because it can stop.
+    pub fn applies_to(&self, module: &Module) -> bool {
+        let table = StmtTable::of(&self.source, module);
+        self.stop_at_launch || self.points.iter().any(|point| can_stop_in(point, &self.source, module, &table))
     }
 }
 
-/// Where the user is after a move.
+/// Where and why a movement command stopped.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Arrival {
-    /// At the start of the launch.
+pub(crate) enum StopLocation {
+    /// The launch is at its start.
     Start,
-    /// As in the breakpoint, or at the goal.
-    Stop(Stop),
+    /// A breakpoint or the target of the command was reached.
+    Stop(StopReason),
     Fault(Box<Fault>),
     /// The launch is over.
     End,
@@ -67,12 +69,12 @@ pub(crate) enum Arrival {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SearchDirection {
     Forward,
     Backward,
 }
 
-/// The thread that is looked at, and one of its calls, outermost first.
+/// The focused thread and frame. `depth` counts frames from the outermost one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Focus {
     pub block: u64,
@@ -82,25 +84,31 @@ pub(crate) struct Focus {
 
 pub(crate) struct Debug<'a, 'm> {
     pub timeline: Timeline<'m>,
-    pub settings: &'a mut Settings,
-    pub table: Table,
+    pub settings: &'a mut DebugSettings,
+    pub table: StmtTable,
     pub focus: Focus,
-    pub arrival: Arrival,
-    /// The number of the launch in the run, from 1, and the statement that launches.
+    pub arrival: StopLocation,
+    /// Number of the launch in this run, counted from 1.
     pub number: u64,
     pub launched: Span,
 }
 
 impl<'a, 'm> Debug<'a, 'm> {
-    pub fn new(timeline: Timeline<'m>, settings: &'a mut Settings, number: u64, launched: Span) -> Self {
-        let table = Table::of(&settings.source, timeline.launch.module);
+    pub fn new(timeline: Timeline<'m>, settings: &'a mut DebugSettings, number: u64, launched: Span) -> Self {
+        let table = StmtTable::of(&settings.source, timeline.launch.module);
         let focus = Focus::default();
-        let mut debug = Debug { timeline, settings, table, focus, arrival: Arrival::Start, number, launched };
+        let mut debug = Debug { timeline, settings, table, focus, arrival: StopLocation::Start, number, launched };
         debug.follow();
         debug
     }
 
-    pub fn state(&self) -> &State<'m> {
+    /// Returns the diagnostic of a fault of this launch.
+    pub fn explain(&self, fault: &Fault) -> Diagnostic {
+        let (program, launch) = (&self.settings.session.program, &self.timeline.launch);
+        FaultOrigin::of_module(program, launch.module, launch.extents, self.launched).explain(fault)
+    }
+
+    pub fn state(&self) -> &LaunchSnapshot<'m> {
         self.timeline.now()
     }
 
@@ -108,12 +116,12 @@ impl<'a, 'm> Debug<'a, 'm> {
         &self.timeline.launch.module.kernel.name
     }
 
-    /// Returns what a thread is called.
-    pub fn ids(&self, block: u64, thread: u32) -> Ids {
+    /// Returns the coordinates and indices of a thread.
+    pub fn ids(&self, block: u64, thread: u32) -> ThreadIds {
         self.timeline.launch.ids(block, u64::from(thread))
     }
 
-    /// Takes the thread that runs next as the one that is looked at; at the end, stays with the last one.
+    /// Focuses the thread that runs next. After the last step of the launch, keeps the focused thread.
     fn follow(&mut self) {
         let at = self.state().at();
         let frames = match self.state().current() {
@@ -123,7 +131,7 @@ impl<'a, 'm> Debug<'a, 'm> {
         self.focus = Focus { block: at.block, thread: at.thread, depth: frames.saturating_sub(1) };
     }
 
-    /// Looks at a thread, in its innermost call.
+    /// Focuses a thread in its innermost frame.
     pub fn look_at(&mut self, block: u64, thread: u32) {
         self.focus = Focus { block, thread, depth: 0 };
         self.deepest();
@@ -134,8 +142,8 @@ impl<'a, 'm> Debug<'a, 'm> {
         self.focus.depth = depth;
     }
 
-    /// Returns the block that is looked at, if it is in progress.
-    pub fn block(&self) -> Option<&Block<'m>> {
+    /// Returns the focused block, if it is in progress.
+    pub fn block(&self) -> Option<&BlockState<'m>> {
         self.state().block(self.focus.block)
     }
 
@@ -143,62 +151,71 @@ impl<'a, 'm> Debug<'a, 'm> {
         Some(&**self.block()?.threads.get(self.focus.thread as usize)?)
     }
 
-    /// Returns the statement that the thread is at, in the call that is looked at.
-    pub fn here(&self) -> Option<Span> {
-        frame::here(&self.settings.source, &self.table, self.thread()?, self.focus.depth)
+    /// Returns the span of the statement that the focused frame is executing.
+    pub fn current_span(&self) -> Option<Span> {
+        frame::current_span(&self.settings.source, &self.table, self.thread()?, self.focus.depth)
     }
 
-    /// Goes on until something stops it.
-    pub fn go(&mut self, way: Way, goal: Goal) {
+    /// Moves in a direction until the goal or a breakpoint is reached.
+    pub fn go(&mut self, way: SearchDirection, goal: Goal) {
         self.search(way, goal, true);
     }
 
-    /// Goes to the first step of a block; breakpoints on the way do not count.
+    /// Moves to the first step of a block, ignoring breakpoints.
     pub fn go_to_block(&mut self, block: u64) {
         self.go_to(0);
-        if block > 0 && self.arrival != Arrival::Interrupted {
-            self.search(Way::Forward, Goal::Block(block), false);
+        if block > 0 && self.arrival != StopLocation::Interrupted {
+            self.search(SearchDirection::Forward, Goal::Block(block), false);
         }
     }
 
-    fn search(&mut self, way: Way, goal: Goal, stops: bool) {
-        let (found, stop) = {
-            let Settings { source, evaluator, points, .. } = &mut *self.settings;
-            let points: &[Point] = if stops { points } else { &[] };
+    fn search(&mut self, way: SearchDirection, goal: Goal, stops: bool) {
+        let (reached, stop) = {
+            let DebugSettings { source, evaluator, points, .. } = &mut *self.settings;
+            let points: &[Breakpoint] = if stops { points } else { &[] };
             let launch = self.timeline.launch.clone();
-            let mut search = Search::new(&launch, source, &self.table, points, evaluator, (goal, way == Way::Backward));
-            let found = match way {
-                Way::Forward => self.timeline.seek(&mut search),
-                Way::Backward => self.timeline.seek_back(&mut search),
+            let mut search = StateSearch::new(
+                &launch,
+                source,
+                &self.table,
+                points,
+                evaluator,
+                goal,
+                way == SearchDirection::Backward,
+            );
+            let reached = match way {
+                SearchDirection::Forward => self.timeline.seek(&mut search),
+                SearchDirection::Backward => self.timeline.seek_back(&mut search),
             };
-            (found, search.stop)
+            (reached, search.stop)
         };
-        self.arrival = match (found, stop) {
-            (Err(Interrupted), _) => Arrival::Interrupted,
-            (Ok(true), Some(stop)) => Arrival::Stop(stop),
-            _ => self.ending(),
+        self.arrival = match (reached, stop) {
+            (Err(Interrupted), _) => StopLocation::Interrupted,
+            (Ok(true), Some(stop)) => StopLocation::Stop(stop),
+            _ => self.end_of_search(),
         };
-        self.settle();
+        self.finish_move();
     }
 
-    /// Returns what there is where nothing was found.
-    fn ending(&self) -> Arrival {
+    /// Returns where a search ended that reached the first or the last step without a stop.
+    fn end_of_search(&self) -> StopLocation {
         match self.state().faults.first() {
-            Some(fault) => Arrival::Fault(Box::new(fault.clone())),
-            None if self.state().is_over => Arrival::End,
-            None => Arrival::Start,
+            Some(fault) => StopLocation::Fault(Box::new(fault.clone())),
+            None if self.state().is_over => StopLocation::End,
+            None => StopLocation::Start,
         }
     }
 
-    /// Looks at the thread that the arrival is about, and counts the stop.
-    fn settle(&mut self) {
+    /// Focuses the thread that caused the stop, and increments the breakpoint's hit count.
+    fn finish_move(&mut self) {
         let by = match &self.arrival {
-            Arrival::Stop(Stop::Write(_, write)) => Some((write.by.block, write.by.thread)),
-            Arrival::Stop(Stop::Nan(_, _, at)) => Some((at.block, at.thread)),
-            Arrival::Fault(fault) => self.who(fault),
+            StopLocation::Stop(StopReason::Write(_, write)) => Some((write.by.block, write.by.thread)),
+            StopLocation::Stop(StopReason::Nan(_, _, at)) => Some((at.block, at.thread)),
+            StopLocation::Fault(fault) => self.faulting_thread(fault),
             _ => None,
         };
-        if let Arrival::Stop(Stop::Point(id) | Stop::Write(id, _) | Stop::Nan(id, ..)) = &self.arrival
+        if let StopLocation::Stop(StopReason::Point(id) | StopReason::Write(id, _) | StopReason::Nan(id, ..)) =
+            &self.arrival
             && let Some(point) = self.settings.points.iter_mut().find(|point| point.id == *id)
         {
             point.hits += 1;
@@ -209,8 +226,8 @@ impl<'a, 'm> Debug<'a, 'm> {
         }
     }
 
-    /// Returns the thread of a fault.
-    fn who(&self, fault: &Fault) -> Option<(u64, u32)> {
+    /// Finds the thread that faulted, in the current block.
+    fn faulting_thread(&self, fault: &Fault) -> Option<(u64, u32)> {
         let block = self.state().block.number;
         let is_it = |thread: &u32| {
             let ids = self.ids(block, *thread);
@@ -222,87 +239,89 @@ impl<'a, 'm> Debug<'a, 'm> {
         (0..self.state().block.threads.len() as u32).find(is_it).map(|thread| (block, thread))
     }
 
-    /// To the next statement of the thread, into calls.
-    pub fn step(&mut self, way: Way) {
+    /// Moves to the focused thread's next statement, in any frame: steps into calls.
+    pub fn step(&mut self, way: SearchDirection) {
         self.statement(way, usize::MAX);
     }
 
-    /// To the next statement of the thread, over calls.
-    pub fn next(&mut self, way: Way) {
+    /// Moves to the focused thread's next statement in this frame or an outer one: steps over calls.
+    pub fn next(&mut self, way: SearchDirection) {
         let depth = self.thread().map_or(usize::MAX, |thread| thread.frames.len().max(1));
         self.statement(way, depth);
     }
 
-    fn statement(&mut self, way: Way, depth: usize) {
+    fn statement(&mut self, way: SearchDirection, depth: usize) {
         let Focus { block, thread, .. } = self.focus;
-        // A thread that has ended has no next statement, and a block that is not in progress none at all.
-        let ended = |thread: &Thread<'_>| matches!(thread.phase, Phase::Done);
-        let lives = self.thread().is_some_and(|thread| way == Way::Backward || !ended(thread));
+        // If the focused thread has ended or its block is not in progress, it has no next statement. The thread that
+        // runs next is used instead.
+        let ended = |thread: &Thread<'_>| matches!(thread.phase, ThreadPhase::Done);
+        let lives = self.thread().is_some_and(|thread| way == SearchDirection::Backward || !ended(thread));
         let (block, thread) = if lives { (block, thread) } else { (self.state().at().block, self.state().at().thread) };
         self.go(way, Goal::Statement { block, thread, depth });
     }
 
-    /// Until the thread leaves the call that it is in.
-    pub fn finish(&mut self, way: Way) {
+    /// Moves until the focused thread leaves its current call.
+    pub fn finish(&mut self, way: SearchDirection) {
         let Focus { block, thread, .. } = self.focus;
         let depth = self.thread().map_or(1, |thread| thread.frames.len());
         self.go(way, Goal::Outside { block, thread, depth });
     }
 
-    /// Goes to a position, or to the end.
+    /// Moves to a step given by its position on the timeline, or to the end if the position is larger.
     pub fn go_to(&mut self, position: u64) {
         self.arrival = match self.timeline.go_to(position) {
-            Err(Interrupted) => Arrival::Interrupted,
-            Ok(()) if self.timeline.is_at_end() => self.ending(),
-            Ok(()) if position == 0 => Arrival::Start,
-            Ok(()) => Arrival::Stop(Stop::Goal),
+            Err(Interrupted) => StopLocation::Interrupted,
+            Ok(()) if self.timeline.is_at_end() => self.end_of_search(),
+            Ok(()) if position == 0 => StopLocation::Start,
+            Ok(()) => StopLocation::Stop(StopReason::Goal),
         };
-        self.settle();
+        self.finish_move();
     }
 
     /// Whether the launch is at its start and has no breakpoints.
     pub fn is_untouched(&self) -> bool {
-        self.timeline.position() == 0 && !self.settings.concern(self.timeline.launch.module)
+        self.timeline.position() == 0 && !self.settings.applies_to(self.timeline.launch.module)
     }
 
-    /// Runs to the end of the launch, without stops.
-    pub fn run_out(&mut self) -> Result<(), Interrupted> {
+    /// Runs the rest of the launch, ignoring breakpoints.
+    pub fn run_to_end(&mut self) -> Result<(), Interrupted> {
         self.timeline.go_to(u64::MAX)
     }
 
-    fn look(&self) -> Result<Look<'_, 'm>, String> {
+    fn look(&self) -> Result<InspectedFrame<'_, 'm>, String> {
         let block = self.block().ok_or("the block is not in progress")?;
         let thread = self.thread().ok_or("there is no such thread")?;
-        let at = self.here().ok_or("the thread is nowhere")?;
-        Ok(Look { state: self.state(), block, thread, depth: self.focus.depth, at })
+        let at = self.current_span().ok_or("the thread is nowhere")?;
+        Ok(InspectedFrame { state: self.state(), block, thread, depth: self.focus.depth, at })
     }
 
-    /// Evaluates an expression in the thread that is looked at.
+    /// Evaluates an expression in the focused frame.
     pub fn value(&mut self, text: &str) -> Result<String, String> {
         let (block, focus) = (self.timeline.now().block(self.focus.block), self.focus);
         let block = block.ok_or("the block is not in progress")?;
         let thread = block.threads.get(focus.thread as usize).ok_or("there is no such thread")?;
-        let at = frame::here(&self.settings.source, &self.table, thread, focus.depth).ok_or("the thread is nowhere")?;
-        let look = Look { state: self.timeline.now(), block, thread, depth: focus.depth, at };
+        let at = frame::current_span(&self.settings.source, &self.table, thread, focus.depth)
+            .ok_or("the thread is nowhere")?;
+        let look = InspectedFrame { state: self.timeline.now(), block, thread, depth: focus.depth, at };
         self.settings.evaluator.value(text, &self.settings.source, &look)
     }
 
-    /// Returns the names that the thread sees in its call, and what they hold.
-    pub fn names(&self) -> Vec<(&Name, Held<'_>)> {
+    /// Returns the variables visible in the focused frame, with their contents.
+    pub fn names(&self) -> Vec<(&ScopedName, NamedContents<'_>)> {
         let Ok(look) = self.look() else { return vec![] };
         let Some(of) = look.thread.frames.get(look.depth) else { return vec![] };
         let visible = self.settings.source.visible(look.at).into_iter();
-        visible.filter_map(|name| Some((name, frame::held(name, of)?))).collect()
+        visible.filter_map(|name| Some((name, frame::contents_of(name, of)?))).collect()
     }
 
-    /// Returns the array of this name.
-    pub fn array(&self, name: &str) -> Option<Array<'_>> {
-        let found = self.names().into_iter().find(|(known, _)| known.name == name)?.1;
-        if let Held::Array(array) = found { Some(array.clone()) } else { None }
+    /// Returns the array visible in the focused frame under this name.
+    pub fn array(&self, name: &str) -> Option<ArrayRef<'_>> {
+        let contents = self.names().into_iter().find(|(known, _)| known.name == name)?.1;
+        if let NamedContents::Array(array) = contents { Some(array.clone()) } else { None }
     }
 
-    /// Returns the bytes of an array that the thread sees.
-    pub fn bytes(&self, array: &Array<'_>) -> Option<&Bytes> {
-        frame::bytes(self.state(), self.block()?, self.thread()?, array.store)
+    /// Returns the bytes of an array visible to the focused thread.
+    pub fn bytes(&self, array: &ArrayRef<'_>) -> Option<&PagedBytes> {
+        frame::stored_bytes(self.state(), self.block()?, self.thread()?, array.store)
     }
 }

@@ -1,55 +1,57 @@
-//! The debugger in a terminal: reads commands, from a person, a pipe or the command line, and shows what they give.
+//! The debugger's terminal front end: reads commands from a prompt, a pipe or the command line, and shows their
+//! results.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::commands::{self, Answer};
-use super::device::{Front, Wish};
+use super::command_table;
+use super::commands::{self, CommandOutcome};
+use super::device::{DebugContinuation, DebuggerFrontEnd};
 use super::prompt::Prompt;
-use super::seek::Goal;
-use super::session::{Arrival, Debug, Settings, Way};
-use super::words;
-use crate::app::console::Console;
-use crate::app::interrupt::Interrupt;
-use crate::app::picture;
+use super::session::{Debug, DebugSettings, SearchDirection, StopLocation};
+use super::stop_search::Goal;
+use crate::console::Console;
+use crate::interrupt::Interrupt;
+use crate::picture;
 
-/// What is shown before a command.
+/// Text before the user's input.
 const PROMPT: &str = "(clk) ";
 
-/// Where commands come from.
-enum Input {
+/// The source of the debugger's commands.
+enum CommandInput {
     Person(Box<Prompt>),
     Pipe,
     Given(VecDeque<String>),
 }
 
-pub(crate) struct Terminal {
+pub(crate) struct DebugTerminal {
     console: Arc<Mutex<Console>>,
     interrupt: Interrupt,
-    input: Input,
+    input: CommandInput,
     /// The last command, which an empty line repeats.
     last: String,
-    /// Faults alone open the debugger, and the script runs at once. What to say where nobody is there to use it.
+    /// Set for `--debug-on-fault`: the script runs at once, and only a fault opens the debugger. The text is the note
+    /// shown at a fault if there is no interactive terminal.
     only_faults: Option<String>,
-    /// The user wants the script from its start.
+    /// Whether the user asked to restart the script.
     again: bool,
     began: bool,
 }
 
-impl Terminal {
-    pub fn new(console: Arc<Mutex<Console>>, interrupt: Interrupt, given: Vec<String>) -> Terminal {
+impl DebugTerminal {
+    pub fn new(console: Arc<Mutex<Console>>, interrupt: Interrupt, given: Vec<String>) -> DebugTerminal {
         let input = match given.is_empty() {
-            false => Input::Given(given.into()),
-            true if std::io::stdin().is_terminal() => Input::Person(Box::default()),
-            true => Input::Pipe,
+            false => CommandInput::Given(given.into()),
+            true if std::io::stdin().is_terminal() => CommandInput::Person(Box::default()),
+            true => CommandInput::Pipe,
         };
         let (last, only_faults, again, began) = (String::new(), None, false, false);
-        Terminal { console, interrupt, input, last, only_faults, again, began }
+        DebugTerminal { console, interrupt, input, last, only_faults, again, began }
     }
 
-    pub fn for_faults(self, how: String) -> Terminal {
-        Terminal { only_faults: Some(how), ..self }
+    pub fn for_faults(self, how: String) -> DebugTerminal {
+        DebugTerminal { only_faults: Some(how), ..self }
     }
 
     fn console(&self) -> MutexGuard<'_, Console> {
@@ -58,27 +60,27 @@ impl Terminal {
 
     fn say(&self, text: &str) {
         let mut console = self.console();
-        // Names of files and what a script prints may contain anything.
-        console.print(&crate::base::escape::lines(text));
+        // File names and printed text may contain control sequences.
+        console.print(&clk_base::escape::lines(text));
         console.flush();
     }
 
-    /// Reads a command; `None` at the end of the input.
+    /// Reads the next command; `None` at the end of the input.
     fn read(&mut self) -> Option<String> {
         self.console().flush();
         let line = match &mut self.input {
-            Input::Person(prompt) => prompt.read(PROMPT)?,
-            Input::Pipe => {
+            CommandInput::Person(prompt) => prompt.read(PROMPT)?,
+            CommandInput::Pipe => {
                 let mut line = String::new();
                 match std::io::stdin().lock().read_line(&mut line) {
                     Ok(0) | Err(_) => return None,
                     Ok(_) => line,
                 }
             }
-            Input::Given(lines) => lines.pop_front()?,
+            CommandInput::Given(lines) => lines.pop_front()?,
         };
         let line = line.trim().to_string();
-        if !matches!(self.input, Input::Person(_)) {
+        if !matches!(self.input, CommandInput::Person(_)) {
             self.say(&format!("{PROMPT}{line}\n"));
         }
         if line.is_empty() {
@@ -88,14 +90,14 @@ impl Terminal {
         Some(line)
     }
 
-    /// Splits a command into its word and the rest; says what is wrong with it.
+    /// Splits a command into its name and arguments; reports unknown commands.
     fn parsed(&self, line: &str) -> Option<(&'static str, String)> {
         let line = line.split(" //").next().unwrap_or("").trim();
         if line.is_empty() {
             return None;
         }
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        match words::find(word) {
+        match command_table::find(word) {
             Ok(found) => Some((found.name, rest.trim().to_string())),
             Err(why) => {
                 self.say(&format!("{why}\n"));
@@ -104,10 +106,10 @@ impl Terminal {
         }
     }
 
-    fn show(&self, answer: Result<Answer, String>) -> Option<Answer> {
+    fn show(&self, answer: Result<CommandOutcome, String>) -> Option<CommandOutcome> {
         match answer {
-            Ok(Answer::Text(text)) => self.say(&text),
-            Ok(Answer::Picture(shown)) => {
+            Ok(CommandOutcome::Text(text)) => self.say(&text),
+            Ok(CommandOutcome::Picture(shown)) => {
                 let mut console = self.console();
                 let drawn = picture::draw(&shown, console.style, console.graphics());
                 console.print(&drawn);
@@ -119,8 +121,8 @@ impl Terminal {
     }
 }
 
-impl Front for Terminal {
-    fn between(&mut self, settings: &mut Settings) -> bool {
+impl DebuggerFrontEnd for DebugTerminal {
+    fn between(&mut self, settings: &mut DebugSettings) -> bool {
         if std::mem::take(&mut self.again) {
             return true;
         }
@@ -134,7 +136,7 @@ impl Front for Terminal {
             self.interrupt.clear();
             let Some(line) = self.read() else { return false };
             let Some((name, rest)) = self.parsed(&line) else { continue };
-            let answer = match (name, commands::outside(name, &rest, settings)) {
+            let answer = match (name, commands::run_outside_launch(name, &rest, settings)) {
                 (_, Some(answer)) => answer,
                 ("run" | "continue", None) => return true,
                 ("launch" | "step" | "next", None) => {
@@ -143,38 +145,38 @@ impl Front for Terminal {
                 }
                 _ => Err(format!("`{name}` needs a launch; `run` runs the script, `launch` stops at its first launch")),
             };
-            if let Some(Answer::Quit) = self.show(answer) {
+            if let Some(CommandOutcome::Quit) = self.show(answer) {
                 return false;
             }
         }
     }
 
-    fn launch(&mut self, debug: &mut Debug<'_, '_>) -> Wish {
-        if let (Some(how), false) = (&self.only_faults, matches!(self.input, Input::Person(_))) {
+    fn launch(&mut self, debug: &mut Debug<'_, '_>) -> DebugContinuation {
+        if let (Some(how), false) = (&self.only_faults, matches!(self.input, CommandInput::Person(_))) {
             self.console().error_line(how);
-            return Wish::GoOn;
+            return DebugContinuation::GoOn;
         }
         let at_launch = std::mem::take(&mut debug.settings.stop_at_launch);
-        if debug.arrival == Arrival::Start && !at_launch {
-            debug.go(Way::Forward, Goal::Nothing);
+        if debug.arrival == StopLocation::Start && !at_launch {
+            debug.go(SearchDirection::Forward, Goal::Nothing);
         }
-        if matches!(debug.arrival, Arrival::End) {
-            return Wish::GoOn;
+        if matches!(debug.arrival, StopLocation::End) {
+            return DebugContinuation::GoOn;
         }
-        commands::forget_once(debug);
-        self.say(&commands::arrived(debug));
+        commands::remove_temporary(debug);
+        self.say(&commands::arrival_text(debug));
         loop {
             self.interrupt.clear();
-            let Some(line) = self.read() else { return Wish::Quit };
+            let Some(line) = self.read() else { return DebugContinuation::Quit };
             let Some((name, rest)) = self.parsed(&line) else { continue };
-            let answer = commands::inside(name, &rest, debug);
+            let answer = commands::run_in_launch(name, &rest, debug);
             match self.show(answer) {
-                Some(Answer::GoOn) => return Wish::GoOn,
-                Some(Answer::Run) => {
+                Some(CommandOutcome::GoOn) => return DebugContinuation::GoOn,
+                Some(CommandOutcome::Run) => {
                     self.again = true;
-                    return Wish::Quit;
+                    return DebugContinuation::Quit;
                 }
-                Some(Answer::Quit) => return Wish::Quit,
+                Some(CommandOutcome::Quit) => return DebugContinuation::Quit,
                 _ => {}
             }
         }
@@ -184,7 +186,7 @@ impl Front for Terminal {
         self.say(&format!("note: {text}\n"));
     }
 
-    fn is_again(&self) -> bool {
+    fn restarts(&self) -> bool {
         self.again
     }
 

@@ -1,30 +1,30 @@
-//! Opening of files for reading: only regular files.
+//! Opens regular files for reading, and rejects all other kinds of files.
 //!
-//! Reading a pipe or a terminal can block forever, a device such as `/dev/zero` never ends, and opening some devices has side
-//! effects. The file type is checked before opening and again on the opened handle, since the name may be rebound in between.
-//! `O_NONBLOCK` keeps the opening itself from blocking.
+//! Reading a pipe or a terminal can block forever, a device such as `/dev/zero` never ends, and opening some devices
+//! has side effects. The file type is checked before opening. It is checked again on the opened handle, because the
+//! name may refer to another file by then. `O_NONBLOCK` keeps the opening itself from blocking.
 
 use std::fs::{File, FileType, Metadata};
 use std::io::Read;
 use std::path::Path;
 
-use super::reason;
-use crate::base::{room, stop};
+use super::io_reason;
+use clk_base::{alloc, stop};
 
-/// Opens a regular file for reading.
+/// Opens a regular file for reading; `Err` is the reason why that fails.
 pub(crate) fn open(path: &Path) -> Result<File, String> {
     let regular = |data: Metadata| if data.is_file() { Ok(()) } else { Err(kind(data.file_type()).to_string()) };
-    regular(std::fs::metadata(path).map_err(|error| reason(&error))?)?;
+    regular(std::fs::metadata(path).map_err(|error| io_reason(&error))?)?;
     let mut options = File::options();
     options.read(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path).map_err(|error| reason(&error))?;
-    regular(file.metadata().map_err(|error| reason(&error))?)?;
+    let file = options.open(path).map_err(|error| io_reason(&error))?;
+    regular(file.metadata().map_err(|error| io_reason(&error))?)?;
     Ok(file)
 }
 
-/// Returns the content of a regular file.
+/// Returns the content of a regular file; `Err` is the reason why it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     contents(open(path)?, u64::MAX)
 }
@@ -34,18 +34,18 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// # Unwinds
 /// if the memory cannot be allocated or a stop was requested.
 pub(crate) fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
-    // The reported length is only a hint: files in /proc report 0, and a file may grow.
+    // The reported length is only an estimate: files in `/proc` report 0, and a file may grow while it is read.
     let length = file.metadata().map_or(0, |data| data.len()).min(most);
-    let mut bytes = room::vec(usize::try_from(length).unwrap_or(usize::MAX));
+    let mut bytes = alloc::vec(usize::try_from(length).unwrap_or(usize::MAX));
     let mut file = file.take(most);
-    while file.by_ref().take(stop::MOVED as u64).read_to_end(&mut bytes).map_err(|error| reason(&error))? > 0 {
+    while file.by_ref().take(stop::POLL_BYTES as u64).read_to_end(&mut bytes).map_err(|error| io_reason(&error))? > 0 {
         stop::poll();
-        room::reserve(&mut bytes, 1);
+        alloc::reserve(&mut bytes, 1);
     }
     Ok(bytes)
 }
 
-/// Names the kind of a file that is not regular.
+/// Returns the kind of a file that is not regular, for messages.
 #[cfg(unix)]
 fn kind(kind: FileType) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regular_files_are_read_whole_or_as_far_as_asked() {
+    fn regular_files_are_read_up_to_the_limit() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a");
         std::fs::write(&path, "0123456789").expect("written");
@@ -79,7 +79,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_has_no_length_and_what_never_ends() {
+    fn files_of_unknown_or_infinite_length() {
         assert!(!read(Path::new("/proc/self/status")).expect("a file of /proc").is_empty());
         for device in ["/dev/zero", "/dev/null", "/dev/full"] {
             assert!(open(Path::new(device)).is_err_and(|why| why.contains("a device")), "{device}");
@@ -88,7 +88,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_waits_for_a_pipe_or_a_socket() {
+    fn pipes_and_sockets_are_rejected_without_waiting() {
         let folder = tempfile::tempdir().expect("a folder");
         let pipe = folder.path().join("pipe");
         let name = std::ffi::CString::new(pipe.display().to_string()).expect("no zeros");

@@ -1,8 +1,8 @@
-//! Atomic replacement of files: the new content is written completely, or the old file stays unchanged.
+//! Atomic replacement of files: either the complete new content is written, or the old file stays unchanged.
 //!
-//! The bytes go to a temporary file in the same directory, created exclusively under a random name (with mode 0600 if it
-//! replaces a file). Once complete, it gets the old file's mode and owner and is renamed. Such files of processes that were killed are
-//! removed first.
+//! The content is written to a temporary file in the same directory, created under a random name. If it replaces a
+//! file, it has mode 0600 until it is complete. It then gets the mode and owner of the old file and is renamed.
+//! Temporary files left by killed processes are removed first.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, Write};
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{abandoned, reason};
-use crate::app::leftovers::Leftover;
-use crate::base::stop;
+use super::{io_reason, stale_files};
+use crate::temp_files::TempFileRegistration;
+use clk_base::stop;
 
-/// Writes a file completely, or returns the reason and leaves the old file unchanged.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+/// Writes a file atomically. On failure, returns the reason and leaves the old file unchanged.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), String> {
     if path.is_dir() {
         return Err("it is a folder".into());
     }
-    // A device or a pipe (`/dev/stdout`) cannot be replaced, only written to.
+    // A device or a pipe, such as `/dev/stdout`, cannot be replaced. The content is written to it directly.
     if path.exists() && !path.is_file() {
         let written = fs::File::options().write(true).open(path).and_then(|mut device| device.write_all(bytes));
-        return written.map_err(|error| reason(&error));
+        return written.map_err(|error| io_reason(&error));
     }
-    let path = behind_link(path)?;
+    let path = resolve_link(path)?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -37,11 +37,12 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
     if old.is_some() && !is_writable(&path) {
         return Err("it is read-only".into());
     }
-    abandoned::remove(folder);
-    // The file is also removed when the process ends. If the write is stopped midway, unwinding drops the file and so removes it.
-    let begun = Leftover::make(|| begun(folder, old.is_some()), |file| file.path());
+    stale_files::remove_abandoned(folder);
+    // Unwinding, as after a stop request, drops the temporary file and thereby removes it. The end of the process
+    // removes it too.
+    let begun = TempFileRegistration::make(|| create_temporary(folder, old.is_some()), |file| file.path());
     let written = begun.and_then(|(mut file, _leftover)| {
-        for part in bytes.chunks(stop::MOVED) {
+        for part in bytes.chunks(stop::POLL_BYTES) {
             stop::poll();
             file.write_all(part)?;
         }
@@ -51,12 +52,12 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
         file.persist(&path)?;
         Ok(())
     });
-    written.map_err(|error: io::Error| reason(&error))
+    written.map_err(|error: io::Error| io_reason(&error))
 }
 
-/// Resolves a symbolic link: its target is replaced, the link stays. Like the Linux kernel (`protected_symlinks`), refuses
-/// links that another user has put into a directory writable by others.
-fn behind_link(path: &Path) -> Result<PathBuf, String> {
+/// Resolves a symbolic link, so that its target is replaced and the link stays. Like the Linux kernel
+/// (`protected_symlinks`), rejects links that another user has created in a directory that others can write to.
+fn resolve_link(path: &Path) -> Result<PathBuf, String> {
     let Ok(link) = fs::symlink_metadata(path) else { return Ok(path.to_path_buf()) };
     if link.is_symlink() && is_planted(path, &link) {
         return Err("it is a link that another user has put into a folder which everybody may write".into());
@@ -68,9 +69,9 @@ fn behind_link(path: &Path) -> Result<PathBuf, String> {
 fn is_planted(path: &Path, link: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Without access to the directory, writing will fail, too.
+    // If the directory is not accessible, the write fails later with its own message.
     let Ok(folder) = fs::metadata(folder) else { return true };
-    folder.mode() & 0o022 != 0 && ![crate::app::private::own_user(), folder.uid()].contains(&link.uid())
+    folder.mode() & 0o022 != 0 && ![crate::permissions::effective_user(), folder.uid()].contains(&link.uid())
 }
 
 #[cfg(not(unix))]
@@ -78,12 +79,13 @@ fn is_planted(_: &Path, _: &Metadata) -> bool {
     false
 }
 
-/// Whether a file may be written. A read-only file is refused even to root, whom modes do not restrict.
+/// Whether a file may be written according to its mode. This protects read-only files even from root, which the system
+/// lets write them.
 #[cfg(unix)]
 fn is_writable(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: a text that ends in a zero and lives until the call returns.
+    // SAFETY: the path is zero-terminated and lives until the call returns.
     let allowed = unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) } == 0;
     allowed && fs::metadata(path).is_ok_and(|data| !data.permissions().readonly())
 }
@@ -93,26 +95,26 @@ fn is_writable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|data| !data.permissions().readonly())
 }
 
-/// Creates the temporary file, which is removed when dropped. If it replaces a file, no other user can read it until it has
-/// that file's mode; otherwise its mode follows the umask.
-fn begun(folder: &Path, replaces: bool) -> io::Result<NamedTempFile> {
+/// Creates the temporary file. If it replaces a file, other users cannot read it until it has that file's mode;
+/// otherwise, its mode follows the umask.
+fn create_temporary(folder: &Path, replaces: bool) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    let (start, end) = abandoned::name();
+    let (start, end) = stale_files::name();
     builder.prefix(&start).suffix(end).rand_bytes(12);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(if replaces { 0o600 } else { 0o666 }));
     builder.tempfile_in(folder)
 }
 
-/// Gives the file the old one's owner and group, as far as permitted; returns the permissions to set.
+/// Gives the new file the owner and group of the old one, if the system permits; returns the permissions to set.
 #[cfg(unix)]
 fn permissions_after(file: &fs::File, old: &Metadata) -> Permissions {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let whole = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
-    let kept = whole || fchown(file, None, Some(old.gid())).is_ok();
+    let has_group = whole || fchown(file, None, Some(old.gid())).is_ok();
     let mode = old.mode() & 0o777;
-    // If the group could not be kept, the new group gets no more than others had.
-    Permissions::from_mode(if kept { mode } else { mode & !0o070 | (mode & 0o007) << 3 & mode })
+    // If the group could not be kept, the new group gets at most the permissions that all users had on the old file.
+    Permissions::from_mode(if has_group { mode } else { mode & !0o070 | (mode & 0o007) << 3 & mode })
 }
 
 #[cfg(not(unix))]
@@ -133,17 +135,17 @@ mod tests {
     }
 
     #[test]
-    fn writes_replace_whole_files() {
+    fn writes_replace_the_whole_file() {
         let folder = folder();
         let path = folder.path().join("a.npy");
-        write_whole(&path, b"one").expect("written");
-        write_whole(&path, b"two").expect("written");
+        write_atomically(&path, b"one").expect("written");
+        write_atomically(&path, b"two").expect("written");
         assert_eq!(fs::read(&path).expect("read"), b"two");
         assert_eq!(count(folder.path()), 1, "no temporary file is left");
-        assert!(write_whole(&folder.path().join("no/a.npy"), b"x").is_err_and(|e| e.contains("does not exist")));
-        assert!(write_whole(folder.path(), b"x").is_err());
+        assert!(write_atomically(&folder.path().join("no/a.npy"), b"x").is_err_and(|e| e.contains("does not exist")));
+        assert!(write_atomically(folder.path(), b"x").is_err());
         let longest = folder.path().join("n".repeat(255));
-        write_whole(&longest, b"x").expect("a temporary name is not longer than the name");
+        write_atomically(&longest, b"x").expect("a temporary name is not longer than the name");
     }
 
     #[cfg(unix)]
@@ -156,46 +158,50 @@ mod tests {
         }
 
         #[test]
-        fn a_private_file_is_never_open_to_others() {
+        fn private_file_is_never_readable_by_others() {
             let folder = folder();
             let path = folder.path().join("private");
             for own in [0o600, 0o640, 0o755] {
                 fs::write(&path, "old").expect("written");
                 fs::set_permissions(&path, Permissions::from_mode(own)).expect("set");
-                assert_eq!(mode(begun(folder.path(), true).expect("made").path()), 0o600, "while it is written");
-                write_whole(&path, b"new").expect("written");
+                assert_eq!(
+                    mode(create_temporary(folder.path(), true).expect("made").path()),
+                    0o600,
+                    "while it is written"
+                );
+                write_atomically(&path, b"new").expect("written");
                 assert_eq!(mode(&path), own, "as the old one at the end");
             }
             assert_eq!(count(folder.path()), 1);
         }
 
         #[test]
-        fn read_only_files_and_links_of_others_are_refused() {
+        fn read_only_files_and_foreign_links_are_rejected() {
             let folder = folder();
             let path = folder.path().join("a.clk");
             fs::write(&path, "old").expect("written");
             fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("set");
-            assert_eq!(write_whole(&path, b"new"), Err("it is read-only".into()));
+            assert_eq!(write_atomically(&path, b"new"), Err("it is read-only".into()));
             assert_eq!(fs::read(&path).expect("read"), b"old");
             fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
             let link = folder.path().join("link");
             symlink(&path, &link).expect("a link");
-            write_whole(&link, b"new").expect("through one's own link");
+            write_atomically(&link, b"new").expect("through one's own link");
             assert!(link.is_symlink() && fs::read(&path).expect("read") == b"new");
-            if crate::app::private::own_user() != 0 {
+            if crate::permissions::effective_user() != 0 {
                 println!("skipped: only root can make links of another user");
                 return;
             }
             lchown(&link, Some(65_534), Some(65_534)).expect("given away");
-            write_whole(&link, b"own").expect("nobody else can put a link here");
+            write_atomically(&link, b"own").expect("other users cannot put a link here");
             fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("open");
-            assert!(write_whole(&link, b"bad").is_err_and(|why| why.contains("another user")));
+            assert!(write_atomically(&link, b"bad").is_err_and(|why| why.contains("another user")));
             assert_eq!(fs::read(&path).expect("read"), b"own");
         }
 
         #[test]
-        fn an_owner_is_kept_where_that_is_allowed() {
-            if crate::app::private::own_user() != 0 {
+        fn owner_is_kept_if_permitted() {
+            if crate::permissions::effective_user() != 0 {
                 println!("skipped: only root can give files away");
                 return;
             }
@@ -203,19 +209,19 @@ mod tests {
             let path = folder.path().join("theirs");
             fs::write(&path, "old").expect("written");
             lchown(&path, Some(65_534), Some(65_533)).expect("given away");
-            write_whole(&path, b"new").expect("written");
+            write_atomically(&path, b"new").expect("written");
             let data = fs::metadata(&path).expect("there");
             assert_eq!((data.uid(), data.gid()), (65_534, 65_533));
         }
 
         #[test]
-        fn planted_names_are_not_followed() {
+        fn existing_temporary_names_are_not_followed() {
             let folder = folder();
             let (path, victim) = (folder.path().join("a.clk"), folder.path().join("victim"));
             fs::write(&victim, "private").expect("written");
-            // The name that a program would choose that numbers its temporary files by process ID.
+            // A predictable name, which programs use that name temporary files by their process number.
             symlink(&victim, folder.path().join(format!(".a.clk.{}.part", std::process::id()))).expect("a link");
-            write_whole(&path, b"text").expect("written");
+            write_atomically(&path, b"text").expect("written");
             assert_eq!(fs::read(&victim).expect("read"), b"private");
             assert_eq!(fs::read(&path).expect("read"), b"text");
         }

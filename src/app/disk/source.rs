@@ -1,11 +1,11 @@
-//! Reading the text of a program.
+//! Reads the source text of a program.
 
 use std::path::Path;
 
 use super::open::{contents, open};
 
-/// Size limit of source files in bytes. A larger file is data rather than a program, and compiling takes about a hundred times
-/// the size of the source in memory.
+/// Maximum size of a source file in bytes. A larger file is probably data, and compiling it would need about a hundred
+/// times its size in memory.
 pub(crate) const MAX_SOURCE: u64 = 16 << 20;
 
 /// Reads a source file; `Err` is the reason why it cannot be read.
@@ -13,7 +13,7 @@ pub(crate) fn read_source(path: &Path) -> Result<String, String> {
     source_text(contents(open(path)?, MAX_SOURCE + 1)?)
 }
 
-/// Decodes the bytes of a program; `Err` says why they are none.
+/// Decodes the bytes of a program; `Err` is the reason why they are not a valid source text.
 pub(crate) fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
     if bytes.len() as u64 > MAX_SOURCE {
         let most = MAX_SOURCE >> 20;

@@ -1,7 +1,7 @@
-//! Private temporary directories: created anew with mode 0700 under a random name, removed when dropped.
+//! Private temporary directories: each has mode 0700 and a random name, and is removed when it is dropped.
 //!
-//! The system's temporary directory is shared with other users, so nothing already in it is trusted or opened, and names are
-//! unpredictable.
+//! Other users can write to the system's temporary directory, so Clk opens nothing that already exists in it, and its
+//! names are unpredictable.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,55 +9,60 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::reason;
-use crate::app::leftovers::Leftover;
+use super::io_reason;
+use crate::temp_files::TempFileRegistration;
 
 /// A private temporary directory, also removed if a signal ends the process.
-pub(crate) struct Folder(TempDir, #[expect(dead_code, reason = "kept for as long as the folder is there")] Leftover);
+pub(crate) struct TempFolder(
+    TempDir,
+    #[expect(dead_code, reason = "kept for as long as the folder is there")] TempFileRegistration,
+);
 
-impl Folder {
-    /// Creates one in the system's temporary directory; `Err` is the reason why that fails.
-    pub fn new() -> Result<Folder, String> {
-        Folder::within(&std::env::temp_dir())
+impl TempFolder {
+    /// Creates a directory in the system's temporary directory; `Err` is the reason why that fails.
+    pub fn new() -> Result<TempFolder, String> {
+        TempFolder::within(&std::env::temp_dir())
     }
 
-    fn within(parent: &Path) -> Result<Folder, String> {
-        refuse_replaceable(parent).map_err(|why| format!("in `{}`, {why}", parent.display()))?;
+    fn within(parent: &Path) -> Result<TempFolder, String> {
+        reject_replaceable_parent(parent).map_err(|why| format!("in `{}`, {why}", parent.display()))?;
         let mut builder = tempfile::Builder::new();
         builder.prefix("clk-").rand_bytes(12);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        let made = Leftover::make(|| builder.tempdir_in(parent), |folder| folder.path());
-        let (folder, leftover) = made.map_err(|error| format!("in `{}`, {}", parent.display(), reason(&error)))?;
-        Ok(Folder(folder, leftover))
+        let created = TempFileRegistration::make(|| builder.tempdir_in(parent), |folder| folder.path());
+        let (folder, leftover) =
+            created.map_err(|error| format!("in `{}`, {}", parent.display(), io_reason(&error)))?;
+        Ok(TempFolder(folder, leftover))
     }
 
-    /// Creates a file in it with this content, accessible to the owner only.
+    /// Creates a file with this content in the directory. Only the owner can access it.
     pub fn file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, String> {
         let path = self.0.path().join(name);
         let written = new_private_file(&path).and_then(|mut file| file.write_all(bytes));
-        written.map(|()| path).map_err(|error| reason(&error))
+        written.map(|()| path).map_err(|error| io_reason(&error))
     }
 }
 
-/// Refuses a parent that others can write without the sticky bit: they could replace our directory by another.
+/// Rejects a parent directory that others can write to, unless it has the sticky bit. Otherwise, they could replace the
+/// new directory by another one.
 #[cfg(unix)]
-fn refuse_replaceable(parent: &Path) -> Result<(), String> {
+fn reject_replaceable_parent(parent: &Path) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
-    let data = std::fs::metadata(parent).map_err(|error| reason(&error))?;
+    let data = std::fs::metadata(parent).map_err(|error| io_reason(&error))?;
     let sticky = data.mode() & 0o1000 != 0;
     if data.mode() & 0o022 != 0 && !sticky {
-        return Err("other users may replace what is there (it lacks the sticky bit)".into());
+        return Err("other users may replace its files (it lacks the sticky bit)".into());
     }
     Ok(())
 }
 
 #[cfg(not(unix))]
-fn refuse_replaceable(_: &Path) -> Result<(), String> {
+fn reject_replaceable_parent(_: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Creates a file with mode 0600; fails if the name exists, even as a symbolic link.
+/// Creates a file with mode 0600. Fails if the name exists, even as a symbolic link.
 fn new_private_file(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -73,10 +78,10 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
-    fn a_folder_is_new_private_and_goes_away() {
+    fn folder_is_new_private_and_removed_at_the_end() {
         let parent = tempfile::tempdir().expect("a folder");
-        let one = Folder::within(parent.path()).expect("a folder");
-        let other = Folder::within(parent.path()).expect("a folder");
+        let one = TempFolder::within(parent.path()).expect("a folder");
+        let other = TempFolder::within(parent.path()).expect("a folder");
         assert_ne!(one.0.path(), other.0.path());
         assert_eq!(fs::metadata(one.0.path()).expect("there").mode() & 0o777, 0o700);
         let file = one.file("entry.clk", b"text").expect("written");
@@ -90,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_which_others_may_put_things_in_our_place_is_refused() {
+    fn replaceable_parent_folder_is_rejected() {
         let parent = tempfile::tempdir().expect("a folder");
         fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).expect("open");
-        assert!(Folder::within(parent.path()).is_err_and(|why| why.contains("sticky")));
+        assert!(TempFolder::within(parent.path()).is_err_and(|why| why.contains("sticky")));
         fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o1777)).expect("open");
-        assert!(Folder::within(parent.path()).is_ok());
+        assert!(TempFolder::within(parent.path()).is_ok());
     }
 }

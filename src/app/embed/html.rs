@@ -1,22 +1,23 @@
-//! Values as HTML for notebooks: arrays as tables with their shape and type, of which large ones show the ends of their axes.
+//! Formats values as HTML for notebooks. An array becomes a table with its shape and type; a large array shows only the
+//! first and the last elements of each axis.
 
 use std::fmt::Write as _;
 
-use crate::host::array::{Array, Element};
-use crate::host::format::column::Cells;
-use crate::host::format::describe;
-use crate::host::problem::Outcome;
-use crate::host::value::Value;
+use clk_host::array::{Array, ElementType};
+use clk_host::format::column::Cells;
+use clk_host::format::describe;
+use clk_host::problem::HostResult;
+use clk_host::value::HostValue;
 
-/// The elements shown at each end of an axis that is longer than twice as many, and at the beginning of each axis before the last two.
+/// Number of elements shown at the beginning and at the end of a long axis.
 const EDGE: usize = 5;
 const PLANES: usize = 3;
 
-/// Returns a value as HTML; `None` for one that its text shows best.
-pub(in crate::app) fn of(value: &Value) -> Outcome<Option<String>> {
+/// Returns a value as HTML; `None` if its plain text is better suited.
+pub(crate) fn of(value: &HostValue) -> HostResult<Option<String>> {
     match value {
-        Value::Array(array) => of_array(array).map(Some),
-        Value::Table(columns) if columns.unreadable.is_empty() => {
+        HostValue::Array(array) => of_array(array).map(Some),
+        HostValue::Table(columns) if columns.unreadable.is_empty() => {
             let mut rows = 0;
             let mut cells = Vec::new();
             for column in columns.values() {
@@ -24,27 +25,27 @@ pub(in crate::app) fn of(value: &Value) -> Outcome<Option<String>> {
                 rows = rows.max(texts.len());
                 cells.push(texts);
             }
-            let heads: Vec<String> = columns.keys().map(|name| escaped(name)).collect();
+            let heads: Vec<String> = columns.keys().map(|name| escape_html(name)).collect();
             Ok(Some(table_of_columns(&heads, &cells, rows)))
         }
         _ => Ok(None),
     }
 }
 
-/// Replaces the characters that have a meaning in HTML.
-pub(in crate::app) fn escaped(text: &str) -> String {
+/// Escapes the characters that are special in HTML.
+pub(crate) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns the positions along an axis that are shown; `None` stands for those that are not.
-fn steps(extent: usize) -> Vec<Option<usize>> {
+/// Returns the indices along an axis that are shown. `None` marks a gap.
+fn shown_positions(extent: usize) -> Vec<Option<usize>> {
     match extent <= 2 * EDGE + 1 {
         true => (0..extent).map(Some).collect(),
         false => (0..EDGE).map(Some).chain([None]).chain((extent - EDGE..extent).map(Some)).collect(),
     }
 }
 
-fn of_array(array: &Array) -> Outcome<String> {
+fn of_array(array: &Array) -> HostResult<String> {
     let mut html = String::from("<div class=\"clk-array\">");
     let shape = array.shape();
     if !array.is_empty() {
@@ -61,11 +62,11 @@ fn of_array(array: &Array) -> Outcome<String> {
             let _ = write!(html, "<p>… and {} more</p>", planes - PLANES);
         }
     }
-    let _ = write!(html, "<p><code>{}</code></p></div>", escaped(&describe(array)));
+    let _ = write!(html, "<p><code>{}</code></p></div>", escape_html(&describe(array)));
     Ok(html)
 }
 
-/// Returns the indices of the axes in front at a row-major position, separated by commas.
+/// Converts a row-major index to the indices of the leading axes, separated by commas.
 fn indices(mut position: usize, shape: &[usize]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for extent in shape.iter().rev() {
@@ -75,19 +76,19 @@ fn indices(mut position: usize, shape: &[usize]) -> String {
     parts.join(", ")
 }
 
-/// Returns a table of the one or two axes that begin at a row-major position.
-fn of_plane(array: &Array, shape: &[usize], first: usize) -> Outcome<String> {
+/// Returns a table of the last one or two axes. `first` is the row-major index of the table's first element.
+fn of_plane(array: &Array, shape: &[usize], first: usize) -> HostResult<String> {
     let (rows, columns) = match *shape {
         [rows, columns] => (rows, columns),
         [columns] => (1, columns),
         _ => (1, 1),
     };
-    let (row_steps, column_steps) = (steps(rows), steps(columns));
+    let (row_steps, column_steps) = (shown_positions(rows), shown_positions(columns));
     let positions = row_steps
         .iter()
         .flatten()
         .flat_map(|row| column_steps.iter().flatten().map(move |column| first + row * columns + column));
-    let shown = array.items_at(positions).collect::<Outcome<Vec<Value>>>()?;
+    let shown = array.items_at(positions).collect::<HostResult<Vec<HostValue>>>()?;
     let mut texts = Cells::new(array.element(), &shown).texts().into_iter();
     let mut html = String::from("<table><tbody>");
     for row in &row_steps {
@@ -97,7 +98,7 @@ fn of_plane(array: &Array, shape: &[usize], first: usize) -> Outcome<String> {
         }
         for column in &column_steps {
             let cell = match (row, column) {
-                (Some(_), Some(_)) => escaped(texts.next().unwrap_or_default().trim()),
+                (Some(_), Some(_)) => escape_html(texts.next().unwrap_or_default().trim()),
                 (Some(_), None) => "…".into(),
                 (None, _) => "⋮".into(),
             };
@@ -108,14 +109,14 @@ fn of_plane(array: &Array, shape: &[usize], first: usize) -> Outcome<String> {
     Ok(html + "</tbody></table>")
 }
 
-fn column_texts(column: &Value) -> Outcome<Vec<String>> {
+fn column_texts(column: &HostValue) -> HostResult<Vec<String>> {
     Ok(match column {
-        Value::Array(array) => {
-            let shown = array.items_at(0..array.count().min(2 * EDGE)).collect::<Outcome<Vec<Value>>>()?;
-            let element: &Element = array.element();
-            Cells::new(element, &shown).texts().into_iter().map(|text| escaped(text.trim())).collect()
+        HostValue::Array(array) => {
+            let shown = array.items_at(0..array.count().min(2 * EDGE)).collect::<HostResult<Vec<HostValue>>>()?;
+            let element: &ElementType = array.element();
+            Cells::new(element, &shown).texts().into_iter().map(|text| escape_html(text.trim())).collect()
         }
-        Value::Strings(texts) => texts.iter().take(2 * EDGE).map(|text| escaped(text)).collect(),
+        HostValue::Strings(texts) => texts.iter().take(2 * EDGE).map(|text| escape_html(text)).collect(),
         _ => vec![],
     })
 }
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_meaning_in_html_is_escaped() {
-        assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    fn html_special_characters_are_escaped() {
+        assert_eq!(escape_html("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }

@@ -1,15 +1,15 @@
-//! Clk inside of another process, such as Python's: programs whose kernels and functions are called with the process's own arrays,
-//! and sessions for notebooks.
+//! Embeds Clk in another process, such as Python. The process can call kernels and functions with its own arrays, and
+//! start sessions for notebooks.
 //!
-//! Input: sources, and arguments as plain data. Output: values, or [`Report`]s of what was wrong. A [`Program`] compiles each
-//! combination of argument types once, as `clk launch` does, and runs it on an interpreter per device; a [`Notebook`] is a session
-//! on a thread of its own, whose output is a stream of [`Event`]s.
+//! Input: sources, and arguments as plain data. Output: values, or [`EmbedReport`]s of errors. An [`EmbedProgram`]
+//! compiles a call once for each combination of argument types, as `clk launch` does. It runs calls on one interpreter
+//! for each configuration. A [`Notebook`] is a session on its own thread; its output is a sequence of [`Event`]s.
 
 mod argument;
 pub(super) mod describe;
+mod gpu_arrays;
 pub(super) mod html;
 mod inspect;
-mod lending;
 mod program;
 pub(super) mod report;
 mod stubs;
@@ -18,46 +18,47 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use argument::{Argument, numpy_name};
-pub use describe::{Callable, Kind, Parameter};
-pub use inspect::{CallProfile, OriginQuery, Proof};
-pub use lending::{Far, Lending, is_recorded, meeting, owner};
-pub use program::{Call, Check, How, Program, Returned};
-pub use report::{Place, Report};
+pub use argument::{EmbedValue, numpy_name};
+pub use describe::{Callable, ParamDescription, ParamKind};
+pub use gpu_arrays::{ExportedArray, Lending, gpu_of_address, is_capturing, lender_stream};
+pub use inspect::{CallProfile, KernelProof, OriginQuery};
+pub use program::{CallOptions, CallResult, CheckLevel, EmbedCall, EmbedProgram};
+pub use report::{EmbedReport, ReportLocation};
 pub use stubs::text as stubs;
 
 pub use super::repl::notebook::{Candidate, Event, Notebook};
 
-use crate::app::{memory, ranks};
-use crate::base::room;
-use crate::host::unwind;
+use crate::{memory, ranks};
+use clk_base::alloc;
+use clk_host::unwind;
 
-/// Prepares this process; called once.
+/// Prepares this process for the other functions. Must be called once, before them.
 pub fn prepare() {
-    room::ask(memory::available);
+    alloc::set_available_query(memory::available);
 }
 
-/// Ends the part of this process among the ranks that programs exchange values with, if it has one: at the end of the process. Rank 0 waits
-/// for the others until `stop` is set.
+/// Leaves the communicator if this process is one of several ranks. Called at the end of the process. Rank 0 waits for
+/// the other ranks, or until `stop` is set.
 pub fn leave(stop: &Arc<AtomicBool>) {
-    let _ = unwind::caught(stop.clone(), ranks::part);
+    let _ = unwind::catch_stop(stop.clone(), ranks::leave_embedded);
 }
 
-/// Runs the command line; returns the exit code. `relaunch` is what starts this program again, for processes that run kernels.
+/// Runs Clk's command line; returns the exit code. `relaunch` is the command that starts this program again, for worker
+/// processes.
 pub fn command_line(arguments: Vec<OsString>, relaunch: Vec<OsString>) -> u8 {
     #[cfg(target_os = "linux")]
-    super::isolate::relaunch_by(relaunch);
+    super::worker_processes::set_relaunch_command(relaunch);
     #[cfg(not(target_os = "linux"))]
     drop(relaunch);
     super::run_process(arguments)
 }
 
-/// Returns why this is not the name of a device; `None` if it is one.
+/// Returns the reason if a name is not the name of a device; `None` if it is.
 pub fn device_error(name: &str) -> Option<String> {
-    name.parse::<super::devices::Choice>().err()
+    name.parse::<super::devices::DeviceChoice>().err()
 }
 
-/// Returns the names of the devices, each with a description or the reason why it cannot be used.
+/// Returns the name of each device and a description, which for an unavailable device is the reason.
 pub fn devices() -> Vec<(String, String)> {
-    super::devices::list()
+    super::devices::list_devices()
 }

@@ -1,29 +1,30 @@
-//! Diagnostics as plain data for other languages, with their text as a terminal would show it.
+//! Diagnostics as plain data for other languages, with their complete text.
 
-use crate::base::diag::{Diagnostic, Severity};
-use crate::base::render::{self, Style};
-use crate::base::source::Sources;
-use crate::host::problem::Problem;
+use clk_base::diag::{Diagnostic, Severity};
+use clk_base::render::{self, RenderStyle};
+use clk_base::source::SourceMap;
+use clk_host::problem::RuntimeError;
 
-/// A message to the user.
+/// A diagnostic as plain data.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct EmbedReport {
     pub code: &'static str,
     /// `error`, `warning` or `note`.
     pub severity: &'static str,
     pub title: String,
     pub notes: Vec<String>,
     pub help: Vec<String>,
-    /// The marked places, the primary one first.
-    pub places: Vec<Place>,
-    /// The whole message, without and with ANSI colors.
+    /// The labeled source locations of the message, beginning with the primary one.
+    pub places: Vec<ReportLocation>,
+    /// The complete text of the message, without and with ANSI colors.
     pub plain: String,
     pub colored: String,
 }
 
-/// A marked place. Lines and columns count from 1, columns in characters; `start` and `end` are byte offsets.
+/// A labeled source location. Lines and columns count from 1, columns in characters; `start` and `end` are byte
+/// offsets.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ReportLocation {
     pub file: String,
     pub line: usize,
     pub column: usize,
@@ -34,9 +35,9 @@ pub struct Place {
     pub text: String,
 }
 
-impl Report {
-    pub(in crate::app) fn new(diagnostic: &Diagnostic, sources: &Sources) -> Report {
-        let style = |color| Style { color, ..Style::default() };
+impl EmbedReport {
+    pub(crate) fn new(diagnostic: &Diagnostic, sources: &SourceMap) -> EmbedReport {
+        let style = |color| RenderStyle { color, ..RenderStyle::default() };
         let mut labels: Vec<_> = diagnostic.labels.iter().collect();
         labels.sort_by_key(|label| !label.primary);
         let places = labels.into_iter().map(|label| {
@@ -44,9 +45,9 @@ impl Report {
             let (end_line, end_column) = sources.line_column(label.span.after());
             let file = sources.name(label.span.file).to_owned();
             let (start, end) = (label.span.start as usize, label.span.end as usize);
-            Place { file, line, column, end_line, end_column, start, end, text: label.text.clone() }
+            ReportLocation { file, line, column, end_line, end_column, start, end, text: label.text.clone() }
         });
-        Report {
+        EmbedReport {
             code: diagnostic.code,
             severity: match diagnostic.severity {
                 Severity::Error => "error",
@@ -62,16 +63,16 @@ impl Report {
         }
     }
 
-    pub(super) fn all(diagnostics: &[Diagnostic], sources: &Sources) -> Vec<Report> {
-        diagnostics.iter().map(|diagnostic| Report::new(diagnostic, sources)).collect()
+    pub(super) fn all(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<EmbedReport> {
+        diagnostics.iter().map(|diagnostic| EmbedReport::new(diagnostic, sources)).collect()
     }
 
-    /// Returns an error that concerns a call as a whole.
-    pub fn of_call(code: &'static str, title: impl Into<String>, notes: Vec<String>, help: Vec<String>) -> Report {
-        Report::of(Problem { notes, help, ..Problem::new(code, title) })
+    /// Returns an error that is about the call itself and has no location in the source.
+    pub fn of_call(code: &'static str, title: impl Into<String>, notes: Vec<String>, help: Vec<String>) -> EmbedReport {
+        EmbedReport::of(RuntimeError { notes, help, ..RuntimeError::new(code, title) })
     }
 
-    pub(in crate::app) fn of(problem: Problem) -> Report {
-        Report::new(&problem.anywhere(), &Sources::default())
+    pub(crate) fn of(problem: RuntimeError) -> EmbedReport {
+        EmbedReport::new(&problem.anywhere(), &SourceMap::default())
     }
 }

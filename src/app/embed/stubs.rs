@@ -1,18 +1,18 @@
-//! Type stubs: the callables of a program as a `.pyi` file, for type checkers and editors of Python.
+//! Type stubs: the callables of a program as a Python stub file (`.pyi`), for type checkers and editors.
 
 use std::fmt::Write as _;
 
-use super::describe::{Callable, Kind, Parameter};
-use crate::check::typed::Access;
+use super::describe::{Callable, ParamDescription, ParamKind};
+use clk_check::typed::Access;
 
-/// Words of Python that no parameter can be called.
+/// The keywords of Python, which parameters cannot have as names.
 const RESERVED: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
     "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
-/// Returns the text of the stubs of a program, which was read from the file `name`.
+/// Returns the type stubs for the program in the file `name`.
 pub fn text(name: &str, callables: &[Callable]) -> String {
     let mut text = format!("# Written by `clk stubs {name}`.\nfrom typing import Any\n\nimport clk\n");
     for callable in callables.iter().filter(|callable| !RESERVED.contains(&callable.name.as_str())) {
@@ -26,7 +26,7 @@ pub fn text(name: &str, callables: &[Callable]) -> String {
     text
 }
 
-/// The methods of a module, whose places callables of these names take.
+/// The methods of every module. A callable of the program with the same name replaces the method.
 const METHODS: [(&str, &str); 4] = [
     (
         "run",
@@ -35,34 +35,34 @@ const METHODS: [(&str, &str); 4] = [
     ),
     ("dtype", "def dtype(name: str) -> Any: ...\n"),
     ("stubs", "def stubs() -> str: ...\n"),
-    // The variables of the script.
+    // Allows access to the script's variables, whose types are unknown.
     ("__getattr__", "def __getattr__(name: str) -> Any: ...\n"),
 ];
 
 fn stub(callable: &Callable) -> String {
     let mut words = vec!["self".to_string()];
-    let mut named = Vec::new();
+    let mut keywords = Vec::new();
     for param in &callable.params {
-        // What Python cannot spell is given by position only.
+        // A parameter that is named like a Python keyword gets a suffix.
         let name =
             if RESERVED.contains(&param.name.as_str()) { format!("{}_", param.name) } else { param.name.clone() };
         let default = param.default.as_deref().map_or_else(String::new, |text| format!(" = {}", default_text(text)));
         match param.access {
-            Access::Out => named.push(format!("{name}: clk.ArrayLike | None = ...")),
-            Access::In | Access::InOut => words.push(format!("{name}: {}{default}", input(param))),
+            Access::Out => keywords.push(format!("{name}: clk.ArrayLike | None = ...")),
+            Access::In | Access::InOut => words.push(format!("{name}: {}{default}", input_type(param))),
         }
     }
-    named.extend(callable.dims.iter().map(|dim| format!("{dim}: int = ...")));
-    named.extend(callable.generics.iter().map(|(generic, word)| match *word {
+    keywords.extend(callable.dims.iter().map(|dim| format!("{dim}: int = ...")));
+    keywords.extend(callable.generics.iter().map(|(generic, word)| match *word {
         "const" => format!("{generic}: int | bool | float = ..."),
         "fn" => format!("{generic}: clk.Callable | str = ..."),
         _ => format!("{generic}: str = ..."),
     }));
-    let taken = |option: &str| {
+    let is_name_used = |option: &str| {
         let own = callable.params.iter().map(|param| &param.name);
         own.chain(&callable.dims).chain(callable.generics.iter().map(|(name, _)| name)).any(|name| name == option)
     };
-    let out = if results(callable).len() > 1 { "tuple[clk.ArrayLike | None, ...]" } else { "clk.ArrayLike" };
+    let out = if out_params(callable).len() > 1 { "tuple[clk.ArrayLike | None, ...]" } else { "clk.ArrayLike" };
     let options = [
         ("out", format!("{out} | None = ...")),
         ("device", "str | None = ...".into()),
@@ -72,42 +72,43 @@ fn stub(callable: &Callable) -> String {
         ("grid", "int | tuple[int, ...] = ...".into()),
         ("block", "int | tuple[int, ...] = ...".into()),
     ];
-    // `out` and the geometry are those of launches.
+    // The options `out`, `grid` and `block` apply only to kernels.
     let of_calls = |option: &str| callable.is_kernel || !matches!(option, "out" | "grid" | "block");
-    let options = options.into_iter().filter(|(option, _)| of_calls(option) && !taken(option));
-    named.extend(options.map(|(option, ty)| format!("{option}: {ty}")));
+    let options = options.into_iter().filter(|(option, _)| of_calls(option) && !is_name_used(option));
+    keywords.extend(options.map(|(option, ty)| format!("{option}: {ty}")));
     words.push("*".into());
-    words.extend(named);
+    words.extend(keywords);
     let doc = callable.doc.as_deref().map_or_else(String::new, |doc| format!("\n\n{}", doc.trim()));
     let doc = format!("{}{doc}", callable.head).replace('\\', "\\\\").replace("\"\"\"", "\\\"\\\"\\\"");
     let doc = doc.replace('\n', "\n    ");
     let doc = doc.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-    // A class of its own, as `using` and `dimensions` are attributes.
+    // Each callable gets its own class, because type checkers must know its attributes `using` and `dimensions`.
     format!(
         "class _{0}_callable(clk.Callable):\n    \"\"\"{doc}\"\"\"\n\n    def __call__(\n        {1},\n    ) -> {2}: ...\n\n{0}: _{0}_callable\n",
         callable.name,
         words.join(",\n        "),
-        result(callable)
+        result_type(callable)
     )
 }
 
-/// Returns the arrays that a kernel returns.
-fn results(callable: &Callable) -> Vec<&Parameter> {
+/// Returns the parameters of a kernel whose arrays the call allocates and returns.
+fn out_params(callable: &Callable) -> Vec<&ParamDescription> {
     callable.params.iter().filter(|param| param.access == Access::Out).collect()
 }
 
-fn result(callable: &Callable) -> String {
+fn result_type(callable: &Callable) -> String {
     if !callable.is_kernel {
         return callable.result.as_deref().map_or("None", of_result).into();
     }
-    match results(callable).len() {
+    match out_params(callable).len() {
         0 => "None".into(),
         1 => "Any".into(),
         several => format!("tuple[{}]", vec!["Any"; several].join(", ")),
     }
 }
 
-/// Returns the type of a function's result; arrays come in the kind of the arguments.
+/// Returns the Python type of a function's result. For arrays it is `Any`, because their library is that of the
+/// arguments.
 fn of_result(text: &str) -> &'static str {
     match text {
         "bool" => "bool",
@@ -119,11 +120,11 @@ fn of_result(text: &str) -> &'static str {
     }
 }
 
-/// Returns a default as Python writes it, if it is a number or a truth value.
+/// Converts a default value that is a number or a Boolean to Python syntax. Returns `...` for all others.
 fn default_text(text: &str) -> &str {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok();
-    // Python has no integers that begin with 0.
+    // In Python, a decimal integer cannot begin with 0.
     let is_octal = digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
     match text {
         "true" => "True",
@@ -133,16 +134,16 @@ fn default_text(text: &str) -> &str {
     }
 }
 
-fn input(param: &Parameter) -> &'static str {
+fn input_type(param: &ParamDescription) -> &'static str {
     match &param.kind {
-        Kind::Array { .. } => "clk.ArrayLike",
-        Kind::Text => "str",
-        Kind::Texts => "list[str]",
-        Kind::Value(_) => match of_result(&param.text) {
+        ParamKind::Array { .. } => "clk.ArrayLike",
+        ParamKind::Text => "str",
+        ParamKind::Texts => "list[str]",
+        ParamKind::Value(_) => match of_result(&param.text) {
             "Any" | "None" => "Any",
-            // Python's integers are floats to type checkers.
+            // An integer needs no decimal point, because type checkers accept integers for floats.
             found => found,
         },
-        Kind::Other => "Any",
+        ParamKind::Other => "Any",
     }
 }

@@ -1,48 +1,50 @@
-//! Tests with independent decoders of the three protocols, written from their specifications.
+//! Tests that decode the encoded pictures. The decoders were written independently, from the specifications of the
+//! three protocols.
 
 use super::*;
-use crate::host::files;
-use crate::host::value::Value;
+use clk_host::files;
+use clk_host::value::HostValue;
 
-fn known(set: &[(&str, &str)]) -> Option<Option<Protocol>> {
-    by_environment(|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string()))
+fn detected(set: &[(&str, &str)]) -> Option<Option<Protocol>> {
+    detect_by_environment(|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string()))
 }
 
 #[test]
-fn terminals_by_their_environment() {
-    assert_eq!(known(&[("TERM", "xterm-kitty")]), Some(Some(Protocol::Kitty)));
-    assert_eq!(known(&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")]), Some(Some(Protocol::ITerm)));
-    assert_eq!(known(&[("TERM", "xterm-256color")]), None);
-    assert_eq!(known(&[("TERM", "tmux-256color"), ("TMUX", "x"), ("KITTY_WINDOW_ID", "1")]), None);
-    assert_eq!(known(&[("TERM", "dumb")]), Some(None));
-    assert_eq!(known(&[("CLK_GRAPHICS", "sixel"), ("TERM", "dumb")]), Some(Some(Protocol::Sixel)));
-    assert_eq!(known(&[("CLK_GRAPHICS", "none"), ("TERM", "xterm-kitty")]), Some(None));
+fn terminals_are_detected_by_environment() {
+    assert_eq!(detected(&[("TERM", "xterm-kitty")]), Some(Some(Protocol::Kitty)));
+    assert_eq!(detected(&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")]), Some(Some(Protocol::ITerm)));
+    assert_eq!(detected(&[("TERM", "xterm-256color")]), None);
+    assert_eq!(detected(&[("TERM", "tmux-256color"), ("TMUX", "x"), ("KITTY_WINDOW_ID", "1")]), None);
+    assert_eq!(detected(&[("TERM", "dumb")]), Some(None));
+    assert_eq!(detected(&[("CLK_GRAPHICS", "sixel"), ("TERM", "dumb")]), Some(Some(Protocol::Sixel)));
+    assert_eq!(detected(&[("CLK_GRAPHICS", "none"), ("TERM", "xterm-kitty")]), Some(None));
 }
 
 #[cfg(unix)]
 #[test]
-fn answers_of_terminals() {
+fn terminal_answers_are_parsed() {
     assert!(query::lists_sixel(b"\x1b[?62;4;22c"));
     assert!(!query::lists_sixel(b"\x1b[?64;1;2;6;22c") && !query::lists_sixel(b"\x1b[?4c") && !query::lists_sixel(b""));
 }
 
 #[test]
-fn pictures_in_each_way() {
+fn pictures_in_each_protocol() {
     let pixels = [255, 0, 0].repeat(8).into_iter().chain([0, 0, 255].repeat(8)).collect();
     let raster = Raster { width: 8, height: 2, pixels };
     let kitty = draw(&raster, Protocol::Kitty).expect("a picture");
     assert!(kitty.starts_with("\x1b_Ga=T,f=100,q=2,m=0;iVBOR") && kitty.ends_with("\x1b\\\n"));
     let iterm = draw(&raster, Protocol::ITerm).expect("a picture");
     assert!(iterm.starts_with("\x1b]1337;File=inline=1;size=") && iterm.ends_with("\x07\n"));
-    // Blue is color 5 and fills the second row, red is color 180 and fills the first: bits 2 and 1 of eight columns.
+    // Blue is color 5 and fills the second row (bit 2); red is color 180 and fills the first row (bit 1). Both have
+    // eight columns.
     let sixel = draw(&raster, Protocol::Sixel).expect("a picture");
     assert!(sixel.starts_with("\x1bP0;1q\"1;1;8;2") && sixel.ends_with("#5!8A$#180!8@-\x1b\\\n"), "{sixel:?}");
 }
 
-/// Returns a picture in which neighboring pixels differ; with only colors of the cube if `exact`.
+/// Returns a picture in which neighboring pixels differ. If `exact`, it has only colors of the color cube.
 fn colorful(width: usize, height: usize, exact: bool) -> Raster {
     let pixels = (0..width * height).flat_map(|at| {
-        // A hash, whose values are nearly noise and do not compress.
+        // Hashes the position: the result is nearly random, so that it does not compress.
         let mut mixed = (at as u32 + 1).wrapping_mul(2_654_435_761);
         mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b);
         mixed ^= mixed >> 13;
@@ -52,8 +54,8 @@ fn colorful(width: usize, height: usize, exact: bool) -> Raster {
     Raster { width, height, pixels: pixels.collect() }
 }
 
-/// Decodes padded Base64.
-fn decoded(text: &str) -> Vec<u8> {
+/// Decodes Base64 with padding.
+fn decode_base64(text: &str) -> Vec<u8> {
     assert_eq!(text.len() % 4, 0, "padded");
     let digit = |c: u8| match c {
         b'A'..=b'Z' => c - b'A',
@@ -75,12 +77,12 @@ fn decoded(text: &str) -> Vec<u8> {
 }
 
 fn of_png(bytes: &[u8]) -> Raster {
-    let Ok(Value::Array(array)) = files::decode("picture.png", bytes) else { panic!("not a PNG file") };
+    let Ok(HostValue::Array(array)) = files::decode("picture.png", bytes) else { panic!("not a PNG file") };
     Raster::of(&array).expect("a picture")
 }
 
 #[test]
-fn kitty_gets_the_picture_in_pieces() {
+fn kitty_gets_the_picture_in_chunks() {
     let raster = colorful(120, 90, false);
     let text = draw(&raster, Protocol::Kitty).expect("a picture");
     let pieces: Vec<&str> = text.trim_end().split_terminator("\x1b\\").collect();
@@ -91,36 +93,36 @@ fn kitty_gets_the_picture_in_pieces() {
         let last = i + 1 == pieces.len();
         let keys: Vec<&str> = control.split(',').collect();
         assert_eq!(keys.last(), Some(&if last { "m=0" } else { "m=1" }));
-        // Only the first chunk has the other keys; the rest may have `m` alone.
+        // Only the first chunk has keys other than `m`.
         assert_eq!(keys.len() > 1, i == 0, "{control}");
         assert!(payload.len() <= 4096 && (last || payload.len() % 4 == 0), "{}", payload.len());
         data += payload;
     }
     assert!(pieces[0].contains("a=T") && pieces[0].contains("f=100") && pieces[0].contains("q=2"));
-    let shown = of_png(&decoded(&data));
+    let shown = of_png(&decode_base64(&data));
     assert_eq!((shown.width, shown.height), (120, 90));
     assert!(shown.pixels == raster.pixels, "not the same picture");
 }
 
 #[test]
-fn iterm_gets_the_picture_whole() {
+fn iterm_gets_the_picture_in_one_part() {
     let raster = colorful(31, 17, false);
     let text = draw(&raster, Protocol::ITerm).expect("a picture");
     let inner = text.strip_prefix("\x1b]1337;File=").and_then(|t| t.strip_suffix("\x07\n")).expect("a command");
     let (arguments, data) = inner.split_once(':').expect("data behind a colon");
-    let bytes = decoded(data);
+    let bytes = decode_base64(data);
     assert!(arguments.split(';').any(|a| a == "inline=1"), "it would be downloaded: {arguments}");
     assert!(arguments.split(';').any(|a| a == format!("size={}", bytes.len())), "{arguments}");
     assert!(of_png(&bytes).pixels == raster.pixels, "not the same picture");
 }
 
-/// Splits a text into the number at its beginning and the rest.
+/// Returns the number at the beginning of a text, and the rest of the text.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     (text[..end].parse().expect("a number"), &text[end..])
 }
 
-/// Decodes a Sixel picture: color registers, bands of six rows, run lengths.
+/// Decodes a Sixel picture with color registers, bands of six rows and run lengths.
 fn of_sixel(text: &str) -> Raster {
     let inner = text.strip_prefix("\x1bP").and_then(|t| t.strip_suffix("\x1b\\\n")).expect("a device control string");
     let (_, inner) = inner.split_once('q').expect("the mark of sixel");
@@ -174,13 +176,13 @@ fn of_sixel(text: &str) -> Raster {
 
 #[test]
 fn sixel_shows_the_picture() {
-    // Seven rows, so the second band is partial; runs of all lengths.
+    // A picture of seven rows, so that the second band is partial, with runs of all lengths.
     let mut raster = colorful(37, 7, true);
     raster.pixels[..3 * 30].fill(102);
     let shown = of_sixel(&draw(&raster, Protocol::Sixel).expect("a picture"));
     assert_eq!((shown.width, shown.height), (37, 7));
     assert!(shown.pixels == raster.pixels, "colors of the cube stay as they are");
-    // Other colors become one of the two nearest levels, with the right average over an area.
+    // A color that is not in the cube is dithered between its two nearest levels, and keeps its average over an area.
     let raster = colorful(64, 48, false);
     let shown = of_sixel(&draw(&raster, Protocol::Sixel).expect("a picture"));
     let far = shown.pixels.iter().zip(&raster.pixels).filter(|(a, b)| a.abs_diff(**b) > 51).count();

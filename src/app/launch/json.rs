@@ -1,8 +1,8 @@
-//! A JSON reader that validates a text once and then reads values in place.
+//! A JSON reader that validates the whole text first and then reads values in place.
 //!
-//! Values stay text until their type is known: 64-bit integers keep all digits, floats are rounded once, and a list of a
-//! million numbers needs no allocation per number. As an extension, the bare words `NaN`, `Infinity` and `-Infinity` are
-//! numbers, as Python's `json` writes them.
+//! Values stay text until their type is known. Therefore, 64-bit integers keep all digits, floats are rounded only
+//! once, and a list of a million numbers needs no allocation for each number. As an extension, `NaN`, `Infinity` and
+//! `-Infinity` are numbers, because Python's `json` module writes them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,12 +10,12 @@ use std::ops::Range;
 /// Maximum nesting depth of lists and objects.
 const MAX_DEPTH: usize = 64;
 
-/// Numbers outside the JSON standard.
+/// Numbers that are accepted although standard JSON does not have them.
 pub(crate) const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// The kind of a value.
+/// The kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum JsonKind {
     Null,
     Bool,
     Number,
@@ -24,92 +24,92 @@ pub(crate) enum Kind {
     Object,
 }
 
-impl Kind {
-    /// Returns the kind with its article, for messages.
+impl JsonKind {
+    /// Returns the name of the kind with its article, for messages.
     pub fn words(self) -> &'static str {
         match self {
-            Kind::Null => "null",
-            Kind::Bool => "a truth value",
-            Kind::Number => "a number",
-            Kind::Text => "a string",
-            Kind::List => "a list",
-            Kind::Object => "an object",
+            JsonKind::Null => "null",
+            JsonKind::Bool => "a truth value",
+            JsonKind::Number => "a number",
+            JsonKind::Text => "a string",
+            JsonKind::List => "a list",
+            JsonKind::Object => "an object",
         }
     }
 }
 
-/// A syntax error: its byte offset and the reason.
+/// A syntax error: the byte offset in the text, and the reason.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed {
+pub(crate) struct JsonError {
     pub at: usize,
     pub why: String,
 }
 
-/// A value within a validated text.
+/// A JSON value: a part of a validated text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raw<'a> {
+pub(crate) struct JsonRaw<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Raw<'a> {
-    /// Parses a text that consists of one value.
-    pub fn parse(text: &'a str) -> Result<Raw<'a>, Malformed> {
-        let mut checker = Checker { bytes: text.as_bytes(), at: 0 };
+impl<'a> JsonRaw<'a> {
+    /// Validates a text that consists of one value, and returns that value.
+    pub fn parse(text: &'a str) -> Result<JsonRaw<'a>, JsonError> {
+        let mut checker = JsonValidator { bytes: text.as_bytes(), at: 0 };
         checker.space();
         let start = checker.at;
         checker.value(0)?;
         let end = checker.at;
         checker.space();
         match checker.at == text.len() {
-            true => Ok(Raw { text: text.get(start..end).unwrap_or(""), at: start }),
+            true => Ok(JsonRaw { text: text.get(start..end).unwrap_or(""), at: start }),
             false => Err(checker.wrong("the request ends before this")),
         }
     }
 
-    /// Returns the text of the value as written.
+    /// Returns the JSON text of the value.
     pub fn text(&self) -> &'a str {
         self.text
     }
 
-    /// Returns the byte range of the value in the whole text.
+    /// Returns the byte range of the value in the complete text.
     pub fn place(&self) -> Range<usize> {
         self.at..self.at + self.text.len()
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> JsonKind {
         match self.text.as_bytes().first() {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::List,
-            Some(b'"') => Kind::Text,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'n') => Kind::Null,
-            _ => Kind::Number,
+            Some(b'{') => JsonKind::Object,
+            Some(b'[') => JsonKind::List,
+            Some(b'"') => JsonKind::Text,
+            Some(b't' | b'f') => JsonKind::Bool,
+            Some(b'n') => JsonKind::Null,
+            _ => JsonKind::Number,
         }
     }
 
-    /// Returns the unescaped content of a string; `None` for other kinds.
+    /// Returns the content of a string without escapes; `None` for other kinds of values.
     pub fn string(&self) -> Option<Cow<'a, str>> {
         let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
         Some(if inner.contains('\\') { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) })
     }
 
-    /// Iterates over the values of a list; empty for other kinds.
-    pub fn items(&self) -> Items<'a> {
-        Items { rest: self.inside(b'['), at: self.at + 1 }
+    /// Iterates over the values of a list. For other kinds of values, there are none.
+    pub fn items(&self) -> JsonItems<'a> {
+        JsonItems { rest: self.inside(b'['), at: self.at + 1 }
     }
 
-    /// Iterates over the fields of an object in order; empty for other kinds.
-    pub fn fields(&self) -> impl Iterator<Item = (Cow<'a, str>, Raw<'a>)> {
-        let mut rest = Items { rest: self.inside(b'{'), at: self.at + 1 };
+    /// Iterates over the fields of an object in source order. For other kinds of values, there are none.
+    pub fn fields(&self) -> impl Iterator<Item = (Cow<'a, str>, JsonRaw<'a>)> {
+        let mut rest = JsonItems { rest: self.inside(b'{'), at: self.at + 1 };
         std::iter::from_fn(move || {
             let key = rest.next()?;
-            // `Items` skips the colon like a comma.
+            // The iterator skips the colon between name and value as it skips commas.
             Some((key.string()?, rest.next()?))
         })
     }
 
-    /// Returns the number of values in a list.
+    /// Returns the number of values in a list, without decoding them.
     pub fn count(&self) -> usize {
         self.items().count()
     }
@@ -124,29 +124,29 @@ impl<'a> Raw<'a> {
 
 /// Iterator over the values of a list.
 #[derive(Clone)]
-pub(crate) struct Items<'a> {
-    /// The remaining text between the brackets.
+pub(crate) struct JsonItems<'a> {
+    /// The text between the brackets that was not read yet.
     rest: &'a str,
     at: usize,
 }
 
-impl<'a> Iterator for Items<'a> {
-    type Item = Raw<'a>;
+impl<'a> Iterator for JsonItems<'a> {
+    type Item = JsonRaw<'a>;
 
-    fn next(&mut self) -> Option<Raw<'a>> {
+    fn next(&mut self) -> Option<JsonRaw<'a>> {
         let between = |b: &u8| matches!(b, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
         let skipped = self.rest.bytes().take_while(|b| between(b)).count();
         let text = self.rest.get(skipped..)?;
         let len = length(text.as_bytes());
         let value = text.get(..len).filter(|value| !value.is_empty())?;
-        let found = Raw { text: value, at: self.at + skipped };
+        let item = JsonRaw { text: value, at: self.at + skipped };
         self.rest = text.get(len..)?;
         self.at += skipped + len;
-        Some(found)
+        Some(item)
     }
 }
 
-/// Returns the length in bytes of the value at the start of a validated text.
+/// Returns the length in bytes of the value at the start of a validated text, including nested values.
 fn length(text: &[u8]) -> usize {
     match text.first() {
         Some(b'"') => string_length(text),
@@ -185,12 +185,12 @@ fn string_length(text: &[u8]) -> usize {
     }
 }
 
-/// Whether a byte can be part of a number, `true`, `null` and the like.
+/// Whether a byte can be part of a number or of a literal such as `true` or `null`.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
 
-/// Unescapes the content of a string. An unpaired surrogate becomes the replacement character.
+/// Replaces the escapes in the content of a string. An unpaired surrogate becomes the replacement character (U+FFFD).
 fn unescape(inner: &str) -> String {
     let mut text = String::with_capacity(inner.len());
     let mut rest = inner.chars();
@@ -210,13 +210,13 @@ fn unescape(inner: &str) -> String {
             Some('t') => text.push('\t'),
             Some('u') => {
                 let first = four(&mut rest);
-                let mut ahead = rest.clone();
-                let second = match (ahead.next(), ahead.next()) {
-                    (Some('\\'), Some('u')) if (0xd800..0xdc00).contains(&first) => four(&mut ahead),
+                let mut lookahead = rest.clone();
+                let second = match (lookahead.next(), lookahead.next()) {
+                    (Some('\\'), Some('u')) if (0xd800..0xdc00).contains(&first) => four(&mut lookahead),
                     _ => 0,
                 };
                 let code = if (0xdc00..0xe000).contains(&second) {
-                    rest = ahead;
+                    rest = lookahead;
                     0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
                 } else {
                     first
@@ -230,15 +230,15 @@ fn unescape(inner: &str) -> String {
     text
 }
 
-/// Validates a text and finds the first byte that is not JSON.
-struct Checker<'a> {
+/// Validates a text, and finds the first byte at which it is not JSON.
+struct JsonValidator<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Checker<'_> {
-    fn wrong(&self, why: impl Into<String>) -> Malformed {
-        Malformed { at: self.at.min(self.bytes.len()), why: why.into() }
+impl JsonValidator<'_> {
+    fn wrong(&self, why: impl Into<String>) -> JsonError {
+        JsonError { at: self.at.min(self.bytes.len()), why: why.into() }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -251,9 +251,9 @@ impl Checker<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<(), Malformed> {
+    fn value(&mut self, depth: usize) -> Result<(), JsonError> {
         match self.peek() {
-            None => Err(self.wrong("it ends where a value should stand")),
+            None => Err(self.wrong("it ends where a value is expected")),
             Some(b'{' | b'[') if depth >= MAX_DEPTH => {
                 Err(self.wrong(format!("lists and objects are nested more than {MAX_DEPTH} deep")))
             }
@@ -276,12 +276,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks comma-separated items up to the closing bracket.
+    /// Validates items that are separated by commas, up to the closing bracket.
     fn sequence(
         &mut self,
         close: u8,
-        mut part: impl FnMut(&mut Self) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
+        mut part: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
         self.at += 1;
         self.space();
         if self.peek() == Some(close) {
@@ -304,7 +304,7 @@ impl Checker<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<(), Malformed> {
+    fn string(&mut self) -> Result<(), JsonError> {
         self.at += 1;
         loop {
             match self.peek() {
@@ -315,41 +315,41 @@ impl Checker<'_> {
                 }
                 Some(b'\\') => self.escape()?,
                 Some(0..=0x1f) => {
-                    return Err(self.wrong("a control character stands in a string: write `\\n`, `\\u0007`"));
+                    return Err(self.wrong("a string contains a control character; write `\\n`, `\\u0007`"));
                 }
                 Some(_) => self.at += 1,
             }
         }
     }
 
-    fn escape(&mut self) -> Result<(), Malformed> {
+    fn escape(&mut self) -> Result<(), JsonError> {
         let digits = self.bytes.get(self.at + 2..self.at + 6);
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') if digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit)) => self.at += 6,
-            _ => return Err(self.wrong("this is no escape of JSON's")),
+            _ => return Err(self.wrong("this is not a JSON escape")),
         }
         Ok(())
     }
 
-    fn word(&mut self) -> Result<(), Malformed> {
+    fn word(&mut self) -> Result<(), JsonError> {
         let rest = &self.bytes[self.at..];
         let len = rest.iter().take_while(|b| is_word(**b)).count();
         let word = std::str::from_utf8(&rest[..len]).unwrap_or("");
-        let known = matches!(word, "true" | "false" | "null") || NOT_FINITE.contains(&word);
-        if known || is_number(word.as_bytes()) {
+        let is_constant = matches!(word, "true" | "false" | "null") || NOT_FINITE.contains(&word);
+        if is_constant || is_number(word.as_bytes()) {
             self.at += len;
             return Ok(());
         }
         let shown: String = word.chars().take(40).collect();
         Err(match shown.is_empty() {
             true => self.wrong("a value was expected here"),
-            false => self.wrong(format!("`{shown}` is no value of JSON's")),
+            false => self.wrong(format!("`{shown}` is not a JSON value")),
         })
     }
 }
 
-/// Whether a word is a JSON number: no leading `+` or zeros, digits on both sides of a point.
+/// Whether a word is a JSON number: it has no leading `+` or zeros, and has digits on both sides of a decimal point.
 fn is_number(word: &[u8]) -> bool {
     fn digits(text: &[u8]) -> usize {
         text.iter().take_while(|b| b.is_ascii_digit()).count()
@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_serde_takes_is_taken_and_the_rest_refused() {
+    fn same_texts_are_accepted_as_by_serde() {
         let texts = [
             "1",
             "-0",
@@ -424,17 +424,17 @@ mod tests {
         ];
         for text in texts {
             let serde = serde_json::from_str::<serde_json::Value>(text).is_ok();
-            assert_eq!(Raw::parse(text).is_ok(), serde, "{text:?}");
+            assert_eq!(JsonRaw::parse(text).is_ok(), serde, "{text:?}");
         }
         for text in NOT_FINITE {
-            assert_eq!(Raw::parse(text).expect("a number").kind(), Kind::Number);
+            assert_eq!(JsonRaw::parse(text).expect("a number").kind(), JsonKind::Number);
         }
     }
 
     #[test]
-    fn values_lie_where_they_are_said_to() {
+    fn values_have_the_reported_ranges() {
         let text = r#" {"a\n": [1, -2.5e3 , "x,]" , NaN], "b" : { "c": [] } } "#;
-        let whole = Raw::parse(text).expect("JSON");
+        let whole = JsonRaw::parse(text).expect("JSON");
         let fields: Vec<_> = whole.fields().collect();
         assert_eq!(fields[0].0, "a\n");
         let items: Vec<&str> = fields[0].1.items().map(|v| v.text()).collect();
@@ -442,23 +442,23 @@ mod tests {
         for item in fields[0].1.items() {
             assert_eq!(&text[item.place()], item.text());
         }
-        assert_eq!(fields[1].1.fields().next().expect("a field").1.kind(), Kind::List);
+        assert_eq!(fields[1].1.fields().next().expect("a field").1.kind(), JsonKind::List);
         assert_eq!(whole.count(), 0, "an object is no list");
     }
 
     #[test]
-    fn strings_spell_what_serde_says() {
+    fn strings_are_decoded_as_by_serde() {
         for text in [r#""a\"\\\/\b\f\n\r\t\u00e9é""#, r#""\ud83d\ude00""#, r#""""#] {
             let serde: String = serde_json::from_str(text).expect("a string");
-            assert_eq!(Raw::parse(text).expect("JSON").string().expect("a string"), serde);
+            assert_eq!(JsonRaw::parse(text).expect("JSON").string().expect("a string"), serde);
         }
-        assert_eq!(Raw::parse(r#""\ud83dx""#).expect("JSON").string().expect("a string"), "\u{fffd}x");
+        assert_eq!(JsonRaw::parse(r#""\ud83dx""#).expect("JSON").string().expect("a string"), "\u{fffd}x");
     }
 
     #[test]
     fn nesting_is_bounded() {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        assert!(Raw::parse(&deep).is_err_and(|e| e.at == MAX_DEPTH && e.why.contains("nested")));
-        assert_eq!(Raw::parse("[1, x]").expect_err("no JSON").at, 4);
+        assert!(JsonRaw::parse(&deep).is_err_and(|e| e.at == MAX_DEPTH && e.why.contains("nested")));
+        assert_eq!(JsonRaw::parse("[1, x]").expect_err("no JSON").at, 4);
     }
 }

@@ -1,60 +1,60 @@
-//! Replies: one JSON object each, on a line or in a frame.
+//! Replies to requests. Each is one JSON object, on a line or as the header of a frame.
 
 use std::io::{self, Write};
 
 use super::data::HostArrays;
 use super::frame::prefix;
-use super::refusal::{self, Refusal};
-use super::write::{self, Encoding, string};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Sources;
+use super::launch_error::{self, LaunchRequestError};
+use super::write::{self, ArrayEncoding, string};
+use clk_base::diag::Diagnostic;
+use clk_base::source::SourceMap;
 
-/// A reply under construction.
+/// A reply that is being created.
 #[derive(Default)]
-pub(crate) struct Reply {
-    /// The `id` as the request wrote it.
+pub(crate) struct LaunchReply {
+    /// The `id` as the request has it.
     id: Option<String>,
     framed: bool,
-    /// Field names and JSON texts.
+    /// The fields: the name and the JSON text of each.
     fields: Vec<(&'static str, String)>,
     arrays: Option<HostArrays>,
-    encoding: Encoding,
+    encoding: ArrayEncoding,
 }
 
-impl Reply {
-    /// Creates a reply to the request with this `id`, as a line or as a frame.
-    pub fn to(id: Option<String>, framed: bool) -> Reply {
-        Reply { id, framed, ..Reply::default() }
+impl LaunchReply {
+    /// Creates a reply to the request with this `id`, which is sent as a line or as a frame.
+    pub fn to(id: Option<String>, framed: bool) -> LaunchReply {
+        LaunchReply { id, framed, ..LaunchReply::default() }
     }
 
     /// Adds a field with a JSON text.
-    pub fn field(mut self, name: &'static str, json: impl Into<String>) -> Reply {
+    pub fn field(mut self, name: &'static str, json: impl Into<String>) -> LaunchReply {
         self.fields.push((name, json.into()));
         self
     }
 
-    /// Adds arrays.
-    pub fn arrays(mut self, arrays: HostArrays, encoding: Encoding) -> Reply {
+    /// Adds the arrays that a request asks for or a launch has written.
+    pub fn arrays(mut self, arrays: HostArrays, encoding: ArrayEncoding) -> LaunchReply {
         (self.arrays, self.encoding) = (Some(arrays), encoding);
         self
     }
 
-    /// Adds what kernels printed, unless it is empty.
-    pub fn output(self, text: &str) -> Reply {
+    /// Adds the text that kernels have printed, unless it is empty.
+    pub fn output(self, text: &str) -> LaunchReply {
         if text.is_empty() { self } else { self.field("output", string(text)) }
     }
 
-    pub fn warnings(self, warnings: &[Diagnostic], sources: &Sources) -> Reply {
-        if warnings.is_empty() { self } else { self.field("warnings", refusal::list(warnings, sources)) }
+    pub fn warnings(self, warnings: &[Diagnostic], sources: &SourceMap) -> LaunchReply {
+        if warnings.is_empty() { self } else { self.field("warnings", launch_error::list(warnings, sources)) }
     }
 
-    /// Adds the errors of a failed request.
-    pub(crate) fn refuse(self, refusal: Refusal, request: &str, sources: &Sources) -> Reply {
+    /// Turns the reply into one that reports the errors of a failed request.
+    pub(crate) fn refuse(self, refusal: LaunchRequestError, request: &str, sources: &SourceMap) -> LaunchReply {
         let (diagnostics, sources) = refusal.diagnostics(request, sources);
-        self.field("errors", refusal::list(&diagnostics, &sources))
+        self.field("errors", launch_error::list(&diagnostics, &sources))
     }
 
-    /// Writes the reply as a line or as a frame.
+    /// Writes the reply to a stream, as a line or as a frame.
     pub fn send(&self, out: &mut dyn Write) -> io::Result<()> {
         if !self.framed {
             self.write(out)?;
@@ -63,7 +63,7 @@ impl Reply {
         let mut header = Vec::new();
         self.write(&mut header)?;
         let blocks =
-            || self.arrays.iter().flatten().map(|(_, array)| array).filter(|_| self.encoding == Encoding::Block);
+            || self.arrays.iter().flatten().map(|(_, array)| array).filter(|_| self.encoding == ArrayEncoding::Block);
         let payload = blocks().map(|array| array.byte_len() as u64).sum();
         out.write_all(&prefix(header.len(), payload)?)?;
         out.write_all(&header)?;
@@ -86,7 +86,7 @@ impl Reply {
             }
             out.write_all(b"}")?;
             comma = ", ";
-            if self.encoding == Encoding::Block {
+            if self.encoding == ArrayEncoding::Block {
                 let lengths: Vec<usize> = arrays.values().map(|array| array.byte_len()).collect();
                 write!(out, ", \"blocks\": {lengths:?}")?;
             }

@@ -1,103 +1,109 @@
-//! State of one client: the compiled program, the interpreter with its device, and the kept (named) arrays.
+//! The state of one client: its compiled program, the interpreter with the device, and the arrays that are kept by
+//! name.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smol_str::{SmolStr, ToSmolStr};
 
-use super::data::{self, Arrays, HostArrays, Input, Wanted, element_named, fields, quoted, shown};
-use super::form::{Form, Forms, Given, Item, Key, array_type};
-use super::json::{Kind, Raw};
-use super::refusal::{Refusal, Result};
-use super::request::Launch;
-use crate::app::world::Captured;
-use crate::app::{disk, names};
-use crate::base::aligned::AlignedBytes;
-use crate::base::diag::Diagnostic;
-use crate::check::typed::{Access, Binding, GenericKind, GlobalId, Kernel, KernelId, Param, Type};
-use crate::compile::Session;
-use crate::device::DeviceError;
-use crate::host::array::{Array, Element};
-use crate::host::interp::{Draws, Interpreter};
-use crate::host::problem::Problem;
-use crate::host::value::Value;
+use super::compiled_launch::{
+    ArgumentType, CallableItem, CompiledLaunch, CompiledLaunches, LaunchCacheKey, array_type,
+};
+use super::data::{
+    self, DecodeInput, ExpectedArray, HostArrays, NamedArrays, abbreviated, element_named, fields, quote_names,
+};
+use super::json::{JsonKind, JsonRaw};
+use super::launch_error::{LaunchRequestError, Result};
+use super::request::LaunchRequest;
+use crate::effects::CapturedEffects;
+use crate::{disk, suggestions};
+use clk_base::aligned::AlignedBytes;
+use clk_base::diag::Diagnostic;
+use clk_check::typed::{Access, GenericKind, GlobalId, Kernel, KernelId, NameBinding, Param, Type};
+use clk_compile::Session;
+use clk_host::array::{Array, ElementType};
+use clk_host::interp::{Interpreter, RandomPosition};
+use clk_host::problem::RuntimeError;
+use clk_host::value::HostValue;
+use clk_runtime::DeviceError;
 
-/// An error of this client's asynchronous launches that was found while serving another client.
+/// A slot for an error of this client's asynchronous launches. The error is stored here if it is found while the server
+/// serves another client.
 #[derive(Default)]
-pub(crate) struct Late(Mutex<Option<DeviceError>>);
+pub(crate) struct AsyncError(Mutex<Option<DeviceError>>);
 
-/// The client whose launches may still be running on the shared device; locked for the duration of a request.
-pub(crate) type Iteration = Arc<Mutex<Option<Arc<Late>>>>;
+/// The client whose launches may still be running on the shared device. The lock is held during each request.
+pub(crate) type AsyncClient = Arc<Mutex<Option<Arc<AsyncError>>>>;
 
-/// A client's program and arrays.
-pub(crate) struct State {
+/// The program and the arrays of one client.
+pub(crate) struct ClientState {
     pub session: Session,
     pub interpreter: Interpreter,
-    /// Arrays that live across requests.
-    pub kept: Arrays,
-    /// Output of kernels not yet included in a reply.
-    pub world: Captured,
-    /// Limit in bytes of an array, and of all kept arrays together.
+    /// The named arrays, which persist until the client removes them.
+    pub kept: NamedArrays,
+    /// Collects the text that kernels print until a reply contains it.
+    pub world: CapturedEffects,
+    /// Maximum size in bytes of an array, and of all kept arrays together.
     pub limit: u64,
-    forms: Forms,
-    pub iteration: Iteration,
-    late: Arc<Late>,
+    forms: CompiledLaunches,
+    pub iteration: AsyncClient,
+    late: Arc<AsyncError>,
 }
 
 /// An argument of a launch.
-struct Argument<'a> {
-    value: Value,
+struct RequestArgument<'a> {
+    value: HostValue,
     ty: Type,
-    /// The name of the kept array that is passed.
-    kept: Option<(SmolStr, Raw<'a>)>,
+    /// If the argument is a kept array, its name.
+    kept: Option<(SmolStr, JsonRaw<'a>)>,
 }
 
-/// A kernel and the arguments given for it.
-struct Call<'a, 'r> {
+/// A kernel and the launch request for it.
+struct LaunchCall<'a, 'r> {
     kernel: &'a Kernel,
     path: &'a str,
-    launch: &'a Launch<'r>,
-    /// The type parameters inferred so far.
+    launch: &'a LaunchRequest<'r>,
+    /// The types inferred so far for the type parameters.
     types: Vec<Option<Type>>,
 }
 
-impl State {
-    /// Creates a client's state with a compiled (or empty) program.
-    pub fn new(session: Session, interpreter: Interpreter, limit: u64) -> State {
-        let mut state = State {
+impl ClientState {
+    /// Creates the state of a client. The program may be empty.
+    pub fn new(session: Session, interpreter: Interpreter, limit: u64) -> ClientState {
+        let mut state = ClientState {
             session,
             interpreter,
-            kept: Arrays::new(),
-            world: Captured::default(),
+            kept: NamedArrays::new(),
+            world: CapturedEffects::default(),
             limit,
-            forms: Forms::default(),
-            iteration: Iteration::default(),
+            forms: CompiledLaunches::default(),
+            iteration: AsyncClient::default(),
             late: Arc::default(),
         };
         state.learn_structs();
         state
     }
 
-    /// Compiles a file and replaces the program; kept arrays stay. Returns the warnings. If there are errors, the old program
-    /// stays.
+    /// Compiles a file, and replaces the program by it; returns the warnings. If there are errors, keeps the old
+    /// program. Kept arrays do not change.
     pub fn load(&mut self, path: &Path) -> Result<Vec<Diagnostic>> {
         let text = disk::read_source(path).map_err(|why| vec![disk::unreadable(path, &why)])?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         let mut session = Session { folder, ..Session::default() };
         let outcome = session.add(&path.display().to_string(), &text, &disk::Disk);
         if outcome.failed() {
-            return Err(Refusal::Compilation(outcome.diagnostics, Box::new(session.sources)));
+            return Err(LaunchRequestError::Compilation(outcome.diagnostics, Box::new(session.sources)));
         }
         self.session = session;
-        self.forms = Forms::default();
-        self.interpreter.forget_kernels();
+        self.forms = CompiledLaunches::default();
+        self.interpreter.discard_compiled();
         self.interpreter.globals.clear();
-        self.interpreter.draws = Draws::begin(self.interpreter.options.seed);
+        self.interpreter.random_position = RandomPosition::begin(self.interpreter.options.seed);
         self.learn_structs();
         Ok(outcome.diagnostics)
     }
 
-    /// Registers the program's structs with the interpreter, so that arrays of structs are matched to their types.
+    /// Registers the program's structs with the interpreter, so that it recognizes arrays of these structs.
     fn learn_structs(&mut self) {
         let structs: Vec<_> = self.session.program.structs.iter().map(|(id, _)| id).collect();
         for id in structs {
@@ -106,20 +112,20 @@ impl State {
     }
 
     /// Returns the size in bytes of all kept arrays.
-    pub fn held(&self) -> u64 {
+    pub fn kept_bytes(&self) -> u64 {
         self.kept.values().map(|array| array.byte_len() as u64).sum()
     }
 
-    /// Keeps arrays: all of them, or none if they exceed the limit.
-    pub fn keep_all(&mut self, arrays: Vec<(SmolStr, Array, Raw<'_>)>) -> Result<()> {
+    /// Adds arrays to the kept ones. If they exceed the limit, adds none.
+    pub fn keep_all(&mut self, arrays: Vec<(SmolStr, Array, JsonRaw<'_>)>) -> Result<()> {
         let replaced: u64 =
             arrays.iter().filter_map(|(name, ..)| self.kept.get(name)).map(|a| a.byte_len() as u64).sum();
-        let mut bytes = self.held() - replaced;
+        let mut bytes = self.kept_bytes() - replaced;
         for (_, array, place) in &arrays {
             bytes += array.byte_len() as u64;
             if bytes > self.limit {
                 let title = format!("the arrays that are kept would have {bytes} bytes together");
-                return Err(Refusal::at("E0806", title, *place)
+                return Err(LaunchRequestError::at("E0806", title, *place)
                     .note(format!("there is room for {} bytes", self.limit))
                     .help("free some, or allow more: `--max-bytes`"));
             }
@@ -128,86 +134,90 @@ impl State {
         Ok(())
     }
 
-    /// Begins a request. If another client's launches may still be running, waits for them and stores their error for that client.
-    pub fn begin(&self, last: &mut Option<Arc<Late>>) {
+    /// Begins a request of this client. If launches of another client may still be running, waits for them first, and
+    /// stores their error for that client.
+    pub fn begin(&self, last: &mut Option<Arc<AsyncError>>) {
         if let Some(other) = last.take().filter(|other| !Arc::ptr_eq(other, &self.late))
-            && let Err(error) = self.interpreter.options.device.confirm()
+            && let Err(error) = self.interpreter.options.device.report_pending_faults()
         {
             other.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
         *last = Some(self.late.clone());
     }
 
-    /// Waits for all launches on the device; returns the first error since the last call.
+    /// Waits for all launches on the device; returns the first error since the previous call.
     pub fn finish(&self) -> Result<()> {
-        let late = self.late.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let pending = self.late.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let device = &self.interpreter.options.device;
-        let ended = late.map_or(Ok(()), Err).and_then(|()| device.confirm()).and_then(|()| device.finish());
-        ended.map_err(|error| Problem::from(error).into())
+        let ended =
+            pending.map_or(Ok(()), Err).and_then(|()| device.report_pending_faults()).and_then(|()| device.finish());
+        ended.map_err(|error| RuntimeError::from(error).into())
     }
 
-    /// Decodes an array whose type does not depend on a kernel.
-    pub fn array(&mut self, value: Raw<'_>, blocks: &mut [Option<AlignedBytes>]) -> Result<Array> {
-        let State { session, interpreter, limit, .. } = self;
-        let mut input = Input { limit: *limit, blocks };
-        data::array(value, &Wanted::default(), &mut input, &mut |name| struct_named(session, interpreter, name))
+    /// Decodes an array that is not an argument, so that no kernel determines its type.
+    pub fn array(&mut self, value: JsonRaw<'_>, blocks: &mut [Option<AlignedBytes>]) -> Result<Array> {
+        let ClientState { session, interpreter, limit, .. } = self;
+        let mut input = DecodeInput { limit: *limit, blocks };
+        data::array(value, &ExpectedArray::default(), &mut input, &mut |name| struct_named(session, interpreter, name))
     }
 
-    /// Returns the name and content of a kept array.
-    pub fn kept(&self, name: Raw<'_>) -> Result<(SmolStr, &Array)> {
+    /// Returns the kept array that a request refers to by name.
+    pub fn kept_array(&self, name: JsonRaw<'_>) -> Result<(SmolStr, &Array)> {
         let text = data::text(name, "the name of an array")?;
         match self.kept.get_key_value(text.as_ref()) {
             Some((name, array)) => Ok((name.clone(), array)),
             None => {
-                let refusal = Refusal::at("E0803", format!("no array is kept as `{}`", shown(&text)), name);
+                let refusal =
+                    LaunchRequestError::at("E0803", format!("no array is kept as `{}`", abbreviated(&text)), name);
                 let all = || self.kept.keys().map(SmolStr::as_str);
-                let help = names::did_you_mean(&text, all());
-                let refusal = help.into_iter().fold(refusal, Refusal::help);
+                let help = suggestions::did_you_mean(&text, all());
+                let refusal = help.into_iter().fold(refusal, LaunchRequestError::help);
                 Err(match self.kept.is_empty() {
                     true => refusal.note("no arrays are kept"),
-                    false => refusal.note(format!("there are {}", quoted(all()))),
+                    false => refusal.note(format!("there are {}", quote_names(all()))),
                 })
             }
         }
     }
 
-    /// Runs a launch; returns the written arrays that are not kept, by parameter.
-    pub fn launch(&mut self, launch: &Launch<'_>, blocks: &mut [Option<AlignedBytes>]) -> Result<Arrays> {
+    /// Runs a launch. Returns the arrays that it has written and that are not kept, with the names of their parameters.
+    pub fn launch(&mut self, launch: &LaunchRequest<'_>, blocks: &mut [Option<AlignedBytes>]) -> Result<NamedArrays> {
         let (path, id) = self.kernel(launch)?;
         let kernel = self.session.program.kernels[id].clone();
-        refuse_strangers(launch, &kernel, &path)?;
+        reject_unknown_arguments(launch, &kernel, &path)?;
         let types = self.type_arguments(launch, &kernel);
-        let mut call = Call { kernel: &kernel, path: &path, launch, types };
+        let mut call = LaunchCall { kernel: &kernel, path: &path, launch, types };
         self.bind_types(&mut call)?;
         let arguments = self.arguments(&mut call, blocks)?;
-        refuse_double_writes(&kernel, &arguments)?;
+        reject_double_writes(&kernel, &arguments)?;
         let geometry = match (launch.grid, launch.block) {
             (Some(grid), Some(block)) => Some((grid, block)),
             (None, None) => None,
-            _ => return Err(Refusal::new("E0802", "`grid` and `block` are given together, or not at all")),
+            _ => return Err(LaunchRequestError::new("E0802", "`grid` and `block` are given together, or not at all")),
         };
-        let key = Key {
-            item: Item::Kernel(id),
+        let key = LaunchCacheKey {
+            item: CallableItem::Kernel(id),
             path: path.clone(),
-            types: arguments.iter().map(|a| a.as_ref().map(|a| Given::of(&a.ty))).collect(),
+            types: arguments.iter().map(|a| a.as_ref().map(|a| ArgumentType::of(&a.ty))).collect(),
             generics: launch.generics.iter().map(|(a, b)| (a.to_smolstr(), b.to_smolstr())).collect(),
             dims: launch.dims.iter().map(|(name, _)| name.to_smolstr()).collect(),
             geometry: geometry.is_some(),
         };
         let form = self.forms.find(&mut self.session, key)?;
-        let kept = self.pass(&form, &kernel, arguments);
+        let binding = self.pass(&form, &kernel, arguments);
         for (global, (_, extent)) in form.dims.iter().zip(&launch.dims) {
-            self.set(*global, Value::i64(*extent));
+            self.set(*global, HostValue::i64(*extent));
         }
         if let (Some((grid_id, block_id)), Some((grid, block))) = (form.geometry, geometry) {
-            self.set(grid_id, Value::Tuple(grid.map(Value::i64).to_vec()));
-            self.set(block_id, Value::Tuple(block.map(Value::i64).to_vec()));
+            self.set(grid_id, HostValue::Tuple(grid.map(HostValue::i64).to_vec()));
+            self.set(block_id, HostValue::Tuple(block.map(HostValue::i64).to_vec()));
         }
-        self.interpreter.largest = Some(self.limit.saturating_sub(self.held()));
+        self.interpreter.max_array_bytes = Some(self.limit.saturating_sub(self.kept_bytes()));
         let ran = self.interpreter.run_entry(&self.session, form.chunk, &mut self.world);
-        let mut written = self.collect(&form, &kernel, kept, ran.map(|last| last.map(|last| last.value)))?;
-        // An omitted `out` array with a name: allocated by this launch and kept from now on.
-        for (param, value) in launch.arrays.iter().filter(|(_, value)| value.kind() == Kind::Text) {
+        let mut written = self.collect(&form, &kernel, binding, ran.map(|last| last.map(|last| last.value)))?;
+        // The request names an `out` array that did not exist. The launch has allocated it, and it is kept under that
+        // name.
+        for (param, value) in launch.arrays.iter().filter(|(_, value)| value.kind() == JsonKind::Text) {
             if let (Some(array), Some(name)) = (written.shift_remove(param.as_ref()), value.string()) {
                 self.kept.insert(name.to_smolstr(), array);
             }
@@ -215,69 +225,72 @@ impl State {
         Ok(written)
     }
 
-    /// Returns the names of the launched kernel's dimensions.
-    pub fn dimensions(&self, launch: &Launch<'_>) -> Result<Vec<SmolStr>> {
+    /// Returns the names of the dimensions of the kernel that a request launches.
+    pub fn dimensions(&self, launch: &LaunchRequest<'_>) -> Result<Vec<SmolStr>> {
         let (_, id) = self.kernel(launch)?;
         Ok(self.session.program.kernels[id].sig.dims.iter().map(|dim| dim.name.clone()).collect())
     }
 
-    /// Returns the kernel that a launch names, which is optional if the program has only one.
-    fn kernel(&self, launch: &Launch<'_>) -> Result<(SmolStr, KernelId)> {
+    /// Returns the kernel that a request names. If the program has only one kernel, the name is optional.
+    fn kernel(&self, launch: &LaunchRequest<'_>) -> Result<(SmolStr, KernelId)> {
         let program = &self.session.program;
         let own = self.session.main.and_then(|main| program.modules.get(main));
         let all: Vec<(&str, KernelId)> = own
             .iter()
             .flat_map(|module| &module.names)
             .filter_map(|(name, binding)| match binding {
-                Binding::Kernel(id) => Some((name.as_str(), *id)),
+                NameBinding::Kernel(id) => Some((name.as_str(), *id)),
                 _ => None,
             })
             .collect();
         let Some((path, place)) = &launch.kernel else {
             return match all.as_slice() {
                 [(name, id)] => Ok((name.to_smolstr(), *id)),
-                _ => Err(Refusal::new("E0802", "nothing says which kernel to launch")
-                    .note(format!("the program's kernels are {}", quoted(all.iter().map(|(name, _)| *name))))),
+                _ => Err(LaunchRequestError::new("E0802", "the kernel to launch is not given")
+                    .note(format!("the program's kernels are {}", quote_names(all.iter().map(|(name, _)| *name))))),
             };
         };
         let mut module = own;
         let mut parts = path.split('.').peekable();
         while let Some(part) = parts.next() {
             match module.and_then(|module| module.names.get(part)) {
-                Some(Binding::Kernel(id)) if parts.peek().is_none() => return Ok((path.to_smolstr(), *id)),
-                Some(Binding::Module(id)) => module = program.modules.get(*id),
+                Some(NameBinding::Kernel(id)) if parts.peek().is_none() => return Ok((path.to_smolstr(), *id)),
+                Some(NameBinding::Module(id)) => module = program.modules.get(*id),
                 _ => break,
             }
         }
-        let title = format!("there is no kernel `{}`", shown(path));
+        let title = format!("there is no kernel `{}`", abbreviated(path));
         let refusal = match place {
-            Some(place) => Refusal::at("E0803", title, *place),
-            None => Refusal::new("E0803", title),
+            Some(place) => LaunchRequestError::at("E0803", title, *place),
+            None => LaunchRequestError::new("E0803", title),
         };
-        let help = names::did_you_mean(path, all.iter().map(|(name, _)| *name));
-        let refusal = help.into_iter().fold(refusal, Refusal::help);
+        let help = suggestions::did_you_mean(path, all.iter().map(|(name, _)| *name));
+        let refusal = help.into_iter().fold(refusal, LaunchRequestError::help);
         Err(match all.is_empty() {
             true => refusal.note("the program has no kernels of its own"),
-            false => refusal.note(format!("the program's kernels are {}", quoted(all.iter().map(|(name, _)| *name)))),
+            false => {
+                refusal.note(format!("the program's kernels are {}", quote_names(all.iter().map(|(name, _)| *name))))
+            }
         })
     }
 
-    /// Returns the type parameters that a launch gives explicitly.
-    fn type_arguments(&mut self, launch: &Launch<'_>, kernel: &Kernel) -> Vec<Option<Type>> {
-        let State { session, interpreter, .. } = self;
-        let mut found = Vec::with_capacity(kernel.sig.generics.len());
+    /// Returns the types that a request contains for the type parameters of a kernel.
+    fn type_arguments(&mut self, launch: &LaunchRequest<'_>, kernel: &Kernel) -> Vec<Option<Type>> {
+        let ClientState { session, interpreter, .. } = self;
+        let mut arguments = Vec::with_capacity(kernel.sig.generics.len());
         for generic in &kernel.sig.generics {
-            let given = launch.generics.iter().find(|(name, _)| *name == generic.name.as_str());
-            let named = given
+            let type_argument = launch.generics.iter().find(|(name, _)| *name == generic.name.as_str());
+            let element = type_argument
                 .filter(|_| matches!(generic.kind, GenericKind::Type { .. }))
                 .and_then(|(_, text)| element_named(text, &mut |name| struct_named(session, interpreter, name)));
-            found.push(named.map(|element| interpreter.element_type(&element)));
+            arguments.push(element.map(|element| interpreter.element_type(&element)));
         }
-        found
+        arguments
     }
 
-    /// Infers type parameters from the arguments that state their own type, so that plain numbers can take it.
-    fn bind_types(&mut self, call: &mut Call<'_, '_>) -> Result<()> {
+    /// Infers type parameters from those arguments that have a type of their own. Numbers without a type are then
+    /// converted to the inferred type.
+    fn bind_types(&mut self, call: &mut LaunchCall<'_, '_>) -> Result<()> {
         for param in &call.kernel.sig.params {
             let own = match &param.ty {
                 Type::Array(array) => &array.element,
@@ -289,17 +302,18 @@ impl State {
             {
                 *slot = Some(self.interpreter.element_type(array.element()));
             }
-            let Some(value) = given(call.launch, param) else { continue };
+            let Some(value) = argument_of(call.launch, param) else { continue };
             let element = match value.kind() {
-                Kind::Text if matches!(param.ty, Type::Array(_)) => match self.kept(value) {
+                JsonKind::Text if matches!(param.ty, Type::Array(_)) => match self.kept_array(value) {
                     Ok((_, array)) => Some(array.element().clone()),
                     Err(refusal) if param.access != Access::Out => return Err(refusal),
                     Err(_) => None,
                 },
-                Kind::Object => {
-                    let named = value.fields().find(|(name, _)| name == "type").and_then(|(_, ty)| ty.string());
-                    let State { session, interpreter, .. } = self;
-                    named.and_then(|name| element_named(&name, &mut |name| struct_named(session, interpreter, name)))
+                JsonKind::Object => {
+                    let type_name = value.fields().find(|(name, _)| name == "type").and_then(|(_, ty)| ty.string());
+                    let ClientState { session, interpreter, .. } = self;
+                    type_name
+                        .and_then(|name| element_named(&name, &mut |name| struct_named(session, interpreter, name)))
                 }
                 _ => None,
             };
@@ -310,18 +324,18 @@ impl State {
         Ok(())
     }
 
-    /// Returns one argument per parameter; `None` for `out` arrays to be allocated.
+    /// Returns the argument for each parameter. `None` for an `out` array that the launch allocates.
     fn arguments<'r>(
         &mut self,
-        call: &mut Call<'_, 'r>,
+        call: &mut LaunchCall<'_, 'r>,
         blocks: &mut [Option<AlignedBytes>],
-    ) -> Result<Vec<Option<Argument<'r>>>> {
+    ) -> Result<Vec<Option<RequestArgument<'r>>>> {
         let mut arguments = Vec::with_capacity(call.kernel.sig.params.len());
         let mut missing = Vec::new();
         for param in &call.kernel.sig.params {
-            match (given(call.launch, param), call.launch.ready.get(&param.name)) {
+            match (argument_of(call.launch, param), call.launch.ready.get(&param.name)) {
                 (Some(value), _) => arguments.push(self.argument(call, param, value, blocks)?),
-                (None, Some(array)) => arguments.push(Some(self.ready(call, param, array)?)),
+                (None, Some(array)) => arguments.push(Some(self.array_argument(call, param, array)?)),
                 (None, None) => {
                     if param.access != Access::Out && param.default.is_none() {
                         missing.push(param.name.as_str());
@@ -333,39 +347,39 @@ impl State {
         if missing.is_empty() {
             return Ok(arguments);
         }
-        Err(Refusal::new("E0802", format!("`{}` is not given {}", call.path, quoted(missing)))
+        Err(LaunchRequestError::new("E0802", format!("`{}` is not given {}", call.path, quote_names(missing)))
             .note("only `out` arrays and parameters with a default may be left off"))
     }
 
     fn argument<'r>(
         &mut self,
-        call: &mut Call<'_, 'r>,
+        call: &mut LaunchCall<'_, 'r>,
         param: &Param,
-        value: Raw<'r>,
+        value: JsonRaw<'r>,
         blocks: &mut [Option<AlignedBytes>],
-    ) -> Result<Option<Argument<'r>>> {
-        let Type::Array(wanted) = &param.ty else {
+    ) -> Result<Option<RequestArgument<'r>>> {
+        let Type::Array(expected) = &param.ty else {
             let (value, element) = self.scalar(call, &param.ty, value)?;
             let ty = self.interpreter.element_type(&element);
-            return Ok(Some(Argument { value, ty, kept: None }));
+            return Ok(Some(RequestArgument { value, ty, kept: None }));
         };
-        if value.kind() == Kind::Text {
+        if value.kind() == JsonKind::Text {
             let name = data::text(value, "the name of an array")?.to_smolstr();
             if param.access == Access::Out && !self.kept.contains_key(&name) {
-                // To be allocated by the launch and kept under this name.
+                // The launch allocates this array, which is then kept under the given name.
                 return Ok(None);
             }
-            let (name, array) = self.kept(value)?;
+            let (name, array) = self.kept_array(value)?;
             let array = array.clone();
             let ty = self.type_of(&array, Some(value))?;
-            return Ok(Some(Argument { value: Value::Array(array), ty, kept: Some((name, value)) }));
+            return Ok(Some(RequestArgument { value: HostValue::Array(array), ty, kept: Some((name, value)) }));
         }
-        let element = self.expected(call, &wanted.element);
-        let wanted = Wanted { element, rank: Some(wanted.dims.len()) };
-        let State { session, interpreter, limit, .. } = self;
-        let mut input = Input { limit: *limit, blocks };
+        let element = self.expected(call, &expected.element);
+        let expected = ExpectedArray { element, rank: Some(expected.dims.len()) };
+        let ClientState { session, interpreter, limit, .. } = self;
+        let mut input = DecodeInput { limit: *limit, blocks };
         let find = &mut |name: &str| struct_named(session, interpreter, name);
-        let array = data::array(value, &wanted, &mut input, find)?;
+        let array = data::array(value, &expected, &mut input, find)?;
         let ty = self.type_of(&array, Some(value))?;
         if let (Type::Array(param), Type::Array(array)) = (&param.ty, &ty)
             && let Type::Param(generic) = &param.element
@@ -373,32 +387,40 @@ impl State {
         {
             *slot = Some(array.element.clone());
         }
-        Ok(Some(Argument { value: Value::Array(array), ty, kept: None }))
+        Ok(Some(RequestArgument { value: HostValue::Array(array), ty, kept: None }))
     }
 
-    /// Returns an argument that was read from a file.
-    fn ready<'r>(&mut self, call: &Call<'_, '_>, param: &Param, array: &Array) -> Result<Argument<'r>> {
+    /// Converts an array that was read from a file to an argument.
+    fn array_argument<'r>(
+        &mut self,
+        call: &LaunchCall<'_, '_>,
+        param: &Param,
+        array: &Array,
+    ) -> Result<RequestArgument<'r>> {
         let own = match &param.ty {
             Type::Array(wanted) => &wanted.element,
             other => other,
         };
-        let meant = self.expected(call, own).and_then(|element| array.recast(&element));
-        let array = meant.unwrap_or_else(|| array.clone());
+        let recast = self.expected(call, own).and_then(|element| array.recast(&element));
+        let array = recast.unwrap_or_else(|| array.clone());
         if matches!(param.ty, Type::Array(_)) {
             let ty = self.type_of(&array, None)?;
-            return Ok(Argument { value: Value::Array(array), ty, kept: None });
+            return Ok(RequestArgument { value: HostValue::Array(array), ty, kept: None });
         }
         match array.item(0)?.filter(|_| array.count() == 1) {
-            Some(value) => Ok(Argument { value, ty: self.interpreter.element_type(array.element()), kept: None }),
+            Some(value) => {
+                Ok(RequestArgument { value, ty: self.interpreter.element_type(array.element()), kept: None })
+            }
             None => {
                 let title = format!("`{}` is a single value, not `{}`", param.name, array.type_name());
-                Err(Refusal::new("E0804", title).note("in a file, a single value is an array of one element"))
+                Err(LaunchRequestError::new("E0804", title)
+                    .note("in a file, a single value is an array of one element"))
             }
         }
     }
 
-    /// Returns the element type that a parameter's type requires, if it is known.
-    fn expected(&mut self, call: &Call<'_, '_>, ty: &Type) -> Option<Element> {
+    /// Returns the element type that a parameter requires, if it is known.
+    fn expected(&mut self, call: &LaunchCall<'_, '_>, ty: &Type) -> Option<ElementType> {
         let ty = match ty {
             Type::Param(generic) => call.types.get(*generic as usize)?.clone()?,
             other => other.clone(),
@@ -406,11 +428,11 @@ impl State {
         Some(self.interpreter.element(&self.session.program, &ty))
     }
 
-    /// Decodes a by-value argument: the value itself, or `{"type": …, "value": …}`.
-    fn scalar(&mut self, call: &Call<'_, '_>, ty: &Type, value: Raw<'_>) -> Result<(Value, Element)> {
+    /// Decodes a by-value argument: a value, or an object `{"type": …, "value": …}`.
+    fn scalar(&mut self, call: &LaunchCall<'_, '_>, ty: &Type, value: JsonRaw<'_>) -> Result<(HostValue, ElementType)> {
         let mut expected = self.expected(call, ty);
         let mut value = value;
-        if value.kind() == Kind::Object
+        if value.kind() == JsonKind::Object
             && matches!(ty, Type::Param(_))
             && value.fields().any(|(name, _)| name == "value")
         {
@@ -419,30 +441,33 @@ impl State {
                     "value" => value = field,
                     _ => {
                         let name = data::text(field, "`type`")?;
-                        let State { session, interpreter, .. } = self;
+                        let ClientState { session, interpreter, .. } = self;
                         let find = &mut |name: &str| struct_named(session, interpreter, name);
-                        let unknown = || Refusal::at("E0803", format!("there is no type `{}`", shown(&name)), field);
+                        let unknown = || {
+                            LaunchRequestError::at("E0803", format!("there is no type `{}`", abbreviated(&name)), field)
+                        };
                         expected = Some(element_named(&name, find).ok_or_else(unknown)?);
                     }
                 }
             }
         }
-        let settled = || data::settled(value).filter(|_| value.kind() != Kind::List).map(Element::Scalar);
-        let element = expected.or_else(settled).ok_or_else(|| {
-            Refusal::at("E0802", "nothing says which type this has", value)
+        let default_type =
+            || data::default_scalar_type(value).filter(|_| value.kind() != JsonKind::List).map(ElementType::Scalar);
+        let element = expected.or_else(default_type).ok_or_else(|| {
+            LaunchRequestError::at("E0802", "the type of this value is not given", value)
                 .help("give the type parameter by name, or write `{\"type\": …, \"value\": …}`")
         })?;
         Ok((data::value(&element, value)?, element))
     }
 
-    /// Returns the program's type for an array.
-    fn type_of(&self, array: &Array, value: Option<Raw<'_>>) -> Result<Type> {
+    /// Returns the type in the program that corresponds to an array.
+    fn type_of(&self, array: &Array, value: Option<JsonRaw<'_>>) -> Result<Type> {
         match self.interpreter.element_type(array.element()) {
             Type::Unknown => {
                 let title = format!("the program has no struct `{}` with these fields", array.element());
                 let refusal = match value {
-                    Some(value) => Refusal::at("E0803", title, value),
-                    None => Refusal::new("E0803", title),
+                    Some(value) => LaunchRequestError::at("E0803", title, value),
+                    None => LaunchRequestError::new("E0803", title),
                 };
                 Err(refusal.note("the array was made for another program"))
             }
@@ -450,26 +475,32 @@ impl State {
         }
     }
 
-    /// Assigns the arguments to the form's variables; returns the names of kept arrays by parameter. Kept arrays that the kernel
-    /// writes are moved out of the list, since a second reference would force a copy on write.
-    fn pass(&mut self, form: &Form, kernel: &Kernel, arguments: Vec<Option<Argument<'_>>>) -> Vec<Option<SmolStr>> {
-        let mut kept = Vec::with_capacity(arguments.len());
+    /// Assigns the arguments to the variables of a compiled launch. Returns the names of the kept arrays among them, by
+    /// parameter. A kept array that the kernel writes is moved out of the list, because with a second reference to it,
+    /// the write would copy it.
+    fn pass(
+        &mut self,
+        form: &CompiledLaunch,
+        kernel: &Kernel,
+        arguments: Vec<Option<RequestArgument<'_>>>,
+    ) -> Vec<Option<SmolStr>> {
+        let mut outputs = Vec::with_capacity(arguments.len());
         for ((argument, global), param) in arguments.into_iter().zip(&form.params).zip(&kernel.sig.params) {
             let (Some(argument), Some(global)) = (argument, global) else {
-                kept.push(None);
+                outputs.push(None);
                 continue;
             };
             let name = argument.kept.map(|(name, _)| name).filter(|_| param.access != Access::In);
             self.set(*global, argument.value);
-            kept.push(name);
+            outputs.push(name);
         }
-        for name in kept.iter().flatten() {
+        for name in outputs.iter().flatten() {
             self.kept.shift_remove(name);
         }
-        kept
+        outputs
     }
 
-    fn set(&mut self, global: GlobalId, value: Value) {
+    fn set(&mut self, global: GlobalId, value: HostValue) {
         let globals = &mut self.interpreter.globals;
         if globals.len() <= global.index() {
             globals.resize(global.index() + 1, None);
@@ -479,68 +510,70 @@ impl State {
         }
     }
 
-    /// Moves the variables' values back, also after an error: an array that was partially written stays kept.
+    /// Moves the values of the variables back to the kept arrays. This also happens after an error, so that arrays that
+    /// were partially written are not lost.
     fn collect(
         &mut self,
-        form: &Form,
+        form: &CompiledLaunch,
         kernel: &Kernel,
         kept: Vec<Option<SmolStr>>,
-        ran: std::result::Result<Option<Value>, Box<Diagnostic>>,
-    ) -> Result<Arrays> {
-        let mut written = Arrays::new();
+        ran: std::result::Result<Option<HostValue>, Box<Diagnostic>>,
+    ) -> Result<NamedArrays> {
+        let mut written = NamedArrays::new();
         for ((global, param), kept) in form.params.iter().zip(&kernel.sig.params).zip(kept) {
             let slot = global.and_then(|global| self.interpreter.globals.get_mut(global.index()));
-            let Some(Value::Array(array)) = slot.and_then(Option::take) else { continue };
+            let Some(HostValue::Array(array)) = slot.and_then(Option::take) else { continue };
             match kept {
                 Some(name) => drop(self.kept.insert(name, array)),
                 None if param.access != Access::In => drop(written.insert(param.name.clone(), array)),
                 None => {}
             }
         }
-        let made = match ran {
-            Ok(Some(Value::Tuple(parts))) => parts,
+        let created = match ran {
+            Ok(Some(HostValue::Tuple(parts))) => parts,
             Ok(Some(one)) => vec![one],
             Ok(None) => vec![],
             Err(diagnostic) => return Err(vec![*diagnostic].into()),
         };
         let made_here = |(param, global): &(&Param, &Option<GlobalId>)| param.access == Access::Out && global.is_none();
         let left_off = kernel.sig.params.iter().zip(&form.params).filter(made_here);
-        for ((param, _), value) in left_off.zip(made) {
-            if let Value::Array(array) = value {
+        for ((param, _), value) in left_off.zip(created) {
+            if let HostValue::Array(array) = value {
                 written.insert(param.name.clone(), array);
             }
         }
         Ok(written)
     }
 
-    /// Copies arrays to host memory, so that nothing can fail while a reply is written.
-    pub fn fetch(&self, arrays: Arrays) -> Result<HostArrays> {
+    /// Copies arrays to host memory. Done before a reply is written, because an error of the device cannot be reported
+    /// in the middle of it.
+    pub fn fetch(&self, arrays: NamedArrays) -> Result<HostArrays> {
         self.finish()?;
         arrays.into_iter().map(|(name, array)| Ok((name, array.fetched()?))).collect()
     }
 }
 
-/// Returns a struct of the program's main module as an element type.
-fn struct_named(session: &Session, interpreter: &mut Interpreter, name: &str) -> Option<Element> {
+/// Returns the element type for a struct of the program's main module.
+fn struct_named(session: &Session, interpreter: &mut Interpreter, name: &str) -> Option<ElementType> {
     let module = session.program.modules.get(session.main?)?;
     match module.names.get(name) {
-        Some(Binding::Struct(id)) => Some(interpreter.element(&session.program, &Type::Struct(*id))),
+        Some(NameBinding::Struct(id)) => Some(interpreter.element(&session.program, &Type::Struct(*id))),
         _ => None,
     }
 }
 
-/// Returns the value that a launch gives for a parameter.
-fn given<'r>(launch: &Launch<'r>, param: &Param) -> Option<Raw<'r>> {
+/// Returns the value that a request contains for a parameter.
+fn argument_of<'r>(launch: &LaunchRequest<'r>, param: &Param) -> Option<JsonRaw<'r>> {
     let list = if matches!(param.ty, Type::Array(_)) { &launch.arrays } else { &launch.scalars };
     list.iter().find(|(name, _)| *name == param.name.as_str()).map(|(_, value)| *value)
 }
 
-/// Refuses arguments that match no parameter.
-fn refuse_strangers(launch: &Launch<'_>, kernel: &Kernel, path: &str) -> Result<()> {
+/// Rejects a request if one of its arguments matches no parameter.
+fn reject_unknown_arguments(launch: &LaunchRequest<'_>, kernel: &Kernel, path: &str) -> Result<()> {
     let params = || kernel.sig.params.iter().map(|param| param.name.as_str());
     if let Some(name) = launch.ready.keys().find(|name| !params().any(|param| param == name.as_str())) {
-        let refusal = Refusal::new("E0803", format!("`{path}` has no parameter `{}`", shown(name)));
-        return Err(refusal.note(format!("its parameters are {}", quoted(params()))));
+        let refusal = LaunchRequestError::new("E0803", format!("`{path}` has no parameter `{}`", abbreviated(name)));
+        return Err(refusal.note(format!("its parameters are {}", quote_names(params()))));
     }
     for (list, arrays) in [(&launch.scalars, false), (&launch.arrays, true)] {
         for (name, value) in list {
@@ -550,13 +583,14 @@ fn refuse_strangers(launch: &Launch<'_>, kernel: &Kernel, path: &str) -> Result<
                 Some(_) => {
                     let (right, wrong) = if arrays { ("scalars", "arrays") } else { ("arrays", "scalars") };
                     let title = format!("`{name}` of `{path}` belongs into `{right}`, not into `{wrong}`");
-                    return Err(Refusal::at("E0802", title, *value));
+                    return Err(LaunchRequestError::at("E0802", title, *value));
                 }
                 None => {
-                    let title = format!("`{path}` has no parameter `{}`", shown(name));
-                    let refusal = Refusal::at("E0803", title, *value);
-                    let refusal = names::did_you_mean(name, params()).into_iter().fold(refusal, Refusal::help);
-                    return Err(refusal.note(format!("its parameters are {}", quoted(params()))));
+                    let title = format!("`{path}` has no parameter `{}`", abbreviated(name));
+                    let refusal = LaunchRequestError::at("E0803", title, *value);
+                    let refusal =
+                        suggestions::did_you_mean(name, params()).into_iter().fold(refusal, LaunchRequestError::help);
+                    return Err(refusal.note(format!("its parameters are {}", quote_names(params()))));
                 }
             }
         }
@@ -564,19 +598,19 @@ fn refuse_strangers(launch: &Launch<'_>, kernel: &Kernel, path: &str) -> Result<
     Ok(())
 }
 
-/// Refuses one kept array for two parameters that are written.
-fn refuse_double_writes(kernel: &Kernel, arguments: &[Option<Argument<'_>>]) -> Result<()> {
-    let mut seen: Vec<&SmolStr> = Vec::new();
+/// Rejects a request that passes the same kept array to two parameters that the kernel writes.
+fn reject_double_writes(kernel: &Kernel, arguments: &[Option<RequestArgument<'_>>]) -> Result<()> {
+    let mut names: Vec<&SmolStr> = Vec::new();
     for (argument, param) in arguments.iter().zip(&kernel.sig.params) {
-        let Some(Argument { kept: Some((name, place)), .. }) = argument else { continue };
+        let Some(RequestArgument { kept: Some((name, place)), .. }) = argument else { continue };
         if param.access == Access::In {
             continue;
         }
-        if seen.contains(&name) {
+        if names.contains(&name) {
             let title = format!("`{name}` cannot be written through two parameters at once");
-            return Err(Refusal::at("E0802", title, *place));
+            return Err(LaunchRequestError::at("E0802", title, *place));
         }
-        seen.push(name);
+        names.push(name);
     }
     Ok(())
 }

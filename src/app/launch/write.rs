@@ -1,40 +1,41 @@
-//! Encoding of arrays as JSON: nested lists, Base64, or references to binary blocks.
+//! Encodes arrays as JSON: as nested lists, as Base64, or as references to binary blocks.
 
 use std::io::{self, Write};
 
-use crate::base::escape;
-use crate::host::array::{Element, HostArray, RecordLayout};
-use crate::host::picture::base64;
-use crate::ir::def::Leaf;
-use crate::lang::scalar::{self, Scalar, format};
+use clk_base::escape;
+use clk_host::array::{ElementType, HostArray, RecordLayout};
+use clk_host::picture::base64;
+use clk_ir::def::Leaf;
+use clk_scalar::{Scalar, format};
 
-/// Encoding of an array's elements in a reply.
+/// How a reply encodes the elements of arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub(crate) enum ArrayEncoding {
     /// Nested lists.
     #[default]
     List,
-    /// Base64 of the bytes.
+    /// The bytes of the elements in Base64.
     Base64,
-    /// A binary block after the header of a framed reply.
+    /// A binary block that follows the header of a frame.
     Block,
 }
 
-/// Returns a JSON string.
+/// Returns a text as a JSON string.
 pub(crate) fn string(text: &str) -> String {
     escape::json(serde_json::Value::from(text).to_string())
 }
 
-/// Writes `{"type": …, "shape": …, "data": …}`. A block is referenced by its index among the reply's blocks.
-pub(crate) fn array(out: &mut dyn Write, array: &HostArray, encoding: Encoding, block: usize) -> io::Result<()> {
+/// Writes an array as `{"type": …, "shape": …, "data": …}`. For a block, writes its index among the blocks of the
+/// reply.
+pub(crate) fn array(out: &mut dyn Write, array: &HostArray, encoding: ArrayEncoding, block: usize) -> io::Result<()> {
     write!(out, "{{\"type\": {}, \"shape\": {:?}, ", string(&array.element().to_string()), array.shape())?;
     match encoding {
-        Encoding::Block => write!(out, "\"block\": {block}")?,
-        Encoding::Base64 => write!(out, "\"data64\": \"{}\"", base64::encode(array.bytes()))?,
-        Encoding::List => {
+        ArrayEncoding::Block => write!(out, "\"block\": {block}")?,
+        ArrayEncoding::Base64 => write!(out, "\"data64\": \"{}\"", base64::encode(array.bytes()))?,
+        ArrayEncoding::List => {
             out.write_all(b"\"data\": ")?;
             match array.is_empty() {
-                // An array without elements is `[]`, however many empty rows it has.
+                // An array without elements is `[]`, even if its shape consists of several empty rows.
                 true => out.write_all(b"[]")?,
                 false => nested(out, array.element(), array.shape(), array.bytes())?,
             }
@@ -43,7 +44,7 @@ pub(crate) fn array(out: &mut dyn Write, array: &HostArray, encoding: Encoding, 
     out.write_all(b"}")
 }
 
-fn nested(out: &mut dyn Write, element: &Element, shape: &[usize], bytes: &[u8]) -> io::Result<()> {
+fn nested(out: &mut dyn Write, element: &ElementType, shape: &[usize], bytes: &[u8]) -> io::Result<()> {
     let Some((&extent, inner)) = shape.split_first() else { return one(out, element, bytes) };
     let step = inner.iter().product::<usize>() * element.size();
     out.write_all(b"[")?;
@@ -56,10 +57,10 @@ fn nested(out: &mut dyn Write, element: &Element, shape: &[usize], bytes: &[u8])
     out.write_all(b"]")
 }
 
-fn one(out: &mut dyn Write, element: &Element, bytes: &[u8]) -> io::Result<()> {
+fn one(out: &mut dyn Write, element: &ElementType, bytes: &[u8]) -> io::Result<()> {
     match element {
-        Element::Scalar(ty) => scalar(out, *ty, bytes),
-        Element::Vector(ty, lanes) => {
+        ElementType::Scalar(ty) => scalar(out, *ty, bytes),
+        ElementType::Vector(ty, lanes) => {
             out.write_all(b"[")?;
             for (at, lane) in bytes.chunks_exact(ty.size()).take(usize::from(*lanes)).enumerate() {
                 out.write_all(if at > 0 { b", " } else { b"" })?;
@@ -67,12 +68,11 @@ fn one(out: &mut dyn Write, element: &Element, bytes: &[u8]) -> io::Result<()> {
             }
             out.write_all(b"]")
         }
-        Element::Record(layout) => record(out, layout, &layout.layout.leaves, bytes),
+        ElementType::Record(layout) => record(out, layout, &layout.layout.leaves, bytes),
     }
 }
 
-/// Writes a struct or tuple. `leaves` are the scalar components of the outermost record: the offsets of an inner one count from
-/// there.
+/// Writes a struct or tuple. `leaves` are its scalar fields; their offsets are relative to the outermost record.
 fn record(out: &mut dyn Write, layout: &RecordLayout, leaves: &[Leaf], bytes: &[u8]) -> io::Result<()> {
     let (open, close) = if layout.is_tuple() { ("[", "]") } else { ("{", "}") };
     out.write_all(open.as_bytes())?;
@@ -83,7 +83,7 @@ fn record(out: &mut dyn Write, layout: &RecordLayout, leaves: &[Leaf], bytes: &[
         }
         let own = leaves.get(field.leaves.clone()).unwrap_or(&[]);
         match (&field.element, own.first()) {
-            (Element::Record(inner), _) => record(out, inner, own, bytes)?,
+            (ElementType::Record(inner), _) => record(out, inner, own, bytes)?,
             (plain, Some(leaf)) => {
                 one(out, plain, bytes.get(leaf.offset..leaf.offset + plain.size()).unwrap_or(&[]))?;
             }
@@ -93,9 +93,9 @@ fn record(out: &mut dyn Write, layout: &RecordLayout, leaves: &[Leaf], bytes: &[
     out.write_all(close.as_bytes())
 }
 
-/// Writes the shortest decimal number that reads back as the same value.
+/// Writes a number as the shortest decimal text that is read back as the same value.
 fn scalar(out: &mut dyn Write, ty: Scalar, bytes: &[u8]) -> io::Result<()> {
-    let value = scalar::Value::from_bytes(ty, bytes);
+    let value = clk_scalar::ScalarValue::from_bytes(ty, bytes);
     let number = value.as_f64();
     match ty {
         _ if ty.is_float() && number.is_nan() => out.write_all(b"\"NaN\""),

@@ -1,17 +1,19 @@
-//! Conversion of results of the compiler and [`ide`](crate::ide) to the protocol's JSON.
+//! Converts results of the compiler and of [`ide`](clk_ide) to the protocol's JSON.
 
 use serde_json::{Value, json};
 
-use super::answer;
-use super::text::{Encoding, Text};
-use crate::base::diag::{Applicability, Diagnostic, Fix, Severity};
-use crate::ide::{Analysis, Class, Completion, CompletionKind, Highlight, Place, Symbol, SymbolKind};
-use crate::syntax::ast::{ImportSource, ItemKind};
+use super::responses;
+use super::text::{PositionEncoding, Text};
+use clk_base::diag::{Applicability, Diagnostic, Fix, Severity};
+use clk_ide::{
+    Analysis, Completion, CompletionKind, DocumentSymbol, Highlight, HighlightClass, SymbolKind, TextLocation,
+};
+use clk_syntax::ast::{ImportSource, ItemKind};
 
-/// The command that the server executes: says what is proved of a kernel.
+/// The name of the command that the server executes. It proves the properties of a kernel and reports the verdicts.
 pub(super) const PROVE: &str = "clk.prove";
 
-/// Types of semantic tokens, in the order of their numbers.
+/// Types of semantic tokens. A type's index in this list is its number in the protocol.
 const TOKEN_TYPES: &[&str] = &[
     "keyword",
     "type",
@@ -29,10 +31,10 @@ const TOKEN_TYPES: &[&str] = &[
 ];
 const TOKEN_MODIFIERS: &[&str] = &["declaration", "readonly", "defaultLibrary", "kernel"];
 
-pub(crate) fn capabilities(encoding: Encoding) -> Value {
+pub(crate) fn capabilities(encoding: PositionEncoding) -> Value {
     json!({
         "capabilities": {
-            "positionEncoding": if encoding == Encoding::Utf8 { "utf-8" } else { "utf-16" },
+            "positionEncoding": if encoding == PositionEncoding::Utf8 { "utf-8" } else { "utf-16" },
             "textDocumentSync": { "openClose": true, "change": 2, "save": true },
             "hoverProvider": true,
             "completionProvider": { "triggerCharacters": [".", "(", ",", "{", "\"", "/"] },
@@ -65,7 +67,7 @@ pub(crate) fn publish(address: &str, version: Option<i64>, diagnostics: Vec<Valu
     if let Some(version) = version {
         params["version"] = json!(version);
     }
-    answer::notification("textDocument/publishDiagnostics", params)
+    responses::notification("textDocument/publishDiagnostics", params)
 }
 
 pub(crate) fn diagnostics(analysis: &Analysis, text: &Text, address: &str) -> Vec<Value> {
@@ -85,8 +87,10 @@ fn diagnostic(analysis: &Analysis, text: &Text, address: &str, found: &Diagnosti
     let others = found.labels.iter().filter(|l| own.is_none_or(|own| l.span != own.span || l.text != own.text));
     let related: Vec<Value> = others
         .map(|label| {
-            let place =
-                Place { file: analysis.session.sources.name(label.span.file).to_owned(), range: label.span.range() };
+            let place = TextLocation {
+                file: analysis.session.sources.name(label.span.file).to_owned(),
+                range: label.span.range(),
+            };
             json!({ "location": location(analysis, text, address, &place), "message": label.text })
         })
         .collect();
@@ -109,9 +113,10 @@ fn diagnostic(analysis: &Analysis, text: &Text, address: &str, found: &Diagnosti
     out
 }
 
-/// Returns the range of the import in this file that leads to a diagnostic in another file.
-fn blamed_import(analysis: &Analysis, found: &Diagnostic) -> std::ops::Range<usize> {
-    let name = found.primary().map(|span| analysis.session.sources.name(span.file)).unwrap_or("");
+/// If a diagnostic is in an imported file, returns the range of the import statement through which this file depends on
+/// it.
+fn blamed_import(analysis: &Analysis, matching: &Diagnostic) -> std::ops::Range<usize> {
+    let name = matching.primary().map(|span| analysis.session.sources.name(span.file)).unwrap_or("");
     let file_name = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned();
     let imports = analysis.tree.items.iter().filter_map(|item| match &item.kind {
         ItemKind::Import(import) => Some(import),
@@ -122,12 +127,12 @@ fn blamed_import(analysis: &Analysis, found: &Diagnostic) -> std::ops::Range<usi
         ImportSource::Path(_) => None,
     });
     let first = spans.clone().next();
-    let found = spans.find(|(path, _)| file_name(path) == file_name(name)).or(first);
-    found.map_or(0..0, |(_, span)| span.range())
+    let matching = spans.find(|(path, _)| file_name(path) == file_name(name)).or(first);
+    matching.map_or(0..0, |(_, span)| span.range())
 }
 
-/// Converts a location in this text or another one.
-pub(crate) fn location(analysis: &Analysis, text: &Text, address: &str, place: &Place) -> Value {
+/// Converts a location in this document or in another source to the protocol's JSON.
+pub(crate) fn location(analysis: &Analysis, text: &Text, address: &str, place: &TextLocation) -> Value {
     let own = analysis.session.sources.name(analysis.file);
     if place.file == own {
         return json!({ "uri": address, "range": text.json_range(&place.range) });
@@ -135,7 +140,7 @@ pub(crate) fn location(analysis: &Analysis, text: &Text, address: &str, place: &
     let source =
         analysis.session.sources.files().find(|(_, s)| *s.name == *place.file).map(|(_, s)| s.text.to_string());
     let other = Text::new(source.unwrap_or_default(), text.encoding);
-    json!({ "uri": super::address::address_of(&place.file), "range": other.json_range(&place.range) })
+    json!({ "uri": super::source_uri::address_of(&place.file), "range": other.json_range(&place.range) })
 }
 
 pub(crate) fn completion(text: &Text, found: &Completion, order: usize) -> Value {
@@ -174,7 +179,7 @@ pub(crate) fn symbol_kind(kind: SymbolKind) -> u32 {
     }
 }
 
-pub(crate) fn symbol(text: &Text, found: &Symbol) -> Value {
+pub(crate) fn symbol(text: &Text, found: &DocumentSymbol) -> Value {
     let children: Vec<Value> = found.children.iter().map(|c| symbol(text, c)).collect();
     json!({
         "name": found.name,
@@ -186,7 +191,7 @@ pub(crate) fn symbol(text: &Text, found: &Symbol) -> Value {
     })
 }
 
-/// Encodes semantic tokens, each relative to the previous one.
+/// Encodes semantic tokens. As the protocol requires, positions are relative to the previous token.
 pub(crate) fn semantic_tokens(text: &Text, found: &[Highlight]) -> Vec<usize> {
     let mut data = Vec::with_capacity(found.len() * 5);
     let (mut line, mut column) = (0, 0);
@@ -203,28 +208,28 @@ pub(crate) fn semantic_tokens(text: &Text, found: &[Highlight]) -> Vec<usize> {
 
 fn semantic(token: &Highlight) -> Option<(usize, usize)> {
     let name = match token.class {
-        Class::Keyword => "keyword",
-        Class::Type => "type",
-        Class::Function | Class::Kernel | Class::Builtin => "function",
-        Class::Variable => "variable",
-        Class::Parameter => "parameter",
-        Class::Property => "property",
-        Class::Constant => "enumMember",
-        Class::Dimension => "typeParameter",
-        Class::Namespace => "namespace",
-        Class::Number => "number",
-        Class::String => "string",
-        Class::Operator => "operator",
-        Class::Comment => "comment",
-        Class::Punctuation | Class::Error => return None,
+        HighlightClass::Keyword => "keyword",
+        HighlightClass::Type => "type",
+        HighlightClass::Function | HighlightClass::Kernel | HighlightClass::Builtin => "function",
+        HighlightClass::Variable => "variable",
+        HighlightClass::Parameter => "parameter",
+        HighlightClass::Property => "property",
+        HighlightClass::Constant => "enumMember",
+        HighlightClass::Dimension => "typeParameter",
+        HighlightClass::Namespace => "namespace",
+        HighlightClass::Number => "number",
+        HighlightClass::String => "string",
+        HighlightClass::Operator => "operator",
+        HighlightClass::Comment => "comment",
+        HighlightClass::Punctuation | HighlightClass::Error => return None,
     };
     let kind = TOKEN_TYPES.iter().position(|t| *t == name)?;
-    let set = [token.defined, token.readonly, token.library, token.class == Class::Kernel];
+    let set = [token.defined, token.readonly, token.library, token.class == HighlightClass::Kernel];
     let modifiers = set.iter().enumerate().map(|(bit, set)| usize::from(*set) << bit).sum();
     Some((kind, modifiers))
 }
 
-/// Converts a fix to a workspace edit; `None` if it affects a file that is not the user's.
+/// Converts fixes to a workspace edit; `None` if they change another file.
 pub(crate) fn fix(analysis: &Analysis, text: &Text, address: &str, fixes: &[&Fix]) -> Option<Value> {
     let mut edits = Vec::new();
     for (span, new) in fixes.iter().flat_map(|f| &f.edits) {

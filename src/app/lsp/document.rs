@@ -6,18 +6,18 @@ use std::sync::{Arc, OnceLock};
 
 use super::text::Text;
 use super::uri;
-use crate::app::disk::Disk;
-use crate::compile::{Files, Missing};
-use crate::ide::Analysis;
-use crate::syntax::ast::{ImportSource, Item, ItemKind};
+use crate::disk::Disk;
+use clk_compile::{Files, MissingModule};
+use clk_ide::Analysis;
+use clk_syntax::ast::{ImportSource, Item, ItemKind};
 
 pub(crate) struct Document {
     pub text: Text,
     pub version: i64,
-    /// The source name: its path, or its URI in angle brackets if it is not a file.
+    /// The name of the source: the path of the file, or the URI in angle brackets for a text that is not a file.
     pub name: String,
     pub path: Option<PathBuf>,
-    /// Computed when a request or a publication needs it.
+    /// The analysis, computed when a request or the publication of diagnostics first needs it.
     pub analysis: OnceLock<Arc<Analysis>>,
     #[cfg(test)]
     pub is_endless: bool,
@@ -38,7 +38,7 @@ impl Document {
         }
     }
 
-    /// Whether the document imports files; of one that is not analyzed yet, whether it may.
+    /// Whether the document imports files. Before it is analyzed, returns whether it contains the word `import`.
     pub fn may_import_files(&self) -> bool {
         let is_import = |item: &Item| matches!(&item.kind, ItemKind::Import(import) if matches!(import.source, ImportSource::File { .. }));
         match self.analysis.get() {
@@ -51,7 +51,7 @@ impl Document {
 /// The open documents, by URI.
 pub(crate) type Documents = BTreeMap<String, Arc<Document>>;
 
-/// Files as the editor sees them: an open document takes precedence over the disk.
+/// The files as the editor shows them: the text of an open document replaces the file on disk.
 pub(crate) struct Overlay<'d>(pub &'d Documents);
 
 impl Files for Overlay<'_> {
@@ -62,7 +62,7 @@ impl Files for Overlay<'_> {
         }
     }
 
-    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, Missing>> {
+    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, MissingModule>> {
         Disk.module(words, folder)
     }
 

@@ -1,4 +1,4 @@
-//! Handlers of the requests, one function each.
+//! Answers the client's requests, with one function for each method.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -6,51 +6,51 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::answer::{self, Failure};
 use super::convert::{self, PROVE};
 use super::document::Overlay;
+use super::responses::{self, RequestError};
+use super::snapshot::DocumentsView;
 use super::text::Text;
-use super::view::View;
-use super::workspace::Search;
-use crate::app::proof;
-use crate::base::diag::{Diagnostic, Fix};
-use crate::base::render::{self, Style};
-use crate::base::source::FileId;
-use crate::fmt::{self, Formatted};
-use crate::ide::{Analysis, Hint, Lens, LensKind};
-use crate::prove::examine;
+use super::workspace::WorkspaceSearch;
+use crate::proof;
+use clk_base::diag::{Diagnostic, Fix};
+use clk_base::render::{self, RenderStyle};
+use clk_base::source::FileId;
+use clk_fmt::Formatted;
+use clk_ide::{Analysis, InlayHint, Lens, LensKind};
+use clk_prove::prove_kernel;
 
-type Answer = Result<Value, Failure>;
+type RequestResult = Result<Value, RequestError>;
 
-/// The document that a request refers to.
-struct Target {
+/// The document that a request refers to, with its analysis.
+struct RequestDocument {
     address: String,
     text: Text,
     analysis: Arc<Analysis>,
 }
 
-impl Target {
+impl RequestDocument {
     fn json_range(&self, range: &Range<usize>) -> Value {
         self.text.json_range(range)
     }
 }
 
-/// Answers a request; `messages` are for the client to show.
-pub(crate) fn answer(view: &View, method: &str, params: &Value, messages: &mut Vec<Value>) -> Answer {
+/// Answers a request. Adds notifications that the client shows to the user to `messages`.
+pub(crate) fn answer(view: &DocumentsView, method: &str, params: &Value, messages: &mut Vec<Value>) -> RequestResult {
     if method == "workspace/symbol" {
         return workspace_symbols(view, params, messages);
     }
     if method == "workspace/executeCommand" {
         return execute(view, params, messages);
     }
-    let known = method.starts_with("textDocument/") || method.starts_with("$/");
+    let is_document_method = method.starts_with("textDocument/") || method.starts_with("$/");
     let Some(target) = target(view, params) else {
         let address = params.pointer("/textDocument/uri").and_then(Value::as_str);
         return match address {
-            _ if !known => Err(unknown(method)),
-            // The document was closed meanwhile.
+            _ if !is_document_method => Err(unknown(method)),
+            // The document was closed after the client sent the request.
             Some(_) => Ok(Value::Null),
-            None => Err(Failure { code: answer::INVALID_PARAMS, message: "no `textDocument.uri`".into() }),
+            None => Err(RequestError { code: responses::INVALID_PARAMS, message: "no `textDocument.uri`".into() }),
         };
     };
     let offset = target.text.offset_of(params.get("position").unwrap_or(&Value::Null));
@@ -67,7 +67,7 @@ pub(crate) fn answer(view: &View, method: &str, params: &Value, messages: &mut V
         "textDocument/documentSymbol" => {
             Ok(target.analysis.symbols().iter().map(|s| convert::symbol(&target.text, s)).collect())
         }
-        "textDocument/foldingRange" => Ok(folds(&target)),
+        "textDocument/foldingRange" => Ok(folding_ranges(&target)),
         "textDocument/semanticTokens/full" => Ok(tokens(&target, None)),
         "textDocument/semanticTokens/range" => Ok(tokens(&target, Some(range))),
         "textDocument/inlayHint" => Ok(target.analysis.hints(range).iter().map(|hint| inlay(&target, hint)).collect()),
@@ -79,70 +79,77 @@ pub(crate) fn answer(view: &View, method: &str, params: &Value, messages: &mut V
     }
 }
 
-/// Executes the one command that the server has: to say what is proved of a kernel. The answer is the text; the client is told a
-/// summary.
-fn execute(view: &View, params: &Value, messages: &mut Vec<Value>) -> Answer {
+/// Executes the server's only command, which proves a kernel. The answer is the complete report as text. The client
+/// also shows a summary to the user.
+fn execute(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> RequestResult {
     if params.get("command").and_then(Value::as_str) != Some(PROVE) {
-        return Err(Failure { code: answer::INVALID_PARAMS, message: format!("the server has the command `{PROVE}`") });
+        return Err(RequestError {
+            code: responses::INVALID_PARAMS,
+            message: format!("the server has the command `{PROVE}`"),
+        });
     }
     let words: Vec<&str> =
         params.get("arguments").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let [address, name, ..] = words[..] else {
-        return Err(Failure { code: answer::INVALID_PARAMS, message: "a document and a kernel are wanted".into() });
+        return Err(RequestError {
+            code: responses::INVALID_PARAMS,
+            message: "a document and a kernel are wanted".into(),
+        });
     };
     let Some(analysis) = view.analysis(address) else { return Ok(Value::Null) };
     let session = &analysis.session;
     let Some((kernel, _)) = session.program.kernels_of(session.main).find(|(_, k)| k.name == name) else {
-        return Err(Failure::refused(format!("there is no kernel `{name}`, or the program has errors")));
+        return Err(RequestError::refused(format!("there is no kernel `{name}`, or the program has errors")));
     };
-    let report = examine(&session.program, kernel);
-    let style = Style::default();
-    let mut text = proof::text(&report, &session.sources, style);
+    let report = prove_kernel(&session.program, kernel);
+    let style = RenderStyle::default();
+    let mut text = proof::verdicts_text(&report, &session.sources, style);
     for found in proof::counterexamples(&report) {
         text += &format!("\n{}", render::text(&found, &session.sources, style));
     }
-    // Warnings stand out as what is not proved should.
+    // If a property is refuted, the summary is a warning.
     let kind = if report.is_refuted() { 2 } else { 3 };
-    messages.push(shown(kind, &proof::summary(&report)));
+    messages.push(show_message(kind, &proof::summary(&report)));
     Ok(json!(text))
 }
 
-/// Returns the message that shows a text: a warning (2) or information (3).
-fn shown(kind: u8, text: &str) -> Value {
-    answer::notification("window/showMessage", json!({ "type": kind, "message": text }))
+/// Returns the notification that makes the client show a text, as a warning (2) or information (3).
+fn show_message(kind: u8, text: &str) -> Value {
+    responses::notification("window/showMessage", json!({ "type": kind, "message": text }))
 }
 
-/// Tells the user that a search was incomplete.
-fn mention(missing: Option<String>, messages: &mut Vec<Value>) {
-    messages.extend(missing.map(|text| shown(2, &text)));
+/// Notifies the user if a search was incomplete. `missing` is the reason.
+fn report_incomplete(missing: Option<String>, messages: &mut Vec<Value>) {
+    messages.extend(missing.map(|text| show_message(2, &text)));
 }
 
-fn unknown(method: &str) -> Failure {
-    Failure { code: answer::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
+fn unknown(method: &str) -> RequestError {
+    RequestError { code: responses::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
 }
 
-fn target(view: &View, params: &Value) -> Option<Target> {
+fn target(view: &DocumentsView, params: &Value) -> Option<RequestDocument> {
     let address = params.pointer("/textDocument/uri").and_then(Value::as_str)?;
     let analysis = view.analysis(address)?;
     let text = view.documents.get(address)?.text.clone();
-    Some(Target { address: address.to_owned(), text, analysis })
+    Some(RequestDocument { address: address.to_owned(), text, analysis })
 }
 
-fn hover(target: &Target, offset: usize) -> Value {
+fn hover(target: &RequestDocument, offset: usize) -> Value {
     target.analysis.hover(offset).map_or(Value::Null, |hover| {
         json!({ "contents": { "kind": "markdown", "value": hover.text }, "range": target.json_range(&hover.range) })
     })
 }
 
-fn completion(view: &View, target: &Target, offset: usize) -> Value {
-    let found = target.analysis.complete(offset, &Overlay(&view.documents));
-    let items: Vec<Value> = found.iter().enumerate().map(|(i, c)| convert::completion(&target.text, c, i)).collect();
+fn completion(view: &DocumentsView, target: &RequestDocument, offset: usize) -> Value {
+    let completions = target.analysis.complete(offset, &Overlay(&view.documents));
+    let items: Vec<Value> =
+        completions.iter().enumerate().map(|(i, c)| convert::completion(&target.text, c, i)).collect();
     json!({ "isIncomplete": false, "items": items })
 }
 
-fn signature(target: &Target, offset: usize) -> Value {
+fn signature(target: &RequestDocument, offset: usize) -> Value {
     let Some(found) = target.analysis.signature(offset) else { return Value::Null };
-    // Offsets in the label count UTF-16 code units, whatever the negotiated position encoding.
+    // Offsets in a signature's label count UTF-16 code units, even if positions use another encoding.
     let units = |at: usize| found.label.get(..at).unwrap_or("").encode_utf16().count();
     let parameters: Vec<Value> =
         found.parameters.iter().map(|r| json!({ "label": [units(r.start), units(r.end)] })).collect();
@@ -160,13 +167,18 @@ fn signature(target: &Target, offset: usize) -> Value {
     out
 }
 
-fn definition(target: &Target, offset: usize) -> Value {
+fn definition(target: &RequestDocument, offset: usize) -> Value {
     let place = target.analysis.definition(offset);
     place.map_or(Value::Null, |place| convert::location(&target.analysis, &target.text, &target.address, &place))
 }
 
-/// Returns the locations of a name in all texts, with their URIs, and the search for them, unless one text has them all.
-fn places(view: &View, target: &Target, offset: usize) -> (Vec<(String, Value, bool)>, Option<Search>) {
+/// Returns all references to a name, with the URIs of their documents. If the name is visible outside of its document,
+/// also returns the search of the workspace.
+fn all_references(
+    view: &DocumentsView,
+    target: &RequestDocument,
+    offset: usize,
+) -> (Vec<(String, Value, bool)>, Option<WorkspaceSearch>) {
     let own = target.analysis.references(offset);
     let mut out: Vec<(String, Value, bool)> =
         own.iter().map(|(range, write)| (target.address.clone(), target.json_range(range), *write)).collect();
@@ -175,47 +187,68 @@ fn places(view: &View, target: &Target, offset: usize) -> (Vec<(String, Value, b
         return (out, None);
     }
     let word = own.first().and_then(|(range, _)| target.analysis.text.get(range.clone())).unwrap_or("");
-    // A text that imports the name under an alias also contains the original name.
-    let search = view.everything_with(word);
-    for seen in &search.seen {
-        if seen.address != target.address {
-            let found = seen.analysis.references_to(&place.file, &place.range);
-            out.extend(found.iter().map(|(r, write)| (seen.address.clone(), seen.text.json_range(r), *write)));
+    // A text that imports the name under an alias also contains the original name, so the search finds it.
+    let search = view.search_word(word);
+    for analyzed in &search.texts {
+        if analyzed.address != target.address {
+            let references = analyzed.analysis.references_to(&place.file, &place.range);
+            out.extend(
+                references.iter().map(|(r, write)| (analyzed.address.clone(), analyzed.text.json_range(r), *write)),
+            );
         }
     }
     (out, Some(search))
 }
 
-fn references(view: &View, target: &Target, offset: usize, params: &Value, messages: &mut Vec<Value>) -> Value {
+fn references(
+    view: &DocumentsView,
+    target: &RequestDocument,
+    offset: usize,
+    params: &Value,
+    messages: &mut Vec<Value>,
+) -> Value {
     let with_definition = params.pointer("/context/includeDeclaration").and_then(Value::as_bool).unwrap_or(true);
     let definition = self::definition(target, offset);
-    let (found, search) = places(view, target, offset);
-    mention(search.and_then(|search| search.missing()), messages);
+    let (found, search) = all_references(view, target, offset);
+    report_incomplete(search.and_then(|search| search.missing()), messages);
     let locations = found.into_iter().map(|(address, range, _)| json!({ "uri": address, "range": range }));
     locations.filter(|location| with_definition || *location != definition).collect()
 }
 
-fn highlight(target: &Target, offset: usize) -> Value {
-    let found = target.analysis.references(offset);
+fn highlight(target: &RequestDocument, offset: usize) -> Value {
+    let references = target.analysis.references(offset);
     let one = |(range, write): &(Range<usize>, bool)| json!({ "range": target.json_range(range), "kind": if *write { 3 } else { 2 } });
-    found.iter().map(one).collect()
+    references.iter().map(one).collect()
 }
 
-fn prepare_rename(target: &Target, offset: usize) -> Answer {
-    target.analysis.renamable(offset).map(|range| target.json_range(&range)).map_err(Failure::refused)
+fn prepare_rename(target: &RequestDocument, offset: usize) -> RequestResult {
+    target.analysis.renamable(offset).map(|range| target.json_range(&range)).map_err(RequestError::refused)
 }
 
-fn rename(view: &View, target: &Target, offset: usize, params: &Value, messages: &mut Vec<Value>) -> Answer {
+fn rename(
+    view: &DocumentsView,
+    target: &RequestDocument,
+    offset: usize,
+    params: &Value,
+    messages: &mut Vec<Value>,
+) -> RequestResult {
     let new = params.get("newName").and_then(Value::as_str).unwrap_or("");
-    target.analysis.rename(offset, new, &Overlay(&view.documents)).map_err(Failure::refused)?;
+    target.analysis.rename(offset, new, &Overlay(&view.documents)).map_err(RequestError::refused)?;
     let mut changes = json!({});
-    let (places, search) = places(view, target, offset);
+    let (places, search) = all_references(view, target, offset);
     let defined = target.analysis.definition(offset).map(|place| PathBuf::from(place.file));
     if let (Some(search), Some(file)) = (&search, &defined) {
         if let Some(why) = search.missing_of(file) {
-            return Err(Failure::refused(format!("{why}, and it may have the name, too: nothing was renamed")));
+            return Err(RequestError::refused(format!("{why}, and it may have the name, too: nothing was renamed")));
         }
-        mention(search.missing(), messages);
+        let name = target.analysis.renamable(offset).map_err(RequestError::refused)?;
+        let name = target.analysis.text.get(name).unwrap_or("");
+        for analysis in search.texts.iter().filter(|text| text.address != target.address).map(|text| &text.analysis) {
+            if let Some(place) = analysis.unresolved(name, true) {
+                return Err(RequestError::refused(analysis.unresolved_reason(name, &place)));
+            }
+        }
+        report_incomplete(search.missing(), messages);
     }
     for (address, range, _) in places {
         let edit = json!({ "range": range, "newText": new });
@@ -227,15 +260,16 @@ fn rename(view: &View, target: &Target, offset: usize, params: &Value, messages:
     Ok(json!({ "changes": changes }))
 }
 
-fn workspace_symbols(view: &View, params: &Value, messages: &mut Vec<Value>) -> Answer {
+fn workspace_symbols(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> RequestResult {
     let query = params.get("query").and_then(Value::as_str).unwrap_or("").to_lowercase();
     let mut out = Vec::new();
-    let search = view.everything_with(&query);
-    mention(search.missing(), messages);
-    for seen in search.seen {
-        for symbol in seen.analysis.symbols() {
+    let search = view.search_word(&query);
+    report_incomplete(search.missing(), messages);
+    for analyzed in search.texts {
+        for symbol in analyzed.analysis.symbols() {
             if symbol.name.to_lowercase().contains(&query) {
-                let location = json!({ "uri": seen.address, "range": seen.text.json_range(&symbol.name_range) });
+                let location =
+                    json!({ "uri": analyzed.address, "range": analyzed.text.json_range(&symbol.name_range) });
                 out.push(
                     json!({ "name": symbol.name, "kind": convert::symbol_kind(symbol.kind), "location": location }),
                 );
@@ -245,10 +279,10 @@ fn workspace_symbols(view: &View, params: &Value, messages: &mut Vec<Value>) -> 
     Ok(Value::Array(out))
 }
 
-fn folds(target: &Target) -> Value {
-    let one = |fold: crate::ide::Fold| {
+fn folding_ranges(target: &RequestDocument) -> Value {
+    let one = |fold: clk_ide::FoldingRange| {
         let (first, last) = (target.text.line_of(fold.range.start), target.text.line_of(fold.range.end));
-        // The line of a closing bracket stays visible.
+        // The folded range ends before the line of the closing bracket, so that this line stays visible.
         let last = if fold.comment || fold.imports { last } else { last.saturating_sub(1) };
         let mut out = json!({ "startLine": first, "endLine": last });
         if fold.comment || fold.imports {
@@ -259,15 +293,15 @@ fn folds(target: &Target) -> Value {
     target.analysis.folds().into_iter().filter_map(one).collect()
 }
 
-fn tokens(target: &Target, range: Option<Range<usize>>) -> Value {
-    let mut found = target.analysis.highlights();
+fn tokens(target: &RequestDocument, range: Option<Range<usize>>) -> Value {
+    let mut highlights = target.analysis.highlights();
     if let Some(range) = range {
-        found.retain(|h| h.range.end >= range.start && h.range.start <= range.end);
+        highlights.retain(|h| h.range.end >= range.start && h.range.start <= range.end);
     }
-    json!({ "data": convert::semantic_tokens(&target.text, &found) })
+    json!({ "data": convert::semantic_tokens(&target.text, &highlights) })
 }
 
-fn inlay(target: &Target, hint: &Hint) -> Value {
+fn inlay(target: &RequestDocument, hint: &InlayHint) -> Value {
     let mut out = json!({ "position": target.text.json_position(hint.offset), "label": hint.text });
     if hint.is_type {
         out["kind"] = json!(1);
@@ -277,8 +311,8 @@ fn inlay(target: &Target, hint: &Hint) -> Value {
     out
 }
 
-/// Converts a code lens. Its commands are executed by the client, in its own terminal.
-fn code_lens(target: &Target, lens: &Lens) -> Value {
+/// Converts a code lens. When the user clicks it, the client runs its command in a terminal.
+fn code_lens(target: &RequestDocument, lens: &Lens) -> Value {
     let (title, command) = match lens.kind {
         LensKind::Run => ("▶ run", "clk.run"),
         LensKind::Test => ("▶ test", "clk.test"),
@@ -298,12 +332,12 @@ fn code_lens(target: &Target, lens: &Lens) -> Value {
     })
 }
 
-fn code_actions(target: &Target, range: Range<usize>, params: &Value) -> Value {
+fn code_actions(target: &RequestDocument, range: Range<usize>, params: &Value) -> Value {
     let only: Option<Vec<&str>> =
         params.pointer("/context/only").and_then(Value::as_array).map(|o| o.iter().filter_map(Value::as_str).collect());
-    let wanted = |kind: &str| only.as_ref().is_none_or(|only| only.iter().any(|o| kind.starts_with(o)));
+    let is_requested = |kind: &str| only.as_ref().is_none_or(|only| only.iter().any(|o| kind.starts_with(o)));
     let mut out = Vec::new();
-    if wanted("quickfix") {
+    if is_requested("quickfix") {
         for found in &target.analysis.diagnostics {
             let touches = found.labels.iter().any(|l| {
                 l.span.file == target.analysis.file
@@ -315,8 +349,8 @@ fn code_actions(target: &Target, range: Range<usize>, params: &Value) -> Value {
             }
         }
     }
-    let sure: Vec<&Fix> = crate::app::fixes::together(&target.analysis.diagnostics, target.analysis.file);
-    if wanted("source.fixAll")
+    let sure: Vec<&Fix> = crate::fixes::non_overlapping(&target.analysis.diagnostics, target.analysis.file);
+    if is_requested("source.fixAll")
         && !sure.is_empty()
         && let Some(edit) = convert::fix(&target.analysis, &target.text, &target.address, &sure)
     {
@@ -325,7 +359,7 @@ fn code_actions(target: &Target, range: Range<usize>, params: &Value) -> Value {
     Value::Array(out)
 }
 
-fn quick_fix(target: &Target, found: &Diagnostic, fix: &Fix) -> Option<Value> {
+fn quick_fix(target: &RequestDocument, found: &Diagnostic, fix: &Fix) -> Option<Value> {
     let edit = convert::fix(&target.analysis, &target.text, &target.address, &[fix])?;
     let diagnostics = convert::diagnostics(&target.analysis, &target.text, &target.address);
     let index = target.analysis.diagnostics.iter().position(|d| d == found)?;
@@ -338,13 +372,13 @@ fn quick_fix(target: &Target, found: &Diagnostic, fix: &Fix) -> Option<Value> {
     }))
 }
 
-/// Formats a document; returns no edits if it has syntax errors, which its diagnostics report.
-fn formatting(target: &Target, range: Option<Range<usize>>) -> Value {
+/// Formats a document. Returns no edits if the document has syntax errors, which are published as diagnostics.
+fn formatting(target: &RequestDocument, range: Option<Range<usize>>) -> Value {
     let text = target.text.as_str();
     let formatted = match range {
-        Some(range) => fmt::format_range(FileId(0), text, range),
-        None => fmt::format(FileId(0), text),
+        Some(range) => clk_fmt::format_range(FileId(0), text, range),
+        None => clk_fmt::format(FileId(0), text),
     };
-    let edit = |e: &fmt::Edit| json!({ "range": target.json_range(&e.range), "newText": e.text });
+    let edit = |e: &clk_fmt::Edit| json!({ "range": target.json_range(&e.range), "newText": e.text });
     formatted.map_or(Value::Null, |Formatted { edits, .. }| edits.iter().map(edit).collect())
 }

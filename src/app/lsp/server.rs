@@ -1,20 +1,20 @@
-//! State of a server session, and the handling of messages: notifications change the documents, requests go to the lanes.
+//! The state of the language server. Notifications change the documents; requests are added to the task queues.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::answer::{self, Failure};
 use super::document::Document;
-use super::lanes::{Lanes, Task};
-use super::text::Encoding;
-use super::view::View;
+use super::responses::{self, RequestError};
+use super::snapshot::DocumentsView;
+use super::task_queues::{LspTask, TaskQueues};
+use super::text::PositionEncoding;
 use super::{convert, uri};
-use crate::app::{crash, exit};
+use crate::{crash, exit};
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum ServerState {
     #[default]
     Fresh,
     Running,
@@ -22,32 +22,36 @@ enum State {
 }
 
 pub(crate) struct Server {
-    state: State,
-    view: View,
-    lanes: Arc<Lanes>,
+    state: ServerState,
+    view: DocumentsView,
+    lanes: Arc<TaskQueues>,
 }
 
 impl Server {
-    pub fn new(lanes: Arc<Lanes>) -> Server {
-        Server { state: State::Fresh, view: View::default(), lanes }
+    pub fn new(lanes: Arc<TaskQueues>) -> Server {
+        Server { state: ServerState::Fresh, view: DocumentsView::default(), lanes }
     }
 
     pub fn is_shut_down(&self) -> bool {
-        self.state == State::ShutDown
+        self.state == ServerState::ShutDown
     }
 
-    /// Handles a message; a returned exit code ends the session.
+    /// Handles a message. Returns the exit code if the message ends the session.
     pub fn receive(&mut self, message: Value) -> Option<u8> {
-        // Batches belong to JSON-RPC rather than to this protocol, but are cheap to support.
+        // This protocol has no batches, but JSON-RPC does, and supporting them is cheap.
         if let Value::Array(messages) = message {
             return messages.into_iter().find_map(|m| self.receive(m));
         }
         let id = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
         let Some(method) = message.get("method").and_then(Value::as_str) else {
-            // A response (the server sends no requests), or not a valid message.
+            // The message is a response or is invalid. The server sends no requests, so it ignores responses.
             if message.get("result").is_none() && message.get("error").is_none() {
                 let id = id.unwrap_or(Value::Null);
-                self.lanes.output.send(answer::error(&id, answer::INVALID_REQUEST, "a message without a method"));
+                self.lanes.output.send(responses::error_response(
+                    &id,
+                    responses::INVALID_REQUEST,
+                    "a message without a method",
+                ));
             }
             return None;
         };
@@ -56,34 +60,34 @@ impl Server {
             Some(id) => {
                 match self.request(&id, method, params) {
                     None => {}
-                    Some(Ok(result)) => self.lanes.output.send(answer::result(&id, result)),
+                    Some(Ok(result)) => self.lanes.output.send(responses::result_response(&id, result)),
                     Some(Err(failure)) => {
-                        self.lanes.output.send(answer::error(&id, failure.code, &failure.message));
+                        self.lanes.output.send(responses::error_response(&id, failure.code, &failure.message));
                     }
                 }
                 None
             }
-            // If a notification panics, the server keeps the state reached so far.
-            None => crash::survived(|| self.notification(method, params)).unwrap_or(None),
+            // If the handling of a notification panics, the server keeps the changes made before the panic.
+            None => crash::catch_panic(|| self.notification(method, params)).unwrap_or(None),
         }
     }
 
-    /// Answers a request, or hands it to a lane.
-    fn request(&mut self, id: &Value, method: &str, params: &Value) -> Option<Result<Value, Failure>> {
-        let failure = |code, message: &str| Some(Err(Failure { code, message: message.into() }));
+    /// Answers a request at once, or adds it to the task queue of its document and returns `None`.
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> Option<Result<Value, RequestError>> {
+        let failure = |code, message: &str| Some(Err(RequestError { code, message: message.into() }));
         match (self.state, method) {
-            (State::Fresh, "initialize") => Some(Ok(self.initialize(params))),
-            (State::Fresh, _) => failure(answer::NOT_INITIALIZED, "the first request is `initialize`"),
-            (State::ShutDown, _) => failure(answer::INVALID_REQUEST, "the session was shut down"),
-            (State::Running, "initialize") => failure(answer::INVALID_REQUEST, "the session has begun"),
-            (State::Running, "shutdown") => {
-                self.state = State::ShutDown;
+            (ServerState::Fresh, "initialize") => Some(Ok(self.initialize(params))),
+            (ServerState::Fresh, _) => failure(responses::NOT_INITIALIZED, "the first request is `initialize`"),
+            (ServerState::ShutDown, _) => failure(responses::INVALID_REQUEST, "the session was shut down"),
+            (ServerState::Running, "initialize") => failure(responses::INVALID_REQUEST, "the session has begun"),
+            (ServerState::Running, "shutdown") => {
+                self.state = ServerState::ShutDown;
                 Some(Ok(Value::Null))
             }
-            (State::Running, _) => {
-                // The document that the request is about, or that its command has as the first argument.
+            (ServerState::Running, _) => {
+                // The document is named in the parameters, or is the first argument of a command.
                 let address = ["/textDocument/uri", "/arguments/0"].iter().find_map(|at| params.pointer(at)?.as_str());
-                let task = Task::Request { id: id.clone(), method: method.to_owned(), params: params.clone() };
+                let task = LspTask::Request { id: id.clone(), method: method.to_owned(), params: params.clone() };
                 self.lanes.push(address.unwrap_or_default(), task, self.view.clone());
                 None
             }
@@ -91,10 +95,10 @@ impl Server {
     }
 
     fn initialize(&mut self, params: &Value) -> Value {
-        self.state = State::Running;
+        self.state = ServerState::Running;
         let encodings = params.pointer("/capabilities/general/positionEncodings").and_then(Value::as_array);
         let utf8 = encodings.is_some_and(|all| all.iter().any(|e| e == "utf-8"));
-        self.view.encoding = if utf8 { Encoding::Utf8 } else { Encoding::Utf16 };
+        self.view.encoding = if utf8 { PositionEncoding::Utf8 } else { PositionEncoding::Utf16 };
         let listed = params.get("workspaceFolders").and_then(Value::as_array).into_iter().flatten();
         let folders = listed.filter_map(|f| f.get("uri")).chain(params.get("rootUri"));
         let mut folders: Vec<PathBuf> = folders.filter_map(|u| uri::to_path(u.as_str()?)).collect();
@@ -111,7 +115,7 @@ impl Server {
             self.lanes.cancel(params.get("id").unwrap_or(&Value::Null));
             return None;
         }
-        if self.state != State::Running {
+        if self.state != ServerState::Running {
             return None;
         }
         let address = params.pointer("/textDocument/uri").and_then(Value::as_str);
@@ -124,8 +128,8 @@ impl Server {
                 self.changed(address);
             }
             ("textDocument/didChange", Some(address)) => {
-                let known = self.view.documents.get(address)?;
-                let (mut text, mut version) = (known.text.clone(), known.version);
+                let document = self.view.documents.get(address)?;
+                let (mut text, mut version) = (document.text.clone(), document.version);
                 for change in params.get("contentChanges").and_then(Value::as_array).into_iter().flatten() {
                     text.change(change);
                 }
@@ -149,7 +153,7 @@ impl Server {
         None
     }
 
-    /// Analyzes a changed document anew, and every document that imports files.
+    /// After a change of a document, queues the analysis of this document and of every document that imports files.
     fn changed(&mut self, address: &str) {
         let dependents = |(other, document): (&String, &Arc<Document>)| {
             (other == address || document.may_import_files()).then(|| other.clone())
@@ -163,7 +167,7 @@ impl Server {
         }
         for other in outdated {
             self.lanes.outdate(&other);
-            self.lanes.push(&other, Task::Publish, self.view.clone());
+            self.lanes.push(&other, LspTask::Publish, self.view.clone());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Returns the path of a `file:` URI.
 pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
-    // The host is empty or `localhost`.
+    // The host in the URI may be empty or `localhost`.
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     let mut bytes = Vec::with_capacity(path.len());
     let mut at = path.bytes();
@@ -18,7 +18,7 @@ pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
         bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
     }
     let path = String::from_utf8(bytes).ok()?;
-    // `/C:/…` on Windows.
+    // On Windows, a path with a drive is written as `/C:/…`.
     let drive = path.as_bytes().get(2) == Some(&b':') && cfg!(windows);
     Some(PathBuf::from(if drive { path.trim_start_matches('/').to_owned() } else { path }))
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn paths_round_trip() {
         let path = Path::new("/a b/é/100%.clk");
         let uri = from_path(path);
         assert_eq!(uri, "file:///a%20b/%C3%A9/100%25.clk");

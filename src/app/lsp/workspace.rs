@@ -1,90 +1,91 @@
-//! Files beyond the open documents: those in the editor's directories, and the standard library as read-only files.
+//! Searches all texts of the workspace: the open documents, and the program files in the directories open in the
+//! editor.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::document::Overlay;
+use super::snapshot::DocumentsView;
 use super::text::Text;
 use super::uri;
-use super::view::View;
-use crate::app::{disk, project};
-use crate::ide::Analysis;
+use crate::{disk, project};
+use clk_ide::Analysis;
 
-/// Limit on the files analyzed in one search; files without the word do not count.
+/// Maximum number of files to analyze in one search. Files that do not contain the searched word are not counted.
 const MAX_FILES: usize = 2000;
 
-/// An analyzed text, open or not.
-pub(crate) struct Seen {
+/// An analyzed text: an open document or a file.
+pub(crate) struct AnalyzedText {
     pub address: String,
     pub text: Text,
     pub analysis: Arc<Analysis>,
 }
 
 /// A file or directory that a search could not read.
-struct Unread {
+struct UnreadPath {
     path: PathBuf,
     why: String,
-    /// It may have programs that import others: its text is unknown. A text that cannot be a program imports nothing.
+    /// Whether the path may contain a program with imports. False for a file that is not text.
     may_import: bool,
 }
 
-impl Unread {
-    /// Whether a program there may import a file. A file can import the files of its own project and of that project's
-    /// dependencies. One
-    /// outside of all projects may import any file, by its path.
+impl UnreadPath {
+    /// Whether a program at this path may import `file`. A program of a project can import files of that project and of
+    /// its dependencies. A program outside of all projects can import any file by its path.
     fn can_import(&self, file: &Path) -> bool {
         let folder = if self.path.is_dir() { Some(self.path.as_path()) } else { self.path.parent() };
         let project = |folder: Option<&Path>| project::folder_of(folder?);
         match (project(folder), project(file.parent())) {
             _ if !self.may_import || !file.is_file() => false,
-            (Some(own), Some(other)) => own == other || project::depends(&own, &other),
+            (Some(own), Some(other)) => own == other || project::depends_on(&own, &other),
             (Some(_), None) | (None, _) => true,
         }
     }
 }
 
-/// Result of a search.
-pub(crate) struct Search {
-    pub seen: Vec<Seen>,
-    unread: Vec<Unread>,
-    /// There were too many files.
+/// The result of searching all texts for a word.
+pub(crate) struct WorkspaceSearch {
+    pub texts: Vec<AnalyzedText>,
+    unread: Vec<UnreadPath>,
+    /// Whether the search stopped because of [`MAX_FILES`].
     is_cut: bool,
 }
 
-impl Search {
-    /// Returns why the search is incomplete, if it is.
+impl WorkspaceSearch {
+    /// Returns the reason if the search was incomplete; `None` if it was complete.
     pub fn missing(&self) -> Option<String> {
         self.reason(&|_| true)
     }
 
-    /// Returns why the search may lack references to a definition in this file, if it may.
+    /// Returns the reason if the search may have missed references to a definition in this file; `None` if it has found
+    /// all.
     pub fn missing_of(&self, file: &Path) -> Option<String> {
         self.reason(&|unread| unread.can_import(file))
     }
 
-    fn reason(&self, counts: &dyn Fn(&Unread) -> bool) -> Option<String> {
-        let unread: Vec<&Unread> = self.unread.iter().filter(|unread| counts(unread)).collect();
+    fn reason(&self, counts: &dyn Fn(&UnreadPath) -> bool) -> Option<String> {
+        let unread: Vec<&UnreadPath> = self.unread.iter().filter(|unread| counts(unread)).collect();
         match unread.as_slice() {
             [] if self.is_cut => {
                 Some(format!("more than {MAX_FILES} files have this word; the others were not searched"))
             }
             [] => None,
-            [Unread { path, why, .. }] => Some(format!("`{}` was not searched: {why}", path.display())),
-            [Unread { path, why, .. }, rest @ ..] => {
+            [UnreadPath { path, why, .. }] => Some(format!("`{}` was not searched: {why}", path.display())),
+            [UnreadPath { path, why, .. }, rest @ ..] => {
                 Some(format!("`{}` was not searched: {why}; nor were {} others", path.display(), rest.len()))
             }
         }
     }
 }
 
-impl View {
-    /// Analyzes all texts that contain a word (in lower case; the search ignores case): the open documents and the programs in the
-    /// open directories.
-    pub fn everything_with(&self, word: &str) -> Search {
+impl DocumentsView {
+    /// Analyzes all texts that contain a word, ignoring case: the open documents, and the program files in the open
+    /// directories. `word` is in lower case.
+    pub fn search_word(&self, word: &str) -> WorkspaceSearch {
         let has_word = |text: &str| contains_ignoring_case(text, word);
         let open: Vec<String> = self.documents.keys().cloned().collect();
-        let mut seen = Vec::new();
+        let mut analyzed = Vec::new();
         let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
         for address in open {
             let Some(document) = self.documents.get(&address) else { continue };
@@ -93,13 +94,13 @@ impl View {
             if has_word(text.as_str())
                 && let Some(analysis) = self.analysis(&address)
             {
-                seen.push(Seen { address, text, analysis });
+                analyzed.push(AnalyzedText { address, text, analysis });
             }
         }
-        let mut unread: Vec<Unread> = Vec::new();
+        let mut unread: Vec<UnreadPath> = Vec::new();
         let mut files = 0;
         for found in self.folders.iter().map(|folder| disk::programs(folder)) {
-            unread.extend(found.unread.into_iter().map(|(path, why)| Unread { path, why, may_import: true }));
+            unread.extend(found.unread.into_iter().map(|(path, why)| UnreadPath { path, why, may_import: true }));
             for path in found.programs {
                 if files > MAX_FILES || !paths.insert(path.clone()) {
                     continue;
@@ -111,24 +112,24 @@ impl View {
                     Ok(text) => {
                         files += 1;
                         if files <= MAX_FILES {
-                            seen.push(self.look_at(&path, text));
+                            analyzed.push(self.look_at(&path, text));
                         }
                     }
-                    Err((why, may_import)) => unread.push(Unread { path, why, may_import }),
+                    Err((why, may_import)) => unread.push(UnreadPath { path, why, may_import }),
                 }
             }
         }
-        Search { seen, unread, is_cut: files > MAX_FILES }
+        WorkspaceSearch { texts: analyzed, unread, is_cut: files > MAX_FILES }
     }
 
-    fn look_at(&self, path: &Path, text: String) -> Seen {
+    fn look_at(&self, path: &Path, text: String) -> AnalyzedText {
         let name = path.display().to_string();
         let analysis = Arc::new(Analysis::new(&name, &text, &Overlay(&self.documents)));
-        Seen { address: uri::from_path(path), text: Text::new(text, self.encoding), analysis }
+        AnalyzedText { address: uri::from_path(path), text: Text::new(text, self.encoding), analysis }
     }
 }
 
-/// Whether a text contains a word, ignoring ASCII case; names are ASCII.
+/// Whether a text contains a word, ignoring ASCII case. That is sufficient, because names are ASCII.
 fn contains_ignoring_case(text: &str, word: &str) -> bool {
     let (text, word) = (text.as_bytes(), word.as_bytes());
     word.is_empty() || text.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))

@@ -1,7 +1,7 @@
-//! Numbers of a profile as texts: times, counts, ratios and parts.
+//! Formats the numbers of a profile: times, counts, ratios and percentages.
 
-/// Returns a time with its unit.
-pub(super) fn time(seconds: f64) -> String {
+/// Formats a time in a suitable unit.
+pub(super) fn format_time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 1e-3 => (1e6 * s, "µs"),
         s if s < 1.0 => (1e3 * s, "ms"),
@@ -13,8 +13,8 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
-/// Returns a count in four places at most.
-pub(super) fn count(n: u64) -> String {
+/// Formats a count with at most four digits, using a suffix for large numbers.
+pub(super) fn format_count(n: u64) -> String {
     let scaled = |by: f64, unit: &str| {
         let value = n as f64 / by;
         if value < 10.0 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
@@ -29,12 +29,12 @@ pub(super) fn count(n: u64) -> String {
     }
 }
 
-/// Returns a quotient; nothing of nothing.
-pub(super) fn ratio(a: u64, b: u64) -> String {
+/// Formats the quotient of two numbers. Returns an empty text if the divisor is 0.
+pub(super) fn format_ratio(a: u64, b: u64) -> String {
     if b == 0 { String::new() } else { format!("{:.1}", a as f64 / b as f64) }
 }
 
-/// Returns a part in percent.
-pub(super) fn percent(part: f64) -> String {
+/// Formats a fraction as a percentage.
+pub(super) fn format_percent(part: f64) -> String {
     format!("{:.0}%", 100.0 * part)
 }

@@ -1,9 +1,10 @@
-//! Dependencies from Git repositories, fetched by the installed `git`. Input: an address and a requested revision. Output: a commit. The
-//! cache stores its files under its hash. A checkout appears there complete or not at all, and is never changed.
+//! Dependencies from Git repositories, fetched by the installed `git`. Input: an address and a requested revision.
+//! Output: a commit. The cache stores the files of a commit in a folder named by its hash. Such a folder appears in the
+//! cache only when it is complete, and is never changed.
 //!
-//! The server is untrusted: it chooses the names of its branches and tags and what its `HEAD` is. A name can look like a hash, and
-//! `git checkout` prefers names. So a commit is only looked up by its full reference name or its hash, and a checkout enters the cache
-//! only if its `HEAD` is the expected commit.
+//! The server is untrusted: it chooses the names of branches and tags, and what `HEAD` refers to. A name can look like
+//! a hash, and `git checkout` prefers names to hashes. Therefore, a commit is looked up only by its full reference name
+//! or its hash, and a checkout enters the cache only if its `HEAD` is the expected commit.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -11,47 +12,50 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::lock::{self, Pin};
-use crate::app::interrupt::Interrupt;
-use crate::app::leftovers::Leftover;
-use crate::app::{cache, disk, private};
-use crate::base::stop;
+use super::lock::{self, PinnedDependency};
+use crate::interrupt::Interrupt;
+use crate::temp_files::TempFileRegistration;
+use crate::{cache, disk, permissions};
+use clk_base::stop;
 
-/// The transports that `git` may use; `user@host:path` is `ssh`. Git's own list includes helpers that run commands.
+/// The transports that `git` may use. An address `user@host:path` uses `ssh`. By default, Git also accepts transports
+/// that run arbitrary commands.
 const PROTOCOLS: &str = "https:ssh:file";
 
-/// Settings that keep a checkout from running programs and from depending on the user's settings.
+/// Git settings that keep a checkout from running programs and from depending on the user's settings.
 const SETTINGS: [&str; 8] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.autocrlf=false",
     "core.sparseCheckout=false",
-    // A symbolic link could make a file of the user look like a file of the project.
+    // With a symbolic link, a file of the user could appear as a file of the project.
     "core.symlinks=false",
     "submodule.recurse=false",
-    // `HEAD` is a file.
+    // References are stored as files, so `HEAD` can be read without `git`.
     "init.defaultRefFormat=files",
     "advice.detachedHead=false",
 ];
 
-/// Overrides the attributes of the repository. No filter program runs, and Git writes the bytes of the commit.
+/// Overrides the attributes set by the repository: no filter program runs, and Git writes exactly the bytes of the
+/// commit.
 const ATTRIBUTES: &str = "* -filter -ident -text -eol -working-tree-encoding\n";
 
-/// Prefixes of the variables of Git that are passed on: ssh, certificates and the authentication of a proxy.
+/// Prefixes of those environment variables of Git that are passed on: for ssh, certificates and proxy authentication.
 const VARIABLES: [&str; 4] = ["GIT_SSH", "GIT_SSL_", "GIT_PROXY_SSL_", "GIT_HTTP_PROXY_"];
 
-/// Time between two looks at a running `git`.
+/// Interval at which a running `git` is checked.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Time for an interrupted `git` to end before it is killed.
+/// How long an interrupted `git` may take to end before it is killed.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Returns the folder of a checkout; `None` without a cache folder, or if the folder does not contain that commit.
+/// Returns the cached checkout of a commit. `None` if there is no cache folder, or no valid checkout in it.
 pub(crate) fn checkout(url: &str, commit: &str) -> Option<PathBuf> {
-    Some(checkouts(&cache::folder()?, url).join(commit)).filter(|place| holds(place, commit))
+    Some(checkout_folder(&cache::folder()?, url).join(commit)).filter(|place| is_checkout_of(place, commit))
 }
 
-/// All checkouts of one address. Each character that a file name may not have is replaced by its number.
-fn checkouts(cache: &Path, url: &str) -> PathBuf {
+/// Returns the folder for all checkouts from one address. In its name, special characters of the address are replaced
+/// by their codes.
+fn checkout_folder(cache: &Path, url: &str) -> PathBuf {
     let mut name = String::new();
     for byte in url.bytes() {
         match byte {
@@ -62,33 +66,34 @@ fn checkouts(cache: &Path, url: &str) -> PathBuf {
     cache.join("projects").join(name)
 }
 
-/// Whether a folder is a checkout of a commit. Its `HEAD` is detached, so the file contains the hash.
-fn holds(place: &Path, commit: &str) -> bool {
+/// Whether a folder contains a checkout of this commit: the `HEAD` of a checkout is detached, so its file contains the
+/// hash.
+fn is_checkout_of(place: &Path, commit: &str) -> bool {
     let head = disk::open(&place.join(".git/HEAD")).and_then(|file| disk::contents(file, 128));
     head.is_ok_and(|head| head.trim_ascii().eq_ignore_ascii_case(commit.as_bytes()))
 }
 
-/// Makes sure that a dependency is in the cache; returns its commit. `known` is the pinned commit. `root` is the folder to which
-/// an address that is a path is relative.
+/// Downloads a dependency unless it is in the cache; returns its pin. `known` is the commit pinned so far. If `url` is
+/// a path, it is relative to `root`.
 pub(crate) fn fetch(
     url: &str,
     wanted: &str,
     known: Option<&str>,
     root: &Path,
     interrupt: &Interrupt,
-) -> Result<Pin, String> {
+) -> Result<PinnedDependency, String> {
     let cache = cache::folder().ok_or("there is no folder for a cache: set `CLK_CACHE_DIR`, or `HOME`")?;
-    let pin = |commit: &str| Pin { url: url.into(), wanted: wanted.into(), commit: commit.into() };
-    let home = checkouts(&cache, url);
-    if let Some(commit) = known.filter(|commit| holds(&home.join(commit), commit)) {
+    let pin = |commit: &str| PinnedDependency { url: url.into(), requested: wanted.into(), commit: commit.into() };
+    let home = checkout_folder(&cache, url);
+    if let Some(commit) = known.filter(|commit| is_checkout_of(&home.join(commit), commit)) {
         return Ok(pin(commit));
     }
-    // Marks the cache as such, or refuses a folder that is none.
+    // Creates the cache folder and tags it. Fails if the folder has other content.
     cache::Cache::open(&cache).map_err(|refusal| refusal.diagnostic(&cache).title)?;
-    private::folder(&cache.join("projects"))?;
-    private::folder(&home)?;
-    let scratch = Leftover::make(|| tempfile::tempdir_in(&home), |folder| folder.path());
-    let (scratch, _leftover) = scratch.map_err(|error| disk::reason(&error))?;
+    permissions::create_private_directory(&cache.join("projects"))?;
+    permissions::create_private_directory(&home)?;
+    let scratch = TempFileRegistration::make(|| tempfile::tempdir_in(&home), |folder| folder.path());
+    let (scratch, _leftover) = scratch.map_err(|error| disk::io_reason(&error))?;
     let clone = scratch.path().join("clone");
     let git = Git { clone: &clone, interrupt };
     git.clone_from(&address(url, root)?)?;
@@ -101,31 +106,32 @@ pub(crate) fn fetch(
     }
     git.check_out(&commit)?;
     let place = home.join(&commit);
-    if !holds(&place, &commit) {
-        put(&clone, &place, &commit)?;
+    if !is_checkout_of(&place, &commit) {
+        store_checkout(&clone, &place, &commit)?;
     }
     Ok(pin(&commit))
 }
 
-/// Moves a verified checkout to its place. Another process may put the same commit there meanwhile.
-fn put(clone: &Path, place: &Path, commit: &str) -> Result<(), String> {
+/// Moves a verified checkout into the cache. Succeeds if another process has stored the same commit meanwhile.
+fn store_checkout(clone: &Path, place: &Path, commit: &str) -> Result<(), String> {
     if place.exists() {
-        // Its `HEAD` is another commit, so it is not a checkout that this version made.
-        std::fs::remove_dir_all(place).map_err(|error| disk::reason(&error))?;
+        // The existing folder is not a checkout of this commit, so it is damaged or comes from another program.
+        std::fs::remove_dir_all(place).map_err(|error| disk::io_reason(&error))?;
     }
-    std::fs::rename(clone, place).or_else(|error| if holds(place, commit) { Ok(()) } else { Err(disk::reason(&error)) })
+    std::fs::rename(clone, place)
+        .or_else(|error| if is_checkout_of(place, commit) { Ok(()) } else { Err(disk::io_reason(&error)) })
 }
 
-/// An address without a scheme or a host is a path, relative to the project's folder. It is made absolute, because Git would take
-/// a folder with a colon in its name for a host.
+/// Returns the address to pass to Git. An address without a colon is a path relative to `root`. It is made absolute,
+/// because Git would interpret a relative path that contains a colon as a host.
 fn address(url: &str, root: &Path) -> Result<PathBuf, String> {
     if url.contains(':') {
         return Ok(PathBuf::from(url));
     }
-    std::path::absolute(root.join(url)).map_err(|error| disk::reason(&error))
+    std::path::absolute(root.join(url)).map_err(|error| disk::io_reason(&error))
 }
 
-/// Runs `git` for one clone.
+/// Runs `git` commands for one clone.
 struct Git<'a> {
     clone: &'a Path,
     interrupt: &'a Interrupt,
@@ -133,7 +139,8 @@ struct Git<'a> {
 
 impl Git<'_> {
     fn clone_from(&self, address: &Path) -> Result<(), String> {
-        // With `--no-local` Git computes the hashes of objects even if the address is a path. Otherwise it trusts the names of their files.
+        // With `--no-local`, Git verifies the hashes of objects even if the address is a path. Otherwise, it trusts the
+        // file names of objects.
         let words = ["clone", "--quiet", "--no-checkout", "--no-local", "--template=", "--origin=origin"];
         let mut command = self.command();
         if let Some(ssh) = self.ssh()? {
@@ -141,11 +148,11 @@ impl Git<'_> {
         }
         self.run(command.args(words).arg("--").arg(address).arg(self.clone))?;
         let info = self.clone.join(".git/info");
-        std::fs::create_dir_all(&info).map_err(|error| disk::reason(&error))?;
-        disk::write_whole(&info.join("attributes"), ATTRIBUTES.as_bytes())
+        std::fs::create_dir_all(&info).map_err(|error| disk::io_reason(&error))?;
+        disk::write_atomically(&info.join("attributes"), ATTRIBUTES.as_bytes())
     }
 
-    /// Returns the commit that `clk.toml` requests; `None` if the repository does not have it.
+    /// Returns the commit of the revision that `clk.toml` requests; `None` if the repository does not have it.
     fn find(&self, wanted: &str) -> Result<Option<String>, String> {
         let object = match wanted.split_once(' ') {
             Some(("rev", hash)) if lock::is_hash(hash) => Some(hash.to_ascii_lowercase()),
@@ -154,19 +161,20 @@ impl Git<'_> {
             Some(("tag", name)) => self.find_reference(&format!("refs/tags/{name}"))?,
             _ => self.answer(&["rev-parse", "--quiet", "--verify", "HEAD"])?,
         };
-        // A hash of full length is never taken for a name here.
+        // `object` is a full hash here, which `git rev-parse` never interprets as a name.
         let commit = |object: String| {
             self.answer(&["rev-parse", "--quiet", "--verify", "--end-of-options", &format!("{object}^{{commit}}")])
         };
         object.map_or(Ok(None), commit)
     }
 
-    /// Returns the object that a reference with exactly this name points to.
+    /// Returns the hash of the object to which a reference with exactly this name points.
     fn find_reference(&self, name: &str) -> Result<Option<String>, String> {
         self.answer(&["show-ref", "--verify", "--hash", "--", name])
     }
 
-    /// Returns the commit whose hash begins like this. `rev-parse START` would prefer a branch of that name.
+    /// Returns the only commit whose hash begins with `start`. Plain `rev-parse START` would prefer a branch of that
+    /// name.
     fn find_abbreviated(&self, start: &str) -> Result<Option<String>, String> {
         let objects = self.answer(&["rev-parse", &format!("--disambiguate={start}")])?.unwrap_or_default();
         let mut commits = Vec::new();
@@ -183,23 +191,24 @@ impl Git<'_> {
 
     /// Writes the files of a commit.
     fn check_out(&self, commit: &str) -> Result<(), String> {
-        // `git checkout HASH` would prefer a branch named `HASH`; no branch can have the name `HASH^{commit}`.
+        // `git checkout HASH` would check out a branch that is named `HASH`. No branch can be named `HASH^{commit}`.
         let object = format!("{commit}^{{commit}}");
         self.run(self.inside().args(["checkout", "--quiet", "--detach", &object, "--"]))?;
         let head = self.run(self.inside().args(["rev-parse", "--verify", "HEAD"]))?;
-        if !head.trim().eq_ignore_ascii_case(commit) || !holds(self.clone, commit) {
+        if !head.trim().eq_ignore_ascii_case(commit) || !is_checkout_of(self.clone, commit) {
             return Err(format!("`git` checked out the commit {} instead of {commit}", head.trim()));
         }
         Ok(())
     }
 
-    /// Returns the command line for ssh with `BatchMode=yes`, so that it does not ask for a password or about a new host; `None` if the
-    /// user has set a program other than OpenSSH, which has other options. Without a terminal, that program cannot ask either.
+    /// Returns the ssh command line with `BatchMode=yes`, which prevents prompts for passwords and unknown hosts.
+    /// Returns `None` if the user has configured a program other than OpenSSH, which has other options. Such a program
+    /// cannot prompt either, because it has no terminal.
     fn ssh(&self) -> Result<Option<String>, String> {
         let own = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let mut command = own("GIT_SSH_COMMAND");
         if command.is_none() {
-            // Without a repository, so that only the settings of the user and the system count.
+            // Runs outside of a repository, so that only settings of the user and of the system apply.
             let mut config = self.command();
             config.arg("--git-dir").arg(self.clone).args(["config", "--get", "core.sshCommand"]);
             command = self.succeeds(&mut config)?.map(|text| text.trim().to_owned());
@@ -211,7 +220,7 @@ impl Git<'_> {
         Ok(is_open_ssh.then(|| format!("{command} -o BatchMode=yes")))
     }
 
-    /// Returns a command that works on the clone.
+    /// Returns a `git` command whose repository is the clone.
     fn inside(&self) -> Command {
         let mut command = self.command();
         command.current_dir(self.clone).arg("--git-dir").arg(self.clone.join(".git"));
@@ -228,7 +237,7 @@ impl Git<'_> {
             }
         }
         command.env("GIT_ALLOW_PROTOCOL", PROTOCOLS).env("GIT_NO_REPLACE_OBJECTS", "1").env("LC_ALL", "C");
-        // No questions: neither at the terminal nor in a window.
+        // Disables prompts in the terminal and in windows.
         command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ASKPASS", "").env_remove("SSH_ASKPASS");
         command.env("GCM_INTERACTIVE", "never");
         for setting in SETTINGS {
@@ -237,19 +246,19 @@ impl Git<'_> {
         command
     }
 
-    /// Returns what `git` prints about the clone, without line ends at both sides; `None` if it fails.
+    /// Returns the trimmed output of a `git` command in the clone; `None` if the command fails.
     fn answer(&self, words: &[&str]) -> Result<Option<String>, String> {
         let printed = self.succeeds(self.inside().args(words))?;
         Ok(printed.map(|text| text.trim().to_owned()))
     }
 
-    /// Returns what `git` prints; `None` if it fails.
+    /// Runs a `git` command; returns its output, or `None` if the command fails.
     fn succeeds(&self, command: &mut Command) -> Result<Option<String>, String> {
         let (status, printed, _) = self.output(command)?;
         if status.success() { Ok(Some(text(printed)?)) } else { Ok(None) }
     }
 
-    /// Returns what `git` prints, or the last line of its complaint.
+    /// Runs a `git` command; returns its output. On failure, `Err` is the last line of its error output.
     fn run(&self, command: &mut Command) -> Result<String, String> {
         let (status, printed, complaint) = self.output(command)?;
         if status.success() {
@@ -260,17 +269,17 @@ impl Git<'_> {
         Err(last.map_or_else(|| format!("git: it ended with {status}"), |line| format!("git: {line}")))
     }
 
-    /// Runs `git` to its end, or until Ctrl-C; returns its two outputs.
+    /// Runs a `git` command until it ends or Ctrl-C is pressed. Returns its status, its output and its error output.
     fn output(&self, command: &mut Command) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {
-        // Files instead of pipes: programs that `git` leaves running may keep a pipe open.
-        let file = || tempfile::tempfile().map_err(|error| disk::reason(&error));
-        let copy = |file: &File| file.try_clone().map_err(|error| disk::reason(&error));
+        // Uses files instead of pipes: a program that `git` leaves running may keep a pipe open.
+        let file = || tempfile::tempfile().map_err(|error| disk::io_reason(&error));
+        let copy = |file: &File| file.try_clone().map_err(|error| disk::io_reason(&error));
         let (printed, complaint) = (file()?, file()?);
         command.stdin(Stdio::null()).stdout(copy(&printed)?).stderr(copy(&complaint)?);
-        detach(command);
+        start_new_session(command);
         let mut child = command.spawn().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => "the program `git` is not installed".into(),
-            _ => format!("`git` does not start: {}", disk::reason(&error)),
+            _ => format!("`git` does not start: {}", disk::io_reason(&error)),
         })?;
         let status = self.wait(&mut child)?;
         Ok((status, content(printed)?, content(complaint)?))
@@ -278,12 +287,12 @@ impl Git<'_> {
 
     fn wait(&self, child: &mut Child) -> Result<ExitStatus, String> {
         loop {
-            if let Some(status) = child.try_wait().map_err(|error| disk::reason(&error))? {
+            if let Some(status) = child.try_wait().map_err(|error| disk::io_reason(&error))? {
                 return Ok(status);
             }
             if self.interrupt.is_set() {
-                stop::heed();
-                end(child);
+                stop::acknowledge();
+                terminate(child);
                 return Err("interrupted".into());
             }
             std::thread::sleep(PAUSE);
@@ -297,13 +306,14 @@ fn text(bytes: Vec<u8>) -> Result<String, String> {
 
 fn content(mut file: File) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(|error| disk::reason(&error))?;
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(|error| disk::io_reason(&error))?;
     Ok(bytes)
 }
 
-/// Puts a command into a session of its own: no program that it starts can ask at the terminal, and Ctrl-C reaches them by [`end`].
+/// Makes a command run in a session of its own, so that neither it nor its child processes can prompt at the terminal.
+/// They do not receive Ctrl-C from the terminal; [`terminate`] ends them.
 #[cfg(unix)]
-fn detach(command: &mut Command) {
+fn start_new_session(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     // SAFETY: `setsid` may be called between fork and exec, and allocates nothing. It cannot fail in a new process.
     unsafe {
@@ -315,17 +325,17 @@ fn detach(command: &mut Command) {
 }
 
 #[cfg(not(unix))]
-fn detach(_: &mut Command) {}
+fn start_new_session(_: &mut Command) {}
 
-/// Ends `git` and the programs that it has started, which are in its process group.
+/// Ends `git` and its child processes, which form a process group.
 #[cfg(unix)]
-fn end(child: &mut Child) {
-    let until = Instant::now() + GRACE;
+fn terminate(child: &mut Child) {
+    let deadline = Instant::now() + GRACE;
     let mut signal = libc::SIGTERM;
     loop {
-        // SAFETY: sends a signal to the group of a child that has not been waited for.
+        // SAFETY: the call sends a signal to the process group of a child that has not been waited for.
         unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
-        while signal == libc::SIGKILL || Instant::now() < until {
+        while signal == libc::SIGKILL || Instant::now() < deadline {
             if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
@@ -336,7 +346,7 @@ fn end(child: &mut Child) {
 }
 
 #[cfg(not(unix))]
-fn end(child: &mut Child) {
+fn terminate(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -346,8 +356,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_folder() {
-        let place = checkouts(Path::new("/c"), "https://a.b/../c");
+    fn each_url_has_one_folder() {
+        let place = checkout_folder(Path::new("/c"), "https://a.b/../c");
         assert_eq!(place, Path::new("/c/projects/https%3a%2f%2fa%2eb%2f%2e%2e%2fc"));
     }
 

@@ -1,6 +1,7 @@
-//! Projects: a folder with a `clk.toml`, which names the projects that its programs import. Input: the folder of an importing
-//! file. Output: the file of a module. A dependency is a folder beside it or a commit of a Git repository, which only `clk fetch`
-//! downloads, into the cache; `clk.lock` pins the commit. Each project is resolved by its own two files, also as a dependency.
+//! Projects. A project is a folder with a `clk.toml`, which lists the other projects that its programs may import.
+//! Input: the folder of an importing file, and the name of a module. Output: the file of the module. A dependency is a
+//! local folder, or a commit of a Git repository that `clk.lock` pins. Only `clk fetch` downloads commits, to the
+//! cache. The imports of a dependency are resolved by its own `clk.toml` and `clk.lock`.
 
 mod git;
 mod lock;
@@ -9,36 +10,36 @@ mod manifest;
 use std::path::{Path, PathBuf};
 
 pub(crate) use self::git::{checkout, fetch};
-pub(crate) use self::lock::Lock;
+pub(crate) use self::lock::LockFile;
 use self::manifest::WRONG;
-pub(crate) use self::manifest::{Manifest, Source, name_problem};
+pub(crate) use self::manifest::{DependencySource, Manifest, project_name_error};
 use super::disk;
-use crate::base::diag::Diagnostic;
-use crate::base::source::Sources;
-use crate::compile::Missing;
+use clk_base::diag::Diagnostic;
+use clk_base::source::SourceMap;
+use clk_compile::MissingModule;
 
-/// The code of a dependency that cannot be fetched.
+/// The diagnostic code for a Git dependency that has not been fetched.
 pub(crate) const UNFETCHED: &str = "E0731";
-/// The code of an import whose dependency is not there.
+/// The diagnostic code for an import whose project is not among the dependencies.
 const ABSENT: &str = "E0294";
 
 pub(crate) const MANIFEST: &str = "clk.toml";
 pub(crate) const LOCK: &str = "clk.lock";
 
-/// A project on the disk.
+/// A project that was read from disk.
 pub(crate) struct Project {
     pub folder: PathBuf,
     pub manifest: Manifest,
 }
 
-/// Diagnostics of a project's files, with their texts.
-pub(crate) struct Wrong {
+/// The diagnostics of a project's files, with the sources to which they refer.
+pub(crate) struct ProjectErrors {
     pub diagnostics: Vec<Diagnostic>,
-    pub sources: Sources,
+    pub sources: SourceMap,
 }
 
-impl Wrong {
-    /// Returns the first complaint with its place, as one line.
+impl ProjectErrors {
+    /// Returns the first error and its location on one line.
     fn line(&self) -> String {
         let Some(first) = self.diagnostics.first() else { return String::new() };
         match first.primary() {
@@ -51,10 +52,10 @@ impl Wrong {
     }
 }
 
-/// Returns the folder of the project that a folder belongs to: it or the nearest one above with a `clk.toml`. The path is relative
-/// if the folder's is, so that a file has the same path however it is imported.
+/// Returns the project folder for a folder: the nearest folder with a `clk.toml` among this folder and its parents. The
+/// result is relative if the argument is, so that a file has the same path in all imports.
 pub(crate) fn folder_of(folder: &Path) -> Option<PathBuf> {
-    // A file without a folder in its name lies in the current one.
+    // A file name without a folder refers to the current folder.
     let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let absolute = std::path::absolute(start).ok()?;
     let ups = absolute.ancestors().position(|above| above.join(MANIFEST).is_file())?;
@@ -69,59 +70,62 @@ pub(crate) fn folder_of(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Reads the `clk.toml` of a folder.
-pub(crate) fn read(folder: &Path) -> Result<Project, Wrong> {
+pub(crate) fn read(folder: &Path) -> Result<Project, ProjectErrors> {
     let path = folder.join(MANIFEST);
-    let mut sources = Sources::default();
+    let mut sources = SourceMap::default();
     let text = match disk::read_source(&path) {
         Ok(text) => text,
         Err(why) => {
             let diagnostic = Diagnostic::error(WRONG, format!("`{}` cannot be read: {why}", path.display()));
             let help = "a project has a `clk.toml` with its name; `clk new NAME` makes one";
-            return Err(Wrong { diagnostics: vec![diagnostic.help(help)], sources });
+            return Err(ProjectErrors { diagnostics: vec![diagnostic.help(help)], sources });
         }
     };
     let file = sources.add(path.display().to_string(), text.as_str());
     match manifest::parse(file, &text) {
         Ok(manifest) => Ok(Project { folder: folder.to_path_buf(), manifest }),
-        Err(diagnostics) => Err(Wrong { diagnostics, sources }),
+        Err(diagnostics) => Err(ProjectErrors { diagnostics, sources }),
     }
 }
 
-/// Whether a project lists another one by its folder. One whose `clk.toml` cannot be read may.
-pub(crate) fn depends(folder: &Path, on: &Path) -> bool {
+/// Whether the project in `folder` depends on the project in the folder `on`. Returns true if the `clk.toml` cannot be
+/// read.
+pub(crate) fn depends_on(folder: &Path, on: &Path) -> bool {
     let Ok(project) = read(folder) else { return true };
     let on = std::fs::canonicalize(on).ok();
     project.manifest.dependencies.iter().any(|(_, source)| match source {
-        Source::Path(path) => std::fs::canonicalize(folder.join(path)).ok() == on,
-        Source::Git { .. } => false,
+        DependencySource::Path(path) => std::fs::canonicalize(folder.join(path)).ok() == on,
+        DependencySource::Git { .. } => false,
     })
 }
 
-/// Returns what a project's `clk.lock` pins; nothing if there is none.
-pub(crate) fn pins(folder: &Path) -> Result<Lock, Wrong> {
+/// Returns the pins in a project's `clk.lock`. There are none if the file does not exist.
+pub(crate) fn read_pins(folder: &Path) -> Result<LockFile, ProjectErrors> {
     let path = folder.join(LOCK);
     if !path.is_file() {
-        return Ok(Lock::default());
+        return Ok(LockFile::default());
     }
-    let mut sources = Sources::default();
-    let found = disk::read_source(&path)
+    let mut sources = SourceMap::default();
+    let manifest = disk::read_source(&path)
         .map_err(|why| vec![Diagnostic::error(WRONG, format!("`{}` cannot be read: {why}", path.display()))]);
-    let parsed = found.and_then(|text| {
+    let parsed = manifest.and_then(|text| {
         let file = sources.add(path.display().to_string(), text.as_str());
         lock::parse(file, &text)
     });
-    parsed.map_err(|diagnostics| Wrong { diagnostics, sources })
+    parsed.map_err(|diagnostics| ProjectErrors { diagnostics, sources })
 }
 
-/// Returns the file of the module `words` as imported by a file in a folder; `None` if there is no project.
-pub(crate) fn module(words: &[&str], folder: &Path) -> Option<Result<PathBuf, Missing>> {
+/// Returns the file of a module that a file in `folder` imports; `words` are the parts of the module's name. `None` if
+/// the folder is not in a project.
+pub(crate) fn module(words: &[&str], folder: &Path) -> Option<Result<PathBuf, MissingModule>> {
     let root = folder_of(folder)?;
     let (name, rest) = words.split_first()?;
-    Some(found(name, rest, &root))
+    Some(find_module(name, rest, &root))
 }
 
-fn found(name: &str, rest: &[&str], root: &Path) -> Result<PathBuf, Missing> {
-    let wrong = |wrong: Wrong| Missing { code: WRONG, title: wrong.line(), help: "mend that file first".into() };
+fn find_module(name: &str, rest: &[&str], root: &Path) -> Result<PathBuf, MissingModule> {
+    let wrong =
+        |wrong: ProjectErrors| MissingModule { code: WRONG, title: wrong.line(), help: "mend that file first".into() };
     let project = read(root).map_err(wrong)?;
     let manifest = root.join(MANIFEST);
     let (home, own) = if name == project.manifest.name {
@@ -130,7 +134,7 @@ fn found(name: &str, rest: &[&str], root: &Path) -> Result<PathBuf, Missing> {
         let Some((_, source)) = project.manifest.dependencies.iter().find(|(known, _)| known == name) else {
             return Err(unknown(name, &project.manifest, &manifest));
         };
-        let home = place(name, source, root)?;
+        let home = dependency_folder(name, source, root)?;
         let dependency = read(&home).map_err(wrong)?;
         (home, dependency.manifest.name)
     };
@@ -145,21 +149,24 @@ fn found(name: &str, rest: &[&str], root: &Path) -> Result<PathBuf, Missing> {
     }
     let title = format!("`{}` has no module `{}`", name, [&[name], rest].concat().join("."));
     let help = format!("there is no file `{}`", file.display());
-    Err(Missing { code: ABSENT, title, help })
+    Err(MissingModule { code: ABSENT, title, help })
 }
 
-/// Returns the folder of a dependency, if it is there.
-fn place(name: &str, source: &Source, root: &Path) -> Result<PathBuf, Missing> {
-    let absent = |title: String, help: &str| Missing { code: ABSENT, title, help: help.into() };
+/// Returns the folder of a dependency; an error if it does not exist or was not fetched.
+fn dependency_folder(name: &str, source: &DependencySource, root: &Path) -> Result<PathBuf, MissingModule> {
+    let absent = |title: String, help: &str| MissingModule { code: ABSENT, title, help: help.into() };
     match source {
-        Source::Path(path) => {
+        DependencySource::Path(path) => {
             let home = root.join(path);
             let title = || format!("the dependency `{name}` has no folder `{}`", home.display());
-            if home.is_dir() { Ok(home) } else { Err(absent(title(), "`clk.toml` says where it is: `path = …`")) }
+            if home.is_dir() { Ok(home) } else { Err(absent(title(), "give its location in `clk.toml`: `path = …`")) }
         }
-        Source::Git { url, wanted } => {
-            let lock =
-                pins(root).map_err(|w| Missing { code: WRONG, title: w.line(), help: "run `clk fetch`".into() })?;
+        DependencySource::Git { url, wanted } => {
+            let lock = read_pins(root).map_err(|w| MissingModule {
+                code: WRONG,
+                title: w.line(),
+                help: "run `clk fetch`".into(),
+            })?;
             let pin = lock.find(name, url, wanted);
             let pin =
                 pin.ok_or_else(|| absent(format!("the dependency `{name}` is not pinned yet"), "run `clk fetch`"))?;
@@ -169,13 +176,13 @@ fn place(name: &str, source: &Source, root: &Path) -> Result<PathBuf, Missing> {
     }
 }
 
-fn unknown(name: &str, manifest: &Manifest, path: &Path) -> Missing {
-    let known = manifest.dependencies.iter().map(|(name, _)| name.as_str()).chain([manifest.name.as_str()]);
-    let title = format!("`{name}` is no dependency in `{}`", path.display());
-    let help = super::names::did_you_mean(name, known).unwrap_or_else(|| {
+fn unknown(name: &str, manifest: &Manifest, path: &Path) -> MissingModule {
+    let candidates = manifest.dependencies.iter().map(|(name, _)| name.as_str()).chain([manifest.name.as_str()]);
+    let title = format!("`{name}` is not a dependency in `{}`", path.display());
+    let help = super::suggestions::did_you_mean(name, candidates).unwrap_or_else(|| {
         format!("add it below `[dependencies]`: `{name} = {{ path = \"../{name}\" }}`, or import the file: `import \"./{name}.clk\" as {name}`")
     });
-    Missing { code: ABSENT, title, help }
+    MissingModule { code: ABSENT, title, help }
 }
 
 #[cfg(test)]
@@ -183,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_folder_with_a_manifest() {
+    fn nearest_folder_with_a_manifest_is_the_root() {
         let folder = tempfile::tempdir().expect("a folder");
         let deep = folder.path().join("a/b");
         std::fs::create_dir_all(&deep).expect("folders");

@@ -1,58 +1,60 @@
-//! Which rank this process is, by the variables that launchers set.
+//! Determines the rank of this process from the environment variables that launchers set.
 //!
-//! Input: environment variables. Output: a [`Place`] among the ranks, and where rank 0 is; nothing if the process runs alone.
+//! Input: environment variables. Output: a [`RankEnvironment`] with the rank, the number of ranks and the address of
+//! rank 0; `None` for a process that is not one of several ranks.
 //!
-//! `CLK_RANK`, `CLK_RANKS`, `CLK_LOCAL_RANK`, `CLK_HOST` and `CLK_PORT` come first: `clk run --ranks` sets them, and a user may. Then
-//! torchrun's, Open MPI's, MPICH's (and of all that start processes by PMI) and Slurm's are asked, in this order. Under torchrun rank 0 is at
-//! `MASTER_ADDR`, and the port is the one after `MASTER_PORT`, where torch itself listens. Where a launcher names no port, one is made of
-//! the number or name of the job, so that two jobs on one node seldom meet.
+//! The variables `CLK_RANK`, `CLK_RANKS`, `CLK_LOCAL_RANK`, `CLK_HOST` and `CLK_PORT` take precedence. They
+//! are set by `clk run --ranks` or by the user. Otherwise, the variables of torchrun, Open MPI, PMI (MPICH) and Slurm
+//! are tried, in this order. torchrun itself listens on `MASTER_PORT`, so Clk uses the next port. If no port is set,
+//! one is computed from a hash of the job's number or name, so that two jobs on a node rarely use the same port.
 
-/// The environment variables of Clk's own.
+/// The environment variables that Clk defines.
 pub(crate) const RANK: &str = "CLK_RANK";
 pub(crate) const RANKS: &str = "CLK_RANKS";
 pub(crate) const LOCAL: &str = "CLK_LOCAL_RANK";
 pub(crate) const HOST: &str = "CLK_HOST";
 pub(crate) const PORT: &str = "CLK_PORT";
-/// A word that all ranks know and others do not.
+/// The environment variable with a secret that all ranks of a job share.
 pub(crate) const TOKEN: &str = "CLK_TOKEN";
 
-/// Set for processes that end with their launcher, `clk run --ranks`.
-pub(super) const LAUNCHED: &str = "CLK_LAUNCHED";
-/// The seconds that ranks wait for each other at the start.
+/// The environment variable that marks processes started by `clk run --ranks`. They end when their launcher ends.
+pub(super) const LAUNCHED_BY_CLK: &str = "CLK_LAUNCHED";
+/// The environment variable with the number of seconds that ranks wait for each other at the start.
 pub(super) const WAIT: &str = "CLK_RANKS_WAIT";
 
-/// Whether this process is a rank that `clk run --ranks` has started.
+/// Returns whether `clk run --ranks` has started this process.
 pub(crate) fn is_launched() -> bool {
-    std::env::var_os(LAUNCHED).is_some()
+    std::env::var_os(LAUNCHED_BY_CLK).is_some()
 }
 
-/// The most ranks.
-pub(crate) const MOST: u32 = 4096;
+/// Maximum number of ranks.
+pub(crate) const MAX_RANKS: u32 = 4096;
 
-/// The ports that are made of the names of jobs: below those that systems give to connections.
+/// The range of ports that are computed from a hash. It is below the range of ephemeral ports on common systems.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// The place of this process among the ranks.
+/// The rank of this process, the number of ranks, and the address of rank 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RankEnvironment {
     pub rank: u32,
     pub ranks: u32,
-    /// Its number on its node.
+    /// The number of this process among the ranks on its node.
     pub local: u32,
-    /// Where rank 0 is.
+    /// The host name or IP address of rank 0.
     pub host: String,
     pub port: u16,
     pub token: String,
 }
 
-impl Place {
-    /// Whether all ranks are on this machine, as far as the address of rank 0 says.
+impl RankEnvironment {
+    /// Returns whether the address of rank 0 shows that all ranks run on this machine.
     pub fn is_local(&self) -> bool {
         self.host == "localhost" || self.host.starts_with("127.") || self.host == "::1"
     }
 }
 
-/// The variables of a launcher: the number of a process, of all, of a process on its node, and of those on a node.
+/// The environment variables in which a launcher stores the rank, the number of ranks, and the same two numbers within
+/// a node.
 struct Launcher {
     name: &'static str,
     rank: &'static str,
@@ -93,8 +95,8 @@ const LAUNCHERS: [Launcher; 5] = [
     },
 ];
 
-/// Returns the place that these variables say; `None` if there is one process.
-pub(crate) fn place(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Place>, String> {
+/// Determines the rank of this process; `None` if it is not one of several ranks.
+pub(crate) fn rank_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<RankEnvironment>, String> {
     let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     let number = |name: &str| match set(name) {
         None => Ok(None),
@@ -104,7 +106,7 @@ pub(crate) fn place(variable: impl Fn(&str) -> Option<String>) -> Result<Option<
         }
     };
     let first = |names: &[&str]| names.iter().find(|name| set(name).is_some()).map_or(Ok(None), |name| number(name));
-    // These names are Clk's own, so one without the other is a mistake, and not a rank that runs alone.
+    // Only Clk uses these names. If one of the two is set without the other, that is an error.
     for (one, other) in [(RANK, RANKS), (RANKS, RANK)] {
         if set(one).is_some() && set(other).is_none() {
             return Err(format!("{one} is set and {other} is not: ranks need both"));
@@ -115,9 +117,9 @@ pub(crate) fn place(variable: impl Fn(&str) -> Option<String>) -> Result<Option<
     };
     let rank = number(launcher.rank)?.unwrap_or(0);
     let ranks = number(launcher.ranks)?.unwrap_or(1);
-    if ranks == 0 || ranks > MOST || rank >= ranks {
+    if ranks == 0 || ranks > MAX_RANKS || rank >= ranks {
         let (a, b) = (launcher.rank, launcher.ranks);
-        return Err(format!("{a} is {rank} and {b} is {ranks}: ranks count from 0, and there are at most {MOST}"));
+        return Err(format!("{a} is {rank} and {b} is {ranks}: ranks count from 0, and there are at most {MAX_RANKS}"));
     }
     if ranks == 1 {
         return Ok(None);
@@ -139,10 +141,10 @@ pub(crate) fn place(variable: impl Fn(&str) -> Option<String>) -> Result<Option<
         (None, None) => {
             let job = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"];
             let text: Vec<String> = job.iter().filter_map(|name| set(name)).collect();
-            PORTS.start + (sum(&text.join("/")) % u64::from(PORTS.end - PORTS.start)) as u16
+            PORTS.start + (fnv1a(&text.join("/")) % u64::from(PORTS.end - PORTS.start)) as u16
         }
     };
-    Ok(Some(Place { rank, ranks, local, host, port, token: set(TOKEN).unwrap_or_default() }))
+    Ok(Some(RankEnvironment { rank, ranks, local, host, port, token: set(TOKEN).unwrap_or_default() }))
 }
 
 fn port_of(name: &str, text: &str) -> Result<u16, String> {
@@ -150,24 +152,24 @@ fn port_of(name: &str, text: &str) -> Result<u16, String> {
     port.ok_or_else(|| format!("{name} is `{text}`, and no port: those are from 1 to 65535"))
 }
 
-/// Mixes the bytes of a text (FNV-1a): the same on every machine.
-pub(super) fn sum(text: &str) -> u64 {
+/// Computes the FNV-1a hash of a text, which is the same on every machine.
+pub(super) fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Returns the first node of a list as Slurm writes it: `n01` of `n[01-04,07]`.
+/// Returns the first host name in a Slurm node list: `n01` for `n[01-04,07]`.
 fn first_host(list: &str) -> Option<String> {
     let end = list.find([',', '[']).unwrap_or(list.len());
     let (name, rest) = list.split_at(end);
     let first: String = match rest.strip_prefix('[') {
         Some(inside) => {
             let number = inside.split([',', '-', ']']).next().unwrap_or("");
-            let behind = inside.split_once(']').map_or("", |(_, behind)| behind);
-            let behind = behind.split(',').next().unwrap_or("");
-            if behind.contains('[') {
+            let suffix = inside.split_once(']').map_or("", |(_, suffix)| suffix);
+            let suffix = suffix.split(',').next().unwrap_or("");
+            if suffix.contains('[') {
                 return None;
             }
-            format!("{name}{number}{behind}")
+            format!("{name}{number}{suffix}")
         }
         None => name.to_string(),
     };
@@ -178,17 +180,17 @@ fn first_host(list: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Result<Option<Place>, String> {
-        place(|name| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| value.to_string()))
+    fn of(variables: &[(&str, &str)]) -> Result<Option<RankEnvironment>, String> {
+        rank_environment(|name| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| value.to_string()))
     }
 
-    fn found(variables: &[(&str, &str)]) -> (u32, u32, u32, String, u16) {
+    fn detected(variables: &[(&str, &str)]) -> (u32, u32, u32, String, u16) {
         let place = of(variables).expect("sound").expect("several ranks");
         (place.rank, place.ranks, place.local, place.host, place.port)
     }
 
     #[test]
-    fn launchers_are_known_by_their_variables() {
+    fn launchers_are_detected_by_variables() {
         let torchrun = [
             ("RANK", "5"),
             ("WORLD_SIZE", "8"),
@@ -197,11 +199,11 @@ mod tests {
             ("MASTER_ADDR", "head"),
             ("MASTER_PORT", "29500"),
         ];
-        assert_eq!(found(&torchrun), (5, 8, 1, "head".into(), 29501));
+        assert_eq!(detected(&torchrun), (5, 8, 1, "head".into(), 29501));
         let own = [("CLK_RANK", "1"), ("CLK_RANKS", "2"), ("CLK_PORT", "4000")];
-        assert_eq!(found(&own), (1, 2, 1, "127.0.0.1".into(), 4000));
+        assert_eq!(detected(&own), (1, 2, 1, "127.0.0.1".into(), 4000));
         let both: Vec<_> = torchrun.into_iter().chain(own).collect();
-        assert_eq!(found(&both), (1, 2, 1, "head".into(), 4000), "the own variables come first");
+        assert_eq!(detected(&both), (1, 2, 1, "head".into(), 4000), "the own variables come first");
         let mpi = [
             ("OMPI_COMM_WORLD_RANK", "3"),
             ("OMPI_COMM_WORLD_SIZE", "4"),
@@ -209,10 +211,10 @@ mod tests {
             ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
             ("CLK_PORT", "4001"),
         ];
-        assert_eq!(found(&mpi), (3, 4, 3, "127.0.0.1".into(), 4001));
+        assert_eq!(detected(&mpi), (3, 4, 3, "127.0.0.1".into(), 4001));
         let pmi =
             [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "1"), ("CLK_HOST", "n1"), ("CLK_PORT", "1")];
-        assert_eq!(found(&pmi), (1, 2, 1, "n1".into(), 1));
+        assert_eq!(detected(&pmi), (1, 2, 1, "n1".into(), 1));
         let slurm = [
             ("SLURM_PROCID", "2"),
             ("SLURM_NTASKS", "4"),
@@ -220,20 +222,20 @@ mod tests {
             ("SLURM_STEP_NODELIST", "gpu[07-08]"),
             ("SLURM_JOB_ID", "1234"),
         ];
-        let (rank, ranks, local, host, port) = found(&slurm);
+        let (rank, ranks, local, host, port) = detected(&slurm);
         assert_eq!((rank, ranks, local, &host[..]), (2, 4, 0, "gpu07"));
         assert!(PORTS.contains(&port));
     }
 
     #[test]
-    fn one_process_is_no_group() {
+    fn single_process_is_not_a_group() {
         assert_eq!(of(&[]), Ok(None));
         assert_eq!(of(&[("RANK", "0"), ("WORLD_SIZE", "1")]), Ok(None));
         assert_eq!(of(&[("RANK", "0")]), Ok(None), "many things are called so");
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn invalid_variables_are_errors() {
         let wrong = |variables: &[(&str, &str)]| of(variables).expect_err("an error");
         assert!(wrong(&[("RANK", "x"), ("WORLD_SIZE", "2")]).contains("RANK is `x`"));
         assert!(wrong(&[("CLK_RANK", "1")]).contains("CLK_RANKS is not"));
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_slurm() {
+    fn slurm_node_lists_are_parsed() {
         let first = |list: &str| first_host(list).unwrap_or_default();
         assert_eq!(first("n[01-04,07]"), "n01");
         assert_eq!(first("n3,n5"), "n3");

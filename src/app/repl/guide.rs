@@ -1,5 +1,5 @@
-//! Topics of `:help`: enough to write a first program without leaving the session. Lines indented by four spaces are entries; a
-//! test runs them.
+//! The topics of `:help`: short lessons for writing a first program in the session. Lines indented by four spaces are
+//! entries; a test runs them.
 
 /// All topics and their texts.
 const TOPICS: &[(&str, &str)] = &[("kernel", KERNEL), ("blocks", BLOCKS), ("arrays", ARRAYS)];
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lists_agree() {
+    fn topics_match_their_names() {
         assert!(TOPICS.iter().map(|(name, _)| name).eq(NAMES));
         for (name, text) in TOPICS {
             assert!(text.lines().all(|line| line.chars().count() <= 112), "{name}");

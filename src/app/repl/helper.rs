@@ -1,5 +1,5 @@
-//! Line editing services for rustyline: completeness of an entry, coloring, completion and hints, answered by the compiler for
-//! the session's current state.
+//! Line editing services for rustyline: detection of incomplete entries, highlighting, completion and hints. They use
+//! the compiler and the current state of the session.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -14,37 +14,37 @@ use rustyline::{Context, Helper};
 use super::commands::{self, COMMANDS, Wants};
 use super::guide;
 use super::keys::{StepsBack, is_unfinished};
-use super::settings::{self, Settings};
-use crate::app::disk::Disk;
-use crate::check::typed::Binding;
-use crate::compile::{Session, library};
-use crate::ide::{self, Analysis, Class};
-use crate::lang::codes;
+use super::settings::{self, EditorSettings};
+use crate::disk::Disk;
+use crate::tty;
+use clk_check::typed::NameBinding;
+use clk_compile::{Session, library};
+use clk_ide::{Analysis, HighlightClass};
 
-/// Completions are listed with their types if there are at most this many.
-const FEW: usize = 12;
+/// If there are at most this many completions, each is listed with its type.
+const MAX_WITH_DETAILS: usize = 12;
 
-pub(crate) struct Entry {
-    /// The session to which the entry will be added.
+pub(crate) struct LineHelper {
+    /// A copy of the session, to which the edited entry will be added.
     pub session: Session,
-    pub settings: Settings,
+    pub settings: EditorSettings,
     pub color: bool,
-    /// State shared with the key binding of `}`.
+    /// Shared with the key binding of `}`, which requests the replacement of indentation.
     pub steps_back: StepsBack,
     files: FilenameCompleter,
     history: HistoryHinter,
-    /// The last analyzed text, since rustyline makes several queries about each.
+    /// The last analysis. It is reused because rustyline makes several queries about each text.
     last: RefCell<Option<Analysis>>,
 }
 
 /// Gray text shown after the cursor.
-pub(crate) struct Hint {
+pub(crate) struct GhostText {
     shown: String,
-    /// The text that the right arrow inserts.
+    /// The text that the right arrow key inserts, if any.
     taken: Option<String>,
 }
 
-impl rustyline::hint::Hint for Hint {
+impl rustyline::hint::Hint for GhostText {
     fn display(&self) -> &str {
         &self.shown
     }
@@ -54,11 +54,11 @@ impl rustyline::hint::Hint for Hint {
     }
 }
 
-impl Entry {
+impl LineHelper {
     pub fn new(color: bool) -> Self {
-        Entry {
+        LineHelper {
             session: Session::default(),
-            settings: Settings::default(),
+            settings: EditorSettings::default(),
             color,
             steps_back: StepsBack::default(),
             files: FilenameCompleter::new(),
@@ -67,8 +67,8 @@ impl Entry {
         }
     }
 
-    /// Takes over the session's state after an entry.
-    pub fn follow(&mut self, session: &Session, settings: &Settings) {
+    /// Copies the session and its settings after an entry has run.
+    pub fn follow(&mut self, session: &Session, settings: &EditorSettings) {
         self.session = session.clone();
         self.settings = settings.clone();
         self.last.replace(None);
@@ -83,7 +83,8 @@ impl Entry {
         question(last.get_or_insert_with(|| Analysis::after(self.session.clone(), "<entry>", text, &Disk)))
     }
 
-    /// Returns where program text starts in a line: at 0, or after a command that takes program text.
+    /// Returns the offset at which program text starts in a line: 0, or after a command that takes program text. `None`
+    /// for other commands.
     fn program(line: &str) -> Option<usize> {
         let Some(command) = line.strip_prefix(':') else { return Some(0) };
         let (word, rest) = command.split_once(' ')?;
@@ -92,25 +93,27 @@ impl Entry {
         wants.then_some(line.len() - rest.len())
     }
 
-    /// Returns completions at the end of a program text, and the offset they replace from.
+    /// Returns completions at the end of a program text, and the offset of the text that they replace.
     fn candidates(&self, text: &str) -> (usize, Vec<Pair>) {
         self.ask(text, |analysis| {
-            let found = analysis.complete(text.len(), &Disk);
-            let start = found.first().map_or(text.len(), |first| first.replace.start);
-            let few = found.len() <= FEW;
-            let pairs = found.into_iter().map(|one| {
+            let completions = analysis.complete(text.len(), &Disk);
+            let start = completions.first().map_or(text.len(), |first| first.replace.start);
+            let few = completions.len() <= MAX_WITH_DETAILS;
+            let columns = tty::width();
+            let pairs = completions.into_iter().map(|one| {
                 let detail = one.detail.lines().next().unwrap_or("");
                 let display = match few && !detail.is_empty() {
                     true => format!("{}  {detail}", one.label),
                     false => one.label,
                 };
-                Pair { display, replacement: one.insert }
+                Pair { display: shortened(display, columns), replacement: one.insert }
             });
             (start, pairs.collect())
         })
     }
 
-    /// Returns completions of the argument of a command that takes a kernel, a code or a documented name.
+    /// Returns completions for the argument of a command that takes a kernel, a diagnostic code, a help topic or a
+    /// module name.
     fn of_session(&self, before: &str) -> Option<(usize, Vec<String>)> {
         let (wants, rest) = match before.strip_prefix('?') {
             Some(rest) => (Wants::Doc, rest.trim_start()),
@@ -121,7 +124,7 @@ impl Entry {
         };
         let names: Vec<String> = match wants {
             Wants::Kernel => self.kernels(),
-            Wants::Code => codes::pages().map(|page| page.code.to_string()).collect(),
+            Wants::Code => clk_codes::pages().map(|page| page.code.to_string()).collect(),
             Wants::Topic => {
                 let topics = guide::NAMES.iter().copied().chain(COMMANDS.iter().map(|c| c.name));
                 topics.map(str::to_string).collect()
@@ -140,10 +143,10 @@ impl Entry {
         let mut names = Vec::new();
         for (name, binding) in &main.names {
             match binding {
-                Binding::Kernel(_) => names.push(name.to_string()),
-                Binding::Module(id) => {
+                NameBinding::Kernel(_) => names.push(name.to_string()),
+                NameBinding::Module(id) => {
                     let members = program.modules.get(*id).into_iter().flat_map(|module| &module.names);
-                    let kernels = members.filter(|(_, binding)| matches!(binding, Binding::Kernel(_)));
+                    let kernels = members.filter(|(_, binding)| matches!(binding, NameBinding::Kernel(_)));
                     names.extend(kernels.map(|(member, _)| format!("{name}.{member}")));
                 }
                 _ => {}
@@ -152,23 +155,23 @@ impl Entry {
         names
     }
 
-    /// Returns the remaining parameters as a hint after an open parenthesis or a comma.
-    fn parameters(&self, text: &str) -> Option<Hint> {
+    /// Returns a hint with the remaining parameters of a call, after `(` or a comma.
+    fn parameters(&self, text: &str) -> Option<GhostText> {
         if !text.trim_end().ends_with(['(', ',']) {
             return None;
         }
         let signature = self.ask(text, |analysis| analysis.signature(text.len()))?;
         let from = signature.parameters.get(signature.active?)?.start;
         let rest = signature.label.get(from..)?;
-        // The result type says nothing about what to type.
+        // The hint ends after the last parameter: the result type is not something that the user types.
         let end = signature.parameters.last()?.end.checked_sub(from)?;
-        Some(Hint { shown: format!("{})", rest.get(..end)?), taken: None })
+        Some(GhostText { shown: format!("{})", rest.get(..end)?), taken: None })
     }
 }
 
-impl Helper for Entry {}
+impl Helper for LineHelper {}
 
-impl Validator for Entry {
+impl Validator for LineHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         Ok(match is_unfinished(context.input()) {
             true => ValidationResult::Incomplete,
@@ -177,12 +180,12 @@ impl Validator for Entry {
     }
 }
 
-impl Highlighter for Entry {
+impl Highlighter for LineHelper {
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
         if !self.color || !self.settings.highlight {
             return Cow::Borrowed(line);
         }
-        let start = Entry::program(line).unwrap_or(line.len());
+        let start = LineHelper::program(line).unwrap_or(line.len());
         let (command, text) = line.split_at(start);
         let command = if command.is_empty() { String::new() } else { format!("\x1b[1m{command}\x1b[0m") };
         Cow::Owned(command + &colored(text))
@@ -201,16 +204,16 @@ impl Highlighter for Entry {
     }
 }
 
-/// Returns the text with ANSI colors.
+/// Returns the program text with ANSI colors.
 fn colored(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     let mut end = 0;
-    for (range, class) in ide::highlight(text) {
+    for (range, class) in clk_ide::highlight(text) {
         let (Some(between), Some(word)) = (text.get(end..range.start), text.get(range.clone())) else { continue };
         out.push_str(between);
         match color(class) {
             Some(color) => {
-                // Colored line by line, since the terminal may move the cursor between lines.
+                // Each line is colored separately, because the terminal may move the cursor between lines.
                 let lines: Vec<String> = word.split('\n').map(|line| format!("\x1b[{color}m{line}\x1b[0m")).collect();
                 out.push_str(&lines.join("\n"));
             }
@@ -222,50 +225,54 @@ fn colored(text: &str) -> String {
     out
 }
 
-fn color(class: Class) -> Option<&'static str> {
+fn color(class: HighlightClass) -> Option<&'static str> {
     Some(match class {
-        Class::Keyword => "35",
-        Class::Type | Class::Constant | Class::Dimension => "33",
-        Class::Function | Class::Kernel => "34",
-        Class::Builtin | Class::Namespace => "36",
-        Class::Number | Class::String => "32",
-        Class::Comment => "2",
-        Class::Error => "31",
-        Class::Variable | Class::Parameter | Class::Property | Class::Operator | Class::Punctuation => return None,
+        HighlightClass::Keyword => "35",
+        HighlightClass::Type | HighlightClass::Constant | HighlightClass::Dimension => "33",
+        HighlightClass::Function | HighlightClass::Kernel => "34",
+        HighlightClass::Builtin | HighlightClass::Namespace => "36",
+        HighlightClass::Number | HighlightClass::String => "32",
+        HighlightClass::Comment => "2",
+        HighlightClass::Error => "31",
+        HighlightClass::Variable
+        | HighlightClass::Parameter
+        | HighlightClass::Property
+        | HighlightClass::Operator
+        | HighlightClass::Punctuation => return None,
     })
 }
 
-impl Hinter for Entry {
-    type Hint = Hint;
+impl Hinter for LineHelper {
+    type Hint = GhostText;
 
-    fn hint(&self, line: &str, position: usize, context: &Context<'_>) -> Option<Hint> {
+    fn hint(&self, line: &str, position: usize, context: &Context<'_>) -> Option<GhostText> {
         if !self.color || !self.settings.hints || position < line.len() || line.is_empty() {
             return None;
         }
         if let Some(hint) = command_hint(line) {
             return Some(hint);
         }
-        let parameters = Entry::program(line).and_then(|start| self.parameters(&line[start..]));
+        let parameters = LineHelper::program(line).and_then(|start| self.parameters(&line[start..]));
         parameters.or_else(|| {
             let earlier = self.history.hint(line, position, context)?;
-            // Of a multiline entry only the first line is shown.
+            // For a multiline entry, only the first line is shown.
             let shown = earlier.lines().next().unwrap_or("").to_string();
-            (!shown.is_empty()).then_some(Hint { taken: Some(earlier), shown })
+            (!shown.is_empty()).then_some(GhostText { taken: Some(earlier), shown })
         })
     }
 }
 
 /// Hints the rest of a command: `ad FILE` after `:lo`.
-fn command_hint(line: &str) -> Option<Hint> {
+fn command_hint(line: &str) -> Option<GhostText> {
     let word = line.strip_prefix(':').filter(|word| !word.is_empty() && !word.contains(' '))?;
     let command = commands::find(word).ok()?;
     let rest = command.name.strip_prefix(word)?;
-    let behind = command.usage.strip_prefix(&format!(":{}", command.name)).unwrap_or("");
-    let shown = format!("{rest}{}", behind.split(',').next().unwrap_or(""));
-    (!shown.is_empty()).then(|| Hint { shown, taken: (!rest.is_empty()).then(|| rest.to_string()) })
+    let arguments = command.usage.strip_prefix(&format!(":{}", command.name)).unwrap_or("");
+    let shown = format!("{rest}{}", arguments.split(',').next().unwrap_or(""));
+    (!shown.is_empty()).then(|| GhostText { shown, taken: (!rest.is_empty()).then(|| rest.to_string()) })
 }
 
-impl Completer for Entry {
+impl Completer for LineHelper {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
@@ -273,8 +280,8 @@ impl Completer for Entry {
     }
 }
 
-impl Entry {
-    /// Returns the completions at a position of a text, and the offset they replace from.
+impl LineHelper {
+    /// Returns the completions at a position of a line, and the offset of the text that they replace.
     pub fn at(&self, line: &str, position: usize) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = line.get(..position).unwrap_or(line);
         match self.steps_back.swap(0, Ordering::Relaxed) {
@@ -284,24 +291,34 @@ impl Entry {
                 return Ok((before.len().saturating_sub(blanks), vec![brace]));
             }
         }
-        if in_path(before) {
+        if is_in_path(before) {
             return self.files.complete_path(before, before.len());
         }
         if let Some((start, names)) = self.of_session(before) {
             let pair = |name: String| Pair { display: name.clone(), replacement: name };
             return Ok((start, names.into_iter().map(pair).collect()));
         }
-        if let Some((start, names)) = of_command(before) {
+        if let Some((start, names)) = command_completions(before) {
             let pair = |name: &str| Pair { display: name.to_string(), replacement: name.to_string() };
             return Ok((start, names.into_iter().map(pair).collect()));
         }
-        let start = Entry::program(before).unwrap_or(before.len());
+        let start = LineHelper::program(before).unwrap_or(before.len());
         let (at, found) = self.candidates(&before[start..]);
         Ok((start + at, found))
     }
 }
 
-/// Returns the modules of the standard library, or the public names of the module typed so far.
+/// Cuts an item of a completion list so that the terminal does not wrap it.
+fn shortened(item: String, columns: usize) -> String {
+    // The list ends each item with two spaces.
+    let most = columns.saturating_sub(3);
+    match item.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &item[..end]),
+        None => item,
+    }
+}
+
+/// Completes the name of a standard library module. After a complete module name, completes its public names.
 fn library_paths(begun: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (module, _) in library::MODULES {
@@ -315,7 +332,7 @@ fn library_paths(begun: &str) -> Vec<String> {
 }
 
 /// Whether a file name is expected at the cursor: after `:load`, or in a string.
-fn in_path(before: &str) -> bool {
+fn is_in_path(before: &str) -> bool {
     if let Some(command) = before.strip_prefix(':') {
         let word = command.split_once(' ').map(|(word, _)| commands::find(word));
         return matches!(word, Some(Ok(command)) if command.wants == Wants::File);
@@ -325,7 +342,7 @@ fn in_path(before: &str) -> bool {
 }
 
 /// Returns completions of a command's name or of its first argument.
-fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
+fn command_completions(before: &str) -> Option<(usize, Vec<&'static str>)> {
     let command = before.strip_prefix(':')?;
     match command.split_once(' ') {
         None => Some((1, COMMANDS.iter().map(|c| c.name).filter(|n| n.starts_with(command)).collect())),
@@ -339,7 +356,7 @@ fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
                     None => settings::NAMES,
                 },
                 Wants::Word(names) => names,
-                // Text that is no prefix of these words is program text.
+                // If the argument is not a prefix of these words, it is program text.
                 Wants::WordOrProgram(names) if names.iter().any(|n| n.starts_with(rest)) => names,
                 _ => return None,
             };
@@ -353,52 +370,52 @@ fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
 mod tests {
     use super::*;
 
-    fn entry(definitions: &str) -> Entry {
+    fn entry(definitions: &str) -> LineHelper {
         let mut session = Session::default();
         let outcome = session.enter("<entry 1>", definitions, &Disk).outcome;
         assert!(!outcome.failed(), "{:?}", outcome.diagnostics);
-        Entry { session, ..Entry::new(true) }
+        LineHelper { session, ..LineHelper::new(true) }
     }
 
-    fn words(entry: &Entry, text: &str) -> (usize, Vec<String>) {
+    fn words(entry: &LineHelper, text: &str) -> (usize, Vec<String>) {
         let (start, pairs) = entry.candidates(text);
         (start, pairs.into_iter().map(|pair| pair.replacement).collect())
     }
 
     #[test]
-    fn words_and_commands_complete() {
+    fn names_and_commands_are_completed() {
         let entry = entry("struct Body { mass: f32 }\nlet mymatrix = 3\nfn heavy(b: Body) -> f32 { b.mass }\n");
         // Prefix matches come before substring matches.
         assert_eq!(words(&entry, "let y = sq"), (8, vec!["sqrt".to_string(), "rsqrt".to_string()]));
         assert_eq!(words(&entry, "1 + mymat"), (4, vec!["mymatrix".to_string()]));
         assert_eq!(words(&entry, "let b = Body { mass: 1.0 }; b.ma").1, ["mass"]);
-        assert_eq!(of_command(":exp"), Some((1, vec!["explain"])));
-        assert_eq!(of_command(":set w"), Some((5, vec!["workers", "width"])));
-        assert_eq!(of_command(":dev s"), Some((5, vec!["sim"])));
-        assert_eq!(of_command(":check o"), Some((7, vec!["on", "off"])));
-        assert_eq!(of_command(":check saxpy"), None);
-        assert_eq!(of_command(":type x"), None);
-        assert_eq!(of_command(":set vi o"), Some((8, vec!["on", "off"])));
+        assert_eq!(command_completions(":exp"), Some((1, vec!["explain"])));
+        assert_eq!(command_completions(":set w"), Some((5, vec!["workers", "width"])));
+        assert_eq!(command_completions(":dev s"), Some((5, vec!["sim"])));
+        assert_eq!(command_completions(":check o"), Some((7, vec!["on", "off"])));
+        assert_eq!(command_completions(":check saxpy"), None);
+        assert_eq!(command_completions(":type x"), None);
+        assert_eq!(command_completions(":set vi o"), Some((8, vec!["on", "off"])));
     }
 
     #[test]
-    fn commands_complete_what_they_want() {
+    fn arguments_of_commands_are_completed() {
         let entry = entry(
             "import std.nn\nkernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] }\nfn incident() -> i32 { 1 }\n",
         );
-        let found = |before: &str| entry.of_session(before).map(|(start, names)| (start, names.join(" ")));
-        assert_eq!(found(":cuda in"), Some((6, "inc".into())));
-        assert_eq!(found(":explain e060"), found(":explain E060"));
-        assert!(found(":explain E060").is_some_and(|(_, names)| names.starts_with("E0601 E0602")));
-        assert_eq!(found(":doc std.mat"), Some((5, "std.math".into())));
-        assert_eq!(found("?std.math.ler"), Some((1, "std.math.lerp".into())));
-        assert!(found("?std.reduce.").is_some_and(|(_, n)| n.contains("total") && !n.contains("THREADS")));
-        assert_eq!(found(":help sav"), Some((6, "save".into())));
-        assert_eq!(found(":type in"), None);
+        let completed = |before: &str| entry.of_session(before).map(|(start, names)| (start, names.join(" ")));
+        assert_eq!(completed(":cuda in"), Some((6, "inc".into())));
+        assert_eq!(completed(":explain e060"), completed(":explain E060"));
+        assert!(completed(":explain E060").is_some_and(|(_, names)| names.starts_with("E0601 E0602")));
+        assert_eq!(completed(":doc std.mat"), Some((5, "std.math".into())));
+        assert_eq!(completed("?std.math.ler"), Some((1, "std.math.lerp".into())));
+        assert!(completed("?std.reduce.").is_some_and(|(_, n)| n.contains("total") && !n.contains("THREADS")));
+        assert_eq!(completed(":help sav"), Some((6, "save".into())));
+        assert_eq!(completed(":type in"), None);
     }
 
     #[test]
-    fn hints_say_what_comes() {
+    fn hints_show_parameters() {
         let entry = entry("fn heavy(mass: f32, count: i32) -> f32 { mass * f32(count) }\n");
         let shown = |text: &str| entry.parameters(text).map(|hint| hint.shown);
         assert_eq!(shown("heavy(").as_deref(), Some("mass: f32, count: i32)"));
@@ -409,14 +426,14 @@ mod tests {
     }
 
     #[test]
-    fn words_have_colors() {
+    fn input_is_highlighted() {
         assert_eq!(colored("let x = 1"), "\x1b[35mlet\x1b[0m x = \x1b[32m1\x1b[0m");
         assert_eq!(colored("/* a\nb */ x"), "\x1b[2m/* a\x1b[0m\n\x1b[2mb */\x1b[0m x");
     }
 
     #[test]
-    fn paths_are_completed_where_they_stand() {
-        assert!(in_path(":load exa") && in_path(":sav x") && in_path("load(\"da") && in_path("image(\"a"));
-        assert!(!in_path(":loa") && !in_path("print(\"a\", x") && !in_path(":type x"));
+    fn paths_are_completed_at_the_cursor() {
+        assert!(is_in_path(":load exa") && is_in_path(":sav x") && is_in_path("load(\"da") && is_in_path("image(\"a"));
+        assert!(!is_in_path(":loa") && !is_in_path("print(\"a\", x") && !is_in_path(":type x"));
     }
 }

@@ -1,20 +1,20 @@
-//! The history file: one line per entry, appended when it is entered, so that a kill loses nothing. Damaged files are read as
-//! far as possible.
+//! The history file, with one line for each entry. Entries are appended immediately, so that a killed session loses
+//! nothing. Invalid lines of a damaged file are skipped.
 //!
-//! The format is that of rustyline: `#V2`, then one entry per line with line ends and backslashes escaped. Concurrent sessions
-//! share the file and lock it for writing. A session that starts with a file of more than twice the limit replaces it by a
-//! shorter one.
+//! The format is that of rustyline: `#V2`, then one entry per line with line ends and backslashes escaped. Concurrent
+//! sessions share the file and lock it for writing. A session that starts with a file of more than twice the limit
+//! replaces it with a shorter one.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::app::{disk, folders};
+use crate::{disk, user_dirs};
 
-/// Maximum number of entries that a session starts with.
+/// Maximum number of entries that a session reads from the file.
 pub(crate) const LIMIT: usize = 10_000;
-const FORM: &str = "#V2";
+const VERSION_LINE: &str = "#V2";
 
 /// The history file.
 pub(crate) struct History {
@@ -25,7 +25,7 @@ pub(crate) struct History {
 impl History {
     /// Opens the user's history and creates its directory; `None` without a home directory.
     pub fn open() -> Option<History> {
-        let folder = folders::state(&folders::environment)?;
+        let folder = user_dirs::state(&user_dirs::environment)?;
         let mut builder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -33,31 +33,31 @@ impl History {
         Some(History { path: folder.join("history"), limit: LIMIT })
     }
 
-    /// Returns the newest entries, oldest first. Replaces a file that is too long, in an earlier format or without a final line
-    /// end.
+    /// Returns the newest entries, oldest first. Rewrites the file if it is too long, has an earlier format, or lacks a
+    /// final line end.
     pub fn entries(&self) -> Vec<String> {
         let Ok(bytes) = disk::read(&self.path) else { return vec![] };
-        let (found, sound) = parse(&bytes);
-        let newest = |found: &[String]| found[found.len().saturating_sub(self.limit)..].to_vec();
-        if sound && found.len() <= 2 * self.limit {
-            return newest(&found);
+        let (reread, sound) = parse(&bytes);
+        let newest = |reread: &[String]| reread[reread.len().saturating_sub(self.limit)..].to_vec();
+        if sound && reread.len() <= 2 * self.limit {
+            return newest(&reread);
         }
-        // Another session is writing; the file is left as it is.
-        let Some(_locked) = open(&self.path).filter(lock) else { return newest(&found) };
-        let found = disk::read(&self.path).map_or(found, |bytes| parse(&bytes).0);
-        let kept = newest(&found);
-        let lines: String = kept.iter().map(|entry| line(entry)).collect();
-        // On failure the old file stays.
-        let _ = disk::write_whole(&self.path, format!("{FORM}\n{lines}").as_bytes());
-        kept
+        // If another session holds the lock, the file is not rewritten.
+        let Some(_locked) = open(&self.path).filter(lock) else { return newest(&reread) };
+        let reread = disk::read(&self.path).map_or(reread, |bytes| parse(&bytes).0);
+        let newest_entries = newest(&reread);
+        let lines: String = newest_entries.iter().map(|entry| line(entry)).collect();
+        // If the write fails, the old file remains, which is harmless.
+        let _ = disk::write_atomically(&self.path, format!("{VERSION_LINE}\n{lines}").as_bytes());
+        newest_entries
     }
 
-    /// Appends an entry. Errors are ignored: they should not be reported at every entry.
+    /// Appends an entry. Errors are ignored, because they would be reported at every entry.
     pub fn add(&self, entry: &str) {
         let Some(mut file) = self.locked() else { return };
         let is_new = file.metadata().is_ok_and(|data| data.len() == 0);
-        let head = if is_new { format!("{FORM}\n") } else { String::new() };
-        // A single write, so that a killed process has written the whole line or nothing.
+        let head = if is_new { format!("{VERSION_LINE}\n") } else { String::new() };
+        // Uses a single write, so that a killed process has written the complete line or nothing.
         let _ = file.write_all((head + &line(entry)).as_bytes());
     }
 
@@ -65,9 +65,9 @@ impl History {
     fn locked(&self) -> Option<File> {
         for _ in 0..8 {
             let file = open(&self.path)?;
-            // Written even without the lock: a process that holds it for long is stuck.
+            // Appends even without the lock: a process that holds it for so long probably hangs.
             lock(&file);
-            if is_still(&file, &self.path) {
+            if is_same_file(&file, &self.path) {
                 return Some(file);
             }
         }
@@ -75,7 +75,7 @@ impl History {
     }
 }
 
-/// Opens the file for appending, creating it with mode 0600 if necessary; never blocks on a pipe of that name.
+/// Opens the file for appending; creates it with mode 0600 if necessary. Does not block if the name refers to a pipe.
 fn open(path: &Path) -> Option<File> {
     let mut options = File::options();
     options.append(true).create(true);
@@ -95,14 +95,14 @@ fn lock(file: &File) -> bool {
 }
 
 #[cfg(unix)]
-fn is_still(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let number = |data: fs::Metadata| (data.dev(), data.ino());
     file.metadata().ok().map(number) == fs::metadata(path).ok().map(number)
 }
 
 #[cfg(not(unix))]
-fn is_still(_: &File, _: &Path) -> bool {
+fn is_same_file(_: &File, _: &Path) -> bool {
     true
 }
 
@@ -110,10 +110,11 @@ fn line(entry: &str) -> String {
     entry.replace('\\', "\\\\").replace('\n', "\\n") + "\n"
 }
 
-/// Returns the entries of a file, and whether lines can be appended to it as it is. Skips lines that are not UTF-8.
+/// Returns the entries of a file, and whether lines can be appended without rewriting it. Skips lines that are not
+/// UTF-8.
 fn parse(bytes: &[u8]) -> (Vec<String>, bool) {
     let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
-    let escaped = lines.next_if(|first| *first == FORM.as_bytes()).is_some();
+    let escaped = lines.next_if(|first| *first == VERSION_LINE.as_bytes()).is_some();
     let whole = bytes.is_empty() || bytes.ends_with(b"\n");
     let texts = lines.filter_map(|line| std::str::from_utf8(line).ok()).filter(|line| !line.is_empty());
     let entries = texts.map(|line| if escaped { unescaped(line) } else { line.to_string() }).collect();
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back() {
+    fn entries_round_trip() {
         let folder = tempfile::tempdir().expect("a folder");
         let history = history(folder.path());
         assert!(history.entries().is_empty());
@@ -157,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_costs_its_line_only() {
+    fn invalid_utf8_loses_only_its_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let history = history(folder.path());
         fs::write(&history.path, b"#V2\none\ntw\xffo\nthree\n").expect("written");
         assert_eq!(history.entries(), ["one", "three"]);
         history.add("four");
         assert_eq!(history.entries(), ["one", "three", "four"]);
-        // Truncated in the middle of a line, or in the format without escapes.
+        // A file truncated in the middle of a line, and a file in the earlier format without escapes.
         for (bytes, expected) in
             [(&b"#V2\none\ntw"[..], ["one", "tw", "next"]), (b"one\ntw\\n\n", ["one", "tw\\n", "next"])]
         {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_limit_it_only_grows_until_a_session_begins() {
+    fn history_is_trimmed_at_the_start_of_a_session() {
         let folder = tempfile::tempdir().expect("a folder");
         let history = history(folder.path());
         for number in 0..20 {
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_share_it() {
+    fn sessions_share_the_history() {
         let folder = tempfile::tempdir().expect("a folder");
         std::thread::scope(|scope| {
             for session in 0..4 {
@@ -211,7 +212,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn no_pipe_is_waited_for() {
+    fn pipe_as_history_is_not_opened() {
         let folder = tempfile::tempdir().expect("a folder");
         let history = history(folder.path());
         let name = std::ffi::CString::new(history.path.display().to_string()).expect("no zeros");

@@ -1,33 +1,75 @@
-//! Key bindings: Enter indents the next line of an unfinished entry or breaks a line, Alt-Enter always breaks it, and `}`
-//! unindents.
+//! Key bindings: Enter runs a complete entry or starts an indented line, Alt-Enter always starts a line, and `}`
+//! removes a level of indentation.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rustc_hash::FxHashSet;
 use rustyline::{Cmd, ConditionalEventHandler, Event, EventContext, RepeatCount};
-
-use crate::syntax;
 
 const INDENT: usize = 4;
 
-/// Whether an entry needs more lines.
+/// Whether an entry is incomplete, so that Enter must continue it.
 pub(crate) fn is_unfinished(entry: &str) -> bool {
     let is_command = entry.trim_start().starts_with([':', '?']);
-    !is_command && syntax::is_incomplete(entry)
+    !is_command && clk_syntax::is_incomplete(entry)
 }
 
-/// Enter: runs a complete entry, or continues an unfinished one with its current indentation. If lines follow the cursor, as in
-/// a recalled entry, it inserts a new line.
-pub(crate) struct Enter;
+/// Enter: runs a complete entry. In an incomplete one, or if lines follow the cursor, starts a new indented line. An
+/// entry found by a search runs wherever the cursor is.
+pub(crate) struct EnterKey {
+    pub search: Arc<HistorySearch>,
+}
 
-/// Alt-Enter: always inserts a new line.
+/// Whether the user has searched the history for the current entry, and the entries that can be found.
+///
+/// A search leaves the cursor where it found the text. There, Enter runs the entry, unless the user has edited it.
+#[derive(Default)]
+pub(crate) struct HistorySearch {
+    has_searched: AtomicBool,
+    multi_line_entries: Mutex<FxHashSet<String>>,
+}
+
+impl HistorySearch {
+    /// Begins a new entry.
+    pub fn reset(&self) {
+        self.has_searched.store(false, Ordering::Relaxed);
+    }
+
+    pub fn add(&self, entry: &str) {
+        if entry.contains('\n') {
+            self.multi_line_entries.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_owned());
+        }
+    }
+
+    /// Returns whether a text is an entry that a search has found.
+    fn has_found(&self, text: &str) -> bool {
+        self.has_searched.load(Ordering::Relaxed)
+            && self.multi_line_entries.lock().unwrap_or_else(PoisonError::into_inner).contains(text)
+    }
+}
+
+/// Ctrl-R and Ctrl-S: records that the history is searched.
+pub(crate) struct SearchKey {
+    pub search: Arc<HistorySearch>,
+}
+
+impl ConditionalEventHandler for SearchKey {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext) -> Option<Cmd> {
+        self.search.has_searched.store(true, Ordering::Relaxed);
+        None
+    }
+}
+
+/// Alt-Enter: starts a new line even if the entry is complete.
 pub(crate) struct NewLine;
 
-impl ConditionalEventHandler for Enter {
+impl ConditionalEventHandler for EnterKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let text = context.line();
         let inside = text.get(context.pos()..).is_some_and(|behind| behind.contains('\n'));
-        (inside || is_unfinished(text)).then(|| new_line(context))
+        let continues = inside && !self.search.has_found(text);
+        (continues || is_unfinished(text)).then(|| new_line(context))
     }
 }
 
@@ -43,18 +85,18 @@ fn new_line(context: &EventContext) -> Cmd {
     Cmd::Insert(1, format!("\n{}", " ".repeat(indentation(before))))
 }
 
-/// `}` on a line that contains only indentation.
+/// `}` on a line that contains only indentation: reduces the indentation to that of a closing brace.
 ///
-/// No single command of rustyline deletes blanks and inserts a character with the cursor after it, but a completion does: the
-/// key requests one, and the completer replaces the indentation.
-pub(crate) struct Close {
+/// No single command of rustyline deletes blanks and inserts a character before the cursor, but a completion does: the
+/// key requests a completion, and the completer replaces the indentation.
+pub(crate) struct CloseBrace {
     pub steps_back: StepsBack,
 }
 
-/// The number of blanks that the next completion replaces by `}`; 0 for an ordinary completion.
+/// Number of blanks that the next completion replaces by `}`; 0 if it is an ordinary completion.
 pub(crate) type StepsBack = Arc<AtomicUsize>;
 
-impl ConditionalEventHandler for Close {
+impl ConditionalEventHandler for CloseBrace {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let before = context.line().get(..context.pos())?;
         let (_, line) = before.rsplit_once('\n')?;
@@ -67,7 +109,7 @@ impl ConditionalEventHandler for Close {
     }
 }
 
-/// Returns the indentation of the next line in columns: four per open bracket.
+/// Returns the indentation of the next line, in columns: four for each open bracket.
 fn indentation(text: &str) -> usize {
     let mut depth = 0usize;
     let mut quoted = false;
@@ -92,7 +134,7 @@ mod tests {
     use super::indentation;
 
     #[test]
-    fn open_brackets_indent() {
+    fn open_brackets_increase_the_indentation() {
         assert_eq!(indentation("kernel f() threads(i: 3) {"), 4);
         assert_eq!(indentation("fn f() {\n    if x {"), 8);
         assert_eq!(indentation("fn f() {\n    g(\"}\") // }"), 4);

@@ -1,5 +1,5 @@
-//! The interactive session (REPL): runs entries one at a time and shows their values. A failed entry leaves all variables
-//! unchanged.
+//! The interactive session (REPL): runs entries one at a time and shows their values. A failed entry changes no
+//! variable.
 
 mod commands;
 mod entry;
@@ -20,19 +20,20 @@ pub(crate) use self::guide::{NAMES as TOPICS, find as topic};
 
 use self::keys::is_unfinished;
 use self::state::Repl;
-use super::context::Context;
-use super::{disk, exit, folders};
+use super::context::AppContext;
+use super::{disk, exit, user_dirs};
 
 /// The startup file, in the folder for configuration.
 const STARTUP: &str = "startup.clk";
 
-/// Reads entries until the end. If standard input is no terminal, it is run as a script; with `plain` it is read as entries,
-/// without line editing, and only their results are written. `startup` is whether a session at a terminal begins with the user's file.
-pub(crate) fn main(plain: bool, startup: bool, context: &mut Context) -> u8 {
+/// Runs a session until it ends. Input that is not from a terminal is run as one script, unless `plain` is set: it is
+/// then read as entries, and only their results are written. With `startup`, a session at a terminal begins with the
+/// user's startup file.
+pub(crate) fn main(plain: bool, startup: bool, context: &mut AppContext) -> u8 {
     if plain {
         context.interrupt.be_patient(1);
         let code = Repl::new(context).read_plain();
-        return context.interrupt.ending().unwrap_or(code);
+        return context.interrupt.exit_code_of_signal().unwrap_or(code);
     }
     if !std::io::stdin().is_terminal() {
         return super::cli::run_stdin(vec![], context);
@@ -43,7 +44,7 @@ pub(crate) fn main(plain: bool, startup: bool, context: &mut Context) -> u8 {
         repl.start_up();
     }
     match terminal::read_all(&mut repl) {
-        Ok(()) => repl.context.interrupt.ending().or(repl.ended).unwrap_or(exit::OK),
+        Ok(()) => repl.context.interrupt.exit_code_of_signal().or(repl.ended).unwrap_or(exit::OK),
         Err(error) => {
             repl.context.console.error_line(&format!("error: the terminal cannot be read: {error}"));
             exit::FAILURE
@@ -52,15 +53,15 @@ pub(crate) fn main(plain: bool, startup: bool, context: &mut Context) -> u8 {
 }
 
 impl Repl<'_> {
-    /// Runs the user's startup file, if there is one, as if it were loaded. A session begins also if it fails.
+    /// Runs the user's startup file, if it exists, like `:load`. The session begins even if the file fails.
     fn start_up(&mut self) {
-        let Some(folder) = folders::configuration(&folders::environment) else { return };
+        let Some(folder) = user_dirs::configuration(&user_dirs::environment) else { return };
         let path = folder.join(STARTUP);
         if !path.exists() {
             return;
         }
         match disk::read_source(&path) {
-            Ok(text) if self.undone_if_unwound(|repl| repl.run_file(&path, &text)) == Some(true) => {
+            Ok(text) if self.rolled_back_if_unwound(|repl| repl.run_file(&path, &text)) == Some(true) => {
                 self.context.console.fact(&format!("ran {}", path.display()));
             }
             Ok(_) => self.context.console.error_line("the startup file has failed; `clk --no-startup` leaves it out"),
@@ -68,7 +69,7 @@ impl Repl<'_> {
         }
     }
 
-    /// Reads entries from standard input.
+    /// Reads entries from standard input without line editing, and runs them.
     fn read_plain(&mut self) -> u8 {
         let mut entry = String::new();
         let (mut input, mut bytes, mut number) = (std::io::stdin().lock(), Vec::new(), 0);
@@ -79,13 +80,13 @@ impl Repl<'_> {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => {
-                    let complaint = format!("error: standard input cannot be read: {}", super::disk::reason(&error));
+                    let complaint = format!("error: standard input cannot be read: {}", super::disk::io_reason(&error));
                     self.context.console.error_line(&complaint);
                     return exit::FAILURE;
                 }
             }
             let Ok(line) = std::str::from_utf8(&bytes) else {
-                // An incomplete entry must not run.
+                // An entry with an error in the input must not run, so its lines are discarded.
                 entry.clear();
                 let complaint = format!("error: line {number} of standard input is not UTF-8; its entry was dropped");
                 self.context.console.error_line(&complaint);
@@ -103,21 +104,21 @@ impl Repl<'_> {
             self.context.console.flush();
         }
         if !entry.trim().is_empty() {
-            // An entry cut off by the end of the input is a syntax error.
+            // Input that ends within an entry is reported as a syntax error.
             let _ = self.enter(&entry);
         }
         self.ended.unwrap_or(exit::OK)
     }
 
-    /// Runs an entry.
+    /// Runs an entry, and returns whether the session continues.
     fn enter(&mut self, entry: &str) -> ControlFlow<()> {
-        let flow = self.undone_if_unwound(|repl| repl.perform(entry)).unwrap_or(ControlFlow::Continue(()));
+        let flow = self.rolled_back_if_unwound(|repl| repl.perform(entry)).unwrap_or(ControlFlow::Continue(()));
         self.release();
-        let is_over = self.context.interrupt.ending().is_some() || self.ended.is_some();
+        let is_over = self.context.interrupt.exit_code_of_signal().is_some() || self.ended.is_some();
         if is_over { ControlFlow::Break(()) } else { flow }
     }
 
-    /// Runs a command or a piece of program.
+    /// Runs a command or program text.
     fn perform(&mut self, entry: &str) -> ControlFlow<()> {
         let trimmed = entry.trim();
         if trimmed.is_empty() {
@@ -127,10 +128,10 @@ impl Repl<'_> {
         if let Some(command) = trimmed.strip_prefix(':') {
             return self.command(command);
         }
-        if let Some(command) = command_elsewhere(trimmed).filter(|(word, _)| self.binding(word).is_none()) {
+        if let Some(command) = command_of_other_repls(trimmed).filter(|(word, _)| self.binding(word).is_none()) {
             return self.command(&command.1);
         }
-        match asked_about(trimmed) {
+        match queried_name(trimmed) {
             Some(name) => return self.command(&format!("doc {name}")),
             None => drop(self.program(entry)),
         }
@@ -138,9 +139,9 @@ impl Repl<'_> {
     }
 }
 
-/// Recognizes commands of other REPLs, such as `help`, `help(sqrt)`, `quit` and `exit()`; returns the word and the equivalent
-/// command.
-fn command_elsewhere(entry: &str) -> Option<(&str, String)> {
+/// Recognizes commands of other REPLs, such as `help`, `help(sqrt)`, `quit` and `exit()`. Returns the first word and
+/// the equivalent command.
+fn command_of_other_repls(entry: &str) -> Option<(&str, String)> {
     let (word, inside) = match entry.split_once('(') {
         Some((word, rest)) => (word.trim(), rest.strip_suffix(')')?.trim().trim_matches('"')),
         None => (entry, ""),
@@ -153,8 +154,8 @@ fn command_elsewhere(entry: &str) -> Option<(&str, String)> {
     }
 }
 
-/// Returns the name in `?name` or `name?`; after a leading `?` it may also be search words.
-fn asked_about(entry: &str) -> Option<&str> {
+/// Returns the name in `?name` or `name?`. The text after a leading `?` may also be words to search for.
+fn queried_name(entry: &str) -> Option<&str> {
     if let Some(words) = entry.strip_prefix('?') {
         return Some(words.trim());
     }
@@ -168,8 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_other_sessions() {
-        let command = |entry| command_elsewhere(entry).map(|(_, command)| command);
+    fn commands_of_other_repls_are_recognized() {
+        let command = |entry| command_of_other_repls(entry).map(|(_, command)| command);
         assert_eq!(command("exit()").as_deref(), Some("quit"));
         assert_eq!(command("quit").as_deref(), Some("quit"));
         assert_eq!(command("help(sqrt)").as_deref(), Some("doc sqrt"));
@@ -178,11 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn questions() {
-        assert_eq!(asked_about("?sqrt"), Some("sqrt"));
-        assert_eq!(asked_about("std.nn.softmax?"), Some("std.nn.softmax"));
-        assert_eq!(asked_about("a + b?"), None);
-        assert_eq!(asked_about("sqrt"), None);
-        assert_eq!(asked_about("? matrix product"), Some("matrix product"));
+    fn names_in_questions_are_found() {
+        assert_eq!(queried_name("?sqrt"), Some("sqrt"));
+        assert_eq!(queried_name("std.nn.softmax?"), Some("std.nn.softmax"));
+        assert_eq!(queried_name("a + b?"), None);
+        assert_eq!(queried_name("sqrt"), None);
+        assert_eq!(queried_name("? matrix product"), Some("matrix product"));
     }
 }

@@ -1,102 +1,101 @@
-//! A session for notebooks, on a thread of its own with a large stack.
+//! A session for notebooks, on a separate thread with a large stack.
 //!
-//! Input: cells, and questions about them (completion, inspection). Output: events in order: what was printed, shown and reported, the
-//! cell's value, and at last whether it succeeded.
+//! Input: cells, and queries about them (completion, inspection). Output: events for printed text, pictures and
+//! diagnostics, the cell's value, and finally whether it succeeded.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::command_elsewhere;
+use super::command_of_other_repls;
 use super::commands;
-use super::helper::Entry;
+use super::helper::LineHelper;
 use super::keys::is_unfinished;
 use super::state::Repl;
 use super::transcript;
-use crate::app::console::{Console, Stage};
-use crate::app::context::Context;
-use crate::app::crash;
-use crate::app::devices::{Choice, Machine, Usage, VARIABLE};
-use crate::app::disk::Disk;
-use crate::app::embed::html;
-use crate::app::embed::report::Report;
-use crate::app::interrupt::Interrupt;
-use crate::app::script::{Limits, Places};
-use crate::app::stack::{self, STACKS};
-use crate::base::diag::Diagnostic;
-use crate::base::escape;
-use crate::base::source::{FileId, Sources, Span};
-use crate::base::{stop, threads};
-use crate::check::typed::{Binding, Global, Type};
-use crate::device::Progress;
-use crate::device::cuda::text::Options;
-use crate::device::sim::{Isa, Jit};
-use crate::host::interp::Shown;
-use crate::host::picture::shown::file;
-use crate::host::value::Value;
-use crate::ide::Analysis;
-use crate::syntax;
+use crate::console::{Console, DisplaySink};
+use crate::context::AppContext;
+use crate::crash;
+use crate::devices::{DeviceChoice, DeviceOptions, DeviceRegistry, GpuCodeOptions, VARIABLE};
+use crate::disk::Disk;
+use crate::embed::html;
+use crate::embed::report::EmbedReport;
+use crate::interrupt::Interrupt;
+use crate::script::{RunLimits, ScriptDevices};
+use crate::stack::{self, STACKS};
+use clk_base::diag::Diagnostic;
+use clk_base::escape;
+use clk_base::source::{FileId, SourceMap, Span};
+use clk_base::{stop, threads};
+use clk_check::typed::{Global, NameBinding, Type};
+use clk_host::interp::ShownPicture;
+use clk_host::picture::shown::file;
+use clk_host::value::HostValue;
+use clk_ide::Analysis;
+use clk_runtime::Isa;
+use clk_runtime::LaunchProgress;
+use clk_sim::Jit;
 
-/// Something that a cell gives, in order.
+/// An event in the output of a cell.
 #[derive(Debug)]
 pub enum Event {
     Print(String),
     /// An error that has no code, such as that of an unknown command.
     Error(String),
-    Report(Box<Report>),
+    Report(Box<EmbedReport>),
     /// A picture: its MIME type, its content, and its text.
     Picture(&'static str, Vec<u8>, String),
-    /// The value of the cell, its text, and HTML where that shows it better.
-    Value(Box<Value>, String, Option<String>),
-    /// The cell is over: whether it succeeded, and the exit code if it has ended the session.
+    /// The value of the cell, its text, and HTML if that is easier to read than the text.
+    Value(Box<HostValue>, String, Option<String>),
+    /// The cell has finished: whether it succeeded, and the exit code if it has ended the session.
     Done(bool, Option<u8>),
 }
 
-/// A completion.
+/// A completion for a position in a cell.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub text: String,
-    /// Where the text begins that it replaces, in bytes.
+    /// The byte offset at which the replaced text begins.
     pub start: usize,
 }
 
-/// How many events wait to be taken before the cell waits: one that prints faster than a notebook shows would fill the memory.
+/// Maximum number of queued events before the cell waits. Otherwise, a cell that prints quickly could fill the memory.
 const AHEAD: usize = 256;
 
-/// What the thread is asked for.
+/// A request to the thread that runs the session.
 enum Order {
     Run(String, SyncSender<Event>),
     Complete(String, usize, Sender<Vec<Candidate>>),
     Inspect(String, usize, Sender<Option<String>>),
-    Set(String, Value, Sender<Result<(), String>>),
-    Get(String, Sender<Option<Value>>),
+    Set(String, HostValue, Sender<Result<(), String>>),
+    Get(String, Sender<Option<HostValue>>),
     Program(String, Sender<Option<(String, PathBuf)>>),
 }
 
-/// A session. Dropping it ends its thread.
+/// A session for a notebook. Dropping it ends its thread.
 pub struct Notebook {
     orders: Sender<Order>,
-    stop: stop::Flag,
-    progress: Arc<Mutex<Arc<Progress>>>,
+    stop: stop::StopFlag,
+    progress: Arc<Mutex<Arc<LaunchProgress>>>,
 }
 
 impl Notebook {
-    /// Starts a session; `checked` has its runs look for races and the like.
+    /// Starts a session. If `checked`, launches are checked for races and similar errors.
     pub fn start(checked: bool) -> Result<Notebook, String> {
         let interrupt = Interrupt::default();
         let stop = interrupt.flag();
-        let progress = Arc::<Mutex<Arc<Progress>>>::default();
+        let progress = Arc::<Mutex<Arc<LaunchProgress>>>::default();
         for size in STACKS {
             let (orders, inbox) = mpsc::channel();
             let (interrupt, shared) = (interrupt.clone(), progress.clone());
             let work = move || {
                 let top = 0u8;
-                stack::set_end(std::ptr::from_ref(&top).addr().saturating_sub(size - size / 8));
+                stack::set_stack_end(std::ptr::from_ref(&top).addr().saturating_sub(size - size / 8));
                 serve(&inbox, interrupt, checked, &shared);
             };
             let thread = std::thread::Builder::new().name("clk".into()).stack_size(size);
-            if threads::deaf(|| thread.spawn(work)).is_ok() {
+            if threads::with_signals_blocked(|| thread.spawn(work)).is_ok() {
                 return Ok(Notebook { orders, stop, progress });
             }
         }
@@ -105,15 +104,16 @@ impl Notebook {
 
     fn ask<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> Receiver<T> {
         let (answer, receiver) = mpsc::channel();
-        // If the thread has ended, the receiver says so.
+        // If the thread has ended, the caller sees it as a closed receiver.
         let _ = self.orders.send(order(answer));
         receiver
     }
 
-    /// Runs a cell; its events, which the caller has to take for it to go on, end with [`Event::Done`].
+    /// Runs a cell; [`Event::Done`] is its last event. The caller must keep receiving events, because the cell blocks
+    /// when the queue is full.
     pub fn run(&self, cell: &str) -> Receiver<Event> {
         let (answer, receiver) = mpsc::sync_channel(AHEAD);
-        // If the thread has ended, the receiver says so.
+        // If the thread has ended, the caller sees it as a closed receiver.
         let _ = self.orders.send(Order::Run(cell.into(), answer));
         receiver
     }
@@ -123,34 +123,35 @@ impl Notebook {
         self.ask(|answer| Order::Complete(cell.into(), position, answer)).recv().unwrap_or_default()
     }
 
-    /// Returns what is known of the name at a position of a cell, as Markdown.
+    /// Describes the name at a position of a cell, as Markdown.
     pub fn inspect(&self, cell: &str, position: usize) -> Option<String> {
         self.ask(|answer| Order::Inspect(cell.into(), position, answer)).recv().ok().flatten()
     }
 
-    /// Whether a cell needs more lines.
+    /// Whether a cell is incomplete and needs more lines.
     pub fn is_unfinished(cell: &str) -> bool {
         is_unfinished(cell)
     }
 
-    /// Whether a cell has an error of syntax. Cells with commands are not looked at.
+    /// Whether a cell has a syntax error. Cells with commands are not checked.
     pub fn is_invalid(cell: &str) -> bool {
         let has_command = cell.lines().any(|line| line.trim_start().starts_with([':', '?']));
-        !has_command && syntax::parse(FileId(0), cell).1.iter().any(Diagnostic::is_error)
+        !has_command && clk_syntax::parse(FileId(0), cell).1.iter().any(Diagnostic::is_error)
     }
 
     /// Defines a variable.
-    pub fn set(&self, name: &str, value: Value) -> Result<(), String> {
+    pub fn set(&self, name: &str, value: HostValue) -> Result<(), String> {
         let set = self.ask(|answer| Order::Set(name.into(), value, answer)).recv();
         set.unwrap_or_else(|_| Err("the session has ended".into()))
     }
 
     /// Returns the value of a variable.
-    pub fn get(&self, name: &str) -> Option<Value> {
+    pub fn get(&self, name: &str) -> Option<HostValue> {
         self.ask(|answer| Order::Get(name.into(), answer)).recv().ok().flatten()
     }
 
-    /// Returns the definitions of the session as a program, and the folder of its imports, if this is the name of a kernel or function.
+    /// If `name` is a kernel or function, returns the definitions of the session as one program, and the folder for its
+    /// imports.
     pub fn program_with(&self, name: &str) -> Option<(String, PathBuf)> {
         self.ask(|answer| Order::Program(name.into(), answer)).recv().ok().flatten()
     }
@@ -160,14 +161,14 @@ impl Notebook {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Returns how many groups of threads of the current launch have started, and of how many.
+    /// Returns the number of thread groups of the current launch that have started, and their total number.
     pub fn progress(&self) -> (u64, u64) {
         let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (progress.begun.load(Ordering::Relaxed), progress.of.load(Ordering::Relaxed))
+        (progress.started.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed))
     }
 }
 
-/// Sends what a cell gives to whoever waits for it.
+/// Sends the output of the running cell to the caller that started it.
 #[derive(Default)]
 struct Sent {
     to: Mutex<Option<SyncSender<Event>>>,
@@ -177,7 +178,7 @@ struct Sent {
 impl Sent {
     fn send(&self, event: Event) {
         if let Some(to) = &*self.to.lock().unwrap_or_else(PoisonError::into_inner) {
-            // Nobody waits any more.
+            // The receiver may have been dropped.
             let _ = to.send(event);
         }
     }
@@ -188,7 +189,7 @@ impl Sent {
     }
 }
 
-impl Stage for Sent {
+impl DisplaySink for Sent {
     fn print(&self, text: &str) {
         self.send(Event::Print(text.into()));
     }
@@ -198,24 +199,24 @@ impl Stage for Sent {
         self.send(Event::Error(lines.into()));
     }
 
-    fn report(&self, diagnostic: &Diagnostic, sources: &Sources) {
+    fn report(&self, diagnostic: &Diagnostic, sources: &SourceMap) {
         if diagnostic.is_error() {
             self.failed.store(true, Ordering::Relaxed);
         }
-        self.send(Event::Report(Box::new(Report::new(diagnostic, sources))));
+        self.send(Event::Report(Box::new(EmbedReport::new(diagnostic, sources))));
     }
 
-    fn show(&self, shown: &Shown) {
+    fn show(&self, shown: &ShownPicture) {
         self.send(match file(shown) {
             Ok((kind, content, text)) => Event::Picture(kind, content, text),
-            Err(problem) => Event::Report(Box::new(Report::of(problem))),
+            Err(problem) => Event::Report(Box::new(EmbedReport::of(problem))),
         });
     }
 
-    fn value(&self, value: &Value, text: &str) {
+    fn value(&self, value: &HostValue, text: &str) {
         let text = match value {
-            // A text may come from a file.
-            Value::Str(text) => escape::lines(text).into_owned(),
+            // A string may come from a file, so control sequences are escaped.
+            HostValue::Str(text) => escape::lines(text).into_owned(),
             _ => text.into(),
         };
         let html = html::of(value).unwrap_or_default();
@@ -223,23 +224,26 @@ impl Stage for Sent {
     }
 }
 
-/// Serves a session until its owner is gone.
-fn serve(inbox: &Receiver<Order>, interrupt: Interrupt, checked: bool, progress: &Mutex<Arc<Progress>>) {
+/// Serves a session until the `Notebook` is dropped.
+fn serve(inbox: &Receiver<Order>, interrupt: Interrupt, checked: bool, progress: &Mutex<Arc<LaunchProgress>>) {
     let stage = Arc::<Sent>::default();
     interrupt.be_patient(u32::MAX);
-    let machine = Machine::new(Usage::default());
+    let machine = DeviceRegistry::new(DeviceOptions::default());
     let named = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
-    let choice =
-        named.and_then(|name| name.parse().ok()).unwrap_or(if checked { Choice::Sim(None) } else { Choice::Auto });
-    // A device that cannot be opened is reported by the first launch of `:device`.
-    let device = machine.choose(choice).or_else(|_| machine.choose(Choice::Sim(None))).ok();
-    let places = Places { device, all: Some(machine.clone()) };
-    let limits = Limits { check: Some(checked), places, ..Limits::default() };
-    let mut context = Context {
+    let choice = named.and_then(|name| name.parse().ok()).unwrap_or(if checked {
+        DeviceChoice::Sim(None)
+    } else {
+        DeviceChoice::Auto
+    });
+    // If the device cannot be opened, the simulator is used.
+    let device = machine.choose(choice).or_else(|_| machine.choose(DeviceChoice::Sim(None))).ok();
+    let places = ScriptDevices { device, all: Some(machine.clone()) };
+    let limits = RunLimits { check: Some(checked), places, ..RunLimits::default() };
+    let mut context = AppContext {
         console: Console::staged(stage.clone()),
         interrupt,
         limits,
-        text: Options::default(),
+        text: GpuCodeOptions::default(),
         machine,
         device: choice,
         isa: Isa::default(),
@@ -253,8 +257,8 @@ fn serve(inbox: &Receiver<Order>, interrupt: Interrupt, checked: bool, progress:
                 *progress.lock().unwrap_or_else(PoisonError::into_inner) =
                     repl.interpreter.options.control.progress.clone();
                 let failed = || stage.failed.load(Ordering::Relaxed);
-                if let Err(panic) = crash::survived(|| repl.cell(&cell, &failed)) {
-                    stage.report(&panic, &Sources::default());
+                if let Err(panic) = crash::catch_panic(|| repl.cell(&cell, &failed)) {
+                    stage.report(&panic, &SourceMap::default());
                 }
                 let done = Event::Done(!failed(), repl.ended.take());
                 stage.send(done);
@@ -270,7 +274,8 @@ fn serve(inbox: &Receiver<Order>, interrupt: Interrupt, checked: bool, progress:
 }
 
 impl Repl<'_> {
-    /// Runs a cell: commands are lines of their own, everything between them is one entry. What follows a failure is not run.
+    /// Runs a cell. Each command is a line, and the text between two commands is one entry. The rest of the cell is
+    /// skipped after a failure.
     fn cell(&mut self, cell: &str, failed: &dyn Fn() -> bool) {
         let mut part = |text: &str| {
             if !failed() && self.ended.is_none() && !text.trim().is_empty() {
@@ -294,13 +299,13 @@ impl Repl<'_> {
 
     /// Runs an entry or a command.
     fn part(&mut self, text: &str) {
-        let text = match command_elsewhere(text.trim()).filter(|(word, _)| self.binding(word).is_none()) {
+        let text = match command_of_other_repls(text.trim()).filter(|(word, _)| self.binding(word).is_none()) {
             Some((_, command)) => format!(":{command}"),
             None => text.to_string(),
         };
         let word = text.trim().strip_prefix(':').and_then(|command| command.split_whitespace().next());
         match word.and_then(|word| commands::find(word).ok()).map(|command| command.name) {
-            Some("quit") => self.ended = Some(crate::app::exit::OK),
+            Some("quit") => self.ended = Some(crate::exit::OK),
             Some("edit") => {
                 self.context.console.error_line("`:edit` opens an editor, for which there is no terminal here");
             }
@@ -309,7 +314,7 @@ impl Repl<'_> {
     }
 
     fn completions(&self, cell: &str, position: usize) -> Vec<Candidate> {
-        let mut helper = Entry::new(false);
+        let mut helper = LineHelper::new(false);
         helper.follow(&self.session, &self.settings);
         let found = helper.at(cell, position);
         let (start, pairs) = found.unwrap_or_default();
@@ -323,8 +328,8 @@ impl Repl<'_> {
             before.rfind(|c| !is_word(c)).map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
         let end = cell[position..].find(|c| !is_word(c)).map_or(cell.len(), |at| position + at);
         let word = cell.get(start..end).filter(|word| !word.is_empty())?;
-        // Values are known only to the session.
-        if let Some(Binding::Global(_)) = self.binding(word) {
+        // Values of variables are in the session but not in the analysis of the cell.
+        if let Some(NameBinding::Global(_)) = self.binding(word) {
             return self.info(word).ok().map(|text| format!("```clk\n{text}```"));
         }
         let analysis = Analysis::after(self.session.clone(), "<cell>", cell, &Disk);
@@ -337,25 +342,25 @@ impl Repl<'_> {
         page.ok()
     }
 
-    fn define(&mut self, name: &str, value: Value) -> Result<(), String> {
-        // An entry of this form makes the name, so that the rules for names are the language's.
+    fn define(&mut self, name: &str, value: HostValue) -> Result<(), String> {
+        // Declares the variable by an entry, so that invalid names are rejected as in the language.
         let text = format!("var {name} = 0\n");
         let before = self.session.clone();
         let entered = self.session.enter("<shared>", &text, &Disk);
         let global = match self.binding(name) {
-            Some(Binding::Global(id)) if !entered.outcome.failed() => id,
+            Some(NameBinding::Global(id)) if !entered.outcome.failed() => id,
             _ => {
                 self.session = before;
                 return Err(format!("`{name}` cannot be the name of a variable"));
             }
         };
         let ty = match &value {
-            Value::Array(array) => match self.interpreter.element_type(array.element()) {
+            HostValue::Array(array) => match self.interpreter.element_type(array.element()) {
                 Type::Unknown => Err(format!("the session has no struct `{}` with these fields", array.element())),
-                element => Ok(crate::app::launch::form::array_type(element, array.rank())),
+                element => Ok(crate::launch::compiled_launch::array_type(element, array.rank())),
             },
-            Value::Scalar(number) => Ok(Type::Scalar(number.ty)),
-            Value::Str(_) => Ok(Type::Str),
+            HostValue::Scalar(number) => Ok(Type::Scalar(number.ty)),
+            HostValue::Str(_) => Ok(Type::Str),
             other => Err(format!("a value of type `{}` cannot be given to a session", other.type_name())),
         };
         let ty = match ty {
@@ -374,7 +379,7 @@ impl Repl<'_> {
 
     fn program_with(&self, name: &str) -> Option<(String, PathBuf)> {
         match self.binding(name)? {
-            Binding::Kernel(_) | Binding::Fn(_) => {
+            NameBinding::Kernel(_) | NameBinding::Fn(_) => {
                 let folder = self.session.folder.clone();
                 Some((transcript::definitions(&self.log, &folder.join("session.clk")), folder))
             }
@@ -382,9 +387,9 @@ impl Repl<'_> {
         }
     }
 
-    fn named_value(&self, name: &str) -> Option<Value> {
+    fn named_value(&self, name: &str) -> Option<HostValue> {
         match self.binding(name)? {
-            Binding::Global(id) => self.interpreter.globals.get(id.index())?.clone(),
+            NameBinding::Global(id) => self.interpreter.globals.get(id.index())?.clone(),
             _ => None,
         }
     }

@@ -3,51 +3,53 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-use super::settings::Settings;
-use super::transcript::Kept;
-use crate::app::context::Context;
-use crate::compile::Session;
-use crate::host::interp::Interpreter;
+use super::settings::EditorSettings;
+use super::transcript::TranscriptEntry;
+use crate::context::AppContext;
+use clk_compile::Session;
+use clk_host::interp::Interpreter;
 
-/// A text to show, or an error message.
-pub(super) type Answer = Result<String, String>;
+/// The result of a command: a text to show, or an error message.
+pub(super) type CommandResult = Result<String, String>;
 
 /// The state of a session.
 pub(super) struct Repl<'a> {
-    pub(super) context: &'a mut Context,
+    pub(super) context: &'a mut AppContext,
     pub(super) session: Session,
     pub(super) interpreter: Interpreter,
-    pub(super) settings: Settings,
+    pub(super) settings: EditorSettings,
     /// Number of entries so far, including failed ones; the prompt and `<entry 3>` show the next number.
     pub(super) entries: usize,
-    /// Numbers of the entries whose values are still bound (`_3`), oldest first, with the bytes of each.
+    /// Numbers of the entries whose values are still bound (`_3`), oldest first, with the size of each value in bytes.
     pub(super) values: VecDeque<(usize, usize)>,
-    /// Successful entries, for `:save`.
-    pub(super) log: Vec<Kept>,
-    /// Everything typed, with its number, for `:history`.
+    /// The successful entries, which `:save` writes as a script.
+    pub(super) log: Vec<TranscriptEntry>,
+    /// Everything that the user typed, with its entry number, for `:history`.
     pub(super) typed: Vec<(usize, String)>,
-    /// Loaded files, for `:reload`.
+    /// The loaded files, which `:reload` runs again.
     pub(super) loaded: Vec<PathBuf>,
-    /// Files saved by this session and their content; it may overwrite those.
+    /// Files saved by this session, with the content written. Only these may be overwritten without `!`.
     pub(super) saved: HashMap<PathBuf, String>,
     /// Whether `:reload` is running.
     pub(super) reloading: bool,
-    /// Whether the current entry has emptied the session.
+    /// Whether the current entry has reset the session.
     pub(super) was_reset: bool,
     /// Code of the last error, for `:explain`.
     pub(super) last_code: Option<&'static str>,
-    /// The exit code, if an entry has called `exit`.
+    /// Whether values are computed but not shown, as in `:profile`.
+    pub(super) hides_values: bool,
+    /// The exit code to end the session with, once an entry has called `exit`.
     pub(super) ended: Option<u8>,
 }
 
 impl<'a> Repl<'a> {
-    pub(super) fn new(context: &'a mut Context) -> Self {
+    pub(super) fn new(context: &'a mut AppContext) -> Self {
         let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
         Repl {
             context,
             session: fresh(),
             interpreter,
-            settings: Settings::default(),
+            settings: EditorSettings::default(),
             entries: 0,
             values: VecDeque::new(),
             log: vec![],
@@ -57,6 +59,7 @@ impl<'a> Repl<'a> {
             reloading: false,
             was_reset: false,
             last_code: None,
+            hides_values: false,
             ended: None,
         }
     }

@@ -1,7 +1,7 @@
-//! `:save`: the successful entries of a session as a script that reproduces it.
+//! Writes the successful entries of a session as a script that reproduces it, for `:save`.
 //!
-//! In a script all definitions are visible from the beginning. A definition that was replaced after it had been used is
-//! therefore kept under another name (`f` becomes `f_1`), and its uses are renamed.
+//! In a script, all definitions are visible from the beginning. If a definition was used and later replaced, the script
+//! keeps the old one under another name (`f` becomes `f_1`) and renames its uses.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,43 +9,40 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smol_str::SmolStr;
 
-use crate::base::source::FileId;
-use crate::check;
-use crate::compile::{Entered, Session};
-use crate::ide;
-use crate::lang::builtin;
-use crate::syntax;
-use crate::syntax::ast::{self, ItemKind, StmtKind};
-use crate::syntax::token::{Tok, Token};
+use clk_base::source::FileId;
+use clk_compile::EntryResult;
+use clk_scalar::builtin;
+use clk_syntax::ast::{self, ItemKind, StmtKind};
+use clk_syntax::token::{Tok, Token};
 
-/// A text, and where it names definitions of the session.
+/// A source text, with the byte ranges of the names in it that refer to definitions of the session.
 #[derive(Clone, Debug, Default)]
-struct Source {
+struct EntryText {
     text: String,
     names: Vec<Range<usize>>,
 }
 
-impl Source {
-    /// Returns a part of the text, without blank space around it.
-    fn part(&self, range: Range<usize>) -> Source {
+impl EntryText {
+    /// Returns a range of the text, without surrounding blank space.
+    fn part(&self, range: Range<usize>) -> EntryText {
         let part = self.text.get(range.clone()).unwrap_or("");
         let text = part.trim_matches(['\n', ' ', ';']);
         let start = range.start + part.find(text).unwrap_or(0);
         let end = start + text.len();
         let inside = self.names.iter().filter(|name| start <= name.start && name.end <= end);
         let names = inside.map(|name| name.start - start..name.end - start).collect();
-        Source { text: text.to_string(), names }
+        EntryText { text: text.to_string(), names }
     }
 
-    fn split_at(&self, at: usize) -> (Source, Source) {
+    fn split_at(&self, at: usize) -> (EntryText, EntryText) {
         let (head, tail) = self.text.split_at(at);
         let (first, second): (Vec<_>, Vec<_>) = self.names.iter().cloned().partition(|name| name.end <= at);
         let second = second.into_iter().map(|name| name.start - at..name.end - at).collect();
-        (Source { text: head.into(), names: first }, Source { text: tail.into(), names: second })
+        (EntryText { text: head.into(), names: first }, EntryText { text: tail.into(), names: second })
     }
 
-    /// Replaces parts of the text. `edits` are in order and do not overlap the names of definitions.
-    fn edited(&self, edits: &[(Range<usize>, String)]) -> Source {
+    /// Replaces ranges of the text. `edits` are in ascending order and do not overlap the names of definitions.
+    fn edited(&self, edits: &[(Range<usize>, String)]) -> EntryText {
         let (mut text, mut end) = (String::new(), 0);
         for (range, by) in edits {
             text += self.text.get(end..range.start).unwrap_or("");
@@ -58,10 +55,10 @@ impl Source {
             before.fold(at as isize, |at, (range, by)| at + by.len() as isize - range.len() as isize) as usize
         };
         let names = self.names.iter().map(|name| moved(name.start)..moved(name.end)).collect();
-        Source { text, names }
+        EntryText { text, names }
     }
 
-    fn within(&self, before: &str, after: &str) -> Source {
+    fn within(&self, before: &str, after: &str) -> EntryText {
         let end = self.text.len();
         self.edited(&[(0..0, before.to_string()), (end..end, after.to_string())])
     }
@@ -71,41 +68,41 @@ impl Source {
     }
 }
 
-/// A successful entry.
-pub(crate) struct Kept {
+/// A successful entry of the session's log.
+pub(crate) struct TranscriptEntry {
     pub text: String,
-    /// Where the text names definitions of the session.
+    /// The byte ranges of the names in the text that refer to definitions of the session.
     names: Vec<Range<usize>>,
-    /// The directory that its file imports are relative to.
+    /// The directory to which its imports of files are relative.
     pub folder: PathBuf,
-    /// Its source name.
+    /// The name of its source text: `<entry 3>` or a file name.
     pub name: String,
-    /// The number of the entry; files have none.
+    /// The number of the entry; `None` for a loaded file or a setting.
     number: Option<usize>,
-    /// Whether its value was shown; `None` if it has no value.
+    /// Whether the session showed the entry's value; `None` if it has no value.
     value: Option<bool>,
     followed: Vec<SmolStr>,
     set_aside: Vec<SmolStr>,
 }
 
-impl Kept {
-    /// Creates a log entry. `quiet`: its value, if any, was not shown.
+impl TranscriptEntry {
+    /// Creates a log entry. `names` are the byte ranges of the names in the text that refer to definitions of the
+    /// session. `quiet` is `None` if the entry has no value, and `Some(true)` if its value was not shown.
     pub fn new(
-        (before, session): (&Session, &Session),
-        entered: &Entered,
+        folder: &Path,
+        entered: &EntryResult,
+        names: Vec<Range<usize>>,
         name: &str,
         text: &str,
         number: Option<usize>,
         quiet: Option<bool>,
-    ) -> Kept {
+    ) -> TranscriptEntry {
         let followed = entered.followed.iter().chain(&entered.restored).cloned().collect();
         let value = quiet.map(|quiet| !quiet);
-        let file = entered.outcome.file;
-        let names = ide::definitions_named(before, session, file, &syntax::parse(file, text).0);
-        Kept {
+        TranscriptEntry {
             text: text.to_string(),
             names,
-            folder: session.folder.clone(),
+            folder: folder.to_path_buf(),
             name: name.to_string(),
             number,
             value,
@@ -114,9 +111,9 @@ impl Kept {
         }
     }
 
-    /// Creates a log entry for a setting, as a statement of a script.
-    pub fn setting(text: String) -> Kept {
-        Kept {
+    /// Creates a log entry for a setting that a script sets by a statement.
+    pub fn setting(text: String) -> TranscriptEntry {
+        TranscriptEntry {
             text,
             names: vec![],
             folder: PathBuf::new(),
@@ -128,76 +125,76 @@ impl Kept {
         }
     }
 
-    fn source(&self) -> Source {
-        Source { text: self.text.clone(), names: self.names.clone() }
+    fn source(&self) -> EntryText {
+        EntryText { text: self.text.clone(), names: self.names.clone() }
     }
 }
 
-/// Returns the file imports of the entries: their directories and texts.
-pub(crate) fn file_imports(log: &[Kept]) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
+/// Returns the texts of all imports of files, each with the directory to which it is relative.
+pub(crate) fn file_imports(log: &[TranscriptEntry]) -> Vec<(PathBuf, String)> {
+    let mut imports = Vec::new();
     for kept in log {
-        let (tree, _) = syntax::parse(FileId(0), &kept.text);
+        let (tree, _) = clk_syntax::parse(FileId(0), &kept.text);
         for item in &tree.items {
             if let ItemKind::Import(ast::Import { source: ast::ImportSource::File { .. }, .. }) = &item.kind
                 && let Some(text) = kept.text.get(item.span.range())
             {
                 let import = (kept.folder.clone(), text.to_string());
-                if !found.contains(&import) {
-                    found.push(import);
+                if !imports.contains(&import) {
+                    imports.push(import);
                 }
             }
         }
     }
-    found
+    imports
 }
 
-/// The versions of the definitions that a text uses, by name.
-type Uses = FxHashMap<SmolStr, usize>;
+/// For each definition that a text uses, by name, the index of the version in use.
+type VersionUses = FxHashMap<SmolStr, usize>;
 
-/// One version of a definition.
-struct Version {
+/// One of the definitions that a name had during the session.
+struct DefinitionVersion {
     name: SmolStr,
-    source: Source,
-    /// The versions of the definitions it uses.
-    uses: Uses,
+    source: EntryText,
+    /// The versions of other definitions that this version uses.
+    uses: VersionUses,
 }
 
-enum Piece {
+enum TranscriptPiece {
     Plain(String),
     Definition(usize),
-    /// Texts in sequence, each with the versions of the definitions it uses.
-    Statement(Vec<(Source, Uses)>),
+    /// Consecutive texts that form one statement, each with the versions of the definitions it uses.
+    Statement(Vec<(EntryText, VersionUses)>),
 }
 
 /// A script under construction.
 #[derive(Default)]
-struct Script {
-    versions: Vec<Version>,
-    /// The current version of each name.
+struct ScriptBuilder {
+    versions: Vec<DefinitionVersion>,
+    /// The version that each name currently refers to.
     current: FxHashMap<SmolStr, usize>,
-    /// Names of variables.
+    /// The names of variables.
     variables: FxHashSet<SmolStr>,
-    pieces: Vec<Piece>,
-    /// Number of the last value.
+    pieces: Vec<TranscriptPiece>,
+    /// Number of the last entry that has a value, to which `_` refers.
     last_value: Option<usize>,
-    /// Numbers of the values that later entries use.
+    /// Numbers of the entries whose values later entries use by name.
     wanted: FxHashSet<usize>,
-    /// All words of the session. A replaced definition gets a name that is not among them.
+    /// All words in the session's texts, which a new name must not repeat.
     words: FxHashSet<SmolStr>,
 }
 
-/// Returns the statement for a seed of the random stream.
+/// Returns the statement that sets the seed of the random number generator.
 pub(crate) fn seeded(seed: u64) -> String {
     let suffix = if i32::try_from(seed).is_ok() { "" } else { "u64" };
     format!("seed_random({seed}{suffix})")
 }
 
-/// Returns the entries as one script, to be saved at this path. `seed` is that with which the session began.
-pub(crate) fn script(log: &[Kept], seed: Option<u64>, path: &Path) -> String {
-    let mut script = Script { wanted: wanted(log), words: words(log), ..Script::default() };
+/// Returns the entries as one script, to be saved at this path. `seed` is the seed with which the session began.
+pub(crate) fn script(log: &[TranscriptEntry], seed: Option<u64>, path: &Path) -> String {
+    let mut script = ScriptBuilder { wanted: used_value_numbers(log), words: words(log), ..ScriptBuilder::default() };
     if let Some(seed) = seed {
-        script.pieces.push(Piece::Plain(seeded(seed)));
+        script.pieces.push(TranscriptPiece::Plain(seeded(seed)));
     }
     for kept in log {
         script.entry(kept, path.parent().unwrap_or(Path::new("")));
@@ -206,24 +203,24 @@ pub(crate) fn script(log: &[Kept], seed: Option<u64>, path: &Path) -> String {
 }
 
 /// Returns the definitions and imports of the entries as a program at this path, without statements.
-pub(crate) fn definitions(log: &[Kept], path: &Path) -> String {
-    let mut script = Script { words: words(log), ..Script::default() };
+pub(crate) fn definitions(log: &[TranscriptEntry], path: &Path) -> String {
+    let mut script = ScriptBuilder { words: words(log), ..ScriptBuilder::default() };
     for kept in log {
         script.entry(kept, path.parent().unwrap_or(Path::new("")));
     }
-    script.pieces.retain(|piece| !matches!(piece, Piece::Statement(_)));
+    script.pieces.retain(|piece| !matches!(piece, TranscriptPiece::Statement(_)));
     script.write()
 }
 
-/// Returns the numbers of the values that entries use.
-fn wanted(log: &[Kept]) -> FxHashSet<usize> {
-    let mut found = FxHashSet::default();
+/// Returns the numbers of the entries whose values other entries use.
+fn used_value_numbers(log: &[TranscriptEntry]) -> FxHashSet<usize> {
+    let mut numbers = FxHashSet::default();
     let mut last = None;
     for kept in log {
         for token in lex(&kept.text).iter().filter(|token| token.kind == Tok::Name) {
             match token.text(&kept.text).strip_prefix('_') {
-                Some("") => found.extend(last),
-                Some(number) => found.extend(number.parse::<usize>().ok()),
+                Some("") => numbers.extend(last),
+                Some(number) => numbers.extend(number.parse::<usize>().ok()),
                 None => {}
             }
         }
@@ -231,11 +228,11 @@ fn wanted(log: &[Kept]) -> FxHashSet<usize> {
             last = kept.number.or(last);
         }
     }
-    found
+    numbers
 }
 
-/// Returns the words of the entries, also those in strings: a string may contain expressions.
-fn words(log: &[Kept]) -> FxHashSet<SmolStr> {
+/// Returns the words of the entries, including those in strings, which may contain expressions.
+fn words(log: &[TranscriptEntry]) -> FxHashSet<SmolStr> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     log.iter()
         .flat_map(|kept| kept.text.split(|c| !is_word(c)))
@@ -245,21 +242,21 @@ fn words(log: &[Kept]) -> FxHashSet<SmolStr> {
 }
 
 fn lex(text: &str) -> Vec<Token> {
-    syntax::lex(FileId(0), text).tokens
+    clk_syntax::lex(FileId(0), text).tokens
 }
 
-impl Script {
-    fn entry(&mut self, kept: &Kept, folder: &Path) {
-        let (tree, _) = syntax::parse(FileId(0), &kept.text);
+impl ScriptBuilder {
+    fn entry(&mut self, kept: &TranscriptEntry, folder: &Path) {
+        let (tree, _) = clk_syntax::parse(FileId(0), &kept.text);
         let whole = kept.source();
         let new = self.definitions(kept, &whole, &tree);
-        // Uses can be resolved only when all names of the entry are defined.
+        // Resolves the uses of definitions only now, because the definitions of an entry may use each other.
         for version in new {
             let uses = self.uses(&self.versions[version].source);
             self.versions[version].uses = uses;
         }
         let statements = tree.items.iter().filter(|item| matches!(item.kind, ItemKind::Stmt(_))).count();
-        let mut seen = 0;
+        let mut statement_count = 0;
         let mut end = 0;
         for item in &tree.items {
             let source = whole.part(end..item.span.end as usize);
@@ -267,18 +264,24 @@ impl Script {
             match &item.kind {
                 ItemKind::Import(import) => {
                     let text = kept.text.get(item.span.range()).unwrap_or("");
-                    self.pieces.push(Piece::Plain(moved_import(import, text, item.span.start, &kept.folder, folder)));
+                    self.pieces.push(TranscriptPiece::Plain(relocated_import(
+                        import,
+                        text,
+                        item.span.start,
+                        &kept.folder,
+                        folder,
+                    )));
                 }
                 ItemKind::Test(_) | ItemKind::Bench(_) => {
                     let uses = self.uses(&source);
-                    self.pieces.push(Piece::Statement(vec![(source, uses)]));
+                    self.pieces.push(TranscriptPiece::Statement(vec![(source, uses)]));
                 }
                 ItemKind::Stmt(stmt) => {
-                    seen += 1;
+                    statement_count += 1;
                     let source = self.without_underscore(&source);
-                    let last = seen == statements;
+                    let last = statement_count == statements;
                     let source = match (&stmt.kind, last.then_some(kept.value).flatten()) {
-                        (StmtKind::Expr { .. }, Some(shown)) => self.valued(source, kept.number, shown),
+                        (StmtKind::Expr { .. }, Some(shown)) => self.value_statement(source, kept.number, shown),
                         _ => source,
                     };
                     let parts = match &stmt.kind {
@@ -288,7 +291,7 @@ impl Script {
                             vec![(source, uses)]
                         }
                     };
-                    self.pieces.push(Piece::Statement(parts));
+                    self.pieces.push(TranscriptPiece::Statement(parts));
                 }
                 _ => {}
             }
@@ -298,8 +301,8 @@ impl Script {
         }
     }
 
-    /// Adds the definitions of an entry; returns the new versions.
-    fn definitions(&mut self, kept: &Kept, whole: &Source, tree: &ast::File) -> Vec<usize> {
+    /// Adds the definitions of an entry; returns the indices of the new versions.
+    fn definitions(&mut self, kept: &TranscriptEntry, whole: &EntryText, tree: &ast::SourceFile) -> Vec<usize> {
         for name in &kept.set_aside {
             self.current.remove(name);
         }
@@ -313,7 +316,11 @@ impl Script {
                 | ItemKind::Kernel(ast::Kernel { name, .. })
                 | ItemKind::Struct(ast::Struct { name, .. })
                 | ItemKind::Const(ast::Const { name, .. }) => new.push(self.define(&name.text, source)),
-                ItemKind::Import(import) => drop(check::module_alias(import).map(|name| self.current.remove(&name))),
+                ItemKind::Import(import) => {
+                    if let Some(name) = clk_check::module_alias(import) {
+                        self.current.remove(&name.text);
+                    }
+                }
                 _ => {}
             }
         }
@@ -326,8 +333,8 @@ impl Script {
         new
     }
 
-    /// Adds a `let` or `var`. Its initializer can still refer to a definition that its name shadows.
-    fn binding(&mut self, pattern: &ast::Pattern, source: &Source) -> Vec<(Source, Uses)> {
+    /// Adds a `let` or `var` statement. Its initializer may still use the definition that the new variable shadows.
+    fn binding(&mut self, pattern: &ast::Pattern, source: &EntryText) -> Vec<(EntryText, VersionUses)> {
         let assign = lex(&source.text).iter().find(|token| token.kind == Tok::Assign).map(|token| token.start as usize);
         let (head, value) = source.split_at(assign.unwrap_or(source.text.len()));
         let (of_head, of_value) = (self.uses(&head), self.uses(&value));
@@ -335,7 +342,7 @@ impl Script {
         vec![(head, of_head), (value, of_value)]
     }
 
-    /// Declares a variable, which shadows a definition of its name and keeps the name in the script.
+    /// Declares a variable. It shadows a definition of the same name, and is not renamed in the script.
     fn declare(&mut self, pattern: &ast::Pattern) {
         match pattern {
             ast::Pattern::Name(name) => {
@@ -346,21 +353,22 @@ impl Script {
         }
     }
 
-    fn define(&mut self, name: &SmolStr, source: Source) -> usize {
+    fn define(&mut self, name: &SmolStr, source: EntryText) -> usize {
         let version = self.versions.len();
-        self.versions.push(Version { name: name.clone(), source, uses: FxHashMap::default() });
+        self.versions.push(DefinitionVersion { name: name.clone(), source, uses: FxHashMap::default() });
         self.current.insert(name.clone(), version);
-        self.pieces.push(Piece::Definition(version));
+        self.pieces.push(TranscriptPiece::Definition(version));
         version
     }
 
-    fn uses(&self, source: &Source) -> Uses {
-        let known = source.words().filter_map(|(word, _)| self.current.get_key_value(word));
-        known.map(|(name, version)| (name.clone(), *version)).collect()
+    fn uses(&self, source: &EntryText) -> VersionUses {
+        let used = source.words().filter_map(|(word, _)| self.current.get_key_value(word));
+        used.map(|(name, version)| (name.clone(), *version)).collect()
     }
 
-    /// Replaces `_` in expressions by the value it stood for. Patterns and types, before `=` or after `for`, are unchanged.
-    fn without_underscore(&self, source: &Source) -> Source {
+    /// Replaces `_` in expressions by the name of the last value (`_3`). Does not change `_` in patterns and types,
+    /// which occurs before `=` or after `for`.
+    fn without_underscore(&self, source: &EntryText) -> EntryText {
         let Some(value) = self.last_value else { return source.clone() };
         let tokens = lex(&source.text);
         let declares = tokens.first().is_some_and(|t| matches!(t.kind, Tok::Let | Tok::Var));
@@ -376,8 +384,9 @@ impl Script {
         source.edited(&edits)
     }
 
-    /// Returns the statement for an expression whose value the session showed or kept.
-    fn valued(&self, source: Source, number: Option<usize>, shown: bool) -> Source {
+    /// Returns the statement that reproduces an expression entry: binds its value if later entries use it, and prints
+    /// it if the session did.
+    fn value_statement(&self, source: EntryText, number: Option<usize>, shown: bool) -> EntryText {
         match number.filter(|number| self.wanted.contains(number)) {
             Some(number) if shown => source.within(&format!("let _{number} = "), &format!("\nprint(_{number})")),
             Some(number) => source.within(&format!("let _{number} = "), ""),
@@ -392,15 +401,17 @@ impl Script {
         let mut text = String::new();
         for piece in &self.pieces {
             let piece = match piece {
-                Piece::Plain(text) => text.clone(),
-                Piece::Definition(version) if !needed.contains(version) => continue,
-                Piece::Definition(version) => {
+                TranscriptPiece::Plain(text) => text.clone(),
+                TranscriptPiece::Definition(version) if !needed.contains(version) => continue,
+                TranscriptPiece::Definition(version) => {
                     let definition = &self.versions[*version];
                     let mut uses = definition.uses.clone();
                     uses.insert(definition.name.clone(), *version);
-                    renamed(&definition.source, &uses, &names)
+                    rename_uses(&definition.source, &uses, &names)
                 }
-                Piece::Statement(parts) => parts.iter().map(|(source, uses)| renamed(source, uses, &names)).collect(),
+                TranscriptPiece::Statement(parts) => {
+                    parts.iter().map(|(source, uses)| rename_uses(source, uses, &names)).collect()
+                }
             };
             text += piece.trim_end();
             text.push('\n');
@@ -408,11 +419,12 @@ impl Script {
         text
     }
 
-    /// Returns the current versions and all versions they or the statements depend on.
+    /// Returns the versions that the script must contain: the current ones, those in statements, and all that these
+    /// use.
     fn needed(&self) -> FxHashSet<usize> {
         let mut todo: Vec<usize> = self.current.values().copied().collect();
         for piece in &self.pieces {
-            if let Piece::Statement(parts) = piece {
+            if let TranscriptPiece::Statement(parts) = piece {
                 todo.extend(parts.iter().flat_map(|(_, uses)| uses.values()));
             }
         }
@@ -425,10 +437,11 @@ impl Script {
         needed
     }
 
-    /// Returns a name for each version: the current version keeps its name unless a variable has it.
+    /// Returns the name of each version in the script. A current version keeps its name, unless a variable has the same
+    /// name.
     fn names(&self, needed: &FxHashSet<usize>) -> Vec<SmolStr> {
         let mut count: FxHashMap<&SmolStr, usize> = FxHashMap::default();
-        let mut taken = self.words.clone();
+        let mut used_names = self.words.clone();
         let mut names = Vec::new();
         for (i, version) in self.versions.iter().enumerate() {
             let latest = self.current.get(&version.name) == Some(&i) && !self.variables.contains(&version.name);
@@ -440,7 +453,7 @@ impl Script {
             loop {
                 *number += 1;
                 let name = SmolStr::from(format!("{}_{number}", version.name));
-                if builtin::find(&name).is_none() && taken.insert(name.clone()) {
+                if builtin::find(&name).is_none() && used_names.insert(name.clone()) {
                     names.push(name);
                     break;
                 }
@@ -450,21 +463,21 @@ impl Script {
     }
 }
 
-/// Renames the definitions in a text: each use gets the name of its version.
-fn renamed(source: &Source, uses: &Uses, names: &[SmolStr]) -> String {
-    let found = source.words().filter_map(|(word, range)| {
+/// Replaces each use of a definition in a text by the name of the version it refers to.
+fn rename_uses(source: &EntryText, uses: &VersionUses, names: &[SmolStr]) -> String {
+    let edits_of_uses = source.words().filter_map(|(word, range)| {
         let name = uses.get(word).and_then(|version| names.get(*version))?;
         Some((range.clone(), name.to_string()))
     });
-    let edits: Vec<(Range<usize>, String)> = found.collect();
-    Source { text: source.text.clone(), names: vec![] }.edited(&edits).text
+    let edits: Vec<(Range<usize>, String)> = edits_of_uses.collect();
+    EntryText { text: source.text.clone(), names: vec![] }.edited(&edits).text
 }
 
-/// Returns an import with its path made relative to the script's directory.
-fn moved_import(import: &ast::Import, text: &str, start: u32, from: &Path, to: &Path) -> String {
+/// Returns an import statement in which the path is relative to the script's directory instead of the entry's.
+fn relocated_import(import: &ast::Import, text: &str, start: u32, from: &Path, to: &Path) -> String {
     let ast::ImportSource::File { path, span } = &import.source else { return text.to_string() };
-    let here = |folder: &Path| folder.as_os_str().is_empty() || folder == Path::new(".");
-    let target = match (here(from), here(to)) {
+    let is_current = |folder: &Path| folder.as_os_str().is_empty() || folder == Path::new(".");
+    let target = match (is_current(from), is_current(to)) {
         _ if Path::new(path.as_str()).is_absolute() => return text.to_string(),
         (true, true) => return text.to_string(),
         (false, true) => from.join(path.as_str()),

@@ -1,18 +1,17 @@
-//! Outputs as HTML: messages with links to the pages of their codes.
+//! Formats command output as HTML, in which diagnostic codes link to their pages.
 
 use std::fmt::Write as _;
 
-use crate::ide::markup::escape;
-use crate::lang::codes;
+use clk_ide::markup::escape;
 
-/// Returns the output of a command; `up` leads to the root of the site.
+/// Formats the output of a command. `up` is the relative path from the page to the root of the site.
 pub(super) fn output(text: &str, up: &str) -> String {
     let mut out = String::new();
     for line in escape(text).split_inclusive('\n') {
         let code = line.split_once('[').and_then(|(word, rest)| {
             let is_head = ["error", "warning", "note"].contains(&word);
             let code = rest.split_once(']').filter(|_| is_head)?.0;
-            codes::find(code).map(|page| (word.to_owned(), page.code))
+            clk_codes::find(code).map(|page| (word.to_owned(), page.code))
         });
         match code {
             Some((word, code)) => {
@@ -29,7 +28,7 @@ pub(super) fn output(text: &str, up: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ide::markup::program;
+    use clk_ide::markup::program;
 
     #[test]
     fn parts_of_a_program() {
@@ -39,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_lead_to_their_pages() {
+    fn codes_link_to_their_pages() {
         let html = output("error[E0601]: a < b\n", "../");
         assert_eq!(html, "<span class=\"error\">error[<a href=\"../errors/E0601.html\">E0601</a>]</span>: a &lt; b\n");
         assert_eq!(output("x[i]", ""), "x[i]");

@@ -1,31 +1,32 @@
-//! Markdown to HTML. Input: a page. Output: its HTML, headings, and what its links lead to. Programs are colored, links between files of
-//! the repository become links between pages, and codes and modules in backquotes link to their pages.
+//! Converts Markdown to HTML. Input: a page in Markdown. Output: its HTML, headings and links. Programs are
+//! highlighted. Links between files of the repository become links between pages. Diagnostic codes and modules in
+//! backquotes become links to their pages.
 //!
-//! The text may be a stranger's: HTML in it is shown as text, except on pages of Clk's own, and links outside of the site are limited to
-//! [`SCHEMES`]. All events of the parser go through [`Writer::events`], so that none reaches the page unchecked.
+//! The Markdown may be untrusted. HTML in it is shown as text, except on Clk's own pages. External links must have one
+//! of the [`SCHEMES`]. All events of the Markdown parser pass through [`HtmlWriter::events`], so that nothing reaches
+//! the page unchecked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, html};
 
 use super::highlight;
-use super::page::Page;
+use super::page::SitePage;
 use super::plan;
 use super::playground;
-use super::texts::Texts;
-use crate::compile::library;
-use crate::ide::markup::{escape, program};
-use crate::lang::codes;
+use super::texts::SiteSources;
+use clk_compile::library;
+use clk_ide::markup::{escape, program};
 
-/// What links are looked up in.
-pub(super) struct Known<'k> {
-    /// The output of each source.
+/// The pages and files that links can refer to.
+pub(super) struct LinkTargets<'k> {
+    /// For each source file, the path of its page in the site.
     pub places: &'k BTreeMap<&'k str, &'k str>,
     pub outputs: &'k BTreeSet<&'k str>,
-    pub texts: &'k Texts,
+    pub texts: &'k SiteSources,
 }
 
-/// A heading below the title.
+/// A heading of a page, below its title.
 pub(super) struct Heading {
     pub level: usize,
     pub id: String,
@@ -33,43 +34,49 @@ pub(super) struct Heading {
 }
 
 #[derive(Default)]
-pub(super) struct Rendered {
+pub(super) struct RenderedPage {
     pub html: String,
     pub headings: Vec<Heading>,
     pub ids: BTreeSet<String>,
-    /// Output page and anchor of each link with a fragment.
+    /// The links with a fragment: the path of the page and the anchor in it.
     pub anchors: Vec<(String, String)>,
-    /// Pictures, by their source.
+    /// The paths of the pictures that the page shows.
     pub pictures: BTreeSet<String>,
     pub complaints: Vec<String>,
 }
 
-pub(super) fn render(page: &Page, known: &Known<'_>) -> Rendered {
-    let mut writer =
-        Writer { page, known, done: Rendered::default(), up: up(&page.output), programs: 0, is_heading: false };
+pub(super) fn render(page: &SitePage, known: &LinkTargets<'_>) -> RenderedPage {
+    let mut writer = HtmlWriter {
+        page,
+        known,
+        done: RenderedPage::default(),
+        up: path_to_root(&page.output),
+        programs: 0,
+        is_heading: false,
+    };
     let out = writer.events(&mut Parser::new_ext(&page.markdown, Options::ENABLE_TABLES));
     html::push_html(&mut writer.done.html, out.into_iter());
     writer.done
 }
 
-/// Returns a text without markup.
+/// Returns the text of a Markdown document without markup.
 pub(super) fn plain_text(markdown: &str) -> String {
-    Parser::new_ext(markdown, Options::ENABLE_TABLES).map(|event| plain(&event).to_owned()).collect()
+    Parser::new_ext(markdown, Options::ENABLE_TABLES).map(|event| event_text(&event).to_owned()).collect()
 }
 
-/// Returns the way from a page to the root of the site.
-pub(super) fn up(output: &str) -> String {
+/// Returns the relative path from a page to the root folder of the site.
+pub(super) fn path_to_root(output: &str) -> String {
     "../".repeat(output.matches('/').count())
 }
 
-/// Returns the identifier of a heading, by the rules of the sites that show repositories.
+/// Returns the anchor of a heading, by GitHub's rules.
 fn slug(text: &str) -> String {
-    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()
+    let allowed = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    allowed.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
-/// Joins a relative path to the folder of a file, and resolves `..`.
-fn beside(file: &str, path: &str) -> String {
+/// Resolves a path that is relative to the folder of a file, including `..`.
+fn resolve_relative(file: &str, path: &str) -> String {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
     for part in path.split('/') {
@@ -82,39 +89,39 @@ fn beside(file: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// What stands behind `clk` in a block with the head of an item.
+/// The word after `clk` in the info string of a code block that contains the signature of an item.
 pub(super) const SIGNATURE: &str = "signature";
 
-/// The beginnings of addresses outside of the site. Others, such as `javascript:`, can run code.
+/// The allowed schemes of external links. Other schemes, such as `javascript:`, could run code.
 const SCHEMES: [&str; 3] = ["http://", "https://", "mailto:"];
 
-/// Whether an address leads out of the site in one of the [`SCHEMES`].
+/// Whether an address is an external link with an allowed scheme.
 fn is_outside(url: &str) -> bool {
     SCHEMES.iter().any(|scheme| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
 }
 
-/// Whether an address begins with the name of a scheme. Browsers ignore control characters and spaces in it.
+/// Whether an address begins with a scheme. Control characters and spaces are ignored, as browsers ignore them.
 fn has_scheme(url: &str) -> bool {
     let start = url.split(['/', '?', '#']).next().unwrap_or("");
     start.contains(':')
 }
 
-/// The events of a part of a page.
-type Events<'e, 'i> = dyn Iterator<Item = Event<'e>> + 'i;
+/// The remaining events of the Markdown parser.
+type MarkdownEvents<'e, 'i> = dyn Iterator<Item = Event<'e>> + 'i;
 
-struct Writer<'w> {
-    page: &'w Page,
-    known: &'w Known<'w>,
-    done: Rendered,
+struct HtmlWriter<'w> {
+    page: &'w SitePage,
+    known: &'w LinkTargets<'w>,
+    done: RenderedPage,
     up: String,
-    /// The number of programs so far.
+    /// Number of programs on the page so far.
     programs: usize,
-    /// Whether the writer is inside a heading.
+    /// Whether the current event is inside a heading.
     is_heading: bool,
 }
 
-impl Writer<'_> {
-    fn events<'e>(&mut self, events: &mut Events<'e, '_>) -> Vec<Event<'e>> {
+impl HtmlWriter<'_> {
+    fn events<'e>(&mut self, events: &mut MarkdownEvents<'e, '_>) -> Vec<Event<'e>> {
         let mut out = Vec::new();
         while let Some(event) = events.next() {
             self.event(event, events, &mut out);
@@ -122,15 +129,15 @@ impl Writer<'_> {
         out
     }
 
-    fn event<'e>(&mut self, event: Event<'e>, rest: &mut Events<'e, '_>, out: &mut Vec<Event<'e>>) {
+    fn event<'e>(&mut self, event: Event<'e>, rest: &mut MarkdownEvents<'e, '_>, out: &mut Vec<Event<'e>>) {
         match event {
             Event::Start(Tag::Heading { level, .. }) => {
-                let inner = until_end(rest);
+                let inner = events_until_end(rest);
                 let heading = self.heading(level, inner);
                 out.push(Event::Html(heading.into()));
             }
             Event::Start(Tag::CodeBlock(kind)) => {
-                let text: String = until_end(rest).iter().map(plain).collect();
+                let text: String = events_until_end(rest).iter().map(event_text).collect();
                 let info = match &kind {
                     CodeBlockKind::Fenced(info) => info.to_string(),
                     CodeBlockKind::Indented => String::new(),
@@ -138,24 +145,25 @@ impl Writer<'_> {
                 out.push(Event::Html(self.block(&info, &text).into()));
             }
             Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
-                // An address in `<…>` gets its `mailto:` later.
+                // The renderer adds `mailto:` to an e-mail address in angle brackets, so it needs no conversion.
                 let url = if link_type == LinkType::Email { Some(dest_url.to_string()) } else { self.link(&dest_url) };
                 match url {
                     Some(url) => out.push(Event::Start(Tag::Link { link_type, dest_url: url.into(), title, id })),
                     None => {
-                        // The target is not part of the site, so only the text remains.
-                        let inner = until_end(rest);
+                        // The target of the link is not part of the site, so only the text of the link is kept.
+                        let inner = events_until_end(rest);
                         out.extend(self.events(&mut inner.into_iter()));
                     }
                 }
             }
             Event::Start(Tag::Image { dest_url, .. }) => {
-                let alt: String = until_end(rest).iter().map(plain).collect();
+                let alt: String = events_until_end(rest).iter().map(event_text).collect();
                 out.push(Event::InlineHtml(self.picture(&dest_url, &alt).into()));
             }
             Event::Start(Tag::Table(columns)) => {
                 out.push(Event::Html("<div class=\"table\">".into()));
-                // Alignment would be a `style` attribute, which the content security policy forbids.
+                // The columns get no alignment: it would be a `style` attribute, which the content security policy
+                // forbids.
                 out.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
             }
             Event::End(TagEnd::Table) => out.extend([Event::End(TagEnd::Table), Event::Html("</div>\n".into())]),
@@ -172,7 +180,7 @@ impl Writer<'_> {
     }
 
     fn heading(&mut self, level: HeadingLevel, inner: Vec<Event<'_>>) -> String {
-        let text: String = inner.iter().map(plain).collect();
+        let text: String = inner.iter().map(event_text).collect();
         let mut id = slug(&text);
         let first = id.clone();
         let mut number = 1;
@@ -182,7 +190,7 @@ impl Writer<'_> {
         }
         let level = level as usize;
         let mut shown = String::new();
-        // The heading is a link to itself, and a link has no links inside.
+        // A heading is itself a link, and HTML does not allow links in links, so they are removed.
         let is_link = |event: &Event<'_>| {
             matches!(event, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link)) && level != 1
         };
@@ -222,14 +230,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Counts a program; returns the link that runs it, if there is a playground.
+    /// Counts a program. Returns the link that opens it in the playground, if the site has one.
     fn link_to_run(&mut self, is_whole: bool) -> String {
         self.programs += 1;
         let is_there = is_whole && self.known.outputs.contains(playground::OUTPUT);
         if is_there { playground::link(&self.up, &self.page.output, self.programs) } else { String::new() }
     }
 
-    /// Returns the link for a link of the page's source; `None` if it leads to something that is not part of the site.
+    /// Converts the target of a link to a path in the site. `None` if the target is not part of the site.
     fn link(&mut self, url: &str) -> Option<String> {
         if is_outside(url) {
             return Some(url.to_owned());
@@ -242,9 +250,9 @@ impl Writer<'_> {
         let target = if path.is_empty() {
             self.page.output.clone()
         } else if self.page.source.is_empty() {
-            beside(&self.page.output, path)
+            resolve_relative(&self.page.output, path)
         } else {
-            let source = beside(&self.page.source, path);
+            let source = resolve_relative(&self.page.source, path);
             match self.known.places.get(source.as_str()) {
                 Some(output) => (*output).to_owned(),
                 None if self.known.texts.root.as_ref().is_none_or(|root| root.join(&source).exists()) => return None,
@@ -255,7 +263,7 @@ impl Writer<'_> {
             }
         };
         if !self.known.outputs.contains(target.as_str()) {
-            self.done.complaints.push(format!("the link `{url}` leads to `{target}`, which is no page"));
+            self.done.complaints.push(format!("the link `{url}` leads to `{target}`, which is not a page"));
             return None;
         }
         if let Some(anchor) = anchor.filter(|anchor| !anchor.is_empty()) {
@@ -266,7 +274,7 @@ impl Writer<'_> {
     }
 
     fn picture(&mut self, url: &str, alt: &str) -> String {
-        let source = beside(&self.page.source, url);
+        let source = resolve_relative(&self.page.source, url);
         let Some(bytes) = self.known.texts.pictures.get(&source) else {
             self.done.complaints.push(format!("there is no picture `{url}`"));
             return String::new();
@@ -274,7 +282,7 @@ impl Writer<'_> {
         if alt.is_empty() {
             self.done.complaints.push(format!("the picture `{url}` has no description"));
         }
-        let size = size(bytes).map_or(String::new(), |(w, h)| format!(" width=\"{w}\" height=\"{h}\""));
+        let size = png_size(bytes).map_or(String::new(), |(w, h)| format!(" width=\"{w}\" height=\"{h}\""));
         let html = format!(
             "<img src=\"{}{}\" alt=\"{}\"{size} loading=\"lazy\">",
             self.up,
@@ -285,9 +293,9 @@ impl Writer<'_> {
         html
     }
 
-    /// Returns the link for a code or a module of the standard library.
+    /// Returns the path of the page for a diagnostic code or a standard library module; `None` if there is none.
     fn page_of_code(&self, text: &str) -> Option<String> {
-        let target = match codes::find(text) {
+        let target = match clk_codes::find(text) {
             Some(page) if page.code == text => format!("errors/{text}.html"),
             _ => {
                 let rest = text.strip_prefix("std.")?;
@@ -307,8 +315,8 @@ impl Writer<'_> {
     }
 }
 
-/// Takes the events up to the end of the element whose start was taken before.
-fn until_end<'e>(rest: &mut Events<'e, '_>) -> Vec<Event<'e>> {
+/// Takes the events up to the end of the current element. Its start event has already been taken.
+fn events_until_end<'e>(rest: &mut MarkdownEvents<'e, '_>) -> Vec<Event<'e>> {
     let mut depth = 0usize;
     let mut inner = Vec::new();
     for event in rest {
@@ -323,8 +331,8 @@ fn until_end<'e>(rest: &mut Events<'e, '_>) -> Vec<Event<'e>> {
     inner
 }
 
-/// Returns the text of an event without markup.
-fn plain<'e>(event: &'e Event<'_>) -> &'e str {
+/// Returns the text that an event contains, without markup.
+fn event_text<'e>(event: &'e Event<'_>) -> &'e str {
     match event {
         Event::Text(text) | Event::Code(text) => text,
         Event::SoftBreak | Event::HardBreak => " ",
@@ -332,14 +340,14 @@ fn plain<'e>(event: &'e Event<'_>) -> &'e str {
     }
 }
 
-/// Whether what comes next stands in a link already.
+/// Whether the next event is written inside a link.
 fn inside_link(out: &[Event<'_>]) -> bool {
     let last = out.iter().rev().find(|e| matches!(e, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link)));
     matches!(last, Some(Event::Start(_)))
 }
 
-/// Returns width and height of a PNG file.
-fn size(bytes: &[u8]) -> Option<(u32, u32)> {
+/// Returns the width and height of a PNG file.
+fn png_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     (bytes.get(12..16)? == b"IHDR").then_some(())?;
     Some((number(16)?, number(20)?))
@@ -357,14 +365,14 @@ mod tests {
 
     #[test]
     fn paths() {
-        assert_eq!(beside("docs/book/a.md", "../tiles.md"), "docs/tiles.md");
-        assert_eq!(beside("README.md", "docs/tiles.md"), "docs/tiles.md");
-        assert_eq!(up("errors/E0101.html"), "../");
+        assert_eq!(resolve_relative("docs/book/a.md", "../tiles.md"), "docs/tiles.md");
+        assert_eq!(resolve_relative("README.md", "docs/tiles.md"), "docs/tiles.md");
+        assert_eq!(path_to_root("errors/E0101.html"), "../");
     }
 
     #[test]
     fn links_and_programs() {
-        let page = Page {
+        let page = SitePage {
             source: "docs/a.md".into(),
             output: "a.html".into(),
             title: "A".into(),
@@ -374,8 +382,8 @@ mod tests {
         };
         let (places, outputs) =
             (BTreeMap::from([("docs/book/b.md", "book/b.html")]), BTreeSet::from(["book/b.html", "errors/E0601.html"]));
-        let texts = Texts { root: Some("/nowhere".into()), ..Texts::default() };
-        let done = render(&page, &Known { places: &places, outputs: &outputs, texts: &texts });
+        let texts = SiteSources { root: Some("/nowhere".into()), ..SiteSources::default() };
+        let done = render(&page, &LinkTargets { places: &places, outputs: &outputs, texts: &texts });
         for part in [
             "<h2 id=\"two-bs\">",
             "<a href=\"book/b.html#x\">b</a>",
@@ -388,12 +396,13 @@ mod tests {
         assert_eq!(done.anchors, [("book/b.html".to_string(), "x".to_string())]);
     }
 
-    /// Returns the page of a text, without pages that links could lead to.
-    fn html_of(markdown: &str) -> Rendered {
+    /// Converts a text for a test, in a site without other pages.
+    fn html_of(markdown: &str) -> RenderedPage {
         let (source, output) = (String::new(), "programs/a.html".to_owned());
-        let page = Page { source, output, title: "A".into(), is_html: false, markdown: markdown.into() };
-        let known = Known { places: &BTreeMap::new(), outputs: &BTreeSet::new(), texts: &Texts::default() };
-        render(&page, &known)
+        let page = SitePage { source, output, title: "A".into(), is_html: false, markdown: markdown.into() };
+        let targets =
+            LinkTargets { places: &BTreeMap::new(), outputs: &BTreeSet::new(), texts: &SiteSources::default() };
+        render(&page, &targets)
     }
 
     #[test]

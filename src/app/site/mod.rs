@@ -1,8 +1,9 @@
-//! `clk doc --html`: the documentation as a folder of static pages. Input: the manual's texts (embedded, or of a copy of the repository)
-//! and what Clk knows of itself: builtins, standard library, diagnostic codes. Output: HTML, one style sheet, scripts of the
-//! search, pictures. Pages are Markdown until the end; each link and anchor is looked up when all pages are known.
+//! `clk doc --html`: generates the documentation as a folder of static pages. Input: the manual (from the binary or a
+//! copy of the repository), and the documentation of builtins, library and diagnostic codes. Output: HTML, a style
+//! sheet, scripts and pictures. Links are checked after all pages are known.
 //!
-//! Nothing in it needs a network or, except for the search, a script: Clk's own lexer colors the programs.
+//! The pages need no network. Only the search and the playground need scripts. Programs are highlighted by Clk's own
+//! lexer.
 
 mod highlight;
 mod markdown;
@@ -11,28 +12,29 @@ mod plan;
 mod playground;
 mod reference;
 mod search;
+mod section_words;
 mod template;
 mod texts;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use self::markdown::Rendered;
-use self::page::Page;
-pub(crate) use self::texts::Texts;
+use self::markdown::RenderedPage;
+use self::page::SitePage;
+pub(crate) use self::texts::SiteSources;
 use super::disk;
 
-/// A site, ready to be written: files and what is wrong with it.
-pub(crate) struct Site {
+/// A generated site: its files, and the errors in its sources.
+pub(crate) struct Website {
     files: BTreeMap<String, Vec<u8>>,
     pages: usize,
-    /// Links that lead nowhere, and the like.
+    /// Errors in the sources, such as links to pages that do not exist.
     pub complaints: Vec<String>,
 }
 
-/// Makes the site of Clk itself; with the simulator as WebAssembly, it has a page that runs programs.
-pub(crate) fn make(texts: &Texts, simulator: Option<Vec<u8>>) -> Site {
+/// Generates the site of Clk itself. `simulator` is the simulator as WebAssembly; if it is given, the site has a
+/// playground.
+pub(crate) fn make(texts: &SiteSources, simulator: Option<Vec<u8>>) -> Website {
     let mut pages = plan::pages(texts);
     pages.extend(reference::pages());
     if simulator.is_some() {
@@ -46,19 +48,19 @@ pub(crate) fn make(texts: &Texts, simulator: Option<Vec<u8>>) -> Site {
     site
 }
 
-/// Makes the site of these programs.
-pub(crate) fn of_programs(programs: &[(PathBuf, String)]) -> Site {
-    build(reference::of_programs(programs), &Texts::default())
+/// Generates the site for a list of programs (path and text).
+pub(crate) fn of_programs(programs: &[(PathBuf, String)]) -> Website {
+    build(reference::of_programs(programs), &SiteSources::default())
 }
 
-fn build(pages: Vec<Page>, texts: &Texts) -> Site {
+fn build(pages: Vec<SitePage>, texts: &SiteSources) -> Website {
     let places: BTreeMap<&str, &str> =
         pages.iter().filter(|p| !p.source.is_empty()).map(|p| (p.source.as_str(), p.output.as_str())).collect();
     let outputs: BTreeSet<&str> = pages.iter().map(|page| page.output.as_str()).collect();
     let mut complaints = Vec::new();
-    let rendered: Vec<Rendered> = pages
+    let rendered: Vec<RenderedPage> = pages
         .iter()
-        .map(|page| markdown::render(page, &markdown::Known { places: &places, outputs: &outputs, texts }))
+        .map(|page| markdown::render(page, &markdown::LinkTargets { places: &places, outputs: &outputs, texts }))
         .collect();
     let ids: BTreeMap<&str, &BTreeSet<String>> =
         pages.iter().zip(&rendered).map(|(page, done)| (page.output.as_str(), &done.ids)).collect();
@@ -87,18 +89,18 @@ fn build(pages: Vec<Page>, texts: &Texts) -> Site {
             files.insert(plan::picture(name), bytes.clone());
         }
     }
-    Site { files, pages: pages.len(), complaints }
+    Website { files, pages: pages.len(), complaints }
 }
 
-/// The file that lists the files of a site, so that the next run may replace them.
+/// The name of the file that lists the files of a site. The next run may replace only these.
 const LIST: &str = ".clk-doc";
 const LIST_HEAD: &str = "# Files that `clk doc --html` has written here, and may replace.\n";
 
 const FOREIGN: &str = "`clk doc` has not written this file; give another folder, or remove the file";
 
-impl Site {
-    /// Writes all files into a folder; returns the number of pages, or the file that cannot be written and why. Replaces only files that
-    /// an earlier run has written.
+impl Website {
+    /// Writes all files to a folder and returns the number of pages. On failure, returns the file that cannot be
+    /// written, and the reason. Replaces only files that an earlier run has written.
     pub fn write(&self, folder: &Path) -> Result<usize, (PathBuf, String)> {
         let list = folder.join(LIST);
         let before = match list.symlink_metadata() {
@@ -106,25 +108,25 @@ impl Site {
             Err(_) => LIST_HEAD.to_owned(),
         };
         let before = before.strip_prefix(LIST_HEAD).ok_or_else(|| (list.clone(), FOREIGN.to_owned()))?;
-        let known: BTreeSet<&str> = before.lines().collect();
+        let replaceable: BTreeSet<&str> = before.lines().collect();
         let is_foreign = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
-            path.symlink_metadata().is_ok() && !known.contains(name) && disk::read(&path).as_deref() != Ok(bytes)
+            path.symlink_metadata().is_ok() && !replaceable.contains(name) && disk::read(&path).as_deref() != Ok(bytes)
         };
         if let Some((name, _)) = self.files.iter().find(|(name, bytes)| is_foreign(name, bytes)) {
             return Err((folder.join(name), FOREIGN.to_owned()));
         }
-        // First the list: a run that is cut short may be repeated.
-        let names: BTreeSet<&str> = known.into_iter().chain(self.files.keys().map(String::as_str)).collect();
+        // The list is written before the other files, so that an interrupted run can be repeated.
+        let names: BTreeSet<&str> = replaceable.into_iter().chain(self.files.keys().map(String::as_str)).collect();
         let names = names.into_iter().fold(String::from(LIST_HEAD), |text, name| text + name + "\n");
         let lists = [(LIST, names.as_bytes())];
         let files = self.files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
         for (name, bytes) in lists.into_iter().chain(files) {
             let path = folder.join(name);
             if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent).map_err(|error| (parent.to_path_buf(), disk::reason(&error)))?;
+                std::fs::create_dir_all(parent).map_err(|error| (parent.to_path_buf(), disk::io_reason(&error)))?;
             }
-            disk::write_whole(&path, bytes).map_err(|why| (path, why))?;
+            disk::write_atomically(&path, bytes).map_err(|why| (path, why))?;
         }
         Ok(self.pages)
     }

@@ -1,13 +1,13 @@
 //! A page of the site before it is rendered.
 
 /// A page before rendering.
-pub(super) struct Page {
-    /// The file it is made of, from the root of the repository; empty if Clk makes it.
+pub(super) struct SitePage {
+    /// The path of the source file in the repository; empty for a generated page.
     pub source: String,
-    /// The file that is written, from the root of the site.
+    /// The path of the page in the site.
     pub output: String,
     pub title: String,
-    /// Whether HTML in the text is part of the page. Only texts in this binary may have it.
+    /// Whether HTML in the text is kept as HTML. Allowed only for texts that are part of this binary.
     pub is_html: bool,
     pub markdown: String,
 }

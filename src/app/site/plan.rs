@@ -1,14 +1,14 @@
-//! Which text becomes which page, and the order of the navigation. Input: the texts. Output: pages, and the groups beside each page.
+//! The structure of the site. Input: the source texts. Output: the pages, and their groups in the navigation.
 
-use super::page::Page;
-use super::texts::Texts;
+use super::page::SitePage;
+use super::texts::SiteSources;
 
-/// Returns the file in the site of a picture of the repository.
+/// Returns the path in the site for a picture of the repository.
 pub(super) fn picture(source: &str) -> String {
     format!("pictures/{}", source.rsplit('/').next().unwrap_or(source))
 }
 
-/// Returns the page of a text, if it becomes one.
+/// Returns the path in the site for a source text; `None` if it does not become a page.
 fn output(source: &str) -> Option<String> {
     Some(match source {
         "CONTRIBUTING.md" => "contributing.html".into(),
@@ -25,13 +25,13 @@ fn output(source: &str) -> Option<String> {
     })
 }
 
-/// Returns the title in a Markdown text.
+/// Returns the title of a Markdown document.
 fn title(markdown: &str) -> String {
     let line = markdown.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("");
     line.replace('`', "")
 }
 
-pub(super) fn pages(texts: &Texts) -> Vec<Page> {
+pub(super) fn pages(texts: &SiteSources) -> Vec<SitePage> {
     let mut pages = Vec::new();
     for (source, text) in &texts.texts {
         let Some(output) = output(source) else { continue };
@@ -42,17 +42,18 @@ pub(super) fn pages(texts: &Texts) -> Vec<Page> {
                     .replace("(../gallery.html)", "(../docs/gallery.md)")
             }
             Some((_, "ebnf")) => format!(
-                "# Grammar\n\nThe grammar of Clk in EBNF. The [reference](README.md) says what it means.\n\n```ebnf\n{text}```\n"
+                "# Grammar\n\nThe grammar of Clk in EBNF. The [reference](README.md) explains it.\n\n```ebnf\n{text}```\n"
             ),
             _ => text.clone(),
         };
-        pages.push(Page { source: source.clone(), output, title: title(&markdown), is_html: false, markdown });
+        pages.push(SitePage { source: source.clone(), output, title: title(&markdown), is_html: false, markdown });
     }
-    // `index.md` is the page that the README of the repository corresponds to.
+    // `index.md` is the site's version of the repository's README.
     pages
 }
 
-/// The groups of the navigation: title, and the pages by their outputs. A name that ends with `/` stands for all pages below it.
+/// The groups of the navigation: their titles, and the paths of their pages. A path that ends with `/` includes all
+/// pages in that folder.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["index.html", "install.html", "playground.html", "tour.html", "gallery.html", "faq.html"]),
     ("Tutorial", &["book/"]),
@@ -89,27 +90,28 @@ const GROUPS: &[(&str, &[&str])] = &[
             "benchmarks.html",
         ],
     ),
-    ("About", &["design.html", "security.html", "contributing.html", "site.html", "releasing.html"]),
+    ("Internals", &["design.html", "internals/"]),
+    ("About", &["security.html", "contributing.html", "site.html", "releasing.html"]),
 ];
 
-/// Groups of pages with their titles.
+/// The navigation of the site: groups of pages, with titles.
 pub(super) struct Navigation {
     pub groups: Vec<(String, Vec<(String, String)>)>,
 }
 
 impl Navigation {
-    pub fn new(pages: &[Page]) -> Navigation {
+    pub fn new(pages: &[SitePage]) -> Navigation {
         let mut groups = Vec::new();
         for (group, names) in GROUPS {
-            let mut found: Vec<(String, String)> = Vec::new();
+            let mut entries: Vec<(String, String)> = Vec::new();
             for name in *names {
-                let fits = |page: &&Page| {
+                let is_in_group = |page: &&SitePage| {
                     if name.ends_with('/') { page.output.starts_with(name) } else { page.output == *name }
                 };
-                found.extend(pages.iter().filter(fits).map(|page| (page.output.clone(), page.title.clone())));
+                entries.extend(pages.iter().filter(is_in_group).map(|page| (page.output.clone(), page.title.clone())));
             }
-            if !found.is_empty() {
-                groups.push(((*group).to_owned(), found));
+            if !entries.is_empty() {
+                groups.push(((*group).to_owned(), entries));
             }
         }
         if groups.is_empty() {
@@ -119,7 +121,7 @@ impl Navigation {
         Navigation { groups }
     }
 
-    /// Returns the pages before and behind a page of the tutorial.
+    /// Returns the pages before and after a page of the tutorial.
     pub fn neighbors(&self, output: &str) -> (Option<&(String, String)>, Option<&(String, String)>) {
         let chapters = self.groups.iter().find(|(_, pages)| pages.iter().any(|(page, _)| page == output));
         let Some((_, pages)) = chapters.filter(|_| output.starts_with("book/")) else { return (None, None) };

@@ -1,37 +1,37 @@
-//! The index of the search, as JSON in a script, so that it also loads from a local file: titles and headings, rows of tables in which
-//! names of other languages stand, keywords, and all words with the sections that have them. `assets/rank.js` looks into it.
+//! Generates the index of the search: titles and headings, table rows with names from other languages, keywords, and
+//! all words with the sections that contain them. The index is JSON in a JavaScript file, so that pages can load it
+//! even if they are local files. `assets/rank.js` reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::markdown::Rendered;
-use super::page::Page;
-use super::words::{self, HEAVIEST};
-use crate::check::foreign;
-use crate::ide;
-use crate::lang::builtin;
+use super::markdown::RenderedPage;
+use super::page::SitePage;
+use super::section_words::{self, HEAVIEST};
+use clk_scalar::builtin;
+use clk_scalar::foreign_names::{self, ClkEquivalent, ForeignName, NameOrigin};
 
-/// A row of a table in a page.
+/// Kind of row: a row of a table in a page.
 const ROW: u8 = 0;
-/// Foreign names, separated by spaces, that mean nothing else.
+/// Kind of row: names from other languages, separated by spaces, that are not ordinary words.
 const NAMES: u8 = 1;
-/// Foreign names that are plain words as well.
+/// Kind of row: names from other languages that are also ordinary words.
 const WORDS: u8 = 2;
 
 #[derive(Default)]
-struct Index {
-    /// Title, where it is found, address.
+struct SearchIndex {
+    /// The title of each entry, a description of where it is, and its address.
     entries: Vec<[String; 3]>,
-    /// The first cell of a row, what the others say, where it is found, address, and what kind of row it is.
+    /// The first cell of each table row, its other cells, the title of the page, the address, and the kind of row.
     rows: Vec<(String, String, String, String, u8)>,
-    /// The entries that have a word, ascending, with its weight.
+    /// For each word, the indices of the entries that contain it, in ascending order, each with a weight.
     words: BTreeMap<String, Vec<(usize, usize)>>,
 }
 
-/// Returns a script that defines the index.
-pub(super) fn index(pages: &[Page], rendered: &[Rendered]) -> String {
-    let mut index = Index::default();
+/// Returns the JavaScript file that defines the index.
+pub(super) fn index(pages: &[SitePage], rendered: &[RenderedPage]) -> String {
+    let mut index = SearchIndex::default();
     for (page, done) in pages.iter().zip(rendered) {
         index.page(page, done);
     }
@@ -39,18 +39,18 @@ pub(super) fn index(pages: &[Page], rendered: &[Rendered]) -> String {
         index.keywords();
         index.foreign_names();
     }
-    // `</script>` cannot occur: the entries are in a file of their own.
+    // The text is not part of an HTML page, so it needs no escapes for HTML.
     format!("window.CLK_INDEX = {};\n", index.json())
 }
 
-impl Index {
-    fn page(&mut self, page: &Page, done: &Rendered) {
+impl SearchIndex {
+    fn page(&mut self, page: &SitePage, done: &RenderedPage) {
         let headings = done.headings.iter().filter(|heading| heading.level <= 3);
         let mut entries = vec![[page.title.clone(), kind(&page.output).to_owned(), page.output.clone()]];
         entries.extend(headings.map(|h| [h.text.clone(), page.title.clone(), format!("{}#{}", page.output, h.id)]));
         let tables = ["numpy-functions.html", "reference.html", "commands.html"].contains(&page.output.as_str());
         let tables = tables || page.output.starts_with("from/");
-        for (entry, section) in entries.into_iter().zip(words::sections(&page.markdown)) {
+        for (entry, section) in entries.into_iter().zip(section_words::sections(&page.markdown)) {
             for (word, weight) in section.words() {
                 self.words.entry(word.to_owned()).or_default().push((self.entries.len(), weight));
             }
@@ -64,28 +64,38 @@ impl Index {
     fn keywords(&mut self) {
         for (anchor, keywords) in KEYWORDS {
             for word in keywords.split(' ') {
-                let about = ide::keyword(word).unwrap_or("A word of the language.").replace('`', "");
+                let about = clk_ide::keyword_doc(word).unwrap_or("A word of the language.").replace('`', "");
                 self.entries.push([word.to_owned(), about, format!("reference.html#{anchor}")]);
             }
         }
     }
 
-    /// Adds the names that the compiler knows of other languages.
+    /// Adds those names from other languages that the compiler recognizes.
     fn foreign_names(&mut self) {
         let builtins: BTreeSet<&str> = builtin::TABLE.iter().map(|entry| entry.name).collect();
-        let of_members = foreign::names().flat_map(|(names, _)| names.split(' '));
-        let modules: BTreeSet<&str> = of_members.filter_map(|name| Some(name.split_once('.')?.0)).collect();
-        for (names, meant) in foreign::names() {
-            let mentioned =
-                meant.help.split(|c: char| !c.is_alphanumeric() && c != '_').find(|word| builtins.contains(*word));
-            let (place, to) = match meant.word.filter(|word| builtins.contains(word)).or(mentioned) {
-                Some(word) => ("Builtin functions".to_owned(), format!("builtins.html#{word}")),
-                None => elsewhere(names, meant.word),
+        for row in foreign_names::rows() {
+            let text = match row.equivalent {
+                ClkEquivalent::Same => continue,
+                ClkEquivalent::Name(clk) => clk.to_owned(),
+                ClkEquivalent::Code { clk, note: "" } => clk.to_owned(),
+                ClkEquivalent::Code { clk, note } => format!("{clk} ({note})").replace('`', ""),
+                ClkEquivalent::Absent { reason, alternative } => {
+                    format!("not in Clk, because {reason}: {alternative}").replace('`', "")
+                }
             };
-            let here = meant.word.map_or_else(|| meant.help.replace('`', ""), str::to_owned);
-            // Who types the name of a library wants its page.
-            let is_plain = meant.plain || names.split(' ').any(|name| modules.contains(name));
-            self.rows.push((names.to_owned(), here, place, to, if is_plain { WORDS } else { NAMES }));
+            let mentioned =
+                text.split(|c: char| !c.is_alphanumeric() && c != '_').find(|word| builtins.contains(*word));
+            let (place, to) = match (mentioned, row.equivalent) {
+                // A loop that prints is not about `print`.
+                (Some(word), ClkEquivalent::Name(_) | ClkEquivalent::Code { .. }) if !text.starts_with("for ") => {
+                    ("Builtin functions".to_owned(), format!("builtins.html#{word}"))
+                }
+                _ => page_of_row(row),
+            };
+            // If a name is that of a library, the best result is the page about the library. Such a name is treated as
+            // an ordinary word.
+            let is_plain = row.is_common_word || row.names.split(' ').any(foreign_names::is_module);
+            self.rows.push((row.names.to_owned(), text, place, to, if is_plain { WORDS } else { NAMES }));
         }
     }
 
@@ -104,7 +114,7 @@ impl Index {
     }
 }
 
-/// The keywords, by the section of the reference that is about them.
+/// The keywords, grouped by the anchor of the section in the reference that describes them.
 const KEYWORDS: &[(&str, &str)] = &[
     ("items", "fn struct const import as"),
     ("kernels", "kernel out inout threads grid block assume expect tune"),
@@ -116,19 +126,21 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("text", "true false"),
 ];
 
-/// Returns page and address for foreign names whose equivalent, if it is a word, is no builtin.
-fn elsewhere(names: &str, word: Option<&str>) -> (String, String) {
-    let (place, to) = match (word, names.split_once('.').map_or("", |(module, _)| module)) {
+/// Returns the page and the address for names from other languages that have no builtin as their equivalent.
+fn page_of_row(row: &ForeignName) -> (String, String) {
+    let (place, to) = match (row.replacement(row.names), row.origin) {
         (Some(word), _) if word.starts_with(char::is_alphabetic) => ("The Clk language", "reference.html#types"),
         (Some(_), _) => ("The Clk language", "reference.html#operators"),
-        (None, "tl") => ("Triton → Clk", "from/triton.html#words"),
-        (None, "np") => ("NumPy → Clk", "from/numpy.html#rules-that-differ"),
-        (None, _) => ("CUDA → Clk", "from/cuda.html#words"),
+        (None, NameOrigin::Triton) => ("Triton → Clk", "from/triton.html#words"),
+        (None, NameOrigin::Cuda | NameOrigin::Numba) => ("CUDA → Clk", "from/cuda.html#words"),
+        (None, NameOrigin::NumPy | NameOrigin::Python | NameOrigin::Other) => {
+            ("NumPy → Clk", "from/numpy.html#rules-that-differ")
+        }
     };
     (place.to_owned(), to.to_owned())
 }
 
-/// Returns a number in digits and letters.
+/// Formats a number in base 36.
 fn base36(mut number: usize) -> String {
     let mut digits = Vec::new();
     loop {

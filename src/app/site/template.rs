@@ -1,19 +1,20 @@
-//! The frame around each page: header with the search, navigation, content, headings of the page.
+//! The HTML template of all pages: a header with the search, the navigation, the content, and a list of the page's
+//! headings.
 
 use std::fmt::Write as _;
 
-use super::markdown::{self, Rendered};
-use super::page::Page;
+use super::markdown::{self, RenderedPage};
+use super::page::SitePage;
 use super::plan::Navigation;
 use super::playground;
-use crate::ide::markup::escape;
+use clk_ide::markup::escape;
 
 pub(super) const STYLE: &str = include_str!("assets/style.css");
 pub(super) const SCRIPT: &str = include_str!("assets/search.js");
 pub(super) const RANKING: &str = include_str!("assets/rank.js");
 
-pub(super) fn page(page: &Page, done: &Rendered, navigation: &Navigation) -> String {
-    let up = markdown::up(&page.output);
+pub(super) fn page(page: &SitePage, done: &RenderedPage, navigation: &Navigation) -> String {
+    let up = markdown::path_to_root(&page.output);
     let home = page.output == "index.html";
     let title = if home { "Clk".to_owned() } else { format!("{} · Clk", page.title) };
     let mut groups = String::new();
@@ -26,7 +27,7 @@ pub(super) fn page(page: &Page, done: &Rendered, navigation: &Navigation) -> Str
         }
         groups += "</ul>\n";
     }
-    let headings = contents(done);
+    let headings = page_contents(done);
     let (before, behind) = navigation.neighbors(&page.output);
     let mut steps = String::new();
     if let Some((output, title)) = before {
@@ -59,9 +60,9 @@ pub(super) fn page(page: &Page, done: &Rendered, navigation: &Navigation) -> Str
     )
 }
 
-/// Returns the content security policy of a page. It allows files of the site and the icon; on the playground also WebAssembly and
-/// pictures that programs make.
-fn policy(page: &Page) -> &'static str {
+/// Returns the content security policy of a page. It allows only files of the site and the icon. The playground may
+/// also use WebAssembly and show pictures that programs have created.
+fn policy(page: &SitePage) -> &'static str {
     if page.output == playground::OUTPUT {
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; style-src 'self'; \
          img-src 'self' blob: data:; base-uri 'none'; form-action 'none'"
@@ -70,8 +71,8 @@ fn policy(page: &Page) -> &'static str {
     }
 }
 
-/// Returns the list of a page's headings, if it is worth one.
-fn contents(done: &Rendered) -> String {
+/// Returns the list of the page's headings. It is empty if there are too few or too many.
+fn page_contents(done: &RenderedPage) -> String {
     let shown: Vec<_> = done.headings.iter().filter(|heading| heading.level == 2).collect();
     if shown.len() < 3 || shown.len() > 40 {
         return String::new();

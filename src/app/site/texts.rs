@@ -1,38 +1,42 @@
-//! The texts and pictures that the site is made of: those in the binary, or those of a copy of the repository.
+//! The source texts and pictures of the site, from the binary or from a copy of the repository.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::app::{disk, manual};
-use crate::compile::library;
+use crate::{disk, manual};
+use clk_compile::library;
 
-/// Texts and pictures by their path from the root of the repository.
+/// The texts and pictures of the site, by path relative to the root of the repository.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub(crate) struct SiteSources {
     pub texts: BTreeMap<String, String>,
     pub pictures: BTreeMap<String, Vec<u8>>,
-    /// The repository's folder, in which links to other files are looked up.
+    /// The folder of the repository copy, if any. Links to files that are not pages are checked against it.
     pub root: Option<PathBuf>,
 }
 
-/// Files outside of the folders that are read whole.
+/// The files to read that are not in one of the [`FOLDERS`].
 const SINGLE: &[&str] =
     &["CONTRIBUTING.md", "SECURITY.md", "grammar/README.md", "grammar/numpy.md", "grammar/clk.ebnf"];
-/// Folders of texts and pictures, with the extension of what is taken.
+/// The folders to read, each with the extension of its texts or pictures.
 const FOLDERS: &[(&str, &str)] = &[
     ("docs", "md"),
     ("docs/book", "md"),
     ("docs/howto", "md"),
     ("docs/from", "md"),
+    ("docs/internals", "md"),
     ("docs/pictures", "png"),
     ("docs/screens", "png"),
     ("examples", "clk"),
     ("stdlib", "clk"),
 ];
 
-impl Texts {
-    /// The texts in the binary.
-    pub fn embedded() -> Texts {
+/// The table of renamed items in `docs/internals`. It is only for contributors and does not become a page.
+const RENAMES: &str = "renames.md";
+
+impl SiteSources {
+    /// Returns the texts and pictures that are part of the binary.
+    pub fn embedded() -> SiteSources {
         let of = |list: &[(&str, &str)]| -> Vec<(String, String)> {
             list.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect()
         };
@@ -41,24 +45,25 @@ impl Texts {
         texts.extend(of(manual::EXAMPLES));
         texts.extend(library::MODULES.iter().map(|(name, text)| (format!("stdlib/{name}.clk"), text.to_string())));
         let pictures = manual::PICTURES.iter().map(|(path, bytes)| (path.to_string(), bytes.to_vec())).collect();
-        Texts { texts, pictures, root: None }
+        SiteSources { texts, pictures, root: None }
     }
 
-    /// The texts of a copy of the repository; `Err` names what cannot be read.
-    pub fn of_folder(root: &Path) -> Result<Texts, (PathBuf, String)> {
-        let mut found = Texts { root: Some(root.to_path_buf()), ..Texts::default() };
+    /// Reads the texts and pictures from a copy of the repository. `Err` is the file that cannot be read, and the
+    /// reason.
+    pub fn of_folder(root: &Path) -> Result<SiteSources, (PathBuf, String)> {
+        let mut sources = SiteSources { root: Some(root.to_path_buf()), ..SiteSources::default() };
         for name in SINGLE {
-            found.add(root, (*name).to_owned())?;
+            sources.add(root, (*name).to_owned())?;
         }
         for (folder, extension) in FOLDERS {
             let path = root.join(folder);
-            let entries = std::fs::read_dir(&path).map_err(|error| (path.clone(), disk::reason(&error)))?;
+            let entries = std::fs::read_dir(&path).map_err(|error| (path.clone(), disk::io_reason(&error)))?;
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-            for name in names.filter(|name| name.ends_with(&format!(".{extension}"))) {
-                found.add(root, format!("{folder}/{name}"))?;
+            for name in names.filter(|name| name.ends_with(&format!(".{extension}")) && name != RENAMES) {
+                sources.add(root, format!("{folder}/{name}"))?;
             }
         }
-        Ok(found)
+        Ok(sources)
     }
 
     fn add(&mut self, root: &Path, name: String) -> Result<(), (PathBuf, String)> {
@@ -79,11 +84,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_binary_has_what_the_repository_has() {
-        let there = Texts::of_folder(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the repository");
-        let here = Texts::embedded();
-        let names = |texts: &Texts| texts.texts.keys().chain(texts.pictures.keys()).cloned().collect::<Vec<_>>();
-        assert_eq!(names(&here), names(&there), "the lists in src/app/manual.rs and the folders differ");
-        assert!(here.texts == there.texts && here.pictures == there.pictures, "built from older files");
+    fn embedded_texts_match_the_repository() {
+        let on_disk = SiteSources::of_folder(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the repository");
+        let embedded = SiteSources::embedded();
+        let names = |texts: &SiteSources| texts.texts.keys().chain(texts.pictures.keys()).cloned().collect::<Vec<_>>();
+        assert_eq!(names(&embedded), names(&on_disk), "the lists in src/app/manual.rs and the folders differ");
+        assert!(embedded.texts == on_disk.texts && embedded.pictures == on_disk.pictures, "built from older files");
     }
 }

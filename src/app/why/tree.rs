@@ -1,40 +1,43 @@
-//! The text of a tree, of which a part is shown.
+//! Formats a provenance tree, or a part of it, as text.
 //!
-//! Input: lines with their levels, from the root on. Output: those of the part that was asked for. Idea: where a part ends, the tree says
-//! `… [2]`; asked for what is at `[2]`, the same lines come once more, and are shown from that place on.
+//! Input: lines with their depths in the tree, beginning at the root. Output: the lines of the requested part. Where
+//! children are omitted, the tree shows `… [2]`. When the user requests `[2]`, the same lines are generated again, and
+//! those below that mark are shown.
 
 use std::fmt::Write as _;
 
-/// Levels that are shown unless more are asked for, and lines at most.
+/// Default number of levels to show, and maximum number of lines.
 const LEVELS: usize = 6;
 const MOST_LINES: usize = 200;
 
-/// Which part of a tree is shown: so many levels below a place, to which the numbers in brackets lead from the root.
+/// The part of a tree to show: a number of levels below a starting position. The position is given by the numbers in
+/// the `… [N]` marks on the path from the root.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct TreeWindow {
     levels: usize,
     from: Vec<usize>,
 }
 
-impl Part {
-    /// Reads a place, such as `2.1`: below `[2]` of the whole tree, `[1]` of what is shown then.
-    pub fn new(levels: Option<usize>, from: Option<&str>) -> Result<Part, String> {
+impl TreeWindow {
+    /// Parses a position such as `2.1`, which is the mark `[1]` in the tree that is shown for `[2]`.
+    pub fn new(levels: Option<usize>, from: Option<&str>) -> Result<TreeWindow, String> {
         let number = |text: &str| text.parse().ok().filter(|&number| number > 0);
         let from: Option<Vec<usize>> = from.map_or(Some(vec![]), |from| from.split('.').map(number).collect());
-        let wanted = "a place in the tree is a number that it shows in brackets, or several: `2.1`";
-        Ok(Part { levels: levels.unwrap_or(LEVELS).max(1), from: from.ok_or(wanted)? })
+        let expected = "a place in the tree is a number that it shows in brackets, or several: `2.1`";
+        Ok(TreeWindow { levels: levels.unwrap_or(LEVELS).max(1), from: from.ok_or(expected)? })
     }
 }
 
-pub(crate) struct Tree {
-    part: Part,
-    /// The numbers that still lead to the part, from the last one on; none of its lines has come while there are any.
+pub(crate) struct WhyTree {
+    part: TreeWindow,
+    /// The remaining numbers on the path to the starting position, in reverse order. No line is shown until the list is
+    /// empty.
     ahead: Vec<usize>,
-    /// The level from which on nothing is shown.
+    /// The level from which on lines are omitted.
     limit: usize,
-    /// How many places have been left out, since the last one of those that lead to the part.
+    /// Number of marks since the last number on the path was reached.
     cuts: usize,
-    /// The level of the line that the part is below.
+    /// The level of the line at the starting position.
     base: usize,
     is_over: bool,
     lines: usize,
@@ -42,9 +45,9 @@ pub(crate) struct Tree {
     text: String,
 }
 
-impl Tree {
-    pub(super) fn new(part: &Part) -> Tree {
-        Tree {
+impl WhyTree {
+    pub(super) fn new(part: &TreeWindow) -> WhyTree {
+        WhyTree {
             ahead: part.from.iter().rev().copied().collect(),
             limit: part.levels,
             cuts: 0,
@@ -76,12 +79,13 @@ impl Tree {
         self.last = text.to_string();
     }
 
-    /// Whether a place has been reached that leads to the part.
+    /// Whether at least one number on the path to the starting position has been reached.
     fn is_below(&self) -> bool {
         self.ahead.len() < self.part.from.len()
     }
 
-    /// Returns whether what is below the last line, which has this level, is shown; says that it is left out otherwise.
+    /// Returns whether the children of the last line, which has this level, are shown. If not, writes the mark `… [N]`
+    /// instead.
     pub(super) fn goes_on(&mut self, level: usize) -> bool {
         if self.is_over {
             return false;
@@ -102,7 +106,8 @@ impl Tree {
         true
     }
 
-    /// Whether a part begins below the last line, of this level.
+    /// Whether the last line, which has this level, is at a position on the path, so that numbering starts again below
+    /// it.
     pub(super) fn begins(&self, level: usize) -> bool {
         self.is_below() && level == self.base && self.cuts == 0
     }
@@ -111,14 +116,15 @@ impl Tree {
         self.lines > MOST_LINES || self.is_over
     }
 
-    pub(super) fn finished(self) -> Result<Tree, String> {
+    pub(super) fn finished(self) -> Result<WhyTree, String> {
         match self.ahead.last() {
             Some(number) => Err(format!("the tree has no place [{number}] there")),
             None => Ok(self),
         }
     }
 
-    /// Returns the text, and how to ask for what it leaves out, if it leaves out anything: `asked` of the place.
+    /// Returns the text. If children are omitted, adds a line with the command that shows them. `asked` returns that
+    /// command for a position.
     pub fn text(&self, asked: impl FnOnce(&str) -> String) -> String {
         if self.cuts == 0 {
             return self.text.clone();
@@ -132,27 +138,27 @@ impl Tree {
 mod tests {
     use super::*;
 
-    /// Tells a node with this name, and three below it down to the given depth.
-    fn tell(tree: &mut Tree, name: &str, level: usize, depth: usize) {
+    /// For tests: writes a node with this name, whose descendants down to `depth` have three children each.
+    fn tell(tree: &mut WhyTree, name: &str, level: usize, depth: usize) {
         tree.say(level, name);
         if depth > 0 && tree.goes_on(level) {
             (0..3).for_each(|part| tell(tree, &format!("{name}{part}"), level + 1, depth - 1));
         }
     }
 
-    fn told(from: &[usize], levels: usize) -> Result<Tree, String> {
+    fn build_tree(from: &[usize], levels: usize) -> Result<WhyTree, String> {
         let from: Vec<String> = from.iter().map(usize::to_string).collect();
         let from = from.join(".");
-        let mut tree = Tree::new(&Part::new(Some(levels), (!from.is_empty()).then_some(&from)).unwrap());
+        let mut tree = WhyTree::new(&TreeWindow::new(Some(levels), (!from.is_empty()).then_some(&from)).unwrap());
         tell(&mut tree, "x", 0, 4);
         tree.finished()
     }
 
-    /// Returns the names that are shown by following each number to its end.
+    /// For tests: collects the names of all nodes by requesting the part for every mark.
     fn walked(from: &mut Vec<usize>, levels: usize, names: &mut Vec<String>) {
-        let tree = told(from, levels).unwrap();
+        let tree = build_tree(from, levels).unwrap();
         let lines = tree.text.lines().map(str::trim).filter(|line| !line.starts_with('…'));
-        // Of a part, the first line has been shown before.
+        // The first line of the text for a mark repeats a line that was shown before.
         names.extend(lines.skip(usize::from(!from.is_empty())).map(String::from));
         for number in 1..=tree.cuts {
             from.push(number);
@@ -162,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_are_the_whole() {
-        let whole: Vec<String> = told(&[], 4).unwrap().text.lines().map(|line| line.trim().into()).collect();
+    fn partial_trees_compose_the_whole_tree() {
+        let whole: Vec<String> = build_tree(&[], 4).unwrap().text.lines().map(|line| line.trim().into()).collect();
         assert!(whole.iter().any(|line| line == "… [27]"));
         for levels in 2..6 {
             let mut names = vec![];
@@ -173,8 +179,8 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), 121, "a line was shown twice");
         }
-        assert!(told(&[28], 4).is_err());
-        assert!(told(&[1, 4], 3).is_err());
-        assert!(Part::new(None, Some("0")).is_err() && Part::new(None, Some("1..2")).is_err());
+        assert!(build_tree(&[28], 4).is_err());
+        assert!(build_tree(&[1, 4], 3).is_err());
+        assert!(TreeWindow::new(None, Some("0")).is_err() && TreeWindow::new(None, Some("1..2")).is_err());
     }
 }

@@ -1,97 +1,105 @@
-//! Certificates: why a problem has no point, in steps that are checked one by one.
+//! Certificates: machine-checkable proofs that a problem has no solution.
 //!
-//! Input: a tree of derived lines and case splits. Output: its compact text, one step a line, and the tree again.
-//! Idea: the lines known at a node are numbered along the path from the root: first the atoms of the facts, in order, then
-//! derived lines and the atoms of the cases chosen, as they come. So a step names lines by number and nothing else.
+//! Input: a tree of proof steps and case distinctions. Output: its text, one step per line, and the tree parsed from
+//! that text. Idea: each atom that is proven or assumed at a node has a number. Numbers count along the path from the
+//! root of the tree to the node: first the atoms of the problem's facts, then the derived atoms and the assumptions of
+//! the cases, in order of appearance. A proof step refers to its premises by these numbers.
 
 use std::fmt;
 
-use super::form::{Linear, Var};
+use super::form::{AffineForm, Var};
 
-/// Certificates nested deeper than this are refused.
+/// Maximum depth of nested cases. [`recheck`](super::recheck()) and the parser reject deeper certificates.
 pub(super) const DEEPEST: usize = 200;
 
-/// A proof that a problem has no point. [`recheck`](super::recheck()) verifies it; its text is read back by [`Certificate::parse`].
+/// A proof that a problem has no solution. [`recheck`](super::recheck()) verifies it, and [`Certificate::parse`] reads
+/// its text.
 ///
-/// The text has one step a line: `= 2*0 -1*3 / 2` combines the lines 0 and 3, `. 4 7` multiplies two lines, `~ 2 5` equates two
-/// variables, `!` is a contradiction, and `or 0 of 2` or `split 7 : x0 - x3` opens cases, whose steps follow in order.
+/// The text has one proof step per line. `= 2*0 -1*3 / 2` divides a linear combination of the atoms 0 and 3 by 2, `. 4
+/// 7` multiplies the atoms 4 and 7, `~ 2 5` states that the variables 2 and 5 are equal, and `!` ends a case with a
+/// contradiction. `or 0 of 2` (the cases of a disjunction) and `split 7 : x0 - x3` (a form is at most 7 or greater)
+/// begin a case distinction; the steps of the first case follow, then those of the next case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Products that the problem does not name: the first is the value of a variable after the problem's, and so on.
+    /// Factors of products that the proof uses and the problem does not define. Each pair defines a new variable equal
+    /// to the product; these variables are numbered after those of the problem.
     pub products: Vec<(Var, Var)>,
-    /// The tree, from the facts down.
-    pub root: Node,
+    /// The root of the proof tree. The premises of its steps are the problem's facts.
+    pub root: CertificateNode,
 }
 
-/// Lines that follow from those known before, and how the argument ends.
+/// A node of the proof tree: derived atoms, then a contradiction or a case distinction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    /// Each is numbered next and may use the ones before.
-    pub lines: Vec<Line>,
-    /// The end of the argument, or its cases.
-    pub end: End,
+pub struct CertificateNode {
+    /// The derived atoms. Each one gets the next free number, and its premises have smaller numbers.
+    pub lines: Vec<DerivedLine>,
+    /// The contradiction or the case distinction that ends the node.
+    pub end: CertificateEnd,
 }
 
-/// One derived line.
+/// A proof step: an atom and the rule that derives it from earlier atoms.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
-    /// `floor((Σ multiplier · line) / divisor)`: multipliers of inequalities are not negative, `divisor` divides all
-    /// coefficients, and the constant is rounded down.
+pub enum DerivedLine {
+    /// A linear combination of atoms, divided: `floor((Σ multiplier · form) / divisor) >= 0`, or `== 0` if all the
+    /// atoms are equalities. Multipliers of inequalities are nonnegative, `divisor` divides all coefficients of the
+    /// sum, and the constant is rounded down. An equality must not be rounded.
     Combination {
-        /// Lines by number, with their multipliers.
+        /// The number of each combined atom, and its multiplier.
         terms: Vec<(usize, i128)>,
-        /// Positive.
+        /// The positive divisor; 1 for a plain combination.
         divisor: i128,
     },
-    /// The product of two lines: of two that are not negative it is not negative, and with one that is zero it is zero.
+    /// The product of the forms of two atoms: nonnegative if both are inequalities, zero if one of them is an equality.
     Product(usize, usize),
-    /// Two variables are equal: as products of products, they are the same product.
+    /// States that two variables are equal, because both are defined as products of the same factors.
     Same(Var, Var),
 }
 
-/// The end of a node.
+/// How a node of the proof tree ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The last line known holds nowhere: a negative constant, or an equality whose coefficients' divisor misses the constant.
+pub enum CertificateEnd {
+    /// The last atom is unsatisfiable: it is `c >= 0` for a negative constant `c`, or an equality whose constant is not
+    /// a multiple of the greatest common divisor of its coefficients.
     Contradiction,
-    /// One alternative of a disjunction holds; each is refuted.
+    /// A case distinction over the alternatives of a disjunction; every case ends in contradictions.
     Choice {
-        /// The disjunction, numbered along the path as lines are.
+        /// The number of the disjunction. Disjunctions are numbered along the path from the root, like atoms but
+        /// separately.
         choice: usize,
-        /// One for each alternative.
-        cases: Vec<Node>,
+        /// One case for each alternative.
+        cases: Vec<CertificateNode>,
     },
-    /// `form <= bound` or `form >= bound + 1`; both are refuted.
+    /// A case distinction: `form <= bound` or `form >= bound + 1`; both cases end in contradictions.
     Split {
-        /// An integer form.
-        form: Linear,
-        /// The greatest value of the first case.
+        /// The linear form whose range is split.
+        form: AffineForm,
+        /// The greatest value of the form that the first case allows.
         bound: i128,
-        /// The case of at most `bound`, then that of more.
-        cases: Box<[Node; 2]>,
+        /// The case `form <= bound`, then the case `form > bound`.
+        cases: Box<[CertificateNode; 2]>,
     },
 }
 
-/// How large a certificate is.
+/// The size of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Derived lines.
+pub struct CertificateSize {
+    /// Number of derived atoms.
     pub lines: usize,
-    /// Lines that end in a contradiction.
+    /// Number of contradictions.
     pub leaves: usize,
-    /// Multipliers in all combinations.
+    /// Number of multipliers in all combinations.
     pub multipliers: usize,
 }
 
 impl Certificate {
-    /// The number of its lines, leaves and multipliers.
-    pub fn size(&self) -> Size {
-        let mut size = Size::default();
+    /// Counts the derived atoms, contradictions and multipliers.
+    pub fn size(&self) -> CertificateSize {
+        let mut size = CertificateSize::default();
         self.root.measure(&mut size);
         size
     }
 
-    /// Reads the text that `Display` writes.
+    /// Parses the text that `Display` writes.
     pub fn parse(text: &str) -> Result<Certificate, String> {
         let mut steps = text.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
         let mut products = Vec::new();
@@ -106,18 +114,18 @@ impl Certificate {
     }
 }
 
-impl Node {
-    fn measure(&self, size: &mut Size) {
+impl CertificateNode {
+    fn measure(&self, size: &mut CertificateSize) {
         size.lines += self.lines.len();
         for line in &self.lines {
-            if let Line::Combination { terms, .. } = line {
+            if let DerivedLine::Combination { terms, .. } = line {
                 size.multipliers += terms.len();
             }
         }
         match &self.end {
-            End::Contradiction => size.leaves += 1,
-            End::Choice { cases, .. } => cases.iter().for_each(|case| case.measure(size)),
-            End::Split { cases, .. } => cases.iter().for_each(|case| case.measure(size)),
+            CertificateEnd::Contradiction => size.leaves += 1,
+            CertificateEnd::Choice { cases, .. } => cases.iter().for_each(|case| case.measure(size)),
+            CertificateEnd::Split { cases, .. } => cases.iter().for_each(|case| case.measure(size)),
         }
     }
 
@@ -126,12 +134,12 @@ impl Node {
             writeln!(f, "{:depth$}{line}", "")?;
         }
         let cases = match &self.end {
-            End::Contradiction => return writeln!(f, "{:depth$}!", ""),
-            End::Choice { choice, cases } => {
+            CertificateEnd::Contradiction => return writeln!(f, "{:depth$}!", ""),
+            CertificateEnd::Choice { choice, cases } => {
                 writeln!(f, "{:depth$}or {choice} of {}", "", cases.len())?;
                 cases.as_slice()
             }
-            End::Split { form, bound, cases } => {
+            CertificateEnd::Split { form, bound, cases } => {
                 writeln!(f, "{:depth$}split {bound} : {form}", "")?;
                 cases.as_slice()
             }
@@ -140,12 +148,12 @@ impl Node {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for DerivedLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Line::Product(a, b) => write!(f, ". {a} {b}"),
-            Line::Same(a, b) => write!(f, "~ {} {}", a.0, b.0),
-            Line::Combination { terms, divisor } => {
+            DerivedLine::Product(a, b) => write!(f, ". {a} {b}"),
+            DerivedLine::Same(a, b) => write!(f, "~ {} {}", a.0, b.0),
+            DerivedLine::Combination { terms, divisor } => {
                 write!(f, "=")?;
                 terms.iter().try_for_each(|(line, multiplier)| write!(f, " {multiplier}*{line}"))?;
                 if *divisor == 1 { Ok(()) } else { write!(f, " / {divisor}") }
@@ -168,7 +176,7 @@ fn product(step: &str) -> Option<(Var, Var)> {
     Some((Var(x.parse().ok()?), Var(y.parse().ok()?)))
 }
 
-fn node<'a>(steps: &mut impl Iterator<Item = &'a str>, depth: usize) -> Result<Node, String> {
+fn node<'a>(steps: &mut impl Iterator<Item = &'a str>, depth: usize) -> Result<CertificateNode, String> {
     if depth > DEEPEST {
         return Err(format!("more than {DEEPEST} cases within each other"));
     }
@@ -177,23 +185,23 @@ fn node<'a>(steps: &mut impl Iterator<Item = &'a str>, depth: usize) -> Result<N
         if let Some(line) = line(step) {
             lines.push(line);
         } else if step == "!" {
-            return Ok(Node { lines, end: End::Contradiction });
+            return Ok(CertificateNode { lines, end: CertificateEnd::Contradiction });
         } else {
             let end = cases(step, steps, depth).ok_or_else(|| format!("not a step: `{step}`"))??;
-            return Ok(Node { lines, end });
+            return Ok(CertificateNode { lines, end });
         }
     }
     Err("the certificate ends within a case".to_string())
 }
 
-fn line(step: &str) -> Option<Line> {
+fn line(step: &str) -> Option<DerivedLine> {
     if let Some(factors) = step.strip_prefix(". ") {
         let (a, b) = factors.split_once(' ')?;
-        return Some(Line::Product(a.parse().ok()?, b.parse().ok()?));
+        return Some(DerivedLine::Product(a.parse().ok()?, b.parse().ok()?));
     }
     if let Some(variables) = step.strip_prefix("~ ") {
         let (a, b) = variables.split_once(' ')?;
-        return Some(Line::Same(Var(a.parse().ok()?), Var(b.parse().ok()?)));
+        return Some(DerivedLine::Same(Var(a.parse().ok()?), Var(b.parse().ok()?)));
     }
     let (sum, divisor) = match step.strip_prefix('=')?.split_once(" / ") {
         Some((sum, divisor)) => (sum, divisor.parse().ok()?),
@@ -203,19 +211,23 @@ fn line(step: &str) -> Option<Line> {
         let (multiplier, line) = word.split_once('*')?;
         Some((line.parse().ok()?, multiplier.parse().ok()?))
     };
-    Some(Line::Combination { terms: sum.split_whitespace().map(term).collect::<Option<_>>()?, divisor })
+    Some(DerivedLine::Combination { terms: sum.split_whitespace().map(term).collect::<Option<_>>()?, divisor })
 }
 
-fn cases<'a>(step: &str, steps: &mut impl Iterator<Item = &'a str>, depth: usize) -> Option<Result<End, String>> {
+fn cases<'a>(
+    step: &str,
+    steps: &mut impl Iterator<Item = &'a str>,
+    depth: usize,
+) -> Option<Result<CertificateEnd, String>> {
     if let Some(choice) = step.strip_prefix("or ") {
         let (choice, count) = choice.split_once(" of ")?;
         let (choice, count): (usize, usize) = (choice.parse().ok()?, count.parse().ok()?);
-        let cases: Result<Vec<Node>, String> = (0..count).map(|_| node(steps, depth + 1)).collect();
-        return Some(cases.map(|cases| End::Choice { choice, cases }));
+        let cases: Result<Vec<CertificateNode>, String> = (0..count).map(|_| node(steps, depth + 1)).collect();
+        return Some(cases.map(|cases| CertificateEnd::Choice { choice, cases }));
     }
     let (bound, form) = step.strip_prefix("split ")?.split_once(" : ")?;
-    let (bound, form) = (bound.parse().ok()?, Linear::parse(form)?);
+    let (bound, form) = (bound.parse().ok()?, AffineForm::parse(form)?);
     let first = node(steps, depth + 1);
     let both = first.and_then(|first| Ok(Box::new([first, node(steps, depth + 1)?])));
-    Some(both.map(|cases| End::Split { form, bound, cases }))
+    Some(both.map(|cases| CertificateEnd::Split { form, bound, cases }))
 }

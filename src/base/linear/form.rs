@@ -1,43 +1,44 @@
-//! Integer-linear forms: a constant plus integer multiples of variables.
+//! Linear forms: an integer constant plus integer multiples of variables, such as `2*x3 - x5 + 7`.
 //!
-//! Input: variables and `i128` coefficients. Output: sums, multiples, values and a text that parses back.
-//! Idea: terms are sorted by variable and never zero, so equal forms are equal values, and two forms merge in one pass.
-//! All arithmetic is checked: an operation whose result leaves `i128` is `None`, never a wrong form.
+//! Input: variables and `i128` coefficients. Output: sums, multiples and values of forms, and their text, which can be
+//! parsed. Idea: the terms are sorted by variable and have nonzero coefficients, so equal forms compare equal, and one
+//! pass adds two forms. All arithmetic is checked: an operation that overflows `i128` returns `None`, never a wrong
+//! form.
 
 use std::fmt;
 
-/// A variable: an index into the names of its [`Problem`](super::Problem).
+/// A variable: the index of its name in [`LinearProblem::variables`](super::LinearProblem::variables).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Var(pub u32);
 
 impl Var {
-    /// The position of the variable in names and points.
+    /// Returns the index of the variable in a list of names or in a point (a list of values).
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// `constant + Σ coefficient · variable`, over the integers.
+/// A linear form, `constant + Σ coefficient · variable`, over the integers. (Strictly, an affine form.)
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Linear {
+pub struct AffineForm {
     constant: i128,
     terms: Vec<(Var, i128)>,
 }
 
-impl From<Var> for Linear {
+impl From<Var> for AffineForm {
     fn from(var: Var) -> Self {
-        Linear { constant: 0, terms: vec![(var, 1)] }
+        AffineForm { constant: 0, terms: vec![(var, 1)] }
     }
 }
 
-impl From<i128> for Linear {
+impl From<i128> for AffineForm {
     fn from(constant: i128) -> Self {
-        Linear { constant, terms: Vec::new() }
+        AffineForm { constant, terms: Vec::new() }
     }
 }
 
-impl Linear {
-    /// The form with this constant and these terms, in any order; terms of one variable are added up.
+impl AffineForm {
+    /// Creates a form from its constant and its terms in any order; adds up terms of the same variable.
     pub fn new(constant: i128, terms: impl IntoIterator<Item = (Var, i128)>) -> Option<Self> {
         let mut sorted: Vec<(Var, i128)> = terms.into_iter().collect();
         sorted.sort_by_key(|term| term.0);
@@ -49,46 +50,46 @@ impl Linear {
             }
         }
         merged.retain(|term| term.1 != 0);
-        Some(Linear { constant, terms: merged })
+        Some(AffineForm { constant, terms: merged })
     }
 
-    /// The constant part.
+    /// Returns the constant.
     pub fn constant(&self) -> i128 {
         self.constant
     }
 
-    /// The terms, sorted by variable, without zeros.
+    /// Returns the nonzero terms, sorted by variable.
     pub fn terms(&self) -> &[(Var, i128)] {
         &self.terms
     }
 
-    /// The coefficient of `var`, zero where it does not occur.
+    /// Returns the coefficient of `var`; zero if it does not occur.
     pub fn coefficient(&self, var: Var) -> i128 {
         self.terms.binary_search_by_key(&var, |term| term.0).map_or(0, |at| self.terms[at].1)
     }
 
     /// `self + other`.
-    pub fn add(&self, other: &Linear) -> Option<Linear> {
+    pub fn add(&self, other: &AffineForm) -> Option<AffineForm> {
         self.add_scaled(other, 1)
     }
 
     /// `self - other`.
-    pub fn sub(&self, other: &Linear) -> Option<Linear> {
+    pub fn sub(&self, other: &AffineForm) -> Option<AffineForm> {
         self.add_scaled(other, -1)
     }
 
     /// `self + constant`.
-    pub fn offset(&self, constant: i128) -> Option<Linear> {
-        Some(Linear { constant: self.constant.checked_add(constant)?, terms: self.terms.clone() })
+    pub fn offset(&self, constant: i128) -> Option<AffineForm> {
+        Some(AffineForm { constant: self.constant.checked_add(constant)?, terms: self.terms.clone() })
     }
 
     /// `factor · self`.
-    pub fn scale(&self, factor: i128) -> Option<Linear> {
-        Linear::default().add_scaled(self, factor)
+    pub fn scale(&self, factor: i128) -> Option<AffineForm> {
+        AffineForm::default().add_scaled(self, factor)
     }
 
     /// `self + factor · other`.
-    pub fn add_scaled(&self, other: &Linear, factor: i128) -> Option<Linear> {
+    pub fn add_scaled(&self, other: &AffineForm, factor: i128) -> Option<AffineForm> {
         if factor == 0 {
             return Some(self.clone());
         }
@@ -106,31 +107,32 @@ impl Linear {
             }
         }
         terms.extend(left);
-        Some(Linear { constant, terms })
+        Some(AffineForm { constant, terms })
     }
 
-    /// The value where variable `v` is `point[v]`; `None` outside `i128` or the point.
+    /// Evaluates the form with `point[v]` for variable `v`; `None` on overflow or if the point lacks a variable.
     pub fn eval(&self, point: &[i128]) -> Option<i128> {
         self.terms.iter().try_fold(self.constant, |sum, &(var, coefficient)| {
             sum.checked_add(coefficient.checked_mul(*point.get(var.index())?)?)
         })
     }
 
-    /// Whether the coefficients of one are those of the other with opposite signs.
-    pub(super) fn is_opposite(&self, other: &Linear) -> bool {
+    /// Returns whether each coefficient of `other` is the negated coefficient of `self`. Ignores the constants.
+    pub(super) fn is_opposite(&self, other: &AffineForm) -> bool {
         let negated = |(a, b): (&(Var, i128), &(Var, i128))| a.0 == b.0 && a.1.checked_neg() == Some(b.1);
         self.terms.len() == other.terms.len() && self.terms.iter().zip(&other.terms).all(negated)
     }
 
-    /// The form with `var` replaced by `by`.
-    pub fn substitute(&self, var: Var, by: &Linear) -> Option<Linear> {
+    /// Replaces `var` by `by`.
+    pub fn substitute(&self, var: Var, by: &AffineForm) -> Option<AffineForm> {
         let Ok(at) = self.terms.binary_search_by_key(&var, |term| term.0) else { return Some(self.clone()) };
         let mut rest = self.clone();
         let (_, coefficient) = rest.terms.remove(at);
         rest.add_scaled(by, coefficient)
     }
 
-    /// The greatest common divisor of the coefficients, without the constant; zero without terms, `None` where it is 2^127.
+    /// Returns the greatest common divisor of the coefficients, without the constant. It is zero for a form without
+    /// variables. `None` if it is 2^127, which exceeds `i128`.
     pub fn content(&self) -> Option<i128> {
         let mut gcd = 0u128;
         for &(_, coefficient) in &self.terms {
@@ -142,22 +144,22 @@ impl Linear {
         i128::try_from(gcd).ok()
     }
 
-    /// The form divided by `divisor > 0`, the constant rounded down; `None` unless `divisor` divides all coefficients.
-    pub fn divide_floor(&self, divisor: i128) -> Option<Linear> {
+    /// Divides by `divisor > 0` and rounds the constant down; `None` unless `divisor` divides all coefficients.
+    pub fn divide_floor(&self, divisor: i128) -> Option<AffineForm> {
         if divisor <= 0 || self.terms.iter().any(|term| term.1 % divisor != 0) {
             return None;
         }
         let terms = self.terms.iter().map(|&(var, coefficient)| (var, coefficient / divisor)).collect();
-        Some(Linear { constant: self.constant.div_euclid(divisor), terms })
+        Some(AffineForm { constant: self.constant.div_euclid(divisor), terms })
     }
 
-    /// The form as text, with the names of its variables; those without a name are written `x7`.
+    /// Returns the form as text with these variable names. Variable 7 is written `x7` if it has no name.
     pub fn display<'a>(&'a self, names: &'a [String]) -> impl fmt::Display + 'a {
-        Named { form: self, names }
+        FormDisplay { form: self, names }
     }
 
-    /// Reads the text of a form that was written without names, such as `2*x3 - x5 + 7`.
-    pub fn parse(text: &str) -> Option<Linear> {
+    /// Parses a form that was written without names, such as `2*x3 - x5 + 7`.
+    pub fn parse(text: &str) -> Option<AffineForm> {
         let spaced = text.replace('-', " -").replace('+', " +");
         let (mut sign, mut constant, mut terms) = (1, 0i128, Vec::new());
         for word in spaced.split_whitespace() {
@@ -179,17 +181,17 @@ impl Linear {
             }
             sign = 1;
         }
-        Linear::new(constant, terms)
+        AffineForm::new(constant, terms)
     }
 }
 
-/// The number in `digits` with this sign, the least `i128` included.
+/// Parses `digits` with this sign. Accepts `i128::MIN`, whose magnitude is not an `i128`.
 fn signed(sign: i128, digits: &str) -> Option<i128> {
     let magnitude: u128 = digits.parse().ok()?;
     if sign < 0 { 0i128.checked_sub_unsigned(magnitude) } else { i128::try_from(magnitude).ok() }
 }
 
-/// The greatest common divisor; that of zero and `b` is `b`.
+/// Returns the greatest common divisor; `b` if `a` is zero.
 pub(super) fn common_divisor(mut a: u128, mut b: u128) -> u128 {
     while b != 0 {
         if let (Ok(mut small), Ok(mut smaller)) = (u64::try_from(a), u64::try_from(b)) {
@@ -203,12 +205,12 @@ pub(super) fn common_divisor(mut a: u128, mut b: u128) -> u128 {
     a
 }
 
-struct Named<'a> {
-    form: &'a Linear,
+struct FormDisplay<'a> {
+    form: &'a AffineForm,
     names: &'a [String],
 }
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for FormDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, &(var, coefficient)) in self.form.terms.iter().enumerate() {
             match (at, coefficient < 0) {
@@ -234,7 +236,7 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-impl fmt::Display for Linear {
+impl fmt::Display for AffineForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.display(&[]).fmt(f)
     }

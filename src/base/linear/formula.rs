@@ -1,29 +1,30 @@
-//! Formulas over linear atoms, in negation normal form, and the problem to decide.
+//! Formulas of comparisons of linear forms, in negation normal form, and the problem to decide.
 //!
-//! Input: comparisons of linear forms, joined by "and" and "or". Output: a formula, its negation, its value at a point.
-//! Idea: over the integers each comparison is `form >= 0` or `form == 0` (`a < b` is `b - a - 1 >= 0`), and the
-//! negation of either is again a formula of such atoms, so that no "not" is left.
+//! Input: comparisons of linear forms, joined by "and" and "or". Output: a formula, its negation, its truth value at a
+//! point. Idea: over the integers, every comparison can be written as `form >= 0` or `form == 0`: `a < b` is
+//! `b - a - 1 >= 0`. These comparisons are the atoms. The negation of an atom is a formula of atoms, so formulas need
+//! no negation operator.
 
-use super::form::{Linear, Var};
+use super::form::{AffineForm, Var};
 
-/// A comparison of a form with zero.
+/// A comparison of a linear form with zero.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Atom {
     /// `form >= 0`
-    NonNegative(Linear),
+    NonNegative(AffineForm),
     /// `form == 0`
-    Zero(Linear),
+    Zero(AffineForm),
 }
 
 impl Atom {
-    /// The form that is compared with zero.
-    pub fn form(&self) -> &Linear {
+    /// Returns the form that is compared with zero.
+    pub fn form(&self) -> &AffineForm {
         match self {
             Atom::NonNegative(form) | Atom::Zero(form) => form,
         }
     }
 
-    /// Whether the atom holds at the point; `None` where the value leaves `i128`.
+    /// Returns whether the atom holds at the point; `None` on overflow.
     pub fn holds(&self, point: &[i128]) -> Option<bool> {
         match self {
             Atom::NonNegative(form) => Some(form.eval(point)? >= 0),
@@ -37,99 +38,100 @@ impl Atom {
 pub enum Formula {
     /// One comparison.
     Atom(Atom),
-    /// All of these hold.
+    /// Holds if all of these formulas hold.
     And(Vec<Formula>),
-    /// At least one of these holds.
+    /// Holds if at least one of these formulas holds.
     Or(Vec<Formula>),
 }
 
-/// The helpers return `None` where a coefficient leaves `i128`.
+/// Constructors and negation. They return `None` if a coefficient overflows.
 impl Formula {
-    /// The formula that always holds.
+    /// Returns the formula that always holds.
     pub fn always() -> Formula {
         Formula::And(Vec::new())
     }
 
-    /// The formula that never holds.
+    /// Returns the formula that never holds.
     pub fn never() -> Formula {
         Formula::Or(Vec::new())
     }
 
     /// `form >= 0`
-    pub fn non_negative(form: Linear) -> Formula {
+    pub fn non_negative(form: AffineForm) -> Formula {
         Formula::Atom(Atom::NonNegative(form))
     }
 
     /// `form == 0`
-    pub fn zero(form: Linear) -> Formula {
+    pub fn zero(form: AffineForm) -> Formula {
         Formula::Atom(Atom::Zero(form))
     }
 
     /// `a <= b`
-    pub fn le(a: &Linear, b: &Linear) -> Option<Formula> {
+    pub fn le(a: &AffineForm, b: &AffineForm) -> Option<Formula> {
         Some(Formula::non_negative(b.sub(a)?))
     }
 
     /// `a < b`
-    pub fn lt(a: &Linear, b: &Linear) -> Option<Formula> {
+    pub fn lt(a: &AffineForm, b: &AffineForm) -> Option<Formula> {
         Some(Formula::non_negative(b.sub(a)?.offset(-1)?))
     }
 
     /// `a >= b`
-    pub fn ge(a: &Linear, b: &Linear) -> Option<Formula> {
+    pub fn ge(a: &AffineForm, b: &AffineForm) -> Option<Formula> {
         Formula::le(b, a)
     }
 
     /// `a > b`
-    pub fn gt(a: &Linear, b: &Linear) -> Option<Formula> {
+    pub fn gt(a: &AffineForm, b: &AffineForm) -> Option<Formula> {
         Formula::lt(b, a)
     }
 
     /// `a == b`
-    pub fn eq(a: &Linear, b: &Linear) -> Option<Formula> {
+    pub fn eq(a: &AffineForm, b: &AffineForm) -> Option<Formula> {
         Some(Formula::zero(a.sub(b)?))
     }
 
-    /// `a != b`: one of them is less.
-    pub fn ne(a: &Linear, b: &Linear) -> Option<Formula> {
+    /// `a != b`, as `a < b` or `a > b`.
+    pub fn ne(a: &AffineForm, b: &AffineForm) -> Option<Formula> {
         Some(Formula::Or(vec![Formula::lt(a, b)?, Formula::gt(a, b)?]))
     }
 
     /// `low <= form < high`
-    pub fn within(low: &Linear, form: &Linear, high: &Linear) -> Option<Formula> {
+    pub fn within(low: &AffineForm, form: &AffineForm, high: &AffineForm) -> Option<Formula> {
         Some(Formula::And(vec![Formula::le(low, form)?, Formula::lt(form, high)?]))
     }
 
-    /// `form == divisor · quotient + remainder` with `0 <= remainder < divisor`: Euclidean division by a positive constant.
-    pub fn division(form: &Linear, divisor: i128, quotient: Var, remainder: Var) -> Option<Formula> {
-        let (quotient, remainder) = (Linear::from(quotient), Linear::from(remainder));
+    /// Euclidean division by a positive constant: `form == divisor · quotient + remainder` with `0 <= remainder <
+    /// divisor`.
+    pub fn division(form: &AffineForm, divisor: i128, quotient: Var, remainder: Var) -> Option<Formula> {
+        let (quotient, remainder) = (AffineForm::from(quotient), AffineForm::from(remainder));
         let sum = remainder.add_scaled(&quotient, divisor)?;
-        let range = Formula::within(&Linear::from(0), &remainder, &Linear::from(divisor))?;
+        let range = Formula::within(&AffineForm::from(0), &remainder, &AffineForm::from(divisor))?;
         Some(Formula::And(vec![Formula::eq(form, &sum)?, range]))
     }
 
-    /// `divisor` does not divide `form`; `quotient` must occur nowhere else.
-    pub fn divides_not(divisor: i128, form: &Linear, quotient: Var) -> Option<Formula> {
-        let remainder = form.add_scaled(&Linear::from(quotient), divisor.checked_neg()?)?;
-        Formula::within(&Linear::from(1), &remainder, &Linear::from(divisor))
+    /// States that `divisor` does not divide `form`. `quotient` is an auxiliary variable that no other formula may use.
+    pub fn divides_not(divisor: i128, form: &AffineForm, quotient: Var) -> Option<Formula> {
+        let remainder = form.add_scaled(&AffineForm::from(quotient), divisor.checked_neg()?)?;
+        Formula::within(&AffineForm::from(1), &remainder, &AffineForm::from(divisor))
     }
 
-    /// `divisor` divides `form`; `quotient` must occur nowhere else.
-    pub fn divides(divisor: i128, form: &Linear, quotient: Var) -> Option<Formula> {
-        Some(Formula::zero(form.add_scaled(&Linear::from(quotient), divisor.checked_neg()?)?))
+    /// States that `divisor` divides `form`. `quotient` is an auxiliary variable that no other formula may use.
+    pub fn divides(divisor: i128, form: &AffineForm, quotient: Var) -> Option<Formula> {
+        Some(Formula::zero(form.add_scaled(&AffineForm::from(quotient), divisor.checked_neg()?)?))
     }
 
-    /// The negation.
+    /// Returns the negation.
     pub fn not(&self) -> Option<Formula> {
         match self {
-            Formula::Atom(Atom::NonNegative(form)) => Formula::lt(form, &Linear::from(0)),
-            Formula::Atom(Atom::Zero(form)) => Formula::ne(form, &Linear::from(0)),
+            Formula::Atom(Atom::NonNegative(form)) => Formula::lt(form, &AffineForm::from(0)),
+            Formula::Atom(Atom::Zero(form)) => Formula::ne(form, &AffineForm::from(0)),
             Formula::And(parts) => Some(Formula::Or(parts.iter().map(Formula::not).collect::<Option<_>>()?)),
             Formula::Or(parts) => Some(Formula::And(parts.iter().map(Formula::not).collect::<Option<_>>()?)),
         }
     }
 
-    /// Whether the formula holds at the point; `None` where a value leaves `i128`.
+    /// Returns whether the formula holds at the point; `None` on overflow.
     pub fn holds(&self, point: &[i128]) -> Option<bool> {
         match self {
             Formula::Atom(atom) => atom.holds(point),
@@ -145,8 +147,8 @@ impl Formula {
         }
     }
 
-    /// Appends the atoms that hold for certain and the disjunctions of which one alternative holds, in order of occurrence.
-    /// This order numbers the lines of a certificate.
+    /// Splits the formula, a conjunction, into its atoms and its disjunctions, and appends both in order of occurrence.
+    /// Certificates number atoms and disjunctions in this order.
     pub(super) fn flatten<'a>(&'a self, atoms: &mut Vec<&'a Atom>, choices: &mut Vec<&'a [Formula]>) {
         match self {
             Formula::Atom(atom) => atoms.push(atom),
@@ -156,14 +158,16 @@ impl Formula {
     }
 }
 
-/// `form <= bound` and `form >= bound + 1`, as forms that are not negative.
-pub(super) fn sides(form: &Linear, bound: i128) -> Option<[Linear; 2]> {
-    let low = Linear::from(bound).sub(form)?;
+/// Returns the assumptions of the two cases of a split, `form <= bound` and `form >= bound + 1`, each as a form that
+/// must be nonnegative.
+pub(super) fn sides(form: &AffineForm, bound: i128) -> Option<[AffineForm; 2]> {
+    let low = AffineForm::from(bound).sub(form)?;
     let high = low.scale(-1)?.offset(-1)?;
     Some([low, high])
 }
 
-/// The variables whose product `var` is, in order, products of products taken apart; `None` where they are many.
+/// Returns the sorted factors of `var`, with products of products expanded; `[var]` if it is not defined as a product.
+/// `None` if products are nested too deeply.
 pub(super) fn monomial(products: &[(Var, Var, Var)], var: Var, depth: usize) -> Option<Vec<Var>> {
     const DEEPEST: usize = 6;
     let Some((_, x, y)) = products.iter().find(|product| product.0 == var) else { return Some(vec![var]) };
@@ -176,44 +180,47 @@ pub(super) fn monomial(products: &[(Var, Var, Var)], var: Var, depth: usize) -> 
     Some(factors)
 }
 
-/// Variables over the integers and the facts about them: is there a point at which all hold?
+/// Integer variables and facts about them. The solver decides whether some values of the variables satisfy all facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problem {
-    /// The variables' names; variable `v` is `variables[v]`.
+pub struct LinearProblem {
+    /// Names of the variables, by index; used only in output.
     pub variables: Vec<String>,
-    /// The formulas that hold at the same time.
+    /// Formulas that must all hold.
     pub facts: Vec<Formula>,
-    /// `(p, x, y)`: also `p == x · y`.
+    /// Products of variables: `(p, x, y)` is the additional fact `p == x · y`.
     pub products: Vec<(Var, Var, Var)>,
 }
 
-impl Problem {
-    /// A further variable.
-    pub fn variable(&mut self, name: impl Into<String>) -> Var {
+impl LinearProblem {
+    /// Adds a variable.
+    pub fn add_variable(&mut self, name: impl Into<String>) -> Var {
         self.variables.push(name.into());
         Var(u32::try_from(self.variables.len() - 1).expect("fewer than 2^32 variables"))
     }
 
-    /// The variable that is `x · y`, a further one unless the problem has it.
+    /// Returns the variable that is defined as `x · y`; adds one if the problem has none.
     pub fn product(&mut self, x: Var, y: Var) -> Var {
-        let known = self.products.iter().find(|known| (known.1, known.2) == (x, y) || (known.1, known.2) == (y, x));
-        if let Some(known) = known {
-            return known.0;
+        let existing = self
+            .products
+            .iter()
+            .find(|existing| (existing.1, existing.2) == (x, y) || (existing.1, existing.2) == (y, x));
+        if let Some(existing) = existing {
+            return existing.0;
         }
         let name = format!("{}*{}", self.variables[x.index()], self.variables[y.index()]);
-        let product = self.variable(name);
+        let product = self.add_variable(name);
         self.products.push((product, x, y));
         product
     }
 
-    /// Whether all variables of facts and products are the problem's own.
+    /// Returns whether all variables in facts and products are declared in `variables`.
     pub(super) fn is_closed(&self) -> bool {
         let own = |var: &Var| var.index() < self.variables.len();
         let products = self.products.iter().all(|(p, x, y)| own(p) && own(x) && own(y));
         products && self.facts.iter().all(|fact| fact.mentions_only(&own))
     }
 
-    /// Whether all facts and products hold at the point; `None` where a value leaves `i128`.
+    /// Returns whether all facts and products hold at the point; `None` on overflow.
     pub fn holds(&self, point: &[i128]) -> Option<bool> {
         for &(product, x, y) in &self.products {
             let value = point.get(x.index())?.checked_mul(*point.get(y.index())?)?;

@@ -1,28 +1,28 @@
-//! The integers of a dictionary: narrow ones first, for speed, and wide ones where those overflow.
+//! The integer type of a simplex dictionary: `i64` for speed, `i128` after an overflow.
 //!
-//! Input: two numbers. Output: their sum, product or common divisor, or nothing where it does not fit.
-//! Idea: almost all problems stay within 64 bits, where a checked product is one instruction and a jump.
+//! Input: two numbers. Output: their sum, product or common divisor; `None` on overflow. Idea: almost all problems stay
+//! within 64 bits, where a checked product costs one multiplication and one branch.
 
 /// A signed integer with checked arithmetic.
-pub(super) trait Number: Copy + Ord {
+pub(super) trait CheckedInt: Copy + Ord {
     const ZERO: Self;
     const ONE: Self;
-    /// The number, where it fits.
+    /// Converts from `i128`; `None` if it does not fit.
     fn from_wide(wide: i128) -> Option<Self>;
-    /// The number as a wide one.
+    /// Converts to `i128`.
     fn wide(self) -> i128;
     fn plus(self, other: Self) -> Option<Self>;
     fn times(self, other: Self) -> Option<Self>;
     fn negated(self) -> Option<Self>;
-    /// The quotient, rounded to zero; the divisor is positive.
-    fn over(self, divisor: Self) -> Self;
-    /// The remainder of `over`.
-    fn rest(self, divisor: Self) -> Self;
+    /// Returns the quotient, rounded toward zero. The divisor must be positive.
+    fn quotient(self, divisor: Self) -> Self;
+    /// Returns the remainder of [`quotient`](Self::quotient).
+    fn remainder(self, divisor: Self) -> Self;
 }
 
 macro_rules! number {
     ($type:ty) => {
-        impl Number for $type {
+        impl CheckedInt for $type {
             const ZERO: Self = 0;
             const ONE: Self = 1;
             #[inline]
@@ -46,11 +46,11 @@ macro_rules! number {
                 self.checked_neg()
             }
             #[inline]
-            fn over(self, divisor: Self) -> Self {
+            fn quotient(self, divisor: Self) -> Self {
                 self / divisor
             }
             #[inline]
-            fn rest(self, divisor: Self) -> Self {
+            fn remainder(self, divisor: Self) -> Self {
                 self % divisor
             }
         }
@@ -60,14 +60,14 @@ macro_rules! number {
 number!(i64);
 number!(i128);
 
-/// The positive common divisor of a positive number and another.
-pub(super) fn gcd<T: Number>(a: T, b: T) -> Option<T> {
+/// Returns the greatest common divisor of a positive number and any number.
+pub(super) fn gcd<T: CheckedInt>(a: T, b: T) -> Option<T> {
     if a == T::ONE || b == T::ONE {
         return Some(T::ONE);
     }
     let (mut a, mut b) = (a, if b < T::ZERO { b.negated()? } else { b });
     while b != T::ZERO {
-        (a, b) = (b, a.rest(b));
+        (a, b) = (b, a.remainder(b));
     }
     Some(a)
 }

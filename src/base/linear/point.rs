@@ -1,27 +1,27 @@
 //! Rational points.
 //!
-//! Input: numerators over one denominator. Output: the values of forms and formulas there.
-//! Idea: everything is multiplied by the denominator, so that no fraction is ever computed; the point is one of integers where
-//! the denominator is one.
+//! Input: numerators with a common denominator. Output: the values of linear forms and the truth values of formulas at
+//! the point. Idea: a value is computed as an integer, its numerator over the common denominator. If the denominator is
+//! 1, all values are integers.
 
-use super::form::Linear;
+use super::form::AffineForm;
 use super::formula::{Atom, Formula};
 
-/// A rational point: variable `v` is `values[v] / denominator`.
+/// A rational point. The value of variable `v` is `values[v] / denominator`.
 pub(super) struct Scaled {
     pub denominator: i128,
     pub values: Vec<i128>,
 }
 
 impl Scaled {
-    /// `denominator · form` at the point.
-    pub fn eval(&self, form: &Linear) -> Option<i128> {
-        let constant = Linear::from(form.constant().checked_mul(self.denominator)?);
+    /// Returns the value of `denominator · form` at the point, an integer.
+    pub fn eval(&self, form: &AffineForm) -> Option<i128> {
+        let constant = AffineForm::from(form.constant().checked_mul(self.denominator)?);
         let rest = form.offset(form.constant().checked_neg()?)?;
         rest.eval(&self.values)?.checked_add(constant.constant())
     }
 
-    /// Whether the formula holds at the point, taken over the rationals.
+    /// Returns whether the formula holds at the point. Variables may have rational values.
     pub fn satisfies(&self, formula: &Formula) -> Option<bool> {
         match formula {
             Formula::Atom(Atom::NonNegative(form)) => Some(self.eval(form)? >= 0),

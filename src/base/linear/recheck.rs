@@ -1,46 +1,47 @@
-//! Verifies a certificate, without the search: this file and the forms and formulas are all that a proof rests on.
+//! Verifies a certificate independently of the search. Its soundness depends only on this file, `form.rs` and
+//! `formula.rs`.
 //!
-//! Input: a problem and a certificate. Output: nothing, or the first step that is wrong.
-//! Idea: walk the tree with the lines known on the path; each derived line is computed anew from the lines it names, with
-//! checked arithmetic, and each leaf must end with a line that holds nowhere.
+//! Input: a problem and a certificate. Output: an error that names the first wrong step, if any. Idea: walk the proof
+//! tree with the list of atoms on the path from the root. Recompute each derived atom from its premises with checked
+//! arithmetic. The last atom of each leaf must be unsatisfiable.
 
-use super::certificate::{Certificate, DEEPEST, End, Line, Node};
-use super::form::{Linear, Var};
-use super::formula::{Atom, Formula, Problem, monomial, sides};
+use super::certificate::{Certificate, CertificateEnd, CertificateNode, DEEPEST, DerivedLine};
+use super::form::{AffineForm, Var};
+use super::formula::{Atom, Formula, LinearProblem, monomial, sides};
 
-/// Whether the certificate proves that the problem has no point; the error names the first wrong step.
-pub fn recheck(problem: &Problem, certificate: &Certificate) -> Result<(), String> {
+/// Checks that the certificate proves that the problem has no solution; the error names the first wrong step.
+pub fn recheck(problem: &LinearProblem, certificate: &Certificate) -> Result<(), String> {
     if !problem.is_closed() {
-        return Err("the problem uses a variable that it does not have".to_string());
+        return Err("the problem uses an undefined variable".to_string());
     }
     let mut products = problem.products.clone();
     for &(x, y) in &certificate.products {
         let fresh = problem.variables.len() + (products.len() - problem.products.len());
         if x.index().max(y.index()) >= fresh {
-            return Err(format!("the product of x{} and x{} is of unknown variables", x.0, y.0));
+            return Err(format!("the product of x{} and x{} uses undefined variables", x.0, y.0));
         }
         products.push((Var(u32::try_from(fresh).map_err(|_| "too many variables")?), x, y));
     }
-    let mut path = Path { products: &products, lines: Vec::new(), choices: Vec::new() };
+    let mut path = RecheckPath { products: &products, lines: Vec::new(), choices: Vec::new() };
     problem.facts.iter().for_each(|fact| path.assume(fact));
     path.check(&certificate.root, 0)
 }
 
-/// What is known at a node.
-struct Path<'a> {
+/// The assumed and derived atoms and the disjunctions on the path from the root to a node.
+struct RecheckPath<'a> {
     products: &'a [(Var, Var, Var)],
     lines: Vec<Atom>,
     choices: Vec<&'a [Formula]>,
 }
 
-impl<'a> Path<'a> {
+impl<'a> RecheckPath<'a> {
     fn assume(&mut self, formula: &'a Formula) {
         let mut atoms = Vec::new();
         formula.flatten(&mut atoms, &mut self.choices);
         self.lines.extend(atoms.into_iter().cloned());
     }
 
-    fn check(&mut self, node: &Node, depth: usize) -> Result<(), String> {
+    fn check(&mut self, node: &CertificateNode, depth: usize) -> Result<(), String> {
         if depth > DEEPEST {
             return Err(format!("more than {DEEPEST} cases within each other"));
         }
@@ -50,11 +51,11 @@ impl<'a> Path<'a> {
             self.lines.push(derived);
         }
         match &node.end {
-            End::Contradiction => match self.lines.last() {
-                Some(line) if holds_nowhere(line) => Ok(()),
-                _ => Err(format!("line {} is no contradiction", self.lines.len().saturating_sub(1))),
+            CertificateEnd::Contradiction => match self.lines.last() {
+                Some(line) if is_unsatisfiable(line) => Ok(()),
+                _ => Err(format!("line {} is not a contradiction", self.lines.len().saturating_sub(1))),
             },
-            End::Choice { choice, cases } => {
+            CertificateEnd::Choice { choice, cases } => {
                 let alternatives =
                     *self.choices.get(*choice).ok_or_else(|| format!("there is no disjunction {choice}"))?;
                 if alternatives.len() != cases.len() {
@@ -69,16 +70,16 @@ impl<'a> Path<'a> {
                     .zip(cases)
                     .try_for_each(|(formula, case)| self.case(case, depth, |path| path.assume(formula)))
             }
-            End::Split { form, bound, cases } => {
+            CertificateEnd::Split { form, bound, cases } => {
                 let sides = sides(form, *bound).ok_or("the sides of a split overflow")?;
-                let push = |side: Linear| move |path: &mut Self| path.lines.push(Atom::NonNegative(side));
+                let push = |side: AffineForm| move |path: &mut Self| path.lines.push(Atom::NonNegative(side));
                 sides.into_iter().zip(&**cases).try_for_each(|(side, case)| self.case(case, depth, push(side)))
             }
         }
     }
 
-    /// Checks a case under its assumption, which is forgotten afterwards.
-    fn case(&mut self, case: &Node, depth: usize, assume: impl FnOnce(&mut Self)) -> Result<(), String> {
+    /// Verifies a case under its assumption, then removes the assumption.
+    fn case(&mut self, case: &CertificateNode, depth: usize, assume: impl FnOnce(&mut Self)) -> Result<(), String> {
         let (lines, choices) = (self.lines.len(), self.choices.len());
         assume(self);
         self.check(case, depth + 1)?;
@@ -87,14 +88,14 @@ impl<'a> Path<'a> {
         Ok(())
     }
 
-    fn derive(&self, line: &Line) -> Option<Atom> {
+    fn derive(&self, line: &DerivedLine) -> Option<Atom> {
         match line {
-            Line::Combination { terms, divisor } => self.combination(terms, *divisor),
-            Line::Same(a, b) => {
+            DerivedLine::Combination { terms, divisor } => self.combination(terms, *divisor),
+            DerivedLine::Same(a, b) => {
                 let same = monomial(self.products, *a, 0)? == monomial(self.products, *b, 0)?;
-                if same { Some(Atom::Zero(Linear::from(*a).sub(&Linear::from(*b))?)) } else { None }
+                if same { Some(Atom::Zero(AffineForm::from(*a).sub(&AffineForm::from(*b))?)) } else { None }
             }
-            Line::Product(a, b) => {
+            DerivedLine::Product(a, b) => {
                 let (a, b) = (self.lines.get(*a)?, self.lines.get(*b)?);
                 let product = self.product(a.form(), b.form())?;
                 let zero = matches!(a, Atom::Zero(_)) || matches!(b, Atom::Zero(_));
@@ -104,7 +105,7 @@ impl<'a> Path<'a> {
     }
 
     fn combination(&self, terms: &[(usize, i128)], divisor: i128) -> Option<Atom> {
-        let (mut sum, mut equal) = (Linear::default(), true);
+        let (mut sum, mut equal) = (AffineForm::default(), true);
         for &(line, multiplier) in terms {
             let line = self.lines.get(line)?;
             if matches!(line, Atom::NonNegative(_)) {
@@ -123,23 +124,23 @@ impl<'a> Path<'a> {
         }
     }
 
-    fn product(&self, a: &Linear, b: &Linear) -> Option<Linear> {
+    fn product(&self, a: &AffineForm, b: &AffineForm) -> Option<AffineForm> {
         let linear = b.scale(a.constant())?;
-        let rest = Linear::new(0, a.terms().iter().copied())?;
+        let rest = AffineForm::new(0, a.terms().iter().copied())?;
         let mut sum = linear.add_scaled(&rest, b.constant())?;
         for &(x, c) in a.terms() {
             for &(y, d) in b.terms() {
-                let known =
-                    self.products.iter().find(|known| (known.1, known.2) == (x, y) || (known.1, known.2) == (y, x))?;
-                sum = sum.add_scaled(&Linear::from(known.0), c.checked_mul(d)?)?;
+                let definition =
+                    self.products.iter().find(|entry| (entry.1, entry.2) == (x, y) || (entry.1, entry.2) == (y, x))?;
+                sum = sum.add_scaled(&AffineForm::from(definition.0), c.checked_mul(d)?)?;
             }
         }
         Some(sum)
     }
 }
 
-/// Whether no integer point at all satisfies the line.
-fn holds_nowhere(line: &Atom) -> bool {
+/// Returns whether no integer point satisfies the atom.
+fn is_unsatisfiable(line: &Atom) -> bool {
     match line {
         Atom::NonNegative(form) => form.terms().is_empty() && form.constant() < 0,
         Atom::Zero(form) => match form.content() {

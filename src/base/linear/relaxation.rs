@@ -1,29 +1,30 @@
-//! The vertex of a system, and what the integers say about it: cuts, and forms to split.
+//! The linear relaxation of a system: its vertex, cutting planes, and the linear form to branch on.
 //!
-//! Input: the inequalities of a system. Output: a rational point, inequalities that it violates, a form that is fractional.
-//! Idea: narrow numbers until they overflow, then wide ones. The fractions of a row's entries combine tight lines to a form
-//! with whole coefficients and a fractional constant, which may be rounded down (a cut of Gomory's).
+//! Input: the inequalities of a system. Output: a rational vertex, cutting planes that exclude it, and a linear form
+//! whose value at the vertex is fractional. Idea: use `i64` numbers until they overflow, then `i128`. The fractional
+//! parts of a row's entries are multipliers of tight inequalities. Their sum has integer coefficients and a fractional
+//! constant, so the constant may be rounded down (a Gomory cut).
 
 use std::rc::Rc;
 
-use super::form::{Linear, Var, common_divisor};
-use super::simplex::{Column, Dictionary, Failure, Inequality, Row};
+use super::form::{AffineForm, Var, common_divisor};
+use super::simplex::{Dictionary, Inequality, SimplexError, TableauRow, TableauVar};
 use super::steps::StepId;
 
-/// Cuts whose coefficients are larger are not worth their digits.
+/// Maximum coefficient of a cutting plane. Larger coefficients slow down the simplex method.
 const LARGEST_CUT: u128 = 1 << 16;
 
-/// Rows that are tried for cuts, those of the smallest denominators.
+/// Maximum number of rows to derive cutting planes from. Rows with the smallest denominators are used.
 const CUT_ROWS: usize = 8;
-/// Lines that the system has dropped and that may stay in a dictionary.
+/// Number of inequalities in a dictionary that the system no longer contains, from which on they are removed.
 const FORGOTTEN: usize = 4;
 
-/// The dictionary of a system.
+/// The simplex dictionary of a system.
 #[derive(Clone)]
 pub(super) enum Relaxation {
-    /// The numbers fit 64 bits.
+    /// All numbers fit in 64 bits.
     Narrow(Dictionary<i64>),
-    /// They do not.
+    /// At least one number does not fit in 64 bits.
     Wide(Dictionary<i128>),
 }
 
@@ -33,18 +34,19 @@ impl Default for Relaxation {
     }
 }
 
-/// An inequality that holds at integer points and not at the vertex: `floor(Σ multiplier · line / divisor)`.
-pub(super) struct Cut {
-    pub form: Linear,
+/// An inequality `form >= 0` that holds at all integer points of the system but not at the vertex. `form` is `floor(Σ
+/// multiplier · step / divisor)`, where `terms` has the steps and their multipliers.
+pub(super) struct CuttingPlane {
+    pub form: AffineForm,
     pub terms: Vec<(StepId, i128)>,
     pub divisor: i128,
 }
 
 impl Relaxation {
-    /// Adds the lines that are new and moves to a vertex.
-    pub fn extend(&mut self, lines: &[Rc<Inequality>], exchanges: &mut u64) -> Result<(), Failure> {
-        let new = |known: &[Rc<Inequality>]| {
-            let is_new = |line: &&Rc<Inequality>| !known.iter().any(|known| known.step == line.step);
+    /// Adds the inequalities that are not yet in the dictionary, and moves to a feasible vertex.
+    pub fn extend(&mut self, lines: &[Rc<Inequality>], exchanges: &mut u64) -> Result<(), SimplexError> {
+        let new = |present: &[Rc<Inequality>]| {
+            let is_new = |line: &&Rc<Inequality>| !present.iter().any(|present| present.step == line.step);
             lines.iter().filter(is_new).cloned().collect::<Vec<_>>()
         };
         self.forget(lines);
@@ -56,7 +58,7 @@ impl Relaxation {
             Relaxation::Narrow(dictionary) => {
                 let new = new(dictionary.lines());
                 match dictionary.extend(new.iter(), exchanges) {
-                    Err(Failure::Overflow) => dictionary.lines().to_vec(),
+                    Err(SimplexError::Overflow) => dictionary.lines().to_vec(),
                     result => return result,
                 }
             }
@@ -68,21 +70,22 @@ impl Relaxation {
         result
     }
 
-    /// Drops lines that stronger ones have replaced, once there are many.
+    /// Removes inequalities that are no longer in the system, if there are many of them.
     fn forget(&mut self, lines: &[Rc<Inequality>]) {
         if self.lines().len() < lines.len() + FORGOTTEN {
             return;
         }
-        let wanted = |line: &Inequality| lines.iter().any(|known| known.step == line.step);
+        let is_in_system = |line: &Inequality| lines.iter().any(|current| current.step == line.step);
         match self {
-            Relaxation::Narrow(dictionary) => dictionary.retain(wanted),
-            Relaxation::Wide(dictionary) => dictionary.retain(wanted),
+            Relaxation::Narrow(dictionary) => dictionary.retain(is_in_system),
+            Relaxation::Wide(dictionary) => dictionary.retain(is_in_system),
         }
     }
 
-    /// Whether the vertex lies on the line for certain.
+    /// Returns whether the inequality is tight (an equality) at the vertex because its slack is nonbasic.
     pub fn is_tight(&self, line: &Inequality) -> bool {
-        let tight = |column: &Column| matches!(column, Column::Slack(at) if self.lines()[*at].step == line.step);
+        let tight =
+            |column: &TableauVar| matches!(column, TableauVar::Slack(at) if self.lines()[*at].step == line.step);
         self.nonbasic().iter().any(tight)
     }
 
@@ -93,32 +96,35 @@ impl Relaxation {
         }
     }
 
-    fn nonbasic(&self) -> &[Column] {
+    fn nonbasic(&self) -> &[TableauVar] {
         match self {
             Relaxation::Narrow(dictionary) => dictionary.nonbasic(),
             Relaxation::Wide(dictionary) => dictionary.nonbasic(),
         }
     }
 
-    /// The rows of variables of the forms, or of all where the vertex is fractional.
-    fn rows(&self, free: bool) -> Vec<(Column, Row)> {
-        let wanted =
-            |column: Column, fractional: bool| if free { matches!(column, Column::Free(_)) } else { fractional };
+    /// Returns the rows whose basic variable is a coordinate, not a slack, if `free`. Else returns the rows whose value
+    /// at the vertex is fractional.
+    fn rows(&self, free: bool) -> Vec<(TableauVar, TableauRow)> {
+        let is_selected = |column: TableauVar, fractional: bool| {
+            if free { matches!(column, TableauVar::Free(_)) } else { fractional }
+        };
         match self {
             Relaxation::Narrow(dictionary) => dictionary
                 .rows()
-                .filter(|(column, row)| wanted(*column, row.is_fractional()))
+                .filter(|(column, row)| is_selected(*column, row.is_fractional()))
                 .map(|(column, row)| (column, row.wide()))
                 .collect(),
             Relaxation::Wide(dictionary) => dictionary
                 .rows()
-                .filter(|(column, row)| wanted(*column, row.is_fractional()))
+                .filter(|(column, row)| is_selected(*column, row.is_fractional()))
                 .map(|(column, row)| (column, row.wide()))
                 .collect(),
         }
     }
 
-    /// The coordinates' values at the vertex, over their least common denominator.
+    /// Returns the coordinates of the vertex: their least common denominator, and the numerator of each basic
+    /// coordinate. The others are zero.
     pub fn vertex(&self) -> Option<(i128, Vec<(Var, i128)>)> {
         let rows = self.rows(true);
         let mut common = 1i128;
@@ -126,15 +132,15 @@ impl Relaxation {
             let own = row.denominator / divisor(row.constant, row.denominator);
             common = common.checked_mul(own / divisor(own, common))?;
         }
-        let value = |(column, row): &(Column, Row)| match column {
-            Column::Free(var) => Some((*var, row.constant.checked_mul(common)? / row.denominator)),
-            Column::Slack(_) => None,
+        let value = |(column, row): &(TableauVar, TableauRow)| match column {
+            TableauVar::Free(var) => Some((*var, row.constant.checked_mul(common)? / row.denominator)),
+            TableauVar::Slack(_) => None,
         };
         Some((common, rows.iter().map(value).collect::<Option<_>>()?))
     }
 
-    /// Inequalities that cut the vertex off, those of the smallest coefficients first.
-    pub fn cuts(&self) -> Vec<Cut> {
+    /// Returns cutting planes that exclude the vertex, those with the smallest coefficients first.
+    pub fn cuts(&self) -> Vec<CuttingPlane> {
         let (mut cuts, mut rows) = (Vec::new(), self.rows(false));
         rows.sort_by_key(|(_, row)| row.denominator);
         for (_, row) in rows.into_iter().take(CUT_ROWS) {
@@ -145,14 +151,14 @@ impl Relaxation {
         cuts
     }
 
-    fn cut(&self, row: &Row, sign: i128) -> Option<Cut> {
-        let (mut terms, mut sum) = (Vec::new(), Linear::default());
+    fn cut(&self, row: &TableauRow, sign: i128) -> Option<CuttingPlane> {
+        let (mut terms, mut sum) = (Vec::new(), AffineForm::default());
         for (entry, column) in row.entries.iter().zip(self.nonbasic()) {
             let fraction = entry.checked_mul(sign)?.rem_euclid(row.denominator);
             match column {
                 _ if fraction == 0 => {}
-                Column::Free(_) => return None,
-                Column::Slack(at) => {
+                TableauVar::Free(_) => return None,
+                TableauVar::Slack(at) => {
                     let line = &self.lines()[*at];
                     sum = sum.add_scaled(&line.form, fraction)?;
                     terms.push((line.step, fraction));
@@ -160,16 +166,17 @@ impl Relaxation {
             }
         }
         let form = sum.divide_floor(row.denominator)?;
-        (largest(&form) <= LARGEST_CUT).then_some(Cut { form, terms, divisor: row.denominator })
+        (largest(&form) <= LARGEST_CUT).then_some(CuttingPlane { form, terms, divisor: row.denominator })
     }
 
-    /// A form that is fractional at the vertex and the greatest value of its lower part: the narrowest between two bounds.
-    pub fn fractional(&self) -> Option<(Linear, i128)> {
-        let mut best: Option<((i128, usize), Linear, i128)> = None;
+    /// Returns the linear form to branch on and the bound of its lower branch. Selects the form with the narrowest
+    /// range among those whose value at the vertex is fractional.
+    pub fn fractional(&self) -> Option<(AffineForm, i128)> {
+        let mut best: Option<((i128, usize), AffineForm, i128)> = None;
         for (column, row) in self.rows(false) {
             let (form, width) = match column {
-                Column::Free(var) => (Linear::from(var), i128::MAX),
-                Column::Slack(at) => {
+                TableauVar::Free(var) => (AffineForm::from(var), i128::MAX),
+                TableauVar::Slack(at) => {
                     let form = &self.lines()[at].form;
                     (form.clone(), self.width(form).unwrap_or(i128::MAX - 1))
                 }
@@ -184,18 +191,19 @@ impl Relaxation {
         best.map(|(_, form, bound)| (form, bound))
     }
 
-    /// The distance to the opposite bound.
-    fn width(&self, form: &Linear) -> Option<i128> {
+    /// Returns the width of a form's range: its upper bound minus its lower bound. `None` if no inequality bounds it
+    /// from the other side.
+    fn width(&self, form: &AffineForm) -> Option<i128> {
         let opposites = self.lines().iter().filter(|other| other.form.is_opposite(form));
         opposites.filter_map(|other| other.form.constant().checked_add(form.constant())).min()
     }
 }
 
-fn largest(form: &Linear) -> u128 {
+fn largest(form: &AffineForm) -> u128 {
     form.terms().iter().map(|term| term.1.unsigned_abs()).max().unwrap_or(0)
 }
 
-/// The common divisor, where the second number is positive.
+/// Returns the greatest common divisor; `b` is positive.
 fn divisor(a: i128, b: i128) -> i128 {
     common_divisor(a.unsigned_abs(), b.unsigned_abs()) as i128
 }

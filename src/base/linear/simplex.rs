@@ -1,106 +1,113 @@
-//! The rational relaxation: a vertex that satisfies all inequalities, or multipliers that refute them.
+//! The dual simplex method over the rationals. It finds a vertex that satisfies all inequalities, or multipliers that
+//! refute them.
 //!
-//! Input: forms that must not be negative. Output: a dictionary at a feasible vertex, or Farkas multipliers.
-//! Idea: each inequality has a slack that is not negative. Variables are first exchanged for slacks; then a negative slack is
-//! exchanged for one that can raise it. A row where none can is the refutation. Further inequalities start from the last vertex.
+//! Input: linear forms that must be nonnegative. Output: a dictionary at a feasible vertex, or Farkas multipliers.
+//! Idea: the value of each form is a slack variable, which must be nonnegative. First make the coordinates (the
+//! variables of the forms) basic by pivoting them with slacks. Then, while the value of a slack is negative, pivot it
+//! with a nonbasic slack that can raise it. If a row has no such slack, its entries are the multipliers. Inequalities
+//! that are added later start from the last vertex.
 
 use std::rc::Rc;
 
-use super::form::{Linear, Var};
-use super::number::{Number, gcd};
+use super::form::{AffineForm, Var};
+use super::number::{CheckedInt, gcd};
 use super::steps::StepId;
 
-/// An inequality `form >= 0` and the step that derives it.
+/// An inequality `form >= 0` and the proof step that derives it.
 pub(super) struct Inequality {
-    pub form: Linear,
+    pub form: AffineForm,
     pub step: StepId,
-    /// Whether it follows from others and may be forgotten.
+    /// Whether it is a cutting plane. A cutting plane follows from the other inequalities, so it may be dropped.
     pub cut: bool,
 }
 
-/// `denominator · basic = constant + Σ entry · nonbasic`, in lowest terms.
+/// A row of a dictionary, the equation `denominator · basic = constant + Σ entry · nonbasic`, in lowest terms.
 #[derive(Clone, Debug)]
-pub(super) struct Row<T = i128> {
+pub(super) struct TableauRow<T = i128> {
     pub denominator: T,
     pub constant: T,
     pub entries: Vec<T>,
 }
 
-/// The variable of a row or column: the slack of a line, by number, or a variable of the forms.
+/// The variable of a row or column of a dictionary: the slack of an inequality, by the index of the inequality, or a
+/// variable of the linear forms, which may have any sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Column {
+pub(super) enum TableauVar {
     Slack(usize),
     Free(Var),
 }
 
-/// Why there is no vertex.
-pub(super) enum Failure {
-    /// `Σ multiplier · line` is a negative constant.
+/// Why the simplex method found no feasible vertex.
+pub(super) enum SimplexError {
+    /// No point satisfies the inequalities: `Σ multiplier · step`, over these steps and multipliers, is a negative
+    /// constant.
     Infeasible(Vec<(StepId, i128)>),
-    /// A number leaves its type.
+    /// A number overflowed.
     Overflow,
-    /// More exchanges than allowed.
+    /// The budget of pivots was spent.
     Exhausted,
 }
 
-/// Exchanges by greatest violation before the rule that cannot cycle takes over.
+/// Number of pivots for which the most negative slack leaves the basis. After that, Bland's rule selects the pivots,
+/// because it cannot cycle.
 const GREEDY: u64 = 60;
 
-/// Basic variables in terms of nonbasic ones, which are zero at the vertex.
+/// A simplex dictionary: equations for the basic variables in terms of the nonbasic variables, which are zero at the
+/// vertex.
 #[derive(Clone, Default)]
 pub(super) struct Dictionary<T> {
     lines: Vec<Rc<Inequality>>,
-    rows: Vec<Row<T>>,
-    basic: Vec<Column>,
-    nonbasic: Vec<Column>,
+    rows: Vec<TableauRow<T>>,
+    basic: Vec<TableauVar>,
+    nonbasic: Vec<TableauVar>,
 }
 
-impl<T: Number> Dictionary<T> {
-    /// The lines; slacks are numbered like them.
+impl<T: CheckedInt> Dictionary<T> {
+    /// Returns the inequalities. Slack `i` belongs to inequality `i`.
     pub fn lines(&self) -> &[Rc<Inequality>] {
         &self.lines
     }
 
-    /// The variables that are zero at the vertex, in the order of the rows' entries.
-    pub fn nonbasic(&self) -> &[Column] {
+    /// Returns the nonbasic variables, one for each entry of a row.
+    pub fn nonbasic(&self) -> &[TableauVar] {
         &self.nonbasic
     }
 
-    /// The basic variables with their rows.
-    pub fn rows(&self) -> impl Iterator<Item = (Column, &Row<T>)> {
+    /// Returns the basic variables with their rows.
+    pub fn rows(&self) -> impl Iterator<Item = (TableauVar, &TableauRow<T>)> {
         self.basic.iter().copied().zip(&self.rows)
     }
 
-    /// Adds inequalities and moves to a vertex that satisfies all; `exchanges` counts down.
+    /// Adds inequalities and moves to a vertex that satisfies all inequalities. Decrements `exchanges` at each pivot.
     pub fn extend<'b>(
         &mut self,
         lines: impl Iterator<Item = &'b Rc<Inequality>>,
         exchanges: &mut u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SimplexError> {
         let first = self.lines.len();
         for line in lines {
-            self.add(line).ok_or(Failure::Overflow)?;
+            self.add(line).ok_or(SimplexError::Overflow)?;
         }
-        self.free_columns(first).ok_or(Failure::Overflow)?;
-        let mut done = 0;
-        while let Some(row) = self.violated(done >= GREEDY) {
-            *exchanges = exchanges.checked_sub(1).ok_or(Failure::Exhausted)?;
-            done += 1;
-            match self.raising(row, done >= GREEDY) {
-                Some(column) => self.exchange(row, column).ok_or(Failure::Overflow)?,
+        self.free_columns(first).ok_or(SimplexError::Overflow)?;
+        let mut count = 0;
+        while let Some(row) = self.violated(count >= GREEDY) {
+            *exchanges = exchanges.checked_sub(1).ok_or(SimplexError::Exhausted)?;
+            count += 1;
+            match self.raising(row, count >= GREEDY) {
+                Some(column) => self.pivot_at(row, column).ok_or(SimplexError::Overflow)?,
                 None => return Err(self.refutation(row)),
             }
         }
         Ok(())
     }
 
-    /// Adds the row of an inequality, in terms of the nonbasic variables.
+    /// Adds an inequality: a row that defines its slack in terms of the nonbasic variables.
     fn add(&mut self, line: &Rc<Inequality>) -> Option<()> {
         let constant = T::from_wide(line.form.constant())?;
-        let mut row = Row { denominator: T::ONE, constant, entries: vec![T::ZERO; self.nonbasic.len()] };
+        let mut row = TableauRow { denominator: T::ONE, constant, entries: vec![T::ZERO; self.nonbasic.len()] };
         for &(var, coefficient) in line.form.terms() {
             let coefficient = T::from_wide(coefficient)?;
-            let column = Column::Free(var);
+            let column = TableauVar::Free(var);
             if let Some(at) = self.basic.iter().position(|basic| *basic == column) {
                 row.add(coefficient.times(row.denominator)?, &self.rows[at])?;
                 continue;
@@ -113,45 +120,47 @@ impl<T: Number> Dictionary<T> {
             });
             row.entries[at] = row.entries[at].plus(coefficient.times(row.denominator)?)?;
         }
-        self.basic.push(Column::Slack(self.lines.len()));
+        self.basic.push(TableauVar::Slack(self.lines.len()));
         self.rows.push(row);
         self.lines.push(line.clone());
         Some(())
     }
 
-    /// Exchanges each variable for a slack of the new lines, by the shortest form that has one.
+    /// Makes nonbasic coordinates basic by pivoting them with slacks of the inequalities from index `first` on. Prefers
+    /// inequalities with a unit coefficient and few terms.
     fn free_columns(&mut self, first: usize) -> Option<()> {
         for column in 0..self.nonbasic.len() {
-            if matches!(self.nonbasic[column], Column::Slack(_)) {
+            if matches!(self.nonbasic[column], TableauVar::Slack(_)) {
                 continue;
             }
             let weight = |row: &usize| {
-                let Column::Slack(line) = self.basic[*row] else { return (true, usize::MAX, false) };
+                let TableauVar::Slack(line) = self.basic[*row] else { return (true, usize::MAX, false) };
                 let entry = self.rows[*row].entries[column].wide();
                 (entry.unsigned_abs() != 1, self.lines[line].form.terms().len(), entry < 0)
             };
-            let usable = |row: &usize| matches!(self.basic[*row], Column::Slack(line) if line >= first);
+            let usable = |row: &usize| matches!(self.basic[*row], TableauVar::Slack(line) if line >= first);
             let with_entry = (0..self.rows.len()).filter(|&row| self.rows[row].entries[column] != T::ZERO);
             if let Some(row) = with_entry.filter(usable).min_by_key(weight) {
-                self.exchange(row, column)?;
+                self.pivot_at(row, column)?;
             }
         }
         Some(())
     }
 
     fn violated(&self, first: bool) -> Option<usize> {
-        let negative = |row: &usize| matches!(self.basic[*row], Column::Slack(_)) && self.rows[*row].constant < T::ZERO;
+        let negative =
+            |row: &usize| matches!(self.basic[*row], TableauVar::Slack(_)) && self.rows[*row].constant < T::ZERO;
         let rows = (0..self.rows.len()).filter(negative);
         match first {
             true => rows.min_by_key(|&row| self.basic[row]),
-            false => rows.min_by_key(|&row| self.rows[row].constant.over(self.rows[row].denominator)),
+            false => rows.min_by_key(|&row| self.rows[row].constant.quotient(self.rows[row].denominator)),
         }
     }
 
     fn raising(&self, row: usize, first: bool) -> Option<usize> {
         let columns = (0..self.nonbasic.len()).filter(|&column| match self.nonbasic[column] {
-            Column::Slack(_) => self.rows[row].entries[column] > T::ZERO,
-            Column::Free(_) => self.rows[row].entries[column] != T::ZERO,
+            TableauVar::Slack(_) => self.rows[row].entries[column] > T::ZERO,
+            TableauVar::Free(_) => self.rows[row].entries[column] != T::ZERO,
         });
         match first {
             true => columns.min_by_key(|&column| self.nonbasic[column]),
@@ -161,23 +170,23 @@ impl<T: Number> Dictionary<T> {
         }
     }
 
-    fn refutation(&self, row: usize) -> Failure {
+    fn refutation(&self, row: usize) -> SimplexError {
         let mut multipliers = Vec::new();
-        let mut add = |column: Column, multiplier: i128| {
-            if let (Column::Slack(line), true) = (column, multiplier != 0) {
+        let mut add = |column: TableauVar, multiplier: i128| {
+            if let (TableauVar::Slack(line), true) = (column, multiplier != 0) {
                 multipliers.push((self.lines[line].step, multiplier));
             }
         };
         add(self.basic[row], self.rows[row].denominator.wide());
         for (column, entry) in self.rows[row].entries.iter().enumerate() {
-            let Some(multiplier) = entry.wide().checked_neg() else { return Failure::Overflow };
+            let Some(multiplier) = entry.wide().checked_neg() else { return SimplexError::Overflow };
             add(self.nonbasic[column], multiplier);
         }
-        Failure::Infeasible(multipliers)
+        SimplexError::Infeasible(multipliers)
     }
 
-    /// Makes the basic variable of `row` nonbasic and that of `column` basic.
-    fn exchange(&mut self, row: usize, column: usize) -> Option<()> {
+    /// Makes the basic variable of `row` nonbasic and the nonbasic variable of `column` basic.
+    fn pivot_at(&mut self, row: usize, column: usize) -> Option<()> {
         let mut entering = self.rows[row].clone();
         let pivot = entering.entries[column];
         entering.entries[column] = entering.denominator.negated()?;
@@ -201,17 +210,19 @@ impl<T: Number> Dictionary<T> {
         Some(())
     }
 
-    /// Forgets basic slacks whose lines are not wanted, which leaves the vertex as it is, and numbers the lines anew.
-    pub fn retain(&mut self, wanted: impl Fn(&Inequality) -> bool) {
-        let keep = |column: &Column| !matches!(column, Column::Slack(line) if !wanted(&self.lines[*line]));
-        let kept: Vec<bool> = self.basic.iter().map(keep).collect();
-        let mut flags = kept.iter();
+    /// Removes the inequalities that `is_needed` rejects, but only those whose slacks are basic, because removing them
+    /// does not move the vertex. Renumbers the inequalities.
+    pub fn retain(&mut self, is_needed: impl Fn(&Inequality) -> bool) {
+        let must_keep =
+            |column: &TableauVar| !matches!(column, TableauVar::Slack(line) if !is_needed(&self.lines[*line]));
+        let is_kept: Vec<bool> = self.basic.iter().map(must_keep).collect();
+        let mut flags = is_kept.iter();
         self.rows.retain(|_| *flags.next().unwrap_or(&true));
-        let mut flags = kept.iter();
+        let mut flags = is_kept.iter();
         self.basic.retain(|_| *flags.next().unwrap_or(&true));
         let mut lines = Vec::new();
         for column in self.basic.iter_mut().chain(&mut self.nonbasic) {
-            if let Column::Slack(line) = column {
+            if let TableauVar::Slack(line) = column {
                 lines.push(self.lines[*line].clone());
                 *line = lines.len() - 1;
             }
@@ -220,11 +231,11 @@ impl<T: Number> Dictionary<T> {
     }
 }
 
-impl<T: Number> Row<T> {
-    /// Adds `factor / denominator` times another row.
-    fn add(&mut self, factor: T, other: &Row<T>) -> Option<()> {
+impl<T: CheckedInt> TableauRow<T> {
+    /// Adds `factor / other.denominator` times the right side of another row.
+    fn add(&mut self, factor: T, other: &TableauRow<T>) -> Option<()> {
         let shared = gcd(other.denominator, factor)?;
-        let (scale, factor) = (other.denominator.over(shared), factor.over(shared));
+        let (scale, factor) = (other.denominator.quotient(shared), factor.quotient(shared));
         if scale != T::ONE {
             self.denominator = self.denominator.times(scale)?;
             self.constant = self.constant.times(scale)?;
@@ -241,7 +252,7 @@ impl<T: Number> Row<T> {
         self.reduce()
     }
 
-    /// Divides by the common divisor.
+    /// Reduces the row to lowest terms.
     fn reduce(&mut self) -> Option<()> {
         let mut shared = self.denominator;
         for entry in self.entries.iter().chain([&self.constant]) {
@@ -251,20 +262,20 @@ impl<T: Number> Row<T> {
             shared = gcd(shared, *entry)?;
         }
         if shared != T::ONE {
-            self.denominator = self.denominator.over(shared);
-            self.constant = self.constant.over(shared);
-            self.entries.iter_mut().for_each(|entry| *entry = entry.over(shared));
+            self.denominator = self.denominator.quotient(shared);
+            self.constant = self.constant.quotient(shared);
+            self.entries.iter_mut().for_each(|entry| *entry = entry.quotient(shared));
         }
         Some(())
     }
 
-    /// The row with wide numbers.
-    pub fn wide(&self) -> Row {
+    /// Converts the row to `i128`.
+    pub fn wide(&self) -> TableauRow {
         let entries = self.entries.iter().map(|entry| entry.wide()).collect();
-        Row { denominator: self.denominator.wide(), constant: self.constant.wide(), entries }
+        TableauRow { denominator: self.denominator.wide(), constant: self.constant.wide(), entries }
     }
 
-    /// Whether the value at the vertex is no integer.
+    /// Returns whether the value of the basic variable at the vertex is not an integer.
     pub fn is_fractional(&self) -> bool {
         self.constant.wide() % self.denominator.wide() != 0
     }

@@ -1,60 +1,62 @@
-//! The derivations of a search, and the certificate made of those that its proof uses.
+//! Records the proof steps of a search and extracts a certificate from them.
 //!
-//! Input: derived lines, each with the lines it comes from, and a tree of cases. Output: a certificate.
-//! Idea: a step knows which assumptions it rests on, as a set of levels of the search; a case whose refutation does not rest
-//! on its own assumption refutes the whole split. Steps that round nothing are folded into those that use them.
+//! Input: proof steps, each with its premises, and a tree of case distinctions. Output: a certificate that contains
+//! only the steps that the proof uses. Idea: each step has the set of assumption levels that it depends on. If the
+//! refutation of a case does not depend on the level of that case, it refutes the whole case distinction. A linear
+//! combination without rounding is inlined into the steps that use it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::certificate::{Certificate, End, Line, Node};
-use super::form::{Linear, Var, common_divisor};
+use super::certificate::{Certificate, CertificateEnd, CertificateNode, DerivedLine};
+use super::form::{AffineForm, Var, common_divisor};
 
-/// The number of a step.
+/// The number of a proof step within its search.
 pub(super) type StepId = usize;
-/// The number of a disjunction.
+/// The number of a disjunction within its search.
 pub(super) type ChoiceId = usize;
-/// The levels whose assumptions something rests on, one bit each; the facts are no level.
+/// A set of assumption levels. Bit `d` is the level of the assumptions in the cases of a node at depth `d` of the
+/// search tree. Facts have no level.
 pub(super) type Levels = u128;
 
-/// Where a line comes from.
-enum Origin {
+/// How a proof step is derived.
+enum LineOrigin {
     Assumed,
     Combination { terms: Vec<(StepId, i128)>, divisor: i128, rounded: bool },
     Product(StepId, StepId),
     Same(Var, Var),
 }
 
-struct Step {
-    origin: Origin,
+struct ProofStep {
+    origin: LineOrigin,
     needs: Levels,
 }
 
-/// All lines derived in a search.
+/// All proof steps of a search, used or not.
 #[derive(Default)]
-pub(super) struct Steps {
-    steps: Vec<Step>,
+pub(super) struct ProofSteps {
+    steps: Vec<ProofStep>,
 }
 
-/// Why there is no point under the assumptions of `needs`.
+/// A proof that no point satisfies the facts and the assumptions of the assumption levels in `needs`.
 pub(super) struct Proof {
-    pub argument: Argument,
+    pub argument: RefutationEnd,
     pub needs: Levels,
 }
 
-/// The end of an argument: a contradictory line, or cases.
-pub(super) enum Argument {
+/// How a proof ends: with a contradictory step, or with the refuted cases of a case distinction.
+pub(super) enum RefutationEnd {
     Line(StepId),
-    Choice(ChoiceId, Vec<Case>),
-    Split(Linear, i128, Vec<Case>),
+    Choice(ChoiceId, Vec<ProofCase>),
+    Split(AffineForm, i128, Vec<ProofCase>),
 }
 
-/// What one case assumes, in order, and its refutation.
-pub(super) struct Case {
+/// A refuted case: its assumptions and its proof.
+pub(super) struct ProofCase {
     pub assumed: Assumed,
     pub proof: Proof,
 }
 
-/// The atoms and disjunctions of an assumption, and the bit of its level.
+/// The steps and disjunctions that a case assumes, and the bit of the case's assumption level.
 #[derive(Default)]
 pub(super) struct Assumed {
     pub level: Levels,
@@ -62,60 +64,62 @@ pub(super) struct Assumed {
     pub choices: Vec<ChoiceId>,
 }
 
-impl Steps {
-    /// A line that is assumed under these levels.
+impl ProofSteps {
+    /// Adds a step that is an assumption of these levels.
     pub fn assume(&mut self, needs: Levels) -> StepId {
-        self.push(Origin::Assumed, needs)
+        self.push(LineOrigin::Assumed, needs)
     }
 
-    /// The line `floor(Σ multiplier · line / divisor)`; `rounded` says whether the constant changes.
+    /// Adds the step `floor(Σ multiplier · step / divisor)`. `rounded` is whether the floor changes the constant.
     pub fn combine(&mut self, terms: Vec<(StepId, i128)>, divisor: i128, rounded: bool) -> StepId {
         if let ([(step, 1)], 1) = (terms.as_slice(), divisor) {
             return *step;
         }
         let needs = terms.iter().fold(0, |needs, term| needs | self.steps[term.0].needs);
-        self.push(Origin::Combination { terms, divisor, rounded }, needs)
+        self.push(LineOrigin::Combination { terms, divisor, rounded }, needs)
     }
 
-    /// The product of two lines.
+    /// Adds the product of two steps.
     pub fn product(&mut self, a: StepId, b: StepId) -> StepId {
         let needs = self.steps[a].needs | self.steps[b].needs;
-        self.push(Origin::Product(a, b), needs)
+        self.push(LineOrigin::Product(a, b), needs)
     }
 
-    /// The line that two variables are the same product.
+    /// Adds the step that two variables are equal because they are products of the same factors.
     pub fn same(&mut self, a: Var, b: Var) -> StepId {
-        self.push(Origin::Same(a, b), 0)
+        self.push(LineOrigin::Same(a, b), 0)
     }
 
-    /// The proof that ends with this line.
+    /// Returns the proof that ends with this contradictory step.
     pub fn contradiction(&self, step: StepId) -> Proof {
-        Proof { argument: Argument::Line(step), needs: self.steps[step].needs }
+        Proof { argument: RefutationEnd::Line(step), needs: self.steps[step].needs }
     }
 
-    fn push(&mut self, origin: Origin, needs: Levels) -> StepId {
-        self.steps.push(Step { origin, needs });
+    fn push(&mut self, origin: LineOrigin, needs: Levels) -> StepId {
+        self.steps.push(ProofStep { origin, needs });
         self.steps.len() - 1
     }
 
-    /// The certificate of a proof from the facts alone.
+    /// Returns the certificate of a proof that depends on no assumption level, only on the facts.
     pub fn certificate(&self, facts: &Assumed, proof: &Proof, products: Vec<(Var, Var)>) -> Certificate {
-        let mut writer = Writer { steps: &self.steps, sums: FxHashMap::default(), path: Path::default() };
+        let mut writer =
+            CertificateWriter { steps: &self.steps, sums: FxHashMap::default(), path: CertificatePath::default() };
         writer.path.assume(facts);
         Certificate { products, root: writer.node(proof) }
     }
 }
 
-/// The numbers of the lines and disjunctions on the path from the root.
+/// The steps and disjunctions on the path from the root of the proof tree to a node, with their numbers in the
+/// certificate.
 #[derive(Default)]
-struct Path {
+struct CertificatePath {
     levels: Levels,
     numbers: FxHashMap<StepId, usize>,
     lines: Vec<StepId>,
     choices: Vec<ChoiceId>,
 }
 
-impl Path {
+impl CertificatePath {
     fn push(&mut self, step: StepId) {
         self.numbers.insert(step, self.lines.len());
         self.lines.push(step);
@@ -136,53 +140,53 @@ impl Path {
     }
 }
 
-/// `Σ multiplier · line / divisor`, of lines that are written down.
+/// The linear combination `Σ multiplier · step / divisor` of steps that the certificate contains.
 #[derive(Clone)]
-struct Sum {
+struct LineCombination {
     terms: Vec<(StepId, i128)>,
     divisor: i128,
 }
 
-struct Writer<'a> {
-    steps: &'a [Step],
-    sums: FxHashMap<StepId, Sum>,
-    path: Path,
+struct CertificateWriter<'a> {
+    steps: &'a [ProofStep],
+    sums: FxHashMap<StepId, LineCombination>,
+    path: CertificatePath,
 }
 
-impl Writer<'_> {
-    fn node(&mut self, proof: &Proof) -> Node {
+impl CertificateWriter<'_> {
+    fn node(&mut self, proof: &Proof) -> CertificateNode {
         let mut lines = Vec::new();
         let cases = match &proof.argument {
-            Argument::Line(step) => {
+            RefutationEnd::Line(step) => {
                 let sum = self.expand(*step);
                 self.write_terms(&sum, &mut lines);
-                let sum = Sum { divisor: 1, ..sum };
+                let sum = LineCombination { divisor: 1, ..sum };
                 self.write_line(*step, &sum, &mut lines);
-                return Node { lines, end: End::Contradiction };
+                return CertificateNode { lines, end: CertificateEnd::Contradiction };
             }
-            Argument::Choice(_, cases) | Argument::Split(_, _, cases) => cases,
+            RefutationEnd::Choice(_, cases) | RefutationEnd::Split(_, _, cases) => cases,
         };
         for step in self.shared(cases) {
             self.write(step, &mut lines);
         }
         let mut nodes = cases.iter().map(|case| self.case(case)).collect::<Vec<_>>();
         let end = match &proof.argument {
-            Argument::Split(form, bound, _) => {
+            RefutationEnd::Split(form, bound, _) => {
                 let (high, low) = (nodes.pop(), nodes.pop());
                 let cases = Box::new([low, high].map(|node| node.expect("a split has two cases")));
-                End::Split { form: form.clone(), bound: *bound, cases }
+                CertificateEnd::Split { form: form.clone(), bound: *bound, cases }
             }
-            Argument::Choice(id, _) => {
+            RefutationEnd::Choice(id, _) => {
                 let choice =
                     self.path.choices.iter().position(|choice| choice == id).expect("the disjunction is on the path");
-                End::Choice { choice, cases: nodes }
+                CertificateEnd::Choice { choice, cases: nodes }
             }
-            Argument::Line(_) => End::Contradiction,
+            RefutationEnd::Line(_) => CertificateEnd::Contradiction,
         };
-        Node { lines, end }
+        CertificateNode { lines, end }
     }
 
-    fn case(&mut self, case: &Case) -> Node {
+    fn case(&mut self, case: &ProofCase) -> CertificateNode {
         let (lines, choices) = (self.path.lines.len(), self.path.choices.len());
         self.path.assume(&case.assumed);
         let node = self.node(&case.proof);
@@ -190,8 +194,9 @@ impl Writer<'_> {
         node
     }
 
-    /// The steps that more than one case uses and that hold before the split, in order.
-    fn shared(&mut self, cases: &[Case]) -> Vec<StepId> {
+    /// Returns the steps that more than one case uses and that do not depend on the assumptions of the cases, in the
+    /// order of their derivation.
+    fn shared(&mut self, cases: &[ProofCase]) -> Vec<StepId> {
         let mut uses: FxHashMap<StepId, usize> = FxHashMap::default();
         for case in cases {
             let mut used = FxHashSet::default();
@@ -199,21 +204,21 @@ impl Writer<'_> {
             used.into_iter().for_each(|step| *uses.entry(step).or_default() += 1);
         }
         let levels = self.path.levels;
-        let fits = |step: &StepId| self.steps[*step].needs & !levels == 0;
+        let is_valid = |step: &StepId| self.steps[*step].needs & !levels == 0;
         let mut shared: Vec<StepId> =
-            uses.into_iter().filter(|(_, count)| *count > 1).map(|(step, _)| step).filter(fits).collect();
+            uses.into_iter().filter(|(_, count)| *count > 1).map(|(step, _)| step).filter(is_valid).collect();
         shared.sort_unstable();
         shared
     }
 
-    /// The steps that the proof writes down, assumptions aside.
+    /// Collects the steps that the certificate of the proof contains, except assumptions.
     fn used(&mut self, proof: &Proof, used: &mut FxHashSet<StepId>) {
         match &proof.argument {
-            Argument::Line(step) => {
+            RefutationEnd::Line(step) => {
                 let sum = self.expand(*step);
                 sum.terms.iter().for_each(|term| self.used_by(term.0, used));
             }
-            Argument::Choice(_, cases) | Argument::Split(_, _, cases) => {
+            RefutationEnd::Choice(_, cases) | RefutationEnd::Split(_, _, cases) => {
                 cases.iter().for_each(|case| self.used(&case.proof, used));
             }
         }
@@ -221,35 +226,35 @@ impl Writer<'_> {
 
     fn used_by(&mut self, step: StepId, used: &mut FxHashSet<StepId>) {
         match self.steps[step].origin {
-            Origin::Assumed => {}
+            LineOrigin::Assumed => {}
             _ if !used.insert(step) => {}
-            Origin::Same(..) => {}
-            Origin::Product(a, b) => [a, b].into_iter().for_each(|step| self.used_by(step, used)),
-            Origin::Combination { .. } => {
+            LineOrigin::Same(..) => {}
+            LineOrigin::Product(a, b) => [a, b].into_iter().for_each(|step| self.used_by(step, used)),
+            LineOrigin::Combination { .. } => {
                 let sum = self.expand(step);
                 sum.terms.iter().for_each(|term| self.used_by(term.0, used));
             }
         }
     }
 
-    /// Writes the line of a step, after those it uses, unless it is known already.
-    fn write(&mut self, step: StepId, lines: &mut Vec<Line>) {
+    /// Writes a step after its premises, unless the path already contains it.
+    fn write(&mut self, step: StepId, lines: &mut Vec<DerivedLine>) {
         if self.path.numbers.contains_key(&step) {
             return;
         }
         match self.steps[step].origin {
-            Origin::Assumed => unreachable!("an assumption is on the path of what uses it"),
-            Origin::Same(a, b) => {
-                lines.push(Line::Same(a, b));
+            LineOrigin::Assumed => unreachable!("an assumption is on the path of the steps that use it"),
+            LineOrigin::Same(a, b) => {
+                lines.push(DerivedLine::Same(a, b));
                 self.path.push(step);
             }
-            Origin::Product(a, b) => {
+            LineOrigin::Product(a, b) => {
                 self.write(a, lines);
                 self.write(b, lines);
-                lines.push(Line::Product(self.path.numbers[&a], self.path.numbers[&b]));
+                lines.push(DerivedLine::Product(self.path.numbers[&a], self.path.numbers[&b]));
                 self.path.push(step);
             }
-            Origin::Combination { .. } => {
+            LineOrigin::Combination { .. } => {
                 let sum = self.expand(step);
                 self.write_terms(&sum, lines);
                 self.write_line(step, &sum, lines);
@@ -257,45 +262,49 @@ impl Writer<'_> {
         }
     }
 
-    fn write_terms(&mut self, sum: &Sum, lines: &mut Vec<Line>) {
+    fn write_terms(&mut self, sum: &LineCombination, lines: &mut Vec<DerivedLine>) {
         sum.terms.iter().for_each(|term| self.write(term.0, lines));
     }
 
-    fn write_line(&mut self, step: StepId, sum: &Sum, lines: &mut Vec<Line>) {
+    fn write_line(&mut self, step: StepId, sum: &LineCombination, lines: &mut Vec<DerivedLine>) {
         let terms = sum.terms.iter().map(|&(step, multiplier)| (self.path.numbers[&step], multiplier)).collect();
-        lines.push(Line::Combination { terms, divisor: sum.divisor });
+        lines.push(DerivedLine::Combination { terms, divisor: sum.divisor });
         self.path.push(step);
     }
 
-    /// The step as a combination of lines that are written down; the step alone where it is none.
-    fn expand(&mut self, step: StepId) -> Sum {
+    /// Returns a linear combination in terms of steps that the certificate contains. Returns any other kind of step
+    /// unchanged, as a combination of itself.
+    fn expand(&mut self, step: StepId) -> LineCombination {
         if let Some(sum) = self.sums.get(&step) {
             return sum.clone();
         }
         let steps = self.steps;
         let sum = match &steps[step].origin {
-            Origin::Combination { terms, divisor, .. } => {
-                let parts: Vec<Sum> = terms.iter().map(|term| self.inline(term.0)).collect();
+            LineOrigin::Combination { terms, divisor, .. } => {
+                let parts: Vec<LineCombination> = terms.iter().map(|term| self.inline(term.0)).collect();
                 let multiplied = terms.iter().map(|term| term.1).zip(parts);
-                total(multiplied, *divisor).unwrap_or_else(|| Sum { terms: terms.clone(), divisor: *divisor })
+                total(multiplied, *divisor)
+                    .unwrap_or_else(|| LineCombination { terms: terms.clone(), divisor: *divisor })
             }
-            _ => Sum { terms: vec![(step, 1)], divisor: 1 },
+            _ => LineCombination { terms: vec![(step, 1)], divisor: 1 },
         };
         self.sums.insert(step, sum.clone());
         sum
     }
 
-    /// What stands for the step where it is used: itself, or its sum where nothing was rounded.
-    fn inline(&mut self, step: StepId) -> Sum {
+    /// Returns the replacement for a premise: its expansion if it is a linear combination without rounding, else the
+    /// premise itself.
+    fn inline(&mut self, step: StepId) -> LineCombination {
         match self.steps[step].origin {
-            Origin::Combination { rounded: false, .. } => self.expand(step),
-            _ => Sum { terms: vec![(step, 1)], divisor: 1 },
+            LineOrigin::Combination { rounded: false, .. } => self.expand(step),
+            _ => LineCombination { terms: vec![(step, 1)], divisor: 1 },
         }
     }
 }
 
-/// `Σ multiplier · part / divisor` in lowest terms; `None` where a multiplier leaves `i128`.
-fn total(parts: impl Iterator<Item = (i128, Sum)>, divisor: i128) -> Option<Sum> {
+/// Returns the sum of multiplied linear combinations, divided by `divisor` and reduced to lowest terms. `None` on
+/// overflow.
+fn total(parts: impl Iterator<Item = (i128, LineCombination)>, divisor: i128) -> Option<LineCombination> {
     let (mut terms, mut common): (Vec<(StepId, i128)>, i128) = (Vec::new(), 1);
     for (multiplier, part) in parts {
         let gcd = gcd(common, part.divisor);
@@ -317,10 +326,10 @@ fn total(parts: impl Iterator<Item = (i128, Sum)>, divisor: i128) -> Option<Sum>
     let divisor = common.checked_mul(divisor)?;
     let shared = terms.iter().fold(divisor, |shared, term| gcd(shared, term.1));
     terms.iter_mut().for_each(|term| term.1 /= shared);
-    Some(Sum { terms, divisor: divisor / shared })
+    Some(LineCombination { terms, divisor: divisor / shared })
 }
 
-/// The greatest common divisor where `a` is positive.
+/// Returns the greatest common divisor; `a` is positive.
 fn gcd(a: i128, b: i128) -> i128 {
     common_divisor(a.unsigned_abs(), b.unsigned_abs()) as i128
 }

@@ -1,113 +1,118 @@
-//! What is known at a node of the search: inequalities over independent coordinates, and disjunctions.
+//! The facts and assumptions at a node of the search tree: inequalities over independent coordinates, and disjunctions.
 //!
-//! Input: atoms over the problem's variables. Output: tight inequalities without equalities, or a contradictory line.
-//! Idea: an equality with a coefficient of one eliminates its variable; any other is brought to one by a change of coordinates
-//! of determinant one, as in Euclid's algorithm, so that integer points and common divisors stay what they are.
+//! Input: atoms over the problem's variables. Output: tightened inequalities (equalities are eliminated), or a
+//! contradictory proof step. Idea: an equality in which a variable has the coefficient 1 or -1 eliminates that
+//! variable. For any other equality, unimodular changes of coordinates produce such a coefficient, as in Euclid's
+//! algorithm; they preserve integer points and common divisors (Pugh's Omega test). The coordinates are the variables
+//! that are not eliminated.
 
 use std::rc::Rc;
 
-use super::form::{Linear, Var};
+use super::form::{AffineForm, Var};
 use super::formula::{Atom, Formula};
 use super::point::Scaled;
-use super::products::{Known, Lemmas, Products};
+use super::products::{AssumedAtom, Lemmas, Products};
 use super::relaxation::Relaxation;
 use super::simplex::Inequality;
-use super::steps::{Assumed, ChoiceId, Levels, StepId, Steps};
-use super::verdict::{Checked, Reason};
+use super::steps::{Assumed, ChoiceId, Levels, ProofSteps, StepId};
+use super::verdict::{OverflowReason, UnknownReason};
 
-/// An equality: one step that says so, or a step for `form >= 0` and one for `form <= 0`.
+/// The equality `form == 0`. Either the step `nonnegative` proves it, or `nonnegative` proves `form >= 0` and
+/// `nonpositive` proves `form <= 0`.
 #[derive(Clone)]
 struct Equality {
-    form: Linear,
-    above: StepId,
-    below: Option<StepId>,
+    form: AffineForm,
+    nonnegative: StepId,
+    nonpositive: Option<StepId>,
 }
 
 impl Equality {
-    /// The line and the multiplier that add `factor · form` to an inequality.
+    /// Returns the step and the multiplier that add `factor · form` to an inequality.
     fn times(&self, factor: i128) -> Option<(StepId, i128)> {
-        match self.below {
-            Some(below) if factor < 0 => Some((below, factor.checked_neg()?)),
-            _ => Some((self.above, factor)),
+        match self.nonpositive {
+            Some(nonpositive) if factor < 0 => Some((nonpositive, factor.checked_neg()?)),
+            _ => Some((self.nonnegative, factor)),
         }
     }
 }
 
 #[derive(Clone)]
-enum Item {
+enum SystemItem {
     Inequality(Rc<Inequality>),
     Equality(Equality),
 }
 
-/// Lines and their multipliers.
-type Terms = Vec<(StepId, i128)>;
+/// The terms of a linear combination: proof steps and their multipliers.
+type LineTerms = Vec<(StepId, i128)>;
 
-/// A form over the present coordinates.
+/// A linear form rewritten to the current coordinates.
 struct Reduction {
-    form: Linear,
-    /// The lines that were added.
-    terms: Terms,
-    /// Whether these are equalities by themselves.
+    form: AffineForm,
+    /// The steps, with multipliers, that were added to the form to rewrite it.
+    terms: LineTerms,
+    /// Whether all of these steps prove equalities.
     exact: bool,
 }
 
-/// An inequality over the present coordinates that has no step yet.
-struct Reduced {
-    form: Linear,
-    terms: Terms,
+/// An inequality over the current coordinates, before its proof step is recorded.
+struct ReducedInequality {
+    form: AffineForm,
+    terms: LineTerms,
     divisor: i128,
     rounded: bool,
     cut: bool,
 }
 
-/// How a former coordinate follows from the present ones.
+/// Defines an eliminated coordinate in terms of the current ones.
 enum Substitution {
-    /// The equality has `sign` as the coefficient of `var`.
+    /// Solves `equality` for `var`. `sign` is the coefficient of `var` in `equality`: 1 or -1.
     Eliminate { var: Var, sign: i128, equality: Equality },
-    /// `var` is this form of other coordinates, one of them new.
-    Rename { var: Var, by: Linear },
+    /// Replaces `var` by a linear form of other coordinates. One of these coordinates is new.
+    Rename { var: Var, by: AffineForm },
 }
 
-/// A disjunction of which no alternative is chosen yet.
+/// A disjunction that the search has not yet branched on.
 #[derive(Clone)]
-pub(super) struct Choice<'a> {
+pub(super) struct Disjunction<'a> {
     pub id: ChoiceId,
     pub needs: Levels,
     pub alternatives: &'a [Formula],
 }
 
-/// All that is known at a node.
+/// The facts and assumptions at a node of the search tree.
 #[derive(Clone, Default)]
 pub(super) struct System<'a> {
-    /// Inequalities over the present coordinates, settled.
+    /// The simplified inequalities over the current coordinates.
     pub rows: Vec<Rc<Inequality>>,
-    /// The vertex of the rows, as of the last time.
+    /// The relaxation, at the vertex that the simplex method found last.
     pub relaxation: Relaxation,
-    /// Disjunctions left.
-    pub choices: Vec<Choice<'a>>,
-    /// What was assumed, before any elimination.
-    pub known: Vec<Rc<Known>>,
-    /// Products of what was assumed.
+    /// Disjunctions that the search has not yet branched on.
+    pub choices: Vec<Disjunction<'a>>,
+    /// Assumed and derived atoms over the problem's variables, before any elimination.
+    pub assumed: Vec<Rc<AssumedAtom>>,
+    /// Products of these atoms.
     pub lemmas: Lemmas,
     substitutions: Vec<Rc<Substitution>>,
-    queue: Vec<Item>,
-    /// The coordinates after the problem's variables, as forms of those.
-    fresh: Vec<Linear>,
+    queue: Vec<SystemItem>,
+    /// Definitions of the new coordinates as linear forms of the problem's variables. New coordinates are numbered
+    /// after these variables.
+    fresh: Vec<AffineForm>,
     variables: usize,
 }
 
 impl<'a> System<'a> {
-    /// A system of this many variables about which nothing is known.
+    /// Creates a system with this number of unconstrained variables.
     pub fn new(variables: usize) -> Self {
         System { variables, ..System::default() }
     }
 
-    /// Adds a formula that holds under the assumptions of `needs`.
+    /// Adds a formula that holds under the assumptions of the levels in `needs`, and records its proof steps and
+    /// disjunctions in `log`.
     pub fn assume(
         &mut self,
         formula: &'a Formula,
         needs: Levels,
-        steps: &mut Steps,
+        steps: &mut ProofSteps,
         next: &mut ChoiceId,
         log: &mut Assumed,
     ) {
@@ -120,35 +125,35 @@ impl<'a> System<'a> {
         }
         for alternatives in choices {
             log.choices.push(*next);
-            self.choices.push(Choice { id: *next, needs, alternatives });
+            self.choices.push(Disjunction { id: *next, needs, alternatives });
             *next += 1;
         }
     }
 
-    /// Adds a derived line over the problem's variables.
-    pub fn derive(&mut self, form: Linear, step: StepId, equal: bool) {
-        self.known.push(Rc::new(Known { form: form.clone(), step, equal }));
+    /// Adds an atom over the problem's variables and the step that proves it.
+    pub fn derive(&mut self, form: AffineForm, step: StepId, equal: bool) {
+        self.assumed.push(Rc::new(AssumedAtom { form: form.clone(), step, equal }));
         self.queue.push(match equal {
-            true => Item::Equality(Equality { form, above: step, below: None }),
-            false => Item::Inequality(Rc::new(Inequality { form, step, cut: false })),
+            true => SystemItem::Equality(Equality { form, nonnegative: step, nonpositive: None }),
+            false => SystemItem::Inequality(Rc::new(Inequality { form, step, cut: false })),
         });
     }
 
-    /// Adds that two variables are equal.
+    /// Adds the equality of two variables, which `step` proves.
     pub fn derive_same(&mut self, a: Var, b: Var, step: StepId) {
-        if let Some(difference) = Linear::from(a).sub(&Linear::from(b)) {
+        if let Some(difference) = AffineForm::from(a).sub(&AffineForm::from(b)) {
             self.derive(difference, step, true);
         }
     }
 
-    /// Adds an inequality over the present coordinates.
-    pub fn cut(&mut self, form: Linear, step: StepId) {
-        self.queue.push(Item::Inequality(Rc::new(Inequality { form, step, cut: true })));
+    /// Adds a cutting plane over the current coordinates.
+    pub fn cut(&mut self, form: AffineForm, step: StepId) {
+        self.queue.push(SystemItem::Inequality(Rc::new(Inequality { form, step, cut: true })));
     }
 
-    /// Adds products of known lines that the vertex violates; whether there was one.
-    pub fn multiply(&mut self, products: &Products, point: &Scaled, steps: &mut Steps) -> bool {
-        self.lemmas.extend(products, &self.known);
+    /// Adds lemmas about products that the vertex violates. Returns whether any exist.
+    pub fn multiply(&mut self, products: &Products, point: &Scaled, steps: &mut ProofSteps) -> bool {
+        self.lemmas.extend(products, &self.assumed);
         let violated = self.lemmas.violated(products, point);
         for lemma in &violated {
             let step = steps.product(lemma.factors[0], lemma.factors[1]);
@@ -157,16 +162,17 @@ impl<'a> System<'a> {
         !violated.is_empty()
     }
 
-    /// Drops the cuts that the vertex does not lie on.
+    /// Drops the cutting planes that are not tight at the vertex.
     pub fn drop_cuts(&mut self) {
         let relaxation = &self.relaxation;
         self.rows.retain(|row| !row.cut || relaxation.is_tight(row));
     }
 
-    /// Brings all that was added into the rows; a step that contradicts itself where one comes out.
-    pub fn settle(&mut self, steps: &mut Steps) -> Result<Option<StepId>, Reason> {
+    /// Simplifies the queued atoms, equalities first, and adds them to the system. Returns a contradictory step as soon
+    /// as one is derived.
+    pub fn process_queue(&mut self, steps: &mut ProofSteps) -> Result<Option<StepId>, UnknownReason> {
         loop {
-            let equality = self.queue.iter().position(|item| matches!(item, Item::Equality(_)));
+            let equality = self.queue.iter().position(|item| matches!(item, SystemItem::Equality(_)));
             let item = match equality {
                 Some(at) => self.queue.swap_remove(at),
                 None => match self.queue.pop() {
@@ -175,8 +181,8 @@ impl<'a> System<'a> {
                 },
             };
             let contradiction = match item {
-                Item::Inequality(row) => self.settle_inequality(&row, steps)?,
-                Item::Equality(equality) => self.settle_equality(equality, steps)?,
+                SystemItem::Inequality(row) => self.add_inequality(&row, steps)?,
+                SystemItem::Equality(equality) => self.add_equality(equality, steps)?,
             };
             if contradiction.is_some() {
                 return Ok(contradiction);
@@ -184,20 +190,21 @@ impl<'a> System<'a> {
         }
     }
 
-    fn settle_inequality(&mut self, row: &Inequality, steps: &mut Steps) -> Result<Option<StepId>, Reason> {
-        let Reduction { form, mut terms, .. } = self.reduce(row.form.clone(), 1).fits()?;
+    fn add_inequality(&mut self, row: &Inequality, steps: &mut ProofSteps) -> Result<Option<StepId>, UnknownReason> {
+        let Reduction { form, mut terms, .. } = self.reduce(row.form.clone(), 1).or_overflow()?;
         terms.push((row.step, 1));
-        let content = form.content().fits()?;
+        let content = form.content().or_overflow()?;
         if content == 0 {
             return Ok((form.constant() < 0).then(|| steps.combine(terms, 1, false)));
         }
         let rounded = form.constant() % content != 0;
-        let form = form.divide_floor(content).fits()?;
-        self.insert(Reduced { form, terms, divisor: content, rounded, cut: row.cut }, steps)
+        let form = form.divide_floor(content).or_overflow()?;
+        self.insert(ReducedInequality { form, terms, divisor: content, rounded, cut: row.cut }, steps)
     }
 
-    /// Adds a reduced row unless one at least as strong is there; its opposite may contradict it or make it an equality.
-    fn insert(&mut self, row: Reduced, steps: &mut Steps) -> Result<Option<StepId>, Reason> {
+    /// Adds an inequality unless an inequality with the same coefficients implies it. If an inequality with negated
+    /// coefficients exists, returns the contradiction of the two or replaces both by an equality, if possible.
+    fn insert(&mut self, row: ReducedInequality, steps: &mut ProofSteps) -> Result<Option<StepId>, UnknownReason> {
         let same = |other: &Rc<Inequality>| other.form.terms() == row.form.terms();
         if let Some(at) = self.rows.iter().position(same) {
             if self.rows[at].form.constant() <= row.form.constant() {
@@ -207,13 +214,17 @@ impl<'a> System<'a> {
         }
         let step = steps.combine(row.terms, row.divisor, row.rounded);
         if let Some(at) = self.rows.iter().position(|other| other.form.is_opposite(&row.form)) {
-            let width = self.rows[at].form.constant().checked_add(row.form.constant()).fits()?;
+            let width = self.rows[at].form.constant().checked_add(row.form.constant()).or_overflow()?;
             if width < 0 {
                 return Ok(Some(steps.combine(vec![(step, 1), (self.rows[at].step, 1)], 1, false)));
             }
             if width == 0 {
                 let other = self.rows.swap_remove(at);
-                self.queue.push(Item::Equality(Equality { form: row.form, above: step, below: Some(other.step) }));
+                self.queue.push(SystemItem::Equality(Equality {
+                    form: row.form,
+                    nonnegative: step,
+                    nonpositive: Some(other.step),
+                }));
                 return Ok(None);
             }
         }
@@ -221,28 +232,29 @@ impl<'a> System<'a> {
         Ok(None)
     }
 
-    fn settle_equality(&mut self, equality: Equality, steps: &mut Steps) -> Result<Option<StepId>, Reason> {
-        let reduction = self.reduce(equality.form.clone(), 1).fits()?;
-        let (form, mut above) = (reduction.form, reduction.terms);
-        above.push((equality.above, 1));
-        let mut below = None;
-        if equality.below.is_some() || !reduction.exact {
-            let mut terms = self.reduce(equality.form.clone(), -1).fits()?.terms;
-            terms.push(equality.times(-1).fits()?);
-            below = Some(terms);
+    fn add_equality(&mut self, equality: Equality, steps: &mut ProofSteps) -> Result<Option<StepId>, UnknownReason> {
+        let reduction = self.reduce(equality.form.clone(), 1).or_overflow()?;
+        let (form, mut nonnegative) = (reduction.form, reduction.terms);
+        nonnegative.push((equality.nonnegative, 1));
+        let mut nonpositive = None;
+        if equality.nonpositive.is_some() || !reduction.exact {
+            let mut terms = self.reduce(equality.form.clone(), -1).or_overflow()?.terms;
+            terms.push(equality.times(-1).or_overflow()?);
+            nonpositive = Some(terms);
         }
-        let content = form.content().fits()?;
+        let content = form.content().or_overflow()?;
         if content == 0 || form.constant() % content != 0 {
-            return Ok(impossible(&form, content, above, below, steps));
+            return Ok(equality_contradiction(&form, content, nonnegative, nonpositive, steps));
         }
-        let form = form.divide_floor(content).fits()?;
-        let above = steps.combine(above, content, false);
-        let below = below.map(|terms| steps.combine(terms, content, false));
-        self.solve(Equality { form, above, below }).fits()?;
+        let form = form.divide_floor(content).or_overflow()?;
+        let nonnegative = steps.combine(nonnegative, content, false);
+        let nonpositive = nonpositive.map(|terms| steps.combine(terms, content, false));
+        self.solve(Equality { form, nonnegative, nonpositive }).or_overflow()?;
         Ok(None)
     }
 
-    /// Eliminates a variable by the equality, after changes of coordinates where no coefficient is one.
+    /// Solves the equality for a variable whose coefficient is 1 or -1, and eliminates that variable. Changes
+    /// coordinates first if no coefficient is 1 or -1.
     fn solve(&mut self, mut equality: Equality) -> Option<()> {
         loop {
             let unit = |term: &&(Var, i128)| term.1.unsigned_abs() == 1;
@@ -254,10 +266,10 @@ impl<'a> System<'a> {
             }
             let &(var, least) = equality.form.terms().iter().min_by_key(|term| term.1.unsigned_abs())?;
             let new = Var(u32::try_from(self.variables + self.fresh.len()).ok()?);
-            let (mut by, mut definition) = (Linear::from(new), self.definition(var));
+            let (mut by, mut definition) = (AffineForm::from(new), self.definition(var));
             for &(other, coefficient) in equality.form.terms().iter().filter(|term| term.0 != var) {
                 let quotient = nearest(coefficient, least)?;
-                by = by.add_scaled(&Linear::from(other), quotient.checked_neg()?)?;
+                by = by.add_scaled(&AffineForm::from(other), quotient.checked_neg()?)?;
                 definition = definition.add_scaled(&self.definition(other), quotient)?;
             }
             equality.form = equality.form.substitute(var, &by)?;
@@ -267,37 +279,38 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Takes the rows that mention `var` out, to be settled again.
+    /// Moves the inequalities that contain `var` back to the queue.
     fn requeue(&mut self, var: Var) {
         self.relaxation = Relaxation::default();
         let queue = &mut self.queue;
         self.rows.retain(|row| {
-            let stays = row.form.coefficient(var) == 0;
-            if !stays {
-                queue.push(Item::Inequality(row.clone()));
+            let is_kept = row.form.coefficient(var) == 0;
+            if !is_kept {
+                queue.push(SystemItem::Inequality(row.clone()));
             }
-            stays
+            is_kept
         });
     }
 
-    /// A coordinate as a form of the problem's variables.
-    fn definition(&self, var: Var) -> Linear {
+    /// Returns a coordinate as a linear form of the problem's variables.
+    fn definition(&self, var: Var) -> AffineForm {
         match var.index().checked_sub(self.variables) {
             Some(fresh) => self.fresh[fresh].clone(),
-            None => Linear::from(var),
+            None => AffineForm::from(var),
         }
     }
 
-    /// A form of the present coordinates as one of the problem's variables.
-    pub fn original(&self, form: &Linear) -> Option<Linear> {
-        let constant = Linear::from(form.constant());
+    /// Converts a linear form of the current coordinates to one of the problem's variables.
+    pub fn original(&self, form: &AffineForm) -> Option<AffineForm> {
+        let constant = AffineForm::from(form.constant());
         form.terms()
             .iter()
             .try_fold(constant, |sum, &(var, coefficient)| sum.add_scaled(&self.definition(var), coefficient))
     }
 
-    /// The form over the present coordinates, and the lines that were added to `sign · form` on the way.
-    fn reduce(&self, mut form: Linear, sign: i128) -> Option<Reduction> {
+    /// Rewrites a linear form to the current coordinates. Also returns the steps that must be added to `sign · form`
+    /// for that.
+    fn reduce(&self, mut form: AffineForm, sign: i128) -> Option<Reduction> {
         let (mut terms, mut exact) = (Vec::new(), true);
         for substitution in &self.substitutions {
             match &**substitution {
@@ -308,7 +321,7 @@ impl<'a> System<'a> {
                         let factor = coefficient.checked_mul(*own)?.checked_neg()?;
                         form = form.add_scaled(&equality.form, factor)?;
                         terms.push(equality.times(factor.checked_mul(sign)?)?);
-                        exact &= equality.below.is_none();
+                        exact &= equality.nonpositive.is_none();
                     }
                 }
             }
@@ -316,7 +329,8 @@ impl<'a> System<'a> {
         Some(Reduction { form, terms, exact })
     }
 
-    /// The point of all variables where the present coordinates have these values, and zero where they have none.
+    /// Computes the values of all variables from the values of the current coordinates. A coordinate without a value is
+    /// zero.
     pub fn point(&self, denominator: i128, coordinates: &[(Var, i128)]) -> Option<Scaled> {
         let mut point = Scaled { denominator, values: vec![0; self.variables + self.fresh.len()] };
         for &(var, value) in coordinates {
@@ -335,25 +349,32 @@ impl<'a> System<'a> {
     }
 }
 
-/// The contradiction of an equality without solutions; `None` where it is `0 == 0`. Without `below`, `above` is an equality.
-fn impossible(form: &Linear, content: i128, above: Terms, below: Option<Terms>, steps: &mut Steps) -> Option<StepId> {
-    let Some(below) = below else {
-        return (form.constant() != 0).then(|| steps.combine(above, 1, false));
+/// Returns a contradictory step for an equality without integer solutions; `None` for `0 == 0`. If `nonpositive` is
+/// `None`, the combination `nonnegative` proves the equality, else only `form >= 0`.
+fn equality_contradiction(
+    form: &AffineForm,
+    content: i128,
+    nonnegative: LineTerms,
+    nonpositive: Option<LineTerms>,
+    steps: &mut ProofSteps,
+) -> Option<StepId> {
+    let Some(nonpositive) = nonpositive else {
+        return (form.constant() != 0).then(|| steps.combine(nonnegative, 1, false));
     };
     match content {
         0 if form.constant() == 0 => None,
-        0 if form.constant() < 0 => Some(steps.combine(above, 1, false)),
-        0 => Some(steps.combine(below, 1, false)),
+        0 if form.constant() < 0 => Some(steps.combine(nonnegative, 1, false)),
+        0 => Some(steps.combine(nonpositive, 1, false)),
         _ => {
-            // Both sides are rounded towards each other and miss.
-            let above = steps.combine(above, content, true);
-            let below = steps.combine(below, content, true);
-            Some(steps.combine(vec![(above, 1), (below, 1)], 1, false))
+            // After rounding, the two inequalities contradict each other.
+            let nonnegative = steps.combine(nonnegative, content, true);
+            let nonpositive = steps.combine(nonpositive, content, true);
+            Some(steps.combine(vec![(nonnegative, 1), (nonpositive, 1)], 1, false))
         }
     }
 }
 
-/// The integer nearest to `a / b`.
+/// Returns the integer nearest to `a / b`.
 fn nearest(a: i128, b: i128) -> Option<i128> {
     let quotient = a.checked_div_euclid(b)?;
     let rest = a.checked_rem_euclid(b)?;

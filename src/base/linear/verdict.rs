@@ -1,73 +1,73 @@
-//! The answers of a decision, and how much work it may be.
+//! The result of the solver, and the limits on its work.
 //!
-//! Input: none. Output: the types of verdicts, reasons and budgets.
-//! Idea: a verdict is a proof, a point or a reason, and nothing in between; work is counted in steps, so that a verdict is the
-//! same on every machine.
+//! A verdict is a certificate, a point or the reason why neither was found. The budget limits the number of cases and
+//! pivots, not the time, so a problem has the same verdict on every machine.
 
 use std::fmt;
 
 use super::certificate::Certificate;
 
-/// What is known about a problem.
+/// The result of deciding a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// No point satisfies all facts; [`recheck`](super::recheck()) verifies why.
+pub enum SolverVerdict {
+    /// No point satisfies all facts. [`recheck`](super::recheck()) has verified the certificate.
     Empty(Certificate),
-    /// All facts hold here, which was checked by evaluating them.
+    /// A point at which all facts hold. The solver has evaluated all facts at this point.
     Point(Vec<i128>),
-    /// Neither was found.
-    Unknown(Reason),
+    /// Neither a point nor a certificate was found.
+    Unknown(UnknownReason),
 }
 
-/// Why a problem is not decided.
+/// Why a problem could not be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// A number left `i128`.
+pub enum UnknownReason {
+    /// A number overflowed `i128`.
     Overflow,
-    /// The budget was spent.
+    /// The budget was spent, or the search tree was too deep.
     Exhausted,
-    /// No lemma about products applied.
+    /// The search found only points that violate a product of variables, and no lemma or split that excludes them.
     Products,
-    /// A refutation was found whose certificate does not recheck: its numbers leave `i128`.
+    /// A refutation was found, but [`recheck`](super::recheck()) could not verify its certificate because numbers
+    /// overflow `i128`.
     Unproved,
-    /// A fact mentions a variable that the problem does not have.
+    /// A fact uses a variable that the problem does not define.
     Foreign,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for UnknownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::Overflow => "numbers too large",
-            Reason::Exhausted => "too many cases",
-            Reason::Products => "products of variables beyond the known lemmas",
-            Reason::Unproved => "numbers of the proof too large",
-            Reason::Foreign => "a variable without a name",
+            UnknownReason::Overflow => "numbers too large",
+            UnknownReason::Exhausted => "too many cases",
+            UnknownReason::Products => "products of variables beyond the known lemmas",
+            UnknownReason::Unproved => "numbers of the proof too large",
+            UnknownReason::Foreign => "a variable without a name",
         })
     }
 }
 
-/// How much work a decision may be. Counts of steps, not time, so that verdicts are the same everywhere.
+/// Limits on the work of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Cases looked at.
+pub struct SolverBudget {
+    /// Maximum number of cases (child nodes of the search tree).
     pub cases: u64,
-    /// Exchanges of the simplex method.
+    /// Maximum number of pivots of the simplex method.
     pub exchanges: u64,
 }
 
-impl Default for Budget {
+impl Default for SolverBudget {
     fn default() -> Self {
-        Budget { cases: 400, exchanges: 2_000 }
+        SolverBudget { cases: 400, exchanges: 2_000 }
     }
 }
 
-/// Names the reason of a missing result of checked arithmetic.
-pub(super) trait Checked<T> {
-    fn fits(self) -> Result<T, Reason>;
+/// Converts a missing result of checked arithmetic to an [`UnknownReason`].
+pub(super) trait OverflowReason<T> {
+    fn or_overflow(self) -> Result<T, UnknownReason>;
 }
 
-impl<T> Checked<T> for Option<T> {
-    fn fits(self) -> Result<T, Reason> {
-        self.ok_or(Reason::Overflow)
+impl<T> OverflowReason<T> for Option<T> {
+    fn or_overflow(self) -> Result<T, UnknownReason> {
+        self.ok_or(UnknownReason::Overflow)
     }
 }

@@ -1,55 +1,58 @@
-//! Excerpts of sources for ariadne: a text with as many lines as the source, in which only the labeled lines have content. Long
-//! lines are cut to the surroundings of labels, and control characters are replaced. The output therefore stays short for files
-//! and lines of any length.
+//! Excerpts of sources for ariadne: a text with the same number of lines as the source, in which only the labeled lines
+//! have content.
+//!
+//! Long lines are cut to the surroundings of their labels, and control characters are replaced. So the output stays
+//! short for files and lines of any length.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ariadne::{Cache, Source};
 
-use crate::base::diag::Label;
-use crate::base::escape;
-use crate::base::source::{FileId, Sources, Span};
+use crate::diag::DiagLabel;
+use crate::escape;
+use crate::source::{FileId, SourceMap, Span};
 
-/// Bounds on the characters kept before and after each end of a label in a line that is too long.
+/// Smallest and largest number of characters shown around each end of a label if its line is too long.
 const NEAR: std::ops::RangeInclusive<usize> = 6..=50;
 /// Width of a tab in columns.
 pub(super) const TAB: usize = 4;
-/// Placeholder for a file name until the true line and column are inserted.
+/// Marks a file id in ariadne's output, to be replaced by the file's name and the location in the source.
 const MARK: char = '\u{1}';
 
 pub(super) struct Excerpts<'a> {
-    sources: &'a Sources,
+    sources: &'a SourceMap,
     files: BTreeMap<FileId, Excerpt>,
 }
 
 struct Excerpt {
     source: Source<String>,
-    pieces: Vec<Piece>,
-    /// Start of each shown line, in the source and in the excerpt.
+    segments: Vec<SourceSegment>,
+    /// Start offset of each shown line in the source and in the excerpt, by line number.
     shown_lines: BTreeMap<usize, (usize, usize)>,
 }
 
-/// Bytes `from` of the source are at `at` in the excerpt, with the same length (but a line end is always one byte).
-struct Piece {
+/// A range of source bytes and its position in the excerpt. It has the same length there, except that a line end is
+/// always one byte.
+struct SourceSegment {
     from: Range<usize>,
     at: usize,
     bytes: usize,
 }
 
 impl<'a> Excerpts<'a> {
-    /// Creates the excerpts. `gap` marks omitted parts of a line; including its number, a line has at most `width` columns.
-    pub(super) fn new(sources: &'a Sources, labels: &[&Label], gap: &str, width: usize) -> Self {
+    /// Creates the excerpts. `gap` marks omitted text. A line has at most `width` columns, including its line number.
+    pub(super) fn new(sources: &'a SourceMap, labels: &[&DiagLabel], gap: &str, width: usize) -> Self {
         let mut spans: BTreeMap<FileId, Vec<Range<usize>>> = BTreeMap::new();
         for label in labels {
             let range = clamp(sources.text(label.span.file), label.span);
             spans.entry(label.span.file).or_default().push(range);
         }
         let last = spans.iter().flat_map(|(file, spans)| spans.iter().map(|s| sources.line(*file, s.end).0 + 1));
-        // The margin with the line number, ` 12 │ `.
+        // Width of the margin, such as ` 12 │ ` for a line number of two digits.
         let margin = last.max().unwrap_or(1).to_string().len() + 4;
-        let room = Room { gap, columns: width.saturating_sub(margin).max(24) };
-        let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources, file, &spans, room))).collect();
+        let limits = ExcerptLimits { gap, columns: width.saturating_sub(margin).max(24) };
+        let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources, file, &spans, limits))).collect();
         Excerpts { sources, files }
     }
 
@@ -61,7 +64,7 @@ impl<'a> Excerpts<'a> {
         start..excerpt.map(range.end).max(start)
     }
 
-    /// Replaces the lines and columns of the excerpt in ariadne's headings by those of the source, with its name.
+    /// Replaces the marked locations in ariadne's headings with file names and source locations.
     pub(super) fn restore_places(&self, drawn: &str) -> String {
         let mut restored = String::with_capacity(drawn.len());
         let mut rest = drawn;
@@ -75,7 +78,7 @@ impl<'a> Excerpts<'a> {
         restored + rest
     }
 
-    /// Maps a location such as `3:14:7` (file 3, line 14, column 7 of the excerpt) to the source.
+    /// Maps a location in an excerpt, such as `3:14:7` (file 3, line 14, column 7), to the source.
     fn place(&self, numbers: &str) -> String {
         let mut numbers = numbers.split(':').map(|n| n.parse::<usize>().unwrap_or(1));
         let mut next = || numbers.next().unwrap_or(1);
@@ -88,18 +91,18 @@ impl<'a> Excerpts<'a> {
 
 impl Excerpt {
     fn map(&self, offset: usize) -> usize {
-        let index = self.pieces.partition_point(|piece| piece.from.start <= offset);
-        let Some(piece) = index.checked_sub(1).and_then(|i| self.pieces.get(i)) else { return 0 };
-        piece.at + offset.saturating_sub(piece.from.start).min(piece.bytes)
+        let index = self.segments.partition_point(|segment| segment.from.start <= offset);
+        let Some(segment) = index.checked_sub(1).and_then(|i| self.segments.get(i)) else { return 0 };
+        segment.at + offset.saturating_sub(segment.from.start).min(segment.bytes)
     }
 
     fn source_column(&self, text: &str, line: usize, column: usize) -> usize {
         let Some(&(start, shown)) = self.shown_lines.get(&line) else { return column };
         let shown_text = self.source.text().get(shown..).unwrap_or("");
         let offset = shown + shown_text.char_indices().nth(column - 1).map_or(shown_text.len(), |(i, _)| i);
-        let index = self.pieces.partition_point(|piece| piece.at <= offset);
-        let Some(piece) = index.checked_sub(1).and_then(|i| self.pieces.get(i)) else { return column };
-        let original = (piece.from.start + offset - piece.at).min(piece.from.end);
+        let index = self.segments.partition_point(|segment| segment.at <= offset);
+        let Some(segment) = index.checked_sub(1).and_then(|i| self.segments.get(i)) else { return column };
+        let original = (segment.from.start + offset - segment.at).min(segment.from.end);
         text.get(start..original).map_or(column, |before| before.chars().count() + 1)
     }
 }
@@ -110,7 +113,8 @@ fn clamp(text: &str, span: Span) -> Range<usize> {
     let end_of_text = text.len();
     let mut start = floor(text, range.start.min(end_of_text));
     let end = ceil(text, range.end.min(end_of_text)).max(start);
-    // The end of the input is shown after the last nonblank text rather than on a line that does not exist.
+    // A label at the end of the input is shown after the last nonblank character, because the end may be on an empty
+    // line.
     if start == end_of_text {
         start = text.trim_end().len();
         return start..start;
@@ -132,20 +136,20 @@ fn ceil(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// Limits on the width of a line.
+/// Limits on the width of a line, and the text that marks omissions.
 #[derive(Clone, Copy)]
-struct Room<'g> {
+struct ExcerptLimits<'g> {
     gap: &'g str,
     columns: usize,
 }
 
-fn excerpt(sources: &Sources, file: FileId, spans: &[Range<usize>], room: Room<'_>) -> Excerpt {
+fn excerpt(sources: &SourceMap, file: FileId, spans: &[Range<usize>], limits: ExcerptLimits<'_>) -> Excerpt {
     let text = sources.text(file);
     let mut points: Vec<usize> = spans.iter().flat_map(|s| [s.start, s.end.saturating_sub(1).max(s.start)]).collect();
     points.sort_unstable();
-    // The end of a text belongs to its last line, even if that has a line end.
+    // The end of the text belongs to the last line, even if the text ends with a line end.
     let line_of = |point: usize| sources.line(file, point.min(text.len().saturating_sub(1)));
-    let mut excerpt = Excerpt { source: Source::from(String::new()), pieces: vec![], shown_lines: BTreeMap::new() };
+    let mut excerpt = Excerpt { source: Source::from(String::new()), segments: vec![], shown_lines: BTreeMap::new() };
     let mut shown = String::new();
     let mut lines = 0;
     for on_line in points.chunk_by(|a, b| line_of(*a) == line_of(*b)).filter(|_| !text.is_empty()) {
@@ -153,7 +157,7 @@ fn excerpt(sources: &Sources, file: FileId, spans: &[Range<usize>], room: Room<'
         let end = text[start..].find('\n').map_or(text.len(), |at| start + at + 1);
         shown.extend(std::iter::repeat_n('\n', line - lines));
         excerpt.shown_lines.insert(line + 1, (start, shown.len()));
-        show_line(&text[start..end], start, on_line, room, &mut shown, &mut excerpt.pieces);
+        show_line(&text[start..end], start, on_line, limits, &mut shown, &mut excerpt.segments);
         lines = line + 1;
     }
     excerpt.source = Source::from(shown);
@@ -161,43 +165,54 @@ fn excerpt(sources: &Sources, file: FileId, spans: &[Range<usize>], room: Room<'
 }
 
 /// Adds a line to the excerpt, cut to the surroundings of the points if it is long.
-fn show_line(line: &str, start: usize, points: &[usize], room: Room<'_>, shown: &mut String, pieces: &mut Vec<Piece>) {
+fn show_line(
+    line: &str,
+    start: usize,
+    points: &[usize],
+    limits: ExcerptLimits<'_>,
+    shown: &mut String,
+    segments: &mut Vec<SourceSegment>,
+) {
     let content = line.trim_end_matches(['\n', '\r']);
-    for keep in kept(content, start, points, room) {
-        if keep.start > 0 {
-            shown.push_str(room.gap);
+    for range in visible_ranges(content, start, points, limits) {
+        if range.start > 0 {
+            shown.push_str(limits.gap);
         }
-        pieces.push(Piece { from: start + keep.start..start + keep.end, at: shown.len(), bytes: keep.len() });
-        shown.extend(content[keep.clone()].chars().map(harmless));
-        if keep.end == content.len() {
-            // The line's end may be labeled, too.
-            pieces.push(Piece { from: start + keep.end..start + line.len(), at: shown.len(), bytes: 1 });
+        segments.push(SourceSegment {
+            from: start + range.start..start + range.end,
+            at: shown.len(),
+            bytes: range.len(),
+        });
+        shown.extend(content[range.clone()].chars().map(replace_control_char));
+        if range.end == content.len() {
+            // The line end itself may have a label, so it is also a segment.
+            segments.push(SourceSegment { from: start + range.end..start + line.len(), at: shown.len(), bytes: 1 });
             shown.push('\n');
             return;
         }
     }
-    shown.push_str(room.gap);
+    shown.push_str(limits.gap);
     shown.push('\n');
 }
 
-/// Returns the parts of a line to show, ordered and disjoint.
-fn kept(content: &str, start: usize, points: &[usize], room: Room<'_>) -> Vec<Range<usize>> {
-    if columns(content) <= room.columns {
+/// Returns the ranges of a line to show, ordered and disjoint.
+fn visible_ranges(content: &str, start: usize, points: &[usize], limits: ExcerptLimits<'_>) -> Vec<Range<usize>> {
+    if columns(content) <= limits.columns {
         return std::iter::once(0..content.len()).collect();
     }
-    // As much around each point as fits.
+    // Show as much around each point as fits.
     let mut parts = Vec::new();
     for near in NEAR.rev() {
         parts = around(content, start, points, near);
-        let wide: usize = parts.iter().map(|part| columns(&content[part.clone()]) + columns(room.gap)).sum();
-        if wide + columns(room.gap) <= room.columns {
+        let wide: usize = parts.iter().map(|part| columns(&content[part.clone()]) + columns(limits.gap)).sum();
+        if wide + columns(limits.gap) <= limits.columns {
             break;
         }
     }
     parts
 }
 
-/// Returns the parts of a line within a distance of `near` from a point.
+/// Returns the ranges of a line within `near` bytes of a point.
 fn around(content: &str, start: usize, points: &[usize], near: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     for point in points {
@@ -217,12 +232,12 @@ fn columns(text: &str) -> usize {
     text.chars().fold(0, |column, c| if c == '\t' { (column / TAB + 1) * TAB } else { column + 1 })
 }
 
-/// Returns a replacement of the same number of bytes, so that offsets stay valid, for control characters and for characters
-/// that ariadne treats as line ends.
-fn harmless(c: char) -> char {
+/// Replaces control characters and the characters that ariadne treats as line ends. The replacement has the same number
+/// of bytes, so that offsets stay valid.
+fn replace_control_char(c: char) -> char {
     match (c, c.len_utf8()) {
         ('\t', _) => '\t',
-        (c, _) if !escape::is_obeyed(c) => c,
+        (c, _) if !escape::is_unprintable(c) => c,
         (_, 1) => '?',
         (_, 2) => '·',
         _ => '\u{fffd}',

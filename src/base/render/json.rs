@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::severity_word;
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::escape;
-use crate::base::source::{Sources, Span};
+use crate::diag::{Applicability, Diagnostic};
+use crate::escape;
+use crate::source::{SourceMap, Span};
 
-/// Returns the diagnostic as JSON, without a line end. Lines and columns count from 1, columns in characters; `start` and `end`
-/// are byte offsets in the file.
-pub fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
+/// Returns the diagnostic as JSON, without a line end. Lines and columns are counted from 1, columns in characters.
+/// `start` and `end` are byte offsets in the file.
+pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     let labels: Vec<Value> = diagnostic
         .labels
         .iter()
@@ -52,7 +52,7 @@ pub fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
     escape::json(object.to_string())
 }
 
-fn place(span: Span, sources: &Sources) -> Value {
+fn place(span: Span, sources: &SourceMap) -> Value {
     let (line, column) = sources.line_column(span);
     let (end_line, end_column) = sources.line_column(span.after());
     json!({

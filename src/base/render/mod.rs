@@ -1,8 +1,8 @@
-//! Rendering of diagnostics for a terminal and as JSON lines; the only module that uses ariadne.
+//! Renders diagnostics for terminals and as JSON lines; the only module that uses ariadne.
 //!
-//! Ariadne draws the frame, the lines and the labels. Beforehand, sources are reduced to the labeled lines (`excerpt`),
-//! suggested replacements become help texts (`suggest`), long texts are wrapped (`wrap` and `labels`), and invalid spans are
-//! clamped. Rendering never fails or panics.
+//! Ariadne draws the frame, the source lines and the labels. The submodules reduce sources to the labeled lines
+//! (`excerpt`), convert fixes to help texts (`suggest`) and wrap long texts (`wrap`, `labels`). Rendering clamps
+//! invalid spans; it never fails or panics.
 
 mod excerpt;
 mod json;
@@ -14,38 +14,38 @@ use std::fmt::Write as _;
 
 use ariadne::{CharSet, Color, Config, IndexType, LabelAttach, Report, ReportKind};
 
-use crate::base::diag::{Diagnostic, Label, Severity};
-use crate::base::source::{FileId, Sources};
+use crate::diag::{DiagLabel, Diagnostic, Severity};
+use crate::source::{FileId, SourceMap};
 use excerpt::Excerpts;
 
 pub use json::json;
 
 /// Rendering options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
+pub struct RenderStyle {
     pub color: bool,
     /// Whether to use ASCII characters only.
     pub ascii: bool,
-    /// Columns of the terminal, to which source lines, labels, notes and help texts are fitted.
+    /// Width of the terminal in columns. Source lines, labels, notes and help texts are cut or wrapped to it.
     pub width: usize,
 }
 
-impl Default for Style {
+impl Default for RenderStyle {
     fn default() -> Self {
-        Style { color: false, ascii: false, width: 100 }
+        RenderStyle { color: false, ascii: false, width: 100 }
     }
 }
 
-/// Maximum number of labels shown; more would not help.
+/// Maximum number of labels shown.
 const MAX_LABELS: usize = 12;
 
 /// Returns a diagnostic as text that ends with a newline.
-pub fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+pub fn text(diagnostic: &Diagnostic, sources: &SourceMap, style: RenderStyle) -> String {
     let drawn = match diagnostic.primary() {
-        Some(_) => framed(diagnostic, sources, style),
-        None => bare(diagnostic, sources, style),
+        Some(_) => render_framed(diagnostic, sources, style),
+        None => render_unframed(diagnostic, sources, style),
     };
-    let drawn = if style.color { joined_colors(&drawn) } else { anstream::adapter::strip_str(&drawn).to_string() };
+    let drawn = if style.color { merge_colors(&drawn) } else { anstream::adapter::strip_str(&drawn).to_string() };
     trim_lines(&drawn)
 }
 
@@ -69,22 +69,22 @@ fn heading(diagnostic: &Diagnostic) -> String {
     format!("{}[{}]", severity_word(diagnostic.severity), diagnostic.code)
 }
 
-/// Returns the help and note texts below the source, wrapped; fixes are part of the help.
-fn remarks(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> (Vec<String>, Vec<String>) {
+/// Returns the wrapped help texts, which include the fixes, and the wrapped notes.
+fn remarks(diagnostic: &Diagnostic, sources: &SourceMap, style: RenderStyle) -> (Vec<String>, Vec<String>) {
     let width = style.width.saturating_sub(16).max(30);
-    let fold = |text: &String| wrap::fold(&spell(&excerpt::printable(text), style), width).join("\n");
+    let fold = |text: &String| wrap::fold(&convert_to_charset(&excerpt::printable(text), style), width).join("\n");
     let mut help: Vec<String> = diagnostic.help.iter().map(fold).collect();
-    // The original text, neither wrapped nor converted for this terminal.
-    let mut said = diagnostic.help.last().map(String::as_str);
+    // The original text, before wrapping and conversion to ASCII.
+    let mut last_help = diagnostic.help.last().map(String::as_str);
     for fix in &diagnostic.fixes {
-        suggest::add_suggestion(fix, said.take(), sources, width, &mut help);
+        suggest::add_suggestion(fix, last_help.take(), sources, width, &mut help);
     }
-    let help = help.iter().map(|text| spell(text, style)).collect();
+    let help = help.iter().map(|text| convert_to_charset(text, style)).collect();
     (help, diagnostic.notes.iter().map(fold).collect())
 }
 
-/// Renders a diagnostic without labels: the title, and the remarks indented below it.
-fn bare(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+/// Renders a diagnostic without labels: the title, then help texts and notes indented below it.
+fn render_unframed(diagnostic: &Diagnostic, sources: &SourceMap, style: RenderStyle) -> String {
     let paint = |on: &str, text: &str| if style.color { format!("\x1b[{on}m{text}\x1b[0m") } else { text.to_string() };
     let color = match diagnostic.severity {
         Severity::Error => "31",
@@ -100,21 +100,21 @@ fn bare(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     drawn
 }
 
-fn title(diagnostic: &Diagnostic, style: Style) -> String {
-    spell(&excerpt::one_line(&diagnostic.title), style)
+fn title(diagnostic: &Diagnostic, style: RenderStyle) -> String {
+    convert_to_charset(&excerpt::one_line(&diagnostic.title), style)
 }
 
-/// Replaces `…`, the only non-ASCII character in messages, if only ASCII is wanted.
-fn spell(text: &str, style: Style) -> String {
+/// Replaces `…`, the only non-ASCII character in messages, if the style is ASCII.
+fn convert_to_charset(text: &str, style: RenderStyle) -> String {
     if style.ascii { text.replace('…', "...") } else { text.to_string() }
 }
 
-fn framed(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
-    let Some(primary) = diagnostic.primary() else { return bare(diagnostic, sources, style) };
-    let labels = ordered(diagnostic, primary.file);
+fn render_framed(diagnostic: &Diagnostic, sources: &SourceMap, style: RenderStyle) -> String {
+    let Some(primary) = diagnostic.primary() else { return render_unframed(diagnostic, sources, style) };
+    let labels = ordered_labels(diagnostic, primary.file);
     let mut excerpts = Excerpts::new(sources, &labels, if style.ascii { "..." } else { "…" }, style.width);
     let kind = heading(diagnostic);
-    let place = |label: &Label| (label.span.file, excerpts.map(label.span));
+    let place = |label: &DiagLabel| (label.span.file, excerpts.map(label.span));
     let mut report = Report::build(
         ReportKind::Custom(&kind, severity_color(diagnostic.severity)),
         (primary.file, excerpts.map(primary)),
@@ -133,30 +133,30 @@ fn framed(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     match report.finish().write(&mut excerpts, &mut drawn) {
         Ok(()) => {
             let texts: Vec<String> = labels.iter().map(|label| label_text(label, style)).collect();
-            let drawn = labels::fit(&String::from_utf8_lossy(&drawn), &texts, style.width);
+            let drawn = labels::wrap_labels(&String::from_utf8_lossy(&drawn), &texts, style.width);
             excerpts.restore_places(&drawn)
         }
-        Err(_) => bare(diagnostic, sources, style),
+        Err(_) => render_unframed(diagnostic, sources, style),
     }
 }
 
 /// Returns the text of a label. Ariadne does not underline a location whose label is empty.
-fn label_text(label: &Label, style: Style) -> String {
-    let text = spell(&excerpt::one_line(&label.text), style);
+fn label_text(label: &DiagLabel, style: RenderStyle) -> String {
+    let text = convert_to_charset(&excerpt::one_line(&label.text), style);
     if text.is_empty() { "here".into() } else { text }
 }
 
-/// Returns the labels in drawing order: the file of the primary label first, each file from top to bottom. Ariadne starts a new
-/// section whenever a label is above the previous one.
-fn ordered(diagnostic: &Diagnostic, first: FileId) -> Vec<&Label> {
-    let mut labels: Vec<&Label> = diagnostic.labels.iter().collect();
+/// Returns the labels in drawing order: the file of the primary label first, each file from top to bottom. Ariadne
+/// starts a new section whenever a label is above the previous one.
+fn ordered_labels(diagnostic: &Diagnostic, first: FileId) -> Vec<&DiagLabel> {
+    let mut labels: Vec<&DiagLabel> = diagnostic.labels.iter().collect();
     labels.sort_by_key(|label| !label.primary);
     labels.truncate(MAX_LABELS);
     labels.sort_by_key(|label| (label.span.file != first, label.span.file, label.span.end, label.span.start));
     labels
 }
 
-fn config(style: Style) -> Config {
+fn config(style: RenderStyle) -> Config {
     Config::new()
         .with_index_type(IndexType::Byte)
         .with_color(style.color)
@@ -165,8 +165,8 @@ fn config(style: Style) -> Config {
         .with_char_set(if style.ascii { CharSet::Ascii } else { CharSet::Unicode })
 }
 
-/// Merges color codes: ariadne colors each character separately.
-fn joined_colors(text: &str) -> String {
+/// Merges the color codes of adjacent characters: ariadne colors each character separately.
+fn merge_colors(text: &str) -> String {
     const OFF: &str = "\x1b[0m";
     let mut joined = String::with_capacity(text.len());
     let mut on = "";
@@ -186,7 +186,7 @@ fn joined_colors(text: &str) -> String {
     joined + rest
 }
 
-/// Removes the blanks that ariadne leaves at line ends.
+/// Removes the trailing blanks that ariadne leaves.
 fn trim_lines(text: &str) -> String {
     let mut trimmed = String::with_capacity(text.len());
     for line in text.lines() {
@@ -198,12 +198,12 @@ fn trim_lines(text: &str) -> String {
 
 /// Numbers of errors and warnings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct DiagCounts {
     pub errors: usize,
     pub warnings: usize,
 }
 
-impl Tally {
+impl DiagCounts {
     pub fn count(&mut self, diagnostic: &Diagnostic) {
         match diagnostic.severity {
             Severity::Error => self.errors += 1,

@@ -1,19 +1,26 @@
-//! Rendering of fixes: the title, and the lines after the change.
+//! Renders fixes as help texts: the title and the changed lines.
 
 use std::fmt::Write as _;
 
 use super::{excerpt, wrap};
-use crate::base::diag::Fix;
-use crate::base::source::{FileId, Sources, Span};
+use crate::diag::Fix;
+use crate::source::{FileId, SourceMap, Span};
 
 /// Maximum number of lines shown.
 const MAX_LINES: usize = 8;
 
-/// Adds a fix to the help texts: below its title, or below the last help text if that (`said`) says the same.
-pub(super) fn add_suggestion(fix: &Fix, said: Option<&str>, sources: &Sources, width: usize, help: &mut Vec<String>) {
+/// Adds the changed lines of a fix to the help texts: below `last_help` if that text already suggests the fix, else
+/// below the title of the fix.
+pub(super) fn add_suggestion(
+    fix: &Fix,
+    last_help: Option<&str>,
+    sources: &SourceMap,
+    width: usize,
+    help: &mut Vec<String>,
+) {
     let lines = changed_lines(fix, sources).unwrap_or_default();
     let shown = listing(&lines, width);
-    match help.last_mut().filter(|_| said.is_some_and(|said| says_the_same(said, &fix.title))) {
+    match help.last_mut().filter(|_| last_help.is_some_and(|text| suggests_the_fix(text, &fix.title))) {
         Some(help) => help.push_str(&shown),
         None => {
             let title = wrap::fold(&excerpt::one_line(&fix.title), width).join("\n");
@@ -22,46 +29,48 @@ pub(super) fn add_suggestion(fix: &Fix, said: Option<&str>, sources: &Sources, w
     }
 }
 
-fn listing(lines: &[Changed], width: usize) -> String {
+fn listing(lines: &[ChangedLine], width: usize) -> String {
     let digits = lines.last().map_or(1, |line| line.number.to_string().len());
-    let room = width.saturating_sub(digits + 3).max(20);
+    let space = width.saturating_sub(digits + 3).max(20);
     let mut text = String::new();
-    for Changed { number, text: line, at } in lines {
-        let _ = write!(text, "\n{number:>digits$} | {}", excerpt::printable(&clip(line, *at, room)));
+    for ChangedLine { number, text: line, at } in lines {
+        let _ = write!(text, "\n{number:>digits$} | {}", excerpt::printable(&clip(line, *at, space)));
     }
     text
 }
 
-/// Whether a help text contains the code in the title of a fix: "did you mean `alpha`?", "write `alpha`".
-fn says_the_same(help: &str, title: &str) -> bool {
+/// Returns whether a help text contains the code in the title of a fix: "did you mean `alpha`?", "write `alpha`".
+fn suggests_the_fix(help: &str, title: &str) -> bool {
     let code = title.split('`').nth(1);
-    help.lines().count() == 1 && code.is_some_and(|code| help.split('`').skip(1).step_by(2).any(|said| said == code))
+    help.lines().count() == 1
+        && code.is_some_and(|code| help.split('`').skip(1).step_by(2).any(|quoted| quoted == code))
 }
 
-/// A line after the change.
-struct Changed {
+/// A changed source line, after the fix is applied.
+struct ChangedLine {
     number: usize,
     text: String,
     /// Character offset of the first change.
     at: usize,
 }
 
-/// Cuts a line to the space available: its start if that contains the change, else the surroundings of the change.
-fn clip(line: &str, at: usize, room: usize) -> String {
+/// Cuts a line to `space` columns: to its start if the change is within these columns, else to the surroundings of the
+/// change.
+fn clip(line: &str, at: usize, space: usize) -> String {
     let count = line.chars().count();
-    if count <= room {
+    if count <= space {
         return line.to_string();
     }
-    // Each gap may take three columns in ASCII.
-    let shown = room.saturating_sub(6);
+    // In ASCII, each of the two gaps (`...`) takes three columns.
+    let shown = space.saturating_sub(6);
     let start = if at < shown * 2 / 3 { 0 } else { at - shown / 3 };
     let part: String = line.chars().skip(start).take(shown).collect();
-    let (before, behind) = (if start > 0 { "…" } else { "" }, if start + shown < count { "…" } else { "" });
-    format!("{before}{part}{behind}")
+    let (before, after) = (if start > 0 { "…" } else { "" }, if start + shown < count { "…" } else { "" });
+    format!("{before}{part}{after}")
 }
 
-/// Returns the lines touched by the edits, after the change. `None` if the edits do not fit the source or overlap.
-fn changed_lines(fix: &Fix, sources: &Sources) -> Option<Vec<Changed>> {
+/// Applies the edits and returns the changed lines. `None` if the edits overlap or are outside the source.
+fn changed_lines(fix: &Fix, sources: &SourceMap) -> Option<Vec<ChangedLine>> {
     let mut edits: Vec<&(Span, String)> = fix.edits.iter().collect();
     edits.sort_by_key(|(span, _)| (span.start, span.end));
     let file: FileId = edits.first()?.0.file;
@@ -86,7 +95,7 @@ fn changed_lines(fix: &Fix, sources: &Sources) -> Option<Vec<Changed>> {
     changed.push_str(text.get(at..end)?);
     let number = text.get(..start)?.matches('\n').count() + 1;
     let first = text.get(start..first)?.chars().count();
-    let line = |(i, line): (usize, &str)| Changed {
+    let line = |(i, line): (usize, &str)| ChangedLine {
         number: number + i,
         text: line.trim_end().to_string(),
         at: if i == 0 { first } else { 0 },

@@ -1,21 +1,21 @@
 //! Tests of complete renderings, and of unusual sources.
 
 use super::*;
-use crate::base::diag::Applicability;
-use crate::base::source::Span;
+use crate::diag::Applicability;
+use crate::source::Span;
 
-fn ascii() -> Style {
-    Style { ascii: true, ..Style::default() }
+fn ascii() -> RenderStyle {
+    RenderStyle { ascii: true, ..RenderStyle::default() }
 }
 
-fn sources(text: &str) -> (Sources, FileId) {
-    let mut sources = Sources::default();
+fn sources(text: &str) -> (SourceMap, FileId) {
+    let mut sources = SourceMap::default();
     let file = sources.add("demo.clk", text);
     (sources, file)
 }
 
 #[test]
-fn a_whole_message() {
+fn complete_message() {
     let (sources, file) = sources("let n = 3\nlet x = 1.0 * n\n");
     let diagnostic = Diagnostic::error("E0301", "`*` needs two numbers of one type")
         .at(Span::new(file, 24, 25), "this is `i32`")
@@ -42,23 +42,23 @@ error[E0301]: `*` needs two numbers of one type
 }
 
 #[test]
-fn a_fix_stands_under_the_help_that_says_it() {
+fn fixes_go_below_the_help_text_that_suggests_them() {
     let (sources, file) = sources("let n = 3\nlet x = 1.0 * n\n");
     let diagnostic = Diagnostic::error("E0302", "`*` can't mix two types")
         .at(Span::new(file, 24, 25), "this is `i32`")
         .help("there are no implicit conversions: write `f32(…)`")
         .fix("convert it with `f32(…)`", Span::new(file, 24, 25), "f32(n)", Applicability::MachineApplicable);
-    // They are recognized as equal despite the ASCII replacement of `…` and despite wrapping of the help.
-    for style in [Style::default(), ascii(), Style { width: 50, ..ascii() }] {
+    // The help text is recognized although `…` is replaced in ASCII and although it may be wrapped.
+    for style in [RenderStyle::default(), ascii(), RenderStyle { width: 50, ..ascii() }] {
         let drawn = text(&diagnostic, &sources, style);
         assert_eq!((drawn.matches("Help").count(), drawn.matches("f32(n)").count()), (1, 1), "{drawn}");
     }
 }
 
 #[test]
-fn without_a_place_the_remarks_still_show() {
+fn help_and_notes_show_without_a_location() {
     let diagnostic = Diagnostic::error("E0701", "no file `a.clk`").help("did you mean `b.clk`?").note("looked in `.`");
-    let drawn = text(&diagnostic, &Sources::default(), ascii());
+    let drawn = text(&diagnostic, &SourceMap::default(), ascii());
     assert_eq!(drawn, "error[E0701]: no file `a.clk`\n  Help: did you mean `b.clk`?\n  Note: looked in `.`\n");
 }
 
@@ -136,7 +136,7 @@ fn json_has_lines_columns_and_bytes() {
 
 #[test]
 fn summaries() {
-    let tally = |errors, warnings| Tally { errors, warnings }.summary().unwrap_or_default();
+    let tally = |errors, warnings| DiagCounts { errors, warnings }.summary().unwrap_or_default();
     assert_eq!(tally(2, 1), "2 errors and 1 warning");
     assert_eq!(tally(1, 0), "1 error");
     assert_eq!(tally(0, 3), "3 warnings");
@@ -144,18 +144,15 @@ fn summaries() {
 }
 
 #[test]
-fn color_is_asked_for() {
+fn color_is_optional() {
     let (sources, file) = sources("x\n");
     let diagnostic = Diagnostic::error("E0201", "no").at(Span::new(file, 0, 1), "here");
-    assert!(text(&diagnostic, &sources, Style { color: true, ..ascii() }).contains('\u{1b}'));
+    assert!(text(&diagnostic, &sources, RenderStyle { color: true, ..ascii() }).contains('\u{1b}'));
     assert!(!text(&diagnostic, &sources, ascii()).contains('\u{1b}'));
 }
 
 #[test]
-fn a_run_of_one_color_is_switched_once() {
-    assert_eq!(
-        joined_colors("a\x1b[31mb\x1b[0m\x1b[31mc\x1b[0m\x1b[34md\x1b[0m"),
-        "a\x1b[31mbc\x1b[0m\x1b[34md\x1b[0m"
-    );
-    assert_eq!(joined_colors("\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b["), "\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b[");
+fn adjacent_codes_of_one_color_are_merged() {
+    assert_eq!(merge_colors("a\x1b[31mb\x1b[0m\x1b[31mc\x1b[0m\x1b[34md\x1b[0m"), "a\x1b[31mbc\x1b[0m\x1b[34md\x1b[0m");
+    assert_eq!(merge_colors("\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b["), "\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b[");
 }

@@ -1,7 +1,7 @@
 //! Wrapping of text.
 
-/// Wraps a text to at most `width` columns where words allow. Line ends are kept, and continuation lines repeat the indentation
-/// of their line.
+/// Wraps a text to at most `width` columns, unless a word is longer. Keeps line ends; continuation lines repeat the
+/// indentation of their line.
 pub fn fold(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(|line| fold_line(line, width)).collect()
 }
@@ -15,9 +15,9 @@ fn fold_line(line: &str, width: usize) -> Vec<String> {
     let mut current = indent.clone();
     let mut columns = indent.chars().count();
     for word in words(line, width) {
-        let wide = word.chars().count();
+        let word_columns = word.chars().count();
         let empty = current.len() == indent.len();
-        if !empty && columns + 1 + wide > width {
+        if !empty && columns + 1 + word_columns > width {
             lines.push(std::mem::replace(&mut current, indent.clone()));
             columns = indent.chars().count();
         } else if !empty {
@@ -25,13 +25,13 @@ fn fold_line(line: &str, width: usize) -> Vec<String> {
             columns += 1;
         }
         current.push_str(word);
-        columns += wide;
+        columns += word_columns;
     }
     lines.push(current);
     lines
 }
 
-/// Splits a line into words. Code in backquotes is one word unless it is long.
+/// Splits a line into words. Short code in backquotes is one word.
 fn words(line: &str, width: usize) -> Vec<&str> {
     let longest = width.min(62);
     let mut words = Vec::new();

@@ -1,31 +1,35 @@
-//! An index out of bounds: a guard made of the index and the extent as they are written.
+//! Advice on an index out of bounds: suggests a guard that consists of the index and the extent, as written in the
+//! source.
 
 use std::sync::Arc;
 
-use super::case::Case;
-use super::threads::Number;
-use crate::base::diag::Diagnostic;
-use crate::check::typed::*;
-use crate::check::walk;
-use crate::device::Extents;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::Scalar;
+use super::context::FaultContext;
+use super::thread_variance::ThreadCount;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_check::typed::*;
+use clk_check::visit;
+use clk_runtime::LaunchExtents;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::BinaryOp;
 
-/// An access, and the array that it is to.
-struct Access {
+/// The array access that caused the fault.
+struct BoundsAccess {
     array: Arc<ArrayType>,
     kind: LocalKind,
     indices: Vec<Expr>,
 }
 
-pub(super) fn advised(
-    case: &Case<'_>,
-    (name, indices, shape, axis): (&str, &[i64], &[u32], usize),
+pub(super) fn advise(
+    case: &FaultContext<'_>,
+    name: &str,
+    indices: &[i64],
+    shape: &[u32],
+    axis: usize,
     diagnostic: Diagnostic,
 ) -> Diagnostic {
     let (Some(access), Some(&index), Some(&extent)) =
-        (access(case, name, shape.len()), indices.get(axis), shape.get(axis))
+        (faulting_access(case, name, shape.len()), indices.get(axis), shape.get(axis))
     else {
         return diagnostic;
     };
@@ -34,34 +38,48 @@ pub(super) fn advised(
         return diagnostic;
     }
     if index < 0 {
-        return match below(case, expr) {
+        return match nonnegative_guard(case, expr) {
             Some(guard) => diagnostic.help(format!("guard the access: `if {guard} {{ … }}`")),
             None => diagnostic,
         };
     }
-    // Indices in the wrong order have their help.
+    // If a note says that the indices are in the wrong order, the diagnostic already has a better help text.
     if diagnostic.notes.iter().any(|note| note.starts_with("the last axis")) {
         return diagnostic;
     }
     match access.kind {
-        LocalKind::Param(_) => argument(case, &access, axis, diagnostic),
-        LocalKind::Shared => shared(case, (name, &access), (expr, extent), axis, diagnostic),
+        LocalKind::Param(_) => advise_argument(case, name, &access, axis, diagnostic),
+        LocalKind::Shared => advise_shared(case, name, &access, expr, extent, axis, diagnostic),
         _ => diagnostic,
     }
 }
 
-/// An array that the launch gives the kernel: threads without an element have to leave it alone.
-fn argument(case: &Case<'_>, access: &Access, axis: usize, mut diagnostic: Diagnostic) -> Diagnostic {
+/// Advice on an array argument: threads for which there is no element must not access the array.
+fn advise_argument(
+    case: &FaultContext<'_>,
+    name: &str,
+    access: &BoundsAccess,
+    axis: usize,
+    mut diagnostic: Diagnostic,
+) -> Diagnostic {
+    if let [index] = &access.indices[..]
+        && let Some((text, least)) = lower_bound(case, index)
+    {
+        diagnostic.help.clear();
+        let offset = if least.contains(' ') { format!("({least})") } else { least.clone() };
+        let title = format!("`{text}` is at least `{least}` here; to begin at 0, write `{name}[{text} - {offset}]`");
+        return diagnostic.fix(title, index.span.after(), format!(" - {offset}"), Applicability::MaybeIncorrect);
+    }
     let Some(guard) = guard(case, access, axis) else { return diagnostic };
     diagnostic.help.clear();
     let number = access.indices.get(axis).and_then(|index| case.number(index));
-    if matches!(number, Some((Number::Grid, _))) {
+    if matches!(number, Some((ThreadCount::Grid, _))) {
         diagnostic =
             diagnostic.note("a grid is made of whole blocks, so its last block can reach past the end of an array");
     }
     let threads = match (&access.indices[..], &access.array.dims[..]) {
         ([Expr { kind: ExprKind::Local(id), .. }], [dim])
-            if number == Some((Number::Grid, 0)) && could_be_threads(case) =>
+            if number == Some((ThreadCount::Grid, 0)) && could_be_threads(case) =>
         {
             let (name, extent) = (case.body.locals.get(*id).map(|local| &local.name), case.extent(dim));
             name.zip(extent.filter(|_| fits_all(case, *id, dim)))
@@ -72,27 +90,32 @@ fn argument(case: &Case<'_>, access: &Access, axis: usize, mut diagnostic: Diagn
     diagnostic.help(format!("guard the access: `if {guard} {{ … }}`{}", threads.unwrap_or_default()))
 }
 
-/// A shared array has no element for each thread of the grid: which one a thread means is another question than for an argument.
-fn shared(
-    case: &Case<'_>,
-    (name, access): (&str, &Access),
-    (expr, extent): (&Expr, u32),
+/// Advice on a shared array: unlike an argument, it has no element for each thread of the grid, so the intended element
+/// is unclear.
+fn advise_shared(
+    case: &FaultContext<'_>,
+    name: &str,
+    access: &BoundsAccess,
+    expr: &Expr,
+    extent: u32,
     axis: usize,
     mut diagnostic: Diagnostic,
 ) -> Diagnostic {
-    let Extents::Grid { block, .. } = case.extents else { return diagnostic };
+    let LaunchExtents::Grid { block, .. } = case.extents else { return diagnostic };
     diagnostic.help.clear();
     let plural = if extent == 1 { "element" } else { "elements" };
-    if let (Some((Number::Grid, lane)), Some(text)) = (case.number(expr), case.text(expr))
+    if let (Some((ThreadCount::Grid, lane)), Some(text)) = (case.number(expr), case.text(expr))
         && block.get(usize::from(lane)).is_some_and(|&n| n <= extent)
     {
         let letter = ["x", "y", "z"].get(usize::from(lane)).copied().unwrap_or("x");
-        let what = match access.array.dims.len() {
+        let description = match access.array.dims.len() {
             1 => format!("has {extent} {plural}"),
             _ => format!("is {extent} long along axis {axis}"),
         };
         return diagnostic
-            .note(format!("`{name}` belongs to one block and {what}; `{text}` numbers the threads of the whole grid"))
+            .note(format!(
+                "`{name}` belongs to one block and {description}; `{text}` numbers the threads of the whole grid"
+            ))
             .help(format!("the thread's number in its block is `thread_idx.{letter}`"));
     }
     if extent == 0 {
@@ -104,11 +127,12 @@ fn shared(
     ))
 }
 
-/// Returns the access that a fault is about: the one at its place, else the only one in it.
-fn access(case: &Case<'_>, name: &str, rank: usize) -> Option<Access> {
+/// Returns the access that faulted: the access at the fault's location or, if there is none, the only access inside
+/// that location.
+fn faulting_access(case: &FaultContext<'_>, name: &str, rank: usize) -> Option<BoundsAccess> {
     let at = case.fault.span;
     let (mut exact, mut within) = (vec![], vec![]);
-    walk::exprs(&case.body.root, &mut |e| {
+    visit::exprs(&case.body.root, &mut |e| {
         if let (true, ExprKind::Index { base, indices }) = (e.span.is_in(at), &e.kind)
             && let ExprKind::Local(id) = &base.kind
             && let Some(local) = case.body.locals.get(*id)
@@ -116,66 +140,68 @@ fn access(case: &Case<'_>, name: &str, rank: usize) -> Option<Access> {
             && local.name == name
             && indices.len() == rank
         {
-            let access = Access { array: array.clone(), kind: local.kind, indices: indices.clone() };
+            let access = BoundsAccess { array: array.clone(), kind: local.kind, indices: indices.clone() };
             if e.span == at { exact.push(access) } else { within.push(access) }
         }
     });
-    let mut found = if exact.is_empty() { within } else { exact };
-    if found.len() == 1 { found.pop() } else { None }
+    let mut accesses = if exact.is_empty() { within } else { exact };
+    if accesses.len() == 1 { accesses.pop() } else { None }
 }
 
-/// Returns the condition under which a thread may make the access: that the index is inside, and so are those other indices that
-/// number threads.
-fn guard(case: &Case<'_>, access: &Access, axis: usize) -> Option<String> {
-    let one = |at: usize| {
+/// Returns the condition under which the access is in bounds along `axis`, and along all axes whose index is a thread
+/// number.
+fn guard(case: &FaultContext<'_>, access: &BoundsAccess, axis: usize) -> Option<String> {
+    let index_guard = |at: usize| {
         let (index, dim) = (access.indices.get(at)?, access.array.dims.get(at)?);
-        // An extent is an `i32`, and no number is compared with one of another type.
+        // Extents are `i32`, and the language does not compare numbers of different types.
         let is_own = index.ty == Type::Scalar(Scalar::I32);
         let extent = case.extent(dim).filter(|extent| is_own && !is_hidden(case, extent))?;
         Some(format!("{} < {extent}", case.text(index)?))
     };
-    let own = one(axis)?;
+    let this_guard = index_guard(axis)?;
     let is_constant = |e: &Expr| matches!(e.kind, ExprKind::Int(_) | ExprKind::Const(_) | ExprKind::Dim(_));
     if access.indices.get(axis).is_none_or(is_constant) {
         return None;
     }
     let others = (0..access.indices.len()).filter_map(|at| match at == axis {
-        true => Some(own.clone()),
-        false => case.number(access.indices.get(at)?).and_then(|_| one(at)),
+        true => Some(this_guard.clone()),
+        false => case.number(access.indices.get(at)?).and_then(|_| index_guard(at)),
     });
     Some(others.collect::<Vec<_>>().join(" && "))
 }
 
-/// Whether a local has the name of a dimension that a guard would compare with.
-fn is_hidden(case: &Case<'_>, extent: &str) -> bool {
+/// Returns whether a local shadows the name of a dimension that a guard would use.
+fn is_hidden(case: &FaultContext<'_>, extent: &str) -> bool {
     case.body.locals.iter().any(|(_, local)| local.name == extent)
 }
 
-/// Whether an index is only used for arrays of this extent: threads for one of several leave elements of another out.
-fn fits_all(case: &Case<'_>, index: LocalId, extent: &Dim) -> bool {
-    let mut fits = true;
-    walk::exprs(&case.body.root, &mut |e| {
+/// Returns whether an index variable is used only along axes of this extent. A `threads` kernel over this extent would
+/// skip elements along an axis with a larger extent.
+fn fits_all(case: &FaultContext<'_>, index: LocalId, extent: &Dim) -> bool {
+    let mut is_only_use = true;
+    visit::exprs(&case.body.root, &mut |e| {
         if let ExprKind::Index { base, indices } = &e.kind
             && let Type::Array(array) = &base.ty
         {
-            let mut own =
+            let mut uses =
                 indices.iter().zip(&array.dims).filter(|(i, _)| matches!(i.kind, ExprKind::Local(id) if id == index));
-            fits &= own.all(|(_, dim)| dim == extent);
+            is_only_use &= uses.all(|(_, dim)| dim == extent);
         }
     });
-    fits
+    is_only_use
 }
 
-/// Whether an `if` around the access would do: not around the condition of a loop, nor around what all threads do together.
-fn can_be_guarded(case: &Case<'_>) -> bool {
+/// Returns whether an `if` can be put around the access. It cannot if the access is in a loop condition or in an
+/// operand of a barrier or warp operation.
+fn can_be_guarded(case: &FaultContext<'_>) -> bool {
     let at = case.fault.span;
     let mut can = true;
-    walk::stmts(&case.body.root, &mut |stmt| {
+    visit::stmts(&case.body.root, &mut |stmt| {
         if let StmtKind::While { cond, .. } = &stmt.kind {
             can &= !at.is_in(cond.span);
         }
     });
-    walk::exprs(&case.body.root, &mut |e| {
+    visit::exprs(&case.body.root, &mut |e| {
         if let ExprKind::Builtin { builtin: Builtin::Warp(_) | Builtin::Barrier(_), .. } = &e.kind {
             can &= !at.is_in(e.span);
         }
@@ -183,21 +209,44 @@ fn can_be_guarded(case: &Case<'_>) -> bool {
     can
 }
 
-/// Returns the condition under which `i - 1` is not negative.
-fn below(case: &Case<'_>, index: &Expr) -> Option<String> {
+/// Returns the text of a variable used as an index, and of the value that an enclosing condition proves to be at most
+/// this index: `M` in the `else` branch of `if i < M`.
+fn lower_bound(case: &FaultContext<'_>, index: &Expr) -> Option<(String, String)> {
+    let at = case.fault.span;
+    let text = case.text(index).filter(|_| matches!(index.kind, ExprKind::Local(_) | ExprKind::Swizzle { .. }))?;
+    let mut bound = None;
+    visit::exprs(&case.body.root, &mut |e| {
+        let ExprKind::If { cond, then, other } = &e.kind else { return };
+        let ExprKind::Binary { op, left, right } = &cond.kind else { return };
+        let is_in = |block: &Block| at.is_in(block.span);
+        let holds = match op {
+            BinaryOp::Lt => other.as_ref().is_some_and(|other| is_in(other)),
+            BinaryOp::Ge => is_in(then),
+            _ => false,
+        };
+        if holds && case.text(left).as_ref() == Some(&text) {
+            bound = case.text(right);
+        }
+    });
+    Some((text, bound?))
+}
+
+/// For an index of the form `a - b`, returns the condition under which it is not negative: `a >= b`.
+fn nonnegative_guard(case: &FaultContext<'_>, index: &Expr) -> Option<String> {
     let ExprKind::Binary { op: BinaryOp::Sub, left, right } = &index.kind else { return None };
     Some(format!("{} >= {}", case.text(left)?, case.text(right)?))
 }
 
-/// Whether a grid kernel does nothing that a `threads` kernel cannot do.
-fn could_be_threads(case: &Case<'_>) -> bool {
+/// Returns whether a `grid` kernel could be written as a `threads` kernel: it uses only `global_idx.x`, no shared
+/// memory, no barriers and no warp operations.
+fn could_be_threads(case: &FaultContext<'_>) -> bool {
     let mut plain = matches!(case.kernel.geometry, Geometry::Grid { .. });
     plain &= !case.body.locals.iter().any(|(_, local)| local.kind == LocalKind::Shared);
-    walk::exprs(&case.body.root, &mut |e| match &e.kind {
+    visit::exprs(&case.body.root, &mut |e| match &e.kind {
         ExprKind::Variable(variable) => plain &= *variable == Builtin::GlobalIdx,
         ExprKind::Swizzle { base, lanes } if matches!(base.kind, ExprKind::Variable(_)) => plain &= lanes[..] == [0],
         ExprKind::Builtin { builtin, .. } => plain &= !matches!(builtin, Builtin::Barrier(_) | Builtin::Warp(_)),
-        // A function may do any of it.
+        // A called function may use any of these features.
         ExprKind::Call { .. } => plain = false,
         _ => {}
     });

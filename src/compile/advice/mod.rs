@@ -1,34 +1,76 @@
-//! Advice on faults that needs the program: what the index of an access is made of, which loop is around two accesses, which
-//! `return` kept threads from a barrier.
+//! Explains the faults of launches: the one place that makes diagnostics of them.
 //!
-//! Input: a fault, its kernel, the size of its launch. Output: the diagnostic of [`fault_diagnostic`] with better help where the kernel
-//! says enough. What would be right only sometimes is left out; a fault in a function that the kernel calls keeps its general help.
+//! Input: a fault and the [`FaultOrigin`], which says what is known about the launch. Output: the diagnostic of
+//! [`fault_diagnostic`] with the place of the launch. Its help text is replaced if the kernel's source allows more
+//! specific advice, for example about the operands of an index. Advice that may be wrong is omitted.
 
 mod barriers;
 mod bounds;
-mod case;
-mod loops;
+mod context;
+mod enclosing;
 mod races;
-mod threads;
-mod written;
+mod thread_variance;
+mod unwritten;
 
-use crate::base::diag::Diagnostic;
-use crate::check::typed::{Kernel, Program};
-use crate::device::{Extents, Fault, FaultKind, fault_diagnostic};
-use case::Case;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{Kernel, Program};
+use clk_ir::def::Module;
+use clk_runtime::{DeviceError, Fault, FaultKind, LaunchExtents, device_diagnostic, fault_diagnostic};
+use context::FaultContext;
 
-/// Returns the diagnostic of a fault in a launch of a kernel.
-pub fn explained(program: &Program, kernel: &Kernel, extents: Extents, fault: &Fault) -> Diagnostic {
-    let diagnostic = fault_diagnostic(fault);
-    let Some(body) = kernel.body.as_deref() else { return diagnostic };
-    let case = Case { program, kernel, body, extents, fault };
-    match &fault.kind {
-        FaultKind::OutOfBounds { array, indices, shape, axis, .. } => {
-            bounds::advised(&case, (array, indices, shape, *axis), diagnostic)
+/// The launch in which a fault occurred.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultOrigin<'a> {
+    program: &'a Program,
+    source: Option<(&'a Kernel, LaunchExtents)>,
+    launched: Option<Span>,
+}
+
+impl<'a> FaultOrigin<'a> {
+    /// A launch by a statement of the program, at `launched`. `source` is the kernel with the extents of the launch;
+    /// `None` if a generated kernel ran, whose indices are not those of the source.
+    pub fn new(program: &'a Program, source: Option<(&'a Kernel, LaunchExtents)>, launched: Span) -> FaultOrigin<'a> {
+        FaultOrigin { program, source, launched: Some(launched) }
+    }
+
+    /// A launch of a lowered kernel. Its source is found by its location.
+    pub fn of_module(program: &'a Program, module: &Module, extents: LaunchExtents, launched: Span) -> FaultOrigin<'a> {
+        let kernel = program.kernels.iter().find(|(_, kernel)| kernel.name_span == module.kernel.span);
+        FaultOrigin::new(program, kernel.map(|(_, kernel)| (kernel, extents)), launched)
+    }
+
+    /// A launch that no statement of the program makes, such as a trial run.
+    pub fn of_trial(program: &'a Program, kernel: &'a Kernel, extents: LaunchExtents) -> FaultOrigin<'a> {
+        FaultOrigin { program, source: Some((kernel, extents)), launched: None }
+    }
+
+    /// Returns the diagnostic of a fault. The faults of earlier launches and of lost devices name their own launch.
+    pub fn explain(&self, fault: &Fault) -> Diagnostic {
+        if let FaultKind::Device(error @ (DeviceError::EarlierLaunch(_) | DeviceError::Lost(_))) = &fault.kind {
+            return device_diagnostic(error, self.launched.unwrap_or(fault.span));
         }
-        FaultKind::Race(race) => races::advised(&case, race, diagnostic),
-        FaultKind::Divergence { what, elsewhere, .. } => barriers::advised(&case, (what, *elsewhere), diagnostic),
-        FaultKind::Incomplete { total, .. } => written::advised(&case, *total, diagnostic),
-        _ => diagnostic,
+        let diagnostic = self.advise(fault, fault_diagnostic(fault));
+        match self.launched {
+            Some(launched) => diagnostic.because(launched, "launched here"),
+            None => diagnostic,
+        }
+    }
+
+    /// Replaces the help text by advice that depends on the kernel's source. The help text is kept for a fault in a
+    /// function that the kernel calls.
+    fn advise(&self, fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
+        let Some((kernel, extents)) = self.source else { return diagnostic };
+        let Some(body) = kernel.body.as_deref() else { return diagnostic };
+        let case = FaultContext { program: self.program, kernel, body, extents, fault };
+        match &fault.kind {
+            FaultKind::OutOfBounds { array, indices, shape, axis, .. } => {
+                bounds::advise(&case, array, indices, shape, *axis, diagnostic)
+            }
+            FaultKind::Race(race) => races::advise(&case, race, diagnostic),
+            FaultKind::Divergence { what, elsewhere, .. } => barriers::advise(&case, what, *elsewhere, diagnostic),
+            FaultKind::Incomplete { total, .. } => unwritten::advise(&case, *total, diagnostic),
+            _ => diagnostic,
+        }
     }
 }

@@ -1,123 +1,137 @@
-//! A race of two threads of a block: where a barrier has to be, which depends on the loop around the two accesses.
+//! Advice on a race between two threads of a block: where a barrier is needed. That depends on the loops around the two
+//! accesses.
 
-use super::case::Case;
-use super::loops::{Around, around, is_barrier};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::*;
-use crate::check::walk;
-use crate::device::{Deed, Extents, Race};
-use crate::lang::ops::BinaryOp;
+use super::context::FaultContext;
+use super::enclosing::{EnclosingBlock, enclosing_blocks, is_barrier};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::*;
+use clk_check::visit;
+use clk_runtime::{AccessKind, LaunchExtents, Race};
+use clk_scalar::ops::BinaryOp;
 
-/// The threads of a warp.
+/// The number of threads in a warp.
 const WARP: u64 = 32;
 
-/// The general help that is replaced.
-const BETWEEN: &str = "put a `barrier()` between the two";
+/// The general help text that is replaced by more specific text.
+const BARRIER_HELP: &str = "put a `barrier()` between the two";
 
-/// What the general help says of a statement that reads and writes one place.
-const AN_ATOMIC: &str = "an atomic operation, such as `atomic_add`,";
-const OWN: &str = "let each thread write a place of its own";
+/// The part of the general help text for `place += value` that is replaced by a call of `atomic_add`.
+const ATOMIC_HELP: &str = "an atomic operation, such as `atomic_add`,";
+const OWN_PLACE_HELP: &str = "let each thread write a place of its own";
 
-/// Where the two accesses are, and with that where barriers have to be.
-enum Place {
-    /// In different statements, in one iteration of the loops around both.
-    Apart,
-    /// In one statement, in one iteration of the loops around it.
-    One,
-    /// In a loop, with a barrier between them: they are in different iterations.
-    Parted,
-    /// In different statements of a loop, in one iteration or in two.
-    Loop,
-    /// In one statement of a loop.
-    OneInLoop,
+/// The positions of the two racing accesses relative to each other and to loops, which determine where barriers are
+/// needed.
+enum RaceLocation {
+    /// In different statements, in the same iteration of the loops around both.
+    SameIteration,
+    /// In the same statement, in the same iteration of the loops around it.
+    SameStatement,
+    /// In different iterations of a loop, because there is a barrier between them in the loop's body.
+    DifferentIterations,
+    /// In different statements of a loop, either in the same iteration or in different iterations.
+    SameOrDifferentIterations,
+    /// In the same statement of a loop, either in the same iteration or in different iterations.
+    SameStatementInLoop,
 }
 
-pub(super) fn advised(case: &Case<'_>, race: &Race, mut diagnostic: Diagnostic) -> Diagnostic {
-    if let Some(place) = accumulator(case) {
+pub(super) fn advise(case: &FaultContext<'_>, race: &Race, mut diagnostic: Diagnostic) -> Diagnostic {
+    if let Some(place) = accumulated_place(case) {
         for help in &mut diagnostic.help {
-            *help = help.replace(AN_ATOMIC, &format!("`atomic_add({place}, …)`"));
+            *help = help.replace(ATOMIC_HELP, &format!("`atomic_add({place}, …)`"));
         }
     }
-    if race.same_block && diagnostic.help.iter().any(|help| help.ends_with(OWN)) && meets_in_loop(case) {
+    if race.same_block && diagnostic.help.iter().any(|help| help.ends_with(OWN_PLACE_HELP)) && may_meet_in_loop(case) {
         diagnostic =
             diagnostic.help("if the two are in different iterations, put a `barrier()` at the end of the loop's body");
     }
-    if !diagnostic.help.iter().any(|help| help == BETWEEN) || !case.fault.span.is_in(case.body.root.span) {
+    if !diagnostic.help.iter().any(|help| help == BARRIER_HELP) || !case.fault.span.is_in(case.body.root.span) {
         return diagnostic;
     }
-    let (first, second) = ordered(case.fault.span, race.other_span);
-    let chain = around(&case.body.root, first);
-    let common: Vec<&Around<'_>> = chain.iter().filter(|one| one.has(second)).collect();
-    // Under a condition that differs between threads, a barrier is a mistake of its own.
-    // A loop that reads the place in its condition is to go on for all of them.
-    let asks = |one: &Around<'_>| one.is_loop && one.on.is_some_and(|on| first.is_in(on.span) || second.is_in(on.span));
-    let varying = common.iter().position(|one| !asks(one) && one.on.is_some_and(|on| case.varies(on)));
+    let (first, second) = in_source_order(case.fault.span, race.other_span);
+    let enclosing = enclosing_blocks(&case.body.root, first);
+    let common: Vec<&EnclosingBlock<'_>> = enclosing.iter().filter(|one| one.contains(second)).collect();
+    // A barrier under a divergent condition would be an error, so only the blocks outside of such conditions are
+    // considered. A loop whose condition reads the raced location is assumed to be intended as uniform.
+    let reads_place = |one: &EnclosingBlock<'_>| {
+        one.is_loop && one.on.is_some_and(|on| first.is_in(on.span) || second.is_in(on.span))
+    };
+    let varying = common.iter().position(|one| !reads_place(one) && one.on.is_some_and(|on| case.varies(on)));
     let reached = &common[..varying.unwrap_or(common.len())];
-    let around = reached.iter().rev().find(|one| one.is_loop);
-    if around.is_none() && varying.is_some() {
+    let enclosing_loop = reached.iter().rev().find(|one| one.is_loop);
+    if enclosing_loop.is_none() && varying.is_some() {
         diagnostic.help.clear();
         return diagnostic.help("put a `barrier()` between the two, where all threads of the block reach it");
     }
     let innermost = common.last().map_or(&case.body.root, |one| one.block);
-    let place = match around {
-        Some(around) => in_loop(around, first, second),
-        None if same_statement(innermost, first, second) => Place::One,
-        None => Place::Apart,
+    let place = match enclosing_loop {
+        Some(enclosing_loop) => locate_in_loop(enclosing_loop, first, second),
+        None if same_statement(innermost, first, second) => RaceLocation::SameStatement,
+        None => RaceLocation::SameIteration,
     };
-    let Some(help) = help(case, race, &place) else { return diagnostic };
+    let Some(barrier_help) = barrier_help(case, race, &place) else { return diagnostic };
     diagnostic.help.clear();
-    let Some(around) = around.filter(|_| !matches!(place, Place::Apart | Place::One)) else {
-        return diagnostic.help(help);
+    let Some(enclosing_loop) =
+        enclosing_loop.filter(|_| !matches!(place, RaceLocation::SameIteration | RaceLocation::SameStatement))
+    else {
+        return diagnostic.help(barrier_help);
     };
-    if let Some(on) = around.on {
+    if let Some(on) = enclosing_loop.on {
         diagnostic = diagnostic.because(on.span, "both are in this loop");
     }
-    let before = if around.continues() { ", and one before each `continue`" } else { "" };
-    diagnostic.help(format!("{help}{before}"))
+    let before = if enclosing_loop.continues() { ", and one before each `continue`" } else { "" };
+    diagnostic.help(format!("{barrier_help}{before}"))
 }
 
-/// `None`: the general help is right.
-fn help(case: &Case<'_>, race: &Race, place: &Place) -> Option<&'static str> {
-    let writes = [race.deed, race.other_deed] == [Deed::Writes; 2];
+/// Returns the specific help text; `None` if the general help text is correct.
+fn barrier_help(case: &FaultContext<'_>, race: &Race, place: &RaceLocation) -> Option<&'static str> {
+    let writes = [race.access_kind, race.other_access_kind] == [AccessKind::Store; 2];
     Some(match place {
-        Place::Apart if warp_is_enough(case) => "put a `barrier()` or a `warp_barrier()` between the two",
-        Place::Apart => return None,
-        Place::One if writes => "let each thread write elements of its own",
-        Place::One => "read first, then `barrier()`, then write",
-        Place::Parted => "the two are in different iterations: put a `barrier()` at the end of the loop's body",
-        Place::Loop => "put a `barrier()` between the two, and one at the end of the loop's body",
-        Place::OneInLoop if writes => {
-            "put a `barrier()` at the end of the loop's body; in one iteration, let each thread write elements of its own"
+        RaceLocation::SameIteration if is_single_warp(case) => {
+            "put a `barrier()` or a `warp_barrier()` between the two"
         }
-        Place::OneInLoop => {
-            "put a `barrier()` at the end of the loop's body; where one iteration reads what another thread writes in it, read \
-             first, then `barrier()`, then write"
+        RaceLocation::SameIteration => return None,
+        RaceLocation::SameStatement if writes => "let each thread write elements of its own",
+        RaceLocation::SameStatement => "read first, then `barrier()`, then write",
+        RaceLocation::DifferentIterations => {
+            "the two are in different iterations: put a `barrier()` at the end of the loop's body"
+        }
+        RaceLocation::SameOrDifferentIterations => {
+            "put a `barrier()` between the two, and one at the end of the loop's body"
+        }
+        RaceLocation::SameStatementInLoop if writes => {
+            "put a `barrier()` at the end of the loop's body; in one iteration, let each thread write elements of its \
+             own"
+        }
+        RaceLocation::SameStatementInLoop => {
+            "put a `barrier()` at the end of the loop's body; where one iteration reads what another thread writes in \
+             it, read first, then `barrier()`, then write"
         }
     })
 }
 
-/// Returns the place of the faulty `place += value`.
-fn accumulator(case: &Case<'_>) -> Option<String> {
-    let mut found = None;
-    walk::stmts(&case.body.root, &mut |stmt| {
+/// If the racing statement is `place += value`, returns the text of `place`.
+fn accumulated_place(case: &FaultContext<'_>) -> Option<String> {
+    let mut accumulated = None;
+    visit::stmts(&case.body.root, &mut |stmt| {
         if let StmtKind::Assign { place, op: Some(BinaryOp::Add), .. } = &stmt.kind
             && place.span == case.fault.span
             && matches!(place.ty, Type::Scalar(_))
         {
-            found = case.place(place);
+            accumulated = case.place(place);
         }
     });
-    found
+    accumulated
 }
 
-/// Whether a statement is in a loop that a barrier could be in, and different threads mean different places by it.
-fn meets_in_loop(case: &Case<'_>) -> bool {
-    let chain = around(&case.body.root, case.fault.span);
-    let within = chain.iter().rposition(|one| one.is_loop).map_or(0, |last| last + 1);
-    let uniform = !chain[..within].iter().any(|one| one.on.is_some_and(|on| case.varies(on)));
+/// Returns whether the statement is in a loop that could contain a barrier, and different threads access different
+/// elements in the same iteration.
+fn may_meet_in_loop(case: &FaultContext<'_>) -> bool {
+    let enclosing = enclosing_blocks(&case.body.root, case.fault.span);
+    let within = enclosing.iter().rposition(|one| one.is_loop).map_or(0, |last| last + 1);
+    let uniform = !enclosing[..within].iter().any(|one| one.on.is_some_and(|on| case.varies(on)));
     let mut differs = false;
-    walk::exprs(&case.body.root, &mut |e| {
+    visit::exprs(&case.body.root, &mut |e| {
         if let (true, ExprKind::Index { indices, .. }) = (e.span == case.fault.span, &e.kind) {
             differs |= indices.iter().any(|index| case.varies(index));
         }
@@ -125,7 +139,7 @@ fn meets_in_loop(case: &Case<'_>) -> bool {
     within > 0 && uniform && differs
 }
 
-fn ordered(a: Span, b: Span) -> (Span, Span) {
+fn in_source_order(a: Span, b: Span) -> (Span, Span) {
     if a.start <= b.start { (a, b) } else { (b, a) }
 }
 
@@ -133,39 +147,40 @@ fn same_statement(block: &Block, first: Span, second: Span) -> bool {
     block.stmts.iter().any(|stmt| first.is_in(stmt.span) && second.is_in(stmt.span))
 }
 
-/// Returns where two accesses are in the body of a loop. A barrier in the body beside them keeps its iterations apart.
-fn in_loop(around: &Around<'_>, first: Span, second: Span) -> Place {
+/// Returns how two accesses in the body of a loop are related. A barrier in the body that is not between the two
+/// separates accesses in different iterations.
+fn locate_in_loop(around: &EnclosingBlock<'_>, first: Span, second: Span) -> RaceLocation {
     let stmts = &around.block.stmts;
-    // The condition stands before all statements, at 0, the last expression of the body behind them.
+    // Position 0 is the loop's condition; the statements and the final expression of the body follow.
     let at = |span: Span| match around.on {
         Some(on) if span.is_in(on.span) => 0,
         _ => 1 + stmts.iter().position(|stmt| span.is_in(stmt.span)).unwrap_or(stmts.len()),
     };
     let (a, b) = (at(first), at(second));
-    let (before, behind) = (stmts.iter().take(a.saturating_sub(1)), stmts.iter().skip(b));
-    let apart = before.chain(behind).any(is_barrier);
+    let (before, after) = (stmts.iter().take(a.saturating_sub(1)), stmts.iter().skip(b));
+    let has_outer_barrier = before.chain(after).any(is_barrier);
     let between = stmts.iter().take(b.saturating_sub(1)).skip(a).any(is_barrier);
-    match (a == b, between, apart) {
-        (true, _, true) => Place::One,
-        (true, _, false) => Place::OneInLoop,
-        (false, true, false) => Place::Parted,
-        (false, false, true) => Place::Apart,
-        _ => Place::Loop,
+    match (a == b, between, has_outer_barrier) {
+        (true, _, true) => RaceLocation::SameStatement,
+        (true, _, false) => RaceLocation::SameStatementInLoop,
+        (false, true, false) => RaceLocation::DifferentIterations,
+        (false, false, true) => RaceLocation::SameIteration,
+        _ => RaceLocation::SameOrDifferentIterations,
     }
 }
 
-/// Whether a block is one warp, whatever the arguments.
-fn warp_is_enough(case: &Case<'_>) -> bool {
+/// Returns whether every launch of the kernel has blocks of a single warp.
+fn is_single_warp(case: &FaultContext<'_>) -> bool {
     let Geometry::Grid { block, .. } = &case.kernel.geometry else { return false };
     let constant = |e: &Expr| match &e.kind {
         ExprKind::Int(n) => Some(*n),
-        ExprKind::Const(id) => case.program.consts.get(*id)?.known,
+        ExprKind::Const(id) => case.program.consts.get(*id)?.const_value,
         _ => None,
     };
     let threads = block.iter().try_fold(1, |all: i128, e| all.checked_mul(constant(e)?));
     let launched = match case.extents {
-        Extents::Grid { block, .. } => block.iter().map(|&n| u64::from(n)).product::<u64>(),
-        Extents::Threads(_) => return false,
+        LaunchExtents::Grid { block, .. } => block.iter().map(|&n| u64::from(n)).product::<u64>(),
+        LaunchExtents::Threads(_) => return false,
     };
     threads.is_some_and(|n| n <= i128::from(WARP)) && launched <= WARP
 }

@@ -1,43 +1,46 @@
-//! NumPy broadcasting: shapes are aligned at their last axes, and an axis of extent 1 repeats.
+//! NumPy-style broadcasting: shapes are aligned at their last axes, and an axis of extent 1 repeats.
 
-use crate::host::array::strided::Lattice;
-use crate::host::array::{Array, shape_text};
-use crate::host::problem::{Outcome, Problem};
+use crate::array::strided::Lattice;
+use crate::array::{Array, shape_text};
+use crate::problem::{HostResult, RuntimeError};
 
-/// Returns the broadcast shape of operands with these shapes; an error names the first axis that does not fit.
-pub(crate) fn common_shape(operands: &[(&str, &[usize])]) -> Outcome<Vec<usize>> {
+/// Returns the broadcast shape of operands with these names and shapes. The error names the first axis that does not
+/// match.
+pub(crate) fn common_shape(operands: &[(&str, &[usize])]) -> HostResult<Vec<usize>> {
     let rank = operands.iter().map(|(_, shape)| shape.len()).max().unwrap_or(0);
     let mut result = vec![1; rank];
     for (position, (_, shape)) in operands.iter().enumerate() {
-        let ahead = rank - shape.len();
-        for (axis, (place, &len)) in result.iter_mut().skip(ahead).zip(shape.iter()).enumerate() {
+        let leading = rank - shape.len();
+        for (axis, (place, &len)) in result.iter_mut().skip(leading).zip(shape.iter()).enumerate() {
             match (*place, len) {
                 (1, _) => *place = len,
                 (a, b) if a == b || b == 1 => {}
-                _ => return Err(mismatch(operands, position, ahead + axis, rank)),
+                _ => return Err(mismatch(operands, position, leading + axis, rank)),
             }
         }
     }
     Ok(result)
 }
 
-/// Returns the error for the operand at `position`, which does not fit an earlier one at `axis` of the result.
-fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: usize) -> Problem {
+/// Returns the error for the operand at `position`, whose extent does not match the one of an earlier operand at `axis`
+/// of the result.
+fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: usize) -> RuntimeError {
     let extent =
         |shape: &[usize]| (axis + shape.len()).checked_sub(rank).and_then(|own| shape.get(own).map(|&n| (own, n)));
     let earlier = operands.iter().take(position).find(|(_, shape)| extent(shape).is_some_and(|(_, n)| n != 1));
     let (Some((first, a)), Some((second, b))) = (earlier, operands.get(position)) else {
-        return Problem::new("E0501", "the shapes of the operands do not fit together");
+        return RuntimeError::new("E0501", "the shapes of the operands do not fit together");
     };
     let title = format!("arrays of shape {} and {} do not fit together", shape_text(a), shape_text(b));
-    let mut problem = Problem::new("E0501", title);
+    let mut problem = RuntimeError::new("E0501", title);
     if let (Some((axis_a, m)), Some((axis_b, n))) = (extent(a), extent(b)) {
         problem = problem.label(format!("axis {axis_a} of {first} is {m} long, axis {axis_b} of {second} is {n} long"));
     }
     problem.note("shapes are aligned at their last axes; two axes fit if they are equally long or one of them is 1")
 }
 
-/// Returns, for each axis of `shape`, the stride (in elements) in an array of shape `own`: 0 where it repeats.
+/// Returns the strides in elements for reading an array of the shape `own` broadcast to `shape`: 0 for axes along which
+/// it is repeated.
 pub(crate) fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
     let mut result = vec![0; shape.len()];
     let mut stride = 1;
@@ -48,8 +51,8 @@ pub(crate) fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
     result
 }
 
-/// Broadcasts the array to a shape; `None` if it does not fit.
-pub(crate) fn broadcast_to(array: &Array, shape: &[usize]) -> Option<Outcome<Array>> {
+/// Broadcasts the array to a shape; `None` if the shapes do not match.
+pub(crate) fn broadcast_to(array: &Array, shape: &[usize]) -> Option<HostResult<Array>> {
     if array.shape() == shape {
         return Some(Ok(array.clone()));
     }
@@ -58,11 +61,11 @@ pub(crate) fn broadcast_to(array: &Array, shape: &[usize]) -> Option<Outcome<Arr
 
 /// Returns whether an array of the shape `own` broadcasts to a shape.
 pub(crate) fn repeats_to(own: &[usize], shape: &[usize]) -> bool {
-    let ahead = shape.len().checked_sub(own.len());
-    ahead.is_some_and(|ahead| shape.iter().skip(ahead).zip(own).all(|(&n, &own)| own == n || own == 1))
+    let leading = shape.len().checked_sub(own.len());
+    leading.is_some_and(|leading| shape.iter().skip(leading).zip(own).all(|(&n, &own)| own == n || own == 1))
 }
 
-fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
+fn repeat(array: &Array, shape: &[usize]) -> HostResult<Array> {
     let strides = strides(array.shape(), shape).into_iter().map(|stride| stride as isize).collect();
     let mut result = Array::zeros(array.element().clone(), shape)?;
     let lattice = Lattice { shape: shape.to_vec(), offset: 0, strides };
@@ -71,23 +74,23 @@ fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
 }
 
 /// Iterates over a shape in row-major order and tracks the offsets of `N` operands.
-pub(crate) struct Walk<const N: usize> {
+pub(crate) struct BroadcastIter<const N: usize> {
     shape: Vec<usize>,
     strides: [Vec<usize>; N],
     indices: Vec<usize>,
     offsets: [usize; N],
 }
 
-impl<const N: usize> Walk<N> {
+impl<const N: usize> BroadcastIter<N> {
     pub fn new(shape: &[usize], strides: [Vec<usize>; N]) -> Self {
-        Walk { shape: shape.to_vec(), strides, indices: vec![0; shape.len()], offsets: [0; N] }
+        BroadcastIter { shape: shape.to_vec(), strides, indices: vec![0; shape.len()], offsets: [0; N] }
     }
 
     pub fn offsets(&self) -> [usize; N] {
         self.offsets
     }
 
-    /// Advances to the next element, from the last one back to the first.
+    /// Advances to the next element. After the last element, starts again at the first one.
     pub fn advance(&mut self) {
         for axis in (0..self.shape.len()).rev() {
             let (Some(index), Some(&len)) = (self.indices.get_mut(axis), self.shape.get(axis)) else { return };
@@ -110,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_meet_at_their_last_axes() {
+    fn shapes_are_aligned_at_their_last_axes() {
         let common = |a: &[usize], b: &[usize]| common_shape(&[("the left side", a), ("the right side", b)]);
         assert_eq!(common(&[3, 1], &[4]).unwrap(), [3, 4]);
         assert_eq!(common(&[], &[2, 2]).unwrap(), [2, 2]);
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_repeat() {
+    fn arrays_are_broadcast() {
         let column = Array::from_shaped(&[1i32, 2], &[2, 1]).unwrap();
         let wide = broadcast_to(&column, &[2, 2, 3]).unwrap().unwrap();
         assert_eq!(wide.items::<i32>().unwrap(), [1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2]);

@@ -1,10 +1,10 @@
-//! The formats that `load` and `save` know.
+//! [`FileFormat`]: the file formats of `load` and `save`.
 
-use crate::host::problem::{Outcome, Problem};
+use crate::problem::{HostResult, RuntimeError};
 
 /// The formats of `load` and `save`, determined by the file name extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum FileFormat {
     Npy,
     Npz,
     SafeTensors,
@@ -12,36 +12,37 @@ pub(crate) enum Format {
     Png,
 }
 
-impl Format {
-    pub const ALL: [Format; 5] = [Format::Npy, Format::Npz, Format::SafeTensors, Format::Csv, Format::Png];
+impl FileFormat {
+    pub const ALL: [FileFormat; 5] =
+        [FileFormat::Npy, FileFormat::Npz, FileFormat::SafeTensors, FileFormat::Csv, FileFormat::Png];
 
     /// Returns the extension without the dot.
     pub fn extension(self) -> &'static str {
         match self {
-            Format::Npy => "npy",
-            Format::Npz => "npz",
-            Format::SafeTensors => "safetensors",
-            Format::Csv => "csv",
-            Format::Png => "png",
+            FileFormat::Npy => "npy",
+            FileFormat::Npz => "npz",
+            FileFormat::SafeTensors => "safetensors",
+            FileFormat::Csv => "csv",
+            FileFormat::Png => "png",
         }
     }
 
     /// Returns the format for a file name, ignoring case.
-    pub fn of(name: &str) -> Outcome<Format> {
+    pub fn of(name: &str) -> HostResult<FileFormat> {
         let extension = match name.rsplit_once('.') {
             Some((_, extension)) if !extension.contains(['/', '\\']) => extension,
             _ => "",
         };
-        let found = Format::ALL.into_iter().find(|f| f.extension().eq_ignore_ascii_case(extension));
-        found.ok_or_else(|| unknown_format(name, extension))
+        let format = FileFormat::ALL.into_iter().find(|f| f.extension().eq_ignore_ascii_case(extension));
+        format.ok_or_else(|| unknown_format(name, extension))
     }
 }
 
-fn unknown_format(name: &str, extension: &str) -> Problem {
-    let known = Format::ALL.map(|f| format!(".{}", f.extension())).join(", ");
+fn unknown_format(name: &str, extension: &str) -> RuntimeError {
+    let formats = FileFormat::ALL.map(|f| format!(".{}", f.extension())).join(", ");
     let problem = match extension {
-        "" => Problem::new("E0710", format!("the name `{name}` does not say which format the file has")),
-        _ => Problem::new("E0710", format!("files ending in `.{extension}` are of no format that Clk knows")),
+        "" => RuntimeError::new("E0710", format!("the name `{name}` does not say which format the file has")),
+        _ => RuntimeError::new("E0710", format!("files ending in `.{extension}` have a format that Clk does not know")),
     };
     let hint = match extension.to_ascii_lowercase().as_str() {
         "jpg" | "jpeg" | "gif" | "bmp" | "webp" | "tif" | "tiff" => Some("convert the picture to .png"),
@@ -52,6 +53,6 @@ fn unknown_format(name: &str, extension: &str) -> Problem {
         "h5" | "hdf5" | "mat" | "parquet" | "pkl" | "pickle" => Some("save the arrays with numpy as .npy or .npz"),
         _ => None,
     };
-    let problem = problem.note(format!("the formats are {known}"));
-    hint.into_iter().fold(problem, Problem::help)
+    let problem = problem.note(format!("the formats are {formats}"));
+    hint.into_iter().fold(problem, RuntimeError::help)
 }

@@ -1,7 +1,7 @@
 //! File formats as pure functions between bytes and values.
 //!
-//! Files are untrusted: every size in a header is checked against the length of the file before anything is allocated, and
-//! error messages contain the numbers in question.
+//! Files are untrusted: every size in a header is checked against the length of the file before anything is allocated,
+//! and error messages contain the numbers in question.
 
 pub(crate) mod csv;
 mod file;
@@ -15,53 +15,56 @@ pub(crate) mod safetensors;
 mod sniff;
 pub(crate) mod zip;
 
-use self::file::File;
+use self::file::NamedFile;
 pub(crate) use self::file::text;
-use self::items::Items;
-pub(crate) use self::kind::Format;
-use crate::host::array::Array;
-use crate::host::problem::Outcome;
-use crate::host::value::Value;
+use self::items::SavedItems;
+pub(crate) use self::kind::FileFormat;
+use crate::array::Array;
+use crate::problem::HostResult;
+use crate::value::HostValue;
 
-/// Decodes a file: an array (or a scalar), or a [`Value::Table`] of named ones. `name` is the path as the user wrote it.
-pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
-    let format = Format::of(name)?;
-    let file = File { name, bytes };
+/// Decodes a file. Returns an array or a scalar, or a [`HostValue::Table`] if the format has names. `name` is the path
+/// as the user wrote it.
+pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
+    let format = FileFormat::of(name)?;
+    let file = NamedFile { name, bytes };
     file.check_kind(format)?;
     match format {
-        Format::Npy => npy::decode(&file).and_then(scalar_or_array),
-        Format::Npz => npz::decode(&file),
-        Format::SafeTensors => safetensors::decode(&file),
-        Format::Csv => csv::decode(&file),
-        Format::Png => png::decode(&file).map(Value::Array),
+        FileFormat::Npy => npy::decode(&file).and_then(scalar_or_array),
+        FileFormat::Npz => npz::decode(&file),
+        FileFormat::SafeTensors => safetensors::decode(&file),
+        FileFormat::Csv => csv::decode(&file),
+        FileFormat::Png => png::decode(&file).map(HostValue::Array),
     }
 }
 
-/// Returns the uncompressed size of the content of a compressed file in bytes; `None` for uncompressed formats.
-pub fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
-    let format = Format::of(name)?;
-    let file = File { name, bytes };
+/// Returns the size in bytes of the content of a file after decompression. Returns `None` for formats without
+/// compression.
+pub fn uncompressed_size(name: &str, bytes: &[u8]) -> HostResult<Option<u64>> {
+    let format = FileFormat::of(name)?;
+    let file = NamedFile { name, bytes };
     file.check_kind(format)?;
-    if format == Format::Npz { npz::unpacked(&file).map(Some) } else { Ok(None) }
+    if format == FileFormat::Npz { npz::uncompressed_size(&file).map(Some) } else { Ok(None) }
 }
 
-/// Encodes values as a file. If the format has names, unnamed values are called `arr_0`, `arr_1`, …; a table stands for its arrays.
-pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>> {
-    let format = Format::of(name)?;
-    let items = Items::new(values)?;
+/// Encodes values as a file. If the format has names, values without a name are named `arr_0`, `arr_1`, …. A table is
+/// replaced by its arrays.
+pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<Vec<u8>> {
+    let format = FileFormat::of(name)?;
+    let items = SavedItems::new(values)?;
     match format {
-        Format::Npy => npy::encode(items.single(format)?),
-        Format::Npz => npz::encode(&items.arrays(format)?),
-        Format::SafeTensors => safetensors::encode(&items.arrays(format)?),
-        Format::Csv => csv::encode(&items),
-        Format::Png => png::encode(items.single(format)?),
+        FileFormat::Npy => npy::encode(items.single(format)?),
+        FileFormat::Npz => npz::encode(&items.arrays(format)?),
+        FileFormat::SafeTensors => safetensors::encode(&items.arrays(format)?),
+        FileFormat::Csv => csv::encode(&items),
+        FileFormat::Png => png::encode(items.single(format)?),
     }
 }
 
-/// Converts an array of rank 0 to its element.
-fn scalar_or_array(array: Array) -> Outcome<Value> {
+/// Converts an array of rank 0 to its element; returns other arrays unchanged.
+fn scalar_or_array(array: Array) -> HostResult<HostValue> {
     Ok(match array.item(0)? {
         Some(item) if array.rank() == 0 => item,
-        _ => Value::Array(array),
+        _ => HostValue::Array(array),
     })
 }

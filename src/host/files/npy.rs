@@ -3,36 +3,36 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{room, stop};
-use crate::host::array::{Array, Element, RecordLayout};
-use crate::host::files::file::{File, bytes_text, checked_shape, from_fortran};
-use crate::host::files::python::{Literal, dictionary, quoted};
-use crate::host::problem::{Outcome, Problem};
-use crate::lang::scalar::Scalar;
+use crate::array::{Array, ElementType, RecordLayout};
+use crate::files::file::{NamedFile, bytes_text, check_shape, from_fortran};
+use crate::files::python::{PythonLiteral, dictionary, quote};
+use crate::problem::{HostResult, RuntimeError};
+use clk_base::{alloc, stop};
+use clk_scalar::Scalar;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Maximum length of a header in bytes, which is NumPy's own limit.
 const LONGEST_HEADER: usize = 65_536;
 
-/// One scalar or vector of an element: its offset in the file's element and in the array's.
+/// A scalar or vector in an element. `from` is its offset in an element of the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Piece {
+struct NpyField {
     from: usize,
     scalar: Scalar,
     lanes: usize,
     swapped: bool,
 }
 
-/// The element type of a file and its pieces in order.
+/// The element type of a file, and the scalars and vectors (`pieces`) in an element, in the order of the type.
 #[derive(Clone, Debug)]
 struct FileElement {
-    element: Element,
-    pieces: Vec<Piece>,
+    element: ElementType,
+    pieces: Vec<NpyField>,
     size: usize,
 }
 
 /// Decodes a file.
-pub(crate) fn decode(file: &File) -> Outcome<Array> {
+pub(crate) fn decode(file: &NamedFile) -> HostResult<Array> {
     let (header, data) = split(file)?;
     let entries = dictionary(&header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
     let entry = |name: &str| {
@@ -40,27 +40,28 @@ pub(crate) fn decode(file: &File) -> Outcome<Array> {
         found.ok_or_else(|| file.damaged(format!("its header does not give `{name}`")))
     };
     let element = file_element(file, entry("descr")?)?;
-    let Literal::Bool(fortran) = entry("fortran_order")? else {
+    let PythonLiteral::Bool(fortran) = entry("fortran_order")? else {
         return Err(file.damaged("`fortran_order` in its header is neither True nor False"));
     };
     let mut dims =
         extents(entry("shape")?).ok_or_else(|| file.damaged("`shape` in its header is not a tuple of extents"))?;
-    let (_, need) = checked_shape(file, &dims, element.size)?;
-    let have = data.len() as u128;
-    if need != have {
-        let (need, have) = (bytes_text(need), bytes_text(have));
-        return Err(file.damaged(format!("its header promises {need} of data, and {have} follow")));
+    let (_, need) = check_shape(file, &dims, element.size)?;
+    let data_bytes = data.len() as u128;
+    if need != data_bytes {
+        let (need, data_bytes) = (bytes_text(need), bytes_text(data_bytes));
+        return Err(file.damaged(format!("its header promises {need} of data, and {data_bytes} follow")));
     }
     if *fortran {
         dims.reverse();
     }
-    let (shape, _) = checked_shape(file, &dims, element.size)?;
+    let (shape, _) = check_shape(file, &dims, element.size)?;
     let array = fill(&element, &shape, data)?;
     if *fortran { from_fortran(array) } else { Ok(array) }
 }
 
-/// Splits a file into the text of its header and the data. Headers are Latin-1 before version 3, and UTF-8 from then on.
-fn split<'a>(file: &File<'a>) -> Outcome<(Cow<'a, str>, &'a [u8])> {
+/// Splits a file into the text of its header and the data. Headers are Latin-1 before version 3, and UTF-8 from then
+/// on.
+fn split<'a>(file: &NamedFile<'a>) -> HostResult<(Cow<'a, str>, &'a [u8])> {
     let cut_off = || file.damaged(format!("it ends inside its header, after {}", bytes_text(file.bytes.len() as u128)));
     let rest = file.bytes.strip_prefix(MAGIC).ok_or_else(|| file.damaged("it does not begin as a .npy file does"))?;
     let (&[major, _], rest) = rest.split_first_chunk::<2>().ok_or_else(cut_off)?;
@@ -81,21 +82,21 @@ fn split<'a>(file: &File<'a>) -> Outcome<(Cow<'a, str>, &'a [u8])> {
     Ok((header, data))
 }
 
-fn extents(literal: &Literal) -> Option<Vec<u64>> {
-    let Literal::List(dims) = literal else { return None };
-    dims.iter().map(|dim| if let Literal::Int(n) = dim { Some(*n) } else { None }).collect()
+fn extents(literal: &PythonLiteral) -> Option<Vec<u64>> {
+    let PythonLiteral::List(dims) = literal else { return None };
+    dims.iter().map(|dim| if let PythonLiteral::Int(n) = dim { Some(*n) } else { None }).collect()
 }
 
-fn file_element(file: &File, descr: &Literal) -> Outcome<FileElement> {
+fn file_element(file: &NamedFile, descr: &PythonLiteral) -> HostResult<FileElement> {
     match descr {
-        Literal::Text(code) => scalar_element(file, code),
-        Literal::List(fields) => record_element(file, fields),
-        Literal::Int(_) | Literal::Bool(_) => Err(file.damaged("`descr` in its header is not a type")),
+        PythonLiteral::Text(code) => scalar_element(file, code),
+        PythonLiteral::List(fields) => record_element(file, fields),
+        PythonLiteral::Int(_) | PythonLiteral::Bool(_) => Err(file.damaged("`descr` in its header is not a type")),
     }
 }
 
 /// Decodes a type such as `<f4`.
-fn scalar_element(file: &File, code: &str) -> Outcome<FileElement> {
+fn scalar_element(file: &NamedFile, code: &str) -> HostResult<FileElement> {
     let (swapped, kind) = match code.strip_prefix(['<', '|', '=']) {
         Some(kind) => (false, kind),
         None => (code.starts_with('>'), code.strip_prefix('>').unwrap_or(code)),
@@ -116,12 +117,12 @@ fn scalar_element(file: &File, code: &str) -> Outcome<FileElement> {
         "f8" => F64,
         _ => return Err(foreign_type(file, code, kind)),
     };
-    let piece = Piece { from: 0, scalar, lanes: 1, swapped: swapped && scalar.size() > 1 };
-    Ok(FileElement { element: Element::Scalar(scalar), pieces: vec![piece], size: scalar.size() })
+    let piece = NpyField { from: 0, scalar, lanes: 1, swapped: swapped && scalar.size() > 1 };
+    Ok(FileElement { element: ElementType::Scalar(scalar), pieces: vec![piece], size: scalar.size() })
 }
 
-fn foreign_type(file: &File, code: &str, kind: &str) -> Problem {
-    let what = match kind.chars().next() {
+fn foreign_type(file: &NamedFile, code: &str, kind: &str) -> RuntimeError {
+    let description = match kind.chars().next() {
         Some('O') => "Python objects (pickled), which Clk does not run",
         Some('c') => "complex numbers, which Clk has no type for",
         Some('U' | 'S' | 'a') => "text, and arrays hold numbers",
@@ -130,7 +131,8 @@ fn foreign_type(file: &File, code: &str, kind: &str) -> Problem {
         Some('V') => "raw bytes without a type",
         _ => return file.damaged(format!("its header names a type `{code}` that NumPy does not have")),
     };
-    let problem = file.unsupported(format!("holds {what}")).note(format!("NumPy's code for the type is `{code}`"));
+    let problem =
+        file.unsupported(format!("holds {description}")).note(format!("NumPy's code for the type is `{code}`"));
     match (kind.chars().next(), kind) {
         (Some('c'), _) => problem.help("save the parts: `np.save(\"re.npy\", x.real)`, `np.save(\"im.npy\", x.imag)`"),
         (Some('f'), _) => problem.help("save it as double: `np.save(\"x.npy\", x.astype(np.float64))`"),
@@ -140,24 +142,25 @@ fn foreign_type(file: &File, code: &str, kind: &str) -> Problem {
     }
 }
 
-/// Decodes a type such as `[('pos', '<f4', (3,)), ('mass', '<f4')]`: fields without padding; unnamed raw bytes are padding.
-fn record_element(file: &File, fields: &[Literal]) -> Outcome<FileElement> {
-    let wrong = || file.damaged("its header describes a structured type with a field that is none");
+/// Decodes a type such as `[('pos', '<f4', (3,)), ('mass', '<f4')]`: fields without padding; unnamed raw bytes are
+/// padding.
+fn record_element(file: &NamedFile, fields: &[PythonLiteral]) -> HostResult<FileElement> {
+    let wrong = || file.damaged("its header describes a structured type with an invalid field");
     let mut size = 0;
     let mut pieces = Vec::new();
-    let mut named = Vec::new();
+    let mut named_fields = Vec::new();
     for field in fields {
-        let Literal::List(parts) = field else { return Err(wrong()) };
+        let PythonLiteral::List(parts) = field else { return Err(wrong()) };
         let (name, descr, dims) = match parts.as_slice() {
             [name, descr] => (name, descr, vec![]),
             [name, descr, dims] => (name, descr, extents(dims).ok_or_else(wrong)?),
             _ => return Err(wrong()),
         };
         let name = match name {
-            Literal::Text(name) => name,
-            // A name with a title.
-            Literal::List(both) => match both.as_slice() {
-                [_, Literal::Text(name)] => name,
+            PythonLiteral::Text(name) => name,
+            // NumPy allows a pair of a title and a name instead of the name.
+            PythonLiteral::List(both) => match both.as_slice() {
+                [_, PythonLiteral::Text(name)] => name,
                 _ => return Err(wrong()),
             },
             _ => return Err(wrong()),
@@ -166,31 +169,31 @@ fn record_element(file: &File, fields: &[Literal]) -> Outcome<FileElement> {
             size += padding;
             continue;
         }
-        let field = repeated(file, name, file_element(file, descr)?, &dims)?;
-        pieces.extend(field.pieces.iter().map(|piece| Piece { from: piece.from + size, ..*piece }));
+        let field = vector_field(file, name, file_element(file, descr)?, &dims)?;
+        pieces.extend(field.pieces.iter().map(|piece| NpyField { from: piece.from + size, ..*piece }));
         size += field.size;
-        named.push((name.as_str().into(), field.element));
+        named_fields.push((name.as_str().into(), field.element));
     }
-    let layout = Arc::new(RecordLayout::new("record", named));
-    Ok(FileElement { element: Element::Record(layout), pieces, size })
+    let layout = Arc::new(RecordLayout::new("record", named_fields));
+    Ok(FileElement { element: ElementType::Record(layout), pieces, size })
 }
 
 /// Returns the size of a padding field such as `|V12`.
-fn padding(descr: &Literal) -> Option<usize> {
+fn padding(descr: &PythonLiteral) -> Option<usize> {
     match descr {
-        Literal::Text(code) => code.strip_prefix("|V")?.parse().ok().filter(|n| *n <= LONGEST_HEADER),
+        PythonLiteral::Text(code) => code.strip_prefix("|V")?.parse().ok().filter(|n| *n <= LONGEST_HEADER),
         _ => None,
     }
 }
 
-/// Returns the type of a field with dimensions: two to four scalars are a vector.
-fn repeated(file: &File, name: &str, field: FileElement, dims: &[u64]) -> Outcome<FileElement> {
+/// Returns the type of a struct field with dimensions. Two to four scalars become a vector.
+fn vector_field(file: &NamedFile, name: &str, field: FileElement, dims: &[u64]) -> HostResult<FileElement> {
     match (dims, &field.element, field.pieces.first()) {
         ([], _, _) | ([1], _, _) => Ok(field),
-        (&[lanes @ 2..=4], Element::Scalar(scalar), Some(piece)) => {
-            let piece = Piece { lanes: lanes as usize, ..*piece };
+        (&[lanes @ 2..=4], ElementType::Scalar(scalar), Some(piece)) => {
+            let piece = NpyField { lanes: lanes as usize, ..*piece };
             Ok(FileElement {
-                element: Element::Vector(*scalar, lanes as u8),
+                element: ElementType::Vector(*scalar, lanes as u8),
                 pieces: vec![piece],
                 size: field.size * lanes as usize,
             })
@@ -201,8 +204,8 @@ fn repeated(file: &File, name: &str, field: FileElement, dims: &[u64]) -> Outcom
     }
 }
 
-/// Creates the array from data of the right size.
-fn fill(from: &FileElement, shape: &[usize], data: &[u8]) -> Outcome<Array> {
+/// Creates the array from the data of a file, which must have the size that the shape requires.
+fn fill(from: &FileElement, shape: &[usize], data: &[u8]) -> HostResult<Array> {
     let layout = from.element.layout();
     let mut array = Array::zeros(from.element.clone(), shape)?;
     let bytes = array.bytes_mut()?;
@@ -225,8 +228,8 @@ fn fill(from: &FileElement, shape: &[usize], data: &[u8]) -> Outcome<Array> {
     Ok(array)
 }
 
-/// Copies a piece, swapping bytes if necessary. For a `bool`, any nonzero byte is true.
-fn copy(to: &mut [u8], from: &[u8], piece: Piece) {
+/// Copies a scalar or vector, and reverses the byte order if necessary. For a `bool`, any nonzero byte is true.
+fn copy(to: &mut [u8], from: &[u8], piece: NpyField) {
     to.copy_from_slice(from);
     if piece.swapped {
         to.chunks_exact_mut(piece.scalar.size()).for_each(<[u8]>::reverse);
@@ -237,17 +240,18 @@ fn copy(to: &mut [u8], from: &[u8], piece: Piece) {
 }
 
 /// Encodes an array. Vectors become an additional axis; structs become a structured type.
-pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
+pub(crate) fn encode(array: &Array) -> HostResult<Vec<u8>> {
     let mut shape = array.shape().to_vec();
     let descr = match array.element() {
-        Element::Vector(scalar, lanes) => {
+        ElementType::Vector(scalar, lanes) => {
             shape.push(usize::from(*lanes));
             code(*scalar).map(|code| format!("'{code}'"))
         }
         element => descr(element),
     };
     let descr = descr.ok_or_else(|| {
-        Problem::new("E0715", "a .npy file cannot hold bf16").help("save it as .safetensors, or convert it: `f32(x)`")
+        RuntimeError::new("E0715", "a .npy file cannot hold bf16")
+            .help("save it as .safetensors, or convert it: `f32(x)`")
     })?;
     let extents = match shape.as_slice() {
         [n] => format!("{n},"),
@@ -259,7 +263,7 @@ pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     let padded = (before + header.len() + 1).next_multiple_of(64) - before;
     header.push_str(&" ".repeat(padded - header.len() - 1));
     header.push('\n');
-    let mut bytes = room::vec(before + padded + array.byte_len());
+    let mut bytes = alloc::vec(before + padded + array.byte_len());
     bytes.extend_from_slice(MAGIC);
     match long || !header.is_ascii() {
         false => {
@@ -276,12 +280,12 @@ pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Appends the elements without padding.
-fn append_data(array: &Array, bytes: &mut Vec<u8>) -> Outcome<()> {
+/// Appends the bytes of all elements, without the padding in structs.
+fn append_data(array: &Array, bytes: &mut Vec<u8>) -> HostResult<()> {
     let layout = array.element().layout();
     let packed: usize = layout.leaves.iter().map(|leaf| leaf.ty.size()).sum();
     if packed == layout.size {
-        room::append(bytes, array.bytes()?);
+        alloc::append(bytes, array.bytes()?);
         return Ok(());
     }
     for element in stop::polled(array.bytes()?.chunks_exact(layout.size.max(1))) {
@@ -311,13 +315,12 @@ fn code(scalar: Scalar) -> Option<&'static str> {
     })
 }
 
-fn descr(element: &Element) -> Option<String> {
+fn descr(element: &ElementType) -> Option<String> {
     match element {
-        Element::Scalar(scalar) => Some(format!("'{}'", code(*scalar)?)),
-        Element::Vector(scalar, lanes) => Some(format!("'{}', ({lanes},)", code(*scalar)?)),
-        Element::Record(record) => {
-            let field =
-                |f: &crate::host::array::FieldLayout| Some(format!("({}, {})", quoted(&f.name), descr(&f.element)?));
+        ElementType::Scalar(scalar) => Some(format!("'{}'", code(*scalar)?)),
+        ElementType::Vector(scalar, lanes) => Some(format!("'{}', ({lanes},)", code(*scalar)?)),
+        ElementType::Record(record) => {
+            let field = |f: &crate::array::FieldLayout| Some(format!("({}, {})", quote(&f.name), descr(&f.element)?));
             let fields: Option<Vec<String>> = record.fields.iter().map(field).collect();
             Some(format!("[{}]", fields?.join(", ")))
         }

@@ -3,18 +3,18 @@
 use indexmap::IndexMap;
 use smol_str::SmolStr;
 
-use crate::host::array::Array;
-use crate::host::files::file::{File, Members};
-use crate::host::files::{npy, zip};
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
+use crate::array::Array;
+use crate::files::file::{Members, NamedFile};
+use crate::files::{npy, zip};
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
 
-/// The limit of zip, less the extension.
+/// Maximum length of an array's name in bytes. Zip archives limit file names, which have an extension, to 65,535 bytes.
 const LONGEST_NAME: usize = 65_000;
 
-/// Decodes an archive; entries that are not .npy files are skipped, as in NumPy. Arrays of types that Clk does not have, such as the texts
-/// that `scipy.sparse.save_npz` writes, are errors only when they are read.
-pub(crate) fn decode(file: &File) -> Outcome<Value> {
+/// Decodes an archive. Entries that are not .npy files are skipped, as in NumPy. An array of a type that Clk does not
+/// have, such as the texts that `scipy.sparse.save_npz` writes, is an error only when a program reads it.
+pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
     let mut members = Members::default();
     let entries = zip::entries(file)?;
     for entry in &entries {
@@ -22,7 +22,7 @@ pub(crate) fn decode(file: &File) -> Outcome<Value> {
         let inner = format!("{}` (`{}` in it)", file.name, entry.name);
         let array = entry
             .read(file)
-            .and_then(|content| npy::decode(&File { name: inner.trim_end_matches('`'), bytes: &content }));
+            .and_then(|content| npy::decode(&NamedFile { name: inner.trim_end_matches('`'), bytes: &content }));
         members.add(file, name, array)?;
     }
     match (members.is_empty(), entries.first()) {
@@ -31,17 +31,18 @@ pub(crate) fn decode(file: &File) -> Outcome<Value> {
     }
 }
 
-/// Returns the total uncompressed size of the arrays in bytes, as the directory states it; reading an entry that is larger fails.
-pub(crate) fn unpacked(file: &File) -> Outcome<u64> {
+/// Returns the total uncompressed size of the arrays in bytes, according to the directory of the archive. An entry that
+/// is larger than the directory says cannot be read.
+pub(crate) fn uncompressed_size(file: &NamedFile) -> HostResult<u64> {
     Ok(zip::entries(file)?.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.unpacked)))
 }
 
-pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
-    let mut archive = zip::Writer::default();
+pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> HostResult<Vec<u8>> {
+    let mut archive = zip::ZipWriter::default();
     for (name, array) in arrays {
         if name.len() > LONGEST_NAME {
             let title = format!("the name of an array has {} letters, too many for a .npz file", name.len());
-            return Err(Problem::new("E0715", title));
+            return Err(RuntimeError::new("E0715", title));
         }
         archive.add(&format!("{name}.npy"), &npy::encode(array)?);
     }

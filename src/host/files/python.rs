@@ -2,26 +2,26 @@
 
 /// A literal; a tuple is represented as a list.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Literal {
+pub(crate) enum PythonLiteral {
     Text(String),
     Int(u64),
     Bool(bool),
-    List(Vec<Literal>),
+    List(Vec<PythonLiteral>),
 }
 
-/// Maximum nesting depth; NumPy writes no deeper nesting.
+/// Maximum nesting depth of a literal. NumPy does not write deeper nesting.
 const DEPTH: usize = 8;
 
-/// Parses a dictionary; `None` if the text is not one.
-pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, Literal)>> {
-    let mut reader = Reader { rest: text };
+/// Parses a text that is a dictionary; `None` for other texts.
+pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, PythonLiteral)>> {
+    let mut reader = PythonReader { rest: text };
     let mut entries = Vec::new();
     reader.expect('{')?;
-    while !reader.take('}') {
-        let Literal::Text(key) = reader.value(DEPTH)? else { return None };
+    while !reader.skip_char('}') {
+        let PythonLiteral::Text(key) = reader.value(DEPTH)? else { return None };
         reader.expect(':')?;
         entries.push((key, reader.value(DEPTH)?));
-        if !reader.take(',') {
+        if !reader.skip_char(',') {
             reader.expect('}')?;
             break;
         }
@@ -29,12 +29,12 @@ pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, Literal)>> {
     reader.rest.trim_matches([' ', '\n', '\0']).is_empty().then_some(entries)
 }
 
-struct Reader<'a> {
+struct PythonReader<'a> {
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, c: char) -> bool {
+impl<'a> PythonReader<'a> {
+    fn skip_char(&mut self, c: char) -> bool {
         self.rest = self.rest.trim_start();
         match self.rest.strip_prefix(c) {
             Some(rest) => {
@@ -46,10 +46,10 @@ impl<'a> Reader<'a> {
     }
 
     fn expect(&mut self, c: char) -> Option<()> {
-        self.take(c).then_some(())
+        self.skip_char(c).then_some(())
     }
 
-    fn value(&mut self, depth: usize) -> Option<Literal> {
+    fn value(&mut self, depth: usize) -> Option<PythonLiteral> {
         let depth = depth.checked_sub(1)?;
         self.rest = self.rest.trim_start();
         match self.rest.chars().next()? {
@@ -61,20 +61,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn list(&mut self, open: char, close: char, depth: usize) -> Option<Literal> {
+    fn list(&mut self, open: char, close: char, depth: usize) -> Option<PythonLiteral> {
         self.expect(open)?;
         let mut items = Vec::new();
-        while !self.take(close) {
+        while !self.skip_char(close) {
             items.push(self.value(depth)?);
-            if !self.take(',') {
+            if !self.skip_char(',') {
                 self.expect(close)?;
                 break;
             }
         }
-        Some(Literal::List(items))
+        Some(PythonLiteral::List(items))
     }
 
-    fn text(&mut self, quote: char) -> Option<Literal> {
+    fn text(&mut self, quote: char) -> Option<PythonLiteral> {
         let mut text = String::new();
         let mut rest = self.rest.get(quote.len_utf8()..)?;
         loop {
@@ -83,36 +83,37 @@ impl<'a> Reader<'a> {
             text.push_str(plain);
             match special.strip_prefix('\\') {
                 Some(code) => {
-                    let (character, length) = escaped(code)?;
+                    let (character, length) = decode_escape(code)?;
                     text.extend(character);
                     rest = code.get(length..)?;
                 }
                 None => {
                     self.rest = special.get(quote.len_utf8()..)?;
-                    return Some(Literal::Text(text));
+                    return Some(PythonLiteral::Text(text));
                 }
             }
         }
     }
 
-    /// Parses an integer; an integer of Python 2 may end in `L`.
-    fn int(&mut self) -> Option<Literal> {
+    /// Parses an integer. It may end in `L`, which Python 2 writes.
+    fn int(&mut self) -> Option<PythonLiteral> {
         let end = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);
         self.rest = rest.strip_prefix('L').unwrap_or(rest);
-        digits.parse().ok().map(Literal::Int)
+        digits.parse().ok().map(PythonLiteral::Int)
     }
 
-    fn word(&mut self) -> Option<Literal> {
+    fn word(&mut self) -> Option<PythonLiteral> {
         let words = [("True", true), ("False", false)];
         let (word, value) = words.into_iter().find(|(word, _)| self.rest.starts_with(word))?;
         self.rest = self.rest.get(word.len()..)?;
-        Some(Literal::Bool(value))
+        Some(PythonLiteral::Bool(value))
     }
 }
 
-/// Returns the characters of an escape and its length without the backslash; `None` if Python refuses it, and for `\N{…}`.
-fn escaped(code: &str) -> Option<(Vec<char>, usize)> {
+/// Decodes an escape sequence; `code` is the text after the backslash. Returns its characters and its length. Returns
+/// `None` if it is invalid in Python, and for `\N{…}`, which is not supported.
+fn decode_escape(code: &str) -> Option<(Vec<char>, usize)> {
     let number = |digits: &str, radix: u32| u32::from_str_radix(digits, radix).ok().and_then(char::from_u32);
     let hexadecimal = |length: usize| {
         let digits = code.get(1..1 + length).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
@@ -128,7 +129,7 @@ fn escaped(code: &str) -> Option<(Vec<char>, usize)> {
         'b' => '\u{8}',
         'v' => '\u{b}',
         'f' => '\u{c}',
-        // A line that goes on.
+        // A backslash at the end of a line continues the string.
         '\n' => return Some((vec![], 1)),
         'x' => return hexadecimal(2),
         'u' => return hexadecimal(4),
@@ -138,14 +139,14 @@ fn escaped(code: &str) -> Option<(Vec<char>, usize)> {
             let length = code.bytes().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();
             return Some((vec![number(code.get(..length)?, 8)?], length));
         }
-        // Python keeps the backslash of an escape that it does not know.
+        // Python keeps the backslash of an unknown escape sequence.
         other => return Some((vec!['\\', other], other.len_utf8())),
     };
     Some((vec![one], 1))
 }
 
-/// Returns a text as a literal.
-pub(crate) fn quoted(text: &str) -> String {
+/// Returns a text as a Python string literal.
+pub(crate) fn quote(text: &str) -> String {
     let mut literal = String::from("'");
     for c in text.chars() {
         match c {
@@ -169,20 +170,20 @@ mod tests {
     fn headers_are_read() {
         let text = "{'descr': [('a', '<f4'), ('b\\'', '|u1', (3,))], 'fortran_order': False, 'shape': (3L, 4), }   \n";
         let entries = dictionary(text).unwrap();
-        let name = |name: &str| Literal::Text(name.into());
+        let name = |name: &str| PythonLiteral::Text(name.into());
         let fields = vec![
-            Literal::List(vec![name("a"), name("<f4")]),
-            Literal::List(vec![name("b'"), name("|u1"), Literal::List(vec![Literal::Int(3)])]),
+            PythonLiteral::List(vec![name("a"), name("<f4")]),
+            PythonLiteral::List(vec![name("b'"), name("|u1"), PythonLiteral::List(vec![PythonLiteral::Int(3)])]),
         ];
-        assert_eq!(entries[0], ("descr".into(), Literal::List(fields)));
-        assert_eq!(entries[1].1, Literal::Bool(false));
-        assert_eq!(entries[2].1, Literal::List(vec![Literal::Int(3), Literal::Int(4)]));
+        assert_eq!(entries[0], ("descr".into(), PythonLiteral::List(fields)));
+        assert_eq!(entries[1].1, PythonLiteral::Bool(false));
+        assert_eq!(entries[2].1, PythonLiteral::List(vec![PythonLiteral::Int(3), PythonLiteral::Int(4)]));
     }
 
     #[test]
-    fn texts_are_read_as_python_does() {
+    fn strings_are_parsed_like_python() {
         let read = |literal: &str| match dictionary(&format!("{{'k': {literal}}}"))?.pop()?.1 {
-            Literal::Text(text) => Some(text),
+            PythonLiteral::Text(text) => Some(text),
             _ => None,
         };
         for (literal, text) in [
@@ -201,12 +202,12 @@ mod tests {
             assert_eq!(read(literal), None, "{literal}");
         }
         for text in ["", "plain", "it's", "\"", r"a\b\", "\n\r\t\u{0}\u{1b}\u{7f}", "é漢😀\u{85}\u{2028}"] {
-            assert_eq!(read(&quoted(text)).as_deref(), Some(text), "{text:?}");
+            assert_eq!(read(&quote(text)).as_deref(), Some(text), "{text:?}");
         }
     }
 
     #[test]
-    fn other_texts_are_not() {
+    fn malformed_headers_are_rejected() {
         let deep = format!("{{'a': {}", "[".repeat(10_000));
         for text in [
             "",

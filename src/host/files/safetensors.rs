@@ -1,24 +1,24 @@
-//! .safetensors files: named arrays with a JSON header; the only format here with bf16.
+//! .safetensors files: named arrays with a JSON header. It is the only format of Clk that supports `bf16`.
 
 use ::safetensors::tensor::{Metadata, TensorInfo, TensorView};
 use ::safetensors::{Dtype, SafeTensorError, SafeTensors};
 use indexmap::IndexMap;
 use smol_str::SmolStr;
 
-use crate::base::{room, stop};
-use crate::host::array::Array;
-use crate::host::files::file::{File, Members, bytes_text, checked_shape};
-use crate::host::files::items::scalars_only;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::scalar::Scalar;
+use crate::array::Array;
+use crate::files::file::{Members, NamedFile, bytes_text, check_shape};
+use crate::files::items::scalars_only;
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_base::{alloc, stop};
+use clk_scalar::Scalar;
 
-/// Maximum length of a header in bytes that readers accept.
+/// Maximum length in bytes of a header. The format's own library rejects files with a longer one.
 const MOST_HEADER: usize = 100_000_000;
 
-/// Decodes the tensors of a file, in the order of their data. Tensors of types that Clk does not have, such as F8, are errors only when they
-/// are read.
-pub(crate) fn decode(file: &File) -> Outcome<Value> {
+/// Decodes the tensors of a file. The table has them in the order of their data in the file. A tensor of a type that
+/// Clk does not have, such as F8, is an error only when a program reads it.
+pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
     let tensors = SafeTensors::deserialize(file.bytes).map_err(|error| damaged(file, error))?;
     let mut views = tensors.tensors();
     // Empty tensors share their offset, so they are ordered by name.
@@ -30,12 +30,12 @@ pub(crate) fn decode(file: &File) -> Outcome<Value> {
     members.table()
 }
 
-fn tensor(file: &File, name: &str, view: &TensorView<'_>) -> Outcome<Array> {
+fn tensor(file: &NamedFile, name: &str, view: &TensorView<'_>) -> HostResult<Array> {
     let scalar = scalar(view.dtype()).ok_or_else(|| {
         file.unsupported(format!("holds a tensor `{name}` of type {:?}, which Clk has no type for", view.dtype()))
     })?;
     let dims: Vec<u64> = view.shape().iter().map(|&n| n as u64).collect();
-    let (shape, _) = checked_shape(file, &dims, scalar.size())?;
+    let (shape, _) = check_shape(file, &dims, scalar.size())?;
     let mut array = Array::from_bytes(scalar, &shape, view.data())?;
     if scalar == Scalar::Bool {
         stop::polled(array.bytes_mut()?).for_each(|byte| *byte = u8::from(*byte != 0));
@@ -43,8 +43,8 @@ fn tensor(file: &File, name: &str, view: &TensorView<'_>) -> Outcome<Array> {
     Ok(array)
 }
 
-/// Returns the error for an invalid file, with the numbers in question.
-fn damaged(file: &File, error: SafeTensorError) -> Problem {
+/// Converts an error of the `safetensors` library, such as a wrong offset, to the error for a damaged file.
+fn damaged(file: &NamedFile, error: SafeTensorError) -> RuntimeError {
     let length = bytes_text(file.bytes.len() as u128);
     let promised = file.bytes.first_chunk::<8>().map_or(0, |len| u64::from_le_bytes(*len));
     match error {
@@ -54,7 +54,7 @@ fn damaged(file: &File, error: SafeTensorError) -> Problem {
         }
         SafeTensorError::InvalidHeader(_) => file.damaged("its header is not text"),
         SafeTensorError::InvalidHeaderDeserialization(error) => {
-            file.damaged(format!("its header is not what it should be ({error})"))
+            file.damaged(format!("its header is malformed ({error})"))
         }
         SafeTensorError::MetadataIncompleteBuffer => {
             file.damaged(format!("the tensors that its header lists do not fill the file of {length} exactly"))
@@ -106,14 +106,14 @@ fn dtype(scalar: Scalar) -> Dtype {
 }
 
 /// Encodes arrays; vectors become an additional axis.
-pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
-    let failed = |error: SafeTensorError| Problem::new("E0715", format!("the file cannot be written: {error}"));
+pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> HostResult<Vec<u8>> {
+    let failed = |error: SafeTensorError| RuntimeError::new("E0715", format!("the file cannot be written: {error}"));
     let mut tensors = Vec::with_capacity(arrays.len());
     for (name, array) in arrays {
         let (scalar, shape) = scalars_only(array)?;
         tensors.push((name, dtype(scalar), shape, array.bytes()?));
     }
-    // Ordered as the format's own library does: wider types first, so that all data are aligned.
+    // The same order as in the format's own library: tensors with wider types first, so that all data are aligned.
     tensors.sort_by(|(a, x, ..), (b, y, ..)| y.cmp(x).then(a.cmp(b)));
     let mut end = 0;
     let mut infos = Vec::with_capacity(tensors.len());
@@ -124,15 +124,15 @@ pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     }
     let metadata = Metadata::new(None, infos).map_err(failed)?;
     let mut header = serde_json::to_vec(&metadata)
-        .map_err(|error| Problem::new("E0715", format!("the file cannot be written: {error}")))?;
+        .map_err(|error| RuntimeError::new("E0715", format!("the file cannot be written: {error}")))?;
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() > MOST_HEADER {
         let title = format!("the names and shapes of the arrays take {} bytes", header.len());
-        return Err(Problem::new("E0715", title).note(format!("a .safetensors file has room for {MOST_HEADER}")));
+        return Err(RuntimeError::new("E0715", title).note(format!("a .safetensors file has room for {MOST_HEADER}")));
     }
-    let mut file = room::vec(8 + header.len() + end);
+    let mut file = alloc::vec(8 + header.len() + end);
     file.extend_from_slice(&(header.len() as u64).to_le_bytes());
     file.extend_from_slice(&header);
-    tensors.iter().for_each(|(.., bytes)| room::append(&mut file, bytes));
+    tensors.iter().for_each(|(.., bytes)| alloc::append(&mut file, bytes));
     Ok(file)
 }

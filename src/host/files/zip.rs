@@ -1,15 +1,15 @@
-//! Zip archives, as far as needed for .npz files: stored or deflated entries, with 64-bit sizes.
+//! Reads and writes zip archives with the features that .npz files need: stored or deflated entries, and 64-bit sizes.
 
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 
-use crate::base::{room, stop};
-use crate::host::files::file::{File, bytes_text};
-use crate::host::problem::{Outcome, Problem};
+use crate::files::file::{NamedFile, bytes_text};
+use crate::problem::{HostResult, RuntimeError};
+use clk_base::{alloc, stop};
 
 /// An entry of the central directory.
-pub(crate) struct Entry {
+pub(crate) struct ZipEntry {
     pub name: String,
     method: u16,
     flags: u16,
@@ -27,48 +27,48 @@ const END_64: u32 = 0x0606_4b50;
 const LOCATOR_64: u32 = 0x0706_4b50;
 /// A 32-bit field of all ones means that the 64-bit value is in the extra field.
 const IN_EXTRA: u32 = u32::MAX;
-/// Upper bound of the compression ratio; that of deflate is 1032.
+/// Upper bound of the compression ratio. The maximum ratio of deflate is 1032.
 const BEST_RATIO: u64 = 1040;
 
 /// Reads little-endian fields in sequence.
-struct Fields<'a> {
+struct FieldReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
-    fn at(bytes: &'a [u8], offset: u64) -> Option<Fields<'a>> {
-        Some(Fields { rest: bytes.get(usize::try_from(offset).ok()?..)? })
+impl<'a> FieldReader<'a> {
+    fn at(bytes: &'a [u8], offset: u64) -> Option<FieldReader<'a>> {
+        Some(FieldReader { rest: bytes.get(usize::try_from(offset).ok()?..)? })
     }
 
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    fn take_bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
         Some(taken)
     }
 
     fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+        Some(u16::from_le_bytes(self.take_bytes(2)?.try_into().ok()?))
     }
 
     fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+        Some(u32::from_le_bytes(self.take_bytes(4)?.try_into().ok()?))
     }
 
     fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+        Some(u64::from_le_bytes(self.take_bytes(8)?.try_into().ok()?))
     }
 }
 
 /// Returns the entries of an archive.
-pub(crate) fn entries(file: &File) -> Outcome<Vec<Entry>> {
-    let no_end = || file.damaged("it has no directory at its end, so it was cut off or is no zip archive");
+pub(crate) fn entries(file: &NamedFile) -> HostResult<Vec<ZipEntry>> {
+    let no_end = || file.damaged("it has no directory at its end, so it was cut off or is not a zip archive");
     let (count, offset) = directory(file.bytes).ok_or_else(no_end)?;
-    let broken = || file.damaged("its directory does not lie where its end says");
-    let mut fields = Fields::at(file.bytes, offset).ok_or_else(broken)?;
+    let broken = || file.damaged("its directory is not where its end record says");
+    let mut fields = FieldReader::at(file.bytes, offset).ok_or_else(broken)?;
     let mut entries = Vec::new();
     let mut packed = 0u64;
     for _ in 0..count {
-        let entry = central(&mut fields).ok_or_else(|| file.damaged("its directory ends early"))?;
+        let entry = read_central_entry(&mut fields).ok_or_else(|| file.damaged("its directory ends early"))?;
         packed = packed.saturating_add(entry.packed);
         if packed > file.bytes.len() as u64 {
             return Err(file.damaged("its entries are longer together than the file"));
@@ -84,71 +84,72 @@ fn directory(bytes: &[u8]) -> Option<(u64, u64)> {
     let earliest = bytes.len().saturating_sub(22 + 65_535);
     let latest = bytes.len().checked_sub(22)?;
     let at = (earliest..=latest).rev().find(|&at| bytes.get(at..at + 4) == Some(&END.to_le_bytes()))?;
-    let mut end = Fields::at(bytes, at as u64 + 8)?;
+    let mut end = FieldReader::at(bytes, at as u64 + 8)?;
     let (_, count, _, offset) = (end.u16()?, end.u16()?, end.u32()?, end.u32()?);
     if count != u16::MAX && offset != IN_EXTRA {
         return Some((count.into(), offset.into()));
     }
     let locator = at.checked_sub(20)?;
-    let mut fields = Fields::at(bytes, locator as u64)?;
+    let mut fields = FieldReader::at(bytes, locator as u64)?;
     if fields.u32()? != LOCATOR_64 {
         return Some((count.into(), offset.into()));
     }
-    fields.take(4)?;
-    let mut end = Fields::at(bytes, fields.u64()?)?;
+    fields.take_bytes(4)?;
+    let mut end = FieldReader::at(bytes, fields.u64()?)?;
     if end.u32()? != END_64 {
         return None;
     }
-    end.take(28)?;
+    end.take_bytes(28)?;
     let (count, _, offset) = (end.u64()?, end.u64()?, end.u64()?);
     Some((count, offset))
 }
 
-fn central(fields: &mut Fields) -> Option<Entry> {
+fn read_central_entry(fields: &mut FieldReader) -> Option<ZipEntry> {
     if fields.u32()? != CENTRAL {
         return None;
     }
-    fields.take(4)?;
+    fields.take_bytes(4)?;
     let (flags, method) = (fields.u16()?, fields.u16()?);
-    fields.take(4)?;
+    fields.take_bytes(4)?;
     let crc = fields.u32()?;
     let (packed, unpacked) = (fields.u32()?, fields.u32()?);
     let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
-    fields.take(8)?;
+    fields.take_bytes(8)?;
     let offset = fields.u32()?;
-    let name = String::from_utf8_lossy(fields.take(name.into())?).into_owned();
-    let mut wide = wide_fields(fields.take(extra.into())?);
-    fields.take(comment.into())?;
+    let name = String::from_utf8_lossy(fields.take_bytes(name.into())?).into_owned();
+    let mut wide = wide_fields(fields.take_bytes(extra.into())?);
+    fields.take_bytes(comment.into())?;
     let mut widen = |narrow: u32| if narrow == IN_EXTRA { wide.as_mut()?.u64() } else { Some(narrow.into()) };
     let (unpacked, packed, offset) = (widen(unpacked)?, widen(packed)?, widen(offset)?);
-    Some(Entry { name, method, flags, crc, packed, unpacked, offset })
+    Some(ZipEntry { name, method, flags, crc, packed, unpacked, offset })
 }
 
 /// Returns the 64-bit fields in an extra field.
-fn wide_fields(extra: &[u8]) -> Option<Fields<'_>> {
-    let mut fields = Fields { rest: extra };
+fn wide_fields(extra: &[u8]) -> Option<FieldReader<'_>> {
+    let mut fields = FieldReader { rest: extra };
     loop {
         let (id, len) = (fields.u16()?, fields.u16()?);
-        let content = fields.take(len.into())?;
+        let content = fields.take_bytes(len.into())?;
         if id == 1 {
-            return Some(Fields { rest: content });
+            return Some(FieldReader { rest: content });
         }
     }
 }
 
-impl Entry {
-    /// Decompresses an entry and verifies its checksum. The allocation is bounded by the compressed size.
-    pub fn read(&self, file: &File) -> Outcome<Vec<u8>> {
+impl ZipEntry {
+    /// Decompresses an entry and verifies its checksum. The allocated memory is at most [`BEST_RATIO`] times the
+    /// compressed size, so that a wrong size in the archive cannot exhaust memory.
+    pub fn read(&self, file: &NamedFile) -> HostResult<Vec<u8>> {
         let name = &self.name;
         if self.flags & 1 != 0 {
             return Err(file.unsupported(format!("is encrypted (its entry `{name}` needs a password)")));
         }
-        let gone = || file.damaged(format!("its entry `{name}` does not lie where the directory says"));
+        let gone = || file.damaged(format!("its entry `{name}` is not where the directory says"));
         let packed = self.packed_bytes(file.bytes).ok_or_else(gone)?;
         let content = match self.method {
-            0 if self.packed == self.unpacked => room::copy(packed),
+            0 if self.packed == self.unpacked => alloc::copy(packed),
             0 => return Err(file.damaged(format!("its stored entry `{name}` has two different sizes"))),
-            8 => self.inflate(packed).ok_or_else(|| self.not_as_long(file))?,
+            8 => self.inflate(packed).ok_or_else(|| self.wrong_size_error(file))?,
             other => {
                 let method = method_name(other);
                 return Err(file.unsupported(format!("packs its entry `{name}` with {method}; Clk knows deflate")));
@@ -160,33 +161,33 @@ impl Entry {
         }
     }
 
-    fn not_as_long(&self, file: &File) -> Problem {
+    fn wrong_size_error(&self, file: &NamedFile) -> RuntimeError {
         let (packed, unpacked) = (bytes_text(self.packed.into()), bytes_text(self.unpacked.into()));
         file.damaged(format!("its entry `{}` does not unpack from {packed} to the {unpacked} it promises", self.name))
     }
 
     fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let mut local = Fields::at(bytes, self.offset)?;
+        let mut local = FieldReader::at(bytes, self.offset)?;
         if local.u32()? != LOCAL {
             return None;
         }
-        local.take(22)?;
+        local.take_bytes(22)?;
         let (name, extra) = (local.u16()?, local.u16()?);
-        local.take(name.into())?;
-        local.take(extra.into())?;
-        local.take(usize::try_from(self.packed).ok()?)
+        local.take_bytes(name.into())?;
+        local.take_bytes(extra.into())?;
+        local.take_bytes(usize::try_from(self.packed).ok()?)
     }
 
-    /// Decompresses; `None` if the result does not have the stated length.
+    /// Decompresses the data of the entry. Returns `None` if the result does not have the length in the directory.
     fn inflate(&self, packed: &[u8]) -> Option<Vec<u8>> {
         if self.unpacked > self.packed.saturating_mul(BEST_RATIO).saturating_add(64) {
             return None;
         }
         let len = usize::try_from(self.unpacked).ok()?;
-        let mut content = room::vec(len);
-        // Reading one byte more than stated detects a longer stream.
+        let mut content = alloc::vec(len);
+        // The limit is one byte more than the length in the directory, to detect a longer stream.
         let mut stream = DeflateDecoder::new(packed).take(self.unpacked.saturating_add(1));
-        while stream.by_ref().take(stop::PART as u64).read_to_end(&mut content).ok()? > 0 {
+        while stream.by_ref().take(stop::POLL_INTERVAL as u64).read_to_end(&mut content).ok()? > 0 {
             stop::poll();
         }
         (content.len() == len).then_some(content)
@@ -206,7 +207,7 @@ fn method_name(method: u16) -> String {
 
 fn checksum(content: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
-    for part in content.chunks(stop::MOVED) {
+    for part in content.chunks(stop::POLL_BYTES) {
         stop::poll();
         sum.update(part);
     }
@@ -215,16 +216,16 @@ fn checksum(content: &[u8]) -> u32 {
 
 /// Builds an archive of stored entries (like `np.savez`).
 #[derive(Default)]
-pub(crate) struct Writer {
+pub(crate) struct ZipWriter {
     bytes: Vec<u8>,
     central: Vec<u8>,
     count: u64,
 }
 
-/// 1 January 1980: a constant date makes files reproducible.
+/// 1 January 1980. A constant date makes the archives reproducible.
 const DATE: u16 = 0x21;
 
-impl Writer {
+impl ZipWriter {
     pub fn add(&mut self, name: &str, content: &[u8]) {
         let (offset, size) = (self.bytes.len() as u64, content.len() as u64);
         let crc = checksum(content);
@@ -252,7 +253,7 @@ impl Writer {
         self.bytes.extend((extra.len() as u16).to_le_bytes());
         self.bytes.extend(name.bytes());
         self.bytes.extend(&extra);
-        room::append(&mut self.bytes, content);
+        alloc::append(&mut self.bytes, content);
 
         if offset >= IN_EXTRA.into() {
             let len = if wide { 24u8 } else { 8 };

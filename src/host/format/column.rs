@@ -1,40 +1,41 @@
-//! Formatting of an array's elements as texts of equal width, with aligned decimal points.
+//! Formats the elements of an array as texts of equal width, with aligned decimal points.
 
-use crate::base::escape;
-use crate::host::array::Element;
-use crate::host::value::Value;
-use crate::lang::scalar::{self, Scalar, format};
+use crate::array::ElementType;
+use crate::value::HostValue;
+use clk_base::escape;
+use clk_scalar::{Scalar, format};
 
 /// Maximum number of digits after the decimal point.
 const PRECISION: usize = 8;
-/// Magnitude from which on numbers are shown with exponents.
+/// If the largest magnitude is at least this, all numbers are shown with exponents.
 const LARGE: f64 = 1e8;
-/// Magnitude below which they are, too.
+/// If the smallest nonzero magnitude is below this, all numbers are shown with exponents.
 const SMALL: f64 = 1e-4;
-/// Ratio of the largest to the smallest magnitude above which they are, too.
+/// If the ratio of the largest to the smallest nonzero magnitude is above this, all numbers are shown with exponents.
 const SPREAD: f64 = 1e3;
 
-/// The elements of an array that are shown.
+/// The elements of an array that are shown; a large array shows only some.
 pub struct Cells<'a> {
-    element: &'a Element,
-    values: &'a [Value],
+    element: &'a ElementType,
+    values: &'a [HostValue],
 }
 
 impl<'a> Cells<'a> {
-    pub fn new(element: &'a Element, values: &'a [Value]) -> Self {
+    pub fn new(element: &'a ElementType, values: &'a [HostValue]) -> Self {
         Cells { element, values }
     }
 
     /// Returns one text per element, all of the same width.
     pub fn texts(&self) -> Vec<String> {
         match self.element {
-            Element::Scalar(_) => {
-                let numbers: Vec<scalar::Value> = self.values.iter().filter_map(Value::as_scalar).collect();
+            ElementType::Scalar(_) => {
+                let numbers: Vec<clk_scalar::ScalarValue> =
+                    self.values.iter().filter_map(HostValue::as_scalar).collect();
                 column(is_float(self.element), &numbers)
             }
-            Element::Vector(_, lanes) => self.vectors(usize::from(*lanes)),
-            Element::Record(record) => {
-                let field = |k: usize| -> Vec<Value> { self.values.iter().filter_map(|v| part(v, k)).collect() };
+            ElementType::Vector(_, lanes) => self.vectors(usize::from(*lanes)),
+            ElementType::Record(record) => {
+                let field = |k: usize| -> Vec<HostValue> { self.values.iter().filter_map(|v| part(v, k)).collect() };
                 let columns = record.fields.iter().enumerate().map(|(k, f)| Cells::new(&f.element, &field(k)).texts());
                 let columns: Vec<Vec<String>> = columns.collect();
                 let name = |k: usize| record.fields.get(k).map_or("".into(), |field| escape::name(&field.name));
@@ -53,7 +54,7 @@ impl<'a> Cells<'a> {
 
     fn vectors(&self, lanes: usize) -> Vec<String> {
         let components = self.values.iter().filter_map(|value| match value {
-            Value::Vector(vector) => Some(vector.values()),
+            HostValue::Vector(vector) => Some(vector.values()),
             _ => None,
         });
         let texts = column(is_float(self.element), &components.flatten().collect::<Vec<_>>());
@@ -61,16 +62,16 @@ impl<'a> Cells<'a> {
     }
 }
 
-fn part(value: &Value, k: usize) -> Option<Value> {
+fn part(value: &HostValue, k: usize) -> Option<HostValue> {
     match value {
-        Value::Record(record) => record.fields.get(k).cloned(),
-        Value::Tuple(parts) => parts.get(k).cloned(),
+        HostValue::Record(record) => record.fields.get(k).cloned(),
+        HostValue::Tuple(parts) => parts.get(k).cloned(),
         _ => None,
     }
 }
 
-/// Formats the numbers of a column.
-fn column(floats: bool, numbers: &[scalar::Value]) -> Vec<String> {
+/// Formats the numbers of a column: floats with aligned decimal points if `floats`, otherwise integers.
+fn column(floats: bool, numbers: &[clk_scalar::ScalarValue]) -> Vec<String> {
     match floats {
         false => right_aligned(numbers.iter().map(|number| format::plain(*number)).collect()),
         true if has_exponents(numbers) => right_aligned(exponential(numbers)),
@@ -84,14 +85,14 @@ pub(crate) fn right_aligned(texts: Vec<String>) -> Vec<String> {
     texts.into_iter().map(|text| format!("{text:>width$}")).collect()
 }
 
-fn has_exponents(numbers: &[scalar::Value]) -> bool {
+fn has_exponents(numbers: &[clk_scalar::ScalarValue]) -> bool {
     let sizes = || numbers.iter().map(|n| n.as_f64().abs()).filter(|x| x.is_finite() && *x != 0.0);
     let (largest, smallest) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
     largest >= LARGE || largest > 0.0 && (smallest < SMALL || largest / smallest > SPREAD)
 }
 
-/// Formats in positional notation, as `1.25`, padded with blanks where others have more digits.
-fn fixed(numbers: &[scalar::Value]) -> Vec<String> {
+/// Formats numbers in positional notation, such as `1.25`. Pads numbers with fewer digits on the right with blanks.
+fn fixed(numbers: &[clk_scalar::ScalarValue]) -> Vec<String> {
     let texts: Vec<String> = numbers.iter().map(|n| positional(*n)).collect();
     let fraction = |text: &str| text.split_once('.').map_or(0, |(_, digits)| digits.len());
     let longest = texts.iter().map(|text| fraction(text)).max().unwrap_or(0);
@@ -102,8 +103,9 @@ fn fixed(numbers: &[scalar::Value]) -> Vec<String> {
     texts.into_iter().map(pad).collect()
 }
 
-/// Formats with the fewest digits that read back as the same value, at most [`PRECISION`], without trailing zeros.
-fn positional(number: scalar::Value) -> String {
+/// Formats a number in positional notation, with the fewest digits that are parsed as the same value. The fraction has
+/// at most [`PRECISION`] digits.
+fn positional(number: clk_scalar::ScalarValue) -> String {
     let wide = number.as_f64();
     if !wide.is_finite() {
         return format::plain(number);
@@ -117,17 +119,18 @@ fn positional(number: scalar::Value) -> String {
 }
 
 /// Returns the number of digits after the decimal point in the shortest representation.
-fn decimals(number: scalar::Value) -> usize {
+fn decimals(number: clk_scalar::ScalarValue) -> usize {
     let (mantissa, exponent) = scientific(number);
     let digits = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len() as i64);
     usize::try_from(digits - exponent).unwrap_or(0)
 }
 
-/// Returns mantissa and exponent, `1.5` and `-7` for `1.5e-7`, with the fewest digits that read back as the same value.
-fn scientific(number: scalar::Value) -> (String, i64) {
+/// Returns mantissa and exponent of a number, such as `1.5` and `-7` for `1.5e-7`. The mantissa has the fewest digits
+/// that are parsed as the same value.
+fn scientific(number: clk_scalar::ScalarValue) -> (String, i64) {
     let text = match number.ty {
         Scalar::F32 => format!("{:e}", number.to::<f32>()),
-        // The shortest text of a 16-bit float, parsed as f64, is printed as the same text again.
+        // The shortest text of a 16-bit float is parsed as `f64`, whose shortest text has the same digits.
         Scalar::F16 | Scalar::Bf16 => format!("{:e}", format::plain(number).parse::<f64>().unwrap_or(number.as_f64())),
         _ => format!("{:e}", number.as_f64()),
     };
@@ -135,14 +138,14 @@ fn scientific(number: scalar::Value) -> (String, i64) {
     (mantissa.to_string(), exponent.parse().unwrap_or(0))
 }
 
-/// Formats in scientific notation, as `1.50e-07`, all with the same number of digits.
-fn exponential(numbers: &[scalar::Value]) -> Vec<String> {
-    let needed = |number: &scalar::Value| match number.as_f64().is_finite() {
+/// Formats numbers in scientific notation, such as `1.50e-07`, all with the same number of digits.
+fn exponential(numbers: &[clk_scalar::ScalarValue]) -> Vec<String> {
+    let needed = |number: &clk_scalar::ScalarValue| match number.as_f64().is_finite() {
         true => scientific(*number).0.split_once('.').map_or(0, |(_, digits)| digits.len()),
         false => 0,
     };
-    // A number rounded to the precision may end in zeros.
-    let cut = |number: &scalar::Value| match needed(number) {
+    // A number that is rounded to the maximum precision may end in zeros, which are not shown.
+    let shown_digits = |number: &clk_scalar::ScalarValue| match needed(number) {
         n if n > PRECISION => {
             let text = format!("{:.PRECISION$e}", number.as_f64());
             let digits = text.split_once('e').map_or("", |(mantissa, _)| mantissa);
@@ -150,8 +153,8 @@ fn exponential(numbers: &[scalar::Value]) -> Vec<String> {
         }
         n => n,
     };
-    let digits = numbers.iter().map(cut).max().unwrap_or(0);
-    let text = |number: &scalar::Value| {
+    let digits = numbers.iter().map(shown_digits).max().unwrap_or(0);
+    let text = |number: &clk_scalar::ScalarValue| {
         let wide = number.as_f64();
         if !wide.is_finite() {
             return format::plain(*number);
@@ -165,7 +168,7 @@ fn exponential(numbers: &[scalar::Value]) -> Vec<String> {
     numbers.iter().map(text).collect()
 }
 
-/// Whether numbers of this element type have a decimal point.
-pub(crate) fn is_float(element: &Element) -> bool {
+/// Returns whether an element type is a float, whose numbers are shown with a decimal point.
+pub(crate) fn is_float(element: &ElementType) -> bool {
     element.scalar().is_some_and(Scalar::is_float)
 }

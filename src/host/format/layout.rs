@@ -4,41 +4,41 @@
 pub(crate) const THRESHOLD: usize = 1000;
 /// Number of elements shown at each end of a summarized axis.
 const EDGE: usize = 3;
-/// Columns of `print`, independent of the terminal.
+/// Number of columns at which `print` wraps lines. It does not depend on the terminal.
 pub(crate) const LINE: usize = 75;
 const GAP: &str = "...";
 
-/// The shown elements of an array and their order.
-pub(crate) struct Layout {
+/// The elements of an array that are shown, and the gaps between them.
+pub(crate) struct ArrayTextLayout {
     shape: Vec<usize>,
     summarized: bool,
 }
 
-/// An element along an axis, or a gap.
+/// A position along an axis that is shown, or a gap (`...`).
 #[derive(Clone, Copy)]
-enum Step {
+enum LayoutStep {
     At(usize),
     Gap,
 }
 
-impl Layout {
-    pub fn new(shape: &[usize]) -> Layout {
-        Layout { shape: shape.to_vec(), summarized: shape.iter().product::<usize>() > THRESHOLD }
+impl ArrayTextLayout {
+    pub fn new(shape: &[usize]) -> ArrayTextLayout {
+        ArrayTextLayout { shape: shape.to_vec(), summarized: shape.iter().product::<usize>() > THRESHOLD }
     }
 
-    fn steps(&self, len: usize) -> Vec<Step> {
+    fn steps(&self, len: usize) -> Vec<LayoutStep> {
         match self.summarized && len > 2 * EDGE {
-            false => (0..len).map(Step::At).collect(),
+            false => (0..len).map(LayoutStep::At).collect(),
             true => {
-                let edges = (0..EDGE).chain(len - EDGE..len).map(Step::At);
-                let mut steps: Vec<Step> = edges.collect();
-                steps.insert(EDGE, Step::Gap);
+                let edges = (0..EDGE).chain(len - EDGE..len).map(LayoutStep::At);
+                let mut steps: Vec<LayoutStep> = edges.collect();
+                steps.insert(EDGE, LayoutStep::Gap);
                 steps
             }
         }
     }
 
-    /// Returns the row-major positions of the shown elements, in order.
+    /// Returns the row-major positions of the shown elements, in increasing order.
     pub fn shown(&self) -> Vec<usize> {
         if self.shape.contains(&0) {
             return vec![];
@@ -47,7 +47,7 @@ impl Layout {
         for &len in &self.shape {
             let steps = self.steps(len);
             let indices: Vec<usize> =
-                steps.iter().filter_map(|s| if let Step::At(i) = s { Some(*i) } else { None }).collect();
+                steps.iter().filter_map(|s| if let LayoutStep::At(i) = s { Some(*i) } else { None }).collect();
             positions = positions.iter().flat_map(|at| indices.iter().map(move |i| at * len + i)).collect();
         }
         positions
@@ -74,8 +74,8 @@ impl Layout {
             depth => {
                 let separator = "\n".repeat(depth);
                 let parts = steps.into_iter().map(|step| match step {
-                    Step::Gap => GAP.to_string(),
-                    Step::At(_) => self.axis(rest, indent + 1, width - 1, texts),
+                    LayoutStep::Gap => GAP.to_string(),
+                    LayoutStep::At(_) => self.axis(rest, indent + 1, width - 1, texts),
                 });
                 let parts: Vec<String> = parts.collect();
                 parts.join(&format!("{separator}{}", " ".repeat(indent)))
@@ -85,16 +85,16 @@ impl Layout {
     }
 }
 
-/// Renders the elements of the last axis, wrapped.
-fn row(steps: Vec<Step>, indent: usize, width: usize, texts: &mut impl Iterator<Item = String>) -> String {
+/// Renders a row (the elements along the last axis), wrapped at `width` columns.
+fn row(steps: Vec<LayoutStep>, indent: usize, width: usize, texts: &mut impl Iterator<Item = String>) -> String {
     let limit = width - 1;
     let mut lines = String::new();
-    // The current column, initially that after the bracket.
+    // The current column. At first, it is the one after the opening bracket.
     let mut column = indent;
     for (position, step) in steps.into_iter().enumerate() {
         let word = match step {
-            Step::Gap => GAP.to_string(),
-            Step::At(_) => texts.next().unwrap_or_default(),
+            LayoutStep::Gap => GAP.to_string(),
+            LayoutStep::At(_) => texts.next().unwrap_or_default(),
         };
         let length = word.chars().count();
         let space = usize::from(position > 0);
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn the_edges_of_a_large_array_are_shown() {
-        let layout = Layout::new(&[2000]);
+        let layout = ArrayTextLayout::new(&[2000]);
         assert_eq!(layout.shown(), [0, 1, 2, 1997, 1998, 1999]);
         let texts = layout.shown().iter().map(usize::to_string).collect();
         assert_eq!(layout.render(texts, LINE), "[0 1 2 ... 1997 1998 1999]");
-        assert_eq!(Layout::new(&[1000, 2]).shown().len(), 12);
-        assert_eq!(Layout::new(&[0, 5]).render(vec![], LINE), "[]");
-        assert!(Layout::new(&[0, usize::MAX]).shown().is_empty(), "however long the other axes are");
-        assert_eq!(Layout::new(&[]).render(vec![" 7".into()], LINE), "7");
+        assert_eq!(ArrayTextLayout::new(&[1000, 2]).shown().len(), 12);
+        assert_eq!(ArrayTextLayout::new(&[0, 5]).render(vec![], LINE), "[]");
+        assert!(ArrayTextLayout::new(&[0, usize::MAX]).shown().is_empty(), "however long the other axes are");
+        assert_eq!(ArrayTextLayout::new(&[]).render(vec![" 7".into()], LINE), "7");
     }
 }

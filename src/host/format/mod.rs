@@ -1,4 +1,4 @@
-//! Values as text, as `print` shows them. Arrays are formatted like NumPy's.
+//! Formats values as text for `print` and messages. Arrays are formatted as in NumPy.
 
 pub mod column;
 pub(crate) mod layout;
@@ -6,89 +6,92 @@ mod table;
 
 use smol_str::SmolStr;
 
-use crate::base::escape;
-use crate::host::array::Array;
-use crate::host::format::column::Cells;
-use crate::host::format::layout::Layout;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::{Range, Record, Timing, Value};
-use crate::lang::scalar;
-use crate::lang::scalar::format::{self, Align, Spec};
+use crate::array::Array;
+use crate::format::column::Cells;
+use crate::format::layout::ArrayTextLayout;
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::{HostValue, RangeValue, RecordValue, Timing};
+use clk_base::escape;
+use clk_scalar::format::{self, Align, Spec};
 
 /// Returns the output of `print(value)`.
-pub fn print(value: &Value) -> Outcome<String> {
+pub fn print(value: &HostValue) -> HostResult<String> {
     Ok(match value {
-        Value::Unit => "()".into(),
-        Value::Scalar(number) => format::plain(*number),
-        Value::Int(n) => n.to_string(),
-        Value::Float(x) => format::plain(scalar::Value::of(*x)),
-        Value::Vector(vector) => list("(", vector.values().map(|lane| Ok(format::plain(lane))), ")")?,
-        Value::Str(text) => text.to_string(),
-        Value::Array(array) => print_array(array, layout::LINE)?,
-        Value::Record(record) => print_record(record, quoted)?,
-        Value::Tuple(parts) => list("(", parts.iter().map(quoted), ")")?,
-        Value::Range(range) => print_range(range),
-        Value::Table(table) => table::print(table, layout::LINE, print)?,
-        Value::Strings(texts) => print_texts(texts, layout::LINE),
-        Value::Timing(timing) => print_timing(timing),
-        Value::Kernel(_) => "kernel".into(),
-        Value::Traced(traced) => print(traced.primal())?,
+        HostValue::Unit => "()".into(),
+        HostValue::Scalar(number) => format::plain(*number),
+        HostValue::Int(n) => n.to_string(),
+        HostValue::Float(x) => format::plain(clk_scalar::ScalarValue::of(*x)),
+        HostValue::Vector(vector) => list("(", vector.values().map(|lane| Ok(format::plain(lane))), ")")?,
+        HostValue::Str(text) => text.to_string(),
+        HostValue::Array(array) => print_array(array, layout::LINE)?,
+        HostValue::Record(record) => print_record(record, print_quoted)?,
+        HostValue::Tuple(parts) => list("(", parts.iter().map(print_quoted), ")")?,
+        HostValue::Range(range) => print_range(range),
+        HostValue::Table(table) => table::print(table, layout::LINE, print)?,
+        HostValue::Strings(texts) => print_texts(texts, layout::LINE),
+        HostValue::Timing(timing) => print_timing(timing),
+        HostValue::Kernel(_) => "kernel".into(),
+        HostValue::Traced(traced) => print(traced.primal())?,
     })
 }
 
-/// As [`print()`], with arrays and tables wrapped at this many columns.
-pub fn print_in(value: &Value, columns: usize) -> Outcome<String> {
+/// Like [`print()`], but wraps arrays and tables at this number of columns.
+pub fn print_in(value: &HostValue, columns: usize) -> HostResult<String> {
     match value {
-        Value::Array(array) => print_array(array, columns),
-        Value::Strings(texts) => Ok(print_texts(texts, columns)),
-        Value::Table(table) => table::print(table, columns, print),
+        HostValue::Array(array) => print_array(array, columns),
+        HostValue::Strings(texts) => Ok(print_texts(texts, columns)),
+        HostValue::Table(table) => table::print(table, columns, print),
         _ => print(value),
     }
 }
 
-fn list(open: &str, parts: impl Iterator<Item = Outcome<String>>, close: &str) -> Outcome<String> {
-    Ok(format!("{open}{}{close}", parts.collect::<Outcome<Vec<_>>>()?.join(", ")))
+fn list(open: &str, parts: impl Iterator<Item = HostResult<String>>, close: &str) -> HostResult<String> {
+    Ok(format!("{open}{}{close}", parts.collect::<HostResult<Vec<_>>>()?.join(", ")))
 }
 
 /// Formats the fields of a record, each with its name.
-fn fields(record: &Record, field: impl Fn(&Value) -> Outcome<String>) -> impl Iterator<Item = Outcome<String>> {
+fn fields(
+    record: &RecordValue,
+    field: impl Fn(&HostValue) -> HostResult<String>,
+) -> impl Iterator<Item = HostResult<String>> {
     let names = record.layout.fields.iter().map(|field| escape::name(&field.name));
     names.zip(&record.fields).map(move |(name, value)| Ok(format!("{name}: {}", field(value)?)))
 }
 
-fn print_record(record: &Record, field: impl Fn(&Value) -> Outcome<String>) -> Outcome<String> {
+fn print_record(record: &RecordValue, field: impl Fn(&HostValue) -> HostResult<String>) -> HostResult<String> {
     list(&format!("{} {{ ", escape::name(&record.layout.name)), fields(record, field), " }")
 }
 
-/// Formats a part of a larger value: strings are quoted.
-fn quoted(value: &Value) -> Outcome<String> {
+/// Formats a part of a tuple or record. Like [`print()`], but quotes strings.
+fn print_quoted(value: &HostValue) -> HostResult<String> {
     match value {
-        Value::Str(text) => Ok(format!("{text:?}")),
+        HostValue::Str(text) => Ok(format!("{text:?}")),
         _ => print(value),
     }
 }
 
-/// Formats a value for a message: strings are quoted and truncated.
-pub fn brief(value: &Value) -> Outcome<String> {
+/// Formats a value for an error message. Like [`print()`], but quotes strings and truncates long ones.
+pub fn print_brief(value: &HostValue) -> HostResult<String> {
     const SHOWN: usize = 60;
     match value {
-        Value::Str(text) if text.chars().nth(SHOWN).is_some() => {
+        HostValue::Str(text) if text.chars().nth(SHOWN).is_some() => {
             let shown: String = text.chars().take(SHOWN).collect();
             Ok(format!("{shown:?} and so on"))
         }
-        _ => quoted(value),
+        _ => print_quoted(value),
     }
 }
 
-/// Formats an array in NumPy's style: aligned columns, three elements at each end of a large axis.
-fn print_array(array: &Array, columns: usize) -> Outcome<String> {
-    let layout = Layout::new(array.shape());
-    let shown = array.items_at(layout.shown()).collect::<Outcome<Vec<Value>>>()?;
+/// Formats an array as NumPy does: with aligned columns. A large array shows three elements at each end of an axis.
+fn print_array(array: &Array, columns: usize) -> HostResult<String> {
+    let layout = ArrayTextLayout::new(array.shape());
+    let shown = array.items_at(layout.shown()).collect::<HostResult<Vec<HostValue>>>()?;
     let texts = Cells::new(array.element(), &shown).texts();
     Ok(layout.render(texts, columns))
 }
 
-/// Formats an array of texts: quoted, separated by commas, wrapped at `columns`, summarized if there are many.
+/// Formats an array of texts as a list of quoted texts, wrapped at `columns`. Shows only the first and last ones of
+/// many.
 fn print_texts(texts: &[SmolStr], columns: usize) -> String {
     const EDGE: usize = 3;
     let quoted = |text: &SmolStr| format!("{text:?}");
@@ -119,7 +122,7 @@ fn print_texts(texts: &[SmolStr], columns: usize) -> String {
     out + "]"
 }
 
-fn print_range(range: &Range) -> String {
+fn print_range(range: &RangeValue) -> String {
     let end = |end: Option<i64>| end.map_or(String::new(), |n| n.to_string());
     let dots = if range.inclusive { "..=" } else { ".." };
     let step = if range.step == 1 { String::new() } else { format!(" step {}", range.step) };
@@ -144,56 +147,61 @@ pub fn seconds(seconds: f64) -> String {
     format!("{amount:.decimals$} {name}")
 }
 
-/// Formats `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; strings are padded.
-pub(crate) fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
+/// Formats `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; strings
+/// are padded.
+pub(crate) fn with_spec(value: &HostValue, spec: &str) -> HostResult<String> {
     if spec.is_empty() {
         return print(value);
     }
     let parsed = Spec::parse(spec).map_err(|reason| bad_spec(spec, &reason))?;
-    let number = |number: scalar::Value| format::with_spec(number, &parsed).map_err(|reason| bad_spec(spec, &reason));
+    let number =
+        |number: clk_scalar::ScalarValue| format::with_spec(number, &parsed).map_err(|reason| bad_spec(spec, &reason));
     match value {
-        Value::Scalar(n) => number(*n),
-        Value::Int(_) => value.clone().settled().as_scalar().map_or_else(|| print(value), number),
-        Value::Float(x) => number(scalar::Value::of(*x)),
-        Value::Vector(_) | Value::Array(_) => spec_of_elements(value, &number),
-        Value::Tuple(parts) => list("(", parts.iter().map(|part| with_spec(part, spec)), ")"),
-        Value::Traced(traced) => with_spec(traced.primal(), spec),
-        Value::Record(record) => print_record(record, |field| with_spec(field, spec)),
-        Value::Strings(texts) => {
-            let each = texts.iter().map(|text| with_spec(&Value::Str(text.clone()), spec).map(SmolStr::from));
-            Ok(print_texts(&each.collect::<Outcome<Vec<SmolStr>>>()?, layout::LINE))
+        HostValue::Scalar(n) => number(*n),
+        HostValue::Int(_) => value.clone().with_default_type().as_scalar().map_or_else(|| print(value), number),
+        HostValue::Float(x) => number(clk_scalar::ScalarValue::of(*x)),
+        HostValue::Vector(_) | HostValue::Array(_) => spec_of_elements(value, &number),
+        HostValue::Tuple(parts) => list("(", parts.iter().map(|part| with_spec(part, spec)), ")"),
+        HostValue::Traced(traced) => with_spec(traced.primal(), spec),
+        HostValue::Record(record) => print_record(record, |field| with_spec(field, spec)),
+        HostValue::Strings(texts) => {
+            let each = texts.iter().map(|text| with_spec(&HostValue::Str(text.clone()), spec).map(SmolStr::from));
+            Ok(print_texts(&each.collect::<HostResult<Vec<SmolStr>>>()?, layout::LINE))
         }
-        Value::Table(table) => {
+        HostValue::Table(table) => {
             let name = table.keys().next().map_or("name", SmolStr::as_str);
             let problem = bad_spec(spec, "is for numbers and texts, and the value is a table");
             Err(problem.help(format!("give it to one column: `{{t[{name:?}]:{spec}}}`")))
         }
-        Value::Str(_) | Value::Unit | Value::Range(_) | Value::Timing(_) | Value::Kernel(_) => {
+        HostValue::Str(_) | HostValue::Unit | HostValue::Range(_) | HostValue::Timing(_) | HostValue::Kernel(_) => {
             text(value, spec, &parsed)
         }
     }
 }
 
-fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<String>) -> Outcome<String> {
+fn spec_of_elements(
+    value: &HostValue,
+    number: &impl Fn(clk_scalar::ScalarValue) -> HostResult<String>,
+) -> HostResult<String> {
     match value {
-        Value::Scalar(n) => number(*n),
-        Value::Vector(vector) => list("(", vector.values().map(number), ")"),
-        Value::Tuple(parts) => list("(", parts.iter().map(|part| spec_of_elements(part, number)), ")"),
-        Value::Record(record) => list("{", fields(record, |field| spec_of_elements(field, number)), "}"),
-        Value::Array(array) => {
-            let layout = Layout::new(array.shape());
+        HostValue::Scalar(n) => number(*n),
+        HostValue::Vector(vector) => list("(", vector.values().map(number), ")"),
+        HostValue::Tuple(parts) => list("(", parts.iter().map(|part| spec_of_elements(part, number)), ")"),
+        HostValue::Record(record) => list("{", fields(record, |field| spec_of_elements(field, number)), "}"),
+        HostValue::Array(array) => {
+            let layout = ArrayTextLayout::new(array.shape());
             let shown = array.items_at(layout.shown());
-            let texts = shown.map(|item| spec_of_elements(&item?, number)).collect::<Outcome<Vec<String>>>()?;
+            let texts = shown.map(|item| spec_of_elements(&item?, number)).collect::<HostResult<Vec<String>>>()?;
             Ok(layout.render(column::right_aligned(texts), layout::LINE))
         }
         other => print(other),
     }
 }
 
-fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
-    let plain = matches!(parsed.style, format::Style::Plain) && !parsed.plus && !parsed.zeros;
-    // Only a text can be truncated by a precision.
-    if !plain || parsed.precision.is_some() && !matches!(value, Value::Str(_)) {
+fn text(value: &HostValue, spec: &str, parsed: &Spec) -> HostResult<String> {
+    let plain = matches!(parsed.style, format::NumberStyle::Plain) && !parsed.plus && !parsed.zeros;
+    // A precision is an error unless the value is a text, which it truncates.
+    if !plain || parsed.precision.is_some() && !matches!(value, HostValue::Str(_)) {
         let name = value.type_name();
         return Err(bad_spec(spec, &format!("is for numbers, and the value is of type {name}")));
     }
@@ -204,11 +212,11 @@ fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
     Ok(parsed.pad(&text, Align::Left))
 }
 
-fn bad_spec(spec: &str, reason: &str) -> Problem {
-    Problem::new("E0545", format!("the format `{spec}` {reason}")).note(format::SYNTAX)
+fn bad_spec(spec: &str, reason: &str) -> RuntimeError {
+    RuntimeError::new("E0545", format!("the format `{spec}` {reason}")).note(format::SYNTAX)
 }
 
-/// Returns type, shape and size of an array, which a session shows below it.
+/// Returns the type and size of an array, which a session shows below the array.
 pub fn describe(array: &Array) -> String {
     match array.byte_len() {
         0..1024 => array.type_name(),

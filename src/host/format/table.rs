@@ -1,30 +1,32 @@
-//! Tables as text: aligned columns with their names and types, as many as fit into a line, summarized if there are many rows. A
-//! table whose columns are not 1-d arrays of one length is shown as a list of types.
+//! Formats tables as text: aligned columns with their names and types, as many as fit in a line. A table with many rows
+//! shows only the first and last ones. If its values are not 1-d arrays of the same length, the table is shown as a
+//! list of names and types.
 
 use smol_str::SmolStr;
 
-use crate::base::escape;
-use crate::host::problem::Outcome;
-use crate::host::value::{Table, Value};
+use crate::problem::HostResult;
+use crate::value::{HostValue, TableValue};
+use clk_base::escape;
 
-/// Tables with more rows than this are summarized.
+/// A table with more rows than this shows only the first and last ones.
 const MOST_ROWS: usize = 20;
-/// Number of rows shown at each end of a summarized table.
+/// Number of first rows, and of last rows, that such a table shows.
 const EDGE: usize = 5;
-/// Maximum width of a name or text.
+/// Maximum width of a name or text in columns; longer ones are truncated.
 const WIDEST: usize = 30;
 const GAP: &str = "...";
 const BETWEEN: &str = "  ";
 
-/// Prints one element of a column.
-type Item = fn(&Value) -> Outcome<String>;
+/// Formats one element of a column.
+type CellPrinter = fn(&HostValue) -> HostResult<String>;
 
 /// Returns the output of `print` for a table, in lines of `width` columns.
-pub(crate) fn print(table: &Table, width: usize, item: Item) -> Outcome<String> {
+pub(crate) fn print(table: &TableValue, width: usize, item: CellPrinter) -> HostResult<String> {
     let mut text = match rows(table) {
         Some(rows) => grid(table, rows, width, item)?,
         None => {
-            let line = |(name, column): (&SmolStr, &Value)| format!("{}: {}", escape::name(name), column.type_name());
+            let line =
+                |(name, column): (&SmolStr, &HostValue)| format!("{}: {}", escape::name(name), column.type_name());
             table.iter().map(line).collect::<Vec<_>>().join("\n")
         }
     };
@@ -34,18 +36,18 @@ pub(crate) fn print(table: &Table, width: usize, item: Item) -> Outcome<String> 
     Ok(text)
 }
 
-/// Returns the common number of rows, if all values are columns of one length.
-fn rows(table: &Table) -> Option<usize> {
+/// Returns the number of rows, if all values are columns of the same length.
+fn rows(table: &TableValue) -> Option<usize> {
     let mut lengths = table.values().map(|column| match column {
-        Value::Strings(texts) => Some(texts.len()),
-        Value::Array(array) if array.rank() == 1 && array.element().scalar().is_some() => Some(array.count()),
+        HostValue::Strings(texts) => Some(texts.len()),
+        HostValue::Array(array) if array.rank() == 1 && array.element().scalar().is_some() => Some(array.count()),
         _ => None,
     });
     let first = lengths.next()??;
     lengths.all(|length| length == Some(first)).then_some(first)
 }
 
-fn grid(table: &Table, rows: usize, width: usize, item: Item) -> Outcome<String> {
+fn grid(table: &TableValue, rows: usize, width: usize, item: CellPrinter) -> HostResult<String> {
     let shown: Vec<usize> = match rows > MOST_ROWS {
         false => (0..rows).collect(),
         true => (0..EDGE).chain(rows - EDGE..rows).collect(),
@@ -61,7 +63,7 @@ fn grid(table: &Table, rows: usize, width: usize, item: Item) -> Outcome<String>
             left_out.push(name);
             continue;
         }
-        let is_text = matches!(column, Value::Strings(_));
+        let is_text = matches!(column, HostValue::Strings(_));
         for (line, cell) in lines.iter_mut().zip(cells) {
             let cell = if is_text { format!("{cell:<wide$}") } else { format!("{cell:>wide$}") };
             *line += &format!("{before}{cell}");
@@ -82,13 +84,13 @@ fn grid(table: &Table, rows: usize, width: usize, item: Item) -> Outcome<String>
 }
 
 /// Returns the cells of a column: its name, its type, and the shown elements.
-fn cells(name: &str, column: &Value, shown: &[usize], rows: usize, item: Item) -> Outcome<Vec<String>> {
+fn cells(name: &str, column: &HostValue, shown: &[usize], rows: usize, item: CellPrinter) -> HostResult<Vec<String>> {
     let (ty, mut texts) = match column {
-        Value::Array(array) => {
+        HostValue::Array(array) => {
             let items = array.items_at(shown.iter().copied()).map(|value| item(&value?));
-            (array.element().to_string(), items.collect::<Outcome<Vec<String>>>()?)
+            (array.element().to_string(), items.collect::<HostResult<Vec<String>>>()?)
         }
-        Value::Strings(texts) => ("str".to_string(), shown.iter().map(|&row| short(&texts[row])).collect()),
+        HostValue::Strings(texts) => ("str".to_string(), shown.iter().map(|&row| short(&texts[row])).collect()),
         _ => (String::new(), Vec::new()),
     };
     if shown.len() < rows {

@@ -1,56 +1,66 @@
-//! Kernels that are launched in a function that is differentiated: their derivatives, made and loaded once.
+//! Kernels that a differentiated function launches, and the derivatives of these kernels. Each derivative is generated
+//! and loaded only once.
 //!
-//! In: a kernel as it was lowered, before it is optimized. Out: executables of it and of its derivatives, which are kernels again.
+//! Input: a lowered kernel before optimization. Output: executables of the kernel and of its derivatives. The
+//! derivatives are kernels that can be differentiated again.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::derive::{self, Counting, Derived, Gather, Launches, Lost, Recorder, Role, Totals};
-use crate::device::{Control, Device, Executable, Extents};
-use crate::host::problem::{Elsewhere, Outcome, Problem};
-use crate::ir::def::{Access, KernelParam, Module, Space};
-use crate::ir::{Checks, Counted, Declared, Prepared};
-use crate::pass;
+use crate::problem::{ErrorOrigin, HostResult, RuntimeError};
+use clk_derive::{
+    DerivativeLaunches, Derived, DerivedParamRole, GatherKernel, NotDifferentiable, ReductionKernel,
+    TapeCountingKernel, TapeLoop,
+};
+use clk_ir::def::{Access, KernelParam, MemorySpace, Module};
+use clk_ir::{Checks, CostCounting, DeclaredLaunches, PreparedKernel};
+use clk_runtime::{Control, Device, Executable, LaunchExtents};
 
-/// How kernels are compiled.
+/// Options for the compilation of a kernel and of its derivatives.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct CompileOptions {
     pub checks: Checks,
-    pub counted: Option<Counted>,
+    pub cost_counting: Option<CostCounting>,
 }
 
-/// A kernel, and what its launches need.
-pub(crate) struct Kernel {
+/// A kernel that can be differentiated.
+pub(crate) struct GradKernel {
     pub module: Module,
-    launches: Launches,
-    /// It is a derivative in reverse mode, or one of such a derivative.
-    takes_adjoints: bool,
+    launches: DerivativeLaunches,
+    /// Whether this kernel is a reverse-mode derivative, or a derivative of one.
+    is_reverse: bool,
     device: Arc<dyn Device>,
-    manner: Manner,
-    loaded: OnceLock<Arc<dyn Executable>>,
-    /// By direction, and by which parameters are active.
-    derived: Made<(Direction, Vec<bool>), Derivative>,
-    /// By the parameters that keep what is not written.
-    keeping: Made<Vec<usize>, Kernel>,
+    options: CompileOptions,
+    loaded_executable: OnceLock<Arc<dyn Executable>>,
+    /// The generated derivatives, by direction and by which parameters are active.
+    derivatives: KernelCache<(Direction, Vec<bool>), DerivedKernel>,
+    /// The variants of the kernel of [`GradKernel::with_preserved_outputs`], by the preserved parameters.
+    preserving: KernelCache<Vec<usize>, GradKernel>,
 }
 
-/// The most bytes of tapes, in the memory of the host and in that of a device. More would not fit, or slow down all else.
-const MOST: u64 = 4 << 30;
-const MOST_ON_DEVICE: u64 = 32 << 30;
+/// Maximum size of a launch's tapes in bytes in host memory. Larger tapes would not fit, or would leave too little
+/// memory for other arrays.
+const MAX_TAPE_BYTES: u64 = 4 << 30;
+/// Maximum size of a launch's tapes in bytes in device memory.
+const MAX_DEVICE_TAPE_BYTES: u64 = 32 << 30;
 
-/// What has been made of a kernel so far.
-type Made<K, V> = Mutex<FxHashMap<K, Arc<V>>>;
+/// Cache of the kernels that were generated for a kernel.
+type KernelCache<K, V> = Mutex<FxHashMap<K, Arc<V>>>;
 
-/// Returns what was made before, or makes it.
-fn found_or<K: Eq + Hash, V>(all: &Made<K, V>, key: K, make: impl FnOnce(&K) -> Outcome<Arc<V>>) -> Outcome<Arc<V>> {
+/// Returns the value with this key; calls `make` and caches its result if there is none.
+fn get_or_make<K: Eq + Hash, V>(
+    all: &KernelCache<K, V>,
+    key: K,
+    make: impl FnOnce(&K) -> HostResult<Arc<V>>,
+) -> HostResult<Arc<V>> {
     if let Some(found) = all.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Ok(found.clone());
     }
-    let made = make(&key)?;
-    all.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
-    Ok(made)
+    let value = make(&key)?;
+    all.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value.clone());
+    Ok(value)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,93 +69,118 @@ pub(super) enum Direction {
     Reverse,
 }
 
-/// A derivative of a kernel, which is a kernel that can be differentiated.
-pub(super) struct Derivative {
-    pub kernel: Arc<Kernel>,
-    pub params: Vec<Role>,
-    /// Counts the slots of tapes.
-    pub counting: Option<(Arc<Kernel>, Vec<Role>)>,
-    /// The loop that records the most on each tape.
-    pub recorders: Vec<Recorder>,
-    /// Kernels that gather adjoints before it runs, with what they are adjoints of.
-    pub gathers: Vec<(Arc<Kernel>, Vec<Role>, usize)>,
-    /// Adds up over all threads before it runs.
-    pub totals: Option<Sums>,
-    /// Whether it has to run besides.
+/// A derivative of a kernel. It is itself a kernel that can be differentiated.
+pub(super) struct DerivedKernel {
+    pub kernel: Arc<GradKernel>,
+    pub params: Vec<DerivedParamRole>,
+    /// A kernel that counts the tape slots that threads need, if the derivative has tapes.
+    pub counting: Option<(Arc<GradKernel>, Vec<DerivedParamRole>)>,
+    /// For each tape, the loop that records the largest number of values. Used in error messages.
+    pub tape_loops: Vec<TapeLoop>,
+    /// Kernels that run before the main kernel and compute the adjoint of a parameter by gathering, without atomic
+    /// operations. Each has the index of the parameter.
+    pub gathers: Vec<(Arc<GradKernel>, Vec<DerivedParamRole>, usize)>,
+    /// A kernel that runs before the main kernel and sums adjoints over all threads.
+    pub reductions: Option<LoadedReductionKernel>,
+    /// Whether the main kernel must run in addition to these kernels.
     pub has_effect: bool,
 }
 
-/// A kernel of sums over all threads, with what each is a part of: the adjoint of which parameter, and the element.
-pub(super) struct Sums {
-    pub kernel: Arc<Kernel>,
-    pub params: Vec<Role>,
-    pub of: Vec<(usize, Vec<u32>)>,
+/// A kernel that computes sums over all threads. `targets` has the target of each sum: a parameter, and the indices of
+/// the element of its adjoint to which the sum is added.
+pub(super) struct LoadedReductionKernel {
+    pub kernel: Arc<GradKernel>,
+    pub params: Vec<DerivedParamRole>,
+    pub targets: Vec<(usize, Vec<u32>)>,
 }
 
 /// One launch of a kernel.
 #[derive(Clone)]
-pub(crate) struct Launch {
-    pub kernel: Arc<Kernel>,
-    pub extents: Extents,
+pub(crate) struct GradLaunch {
+    pub kernel: Arc<GradKernel>,
+    pub extents: LaunchExtents,
     pub control: Control,
-    /// What the kernel and its derivatives have printed.
-    pub said: Arc<Mutex<String>>,
+    /// The text that the kernel and its derivatives printed.
+    pub output: Arc<Mutex<String>>,
 }
 
-impl std::fmt::Debug for Launch {
+impl std::fmt::Debug for GradLaunch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "launch of {}", self.kernel.module.kernel.name)
     }
 }
 
-impl Kernel {
-    /// Creates a kernel of a module that is lowered for no checks, to be launched in this way.
-    pub fn new(module: Module, launches: Launches, device: Arc<dyn Device>, manner: Manner) -> Arc<Kernel> {
-        Arc::new(Kernel::made(module, launches, device, manner))
+impl GradKernel {
+    /// Creates a kernel from a module that was lowered without checks.
+    pub fn new(
+        module: Module,
+        launches: DerivativeLaunches,
+        device: Arc<dyn Device>,
+        manner: CompileOptions,
+    ) -> Arc<GradKernel> {
+        Arc::new(GradKernel::with_options(module, launches, device, manner))
     }
 
-    fn made(module: Module, launches: Launches, device: Arc<dyn Device>, manner: Manner) -> Kernel {
+    fn with_options(
+        module: Module,
+        launches: DerivativeLaunches,
+        device: Arc<dyn Device>,
+        manner: CompileOptions,
+    ) -> GradKernel {
         let (loaded, derived, keeping) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Kernel { module, launches, takes_adjoints: false, device, manner, loaded, derived, keeping }
+        GradKernel {
+            module,
+            launches,
+            is_reverse: false,
+            device,
+            options: manner,
+            loaded_executable: loaded,
+            derivatives: derived,
+            preserving: keeping,
+        }
     }
 
-    fn derivative(&self, module: Module, params: &[Role], direction: Direction) -> Arc<Kernel> {
-        let launches = self.launches.of_derivative(&module, params);
-        let takes_adjoints = self.takes_adjoints || direction == Direction::Reverse;
-        Arc::new(Kernel { takes_adjoints, ..Kernel::made(module, launches, self.device.clone(), self.manner) })
+    fn derivative(&self, module: Module, params: &[DerivedParamRole], direction: Direction) -> Arc<GradKernel> {
+        let launches = self.launches.for_derivative(&module, params);
+        let takes_adjoints = self.is_reverse || direction == Direction::Reverse;
+        Arc::new(GradKernel {
+            is_reverse: takes_adjoints,
+            ..GradKernel::with_options(module, launches, self.device.clone(), self.options)
+        })
     }
 
-    /// Returns the access to a parameter that is an array.
+    /// Returns the access mode of an array parameter.
     pub fn access(&self, param: usize) -> Option<Access> {
         self.module.kernel.params.get(param)?.access()
     }
 
-    /// The most bytes of a launch's tapes.
-    pub(super) fn largest_tape(&self) -> u64 {
-        if self.device.is_remote() { MOST_ON_DEVICE } else { MOST }
+    /// Returns the maximum size of a launch's tapes in bytes on this device.
+    pub(super) fn max_tape_bytes(&self) -> u64 {
+        if self.device.memory().is_some() { MAX_DEVICE_TAPE_BYTES } else { MAX_TAPE_BYTES }
     }
 
-    pub(super) fn executable(&self) -> Outcome<&Arc<dyn Executable>> {
-        if let Some(loaded) = self.loaded.get() {
+    pub(super) fn executable(&self) -> HostResult<&Arc<dyn Executable>> {
+        if let Some(loaded) = self.loaded_executable.get() {
             return Ok(loaded);
         }
-        let prepared = self.prepared()?;
-        Ok(self.loaded.get_or_init(|| self.device.load(Arc::new(prepared))))
+        let prepared = self.prepare()?;
+        Ok(self.loaded_executable.get_or_init(|| self.device.load(Arc::new(prepared), None)))
     }
 
-    fn prepared(&self) -> Outcome<Prepared> {
-        let mut prepared = pass::prepare_for(self.module.clone(), self.manner.checks).map_err(|why| {
-            Problem::new("E0999", format!("internal error: the derivative of a kernel is broken: {why}"))
+    fn prepare(&self) -> HostResult<PreparedKernel> {
+        let mut prepared = clk_pass::prepare_for(self.module.clone(), self.options.checks).map_err(|why| {
+            RuntimeError::new("E0999", format!("internal error: the derivative of a kernel is broken: {why}"))
                 .help("please report this as a bug of Clk")
         })?;
-        prepared.counted = self.manner.counted;
-        prepared.declared = self.launches.given().cloned().map(Declared::new);
+        prepared.cost_counting = self.options.cost_counting;
+        prepared.declared_launches = self.launches.symbolic_launch().cloned().map(DeclaredLaunches::new);
         Ok(prepared)
     }
 
-    /// Returns the same kernel, with `out` arrays that keep what is not written.
-    pub(super) fn keeping(&self, params: Vec<usize>) -> Outcome<Arc<Kernel>> {
-        found_or(&self.keeping, params, |params| {
+    /// Returns a variant of the kernel in which these `out` parameters are `inout`, so that elements that it does not
+    /// write keep their values.
+    pub(super) fn with_preserved_outputs(&self, params: Vec<usize>) -> HostResult<Arc<GradKernel>> {
+        get_or_make(&self.preserving, params, |params| {
             let mut module = self.module.clone();
             for &at in params {
                 let Some(KernelParam::Array { access, memory, .. }) = module.kernel.params.get_mut(at) else {
@@ -153,43 +188,48 @@ impl Kernel {
                 };
                 *access = Access::InOut;
                 let (memory, body) = (*memory, module.kernel.body);
-                if let Space::Global { access, .. } = &mut module.functions[body].memories[memory].space {
+                if let MemorySpace::Global { access, .. } = &mut module.functions[body].memories[memory].space {
                     *access = Access::InOut;
                 }
             }
-            let kernel = Kernel::made(module, self.launches.clone(), self.device.clone(), self.manner);
-            Ok(Arc::new(Kernel { takes_adjoints: self.takes_adjoints, ..kernel }))
+            let kernel = GradKernel::with_options(module, self.launches.clone(), self.device.clone(), self.options);
+            Ok(Arc::new(GradKernel { is_reverse: self.is_reverse, ..kernel }))
         })
     }
 
-    pub(super) fn derived(&self, direction: Direction, active: &[bool]) -> Outcome<Arc<Derivative>> {
-        found_or(&self.derived, (direction, active.to_vec()), |_| {
+    pub(super) fn derivatives(&self, direction: Direction, active: &[bool]) -> HostResult<Arc<DerivedKernel>> {
+        get_or_make(&self.derivatives, (direction, active.to_vec()), |_| {
             let made = match direction {
-                Direction::Forward => derive::forward(&self.module, active, self.takes_adjoints),
-                Direction::Reverse => derive::reverse(&self.module, active, &self.launches),
+                Direction::Forward => clk_derive::forward(&self.module, active, self.is_reverse),
+                Direction::Reverse => clk_derive::reverse_mode(&self.module, active, &self.launches),
             };
-            let made = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
-            let Derived { module, params, counting, recorders, gathers, totals, has_effect } = made;
-            let apart = |module: Module| {
-                let launches = Launches::with(&module, Extents::Threads([1; 3]));
-                Kernel::new(module, launches, self.device.clone(), self.manner)
+            let made = made.map_err(|lost| derivative_error(&self.module.kernel.name, &lost))?;
+            let Derived { module, params, counting, tape_loops, gathers, reduction, has_effect } = made;
+            let separate_kernel = |module: Module| {
+                let launches = DerivativeLaunches::for_extents(&module, LaunchExtents::Threads([1; 3]));
+                GradKernel::new(module, launches, self.device.clone(), self.options)
             };
-            let gather = |Gather { module, params, param }| (apart(module), params, param);
+            let gather = |GatherKernel { module, params, param }| (separate_kernel(module), params, param);
             let gathers = gathers.into_iter().map(gather).collect();
-            let sums = |Totals { module, params, sums }| Sums { kernel: apart(module), params, of: sums };
-            let totals = totals.map(sums);
-            let counting =
-                counting.map(|Counting { module, params }| (self.derivative(module, &params, direction), params));
+            let load = |ReductionKernel { module, params, sums }| LoadedReductionKernel {
+                kernel: separate_kernel(module),
+                params,
+                targets: sums,
+            };
+            let reductions = reduction.map(load);
+            let counting = counting
+                .map(|TapeCountingKernel { module, params }| (self.derivative(module, &params, direction), params));
             let kernel = self.derivative(module, &params, direction);
-            Ok(Arc::new(Derivative { kernel, params, counting, recorders, gathers, totals, has_effect }))
+            Ok(Arc::new(DerivedKernel { kernel, params, counting, tape_loops, gathers, reductions, has_effect }))
         })
     }
 }
 
-/// Returns the refusal of a kernel's derivative at its launch, which shows the line of the kernel.
-fn refused(kernel: &str, lost: &Lost) -> Problem {
-    let mut problem = Problem::new(lost.code, lost.title.clone()).label(format!("launches `{kernel}`"));
-    problem.elsewhere = Some(Box::new(Elsewhere::Place(lost.span, lost.label.clone())));
+/// Returns the error for a kernel that has no derivative. It is reported at the launch, and also shows the line in the
+/// kernel.
+fn derivative_error(kernel: &str, lost: &NotDifferentiable) -> RuntimeError {
+    let mut problem = RuntimeError::new(lost.code, lost.title.clone()).label(format!("launches `{kernel}`"));
+    problem.origin = Some(Box::new(ErrorOrigin::KernelSource(lost.span, lost.label.clone())));
     problem.help.extend(Some(lost.help.clone()).filter(|help| !help.is_empty()));
     problem
 }
@@ -197,11 +237,11 @@ fn refused(kernel: &str, lost: &Lost) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{NoFiles, Session, launches};
-    use crate::device::sim::Simulator;
-    use crate::lower::{Instance, lower};
+    use clk_compile::{NoFiles, Session, derivative_launches};
+    use clk_lower::{Instance, lower};
+    use clk_sim::Simulator;
 
-    /// In its derivative a kernel's accesses, and those to adjoints, are in bounds by the same proofs.
+    /// Bounds checks are eliminated in a derivative too, including those of accesses to adjoints.
     #[test]
     fn derivatives_have_the_launches_of_their_kernels() {
         let text = "kernel k(x: [f32; 2 * N + 1], out y: [f32; N]) threads(i: N) { y[i] = x[2 * i + 1] * x[i] }";
@@ -209,13 +249,13 @@ mod tests {
         assert!(!session.add("k.clk", text, &NoFiles).failed());
         let instance = Instance::new(session.program.kernels.ids().next().expect("a kernel"), vec![]);
         let module = lower(&session.program, &instance).expect("a module");
-        let launches = launches(&session.program, &instance, &module).expect("a signature");
-        let kernel = Kernel::new(module, launches, Arc::new(Simulator::default()), Manner::default());
-        let first = kernel.derived(Direction::Reverse, &[true, true]).expect("a derivative").kernel.clone();
-        let second = first.derived(Direction::Forward, &[true; 4]).expect("a derivative").kernel.clone();
+        let launches = derivative_launches(&session.program, &instance, &module).expect("a signature");
+        let kernel = GradKernel::new(module, launches, Arc::new(Simulator::default()), CompileOptions::default());
+        let first = kernel.derivatives(Direction::Reverse, &[true, true]).expect("a derivative").kernel.clone();
+        let second = first.derivatives(Direction::Forward, &[true; 4]).expect("a derivative").kernel.clone();
         for (kernel, least) in [(kernel, 1), (first, 2), (second, 3)] {
-            let prepared = kernel.prepared().expect("a kernel");
-            let inside = prepared.declared.as_ref().expect("launches").inside(&prepared.module);
+            let prepared = kernel.prepare().expect("a kernel");
+            let inside = prepared.declared_launches.as_ref().expect("launches").in_bounds(&prepared.module);
             assert!(inside.axes.len() >= least, "{}: {:?}", kernel.module.kernel.name, inside.axes);
         }
     }

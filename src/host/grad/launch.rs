@@ -1,370 +1,400 @@
-//! Launches of kernels on values that are traced or not.
+//! Kernel launches on values that may be traced.
 //!
-//! In: a launch and one value per launch parameter (scalars, vectors, arrays). Out: the arrays that it writes. Forward, the kernel's
-//! derivative is launched instead, which gives results and tangents; in reverse, a launch is a step of the tape, and its derivative is
-//! launched on the way back. Derivatives of launches are launches, so that they are traced at lower levels like all else.
+//! Input: a launch and one value per parameter (scalars, vectors, arrays). Output: the arrays that it writes. In
+//! forward mode, the kernel's forward derivative is launched instead, which computes results and tangents. In reverse
+//! mode, the launch is recorded on the tape, and the reverse sweep launches the reverse derivative. Derivatives of
+//! launches are launches too, so that nested differentiation can trace them.
 
 use std::sync::{Arc, PoisonError};
 
-use super::apply::{apply, converted, reshaped};
-use super::deed::Deed;
-use super::form::Form;
-use super::kernel::{Derivative, Direction, Kernel, Launch};
-use super::pull::Part;
-use super::sums;
-use super::tape::{Auditor, Operand, Step, Tape, lost};
-use super::wrap::{level_of, links, primal, traced};
-use crate::derive::{self, Role};
-use crate::device::{Arg, Control, Declared, Extents};
-use crate::host::array::Array;
-use crate::host::graph;
-use crate::host::ops::{self, Reduce};
-use crate::host::problem::{Elsewhere, Outcome, Problem};
-use crate::host::value::{Link, Value};
-use crate::ir::def::{Access, Form as Shape};
-use crate::lang::scalar::{Scalar, Value as Number};
+use super::apply::{apply, convert_to, reshape};
+use super::kernel::{DerivedKernel, Direction, GradKernel, GradLaunch};
+use super::tape::{DerivativeAuditor, GradTape, TapeNode, TapeOperand, not_differentiable};
+use super::tape_op::TapeOp;
+use super::thread_sums;
+use super::trace_value::{level_of, primal, split_link, trace};
+use super::value_shape::ValueShape;
+use super::vjp::Cotangent;
+use crate::array::Array;
+use crate::graph;
+use crate::ops::{self, ReduceKind};
+use crate::problem::{ErrorOrigin, HostResult, RuntimeError};
+use crate::value::{GradLink, HostValue};
+use clk_derive::DerivedParamRole;
+use clk_ir::def::{Access, LaunchForm as Shape};
+use clk_runtime::{Arg, Control, LaunchExtents, SignaturePromise};
+use clk_scalar::{Scalar, ScalarValue as Number};
 
-/// Runs a launch; returns its arrays that are written, in the order of the parameters.
-pub(crate) fn launched(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
-    let Some(level) = level_of(&args) else { return plain(launch, args) };
-    let kept: Vec<usize> = (0..args.len())
-        .filter(|&at| launch.kernel.access(at) == Some(Access::Out) && matches!(args[at], Value::Traced(_)))
+/// Runs a launch on arguments that may be traced. Returns the arrays that it writes, in the order of the parameters.
+pub(crate) fn launch_traced(launch: &GradLaunch, args: Vec<HostValue>) -> HostResult<Vec<HostValue>> {
+    let Some(level) = level_of(&args) else { return launch_plain(launch, args) };
+    let partly_written: Vec<usize> = (0..args.len())
+        .filter(|&at| launch.kernel.access(at) == Some(Access::Out) && matches!(args[at], HostValue::Traced(_)))
         .collect();
-    if !kept.is_empty() {
-        // What the kernel does not write keeps its value, and its derivative.
-        let launch = Launch { kernel: launch.kernel.keeping(kept)?, ..launch.clone() };
-        return launched(&launch, args);
+    if !partly_written.is_empty() {
+        // In an `out` array that the kernel writes only partly, the other elements keep their values and their
+        // derivatives.
+        let launch = GradLaunch { kernel: launch.kernel.with_preserved_outputs(partly_written)?, ..launch.clone() };
+        return launch_traced(&launch, args);
     }
-    let can = derive::can_be_active(&launch.kernel.module).into_iter().enumerate();
+    let can = clk_derive::can_be_active(&launch.kernel.module).into_iter().enumerate();
     if can
         .filter(|(param, can)| *can && is_written(&launch.kernel, *param))
-        .any(|(param, _)| Form::of(&args[param]).is_none())
+        .any(|(param, _)| ValueShape::for_value(&args[param]).is_none())
     {
-        return Err(lost("this launch writes an array of structs"));
+        return Err(not_differentiable("this launch writes an array of structs"));
     }
-    let (inner, links): (Vec<Value>, Vec<Option<Link>>) = args.iter().map(|arg| links(arg, level)).unzip();
-    if let Some((auditor, link)) = Auditor::of(&links) {
+    let (inner, links): (Vec<HostValue>, Vec<Option<GradLink>>) = args.iter().map(|arg| split_link(arg, level)).unzip();
+    if let Some((auditor, link)) = DerivativeAuditor::for_links(&links) {
         let active: Vec<bool> = links.iter().map(Option::is_some).collect();
-        auditor.0.launch(launch, &inner, &active)?;
-        let results = launched(launch, inner)?.into_iter();
-        let linked = |result: Value| match Form::of(&result) {
-            Some(_) => traced(result, level, link.clone()),
+        auditor.0.check_launch(launch, &inner, &active)?;
+        let results = launch_traced(launch, inner)?.into_iter();
+        let linked = |result: HostValue| match ValueShape::for_value(&result) {
+            Some(_) => trace(result, level, link.clone()),
             None => result,
         };
         return Ok(results.map(linked).collect());
     }
-    match Tape::of(&links) {
-        Some(tape) => recorded(launch, inner, &links, &tape, level),
+    match GradTape::for_links(&links) {
+        Some(tape) => record_launch(launch, inner, &links, &tape, level),
         None => {
-            let tangents: Vec<Option<Value>> =
-                links.into_iter().map(|link| link.and_then(Link::into_tangent)).collect();
-            forward(launch, inner, &tangents, level)
+            let tangents: Vec<Option<HostValue>> =
+                links.into_iter().map(|link| link.and_then(GradLink::into_tangent)).collect();
+            launch_forward(launch, inner, &tangents, level)
         }
     }
 }
 
-fn is_written(kernel: &Kernel, param: usize) -> bool {
+fn is_written(kernel: &GradKernel, param: usize) -> bool {
     kernel.access(param).is_some_and(|access| access != Access::In)
 }
 
-/// Which parameters are active: those that are traced, and the arrays that are written.
-fn active(kernel: &Kernel, is_traced: impl Fn(usize) -> bool) -> Vec<bool> {
-    let can = derive::can_be_active(&kernel.module).into_iter().enumerate();
+/// Returns for each parameter whether it is active: traced, or an array that the kernel writes.
+fn active_params(kernel: &GradKernel, is_traced: impl Fn(usize) -> bool) -> Vec<bool> {
+    let can = clk_derive::can_be_active(&kernel.module).into_iter().enumerate();
     can.map(|(param, can)| can && (is_written(kernel, param) || is_traced(param))).collect()
 }
 
-fn plain(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
+fn launch_plain(launch: &GradLaunch, args: Vec<HostValue>) -> HostResult<Vec<HostValue>> {
     let kernel = &launch.kernel;
     let mut args = args;
-    let mut given = Vec::with_capacity(args.len());
+    let mut launch_args = Vec::with_capacity(args.len());
     let mut written = vec![];
     for (param, arg) in args.iter_mut().enumerate() {
         match arg {
-            Value::Scalar(number) => given.push(Arg::Value(vec![*number])),
-            Value::Vector(vector) => given.push(Arg::Value(vector.values().collect())),
-            Value::Array(array) => {
+            HostValue::Scalar(number) => launch_args.push(Arg::Value(vec![*number])),
+            HostValue::Vector(vector) => launch_args.push(Arg::Value(vector.values().collect())),
+            HostValue::Array(array) => {
                 let shape = array.extents();
                 if is_written(kernel, param) {
                     written.push(param);
-                    given.push(Arg::ArrayMut { storage: array.storage_mut()?, shape });
+                    launch_args.push(Arg::ArrayMut { storage: array.storage_mut()?, shape });
                 } else {
-                    given.push(Arg::Array { storage: array.storage()?, shape });
+                    launch_args.push(Arg::Array { storage: array.storage()?, shape });
                 }
             }
             other => return Err(ops::operand::undefined("a launch", &[other])),
         }
     }
-    let control = control(launch, &given);
-    let done = kernel.executable()?.launch(launch.extents, &mut given, &control);
-    drop(given);
-    let said = done.map_err(|fault| graph::faulted(&fault))?;
-    launch.said.lock().unwrap_or_else(PoisonError::into_inner).push_str(&said);
+    let control = launch_control(launch, &launch_args);
+    let outcome = kernel.executable()?.launch(launch.extents, &mut launch_args, &control);
+    drop(launch_args);
+    let printed = outcome.map_err(|fault| graph::fault_error(&fault))?;
+    launch.output.lock().unwrap_or_else(PoisonError::into_inner).push_str(&printed);
     Ok(written.into_iter().filter_map(|param| args.get(param).cloned()).collect())
 }
 
-/// Returns how to run a launch: arrays of a derivative may be larger than those of the kernel.
-fn control(launch: &Launch, given: &[Arg<'_>]) -> Control {
+/// Returns the launch options for a derivative. The declared maximum sizes are adjusted, because its arrays may be
+/// larger than the arrays of the kernel.
+fn launch_control(launch: &GradLaunch, given: &[Arg<'_>]) -> Control {
     let count = |arg: &Arg<'_>| arg.shape().map(|shape| shape.iter().map(|&n| u64::from(n)).product::<u64>());
     let largest = given.iter().filter_map(count).max().unwrap_or(0);
-    let declared = launch.control.declared.map(|known| Declared { largest: known.largest.max(largest), ..known });
+    let declared =
+        launch.control.declared.map(|known| SignaturePromise { largest: known.largest.max(largest), ..known });
     Control { declared, ..launch.control.clone() }
 }
 
-/// In how many parts the adjoint of a value is summed by the threads of a launch.
-const PARTS: usize = 256;
+/// Number of partial sums for the adjoint of a scalar, to reduce contention between the threads that add to it.
+const SUM_PARTS: usize = 256;
 
-/// Returns zeros of the form of a parameter.
-fn zeros(value: &Value) -> Outcome<Value> {
-    match (Form::of(value), primal(value)) {
+/// Returns zeros with the type and shape of an argument.
+fn param_zeros(value: &HostValue) -> HostResult<HostValue> {
+    match (ValueShape::for_value(value), primal(value)) {
         (Some(form), _) => form.zeros(),
-        // Of structs.
-        (None, Value::Array(array)) => Array::unplaced(array.element().clone(), array.shape()).map(Value::Array),
-        (None, _) => Err(lost("a parameter without a derivative")),
+        // The elements are structs.
+        (None, HostValue::Array(array)) => {
+            Array::unplaced(array.element().clone(), array.shape()).map(HostValue::Array)
+        }
+        (None, _) => Err(not_differentiable("a parameter without a derivative")),
     }
 }
 
-/// Returns zeros to which a launch adds the adjoint of a parameter; that of a value is an array of parts of a sum.
-fn adjoint_zeros(value: &Value) -> Outcome<Value> {
-    let Some(form) = Form::of(value) else { return zeros(value) };
-    let shape = form.shape.or_else(|| Some(vec![PARTS]));
-    Form { shape, scalar: derive::adjoint_scalar(form.scalar), ..form }.zeros()
+/// Returns the zeros to which a launch adds the adjoint of an argument. For a scalar, they are an array of partial
+/// sums.
+fn adjoint_zeros(value: &HostValue) -> HostResult<HostValue> {
+    let Some(form) = ValueShape::for_value(value) else { return param_zeros(value) };
+    let shape = form.shape.or_else(|| Some(vec![SUM_PARTS]));
+    ValueShape { shape, scalar: clk_derive::adjoint_scalar(form.scalar), ..form }.zeros()
 }
 
-/// Launches a derived kernel as the original; returns what it writes, with the roles.
-fn run(launch: &Launch, kernel: &Arc<Kernel>, params: &[Role], args: Vec<Value>) -> Outcome<Vec<(Role, Value)>> {
-    let results = launched(&Launch { kernel: kernel.clone(), ..launch.clone() }, args)?;
+/// Launches a derived kernel. Returns the arrays that it writes, with the roles of their parameters.
+fn run_derived(
+    launch: &GradLaunch,
+    kernel: &Arc<GradKernel>,
+    params: &[DerivedParamRole],
+    args: Vec<HostValue>,
+) -> HostResult<Vec<(DerivedParamRole, HostValue)>> {
+    let results = launch_traced(&GradLaunch { kernel: kernel.clone(), ..launch.clone() }, args)?;
     let written = params.iter().enumerate().filter(|(at, _)| is_written(kernel, *at));
     Ok(written.map(|(_, role)| *role).zip(results).collect())
 }
 
 /// Launches the forward derivative.
-pub(super) fn forward(
-    launch: &Launch,
-    inner: Vec<Value>,
-    tangents: &[Option<Value>],
+pub(super) fn launch_forward(
+    launch: &GradLaunch,
+    inner: Vec<HostValue>,
+    tangents: &[Option<HostValue>],
     level: u32,
-) -> Outcome<Vec<Value>> {
+) -> HostResult<Vec<HostValue>> {
     let kernel = &launch.kernel;
-    let active = active(kernel, |param| tangents.get(param).is_some_and(Option::is_some));
-    let derivative = kernel.derived(Direction::Forward, &active)?;
+    let active = active_params(kernel, |param| tangents.get(param).is_some_and(Option::is_some));
+    let derivative = kernel.derivatives(Direction::Forward, &active)?;
     let args = derivative.params.iter().map(|role| match *role {
-        Role::Primal(param) => Ok(inner[param].clone()),
-        Role::Tangent(param) => match &tangents[param] {
+        DerivedParamRole::Primal(param) => Ok(inner[param].clone()),
+        DerivedParamRole::Tangent(param) => match &tangents[param] {
             Some(tangent) => Ok(tangent.clone()),
-            None => zeros(&inner[param]),
+            None => param_zeros(&inner[param]),
         },
-        Role::Adjoint(_) | Role::Extent(_) | Role::Sums(_) | Role::Tape(_) | Role::Counts => {
-            Err(lost("a parameter of another direction"))
-        }
+        DerivedParamRole::Adjoint(_)
+        | DerivedParamRole::Extent(_)
+        | DerivedParamRole::Sums(_)
+        | DerivedParamRole::Tape(_)
+        | DerivedParamRole::Counts => Err(not_differentiable("a parameter of another direction")),
     });
-    let args = args.collect::<Outcome<Vec<Value>>>()?;
-    let (mut plain, mut along) = (vec![None; inner.len()], vec![None; inner.len()]);
-    for (role, result) in run(launch, &derivative.kernel, &derivative.params, args)? {
+    let args = args.collect::<HostResult<Vec<HostValue>>>()?;
+    let (mut plain, mut tangents_out) = (vec![None; inner.len()], vec![None; inner.len()]);
+    for (role, result) in run_derived(launch, &derivative.kernel, &derivative.params, args)? {
         match role {
-            Role::Primal(param) => plain[param] = Some(result),
-            Role::Tangent(param) => along[param] = Some(result),
+            DerivedParamRole::Primal(param) => plain[param] = Some(result),
+            DerivedParamRole::Tangent(param) => tangents_out[param] = Some(result),
             _ => {}
         }
     }
     let written = (0..inner.len()).filter(|&param| is_written(kernel, param));
     written
-        .map(|param| match (plain[param].take(), along[param].take()) {
-            (Some(result), Some(tangent)) => Ok(traced(result, level, Link::Tangent(tangent))),
+        .map(|param| match (plain[param].take(), tangents_out[param].take()) {
+            (Some(result), Some(tangent)) => Ok(trace(result, level, GradLink::Tangent(tangent))),
             (Some(result), None) => Ok(result),
-            _ => Err(lost("a result without a value")),
+            _ => Err(not_differentiable("a result without a value")),
         })
         .collect()
 }
 
-/// Runs the launch, and adds it to the tape: a step, and behind it a node for each result.
-fn recorded(
-    launch: &Launch,
-    inner: Vec<Value>,
-    links: &[Option<Link>],
-    tape: &Arc<Tape>,
+/// Runs a launch and records it on the tape, as a node for the launch, followed by a node for each result.
+fn record_launch(
+    launch: &GradLaunch,
+    inner: Vec<HostValue>,
+    links: &[Option<GradLink>],
+    tape: &Arc<GradTape>,
     level: u32,
-) -> Outcome<Vec<Value>> {
+) -> HostResult<Vec<HostValue>> {
     let kernel = &launch.kernel;
-    let nodes: Vec<Option<u32>> = links.iter().map(|link| link.as_ref().and_then(Link::node)).collect();
-    // Refused where it is launched, and not on the way back.
-    kernel.derived(Direction::Reverse, &active(kernel, |param| nodes[param].is_some()))?;
-    let results = launched(launch, inner.clone())?;
+    let nodes: Vec<Option<u32>> = links.iter().map(|link| link.as_ref().and_then(GradLink::node)).collect();
+    // The derivative is generated now, so that an error is reported at the launch and not in the reverse sweep.
+    kernel.derivatives(Direction::Reverse, &active_params(kernel, |param| nodes[param].is_some()))?;
+    let results = launch_traced(launch, inner.clone())?;
     let operands = inner.into_iter().zip(nodes);
-    let operands: Vec<Operand> =
-        operands.map(|(value, node)| Operand { node, form: Form::of(&value), value: Some(value) }).collect();
-    let form = Form { shape: Some(vec![results.len()]), scalar: Scalar::F64, lanes: 1 };
-    tape.add(Step { deed: Some(Deed::Launch(launch.clone())), operands, result: None, form });
-    let node = |result: Value| match Form::of(&result) {
+    let operands: Vec<TapeOperand> = operands
+        .map(|(value, node)| TapeOperand { node, shape: ValueShape::for_value(&value), value: Some(value) })
+        .collect();
+    let form = ValueShape { shape: Some(vec![results.len()]), scalar: Scalar::F64, lanes: 1 };
+    tape.push(TapeNode { op: Some(TapeOp::Launch(launch.clone())), operands, result: None, shape: form });
+    let node = |result: HostValue| match ValueShape::for_value(&result) {
         Some(form) => {
-            let node = tape.add(Step { deed: None, operands: vec![], result: None, form });
-            traced(result, level, Link::Node(tape.clone(), node))
+            let node = tape.push(TapeNode { op: None, operands: vec![], result: None, shape: form });
+            trace(result, level, GradLink::Node(tape.clone(), node))
         }
         None => {
-            let form = Form { shape: None, scalar: Scalar::F64, lanes: 1 };
-            tape.add(Step { deed: None, operands: vec![], result: None, form });
+            let form = ValueShape { shape: None, scalar: Scalar::F64, lanes: 1 };
+            tape.push(TapeNode { op: None, operands: vec![], result: None, shape: form });
             result
         }
     };
     Ok(results.into_iter().map(node).collect())
 }
 
-/// Returns how many nodes behind the step of a launch are its results.
-pub(super) fn count_of_results(launch: &Launch) -> usize {
+/// Returns the number of results of a launch. On the tape, their nodes follow the node of the launch.
+pub(super) fn result_count(launch: &GradLaunch) -> usize {
     (0..launch.kernel.module.kernel.params.len()).filter(|&param| is_written(&launch.kernel, param)).count()
 }
 
-/// Launches the reverse derivative: adjoints of the results give those of the operands, with their positions.
-pub(super) fn parts(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) -> Outcome<Vec<(usize, Part)>> {
+/// Launches the reverse derivative, which computes the operands' cotangents from the results' cotangents.
+pub(super) fn launch_reverse(
+    launch: &GradLaunch,
+    step: &TapeNode,
+    adjoints: Vec<Option<HostValue>>,
+) -> HostResult<Vec<(usize, Cotangent)>> {
     let kernel = &launch.kernel;
-    let inner: Vec<Value> = step.operands.iter().map(|o| o.value.clone().unwrap_or(Value::Unit)).collect();
-    let is_active = active(kernel, |param| step.operands[param].node.is_some());
-    let derivative = kernel.derived(Direction::Reverse, &is_active)?;
-    let mut incoming: Vec<Option<Value>> = vec![None; inner.len()];
+    let inner: Vec<HostValue> = step.operands.iter().map(|o| o.value.clone().unwrap_or(HostValue::Unit)).collect();
+    let is_active = active_params(kernel, |param| step.operands[param].node.is_some());
+    let derivative = kernel.derivatives(Direction::Reverse, &is_active)?;
+    let mut incoming: Vec<Option<HostValue>> = vec![None; inner.len()];
     let written = (0..inner.len()).filter(|&param| is_written(kernel, param));
     for (param, adjoint) in written.zip(adjoints) {
-        if let (Some(adjoint), Some(form)) = (adjoint, Form::of(&inner[param])) {
-            incoming[param] = Some(converted(&form.expanded(adjoint)?, derive::adjoint_scalar(form.scalar))?);
+        if let (Some(adjoint), Some(form)) = (adjoint, ValueShape::for_value(&inner[param])) {
+            incoming[param] = Some(convert_to(&form.broadcast(adjoint)?, clk_derive::adjoint_scalar(form.scalar))?);
         }
     }
     let mut parts = vec![];
     for (kernel, params, of) in &derivative.gathers {
-        let args = arguments(launch, params, &inner, &incoming, &[])?;
-        let shape = Form::of(&inner[*of]).and_then(|form| form.shape).unwrap_or_default();
-        parts.extend(adjoints_of(step, run(&over(launch, &shape), kernel, params, args)?)?);
+        let args = derived_args(launch, params, &inner, &incoming, &[])?;
+        let shape = ValueShape::for_value(&inner[*of]).and_then(|form| form.shape).unwrap_or_default();
+        parts.extend(collect_adjoints(step, run_derived(&with_index_space(launch, &shape), kernel, params, args)?)?);
     }
-    if let Some(totals) = &derivative.totals {
-        let args = arguments(launch, &totals.params, &inner, &incoming, &[])?;
-        let fewer = over(launch, &sums::threads(&threads(launch)));
-        let found = run(&fewer, &totals.kernel, &totals.params, args)?;
-        if let Some((_, sums)) = found.into_iter().find(|(role, _)| matches!(role, Role::Sums(_))) {
-            parts.extend(sums::parts(step, &totals.of, sums)?);
+    if let Some(totals) = &derivative.reductions {
+        let args = derived_args(launch, &totals.params, &inner, &incoming, &[])?;
+        let sum_launch = with_index_space(launch, &thread_sums::sum_extents(&index_space(launch)));
+        let results = run_derived(&sum_launch, &totals.kernel, &totals.params, args)?;
+        if let Some((_, sums)) = results.into_iter().find(|(role, _)| matches!(role, DerivedParamRole::Sums(_))) {
+            parts.extend(thread_sums::sum_cotangents(step, &totals.targets, sums)?);
         }
     }
     if derivative.has_effect {
-        let tapes = tapes(launch, &derivative, &inner)?;
-        let args = arguments(launch, &derivative.params, &inner, &incoming, &tapes)?;
-        parts.extend(adjoints_of(step, run(launch, &derivative.kernel, &derivative.params, args)?)?);
+        let tapes = count_tape_slots(launch, &derivative, &inner)?;
+        let args = derived_args(launch, &derivative.params, &inner, &incoming, &tapes)?;
+        parts.extend(collect_adjoints(step, run_derived(launch, &derivative.kernel, &derivative.params, args)?)?);
     }
     Ok(parts)
 }
 
-/// Returns a launch with another index space.
-fn over(launch: &Launch, space: &[usize]) -> Launch {
+/// Returns the launch with a different index space.
+fn with_index_space(launch: &GradLaunch, space: &[usize]) -> GradLaunch {
     let mut extents = [1; 3];
     extents.iter_mut().zip(space).for_each(|(extent, &len)| *extent = len as u32);
-    Launch { extents: Extents::Threads(extents), ..launch.clone() }
+    GradLaunch { extents: LaunchExtents::Threads(extents), ..launch.clone() }
 }
 
-/// Returns the adjoints of operands that a launch has written.
-fn adjoints_of(step: &Step, results: Vec<(Role, Value)>) -> Outcome<Vec<(usize, Part)>> {
+/// Returns the adjoints of operands, from the arrays that a derivative's launch has written.
+fn collect_adjoints(
+    step: &TapeNode,
+    results: Vec<(DerivedParamRole, HostValue)>,
+) -> HostResult<Vec<(usize, Cotangent)>> {
     let mut parts = vec![];
     for (role, result) in results {
-        let Role::Adjoint(param) = role else { continue };
+        let DerivedParamRole::Adjoint(param) = role else { continue };
         let operand = &step.operands[param];
-        let (Some(_), Some(form)) = (operand.node, &operand.form) else { continue };
+        let (Some(_), Some(form)) = (operand.node, &operand.shape) else { continue };
         let part = match form.shape {
             Some(_) => result,
-            None => apply(&Deed::Reduce(Reduce::Sum, None), vec![result])?,
+            None => apply(&TapeOp::Reduce(ReduceKind::Sum, None), vec![result])?,
         };
-        parts.push((param, Part::Whole(converted(&part, form.scalar)?)));
+        parts.push((param, Cotangent::Whole(convert_to(&part, form.scalar)?)));
     }
     Ok(parts)
 }
 
-/// Returns the arguments of a derived kernel; `slots` are the tapes' first extents, one for each.
-fn arguments(
-    launch: &Launch,
-    params: &[Role],
-    inner: &[Value],
-    incoming: &[Option<Value>],
+/// Returns the arguments of a derived kernel. `slots` are the numbers of slots per thread of the tapes, which are their
+/// first extents.
+fn derived_args(
+    launch: &GradLaunch,
+    params: &[DerivedParamRole],
+    inner: &[HostValue],
+    incoming: &[Option<HostValue>],
     slots: &[usize],
-) -> Outcome<Vec<Value>> {
-    let (threads, mut left) = (threads(launch), slots.iter());
+) -> HostResult<Vec<HostValue>> {
+    let (threads, mut left) = (index_space(launch), slots.iter());
     let per_thread = |extent: usize| [&[extent], &threads[..]].concat();
-    let argument = |role: &Role| match *role {
-        Role::Primal(param) | Role::Tangent(param) => Ok(inner[param].clone()),
-        Role::Adjoint(param) => match &incoming[param] {
+    let argument = |role: &DerivedParamRole| match *role {
+        DerivedParamRole::Primal(param) | DerivedParamRole::Tangent(param) => Ok(inner[param].clone()),
+        DerivedParamRole::Adjoint(param) => match &incoming[param] {
             Some(adjoint) => Ok(adjoint.clone()),
             None => adjoint_zeros(&inner[param]),
         },
-        Role::Extent(axis) => {
+        DerivedParamRole::Extent(axis) => {
             let extent = threads.get(usize::from(axis)).copied().unwrap_or(1);
-            Ok(Value::Scalar(Number::of(extent as i32)))
+            Ok(HostValue::Scalar(Number::of(extent as i32)))
         }
-        Role::Sums(count) => {
-            Array::unplaced(Scalar::F64, &[&[count as usize], &sums::threads(&threads)[..]].concat()).map(Value::Array)
+        DerivedParamRole::Sums(count) => {
+            Array::unplaced(Scalar::F64, &[&[count as usize], &thread_sums::sum_extents(&threads)[..]].concat())
+                .map(HostValue::Array)
         }
-        Role::Tape(scalar) => {
+        DerivedParamRole::Tape(scalar) => {
             let slots = left.next().copied().unwrap_or(0).max(1);
-            Array::unplaced(scalar, &per_thread(slots)).map(Value::Array)
+            Array::unplaced(scalar, &per_thread(slots)).map(HostValue::Array)
         }
-        Role::Counts => Array::unplaced(Scalar::I32, &per_thread(slots.len())).map(Value::Array),
+        DerivedParamRole::Counts => Array::unplaced(Scalar::I32, &per_thread(slots.len())).map(HostValue::Array),
     };
     params.iter().map(argument).collect()
 }
 
-/// Returns the slots that a thread needs of each tape, as a launch counts them.
-fn tapes(launch: &Launch, derivative: &Derivative, inner: &[Value]) -> Outcome<Vec<usize>> {
+/// Returns the maximum number of slots that a thread needs in each tape. One launch counts them for all tapes.
+fn count_tape_slots(launch: &GradLaunch, derivative: &DerivedKernel, inner: &[HostValue]) -> HostResult<Vec<usize>> {
     let Some((kernel, params)) = &derivative.counting else { return Ok(vec![]) };
-    let plain: Vec<Value> = inner.iter().map(primal).collect();
-    let count = derivative.params.iter().filter(|role| matches!(role, Role::Tape(_))).count();
-    let args = arguments(launch, params, &plain, &vec![None; plain.len()], &vec![0; count])?;
-    let found = run(launch, kernel, params, args)?.into_iter().find(|(role, _)| *role == Role::Counts);
-    let Some((_, counts)) = found else { return Err(lost("its tapes were not counted")) };
-    let threads: usize = threads(launch).iter().product();
+    let plain: Vec<HostValue> = inner.iter().map(primal).collect();
+    let count = derivative.params.iter().filter(|role| matches!(role, DerivedParamRole::Tape(_))).count();
+    let args = derived_args(launch, params, &plain, &vec![None; plain.len()], &vec![0; count])?;
+    let counts_role =
+        run_derived(launch, kernel, params, args)?.into_iter().find(|(role, _)| *role == DerivedParamRole::Counts);
+    let Some((_, counts)) = counts_role else { return Err(not_differentiable("its tapes were not counted")) };
+    let threads: usize = index_space(launch).iter().product();
     if threads == 0 {
         return Ok(vec![0; count]);
     }
-    let rows = reshaped(counts, &[count, threads])?;
-    let Value::Array(most) = ops::reduce(Reduce::Max, &rows, Some(1))? else { return Ok(vec![]) };
-    let Value::Array(least) = ops::reduce(Reduce::Min, &rows, Some(1))? else { return Ok(vec![]) };
+    let rows = reshape(counts, &[count, threads])?;
+    let HostValue::Array(most) = ops::reduce(ReduceKind::Max, &rows, Some(1))? else { return Ok(vec![]) };
+    let HostValue::Array(least) = ops::reduce(ReduceKind::Min, &rows, Some(1))? else { return Ok(vec![]) };
     let (most, least) = (most.items::<i32>()?, least.items::<i32>()?);
     let counted = most.iter().zip(least.iter()).map(|(&most, &least)| match least {
         0.. => most as u64,
-        // A count that has passed the end of its type.
+        // The count has overflowed. This value is too large for any tape.
         _ => 1 << 32,
     });
     let slots: Vec<u64> = counted.collect();
-    fitting(derivative, &slots, threads as u64)?;
+    check_tape_size(derivative, &slots, threads as u64)?;
     Ok(slots.into_iter().map(|slots| usize::try_from(slots).unwrap_or(usize::MAX)).collect())
 }
 
-/// Refuses tapes that take too much memory.
-fn fitting(derivative: &Derivative, slots: &[u64], threads: u64) -> Outcome<()> {
+/// Returns an error if the tapes need too much memory.
+fn check_tape_size(derivative: &DerivedKernel, slots: &[u64], threads: u64) -> HostResult<()> {
     let scalars = derivative.params.iter().filter_map(|role| match role {
-        Role::Tape(scalar) => Some(scalar.size() as u64),
+        DerivedParamRole::Tape(scalar) => Some(scalar.size() as u64),
         _ => None,
     });
     let bytes: Vec<u64> = scalars.zip(slots).map(|(size, slots)| size * slots.saturating_mul(threads)).collect();
     let all = bytes.iter().sum();
-    let limit = derivative.kernel.largest_tape();
+    let limit = derivative.kernel.max_tape_bytes();
     if all <= limit {
         return Ok(());
     }
     let worst = (0..bytes.len()).max_by_key(|&tape| bytes[tape]).unwrap_or(0);
-    let Some(recorder) = derivative.recorders.get(worst) else { return Err(lost("its tapes are too large")) };
-    let (all, limit) = (crate::device::size(all), crate::device::size(limit));
-    let numbers = if recorder.numbers == 1 { "a number".into() } else { format!("{} numbers", recorder.numbers) };
-    let says = format!(
-        "this loop records {numbers} in each turn: up to {} in a thread, and there are {threads} threads",
+    let Some(recorder) = derivative.tape_loops.get(worst) else {
+        return Err(not_differentiable("its tapes are too large"));
+    };
+    let (all, limit) = (clk_runtime::size(all), clk_runtime::size(limit));
+    let numbers =
+        if recorder.value_count == 1 { "a number".into() } else { format!("{} numbers", recorder.value_count) };
+    let explanation = format!(
+        "this loop records {numbers} in each iteration: up to {} in a thread, and there are {threads} threads",
         slots[worst]
     );
-    let mut problem =
-        Problem::new("E0723", format!("to go back over a loop takes a tape of {all}, and {limit} is the most"))
-            .label("goes back over it")
-            .help("launch the kernel for fewer turns at a time: of what is between launches, only the arrays are kept")
-            .help("`jvp` keeps nothing, and `with_grad` states a derivative");
-    problem.elsewhere = Some(Box::new(Elsewhere::Place(recorder.span, says)));
+    let mut problem = RuntimeError::new(
+        "E0723",
+        format!("the reverse sweep over a loop needs a tape of {all}, and {limit} is the most"),
+    )
+    .label("differentiated in reverse mode here")
+    .help("launch the kernel for fewer iterations at a time: between launches, only the arrays are kept")
+    .help("`jvp` keeps nothing, and `with_grad` states a derivative");
+    problem.origin = Some(Box::new(ErrorOrigin::KernelSource(recorder.span, explanation)));
     Err(problem)
 }
 
-/// Returns the extents of an index space, or the number of threads of a grid.
-fn threads(launch: &Launch) -> Vec<usize> {
+/// Returns the extents of the launch's index space. For a grid, this is the total number of threads.
+fn index_space(launch: &GradLaunch) -> Vec<usize> {
     match (launch.extents, launch.kernel.module.kernel.form) {
-        (Extents::Threads(extents), Shape::Threads { rank }) => {
+        (LaunchExtents::Threads(extents), Shape::Threads { rank }) => {
             extents.iter().take(usize::from(rank)).map(|&n| n as usize).collect()
         }
-        (Extents::Threads(extents), Shape::Grid) => vec![extents.iter().map(|&n| n as usize).product()],
-        (Extents::Grid { grid, block }, _) => vec![grid.iter().chain(&block).map(|&n| n as usize).product()],
+        (LaunchExtents::Threads(extents), Shape::Grid) => vec![extents.iter().map(|&n| n as usize).product()],
+        (LaunchExtents::Grid { grid, block }, _) => vec![grid.iter().chain(&block).map(|&n| n as usize).product()],
     }
 }

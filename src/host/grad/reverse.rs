@@ -1,138 +1,139 @@
-//! Going back over a tape: adjoints of nodes, from those of results to those of parameters.
+//! The reverse sweep over a tape, which computes the adjoints of parameters from the adjoints of results.
 
 use std::sync::PoisonError;
 
 use super::apply::apply;
-use super::deed::{Deed, Ruled};
-use super::form::Form;
 use super::launch;
-use super::pull::{Part, parts};
-use super::tape::{Step, Tape};
-use super::used;
-use super::wrap::is_traced;
-use crate::base::stop;
-use crate::host::array::SliceSpec;
-use crate::host::ops;
-use crate::host::problem::{Elsewhere, Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::ops::BinaryOp;
+use super::tape::{GradTape, TapeNode};
+use super::tape_op::{CustomVjpCall, TapeOp};
+use super::trace_value::is_traced;
+use super::used_elements;
+use super::value_shape::ValueShape;
+use super::vjp::{Cotangent, vjp};
+use crate::array::SliceSpec;
+use crate::ops;
+use crate::problem::{ErrorOrigin, HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_base::stop;
+use clk_scalar::ops::BinaryOp;
 
-/// Returns the adjoints of the nodes `wanted`, from those of `seeds`.
+/// Returns the adjoints of `nodes_of_interest`, given the adjoints of the `seeds`.
 ///
-/// `rule` applies the rule of a call to the cotangents of its results.
-pub(crate) fn pulled(
-    tape: &Tape,
-    seeds: Vec<(u32, Value)>,
-    wanted: &[u32],
-    rule: &mut dyn FnMut(&Ruled, Vec<Value>) -> Outcome<Vec<Value>>,
-) -> Outcome<Vec<Value>> {
-    let steps = tape.steps.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut adjoints: Vec<Option<Value>> = vec![None; steps.len()];
-    let mut used: Vec<Option<Value>> = vec![None; steps.len()];
+/// `rule` evaluates the custom VJP of a call, given the cotangents of its results.
+pub(crate) fn reverse_sweep(
+    tape: &GradTape,
+    seeds: Vec<(u32, HostValue)>,
+    nodes_of_interest: &[u32],
+    rule: &mut dyn FnMut(&CustomVjpCall, Vec<HostValue>) -> HostResult<Vec<HostValue>>,
+) -> HostResult<Vec<HostValue>> {
+    let steps = tape.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut adjoints: Vec<Option<HostValue>> = vec![None; steps.len()];
+    let mut used: Vec<Option<HostValue>> = vec![None; steps.len()];
     for (node, seed) in seeds {
-        add(&mut adjoints, node, &steps[node as usize].form, Part::Whole(seed))?;
+        add_cotangent(&mut adjoints, node, &steps[node as usize].shape, Cotangent::Whole(seed))?;
     }
     for node in stop::polled((0..steps.len()).rev()) {
-        back(&steps, (&mut adjoints, &mut used), node, rule).map_err(|problem| located(tape, node, problem))?;
+        propagate(&steps, &mut adjoints, &mut used, node, rule).map_err(|problem| locate_error(tape, node, problem))?;
     }
-    let found = wanted.iter().map(|&node| {
-        let form = &steps[node as usize].form;
+    let adjoints_of_interest = nodes_of_interest.iter().map(|&node| {
+        let form = &steps[node as usize].shape;
         match adjoints[node as usize].take() {
-            Some(adjoint) => form.expanded(adjoint),
+            Some(adjoint) => form.broadcast(adjoint),
             None => form.zeros(),
         }
     });
-    found.collect()
+    adjoints_of_interest.collect()
 }
 
-/// Gives the adjoint of a step's results to its operands.
-fn back(
-    steps: &[Step],
-    (adjoints, used): (&mut [Option<Value>], &mut [Option<Value>]),
+/// Propagates the adjoints of the results of an operation to its operands.
+fn propagate(
+    steps: &[TapeNode],
+    adjoints: &mut [Option<HostValue>],
+    used: &mut [Option<HostValue>],
     node: usize,
-    rule: &mut dyn FnMut(&Ruled, Vec<Value>) -> Outcome<Vec<Value>>,
-) -> Outcome<()> {
+    rule: &mut dyn FnMut(&CustomVjpCall, Vec<HostValue>) -> HostResult<Vec<HostValue>>,
+) -> HostResult<()> {
     let step = &steps[node];
-    let Some(deed) = &step.deed else { return Ok(()) };
-    let own = used[node].take();
-    let found = match deed {
-        Deed::Launch(launch) => {
-            let results = node + 1..=node + launch::count_of_results(launch);
-            let incoming: Vec<Option<Value>> = results.map(|result| adjoints[result].take()).collect();
+    let Some(op) = &step.op else { return Ok(()) };
+    let used_here = used[node].take();
+    let cotangents = match op {
+        TapeOp::Launch(launch) => {
+            let results = node + 1..=node + launch::result_count(launch);
+            let incoming: Vec<Option<HostValue>> = results.map(|result| adjoints[result].take()).collect();
             if incoming.iter().all(Option::is_none) {
                 return Ok(());
             }
-            launch::parts(launch, step, incoming)?
+            launch::launch_reverse(launch, step, incoming)?
         }
-        Deed::Stated(ruled) => {
+        TapeOp::CustomVjp(ruled) => {
             let results = node + 1..=node + ruled.results;
             if adjoints[results.clone()].iter().all(Option::is_none) {
                 return Ok(());
             }
             let whole = |result: usize| match adjoints[result].take() {
-                Some(adjoint) => steps[result].form.expanded(adjoint),
-                None => steps[result].form.zeros(),
+                Some(adjoint) => steps[result].shape.broadcast(adjoint),
+                None => steps[result].shape.zeros(),
             };
-            let incoming = results.map(whole).collect::<Outcome<Vec<Value>>>()?;
-            rule(ruled, incoming)?.into_iter().map(Part::Whole).enumerate().collect()
+            let incoming = results.map(whole).collect::<HostResult<Vec<HostValue>>>()?;
+            rule(ruled, incoming)?.into_iter().map(Cotangent::Whole).enumerate().collect()
         }
-        deed => match adjoints[node].take() {
-            Some(adjoint) => parts(deed, step, adjoint, own.as_ref())?,
+        op => match adjoints[node].take() {
+            Some(adjoint) => vjp(op, step, adjoint, used_here.as_ref())?,
             None => return Ok(()),
         },
     };
-    for (position, part) in found {
+    for (position, part) in cotangents {
         let operand = &step.operands[position];
-        if let (Some(to), Some(form)) = (operand.node, &operand.form) {
+        if let (Some(to), Some(form)) = (operand.node, &operand.shape) {
             let at = to as usize;
-            let (before, from) = (adjoints[at].is_some(), steps[at].deed.as_ref());
-            used::add(&mut used[at], before, (step, position), from, own.as_ref())?;
-            add(adjoints, to, form, part)?;
+            let (has_adjoint, from) = (adjoints[at].is_some(), steps[at].op.as_ref());
+            used_elements::merge_used(&mut used[at], has_adjoint, step, position, from, used_here.as_ref())?;
+            add_cotangent(adjoints, to, form, part)?;
         }
     }
     Ok(())
 }
 
-/// Says at which line of the function a step stands in the way.
-fn located(tape: &Tape, node: usize, mut problem: Problem) -> Problem {
-    if let (None, Some(place)) = (&problem.elsewhere, tape.place(node)) {
-        problem.elsewhere = Some(Box::new(Elsewhere::Line(place)));
+/// Adds the source location of a recorded operation to an error that occurred in its derivative.
+fn locate_error(tape: &GradTape, node: usize, mut problem: RuntimeError) -> RuntimeError {
+    if let (None, Some(pad_slice)) = (&problem.origin, tape.statement_of(node)) {
+        problem.origin = Some(Box::new(ErrorOrigin::FunctionLine(pad_slice)));
     }
     problem
 }
 
-/// Adds a part to the adjoint of a node.
-fn add(adjoints: &mut [Option<Value>], node: u32, form: &Form, part: Part) -> Outcome<()> {
+/// Adds a contribution to the adjoint of a node.
+fn add_cotangent(adjoints: &mut [Option<HostValue>], node: u32, form: &ValueShape, part: Cotangent) -> HostResult<()> {
     let slot = &mut adjoints[node as usize];
     let old = slot.take();
     *slot = Some(match (old, part) {
-        (None, Part::Whole(value)) => value,
-        (Some(old), Part::Whole(value)) => apply(&Deed::Binary(BinaryOp::Add), vec![old, value])?,
-        (None, Part::At(specs, value)) if is_traced(&value) => place(form, specs, value)?,
-        (None, Part::At(specs, value)) => written(form.zeros()?, &specs, &value)?,
-        (Some(old), Part::At(specs, value)) if is_traced(&old) || is_traced(&value) => {
-            apply(&Deed::Binary(BinaryOp::Add), vec![old, place(form, specs, value)?])?
+        (None, Cotangent::Whole(value)) => value,
+        (Some(old), Cotangent::Whole(value)) => apply(&TapeOp::Binary(BinaryOp::Add), vec![old, value])?,
+        (None, Cotangent::At(specs, value)) if is_traced(&value) => pad_slice(form, specs, value)?,
+        (None, Cotangent::At(specs, value)) => write_in_place(form.zeros()?, &specs, &value)?,
+        (Some(old), Cotangent::At(specs, value)) if is_traced(&old) || is_traced(&value) => {
+            apply(&TapeOp::Binary(BinaryOp::Add), vec![old, pad_slice(form, specs, value)?])?
         }
-        (Some(old), Part::At(specs, value)) => {
-            let old = form.expanded(old)?;
+        (Some(old), Cotangent::At(specs, value)) => {
+            let old = form.broadcast(old)?;
             let more = ops::binary(BinaryOp::Add, &ops::index(&old, &specs)?, &value)?;
-            written(old, &specs, &more)?
+            write_in_place(old, &specs, &more)?
         }
     });
     Ok(())
 }
 
-fn place(form: &Form, specs: Vec<SliceSpec>, value: Value) -> Outcome<Value> {
-    apply(&Deed::Place(specs, form.shape().to_vec()), vec![value])
+fn pad_slice(form: &ValueShape, specs: Vec<SliceSpec>, value: HostValue) -> HostResult<HostValue> {
+    apply(&TapeOp::PadSlice(specs, form.shape().to_vec()), vec![value])
 }
 
-fn written(target: Value, specs: &[SliceSpec], value: &Value) -> Outcome<Value> {
+fn write_in_place(target: HostValue, specs: &[SliceSpec], value: &HostValue) -> HostResult<HostValue> {
     match target {
-        // In place, as nobody else has it.
-        Value::Array(mut array) => {
+        // The array is not shared, so that the contribution can be added in place.
+        HostValue::Array(mut array) => {
             ops::assign(&mut array, specs, value)?;
-            Ok(Value::Array(array))
+            Ok(HostValue::Array(array))
         }
-        other => apply(&Deed::Write(specs.to_vec()), vec![other, value.clone()]),
+        other => apply(&TapeOp::Write(specs.to_vec()), vec![other, value.clone()]),
     }
 }

@@ -1,49 +1,50 @@
-//! The tape of what was done while a function ran.
+//! The tape: a record of the operations of a differentiated function.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::deed::Deed;
-use super::form::Form;
-use super::kernel::Launch;
-use super::wrap::traced;
-use crate::base::source::Span;
-use crate::host::problem::{NO_GRAD, Outcome, Problem};
-use crate::host::value::{Link, Value};
+use super::kernel::GradLaunch;
+use super::tape_op::TapeOp;
+use super::trace_value::trace;
+use super::value_shape::ValueShape;
+use crate::problem::{HostResult, NO_GRAD, RuntimeError};
+use crate::value::{GradLink, HostValue};
+use clk_base::source::Span;
 
-/// What was done at one level, in order: the nodes of the values that came of it.
+/// The operations that were recorded at one differentiation level, in order. Each node is a value that can have an
+/// adjoint.
 #[derive(Debug, Default)]
-pub(crate) struct Tape {
-    pub(super) steps: Mutex<Vec<Step>>,
-    /// Where statements of the function begin and go on: the number of steps so far, and the place.
-    places: Mutex<Vec<(u32, Span)>>,
+pub(crate) struct GradTape {
+    pub(super) nodes: Mutex<Vec<TapeNode>>,
+    /// For each statement that was executed, the number of nodes before it, and its location.
+    statements: Mutex<Vec<(u32, Span)>>,
 }
 
-/// A node: a parameter, or the result of a deed.
+/// A node of the tape: a parameter, or the result of an operation.
 #[derive(Debug)]
-pub(super) struct Step {
-    /// None for a parameter.
-    pub deed: Option<Deed>,
-    pub operands: Vec<Operand>,
-    /// Kept if the derivative needs it.
-    pub result: Option<Value>,
-    pub form: Form,
+pub(super) struct TapeNode {
+    /// The operation that computed the node; `None` for a parameter.
+    pub op: Option<TapeOp>,
+    pub operands: Vec<TapeOperand>,
+    /// The value, if the derivative needs it.
+    pub result: Option<HostValue>,
+    pub shape: ValueShape,
 }
 
 #[derive(Debug)]
-pub(super) struct Operand {
-    /// The node, if it is traced at this level.
+pub(super) struct TapeOperand {
+    /// The index of the operand's node, if the operand is traced at this level.
     pub node: Option<u32>,
-    /// Kept if the derivative needs it.
-    pub value: Option<Value>,
-    /// None for an untyped literal and a condition.
-    pub form: Option<Form>,
+    /// The value, if the derivative needs it.
+    pub value: Option<HostValue>,
+    /// The shape of the operand; `None` for an untyped literal and for a condition.
+    pub shape: Option<ValueShape>,
 }
 
-impl Tape {
-    /// Notes which statement the next steps belong to.
-    pub fn reached(&self, at: Span) {
-        let count = self.steps.lock().unwrap_or_else(PoisonError::into_inner).len() as u32;
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+impl GradTape {
+    /// Records that the following nodes belong to the statement at this location.
+    pub fn enter_statement(&self, at: Span) {
+        let count = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len() as u32;
+        let mut places = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if places.last().is_some_and(|(since, _)| *since == count) {
             places.pop();
         }
@@ -52,80 +53,88 @@ impl Tape {
         }
     }
 
-    /// Returns the statement that a step belongs to.
-    pub(super) fn place(&self, step: usize) -> Option<Span> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the location of the statement that a node belongs to.
+    pub(super) fn statement_of(&self, step: usize) -> Option<Span> {
+        let places = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         let next = places.partition_point(|(since, _)| *since as usize <= step);
         places.get(next.checked_sub(1)?).map(|(_, place)| *place)
     }
 
-    /// Returns the tape of linked values, if they are nodes.
-    pub(super) fn of(links: &[Option<Link>]) -> Option<Arc<Tape>> {
+    /// Returns the tape of values with these links, if one of them is a node of a tape.
+    pub(super) fn for_links(links: &[Option<GradLink>]) -> Option<Arc<GradTape>> {
         links.iter().flatten().find_map(|link| match link {
-            Link::Node(tape, _) => tape.clone().downcast().ok(),
-            Link::Tangent(_) | Link::Audit(_) => None,
+            GradLink::Node(tape, _) => tape.clone().downcast().ok(),
+            GradLink::Tangent(_) | GradLink::Audit(_) => None,
         })
     }
 
-    /// Adds a parameter; returns the value as a node.
-    pub fn leaf(self: &Arc<Tape>, value: Value, level: u32) -> Outcome<(Value, u32)> {
-        let form = Form::of(&value).ok_or_else(|| lost(&format!("a `{}` has no derivative", value.type_name())))?;
-        let node = self.add(Step { deed: None, operands: vec![], result: None, form });
-        Ok((traced(value, level, Link::Node(self.clone(), node)), node))
+    /// Adds a parameter. Returns the traced value, and the index of its node.
+    pub fn leaf(self: &Arc<GradTape>, value: HostValue, level: u32) -> HostResult<(HostValue, u32)> {
+        let form = ValueShape::for_value(&value)
+            .ok_or_else(|| not_differentiable(&format!("a `{}` has no derivative", value.type_name())))?;
+        let node = self.push(TapeNode { op: None, operands: vec![], result: None, shape: form });
+        Ok((trace(value, level, GradLink::Node(self.clone(), node)), node))
     }
 
-    pub(super) fn add(&self, step: Step) -> u32 {
-        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn push(&self, step: TapeNode) -> u32 {
+        let mut steps = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         steps.push(step);
         (steps.len() - 1) as u32
     }
 
-    pub(super) fn record(&self, deed: &Deed, args: Vec<Value>, links: &[Option<Link>], result: &Value) -> Option<u32> {
-        let form = Form::of(result)?;
-        let (needs_operands, needs_result) = deed.needs();
+    pub(super) fn record(
+        &self,
+        op: &TapeOp,
+        args: Vec<HostValue>,
+        links: &[Option<GradLink>],
+        result: &HostValue,
+    ) -> Option<u32> {
+        let form = ValueShape::for_value(result)?;
+        let (needs_operands, needs_result) = op.needed_values();
         let count = links.iter().flatten().count();
-        let operand = |(arg, link): (Value, &Option<Link>)| {
-            let node = link.as_ref().and_then(Link::node);
-            // The derivative of a product by one factor needs the others alone.
-            let is_lone_factor = deed.is_product() && count == usize::from(node.is_some());
+        let operand = |(arg, link): (HostValue, &Option<GradLink>)| {
+            let node = link.as_ref().and_then(GradLink::node);
+            // The derivative of a product with respect to one factor does not need the value of that factor.
+            let is_lone_factor = op.is_product() && count == usize::from(node.is_some());
             let needed = needs_operands && !is_lone_factor;
-            Operand { node, form: Form::of(&arg), value: needed.then_some(arg) }
+            TapeOperand { node, shape: ValueShape::for_value(&arg), value: needed.then_some(arg) }
         };
         let operands = args.into_iter().zip(links).map(operand).collect();
         let result = needs_result.then(|| result.clone());
-        Some(self.add(Step { deed: Some(deed.clone()), operands, result, form }))
+        Some(self.push(TapeNode { op: Some(op.clone()), operands, result, shape: form }))
     }
 }
 
-/// What is looked for.
+/// The kind of error that a gradient check reports: wrong rules, or points at which an operation is not differentiable.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Finds {
-    Wrong,
+pub(crate) enum AuditTarget {
+    WrongRules,
     Kinks,
 }
 
-/// Judges the derivative of each operation by itself.
-pub(super) trait Judge: Send + Sync {
-    fn finds(&self) -> Finds;
-    /// `active` says which operands have a derivative.
-    fn deed(&self, deed: &Deed, args: &[Value], active: &[bool], result: &Value) -> Outcome<()>;
-    fn launch(&self, launch: &Launch, args: &[Value], active: &[bool]) -> Outcome<()>;
+/// A gradient check that is called for each operation.
+pub(super) trait DerivativeCheck: Send + Sync {
+    fn target(&self) -> AuditTarget;
+    /// Checks the derivative of an operation. `active` marks the operands that are differentiated.
+    fn check_op(&self, op: &TapeOp, args: &[HostValue], active: &[bool], result: &HostValue) -> HostResult<()>;
+    fn check_launch(&self, launch: &GradLaunch, args: &[HostValue], active: &[bool]) -> HostResult<()>;
 }
 
-/// What values are linked to whose derivatives are judged.
-pub(crate) struct Auditor(pub(super) Box<dyn Judge>);
+/// The link of traced values in a gradient check of single operations. It checks each operation on them.
+pub(crate) struct DerivativeAuditor(pub(super) Box<dyn DerivativeCheck>);
 
-impl Auditor {
-    /// Returns the judge of linked values, if they have one, and the link that results get.
-    pub(super) fn of(links: &[Option<Link>]) -> Option<(Arc<Auditor>, Link)> {
+impl DerivativeAuditor {
+    /// Returns the auditor of values with these links, if they have one, and the link for the result of an operation on
+    /// them.
+    pub(super) fn for_links(links: &[Option<GradLink>]) -> Option<(Arc<DerivativeAuditor>, GradLink)> {
         links.iter().flatten().find_map(|link| match link {
-            Link::Audit(auditor) => Some((auditor.clone().downcast().ok()?, link.clone())),
+            GradLink::Audit(auditor) => Some((auditor.clone().downcast().ok()?, link.clone())),
             _ => None,
         })
     }
 }
 
 /// Returns the error for an operation that has no derivative.
-pub(crate) fn lost(what: &str) -> Problem {
-    Problem::new("E0720", "the derivative is lost here").label(what).help(NO_GRAD)
+pub(crate) fn not_differentiable(what: &str) -> RuntimeError {
+    RuntimeError::new("E0720", "the derivative is lost here").label(what).help(NO_GRAD)
 }

@@ -1,48 +1,48 @@
-//! The deferred arrays that a kernel under construction already computes. The planners of elementwise kernels and of kernels of rows share
-//! this lookup.
-//!
-//! Two arrays may share their bytes and differ in the scalar type (`bitcast`), so the type is part of every key. The place tells apart the
-//! elements at which a kernel computes an array.
+//! Memo table of the deferred arrays that a planned kernel already computes, for common subexpression elimination. The
+//! planners of fused kernels and of row-wise kernels both use it. Arrays may share bytes but have different scalar
+//! types (`bitcast`), so that the type is part of the key. The indices at which the kernel computes the array are also
+//! part of the key.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::host::array::{Array, Data, Work};
-use crate::lang::scalar::Scalar;
+use crate::array::{Array, Data, DeferredWork};
+use clk_scalar::Scalar;
 
-/// What identifies a deferred array in a kernel: its bytes, their scalar type, and where the kernel computes them.
+/// Identifies a deferred array in a kernel: its bytes, their scalar type, and the indices at which the kernel computes
+/// them (`Place`).
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key<Place>(*const Data, Option<Scalar>, Place);
+pub(super) struct DeferredKey<Place>(*const Data, Option<Scalar>, Place);
 
-impl<Place> Key<Place> {
-    pub fn new(array: &Array, place: Place) -> Key<Place> {
-        Key(Arc::as_ptr(array.data()), array.scalar(), place)
+impl<Place> DeferredKey<Place> {
+    pub fn new(array: &Array, place: Place) -> DeferredKey<Place> {
+        DeferredKey(Arc::as_ptr(array.data()), array.scalar(), place)
     }
 }
 
-/// Where a kernel computes deferred arrays.
-pub(super) struct Memo<Place, Found> {
-    found: FxHashMap<Key<Place>, Found>,
-    /// Keeps the data alive whose addresses are keys.
-    kept: Vec<(Array, Arc<dyn Work>)>,
+/// Maps deferred arrays to values of the kernel that is being planned.
+pub(super) struct DeferredMemo<Place, Found> {
+    entries: FxHashMap<DeferredKey<Place>, Found>,
+    /// Keeps the arrays alive whose addresses are used as keys.
+    keep_alive: Vec<(Array, Arc<dyn DeferredWork>)>,
 }
 
-impl<Place, Found> Default for Memo<Place, Found> {
+impl<Place, Found> Default for DeferredMemo<Place, Found> {
     fn default() -> Self {
-        Memo { found: FxHashMap::default(), kept: Vec::new() }
+        DeferredMemo { entries: FxHashMap::default(), keep_alive: Vec::new() }
     }
 }
 
-impl<Place: Eq + Hash, Found: Copy> Memo<Place, Found> {
-    pub fn get(&self, key: &Key<Place>) -> Option<Found> {
-        self.found.get(key).copied()
+impl<Place: Eq + Hash, Found: Copy> DeferredMemo<Place, Found> {
+    pub fn get(&self, key: &DeferredKey<Place>) -> Option<Found> {
+        self.entries.get(key).copied()
     }
 
-    /// Notes where the kernel computes an array, which is the result of this work.
-    pub fn insert(&mut self, key: Key<Place>, (array, work): (&Array, Arc<dyn Work>), found: Found) {
-        self.found.insert(key, found);
-        self.kept.push((array.clone(), work));
+    /// Records that the kernel computes an array as the value `found`. The array is the result of `work`.
+    pub fn insert(&mut self, key: DeferredKey<Place>, array: &Array, work: Arc<dyn DeferredWork>, found: Found) {
+        self.entries.insert(key, found);
+        self.keep_alive.push((array.clone(), work));
     }
 }

@@ -1,225 +1,232 @@
-//! Operations on arrays, element by element, and their operands.
+//! The graph of deferred operations: elementwise operations, reductions, and their operands.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::base::source::Span;
-use crate::host::array::{Array, Work};
-use crate::host::graph::site::Site;
-use crate::ir::def::BinOp;
-use crate::ir::def::Ty;
-use crate::ir::typing;
-use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
-use crate::lang::scalar::dynamic::{self, Failure};
-use crate::lang::scalar::{Scalar, Value};
+use crate::array::{Array, DeferredWork};
+use crate::graph::context::ExecContext;
+use clk_base::source::Span;
+use clk_ir::def::BinOp;
+use clk_ir::def::Ty;
+use clk_ir::typing;
+use clk_scalar::dynamic::{self, ScalarError};
+use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
+use clk_scalar::{Scalar, ScalarValue};
 
-/// The most operations of one kernel, and the most arrays and scalars that it reads.
-pub(crate) const MOST: usize = 64;
-pub(crate) const MOST_INPUTS: usize = 32;
+/// Maximum number of operations in one kernel.
+pub(crate) const MAX_OPS: usize = 64;
+/// Maximum number of arrays and scalars that one kernel reads.
+pub(crate) const MAX_INPUTS: usize = 32;
 
-/// The most bytes of arrays that are kept in memory for views of small parts of them.
-pub(crate) const MOST_PINNED: usize = 1 << 28;
+/// Maximum total size of arrays that are kept in memory only because deferred views read small parts of them.
+pub(crate) const MAX_PINNED_BYTES: usize = 1 << 28;
 
 /// An operation on scalars, applied to arrays element by element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Op {
+pub(crate) enum ElementwiseOp {
     Unary(UnaryOp),
     Binary(BinaryOp),
     Math(MathFn),
-    /// To the scalar type of the result.
+    /// Converts to the scalar type of the result.
     Convert(Scalar),
-    /// The second operand where the first holds, else the third.
+    /// Selects the second operand if the first one is true, otherwise the third.
     Select,
 }
 
-impl Op {
-    /// Returns bytes that are those of no other operation.
+impl ElementwiseOp {
+    /// Returns bytes that identify the operation in the cache key of a kernel.
     pub fn key(self) -> [u8; 2] {
         match self {
-            Op::Unary(op) => [0, op as u8],
-            Op::Binary(op) => [1, op as u8],
-            Op::Math(function) => [2, function as u8],
-            Op::Convert(to) => [3, to as u8],
-            Op::Select => [4, 0],
+            ElementwiseOp::Unary(op) => [0, op as u8],
+            ElementwiseOp::Binary(op) => [1, op as u8],
+            ElementwiseOp::Math(function) => [2, function as u8],
+            ElementwiseOp::Convert(to) => [3, to as u8],
+            ElementwiseOp::Select => [4, 0],
         }
     }
 
-    /// Returns the type of the result; `None` if the operation does not take operands of these types.
-    pub fn result(self, operands: &[Scalar]) -> Option<Scalar> {
+    /// Returns the scalar type of the result; `None` if the operation does not accept operands of these types.
+    pub fn result_type(self, operands: &[Scalar]) -> Option<Scalar> {
         let types: Vec<Ty> = operands.iter().map(|&scalar| Ty::Scalar(scalar)).collect();
-        let found = match (self, types.as_slice()) {
-            (Op::Convert(to), [_]) => return Some(to),
-            (Op::Unary(op), [x]) => typing::unary(op, *x),
-            (Op::Binary(BinaryOp::And | BinaryOp::Or), [x, _]) if x.scalar() != Scalar::Bool => return None,
-            (Op::Binary(op), [x, y]) => typing::binary(BinOp::strict(op)?, *x, *y),
-            (Op::Math(function), types) => typing::math(function, types),
-            (Op::Select, [cond, then, other]) => typing::select(*cond, *then, *other),
+        let ty = match (self, types.as_slice()) {
+            (ElementwiseOp::Convert(to), [_]) => return Some(to),
+            (ElementwiseOp::Unary(op), [x]) => typing::unary(op, *x),
+            (ElementwiseOp::Binary(BinaryOp::And | BinaryOp::Or), [x, _]) if x.scalar() != Scalar::Bool => return None,
+            (ElementwiseOp::Binary(op), [x, y]) => typing::binary(BinOp::strict(op)?, *x, *y),
+            (ElementwiseOp::Math(function), types) => typing::math(function, types),
+            (ElementwiseOp::Select, [cond, then, other]) => typing::select(*cond, *then, *other),
             _ => return None,
         };
-        found.ok().map(Ty::scalar)
+        ty.ok().map(Ty::scalar)
     }
 
-    /// Applies the operation to scalars of types that it takes.
-    pub fn apply(self, operands: &[Value]) -> Result<Value, Failure> {
+    /// Applies the operation to scalars, whose types it must accept.
+    pub fn apply(self, operands: &[ScalarValue]) -> Result<ScalarValue, ScalarError> {
         match (self, operands) {
-            (Op::Convert(to), [x]) => Ok(x.to_type(to)),
-            (Op::Unary(op), [x]) => dynamic::unary(op, *x),
-            (Op::Binary(op), [x, y]) => dynamic::binary(op, *x, *y),
-            (Op::Math(function), values) => dynamic::math(function, values),
-            (Op::Select, [cond, then, other]) => Ok(if cond.is_true() { *then } else { *other }),
-            _ => Err(Failure::Undefined),
+            (ElementwiseOp::Convert(to), [x]) => Ok(x.to_type(to)),
+            (ElementwiseOp::Unary(op), [x]) => dynamic::unary(op, *x),
+            (ElementwiseOp::Binary(op), [x, y]) => dynamic::binary(op, *x, *y),
+            (ElementwiseOp::Math(function), values) => dynamic::math(function, values),
+            (ElementwiseOp::Select, [cond, then, other]) => Ok(if cond.is_true() { *then } else { *other }),
+            _ => Err(ScalarError::Undefined),
         }
     }
 
-    /// Returns whether elements of an operand can make the operation fault: divisors.
-    pub fn may_fault(self, operands: &[Operand]) -> bool {
-        let divides = matches!(self, Op::Binary(BinaryOp::Div | BinaryOp::Rem));
-        divides && matches!(operands, [_, Operand::Array(divisor, _)] if divisor.scalar().is_some_and(Scalar::is_int))
+    /// Returns whether the operation faults for some operand values: integer division by a divisor that may be zero.
+    pub fn may_fault(self, operands: &[NodeOperand]) -> bool {
+        let divides = matches!(self, ElementwiseOp::Binary(BinaryOp::Div | BinaryOp::Rem));
+        divides
+            && matches!(operands, [_, NodeOperand::Array(divisor, _)] if divisor.scalar().is_some_and(Scalar::is_int))
     }
 }
 
 /// An operand of an operation.
 #[derive(Clone, Debug)]
-pub(crate) enum Operand {
-    Scalar(Value),
-    /// An array and its shape. If any operand of the operation is an array of vectors, the components are a last axis of all.
+pub(crate) enum NodeOperand {
+    Scalar(ScalarValue),
+    /// An array and its shape. If the operation is on vectors, the last axis of each operand's shape is the components.
     Array(Array, Vec<usize>),
 }
 
-impl Operand {
+impl NodeOperand {
     pub fn shape(&self) -> &[usize] {
         match self {
-            Operand::Scalar(_) => &[],
-            Operand::Array(_, shape) => shape,
+            NodeOperand::Scalar(_) => &[],
+            NodeOperand::Array(_, shape) => shape,
         }
     }
 
     pub fn scalar(&self) -> Option<Scalar> {
         match self {
-            Operand::Scalar(value) => Some(value.ty),
-            Operand::Array(array, _) => array.scalar(),
+            NodeOperand::Scalar(value) => Some(value.ty),
+            NodeOperand::Array(array, _) => array.scalar(),
         }
     }
 }
 
 /// A deferred operation.
-pub(crate) struct Node {
-    pub op: Op,
-    /// Locked, as one of them may be taken for the result.
-    pub operands: RwLock<Vec<Operand>>,
+pub(crate) struct DeferredNode {
+    pub op: ElementwiseOp,
+    /// The operands. They are in a lock because donating an operand replaces it.
+    pub operands: RwLock<Vec<NodeOperand>>,
     /// The scalar type of the result.
     pub scalar: Scalar,
-    /// The shape of the result, with the components of vectors as a last axis.
+    /// The shape of the result. For vectors, the last axis is the components.
     pub shape: Vec<usize>,
-    /// Operations and inputs of the graph below; those that are reached in several ways count several times.
-    pub size: usize,
-    pub inputs: usize,
-    /// Bytes of arrays of which only small parts are read, as far as they have not been computed.
-    pub pinned: usize,
-    pub site: Site,
-    /// Whether there are deferred reductions below.
-    pub folds: bool,
-    /// Whether a kernel has computed it for its own use.
-    pub seen: AtomicBool,
-    /// Where it was entered, if launches are counted.
+    /// Number of operations in the graph of this node and all deferred operands. Shared nodes count once for each path.
+    pub op_count: usize,
+    pub input_count: usize,
+    /// Size in bytes of the arrays that are kept alive although only small parts of them are read.
+    pub pinned_bytes: usize,
+    pub context: ExecContext,
+    /// Whether the graph of this node contains deferred reductions.
+    pub has_reductions: bool,
+    /// Whether another kernel has already computed the node inline, so that computing it inline again would repeat
+    /// work.
+    pub was_inlined: AtomicBool,
+    /// The source location of the operation, if the costs of launches are counted.
     pub span: Span,
 }
 
-impl Node {
-    pub fn operands(&self) -> RwLockReadGuard<'_, Vec<Operand>> {
+impl DeferredNode {
+    pub fn operands(&self) -> RwLockReadGuard<'_, Vec<NodeOperand>> {
         self.operands.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn operands_mut(&self) -> RwLockWriteGuard<'_, Vec<Operand>> {
+    pub fn operands_mut(&self) -> RwLockWriteGuard<'_, Vec<NodeOperand>> {
         self.operands.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is deferred below an array.
+/// The size of the graph of deferred operations from which an array is computed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Below {
-    /// Operations, inputs and bytes, as of a node.
-    pub size: usize,
-    pub inputs: usize,
-    pub pinned: usize,
-    pub folds: bool,
+pub(crate) struct GraphSize {
+    /// The fields have the same meaning as in [`DeferredNode`].
+    pub op_count: usize,
+    pub input_count: usize,
+    pub pinned_bytes: usize,
+    pub has_reductions: bool,
 }
 
-impl Below {
-    /// An array that has been computed.
-    pub const STORED: Below = Below { size: 0, inputs: 1, pinned: 0, folds: false };
+impl GraphSize {
+    /// The size of an array that has been computed.
+    pub const COMPUTED: GraphSize = GraphSize { op_count: 0, input_count: 1, pinned_bytes: 0, has_reductions: false };
 
-    /// Returns what is below a node or a reduction.
-    pub fn of(work: &dyn Work) -> Option<Below> {
-        let node = |node: &Node| {
-            let Node { size, inputs, pinned, folds, .. } = *node;
-            Below { size, inputs, pinned, folds }
+    /// Returns the size of the graph of a deferred node or reduction; `None` for other deferred work.
+    pub fn for_work(work: &dyn DeferredWork) -> Option<GraphSize> {
+        let node = |node: &DeferredNode| {
+            let DeferredNode {
+                op_count: size, input_count: inputs, pinned_bytes: pinned, has_reductions: folds, ..
+            } = *node;
+            GraphSize { op_count: size, input_count: inputs, pinned_bytes: pinned, has_reductions: folds }
         };
-        let folded = |folded: &Folded| {
-            let Folded { size, inputs, pinned, .. } = *folded;
-            Below { size, inputs, pinned, folds: true }
+        let folded = |folded: &ReductionNode| {
+            let ReductionNode { op_count: size, input_count: inputs, pinned_bytes: pinned, .. } = *folded;
+            GraphSize { op_count: size, input_count: inputs, pinned_bytes: pinned, has_reductions: true }
         };
-        node_of(work).map(node).or_else(|| folded_of(work).map(folded))
+        as_node(work).map(node).or_else(|| as_reduction(work).map(folded))
     }
 }
 
-/// How elements are combined.
+/// The operation of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Fold {
-    pub combine: Op,
-    /// The type in which they are combined.
-    pub wide: Scalar,
-    /// Divides the result by this.
+pub(crate) struct ReductionOp {
+    pub combine: ElementwiseOp,
+    /// The type in which elements are accumulated.
+    pub accumulator: Scalar,
+    /// The number by which the result is divided, for means.
     pub divisor: Option<f64>,
     pub result: Scalar,
 }
 
-/// An array as a reduction sees it: `outer` blocks of `len` rows of `inner` scalars.
+/// The shape of an array for a reduction along one axis: `outer` is the product of the extents before the axis, `len`
+/// the extent of the axis, and `inner` the product of the extents after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows {
+pub(crate) struct ReductionShape {
     pub outer: usize,
     pub len: usize,
     pub inner: usize,
 }
 
-impl Rows {
-    /// Returns the rows along an axis.
-    pub fn along(shape: &[usize], axis: usize) -> Rows {
+impl ReductionShape {
+    /// Returns the shape for the reduction of an axis.
+    pub fn for_axis(shape: &[usize], axis: usize) -> ReductionShape {
         let product = |part: Option<&[usize]>| part.unwrap_or(&[]).iter().product();
         let len = shape.get(axis).copied().unwrap_or(1);
-        Rows { outer: product(shape.get(..axis)), len, inner: product(shape.get(axis + 1..)) }
+        ReductionShape { outer: product(shape.get(..axis)), len, inner: product(shape.get(axis + 1..)) }
     }
 }
 
-/// A deferred reduction of an array along its last axes, those of its rows.
-pub(crate) struct Folded {
-    pub fold: Fold,
+/// A deferred reduction of an array along its last axes. The elements along these axes are called a row.
+pub(crate) struct ReductionNode {
+    pub op: ReductionOp,
     pub array: Array,
     /// The shape of the array.
     pub shape: Vec<usize>,
-    /// The number of rows, and of elements of each.
+    /// Number of rows.
     pub rows: usize,
+    /// Number of elements in each row.
     pub len: usize,
-    /// As of a node.
-    pub size: usize,
-    pub inputs: usize,
-    pub pinned: usize,
-    pub site: Site,
-    pub seen: AtomicBool,
+    /// Number of operations in the graph, as in [`DeferredNode`].
+    pub op_count: usize,
+    pub input_count: usize,
+    pub pinned_bytes: usize,
+    pub context: ExecContext,
+    pub was_inlined: AtomicBool,
     pub span: Span,
 }
 
-/// Returns the reduction that deferred work is.
-pub(crate) fn folded_of(work: &dyn Work) -> Option<&Folded> {
+/// Returns the deferred work as a reduction, if it is one.
+pub(crate) fn as_reduction(work: &dyn DeferredWork) -> Option<&ReductionNode> {
     work.as_any().downcast_ref()
 }
 
-/// Returns the node that deferred work is.
-pub(crate) fn node_of(work: &dyn Work) -> Option<&Node> {
+/// Returns the deferred work as an elementwise node, if it is one.
+pub(crate) fn as_node(work: &dyn DeferredWork) -> Option<&DeferredNode> {
     work.as_any().downcast_ref()
 }
 
-/// Returns the extents without those of 1.
-pub(crate) fn essential(shape: &[usize]) -> impl Iterator<Item = usize> + '_ {
+/// Returns the extents of a shape that are not 1.
+pub(crate) fn non_unit_extents(shape: &[usize]) -> impl Iterator<Item = usize> + '_ {
     shape.iter().copied().filter(|&len| len != 1)
 }

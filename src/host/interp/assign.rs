@@ -1,172 +1,195 @@
-//! Assignment to variables, elements, slices and fields: evaluation of access paths, reading and writing through them.
+//! Assignment to variables, elements, slices and fields: evaluates access paths, and reads and writes through them.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
-use crate::host::array::{Array, Element, SliceSpec, slice};
-use crate::host::grad;
-use crate::host::ops::{self, Column, Pick, Selector, overflow};
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::{Record, Value};
-use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::Scalar;
+use crate::array::{Array, ElementType, SliceSpec, slice};
+use crate::grad;
+use crate::ops::{self, GatherIndex, IndexSelector, PartProjection, overflow};
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::{HostValue, RecordValue};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
+use clk_scalar::Scalar;
+use clk_scalar::ops::BinaryOp;
 
-use super::frame::Frame;
-use super::machine::{Eval, Machine};
-use super::open::is_open;
+use super::context::{Eval, EvalContext};
+use super::frame::HostFrame;
+use super::open_literals::is_open_literal;
+use super::trace_statements::CompoundAssignment;
 
-/// One step of an access path, from a variable to a part of its value.
-pub(super) enum Step {
+/// One step of an access path, which leads from a variable to an element, slice or field of its value.
+pub(super) enum AccessStep {
     Index(Vec<SliceSpec>),
-    /// Indices of which some are arrays.
-    Gather(Vec<Pick>),
+    /// Indices that include an index array.
+    Gather(Vec<GatherIndex>),
     Field(usize),
     /// A field of a value whose type is known only at run time.
-    Named(SmolStr),
+    DynField(SmolStr),
     Lanes(Vec<u8>),
 }
 
-impl From<Selector> for Step {
-    fn from(selector: Selector) -> Step {
+impl From<IndexSelector> for AccessStep {
+    fn from(selector: IndexSelector) -> AccessStep {
         match selector {
-            Selector::Specs(specs) => Step::Index(specs),
-            Selector::Picks(picks) => Step::Gather(picks),
+            IndexSelector::Specs(specs) => AccessStep::Index(specs),
+            IndexSelector::Picks(picks) => AccessStep::Gather(picks),
         }
     }
 }
 
-impl Machine<'_> {
-    pub(crate) fn assign(&mut self, frame: &mut Frame, place: &Expr, op: Option<BinaryOp>, value: &Expr) -> Eval<()> {
-        let (with, given) = (value.span, value);
+impl EvalContext<'_> {
+    pub(crate) fn assign(
+        &mut self,
+        frame: &mut HostFrame,
+        place: &Expr,
+        op: Option<BinaryOp>,
+        value: &Expr,
+    ) -> Eval<()> {
+        let (with, value_expr) = (value.span, value);
         let mut value = self.eval(frame, value)?;
-        // Evaluated once, as its indices may draw random numbers or have side effects.
-        let (root, steps) = self.place(frame, place)?;
+        // The path is evaluated once, because its indices may draw random numbers or have side effects.
+        let (root, steps) = self.access_path(frame, place)?;
         let Some(op) = op else {
-            if is_open(given) && !steps.is_empty() {
-                let whole = self.read(frame, place, root, &[])?;
+            if is_open_literal(value_expr) && !steps.is_empty() {
+                let whole = self.read_path(frame, place, root, &[])?;
                 if let Some(scalar) = ops::common_scalar(&[&grad::primal(&whole)]) {
-                    value = self.literal_array(frame, given, scalar, "the assignment")?;
+                    value = self.literal_array(frame, value_expr, scalar, "the assignment")?;
                 }
             }
-            let given = matches!(value, Value::Scalar(_)).then(|| value.clone());
-            self.put(frame, place, (root, &steps), value)?;
-            if let (Some(given), []) = (given, &steps[..]) {
-                self.note_assigned(frame, root, Some(with), &given);
+            let scalar = matches!(value, HostValue::Scalar(_)).then(|| value.clone());
+            self.write_path(frame, place, root, &steps, value)?;
+            if let (Some(scalar), []) = (scalar, &steps[..]) {
+                self.trace_assignment(frame, root, Some(with), &scalar);
             }
             return Ok(());
         };
-        let old = self.read(frame, place, root, &steps)?;
-        if is_open(given)
+        let old = self.read_path(frame, place, root, &steps)?;
+        if is_open_literal(value_expr)
             && let Some(scalar) = ops::common_scalar(&[&grad::primal(&old)])
         {
-            value = self.literal_array(frame, given, scalar, &format!("`{}`", op.symbol()))?;
+            value = self.literal_array(frame, value_expr, scalar, &format!("`{}`", op.symbol()))?;
         }
-        self.sound(place.span, || overflow::of_binary(op, &old, &value))?;
+        self.check_arithmetic(place.span, || overflow::check_binary(op, &old, &value))?;
         let new = grad::ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
         if steps.is_empty() {
-            self.note_update(frame, op, (place, &old), (with, &value), &new);
+            let update = CompoundAssignment { op, place, value_span: with };
+            self.trace_update(frame, update, &old, &value, &new);
         }
         drop(old);
-        let given = matches!(new, Value::Scalar(_)).then(|| new.clone());
-        self.put(frame, place, (root, &steps), new)?;
+        let given = matches!(new, HostValue::Scalar(_)).then(|| new.clone());
+        self.write_path(frame, place, root, &steps, new)?;
         if let (Some(given), []) = (given, &steps[..]) {
-            self.note_assigned(frame, root, Some(place.span.to(with)), &given);
+            self.trace_assignment(frame, root, Some(place.span.to(with)), &given);
         }
         Ok(())
     }
 
     /// Writes a value to an lvalue.
-    pub(crate) fn store(&mut self, frame: &mut Frame, place: &Expr, value: Value) -> Eval<()> {
-        let (root, steps) = self.place(frame, place)?;
-        self.put(frame, place, (root, &steps), value)
+    pub(crate) fn assign_value(&mut self, frame: &mut HostFrame, place: &Expr, value: HostValue) -> Eval<()> {
+        let (root, steps) = self.access_path(frame, place)?;
+        self.write_path(frame, place, root, &steps, value)
     }
 
     /// Evaluates an lvalue to its root variable and access path.
-    pub(super) fn place<'e>(&mut self, frame: &mut Frame, place: &'e Expr) -> Eval<(&'e Expr, Vec<Step>)> {
+    pub(super) fn access_path<'e>(
+        &mut self,
+        frame: &mut HostFrame,
+        place: &'e Expr,
+    ) -> Eval<(&'e Expr, Vec<AccessStep>)> {
         let mut steps = Vec::new();
-        let root = self.walk(frame, place, &mut steps)?;
+        let root = self.collect_path(frame, place, &mut steps)?;
         Ok((root, steps))
     }
 
     /// Reads through an access path.
-    pub(super) fn read(&mut self, frame: &mut Frame, place: &Expr, root: &Expr, steps: &[Step]) -> Eval {
+    pub(super) fn read_path(&mut self, frame: &mut HostFrame, place: &Expr, root: &Expr, steps: &[AccessStep]) -> Eval {
         let mut value = self.eval(frame, root)?;
         for step in steps {
             let part = match step {
-                Step::Index(specs) => grad::ops::index(&value, specs),
-                Step::Gather(picks) => grad::ops::gather(&value, picks),
-                Step::Field(field) => ops::field(&value, *field),
-                Step::Named(name) => grad::ops::named_field(&value, name),
-                Step::Lanes(lanes) => grad::ops::swizzle(&value, lanes),
+                AccessStep::Index(specs) => grad::ops::index(&value, specs),
+                AccessStep::Gather(picks) => grad::ops::gather(&value, picks),
+                AccessStep::Field(field) => ops::field(&value, *field),
+                AccessStep::DynField(name) => grad::ops::named_field(&value, name),
+                AccessStep::Lanes(lanes) => grad::ops::swizzle(&value, lanes),
             };
             value = part.map_err(|p| self.problem(p, place.span))?;
         }
         Ok(value)
     }
 
-    pub(super) fn put(
+    pub(super) fn write_path(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         place: &Expr,
-        (root, steps): (&Expr, &[Step]),
-        mut value: Value,
+        root: &Expr,
+        steps: &[AccessStep],
+        mut value: HostValue,
     ) -> Eval<()> {
-        // For slices and columns, the array itself checks the type of the value.
+        // If a slice or column is assigned, the write to the array checks the type of the value.
         if !place.is_part() {
             let old = match root.kind {
                 ExprKind::Local(local) if steps.is_empty() => frame.get(local),
                 ExprKind::Global(id) if steps.is_empty() => self.interp.globals.get(id.index()).cloned().flatten(),
                 _ => None,
             };
-            value = self.assignable(frame, &place.ty, old.as_ref(), value, place.span)?;
+            value = self.check_assignable(frame, &place.ty, old.as_ref(), value, place.span)?;
         }
         if steps.is_empty() {
-            self.note_assigned(frame, root, None, &value);
+            self.trace_assignment(frame, root, None, &value);
         }
         if let (ExprKind::Local(local), []) = (&root.kind, steps) {
             return self.set_local(frame, *local, value, place.span);
         }
         let slot = match root.kind {
-            ExprKind::Local(local) => Some(frame.place(local)),
+            ExprKind::Local(local) => Some(frame.local_mut(local)),
             ExprKind::Global(global) => self.interp.globals.get_mut(global.index()),
             _ => None,
         };
-        let Some(slot) = slot else { return Err(self.broken(place.span, "this is not a place")) };
+        let Some(slot) = slot else { return Err(self.internal_error(place.span, "this is not a place")) };
         if steps.is_empty() {
             *slot = Some(value);
             return Ok(());
         }
         let Some(target) = slot.as_mut() else {
-            return Err(self.broken(place.span, "a variable without a value is written in part"));
+            return Err(self.internal_error(place.span, "a variable without a value is written in part"));
         };
-        let result = write(target, steps, value);
+        let result = write_at(target, steps, value);
         result.map_err(|p| self.problem(p, place.span))
     }
 
-    /// Returns the root variable of an lvalue and appends its access path to `steps`. Indices are evaluated from left to right.
-    fn walk<'e>(&mut self, frame: &mut Frame, place: &'e Expr, steps: &mut Vec<Step>) -> Eval<&'e Expr> {
+    /// Returns the root variable of an lvalue and appends its access path to `steps`. Indices are evaluated from left
+    /// to right.
+    fn collect_path<'e>(
+        &mut self,
+        frame: &mut HostFrame,
+        place: &'e Expr,
+        steps: &mut Vec<AccessStep>,
+    ) -> Eval<&'e Expr> {
         let (root, step) = match &place.kind {
             ExprKind::Index { base, indices } => {
-                (self.walk(frame, base, steps)?, self.positions(frame, base, indices)?.into())
+                (self.collect_path(frame, base, steps)?, self.eval_positions(frame, base, indices)?.into())
             }
             ExprKind::Slice { base, indices } => {
-                (self.walk(frame, base, steps)?, self.selector(frame, indices)?.into())
+                (self.collect_path(frame, base, steps)?, self.eval_selector(frame, indices)?.into())
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
-                (self.walk(frame, base, steps)?, Step::Field(*field as usize))
+                (self.collect_path(frame, base, steps)?, AccessStep::Field(*field as usize))
             }
-            ExprKind::DynField { base, name } => (self.walk(frame, base, steps)?, Step::Named(name.clone())),
-            ExprKind::Swizzle { base, lanes } => (self.walk(frame, base, steps)?, Step::Lanes(lanes.clone())),
+            ExprKind::DynField { base, name } => {
+                (self.collect_path(frame, base, steps)?, AccessStep::DynField(name.clone()))
+            }
+            ExprKind::Swizzle { base, lanes } => {
+                (self.collect_path(frame, base, steps)?, AccessStep::Lanes(lanes.clone()))
+            }
             _ => return Ok(place),
         };
         steps.push(step);
         Ok(root)
     }
 
-    /// Creates a fixed-size array of a host function.
+    /// Creates the local array that a host function declares with a fixed shape.
     pub(crate) fn local_array(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         local: LocalId,
         extents: &[Expr],
         init: &ArrayInit,
@@ -174,16 +197,16 @@ impl Machine<'_> {
     ) -> Eval {
         let mut shape = Vec::with_capacity(extents.len());
         for extent in extents {
-            shape.push(self.integer(frame, extent)?);
+            shape.push(self.eval_integer(frame, extent)?);
         }
         let array = match init {
-            ArrayInit::Copy(value) => return self.copied_array(frame, local, &shape, value),
+            ArrayInit::Copy(value) => return self.checked_array(frame, local, &shape, value),
             ArrayInit::Fill(value) => {
                 let value = self.eval(frame, value)?;
                 grad::ops::full(&shape, &value)
             }
             ArrayInit::Elements(items) => {
-                let values = self.values(frame, items)?;
+                let values = self.eval_all(frame, items)?;
                 grad::ops::literal(&values, None).and_then(|a| grad::ops::reshape(&a, &shape))
             }
             ArrayInit::None => {
@@ -193,24 +216,24 @@ impl Machine<'_> {
                     _ => Type::Scalar(Scalar::F32),
                 };
                 let element = self.interp.layouts.element(self.program, &element);
-                ops::create::shape(&shape).and_then(|extents| Array::zeros(element, &extents)).map(Value::Array)
+                ops::create::shape(&shape).and_then(|extents| Array::zeros(element, &extents)).map(HostValue::Array)
             }
         };
         array.map_err(|p| self.problem(p, span))
     }
 }
 
-impl Machine<'_> {
-    /// Returns the value of a variable whose type states its extents.
-    fn copied_array(&mut self, frame: &mut Frame, local: LocalId, shape: &[i64], value: &Expr) -> Eval {
+impl EvalContext<'_> {
+    /// Evaluates the initial value of an array variable, and checks that it has the declared shape.
+    fn checked_array(&mut self, frame: &mut HostFrame, local: LocalId, shape: &[i64], value: &Expr) -> Eval {
         let declared = frame.body().and_then(|body| body.locals.get(local)).map(|local| local.name.clone());
         let name = declared.unwrap_or_default();
-        let found = self.eval(frame, value)?;
-        match &grad::primal(&found) {
-            Value::Array(array) if array.shape().iter().map(|&n| n as i64).eq(shape.iter().copied()) => Ok(found),
+        let initial = self.eval(frame, value)?;
+        match &grad::primal(&initial) {
+            HostValue::Array(array) if array.shape().iter().map(|&n| n as i64).eq(shape.iter().copied()) => Ok(initial),
             other => {
-                let wanted = shape.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-                let title = format!("`{name}` is declared with the extents {wanted}");
+                let expected = shape.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+                let title = format!("`{name}` is declared with the extents {expected}");
                 let diagnostic = Diagnostic::error("E0524", title).at(value.span, format!("`{}`", other.type_name()));
                 Err(self.error(diagnostic))
             }
@@ -219,139 +242,151 @@ impl Machine<'_> {
 }
 
 /// Writes a value through an access path inside `target`.
-fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
+fn write_at(target: &mut HostValue, steps: &[AccessStep], value: HostValue) -> HostResult<()> {
     let Some((step, rest)) = steps.split_first() else {
         *target = value;
         return Ok(());
     };
     match (step, &mut *target) {
-        (Step::Field(i), Value::Record(Record { fields, .. }) | Value::Tuple(fields)) => match fields.get_mut(*i) {
-            Some(field) => write(field, rest, value),
-            None => Err(Problem::new("E0504", format!("there is no field {i}"))),
-        },
-        (Step::Named(name), Value::Record(Record { fields, layout })) => {
-            match layout.position(name).and_then(|i| fields.get_mut(i)) {
-                Some(field) => write(field, rest, value),
-                None => Err(Problem::new("E0543", format!("there is no field `{name}` in a `{}`", layout.name))),
+        (AccessStep::Field(i), HostValue::Record(RecordValue { fields, .. }) | HostValue::Tuple(fields)) => {
+            match fields.get_mut(*i) {
+                Some(field) => write_at(field, rest, value),
+                None => Err(RuntimeError::new("E0504", format!("there is no field {i}"))),
             }
         }
-        (Step::Index(specs), Value::Strings(texts)) if rest.is_empty() => ops::text::assign(texts, specs, value),
-        (_, Value::Table(_)) => Err(Problem::new("E0504", "a table does not change").help(
+        (AccessStep::DynField(name), HostValue::Record(RecordValue { fields, layout })) => {
+            match layout.position(name).and_then(|i| fields.get_mut(i)) {
+                Some(field) => write_at(field, rest, value),
+                None => Err(RuntimeError::new("E0543", format!("there is no field `{name}` in a `{}`", layout.name))),
+            }
+        }
+        (AccessStep::Index(specs), HostValue::Strings(texts)) if rest.is_empty() => {
+            ops::text::assign(texts, specs, value)
+        }
+        (_, HostValue::Table(_)) => Err(RuntimeError::new("E0504", "a table does not change").help(
             "keep its columns in variables: `var ages = t.age`; `save(\"t.csv\", age = ages)` makes a table of them",
         )),
-        (_, Value::Array(_) | Value::Vector(_) | Value::Traced(_)) => write_inside(target, step, rest, value),
-        (_, target) => Err(no_part(target)),
+        (_, HostValue::Array(_) | HostValue::Vector(_) | HostValue::Traced(_)) => write_part(target, step, rest, value),
+        (_, target) => Err(not_writable(target)),
     }
 }
 
-/// Writes to a part of an array or a vector. With a longer path, the part is extracted, changed and written back.
-fn write_inside(target: &mut Value, step: &Step, rest: &[Step], mut value: Value) -> Outcome<()> {
-    let part = Part::of(target, step)?;
-    if let Value::Array(array) = target
+/// Writes through the access path `step`, `rest` in an array or a vector. If `rest` is not empty, extracts the part
+/// that `step` selects, changes the part, and writes it back.
+fn write_part(target: &mut HostValue, step: &AccessStep, rest: &[AccessStep], mut value: HostValue) -> HostResult<()> {
+    let part = AssignTarget::new(target, step)?;
+    if let HostValue::Array(array) = target
         && !grad::is_traced(&value)
-        && let Some(column) = part.column(array)
+        && let Some(column) = part.projection(array)
     {
-        let mut part = Value::Array(column.of(array)?);
+        let mut part = HostValue::Array(column.extract(array)?);
         match (rest, &mut part) {
-            ([], Value::Array(part)) => ops::assign(part, &[], &value)?,
-            (rest, part) => write(part, rest, value)?,
+            ([], HostValue::Array(part)) => ops::assign(part, &[], &value)?,
+            (rest, part) => write_at(part, rest, value)?,
         }
         return match &part {
-            Value::Array(part) => column.put(array, part),
-            _ => Err(Problem::new("E0504", "a column is no array any more")),
+            HostValue::Array(part) => column.write_back(array, part),
+            _ => Err(RuntimeError::new("E0504", "a column is no array any more")),
         };
     }
     if !rest.is_empty() {
         let mut inner = part.read(target)?;
-        write(&mut inner, rest, value)?;
+        write_at(&mut inner, rest, value)?;
         value = inner;
     }
     part.write(target, &value)
 }
 
-/// A part of an array or a vector.
-enum Part<'s> {
+/// The elements, lanes or field of an array or a vector to which an assignment writes.
+enum AssignTarget<'s> {
     Index(&'s [SliceSpec]),
-    Gather(&'s [Pick]),
+    Gather(&'s [GatherIndex]),
     Lanes(Vec<u8>),
     /// A field of an array of structs or tuples.
     Field(usize),
 }
 
-impl<'s> Part<'s> {
-    fn of(target: &Value, step: &'s Step) -> Outcome<Part<'s>> {
-        let plain = if let Value::Traced(traced) = target { traced.primal() } else { target };
+impl<'s> AssignTarget<'s> {
+    fn new(target: &HostValue, step: &'s AccessStep) -> HostResult<AssignTarget<'s>> {
+        let plain = if let HostValue::Traced(traced) = target { traced.primal() } else { target };
         Ok(match (step, plain) {
-            (Step::Index(specs), Value::Vector(vector)) => Part::Lanes(lane(specs, vector.lanes())?),
-            (Step::Index(specs), _) => Part::Index(specs),
-            (Step::Gather(picks), _) => Part::Gather(picks),
-            (Step::Lanes(lanes), _) => Part::Lanes(lanes.clone()),
-            (Step::Field(field), _) => Part::Field(*field),
-            (Step::Named(name), Value::Array(array)) if array.scalar().is_none() => match array.element() {
-                Element::Record(layout) => {
-                    layout.position(name).map(Part::Field).ok_or_else(|| no_name(target, name))?
+            (AccessStep::Index(specs), HostValue::Vector(vector)) => {
+                AssignTarget::Lanes(component_at(specs, vector.lanes())?)
+            }
+            (AccessStep::Index(specs), _) => AssignTarget::Index(specs),
+            (AccessStep::Gather(picks), _) => AssignTarget::Gather(picks),
+            (AccessStep::Lanes(lanes), _) => AssignTarget::Lanes(lanes.clone()),
+            (AccessStep::Field(field), _) => AssignTarget::Field(*field),
+            (AccessStep::DynField(name), HostValue::Array(array)) if array.scalar().is_none() => {
+                match array.element() {
+                    ElementType::Record(layout) => {
+                        layout.position(name).map(AssignTarget::Field).ok_or_else(|| missing_name(target, name))?
+                    }
+                    _ => return Err(missing_name(target, name)),
                 }
-                _ => return Err(no_name(target, name)),
-            },
-            (Step::Named(name), _) => Part::Lanes(ops::lanes_of(name).ok_or_else(|| no_name(target, name))?),
+            }
+            (AccessStep::DynField(name), _) => {
+                AssignTarget::Lanes(ops::lanes_of(name).ok_or_else(|| missing_name(target, name))?)
+            }
         })
     }
 
-    /// Returns the part as a column of an array, which is a copy.
-    fn column(&self, array: &Array) -> Option<Column> {
+    /// If the target is a field or lanes of all elements of an array, returns it as a projection; otherwise `None`.
+    fn projection(&self, array: &Array) -> Option<PartProjection> {
         match self {
-            Part::Lanes(lanes) => Column::of_lanes(array, lanes),
-            Part::Field(field) => Column::of_field(array, *field),
-            Part::Index(_) | Part::Gather(_) => None,
+            AssignTarget::Lanes(lanes) => PartProjection::of_lanes(array, lanes),
+            AssignTarget::Field(field) => PartProjection::of_field(array, *field),
+            AssignTarget::Index(_) | AssignTarget::Gather(_) => None,
         }
     }
 
-    fn read(&self, target: &Value) -> Outcome<Value> {
+    fn read(&self, target: &HostValue) -> HostResult<HostValue> {
         match self {
-            Part::Index(specs) => grad::ops::index(target, specs),
-            Part::Gather(picks) => grad::ops::gather(target, picks),
-            Part::Lanes(lanes) => grad::ops::swizzle(target, lanes),
-            Part::Field(field) => ops::field(target, *field),
+            AssignTarget::Index(specs) => grad::ops::index(target, specs),
+            AssignTarget::Gather(picks) => grad::ops::gather(target, picks),
+            AssignTarget::Lanes(lanes) => grad::ops::swizzle(target, lanes),
+            AssignTarget::Field(field) => ops::field(target, *field),
         }
     }
 
-    /// Writes a value. If it or the target is traced, the target becomes a new value, which derivatives are taken along with.
-    fn write(&self, target: &mut Value, value: &Value) -> Outcome<()> {
-        let is_of_structs = matches!(target, Value::Array(array) if array.scalar().is_none());
+    /// Writes a value to this part of `target`. If the value or `target` is traced, `target` becomes a new traced
+    /// value.
+    fn write(&self, target: &mut HostValue, value: &HostValue) -> HostResult<()> {
+        let is_of_structs = matches!(target, HostValue::Array(array) if array.scalar().is_none());
         if is_of_structs && grad::is_traced(value) {
-            return Err(grad::of_structs());
+            return Err(grad::struct_array_error());
         }
         let done = match self {
-            Part::Index(specs) => grad::ops::assign(target, specs, value)?,
-            Part::Gather(picks) => grad::ops::scatter(target, picks, value)?,
-            Part::Lanes(lanes) => grad::ops::set_lanes(target, lanes, value)?,
-            Part::Field(_) => false,
+            AssignTarget::Index(specs) => grad::ops::assign(target, specs, value)?,
+            AssignTarget::Gather(picks) => grad::ops::scatter(target, picks, value)?,
+            AssignTarget::Lanes(lanes) => grad::ops::set_lanes(target, lanes, value)?,
+            AssignTarget::Field(_) => false,
         };
         match (self, target) {
             _ if done => Ok(()),
-            (Part::Index(specs), Value::Array(array)) => ops::assign(array, specs, value),
-            (Part::Gather(picks), Value::Array(array)) => ops::scatter(array, picks, value),
-            (Part::Lanes(lanes), target) => ops::set_lanes(target, lanes, value),
-            (_, target) => Err(no_part(target)),
+            (AssignTarget::Index(specs), HostValue::Array(array)) => ops::assign(array, specs, value),
+            (AssignTarget::Gather(picks), HostValue::Array(array)) => ops::scatter(array, picks, value),
+            (AssignTarget::Lanes(lanes), target) => ops::set_lanes(target, lanes, value),
+            (_, target) => Err(not_writable(target)),
         }
     }
 }
 
-fn no_name(target: &Value, name: &str) -> Problem {
-    Problem::new("E0543", format!("there is no `{name}` in a value of type {}", target.type_name()))
+fn missing_name(target: &HostValue, name: &str) -> RuntimeError {
+    RuntimeError::new("E0543", format!("there is no `{name}` in a value of type {}", target.type_name()))
 }
 
-/// Returns the component of a vector at an index.
-fn lane(specs: &[SliceSpec], lanes: usize) -> Outcome<Vec<u8>> {
+/// Returns the component that an index selects in a vector with `lanes` components.
+fn component_at(specs: &[SliceSpec], lanes: usize) -> HostResult<Vec<u8>> {
     match specs {
         [SliceSpec::At(at)] => match u8::try_from(*at).ok().filter(|lane| usize::from(*lane) < lanes) {
             Some(lane) => Ok(vec![lane]),
             None => Err(slice::out_of_range(*at, 0, lanes, 1)),
         },
-        _ => Err(Problem::new("E0505", "a component of a vector has one index")),
+        _ => Err(RuntimeError::new("E0505", "a component of a vector has one index")),
     }
 }
 
-fn no_part(target: &Value) -> Problem {
-    Problem::new("E0504", format!("no part of a value of type {} can be written", target.type_name()))
+fn not_writable(target: &HostValue) -> RuntimeError {
+    RuntimeError::new("E0504", format!("no part of a value of type {} can be written", target.type_name()))
 }

@@ -1,11 +1,11 @@
-//! Results of benches.
+//! Results of `bench` blocks.
 
-/// Result of a bench.
+/// Result of a `bench` block.
 #[derive(Clone, Debug, Default)]
 pub struct BenchResult {
-    /// Seconds per run, in the order measured.
+    /// Time of each execution of the block in seconds, in the order of measurement.
     pub samples: Vec<f64>,
-    /// Amounts per run, if the bench states them.
+    /// Amounts that one execution of the block processes, if the `bench` block declares them.
     pub bytes: Option<f64>,
     pub flops: Option<f64>,
     pub items: Option<f64>,

@@ -1,99 +1,133 @@
-//! Calls of host functions, and scalar functions lifted over arrays.
+//! Calls of host functions: binds the arguments, runs the function, and copies `out` and `inout` parameters back.
 
 use std::sync::Arc;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::base::{room, stop};
-use crate::check::typed::{
-    Access, Expr, ExprKind, Fn, FnRef, GenericArg, GenericKind, LocalId, Param, Signature, Type,
-};
-use crate::host::grad;
-use crate::host::value::Value;
-use crate::lang::builtin::Builtin;
-use crate::lower::{Argument, Function};
+use crate::grad;
+use crate::value::HostValue;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_base::{alloc, stop};
+use clk_check::typed::{Access, Expr, ExprKind, Fn, FnRef, GenericArg, GenericKind, LocalId, Param, Signature, Type};
+use clk_lower::{FunctionInstance, GenericArgument};
+use clk_scalar::builtin::Builtin;
 
-use super::assign::Step;
-use super::bind::{Binder, Given};
-use super::code::Code;
-use super::conform::{Misfit, Place};
-use super::frame::Frame;
-use super::machine::{Eval, Machine, Signal};
-use super::run::Done;
-use super::visit::{Like, Visit, Visits};
+use super::assign::AccessStep;
+use super::bind::{Binder, BoundArgument};
+use super::call_cache::{CallCache, CallKey, CheckedCall};
+use super::code::HostCode;
+use super::context::{Eval, EvalContext, Signal};
+use super::execute::RunEnd;
+use super::frame::HostFrame;
+use super::type_mismatch::{TypeMismatch, ValueDestination};
 
-/// An argument passed by reference, as an lvalue of the caller.
-struct Lent<'e> {
-    /// The number of the parameter.
+/// An argument for an `out` or `inout` parameter: an lvalue of the caller, evaluated to its root variable and access
+/// path.
+struct ByRefArgument<'e> {
+    /// The index of the parameter.
     param: usize,
     arg: &'e Expr,
     root: &'e Expr,
-    steps: Vec<Step>,
+    steps: Vec<AccessStep>,
 }
 
-impl Machine<'_> {
-    pub(crate) fn call(&mut self, frame: &mut Frame, callee: &FnRef, args: &[Expr], span: Span) -> Eval {
+/// A call of a function of the program.
+#[derive(Clone, Copy)]
+struct FnCall<'e> {
+    function: &'e Fn,
+    generics: &'e [GenericArg],
+    args: &'e [Expr],
+    span: Span,
+}
+
+/// The locations of a call and of its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct CallSpans<'s> {
+    pub call: Span,
+    /// May be empty. The location of the call is then used for all arguments.
+    pub args: &'s [Span],
+}
+
+impl CallSpans<'_> {
+    fn arg(&self, i: usize) -> Span {
+        self.args.get(i).copied().unwrap_or(self.call)
+    }
+}
+
+impl EvalContext<'_> {
+    pub(crate) fn call(&mut self, frame: &mut HostFrame, callee: &FnRef, args: &[Expr], span: Span) -> Eval {
         match callee {
             FnRef::Fn { id, generics } => {
                 let function = &self.program.fns[*id];
-                let (values, places) = self.arguments(frame, &function.sig, args)?;
-                let mut inner = self.interp.frames.pop().unwrap_or_else(|| Box::new(Frame::empty()));
-                let result = self.visited(frame, &mut inner, (function, generics, args), values, span)?;
+                let (values, places) = self.eval_arguments(frame, &function.sig, args)?;
+                let mut inner = self.interp.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
+                let call = FnCall { function, generics, args, span };
+                let result = self.call_cached(frame, &mut inner, call, values)?;
                 self.copy_out(frame, &places, &mut inner)?;
-                self.keep(inner);
+                self.recycle_frame(inner);
                 Ok(result)
             }
             FnRef::Param(_) | FnRef::Builtin(_) => {
-                let values = self.values(frame, args)?;
+                let values = self.eval_all(frame, args)?;
                 self.call_with(frame, callee, values, span)
             }
         }
     }
 
-    /// Calls a function in a new frame; what was found out about arguments like these at this call is not looked at again.
-    fn visited(
+    /// Calls a function in a new frame. Reuses the bindings of an earlier call with matching arguments.
+    fn call_cached(
         &mut self,
-        frame: &mut Frame,
-        inner: &mut Frame,
-        (function, generics, args): (&Fn, &[GenericArg], &[Expr]),
-        mut values: Vec<Value>,
-        span: Span,
+        frame: &mut HostFrame,
+        inner: &mut HostFrame,
+        call: FnCall<'_>,
+        mut values: Vec<HostValue>,
     ) -> Eval {
-        let Some(body) = &function.body else { return Err(self.broken(span, "a function without a body ran")) };
-        let (caller, mode) = (frame.generics.clone(), self.mode());
-        let like = Like { body, caller: &caller, mode, values: &values };
-        if let Some(visit) = self.interp.visits.find(&like, span) {
-            inner.generics = visit.generics.clone();
-            inner.dims.clone_from(&visit.dims);
-            self.poll(span)?;
-            return self.run_code(function, inner, (&visit.code, Some(&visit)), values, (&[], span));
+        let FnCall { function, generics, args, span } = call;
+        let Some(body) = &function.body else { return Err(self.internal_error(span, "a function without a body ran")) };
+        let (caller, mode) = (frame.generics.clone(), self.code_mode());
+        let like = CallKey { body, caller: &caller, mode, values: &values };
+        if let Some(cached) = self.interp.call_cache.find(&like, span) {
+            inner.generics = cached.generics.clone();
+            inner.dims.clone_from(&cached.dims);
+            self.check_stop(span)?;
+            let spans = CallSpans { call: span, args: &[] };
+            return self.run_checked(function, inner, &cached.code, Some(&cached), values, spans);
         }
-        let spans: Vec<Span> = args.iter().map(|a| a.span).collect();
-        *inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
-        let kinds = Visits::may_keep(&function.sig, generics, &values);
-        let code = self.admit(function, inner, &mut values, &spans, span)?;
-        let found = (&inner.generics, &inner.dims[..]);
-        let visits = &mut self.interp.visits;
-        let visit = kinds.map(|kinds| visits.keep((body, &caller, mode), kinds, found, &code, span));
-        self.run_code(function, inner, (&code, visit.as_deref()), values, (&spans, span))
+        let arg_spans: Vec<Span> = args.iter().map(|a| a.span).collect();
+        *inner = self.call_frame(frame, &function.sig, generics, &values, &arg_spans)?;
+        let kinds = CallCache::cacheable_kinds(&function.sig, generics, &values);
+        let spans = CallSpans { call: span, args: &arg_spans };
+        let code = self.check_arguments(function, inner, &mut values, spans)?;
+        let key = CallKey { body, caller: &caller, mode, values: &values };
+        let cached = kinds.map(|kinds| self.interp.call_cache.insert(&key, kinds, inner, &code, span));
+        self.run_checked(function, inner, &code, cached.as_deref(), values, spans)
     }
 
     /// Calls a function with evaluated arguments.
-    pub(crate) fn call_with(&mut self, frame: &mut Frame, callee: &FnRef, values: Vec<Value>, span: Span) -> Eval {
-        let function = self.function(frame, callee, span)?;
-        self.apply(&function, values, span)
+    pub(crate) fn call_with(
+        &mut self,
+        frame: &mut HostFrame,
+        callee: &FnRef,
+        values: Vec<HostValue>,
+        span: Span,
+    ) -> Eval {
+        let function = self.resolve_function(frame, callee, span)?;
+        self.call_instance(&function, values, span)
     }
 
     /// Calls a function whose compile-time arguments are known.
-    fn apply(&mut self, function: &Function, values: Vec<Value>, span: Span) -> Eval {
+    fn call_instance(&mut self, function: &FunctionInstance, values: Vec<HostValue>, span: Span) -> Eval {
         match function {
-            Function::Builtin(Builtin::Math(f)) => grad::ops::math(*f, &values).map_err(|p| self.problem(p, span)),
-            Function::Builtin(_) => Err(self.broken(span, "this builtin cannot be passed as a function")),
-            Function::Fn { id, arguments } => {
+            FunctionInstance::Builtin(Builtin::Math(f)) => {
+                grad::ops::math(*f, &values).map_err(|p| self.problem(p, span))
+            }
+            FunctionInstance::Builtin(_) => {
+                Err(self.internal_error(span, "this builtin cannot be passed as a function"))
+            }
+            FunctionInstance::Fn { id, arguments } => {
                 let program = self.program;
                 let callee = &program.fns[*id];
-                let mut inner = self.frame_for(&callee.sig, arguments.clone().into(), &values, &[], span)?;
-                self.run_body(callee, &mut inner, values, &[], span)
+                let mut inner = self.instance_frame(&callee.sig, arguments.clone().into(), &values, &[], span)?;
+                self.run_body(callee, &mut inner, values, CallSpans { call: span, args: &[] })
             }
         }
     }
@@ -101,104 +135,123 @@ impl Machine<'_> {
     pub(super) fn run_body(
         &mut self,
         function: &Fn,
-        inner: &mut Frame,
-        mut values: Vec<Value>,
-        spans: &[Span],
-        span: Span,
+        inner: &mut HostFrame,
+        mut values: Vec<HostValue>,
+        spans: CallSpans<'_>,
     ) -> Eval {
-        let code = self.admit(function, inner, &mut values, spans, span)?;
-        self.run_code(function, inner, (&code, None), values, (spans, span))
+        let code = self.check_arguments(function, inner, &mut values, spans)?;
+        self.run_checked(function, inner, &code, None, values, spans)
     }
 
-    /// Checks and converts the arguments of a call that were bound; returns the function's code.
-    fn admit(
+    /// Checks and converts bound arguments. Returns the function's code.
+    fn check_arguments(
         &mut self,
         function: &Fn,
-        inner: &mut Frame,
-        values: &mut [Value],
-        spans: &[Span],
-        span: Span,
-    ) -> Eval<Arc<Code>> {
-        let Some(body) = &function.body else { return Err(self.broken(span, "a function without a body ran")) };
-        // Recursion can run forever without a loop.
-        self.poll(span)?;
+        inner: &mut HostFrame,
+        values: &mut [HostValue],
+        spans: CallSpans<'_>,
+    ) -> Eval<Arc<HostCode>> {
+        let Some(body) = &function.body else {
+            return Err(self.internal_error(spans.call, "a function without a body ran"));
+        };
+        // Each call checks for a stop request, because recursion can run forever without a loop.
+        self.check_stop(spans.call)?;
         for (i, (param, value)) in function.sig.params.iter().zip(values).enumerate() {
-            self.argument(&function.sig, inner, param, value, spans.get(i).copied().unwrap_or(span))?;
+            self.check_argument(&function.sig, inner, param, value, spans.arg(i))?;
         }
-        Ok(self.instance(body, &inner.generics))
+        Ok(self.instance_code(body, &inner.generics))
     }
 
-    /// Runs a function with arguments that were checked.
-    fn run_code(
+    /// Runs a function with checked arguments. `cached` is the call's entry in the call cache, if it has one.
+    fn run_checked(
         &mut self,
         function: &Fn,
-        inner: &mut Frame,
-        (code, visit): (&Arc<Code>, Option<&Visit>),
-        values: Vec<Value>,
-        (spans, span): (&[Span], Span),
+        inner: &mut HostFrame,
+        code: &Arc<HostCode>,
+        cached: Option<&CheckedCall>,
+        values: Vec<HostValue>,
+        spans: CallSpans<'_>,
     ) -> Eval {
         inner.prepare(code);
         for (i, value) in values.into_iter().enumerate() {
-            self.set_local(inner, LocalId::new(i), value, spans.get(i).copied().unwrap_or(span))?;
+            self.set_local(inner, LocalId::new(i), value, spans.arg(i))?;
         }
-        self.deeper(function, span)?;
+        self.check_depth(function, spans.call)?;
         self.interp.depth += 1;
-        let done = self.run(inner, code, 0);
+        let done = self.run_code(inner, code, 0);
         self.interp.depth -= 1;
-        let Some(visit) = visit else { return self.returned(done, function, inner, span) };
+        let Some(cached) = cached else { return self.finish_call(done, function, inner, spans.call) };
         match done {
-            Ok(Done::End(value) | Done::Return(value, _)) if visit.has_given(&value) => Ok(value),
+            Ok(RunEnd::End(value) | RunEnd::Return(value, _)) if cached.has_checked_result(&value) => Ok(value),
             done => {
-                let value = self.returned(done, function, inner, span)?;
-                visit.gives(&value);
+                let value = self.finish_call(done, function, inner, spans.call)?;
+                cached.note_result(&value);
                 Ok(value)
             }
         }
     }
 
-    /// Checks and converts an argument where binding has not done so: computed dimensions, and untyped literals.
-    fn argument(&mut self, sig: &Signature, inner: &mut Frame, param: &Param, value: &mut Value, at: Span) -> Eval<()> {
-        if let (Type::Scalar(s), Value::Scalar(number)) = (&param.ty, &*value)
+    /// Checks an argument against computed dimensions, which binding does not check, and converts untyped literals.
+    fn check_argument(
+        &mut self,
+        sig: &Signature,
+        inner: &mut HostFrame,
+        param: &Param,
+        value: &mut HostValue,
+        at: Span,
+    ) -> Eval<()> {
+        if let (Type::Scalar(s), HostValue::Scalar(number)) = (&param.ty, &*value)
             && *s == number.ty
         {
             return Ok(());
         }
-        let mut extents = self.extents_in(sig, &param.ty, inner)?;
-        let Err(misfit) = self.fits(inner, &mut extents, &param.ty, value) else { return Ok(()) };
-        let wanted = self.interp.layouts.type_text(&param.ty, sig);
-        let code = if matches!(misfit, Misfit::Type) { "E0512" } else { "E0511" };
-        let place = Place { code, what: format!("`{}` has to be `{wanted}`", param.name), declared: Some(param.span) };
-        Err(self.misfit(&misfit, &place, value, at))
+        let mut extents = self.signature_extents(sig, &param.ty, inner)?;
+        let Err(mismatch) = self.conform(inner, &mut extents, &param.ty, value) else { return Ok(()) };
+        let expected = self.interp.layouts.format_type(&param.ty, sig);
+        let code = if matches!(mismatch, TypeMismatch::Type) { "E0512" } else { "E0511" };
+        let place = ValueDestination {
+            code,
+            description: format!("`{}` must be `{expected}`", param.name),
+            declared: Some(param.span),
+        };
+        Err(self.mismatch_error(&mismatch, &place, value, at))
     }
 
-    /// Checks the result of a function against its signature and converts literals.
-    pub(super) fn result(&mut self, function: &Fn, inner: &mut Frame, mut value: Value, at: Span) -> Eval {
+    /// Checks a function's result against its signature, and converts untyped literals.
+    pub(super) fn check_result(
+        &mut self,
+        function: &Fn,
+        inner: &mut HostFrame,
+        mut value: HostValue,
+        at: Span,
+    ) -> Eval {
         match (&function.result, &value) {
             (Type::Unit, _) => return Ok(value),
-            (Type::Scalar(s), Value::Scalar(number)) if *s == number.ty => return Ok(value),
+            (Type::Scalar(s), HostValue::Scalar(number)) if *s == number.ty => return Ok(value),
             _ => {}
         }
-        let mut extents = self.extents_in(&function.sig, &function.result, inner)?;
-        let Err(misfit) = self.fits(inner, &mut extents, &function.result, &mut value) else { return Ok(value) };
-        let wanted = self.sources.slice(function.result_span);
-        let what = format!("`{}` is declared to give `{wanted}`", function.name);
-        let place = Place { code: "E0524", what, declared: Some(function.result_span) };
-        Err(self.misfit(&misfit, &place, &value, at))
+        let mut extents = self.signature_extents(&function.sig, &function.result, inner)?;
+        let Err(mismatch) = self.conform(inner, &mut extents, &function.result, &mut value) else { return Ok(value) };
+        let expected = self.sources.slice(function.result_span);
+        let description = format!("`{}` is declared to give `{expected}`", function.name);
+        let place = ValueDestination { code: "E0524", description, declared: Some(function.result_span) };
+        Err(self.mismatch_error(&mismatch, &place, &value, at))
     }
 
-    /// Adds a call to the trace of an error: the innermost calls are shown, the others counted.
-    pub(super) fn traced(&mut self, mut fault: Diagnostic, function: &Fn, call: Span) -> Diagnostic {
+    /// Adds a call to the call trace of an error. The trace shows the innermost calls, the outermost one, which is the
+    /// user's own line, and the number of the others.
+    pub(super) fn add_call_label(&mut self, mut fault: Diagnostic, function: &Fn, call: Span) -> Diagnostic {
         const SHOWN: usize = 3;
         let says = format!("`{}` is called here", function.name);
         let shown = fault.labels.iter().filter(|label| label.text.ends_with("is called here")).count();
         let repeated = fault.labels.iter().any(|label| label.span == call);
-        if shown < SHOWN && !repeated {
+        if !repeated && (shown < SHOWN || self.interp.depth == 0) {
             fault = fault.because(call, says);
         } else {
-            self.interp.left += 1;
+            self.interp.unshown_calls += 1;
         }
         if self.interp.depth == 0 {
-            match std::mem::take(&mut self.interp.left) {
+            match std::mem::take(&mut self.interp.unshown_calls) {
                 0 => {}
                 1 => fault = fault.note("one more call leads here"),
                 n => fault = fault.note(format!("{n} more calls lead here")),
@@ -207,148 +260,154 @@ impl Machine<'_> {
         fault
     }
 
-    /// Evaluates arguments from left to right, and the lvalues of those passed by reference. These are evaluated once, as their
-    /// indices may have side effects.
-    fn arguments<'e>(
+    /// Evaluates arguments from left to right, and the lvalues of arguments passed by reference. Lvalues are evaluated
+    /// once, because their indices may have side effects.
+    fn eval_arguments<'e>(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         sig: &Signature,
         args: &'e [Expr],
-    ) -> Eval<(Vec<Value>, Vec<Lent<'e>>)> {
-        let mut values = room::vec(args.len());
+    ) -> Eval<(Vec<HostValue>, Vec<ByRefArgument<'e>>)> {
+        let mut values = alloc::vec(args.len());
         let mut places = Vec::new();
         for (i, arg) in stop::polled(args).enumerate() {
             if sig.params.get(i).is_none_or(|param| param.access == Access::In) {
                 values.push(self.eval(frame, arg)?);
                 continue;
             }
-            let (root, steps) = self.place(frame, arg)?;
-            let moved = if steps.is_empty() { self.moved(root) } else { None };
+            let (root, steps) = self.access_path(frame, arg)?;
+            let moved = if steps.is_empty() { self.take_movable(root) } else { None };
             values.push(match moved {
                 Some(value) => value,
-                None => self.read(frame, arg, root, &steps)?,
+                None => self.read_path(frame, arg, root, &steps)?,
             });
-            places.push(Lent { param: i, arg, root, steps });
+            places.push(ByRefArgument { param: i, arg, root, steps });
         }
         Ok((values, places))
     }
 
-    /// Takes an argument of a call from outside: see [`Interpreter::moved`](super::Interpreter::moved).
-    fn moved(&mut self, root: &Expr) -> Option<Value> {
+    /// Moves an argument of a call from another language out of its global: see
+    /// [`Interpreter::movable_globals`](super::Interpreter::movable_globals).
+    fn take_movable(&mut self, root: &Expr) -> Option<HostValue> {
         let ExprKind::Global(id) = root.kind else { return None };
-        let is_moved = self.interp.moved.contains(&id.index());
+        let is_moved = self.interp.movable_globals.contains(&id.index());
         self.interp.globals.get_mut(id.index()).filter(|_| is_moved)?.take()
     }
 
-    /// Copies `out` and `inout` parameters back to the lvalues that were passed.
-    fn copy_out(&mut self, frame: &mut Frame, places: &[Lent<'_>], inner: &mut Frame) -> Eval<()> {
+    /// Copies the values of `out` and `inout` parameters back to the lvalues that were passed.
+    fn copy_out(&mut self, frame: &mut HostFrame, places: &[ByRefArgument<'_>], inner: &mut HostFrame) -> Eval<()> {
         for place in places {
-            // Taken, so that the array is the caller's alone again.
+            // The value is moved out of the callee's frame, so that the caller has the only reference to the array.
             let own = inner.locals.get_mut(place.param).and_then(Option::take);
             let value = own.or_else(|| inner.get(LocalId::new(place.param)));
             if let Some(value) = value {
-                self.put(frame, place.arg, (place.root, &place.steps), value)?;
+                self.write_path(frame, place.arg, place.root, &place.steps, value)?;
             }
         }
         Ok(())
     }
 
-    /// Creates a frame with the compile-time arguments of a call from `frame`.
-    pub(super) fn enter(
+    /// Creates the frame of a call. Evaluates the explicit compile-time arguments in the caller's `frame`, and infers
+    /// the other ones.
+    pub(super) fn call_frame(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         sig: &Signature,
         generics: &[GenericArg],
-        values: &[Value],
+        values: &[HostValue],
         spans: &[Span],
-    ) -> Eval<Frame> {
+    ) -> Eval<HostFrame> {
         let span = spans.first().copied().unwrap_or_default();
-        let mut given = Vec::with_capacity(generics.len());
+        let mut evaluated = Vec::with_capacity(generics.len());
         for (i, generic) in generics.iter().enumerate() {
-            given.push(self.generic(frame, sig, i, generic, span)?);
+            evaluated.push(self.eval_generic(frame, sig, i, generic, span)?);
         }
-        let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
-        Ok(Frame::new(arguments.into(), dims))
+        let (arguments, dims) = self.infer_arguments(sig, evaluated, values, spans, span)?;
+        Ok(HostFrame::new(arguments.into(), dims))
     }
 
-    fn frame_for(
+    fn instance_frame(
         &mut self,
         sig: &Signature,
-        arguments: Arc<[Argument]>,
-        values: &[Value],
+        arguments: Arc<[GenericArgument]>,
+        values: &[HostValue],
         spans: &[Span],
         span: Span,
-    ) -> Eval<Frame> {
-        let given = arguments.iter().cloned().map(Some).collect();
-        let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
-        Ok(Frame::new(arguments.into(), dims))
+    ) -> Eval<HostFrame> {
+        let evaluated = arguments.iter().cloned().map(Some).collect();
+        let (arguments, dims) = self.infer_arguments(sig, evaluated, values, spans, span)?;
+        Ok(HostFrame::new(arguments.into(), dims))
     }
 
     /// Infers type arguments and dimensions from the values of a call.
-    fn fit(
+    fn infer_arguments(
         &mut self,
         sig: &Signature,
-        given: Vec<Option<Argument>>,
-        values: &[Value],
+        given: Vec<Option<GenericArgument>>,
+        values: &[HostValue],
         spans: &[Span],
         span: Span,
-    ) -> Eval<(Vec<Argument>, Vec<Option<i64>>)> {
+    ) -> Eval<(Vec<GenericArgument>, Vec<Option<i64>>)> {
         let (types, mut dims, late) = {
             let mut binder = Binder::new(sig, &self.interp.layouts);
             for (slot, argument) in binder.types.iter_mut().zip(&given) {
-                if let Some(Argument::Type(ty)) = argument {
+                if let Some(GenericArgument::Type(ty)) = argument {
                     *slot = Some(ty.clone());
                 }
             }
             for (i, (param, value)) in sig.params.iter().zip(values).enumerate() {
                 let span = spans.get(i).copied().unwrap_or(span);
-                binder.fit(&Given { name: &param.name, ty: &param.ty, value, span }).map_err(Signal::Error)?;
+                binder
+                    .bind_argument(&BoundArgument { name: &param.name, ty: &param.ty, value, span })
+                    .map_err(Signal::Error)?;
             }
-            (binder.types, binder.dims, binder.late)
+            (binder.types, binder.dims, binder.expr_extents)
         };
         let mut arguments = Vec::with_capacity(given.len());
         for (i, argument) in given.into_iter().enumerate() {
-            let argument = self.settle(sig, i, argument, types[i].clone(), &arguments, span)?;
+            let argument = self.resolve_argument(sig, i, argument, types[i].clone(), &arguments, span)?;
             arguments.push(argument);
         }
         self.solve_dims(sig, &arguments, &mut dims, &late)?;
         Ok((arguments, dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect()))
     }
 
-    /// Returns a compile-time argument: as given, inferred, or the default.
-    pub(crate) fn settle(
+    /// Returns the value of a compile-time parameter: the explicit argument, the inferred type, or the default.
+    pub(crate) fn resolve_argument(
         &mut self,
         sig: &Signature,
         i: usize,
-        given: Option<Argument>,
+        given: Option<GenericArgument>,
         found: Option<Type>,
-        known: &[Argument],
+        known: &[GenericArgument],
         span: Span,
-    ) -> Eval<Argument> {
+    ) -> Eval<GenericArgument> {
         let generic = &sig.generics[i];
         if let Some(given) = given {
-            // Its type may be that of another argument, which is known only now.
-            let wanted = match &generic.kind {
+            // The type of a constant may be a type parameter, so it is only known now.
+            let expected = match &generic.kind {
                 GenericKind::Const { ty: Type::Param(t), .. } => known.get(*t as usize),
                 _ => None,
             };
-            return match (wanted, &given) {
-                (Some(Argument::Type(Type::Scalar(wanted))), Argument::Const(value)) if value.ty != *wanted => {
-                    Err(self.wrong_constant(&wanted.to_string(), &Value::Scalar(*value), span))
+            return match (expected, &given) {
+                (Some(GenericArgument::Type(Type::Scalar(expected))), GenericArgument::Const(value))
+                    if value.ty != *expected =>
+                {
+                    Err(self.constant_type_error(&expected.to_string(), &HostValue::Scalar(*value), span))
                 }
                 _ => Ok(given),
             };
         }
         match (&generic.kind, found) {
-            (GenericKind::Type { .. }, Some(ty)) => Ok(Argument::Type(ty)),
+            (GenericKind::Type { .. }, Some(ty)) => Ok(GenericArgument::Type(ty)),
             (GenericKind::Const { ty, default: Some(default) }, _) => {
                 let default = default.clone();
-                let value = self.eval(&mut Frame { generics: known.into(), ..Frame::empty() }, &default)?;
-                self.const_argument(ty, value, span)
+                let value = self.eval(&mut HostFrame { generics: known.into(), ..HostFrame::empty() }, &default)?;
+                self.check_constant(ty, value, span)
             }
             (GenericKind::Fn { default: Some(default), .. }, _) => {
-                let mut before = Frame { generics: known.into(), ..Frame::empty() };
-                Ok(Argument::Fn(self.function(&mut before, default, span)?))
+                let mut before = HostFrame { generics: known.into(), ..HostFrame::empty() };
+                Ok(GenericArgument::Fn(self.resolve_function(&mut before, default, span)?))
             }
             _ => Err(self.error(
                 Diagnostic::error("E0518", format!("nothing says what `{}` is", generic.name))
@@ -358,71 +417,79 @@ impl Machine<'_> {
         }
     }
 
-    /// Evaluates a compile-time argument as written; `None` if it is to be inferred.
-    pub(crate) fn generic(
+    /// Evaluates a compile-time argument as written in the source. Returns `None` if it must be inferred.
+    pub(crate) fn eval_generic(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         sig: &Signature,
         i: usize,
         given: &GenericArg,
         span: Span,
-    ) -> Eval<Option<Argument>> {
+    ) -> Eval<Option<GenericArgument>> {
         match given {
             GenericArg::Infer => Ok(None),
-            GenericArg::Error => Err(self.broken(span, "a compile-time argument that was a mistake")),
+            GenericArg::Error => Err(self.internal_error(span, "a compile-time argument that was a mistake")),
             GenericArg::Type(ty) => match self.concrete(frame, ty) {
                 Type::Unknown => Ok(None),
-                ty => Ok(Some(Argument::Type(ty))),
+                ty => Ok(Some(GenericArgument::Type(ty))),
             },
             GenericArg::Const(expr) => {
                 let value = self.eval(frame, expr)?;
                 let Some(GenericKind::Const { ty, .. }) = sig.generics.get(i).map(|g| &g.kind) else {
-                    return Err(self.broken(span, "a constant for a parameter that is none"));
+                    return Err(self.internal_error(span, "a constant for a parameter that is none"));
                 };
-                self.const_argument(ty, value, expr.span).map(Some)
+                self.check_constant(ty, value, expr.span).map(Some)
             }
-            GenericArg::Fn(callee) => Ok(Some(Argument::Fn(self.function(frame, callee, span)?))),
+            GenericArg::Fn(callee) => Ok(Some(GenericArgument::Fn(self.resolve_function(frame, callee, span)?))),
         }
     }
 
-    fn const_argument(&mut self, ty: &Type, value: Value, span: Span) -> Eval<Argument> {
+    fn check_constant(&mut self, ty: &Type, value: HostValue, span: Span) -> Eval<GenericArgument> {
         let value = match (ty, &value) {
-            (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => value.adapt(*s).map_or(value, Value::Scalar),
-            (Type::Param(_), _) => value.settled(),
+            (Type::Scalar(s), HostValue::Int(_) | HostValue::Float(_)) => {
+                value.adapt(*s).map_or(value, HostValue::Scalar)
+            }
+            (Type::Param(_), _) => value.with_default_type(),
             _ => value,
         };
         match (ty, value) {
-            (Type::Scalar(wanted), Value::Scalar(value)) if value.ty != *wanted => {
-                Err(self.wrong_constant(&wanted.to_string(), &Value::Scalar(value), span))
+            (Type::Scalar(expected), HostValue::Scalar(value)) if value.ty != *expected => {
+                Err(self.constant_type_error(&expected.to_string(), &HostValue::Scalar(value), span))
             }
-            (_, Value::Scalar(value)) => Ok(Argument::Const(value)),
-            (_, other) => Err(self.wrong_constant("number", &other, span)),
+            (_, HostValue::Scalar(value)) => Ok(GenericArgument::Const(value)),
+            (_, other) => Err(self.constant_type_error("number", &other, span)),
         }
     }
 
-    fn wrong_constant(&self, wanted: &str, value: &Value, span: Span) -> Signal {
-        let place = Place { code: "E0512", what: format!("a `{wanted}` is needed here"), declared: None };
-        self.misfit(&Misfit::Type, &place, value, span)
+    fn constant_type_error(&self, expected: &str, value: &HostValue, span: Span) -> Signal {
+        let place =
+            ValueDestination { code: "E0512", description: format!("a `{expected}` is needed here"), declared: None };
+        self.mismatch_error(&TypeMismatch::Type, &place, value, span)
     }
 
-    /// Resolves a function reference with all its compile-time arguments.
-    pub(crate) fn function(&mut self, frame: &mut Frame, callee: &FnRef, span: Span) -> Eval<Function> {
+    /// Returns the function instance that a function reference denotes, including its compile-time arguments.
+    pub(crate) fn resolve_function(
+        &mut self,
+        frame: &mut HostFrame,
+        callee: &FnRef,
+        span: Span,
+    ) -> Eval<FunctionInstance> {
         match callee {
-            FnRef::Builtin(b) => Ok(Function::Builtin(*b)),
+            FnRef::Builtin(b) => Ok(FunctionInstance::Builtin(*b)),
             FnRef::Param(i) => match frame.generics.get(*i as usize) {
-                Some(Argument::Fn(function)) => Ok(function.clone()),
-                _ => Err(self.broken(span, "a function parameter has no value")),
+                Some(GenericArgument::Fn(function)) => Ok(function.clone()),
+                _ => Err(self.internal_error(span, "a function parameter has no value")),
             },
             FnRef::Fn { id, generics } => {
                 let program = self.program;
                 let sig = &program.fns[*id].sig;
                 let mut arguments = Vec::with_capacity(generics.len());
                 for (i, generic) in generics.iter().enumerate() {
-                    let given = self.generic(frame, sig, i, generic, span)?;
-                    let argument = self.settle(sig, i, given, None, &arguments, span)?;
+                    let evaluated = self.eval_generic(frame, sig, i, generic, span)?;
+                    let argument = self.resolve_argument(sig, i, evaluated, None, &arguments, span)?;
                     arguments.push(argument);
                 }
-                Ok(Function::Fn { id: *id, arguments })
+                Ok(FunctionInstance::Fn { id: *id, arguments })
             }
         }
     }

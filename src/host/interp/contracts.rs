@@ -1,156 +1,164 @@
-//! Tests of a kernel's `assume` clauses before a launch: conditions always; promises about arrays in runs with checks, and where
-//! the device's code rests on them.
+//! Checks a kernel's `assume` clauses before a launch. Conditions are always checked. Promises about the elements of
+//! arrays are checked under `--check`, or if the device's code depends on them.
 //!
-//! Integers are computed exactly: `N * M < K` does not hold because a product was cut off.
+//! Integers in conditions are computed exactly, so overflow cannot make `N * M < K` true.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{Access, Assume, AssumeKind, Expr, ExprKind, Kernel, Promise, Type};
-use crate::check::walk;
-use crate::host::array::Array;
-use crate::host::graph::integers::extremes;
-use crate::host::value::Value;
-use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::lang::promise::{self, Broken, broken};
+use crate::array::Array;
+use crate::graph::integer_range::min_max;
+use crate::value::HostValue;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{Access, ArrayPromise, Assume, AssumeKind, Expr, ExprKind, Kernel, Type};
+use clk_check::visit;
+use clk_scalar::array_assumption::{self, PromiseViolation, find_violation};
+use clk_scalar::ops::{BinaryOp, UnaryOp};
 
-use super::extent::Exact;
-use super::frame::Frame;
-use super::machine::{Eval, Machine, Signal};
+use super::context::{Eval, EvalContext, Signal};
+use super::exact_integers::ExactIntUse;
+use super::frame::HostFrame;
 
-impl Machine<'_> {
-    /// Tests conditions, and in a run with checks promises about arrays.
-    pub(super) fn contracts(
+impl EvalContext<'_> {
+    /// Checks conditions and, if memory checks are enabled, promises about arrays.
+    pub(super) fn check_contracts(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         kernel: &Kernel,
-        values: &[Option<Value>],
+        values: &[Option<HostValue>],
         span: Span,
     ) -> Eval<()> {
-        self.conditions(frame, kernel, span)?;
-        self.promises(frame, kernel, values, span)
+        self.check_conditions(frame, kernel, span)?;
+        self.check_array_promises(frame, kernel, values, span)
     }
 
-    /// Tests the conditions on sizes, constants and parameters.
-    pub(super) fn conditions(&mut self, frame: &mut Frame, kernel: &Kernel, span: Span) -> Eval<()> {
-        self.conditions_of(frame, kernel, &kernel.assumes, span)
+    /// Checks the conditions on sizes, constants and parameters.
+    pub(super) fn check_conditions(&mut self, frame: &mut HostFrame, kernel: &Kernel, span: Span) -> Eval<()> {
+        self.check_assumes(frame, kernel, &kernel.assumes, span)
     }
 
-    /// As [`Machine::conditions`], of these.
-    pub(super) fn conditions_of<'a>(
+    /// Like [`EvalContext::check_conditions`], but for the given `assume` clauses only.
+    pub(super) fn check_assumes<'a>(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         kernel: &Kernel,
         assumes: impl IntoIterator<Item = &'a Assume>,
         span: Span,
     ) -> Eval<()> {
         for assume in assumes {
             if let AssumeKind::Condition(condition) = &assume.kind
-                && !self.exactly(|machine| machine.holds(frame, condition))?
+                && !self.with_arithmetic_checks(|machine| machine.condition_holds(frame, condition))?
             {
-                let values = self.values_in(frame, kernel, condition);
-                return Err(self.unmet(kernel, assume, values, span));
+                let values = self.describe_operands(frame, kernel, condition);
+                return Err(self.unmet_assumption_error(kernel, assume, values, span));
             }
         }
         Ok(())
     }
 
-    /// Tests promises about arrays in a run with checks.
-    pub(super) fn promises(
+    /// Checks promises about arrays, if memory checks are enabled.
+    pub(super) fn check_array_promises(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         kernel: &Kernel,
-        values: &[Option<Value>],
+        values: &[Option<HostValue>],
         span: Span,
     ) -> Eval<()> {
         if !self.interp.options.control.checks.memory {
             return Ok(());
         }
-        kernel.assumes.iter().try_for_each(|assume| self.promise(frame, kernel, assume, values, span))
+        kernel.assumes.iter().try_for_each(|assume| self.check_array_promise(frame, kernel, assume, values, span))
     }
 
-    fn promise(
+    fn check_array_promise(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         kernel: &Kernel,
         assume: &Assume,
-        values: &[Option<Value>],
+        values: &[Option<HostValue>],
         span: Span,
     ) -> Eval<()> {
         let AssumeKind::Array { param, promise } = &assume.kind else { return Ok(()) };
-        let Some(Some(Value::Array(array))) = values.get(*param as usize) else { return Ok(()) };
-        let promise = self.with_values(frame, promise)?;
+        let Some(Some(HostValue::Array(array))) = values.get(*param as usize) else { return Ok(()) };
+        let promise = self.evaluate_promise(frame, promise)?;
         let Some(scalar) = array.scalar() else { return Ok(()) };
         let bytes = array.bytes().map_err(|problem| self.problem(problem, span))?;
-        let Some(found) = broken(promise, scalar, bytes) else { return Ok(()) };
+        let Some(found) = find_violation(promise, scalar, bytes) else { return Ok(()) };
         let name = &kernel.sig.params[*param as usize].name;
-        let mut text = text(name, array, found);
+        let mut text = broken_promise_text(name, array, found);
         for expr in assume.exprs() {
-            let values = self.values_in(frame, kernel, expr);
+            let values = self.describe_operands(frame, kernel, expr);
             text = if values.is_empty() { text } else { format!("{text}, and {values}") };
         }
-        Err(self.unmet(kernel, assume, text, span))
+        Err(self.unmet_assumption_error(kernel, assume, text, span))
     }
 
-    fn with_values(&mut self, frame: &mut Frame, promise: &Promise) -> Eval<promise::Promise> {
+    fn evaluate_promise(
+        &mut self,
+        frame: &mut HostFrame,
+        promise: &ArrayPromise,
+    ) -> Eval<array_assumption::PromiseValue> {
         Ok(match promise {
-            Promise::All { op, bound } => promise::Promise::All(*op, self.exact(frame, bound, Exact::Assumption)?),
-            Promise::Ascending => promise::Promise::Ascending,
-            Promise::Distinct => promise::Promise::Distinct,
-            Promise::Permutation => promise::Promise::Permutation,
+            ArrayPromise::All { op, bound } => {
+                array_assumption::PromiseValue::All(*op, self.eval_exact(frame, bound, ExactIntUse::Assumption)?)
+            }
+            ArrayPromise::Ascending => array_assumption::PromiseValue::Ascending,
+            ArrayPromise::Distinct => array_assumption::PromiseValue::Distinct,
+            ArrayPromise::Permutation => array_assumption::PromiseValue::Permutation,
         })
     }
 
-    /// Tests what is promised of how elements of arrays that the kernel reads compare with numbers, once per version of an array
-    /// and on the device that has it; an error if an element breaks a promise.
-    pub(super) fn ranges_kept(
+    /// Checks promises about the range of elements in arrays that the kernel only reads, by comparing the minimum and
+    /// maximum. Each is computed on the device that holds the array, and again only after the array has changed.
+    pub(super) fn check_promised_ranges(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         kernel: &Kernel,
-        values: &[Option<Value>],
+        values: &[Option<HostValue>],
         span: Span,
     ) -> Eval<()> {
         for assume in &kernel.assumes {
             let AssumeKind::Array { param, promise } = &assume.kind else { continue };
-            let Some(Some(Value::Array(array))) = values.get(*param as usize) else { continue };
+            let Some(Some(HostValue::Array(array))) = values.get(*param as usize) else { continue };
             if kernel.sig.params[*param as usize].access != Access::In || array.is_empty() {
                 continue;
             }
-            let promise = self.with_values(frame, promise)?;
+            let promise = self.evaluate_promise(frame, promise)?;
             array.storage().map_err(|problem| self.problem(problem, span))?;
-            let extremes = extremes(array).map_err(|problem| self.problem(problem, span))?;
-            // Otherwise, an element says why.
-            if !extremes.is_some_and(|extremes| promise::is_kept_within(promise, extremes, array.count())) {
-                self.promise(frame, kernel, assume, values, span)?;
+            let extremes = min_max(array).map_err(|problem| self.problem(problem, span))?;
+            // On a violation, this check finds an element that breaks the promise, for the error message.
+            if !extremes
+                .is_some_and(|(least, most)| array_assumption::holds_within(promise, least, most, array.count()))
+            {
+                self.check_array_promise(frame, kernel, assume, values, span)?;
             }
         }
         Ok(())
     }
 
-    fn holds(&mut self, frame: &mut Frame, condition: &Expr) -> Eval<bool> {
+    fn condition_holds(&mut self, frame: &mut HostFrame, condition: &Expr) -> Eval<bool> {
         match &condition.kind {
             ExprKind::Binary { op: BinaryOp::And, left, right } => {
-                Ok(self.holds(frame, left)? && self.holds(frame, right)?)
+                Ok(self.condition_holds(frame, left)? && self.condition_holds(frame, right)?)
             }
             ExprKind::Binary { op: BinaryOp::Or, left, right } => {
-                Ok(self.holds(frame, left)? || self.holds(frame, right)?)
+                Ok(self.condition_holds(frame, left)? || self.condition_holds(frame, right)?)
             }
-            ExprKind::Unary { op: UnaryOp::Not, expr } => Ok(!self.holds(frame, expr)?),
+            ExprKind::Unary { op: UnaryOp::Not, expr } => Ok(!self.condition_holds(frame, expr)?),
             ExprKind::Binary { op, left, right } if op.is_comparison() && is_int(left) && is_int(right) => {
-                Ok(promise::compares(
+                Ok(array_assumption::evaluate_comparison(
                     *op,
-                    self.exact(frame, left, Exact::Assumption)?,
-                    self.exact(frame, right, Exact::Assumption)?,
+                    self.eval_exact(frame, left, ExactIntUse::Assumption)?,
+                    self.eval_exact(frame, right, ExactIntUse::Assumption)?,
                 ))
             }
-            _ => self.truth(frame, condition),
+            _ => self.eval_condition(frame, condition),
         }
     }
 
-    /// Writes the dimensions and parameters of an expression as `N is 5, k is 7`.
-    fn values_in(&mut self, frame: &mut Frame, kernel: &Kernel, expr: &Expr) -> String {
-        let mut named: Vec<(String, Expr)> = vec![];
+    /// Formats the dimensions and parameters in an expression: `N is 5, k is 7`.
+    fn describe_operands(&mut self, frame: &mut HostFrame, kernel: &Kernel, expr: &Expr) -> String {
+        let mut operands: Vec<(String, Expr)> = vec![];
         let sources = self.sources;
-        walk::expr(expr, &mut |e| {
+        visit::expr(expr, &mut |e| {
             let name = match &e.kind {
                 ExprKind::Dim(i) => kernel.sig.dims.get(*i as usize).map(|dim| dim.name.to_string()),
                 ExprKind::Local(id) => kernel.sig.params.get(id.index()).map(|param| param.name.to_string()),
@@ -161,13 +169,13 @@ impl Machine<'_> {
                 _ => None,
             };
             if let Some(name) = name
-                && !named.iter().any(|(known, _)| *known == name)
+                && !operands.iter().any(|(known, _)| *known == name)
             {
-                named.push((name, e.clone()));
+                operands.push((name, e.clone()));
             }
         });
         let mut shown = vec![];
-        for (name, expr) in named {
+        for (name, expr) in operands {
             if let Ok(value) = self.eval(frame, &expr)
                 && let Some(value) = value.as_int()
             {
@@ -177,7 +185,7 @@ impl Machine<'_> {
         shown.join(", ")
     }
 
-    fn unmet(&self, kernel: &Kernel, assume: &Assume, values: String, span: Span) -> Signal {
+    fn unmet_assumption_error(&self, kernel: &Kernel, assume: &Assume, values: String, span: Span) -> Signal {
         let text = self.sources.slice(assume.span).split_whitespace().collect::<Vec<_>>().join(" ");
         let title = format!("`{}` assumes `{text}`, which is not so", kernel.name);
         let values = if values.is_empty() { "assumed here".to_string() } else { values };
@@ -189,8 +197,8 @@ fn is_int(expr: &Expr) -> bool {
     matches!(&expr.ty, Type::Scalar(scalar) if scalar.is_int())
 }
 
-/// Says which element breaks a promise.
-fn text(name: &str, array: &Array, found: Broken) -> String {
+/// Describes the element that breaks a promise.
+fn broken_promise_text(name: &str, array: &Array, found: PromiseViolation) -> String {
     let at = |index: usize| {
         let mut rest = index;
         let mut place: Vec<String> = vec![];
@@ -201,10 +209,12 @@ fn text(name: &str, array: &Array, found: Broken) -> String {
         format!("`{name}[{}]`", place.join(", "))
     };
     match found {
-        Broken::Alone { index, value } => format!("{} is {value}", at(index)),
-        Broken::Descends { index, value, before } => {
+        PromiseViolation::InvalidElement { index, value } => format!("{} is {value}", at(index)),
+        PromiseViolation::Descending { index, value, before } => {
             format!("{} is {value}, less than {}, which is {before}", at(index), at(index - 1))
         }
-        Broken::Again { index, value, first } => format!("{} and {} are both {value}", at(first), at(index)),
+        PromiseViolation::Duplicate { index, value, first } => {
+            format!("{} and {} are both {value}", at(first), at(index))
+        }
     }
 }

@@ -1,397 +1,432 @@
 //! Derivatives of functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `jacobian`, `hessian`.
 //!
-//! Input is a typed [`Derive`]. The function runs with traced arguments ([`crate::host::grad`]); output is what its tape, or its
-//! tangents, give. A derivative of a derivative runs the inner one as the function of the outer one.
+//! Input: a typed [`Derive`]. The function runs with traced arguments ([`crate::grad`]). Output: the derivative,
+//! computed from the tape in reverse mode, or from tangents in forward mode. A higher derivative, such as
+//! `grad(grad(f))`, differentiates the evaluation of the inner derivative.
 
 use std::sync::{Arc, PoisonError};
 
-use crate::base::source::Span;
-use crate::check::typed::{Access, Derive, Expr, ExprKind, FnRef, Launch, Type};
-use crate::compile;
-use crate::derive::Launches;
-use crate::device::{Control, Declared, Extents};
-use crate::host::array::SliceSpec;
-use crate::host::grad::{self, Deed, Tape};
-use crate::host::ops::{self, Reduce};
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::{Link, Record, Value};
-use crate::ir::{Checks, Counted, MOST_ELEMENTS};
-use crate::lang::builtin::Derivative;
-use crate::lower::{self, Instance};
+use crate::array::SliceSpec;
+use crate::grad::{self, GradTape, TapeOp};
+use crate::ops::{self, ReduceKind};
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::{GradLink, HostValue, RecordValue};
+use clk_base::source::Span;
+use clk_check::typed::{Access, Derive, Expr, ExprKind, FnRef, LaunchExpr, Type};
+use clk_derive::DerivativeLaunches;
+use clk_ir::{Checks, CostCounting, MAX_ELEMENTS};
+use clk_lower::Instance;
+use clk_runtime::{Control, LaunchExtents, SignaturePromise};
+use clk_scalar::builtin::DerivativeKind;
 
-use super::frame::Frame;
-use super::launch::Bound;
-use super::machine::{Eval, Machine};
-use super::map::typed;
+use super::call::CallSpans;
+use super::context::{Eval, EvalContext};
+use super::elementwise_call::convert_literal;
+use super::frame::HostFrame;
+use super::launch::BoundLaunch;
 
-impl Machine<'_> {
-    pub(super) fn derive(&mut self, frame: &mut Frame, derive: &Derive, span: Span) -> Eval {
+impl EvalContext<'_> {
+    pub(super) fn eval_derivative(&mut self, frame: &mut HostFrame, derive: &Derive, span: Span) -> Eval {
         let ExprKind::Call { args, .. } = &derive.call().kind else {
-            return Err(self.broken(span, "a derivative of no call"));
+            return Err(self.internal_error(span, "a derivative of no call"));
         };
-        let values = self.values(frame, args)?;
-        match derive.what {
-            Derivative::Check => self.gradcheck(frame, derive, values, span),
-            _ => self.derived(frame, derive, values, span),
+        let values = self.eval_all(frame, args)?;
+        match derive.kind {
+            DerivativeKind::Check => self.gradcheck(frame, derive, values, span),
+            _ => self.run_derivative(frame, derive, values, span),
         }
     }
 
-    /// Runs a derivative at these arguments.
-    fn derived(&mut self, frame: &mut Frame, derive: &Derive, values: Vec<Value>, span: Span) -> Eval {
+    /// Computes a derivative of any kind at the given arguments.
+    fn run_derivative(&mut self, frame: &mut HostFrame, derive: &Derive, values: Vec<HostValue>, span: Span) -> Eval {
         let seed = derive.seed.as_ref().map(|seed| self.eval(frame, seed)).transpose()?;
-        self.interp.tracing += 1;
-        let taking = Taking { level: self.interp.tracing, derive, values, span };
-        let result = match (derive.what, seed) {
-            (Derivative::Gradient, _) => self.gradient(frame, &taking).map(|(_, gradient)| gradient),
-            (Derivative::ValueAndGradient, _) => self.gradient(frame, &taking).map(pair),
-            (Derivative::Vjp, Some(seed)) => self.pulled_back(frame, &taking, seed).map(pair),
-            (Derivative::Jvp, Some(seed)) => self.pushed_forward(frame, &taking, seed).map(pair),
-            (Derivative::Jacobian, _) => self.jacobian(frame, &taking),
-            (Derivative::Hessian, _) => self.hessian(frame, &taking),
-            _ => Err(self.broken(span, "a derivative without its seed")),
+        self.interp.derivative_depth += 1;
+        let request = DerivativeCall { level: self.interp.derivative_depth, derive, values, span };
+        let to_tuple = |(value, derivative)| HostValue::Tuple(vec![value, derivative]);
+        let result = match (derive.kind, seed) {
+            (DerivativeKind::Gradient, _) => self.gradient(frame, &request).map(|(_, gradient)| gradient),
+            (DerivativeKind::ValueAndGradient, _) => self.gradient(frame, &request).map(to_tuple),
+            (DerivativeKind::Vjp, Some(seed)) => self.run_vjp(frame, &request, seed).map(to_tuple),
+            (DerivativeKind::Jvp, Some(seed)) => self.run_jvp(frame, &request, seed).map(to_tuple),
+            (DerivativeKind::Jacobian, _) => self.jacobian(frame, &request),
+            (DerivativeKind::Hessian, _) => self.hessian(frame, &request),
+            _ => Err(self.internal_error(span, "a derivative without its seed")),
         };
-        self.interp.tracing -= 1;
+        self.interp.derivative_depth -= 1;
         result
     }
 
-    /// Runs the function that is differentiated, with traced arguments.
-    pub(super) fn inner(&mut self, frame: &mut Frame, taking: &Taking<'_>, values: Vec<Value>) -> Eval {
-        let of = &taking.derive.of;
+    /// Calls the differentiated function with traced arguments.
+    pub(super) fn call_differentiated(
+        &mut self,
+        frame: &mut HostFrame,
+        request: &DerivativeCall<'_>,
+        values: Vec<HostValue>,
+    ) -> Eval {
+        let of = &request.derive.of;
         match &of.kind {
-            ExprKind::Derive(inner) => self.derived(frame, inner, values, taking.span),
+            ExprKind::Derive(inner) => self.run_derivative(frame, inner, values, request.span),
             ExprKind::Call { callee: FnRef::Fn { id, generics }, args } => {
                 let program = self.program;
                 let function = &program.fns[*id];
                 let spans: Vec<Span> = args.iter().map(|arg| arg.span).collect();
-                let mut inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
-                self.run_body(function, &mut inner, values, &spans, of.span)
+                let mut inner = self.call_frame(frame, &function.sig, generics, &values, &spans)?;
+                self.run_body(function, &mut inner, values, CallSpans { call: of.span, args: &spans })
             }
             ExprKind::Call { callee, .. } => self.call_with(frame, callee, values, of.span),
-            _ => Err(self.broken(of.span, "a derivative of no call")),
+            _ => Err(self.internal_error(of.span, "a derivative of no call")),
         }
     }
 
-    /// Runs the function with its parameters as leaves of a tape.
-    pub(super) fn recorded(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval<(Arc<Tape>, Vec<u32>, Value)> {
-        let tape = Arc::new(Tape::default());
+    /// Runs the function and records it on a new tape, whose leaf nodes are the differentiated parameters. Returns the
+    /// tape, the indices of the leaf nodes, and the result.
+    pub(super) fn record_on_tape(
+        &mut self,
+        frame: &mut HostFrame,
+        request: &DerivativeCall<'_>,
+    ) -> Eval<(Arc<GradTape>, Vec<u32>, HostValue)> {
+        let tape = Arc::new(GradTape::default());
         let mut nodes = vec![];
-        let level = taking.level;
-        let values = taking.with(|value| {
+        let level = request.level;
+        let values = request.wrap_inputs(|value| {
             let (value, node) = tape.leaf(value, level)?;
             nodes.push(node);
             Ok(value)
         });
-        let values = self.settle_problem(values, taking.span)?;
-        self.interp.tapes.push(tape.clone());
-        let result = self.inner(frame, taking, values);
-        self.interp.tapes.pop();
+        let values = self.locate_error(values, request.span)?;
+        self.interp.active_tapes.push(tape.clone());
+        let result = self.call_differentiated(frame, request, values);
+        self.interp.active_tapes.pop();
         Ok((tape, nodes, result?))
     }
 
-    fn gradient(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval<(Value, Value)> {
-        let (tape, nodes, result) = self.recorded(frame, taking)?;
-        let (value, link) = grad::links(&result, taking.level);
+    fn gradient(&mut self, frame: &mut HostFrame, request: &DerivativeCall<'_>) -> Eval<(HostValue, HostValue)> {
+        let (tape, nodes, result) = self.record_on_tape(frame, request)?;
+        let (value, link) = grad::split_link(&result, request.level);
         let one = grad::primal(&value);
-        let Value::Scalar(number) = one else {
+        let HostValue::Scalar(number) = one else {
             let title = format!("a gradient needs a function that gives one float, not `{}`", one.type_name());
-            return Err(self.problem(Problem::new("E0720", title), taking.span));
+            return Err(self.problem(RuntimeError::new("E0720", title), request.span));
         };
-        let one = Value::Scalar(crate::lang::scalar::Value::one(number.ty));
+        let one = HostValue::Scalar(clk_scalar::ScalarValue::one(number.ty));
         let seeds = link.and_then(|link| link.node()).map(|node| (node, one)).into_iter().collect();
-        let gradient = self.pulled(&tape, seeds, &nodes, taking.span)?;
-        Ok((value, self.settle_problem(taking.rebuilt(gradient), taking.span)?))
+        let gradient = self.run_reverse_sweep(&tape, seeds, &nodes, request.span)?;
+        Ok((value, self.locate_error(request.rebuild_inputs(gradient), request.span)?))
     }
 
-    fn pulled_back(&mut self, frame: &mut Frame, taking: &Taking<'_>, cotangent: Value) -> Eval<(Value, Value)> {
-        let (tape, nodes, result) = self.recorded(frame, taking)?;
-        let seeds = self.settle_problem(seeds(&result, &cotangent, taking.level), taking.span)?;
-        let pulled = self.pulled(&tape, seeds, &nodes, taking.span)?;
-        let pulled = self.settle_problem(taking.rebuilt(pulled), taking.span)?;
-        Ok((grad::stripped(&result, taking.level), pulled))
-    }
-
-    pub(super) fn pushed_forward(
+    fn run_vjp(
         &mut self,
-        frame: &mut Frame,
-        taking: &Taking<'_>,
-        tangent: Value,
-    ) -> Eval<(Value, Value)> {
-        let values = self.settle_problem(taking.along(&tangent), taking.span)?;
-        let result = self.inner(frame, taking, values)?;
-        let tangent = self.settle_problem(tangent_of(&result, taking.level), taking.span)?;
-        Ok((grad::stripped(&result, taking.level), tangent))
+        frame: &mut HostFrame,
+        request: &DerivativeCall<'_>,
+        cotangent: HostValue,
+    ) -> Eval<(HostValue, HostValue)> {
+        let (tape, nodes, result) = self.record_on_tape(frame, request)?;
+        let seeds = self.locate_error(cotangent_seeds(&result, &cotangent, request.level), request.span)?;
+        let pulled = self.run_reverse_sweep(&tape, seeds, &nodes, request.span)?;
+        let pulled = self.locate_error(request.rebuild_inputs(pulled), request.span)?;
+        Ok((grad::strip_levels(&result, request.level), pulled))
     }
 
-    /// Rows by pulling back, or columns by pushing forward, whichever are fewer.
-    fn jacobian(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval {
-        let (tape, nodes, result) = self.recorded(frame, taking)?;
-        let (value, link) = grad::links(&result, taking.level);
-        let (value, input) = (grad::primal(&value), grad::primal(&taking.input()));
+    pub(super) fn run_jvp(
+        &mut self,
+        frame: &mut HostFrame,
+        request: &DerivativeCall<'_>,
+        tangent: HostValue,
+    ) -> Eval<(HostValue, HostValue)> {
+        let values = self.locate_error(request.inputs_along_tangent(&tangent), request.span)?;
+        let result = self.call_differentiated(frame, request, values)?;
+        let tangent = self.locate_error(tangent_of(&result, request.level), request.span)?;
+        Ok((grad::strip_levels(&result, request.level), tangent))
+    }
+
+    /// Computes a Jacobian: its rows in reverse mode or its columns in forward mode, whichever are fewer.
+    fn jacobian(&mut self, frame: &mut HostFrame, request: &DerivativeCall<'_>) -> Eval {
+        let (tape, nodes, result) = self.record_on_tape(frame, request)?;
+        let (value, link) = grad::split_link(&result, request.level);
+        let (value, input) = (grad::primal(&value), grad::primal(&request.single_input()));
         let shape = [grad::shape_of(&value), grad::shape_of(&input)].concat();
-        if count(&value) > count(&input) {
+        if element_count(&value) > element_count(&input) {
             drop(tape);
-            let columns = self.columns(frame, taking, |machine, frame, tangent| {
-                machine.pushed_forward(frame, taking, tangent).map(|(_, tangent)| tangent)
+            let columns = self.jvp_columns(frame, request, |machine, frame, tangent| {
+                machine.run_jvp(frame, request, tangent).map(|(_, tangent)| tangent)
             })?;
-            return self.settle_problem(joined(columns, &shape, &value, true), taking.span);
+            return self.locate_error(join_parts(columns, &shape, &value, true), request.span);
         }
         let node = link.and_then(|link| link.node());
         let mut rows = vec![];
-        for row in 0..count(&value) {
-            let seed = self.settle_problem(marked(&value, row), taking.span)?;
+        for row in 0..element_count(&value) {
+            let seed = self.locate_error(unit_like(&value, row), request.span)?;
             let seeds = node.map(|node| (node, seed)).into_iter().collect();
-            let pulled = self.pulled(&tape, seeds, &nodes, taking.span)?;
-            let row = pulled.into_iter().next().map(flat).transpose();
-            rows.extend(self.settle_problem(row, taking.span)?);
+            let pulled = self.run_reverse_sweep(&tape, seeds, &nodes, request.span)?;
+            let row = pulled.into_iter().next().map(flatten_to_axis).transpose();
+            rows.extend(self.locate_error(row, request.span)?);
         }
-        self.settle_problem(joined(rows, &shape, &input, false), taking.span)
+        self.locate_error(join_parts(rows, &shape, &input, false), request.span)
     }
 
-    /// Pushes tangents forward through the gradient.
-    fn hessian(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval {
-        let input = grad::primal(&taking.input());
+    /// Computes a Hessian: each column is a forward-mode derivative of the reverse-mode gradient.
+    fn hessian(&mut self, frame: &mut HostFrame, request: &DerivativeCall<'_>) -> Eval {
+        let input = grad::primal(&request.single_input());
         let shape = [grad::shape_of(&input), grad::shape_of(&input)].concat();
-        let columns = self.columns(frame, taking, |machine, frame, tangent| {
-            let values = machine.settle_problem(taking.along(&tangent), taking.span)?;
-            machine.interp.tracing += 1;
-            let within = Taking { level: machine.interp.tracing, derive: taking.derive, values, span: taking.span };
+        let columns = self.jvp_columns(frame, request, |machine, frame, tangent| {
+            let values = machine.locate_error(request.inputs_along_tangent(&tangent), request.span)?;
+            machine.interp.derivative_depth += 1;
+            let within = DerivativeCall {
+                level: machine.interp.derivative_depth,
+                derive: request.derive,
+                values,
+                span: request.span,
+            };
             let gradient = machine.gradient(frame, &within);
-            machine.interp.tracing -= 1;
-            machine.settle_problem(tangent_of(&gradient?.1, taking.level), taking.span)
+            machine.interp.derivative_depth -= 1;
+            machine.locate_error(tangent_of(&gradient?.1, request.level), request.span)
         })?;
-        self.settle_problem(joined(columns, &shape, &input, true), taking.span)
+        self.locate_error(join_parts(columns, &shape, &input, true), request.span)
     }
 
-    /// Runs a derivative along each number of the parameter.
-    fn columns(
+    /// Computes a matrix column by column: calls `along` with the unit tangent of each element of the parameter, and
+    /// flattens each result.
+    fn jvp_columns(
         &mut self,
-        frame: &mut Frame,
-        taking: &Taking<'_>,
-        along: impl Fn(&mut Self, &mut Frame, Value) -> Eval,
-    ) -> Eval<Vec<Value>> {
-        let input = grad::primal(&taking.input());
+        frame: &mut HostFrame,
+        request: &DerivativeCall<'_>,
+        along: impl Fn(&mut Self, &mut HostFrame, HostValue) -> Eval,
+    ) -> Eval<Vec<HostValue>> {
+        let input = grad::primal(&request.single_input());
         let mut columns = vec![];
-        for column in 0..count(&input) {
-            self.poll(taking.span)?;
-            let tangent = self.settle_problem(marked(&input, column), taking.span)?;
-            let found = along(self, frame, tangent)?;
-            columns.push(self.settle_problem(flat(found), taking.span)?);
+        for column in 0..element_count(&input) {
+            self.check_stop(request.span)?;
+            let tangent = self.locate_error(unit_like(&input, column), request.span)?;
+            let derivative = along(self, frame, tangent)?;
+            columns.push(self.locate_error(flatten_to_axis(derivative), request.span)?);
         }
         Ok(columns)
     }
 
-    /// Launches a kernel with arguments of which some are traced.
+    /// Launches a kernel with at least one traced argument.
     pub(super) fn launch_traced(
         &mut self,
-        frame: &mut Frame,
-        launch: &Launch,
-        values: Vec<Option<Value>>,
+        frame: &mut HostFrame,
+        launch: &LaunchExpr,
+        values: Vec<Option<HostValue>>,
         span: Span,
     ) -> Eval {
         let program = self.program;
         let kernel = &program.kernels[launch.kernel];
-        let mut plain: Vec<Option<Value>> = values.iter().map(|value| value.as_ref().map(grad::primal)).collect();
-        let named = self.named(frame, launch, kernel, span)?;
-        let bound = self.bound(frame, launch, kernel, &mut plain, named, span)?;
-        let Bound { inner, extents, instance, hidden } = bound;
-        self.tried(launch, &inner, extents, (&plain, &hidden), span)?;
+        let mut plain: Vec<Option<HostValue>> = values.iter().map(|value| value.as_ref().map(grad::primal)).collect();
+        let named_args = self.eval_named_args(frame, launch, kernel, span)?;
+        let bound = self.bind_and_allocate(frame, launch, kernel, &mut plain, named_args, span)?;
+        let BoundLaunch { inner, extents, instance, hidden } = bound;
+        self.run_trials(launch, &inner, extents, &plain, &hidden, span)?;
         let counts = plain.iter().flatten().filter_map(|value| match value {
-            Value::Array(array) => Some(array.count() as u64),
+            HostValue::Array(array) => Some(array.count() as u64),
             _ => None,
         });
-        let largest = self.largest(launch, kernel, &inner, counts).filter(|largest| *largest <= MOST_ELEMENTS);
-        let derived = self.derived_kernel(instance, largest.is_some(), extents, span)?;
+        let largest = self.largest_extent(launch, kernel, &inner, counts).filter(|largest| *largest <= MAX_ELEMENTS);
+        let derived = self.grad_kernel(instance, largest.is_some(), extents, span)?;
         let mut args = vec![];
         for ((value, allocated), param) in values.into_iter().zip(plain).zip(&kernel.sig.params) {
             let Some(value) = value.or(allocated) else {
-                return Err(self.broken(span, "a launch without an argument"));
+                return Err(self.internal_error(span, "a launch without an argument"));
             };
             let flat = match (&param.ty, value) {
                 (Type::Array(_), array) => {
                     args.push(array);
                     Ok(())
                 }
-                (ty, value) if !grad::is_traced(&value) => flatten(self.as_param(&inner, ty, value, span)?, &mut args),
-                (_, value) => flatten(value, &mut args),
+                (ty, value) if !grad::is_traced(&value) => {
+                    flatten_launch_arg(self.convert_to_param(&inner, ty, value, span)?, &mut args)
+                }
+                (_, value) => flatten_launch_arg(value, &mut args),
             };
-            self.settle_problem(flat, span)?;
+            self.locate_error(flat, span)?;
         }
         args.extend(hidden);
-        // Promises about arrays are tested in runs with checks alone.
-        let declared = largest.map(|largest| Declared { largest, promises: self.checks().memory });
-        let mut results = self.run_traced(derived, extents, declared, args, span)?.into_iter();
+        // Promises about arrays hold only if they were checked, which requires memory checks.
+        let declared = largest.map(|largest| SignaturePromise { largest, promises: self.active_checks().memory });
+        let mut results = self.launch_grad_kernel(derived, extents, declared, args, span)?.into_iter();
         let written = kernel.sig.params.iter().map(|param| match param.access {
             Access::In => None,
             Access::Out | Access::InOut => results.next(),
         });
         let written = written.collect();
-        self.hand_back(frame, launch, kernel, written)
+        self.write_back_outputs(frame, launch, kernel, written)
     }
 
-    /// Launches a kernel whose derivative may be taken; returns the arrays that it writes.
-    fn run_traced(
+    /// Launches a differentiable kernel and records it on the tape. Returns the arrays that it writes.
+    fn launch_grad_kernel(
         &mut self,
-        kernel: Arc<grad::Kernel>,
-        extents: Extents,
-        declared: Option<Declared>,
-        args: Vec<Value>,
+        kernel: Arc<grad::GradKernel>,
+        extents: LaunchExtents,
+        declared: Option<SignaturePromise>,
+        args: Vec<HostValue>,
         span: Span,
-    ) -> Eval<Vec<Value>> {
+    ) -> Eval<Vec<HostValue>> {
         let control = Control { launched: span, larger: None, declared, ..self.interp.options.control.clone() };
-        let launch = grad::Launch { kernel, extents, control, said: Arc::default() };
-        let results = grad::launched(&launch, args);
-        let said = std::mem::take(&mut *launch.said.lock().unwrap_or_else(PoisonError::into_inner));
-        self.say(&said);
-        self.settle_problem(results, span)
+        let launch = grad::GradLaunch { kernel, extents, control, output: Arc::default() };
+        let results = grad::launch_traced(&launch, args);
+        let said = std::mem::take(&mut *launch.output.lock().unwrap_or_else(PoisonError::into_inner));
+        self.print_output(&said);
+        self.locate_error(results, span)
     }
 
-    /// Returns a kernel to be differentiated: for all launches as its signature says, or for those of these extents.
-    fn derived_kernel(
+    /// Returns a differentiable kernel. If `as_declared`, it serves all launches that have the declared geometry,
+    /// unless that is impossible. Otherwise it serves only launches with these extents.
+    fn grad_kernel(
         &mut self,
         instance: Instance,
         as_declared: bool,
-        extents: Extents,
+        extents: LaunchExtents,
         span: Span,
-    ) -> Eval<Arc<grad::Kernel>> {
+    ) -> Eval<Arc<grad::GradKernel>> {
         let key = (instance, (!as_declared).then_some(extents));
-        if let Some(found) = self.interp.kernels.derived.get(&key) {
+        if let Some(found) = self.interp.kernels.grad_kernels.get(&key) {
             return Ok(found.clone());
         }
         let instance = &key.0;
-        let module = lower::lower(self.program, instance).map_err(|d| self.first_of(d, span))?;
+        let module = clk_lower::lower(self.program, instance).map_err(|d| self.first_error(d, span))?;
         let launches = match as_declared {
-            true => compile::launches(self.program, instance, &module),
-            false => Some(Launches::with(&module, extents)),
+            true => clk_compile::derivative_launches(self.program, instance, &module),
+            false => Some(DerivativeLaunches::for_extents(&module, extents)),
         };
-        let Some(launches) = launches else { return self.derived_kernel(key.0, false, extents, span) };
-        // Arithmetic of integers is not looked at: the kernel was lowered to be optimized.
-        let checks = Checks { memory: self.checks().memory, ..Checks::default() };
-        let kernel = grad::Kernel::new(module, launches, self.interp.options.device.clone(), self.manner(checks));
-        self.interp.kernels.derived.insert(key, kernel.clone());
+        let Some(launches) = launches else { return self.grad_kernel(key.0, false, extents, span) };
+        // Integer arithmetic is not checked, because `clk_lower::lower` above generates code without arithmetic checks.
+        let checks = Checks { memory: self.active_checks().memory, ..Checks::default() };
+        let kernel = grad::GradKernel::new(
+            module,
+            launches,
+            self.interp.options.device.clone(),
+            self.grad_compile_options(checks),
+        );
+        self.interp.kernels.grad_kernels.insert(key, kernel.clone());
         Ok(kernel)
     }
 
-    /// Returns how kernels are compiled that have derivatives.
-    fn manner(&self, checks: Checks) -> grad::Manner {
+    /// Returns the options for compiling differentiable kernels.
+    fn grad_compile_options(&self, checks: Checks) -> grad::CompileOptions {
         let counts = self.interp.options.control.counting.is_some();
-        grad::Manner { checks, counted: counts.then_some(Counted::Derivative) }
+        grad::CompileOptions { checks, cost_counting: counts.then_some(CostCounting::Derivative) }
     }
 
-    /// Applies a function of scalars to arrays of which some are traced: launches the kernel that applies it.
+    /// Applies a scalar function elementwise to arrays, some of which are traced: inlines it, or launches its
+    /// differentiable kernel.
     pub(super) fn lift_traced(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut HostFrame,
         callee: &FnRef,
         args: &[Expr],
-        values: Vec<Value>,
+        values: Vec<HostValue>,
         expr: &Expr,
     ) -> Eval {
-        let plain: Vec<Value> = values.iter().map(grad::primal).collect();
-        let shape = self.shape_of_all(args, &plain, expr.span)?;
+        let plain: Vec<HostValue> = values.iter().map(grad::primal).collect();
+        let shape = self.broadcast_shape(args, &plain, expr.span)?;
         let (function, params, result) = self.specialize(frame, callee, &plain, expr)?;
-        let values: Vec<Value> = values.into_iter().zip(&params).map(|(value, (ty, _))| typed(value, ty)).collect();
-        if let Some(value) = self.inlined(&function, &values, &result)? {
+        let values: Vec<HostValue> =
+            values.into_iter().zip(&params).map(|(value, (ty, _))| convert_literal(value, ty)).collect();
+        if let Some(value) = self.try_inline(&function, &values, &result)? {
             return Ok(value);
         }
         let key = (function, params);
-        let kernel = match self.interp.kernels.derived_maps.get(&key) {
+        let kernel = match self.interp.kernels.grad_map_kernels.get(&key) {
             Some(found) => found.clone(),
             None => {
-                let lowered = lower::lower_map(self.program, &key.0, &key.1, Checks::default());
-                let module = lowered.map_err(|d| self.first_of(d, expr.span))?;
-                let launches = Launches::with(&module, Extents::Threads([1; 3]));
+                let lowered = clk_lower::lower_map(self.program, &key.0, &key.1, Checks::default());
+                let module = lowered.map_err(|d| self.first_error(d, expr.span))?;
+                let launches = DerivativeLaunches::for_extents(&module, LaunchExtents::Threads([1; 3]));
                 let device = self.interp.options.device.clone();
-                let kernel = grad::Kernel::new(module, launches, device, self.manner(Checks::default()));
-                self.interp.kernels.derived_maps.insert(key.clone(), kernel.clone());
+                let kernel =
+                    grad::GradKernel::new(module, launches, device, self.grad_compile_options(Checks::default()));
+                self.interp.kernels.grad_map_kernels.insert(key.clone(), kernel.clone());
                 kernel
             }
         };
         let element = self.interp.layouts.element(self.program, &result);
         let count: usize = shape.iter().product();
         let out = self.new_result(element, &[count], expr.span)?;
-        let mut given = vec![];
+        let mut kernel_args = vec![];
         for (value, (_, is_array)) in values.into_iter().zip(&key.1) {
             let flat = match is_array {
-                true => grad::spread(value, &shape).map(|array| given.push(array)),
-                false => flatten(value, &mut given),
+                true => grad::broadcast_flat(value, &shape).map(|array| kernel_args.push(array)),
+                false => flatten_launch_arg(value, &mut kernel_args),
             };
-            self.settle_problem(flat, expr.span)?;
+            self.locate_error(flat, expr.span)?;
         }
-        given.push(Value::Array(out));
-        let extents = Extents::Threads([count as u32, 1, 1]);
-        match self.run_traced(kernel, extents, None, given, expr.span)?.pop() {
-            Some(result) => self.settle_problem(grad::apply(&Deed::Reshape(shape), vec![result]), expr.span),
-            None => Ok(Value::Unit),
+        kernel_args.push(HostValue::Array(out));
+        let extents = LaunchExtents::Threads([count as u32, 1, 1]);
+        match self.launch_grad_kernel(kernel, extents, None, kernel_args, expr.span)?.pop() {
+            Some(result) => self.locate_error(grad::apply(&TapeOp::Reshape(shape), vec![result]), expr.span),
+            None => Ok(HostValue::Unit),
         }
     }
 }
 
-/// A derivative that is being taken, at these arguments.
-pub(super) struct Taking<'d> {
+/// A derivative to compute, with its arguments. `level` is its nesting depth among the derivatives being computed.
+pub(super) struct DerivativeCall<'d> {
     pub level: u32,
     pub derive: &'d Derive,
-    pub values: Vec<Value>,
+    pub values: Vec<HostValue>,
     pub span: Span,
 }
 
-impl Taking<'_> {
-    /// Returns the arguments with those wrapped by which is differentiated.
-    pub fn with(&self, mut wrap: impl FnMut(Value) -> Outcome<Value>) -> Outcome<Vec<Value>> {
+impl DerivativeCall<'_> {
+    /// Returns the arguments, after applying `wrap` to each leaf (float, vector or array) of the differentiated ones.
+    pub fn wrap_inputs(&self, mut wrap: impl FnMut(HostValue) -> HostResult<HostValue>) -> HostResult<Vec<HostValue>> {
         let mut values = self.values.clone();
         for &at in &self.derive.wrt {
             if let Some(value) = values.get_mut(at as usize) {
-                *value = grad::wrapped(std::mem::replace(value, Value::Unit), &mut wrap)?;
+                *value = grad::wrap_leaves(std::mem::replace(value, HostValue::Unit), &mut wrap)?;
             }
         }
         Ok(values)
     }
 
-    /// Returns the arguments with those by which is differentiated moving along a tangent.
-    fn along(&self, tangent: &Value) -> Outcome<Vec<Value>> {
+    /// Returns the arguments; the differentiated ones are traced in forward mode, with `tangent` as their tangents.
+    fn inputs_along_tangent(&self, tangent: &HostValue) -> HostResult<Vec<HostValue>> {
         let mut tangents = grad::leaves(tangent).into_iter();
-        self.with(|value| {
-            let tangent = tangents.next().ok_or_else(|| misfit(&value, &Value::Unit, "tangent"))?;
-            fits(&value, &tangent, "tangent")?;
-            Ok(grad::traced(value, self.level, Link::Tangent(tangent)))
+        self.wrap_inputs(|value| {
+            let tangent = tangents.next().ok_or_else(|| seed_mismatch(&value, &HostValue::Unit, "tangent"))?;
+            check_seed_shape(&value, &tangent, "tangent")?;
+            Ok(grad::trace(value, self.level, GradLink::Tangent(tangent)))
         })
     }
 
-    /// Returns derivatives as the parameters that they belong to: one, or a tuple of several.
-    fn rebuilt(&self, parts: Vec<Value>) -> Outcome<Value> {
+    /// Assembles the derivatives by all leaves into values with the structure of the differentiated parameters. Returns
+    /// one value for one parameter, and a tuple for several.
+    fn rebuild_inputs(&self, parts: Vec<HostValue>) -> HostResult<HostValue> {
         let mut parts = parts.into_iter();
         let mut all = vec![];
         for &at in &self.derive.wrt {
             let Some(value) = self.values.get(at as usize) else { continue };
-            let part = grad::wrapped(value.clone(), &mut |_| Ok(parts.next().unwrap_or(Value::Unit)))?;
+            let part = grad::wrap_leaves(value.clone(), &mut |_| Ok(parts.next().unwrap_or(HostValue::Unit)))?;
             all.push(part);
         }
         Ok(match all.len() {
             1 => all.remove(0),
-            _ => Value::Tuple(all),
+            _ => HostValue::Tuple(all),
         })
     }
 
-    /// The one parameter of a Jacobian.
-    fn input(&self) -> Value {
+    /// Returns the argument of the parameter that a Jacobian or Hessian differentiates; there is only one.
+    fn single_input(&self) -> HostValue {
         let at = self.derive.wrt.first().copied().unwrap_or(0) as usize;
-        self.values.get(at).cloned().unwrap_or(Value::Unit)
+        self.values.get(at).cloned().unwrap_or(HostValue::Unit)
     }
 }
 
-/// Appends the launch arguments that a value by itself becomes.
-fn flatten(value: Value, args: &mut Vec<Value>) -> Outcome<()> {
+/// Appends the launch arguments of a by-value argument: one for each scalar or vector in it.
+fn flatten_launch_arg(value: HostValue, args: &mut Vec<HostValue>) -> HostResult<()> {
     match value {
-        Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => {
-            parts.into_iter().try_for_each(|part| flatten(part, args))?;
+        HostValue::Tuple(parts) | HostValue::Record(RecordValue { fields: parts, .. }) => {
+            parts.into_iter().try_for_each(|part| flatten_launch_arg(part, args))?;
         }
-        Value::Array(array) => {
+        HostValue::Array(array) => {
             for item in array.items_at(0..array.count()) {
                 args.push(item?);
             }
         }
-        Value::Traced(traced) if matches!(traced.primal(), Value::Array(_)) => {
-            let count = count(traced.primal()) as i64;
-            let whole = grad::ops::reshape(&Value::Traced(traced), &[-1])?;
+        HostValue::Traced(traced) if matches!(traced.primal(), HostValue::Array(_)) => {
+            let count = element_count(traced.primal()) as i64;
+            let whole = grad::ops::reshape(&HostValue::Traced(traced), &[-1])?;
             for at in 0..count {
                 args.push(grad::ops::index(&whole, &[SliceSpec::At(at)])?);
             }
@@ -401,74 +436,75 @@ fn flatten(value: Value, args: &mut Vec<Value>) -> Outcome<()> {
     Ok(())
 }
 
-fn pair((value, derivative): (Value, Value)) -> Value {
-    Value::Tuple(vec![value, derivative])
-}
-
-/// Returns the tangent of a result, part by part; what does not depend on the parameters has zeros.
-fn tangent_of(result: &Value, level: u32) -> Outcome<Value> {
-    let plain = grad::stripped(result, level);
-    let mut tangents = grad::leaves(result).into_iter().map(|leaf| match grad::links(&leaf, level) {
-        (_, Some(Link::Tangent(tangent))) => Ok(tangent),
+/// Returns the tangent of a result, which has the structure of the result. Leaves (floats, vectors and arrays) that do
+/// not depend on the parameters have zero tangents.
+fn tangent_of(result: &HostValue, level: u32) -> HostResult<HostValue> {
+    let plain = grad::strip_levels(result, level);
+    let mut tangents = grad::leaves(result).into_iter().map(|leaf| match grad::split_link(&leaf, level) {
+        (_, Some(GradLink::Tangent(tangent))) => Ok(tangent),
         (value, _) => grad::zeros_like(&value),
     });
-    grad::wrapped(plain, &mut |_| tangents.next().unwrap_or(Ok(Value::Unit)))
+    grad::wrap_leaves(plain, &mut |_| tangents.next().unwrap_or(Ok(HostValue::Unit)))
 }
 
-pub(super) fn seeds(result: &Value, cotangent: &Value, level: u32) -> Outcome<Vec<(u32, Value)>> {
+pub(super) fn cotangent_seeds(
+    result: &HostValue,
+    cotangent: &HostValue,
+    level: u32,
+) -> HostResult<Vec<(u32, HostValue)>> {
     let (results, cotangents) = (grad::leaves(result), grad::leaves(cotangent));
     if results.len() != cotangents.len() {
-        return Err(misfit(result, cotangent, "cotangent"));
+        return Err(seed_mismatch(result, cotangent, "cotangent"));
     }
     let mut seeds = vec![];
     for (result, cotangent) in results.iter().zip(cotangents) {
-        let (value, link) = grad::links(result, level);
-        fits(&value, &cotangent, "cotangent")?;
+        let (value, link) = grad::split_link(result, level);
+        check_seed_shape(&value, &cotangent, "cotangent")?;
         seeds.extend(link.and_then(|link| link.node()).map(|node| (node, cotangent)));
     }
     Ok(seeds)
 }
 
-fn fits(value: &Value, seed: &Value, what: &str) -> Outcome<()> {
-    if grad::is_alike(value, seed) { Ok(()) } else { Err(misfit(value, seed, what)) }
+fn check_seed_shape(value: &HostValue, seed: &HostValue, what: &str) -> HostResult<()> {
+    if grad::has_same_shape(value, seed) { Ok(()) } else { Err(seed_mismatch(value, seed, what)) }
 }
 
-fn misfit(value: &Value, seed: &Value, what: &str) -> Problem {
+fn seed_mismatch(value: &HostValue, seed: &HostValue, what: &str) -> RuntimeError {
     let (wanted, found) = (grad::primal(value).type_name(), grad::primal(seed).type_name());
-    Problem::new("E0501", format!("the `{what}` is `{found}`, and has to be `{wanted}`"))
+    RuntimeError::new("E0501", format!("the `{what}` must be `{wanted}`, not `{found}`"))
 }
 
-fn count(value: &Value) -> usize {
+fn element_count(value: &HostValue) -> usize {
     grad::shape_of(value).iter().product()
 }
 
-/// Returns zeros of the form of a value, with 1 at a position.
-fn marked(value: &Value, position: usize) -> Outcome<Value> {
+/// Returns zeros in the shape of a value, with 1 at one position.
+fn unit_like(value: &HostValue, position: usize) -> HostResult<HostValue> {
     match grad::zeros_like(value)? {
-        Value::Array(mut array) => {
-            let one = array.scalar().map(crate::lang::scalar::Value::one).map_or(Value::Unit, Value::Scalar);
+        HostValue::Array(mut array) => {
+            let one = array.scalar().map(clk_scalar::ScalarValue::one).map_or(HostValue::Unit, HostValue::Scalar);
             array.set_item(position, &one)?;
-            Ok(Value::Array(array))
+            Ok(HostValue::Array(array))
         }
-        Value::Scalar(zero) => Ok(Value::Scalar(crate::lang::scalar::Value::one(zero.ty))),
+        HostValue::Scalar(zero) => Ok(HostValue::Scalar(clk_scalar::ScalarValue::one(zero.ty))),
         other => Ok(other),
     }
 }
 
-/// Returns a number, or the elements of an array, as one axis.
-fn flat(value: Value) -> Outcome<Value> {
+/// Returns the elements of an array, or a single number, as an array with one axis.
+fn flatten_to_axis(value: HostValue) -> HostResult<HostValue> {
     match grad::primal(&value) {
-        Value::Array(_) => grad::ops::reshape(&value, &[-1]),
+        HostValue::Array(_) => grad::ops::reshape(&value, &[-1]),
         _ => grad::ops::literal(&[value], None),
     }
 }
 
-/// Joins rows, or columns, to an array of this shape.
-fn joined(parts: Vec<Value>, shape: &[usize], like: &Value, columns: bool) -> Outcome<Value> {
+/// Joins rows (or columns, if `columns`) to an array of the given shape. `like` has the element type if there are none.
+fn join_parts(parts: Vec<HostValue>, shape: &[usize], like: &HostValue, columns: bool) -> HostResult<HostValue> {
     let mut whole = match parts.is_empty() {
         true => {
-            let scalar = ops::reduce(Reduce::Sum, like, None)?;
-            grad::ops::full(&[0, count(like) as i64], &scalar)?
+            let scalar = ops::reduce(ReduceKind::Sum, like, None)?;
+            grad::ops::full(&[0, element_count(like) as i64], &scalar)?
         }
         false => grad::ops::stack(&parts)?,
     };
@@ -477,6 +513,6 @@ fn joined(parts: Vec<Value>, shape: &[usize], like: &Value, columns: bool) -> Ou
     }
     match shape.is_empty() {
         true => grad::ops::index(&whole, &[SliceSpec::At(0), SliceSpec::At(0)]),
-        false => grad::apply(&Deed::Reshape(shape.to_vec()), vec![whole]),
+        false => grad::apply(&TapeOp::Reshape(shape.to_vec()), vec![whole]),
     }
 }

@@ -1,24 +1,25 @@
-//! Evaluation of nodes: the statements and expressions that code leaves to operations on values.
+//! Evaluates tree nodes ([`TreeNode`]): the statements and expressions that do not compile to
+//! scalar instructions.
 
 use std::sync::Arc;
 
-use crate::base::diag::{Diagnostic, Severity};
-use crate::base::source::Span;
-use crate::check::typed::{Expr, OnDevice, Pattern};
-use crate::device::{Device, DeviceError, Wanted, device_diagnostic, size};
-use crate::host::value::Value;
+use crate::value::HostValue;
+use clk_base::diag::{Diagnostic, Severity};
+use clk_base::source::Span;
+use clk_check::typed::{Expr, OnDevice, Pattern};
+use clk_runtime::{Device, DeviceError, DeviceSelector, device_diagnostic, size};
 
-use super::code::{Code, Node, NodeKind};
-use super::frame::Frame;
-use super::machine::{Eval, Machine};
+use super::code::{HostCode, NodeKind, TreeNode};
+use super::context::{Eval, EvalContext};
+use super::frame::HostFrame;
 
-/// An open batch on a device, which is ended on drop.
-struct Batch(Option<Arc<dyn Device>>);
+/// Guard of an open batch of launches on a device. Dropping the guard ends the batch.
+struct OpenBatch(Option<Arc<dyn Device>>);
 
-impl Batch {
-    fn begin(device: Arc<dyn Device>) -> Batch {
+impl OpenBatch {
+    fn begin(device: Arc<dyn Device>) -> OpenBatch {
         device.begin_batch();
-        Batch(Some(device))
+        OpenBatch(Some(device))
     }
 
     fn end(mut self) -> Result<(), DeviceError> {
@@ -26,92 +27,92 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for OpenBatch {
     fn drop(&mut self) {
-        // Errors are ignored: the one that caused the drop is reported.
+        // The guard is dropped because of another error, which is reported instead of an error of `end_batch`.
         let _ = self.0.take().map(|device| device.end_batch());
     }
 }
 
-impl Machine<'_> {
-    /// Evaluates a node.
-    pub(super) fn node(&mut self, frame: &mut Frame, code: &Code, node: u32) -> Eval {
+impl EvalContext<'_> {
+    /// Evaluates the tree node with index `node`.
+    pub(super) fn eval_node(&mut self, frame: &mut HostFrame, code: &HostCode, node: u32) -> Eval {
         let node = &code.nodes[node as usize];
-        let outer = std::mem::replace(&mut self.interp.at, node.at);
-        let _standing = self.standing_at(node.at);
-        self.reached(node.at);
-        let value = self.node_value(frame, node);
-        self.reached(outer);
-        self.count_copies(node.at);
-        if !self.interp.spilled {
-            self.note_spilled(node.at);
+        let outer = std::mem::replace(&mut self.interp.current_span, node.stmt_span);
+        let _standing = self.enter_location(node.stmt_span);
+        self.enter_tape_statement(node.stmt_span);
+        let value = self.eval_node_kind(frame, node);
+        self.enter_tape_statement(outer);
+        self.count_copies(node.stmt_span);
+        if !self.interp.has_noted_spill {
+            self.note_spill(node.stmt_span);
         }
         value
     }
 
-    /// Notes for the way back over tapes which statement is executed.
-    fn reached(&self, at: Span) {
-        for tape in &self.interp.tapes {
-            tape.reached(at);
+    /// Sets the current statement of all active tapes, so that errors of the reverse sweep can show it.
+    fn enter_tape_statement(&self, at: Span) {
+        for tape in &self.interp.active_tapes {
+            tape.enter_statement(at);
         }
     }
 
-    /// Counts the copies since the last look for a statement.
+    /// If copies are counted: attributes the host-device copies since the previous call to the statement at `at`.
     pub(super) fn count_copies(&mut self, at: Span) {
-        if let Some(copies) = &mut self.interp.copies {
-            copies.look(&*self.interp.options.device, at);
+        if let Some(copies) = &mut self.interp.copy_statistics {
+            copies.attribute_to(&*self.interp.options.device, at);
         }
     }
 
-    /// Notes, once, that arrays were moved to the host.
-    fn note_spilled(&mut self, at: Span) {
+    /// Reports, once per run, that arrays were moved to the host because device memory is full.
+    fn note_spill(&mut self, at: Span) {
         let device = &self.interp.options.device;
         let bytes = device.spilled();
         if bytes == 0 {
             return;
         }
-        self.interp.spilled = true;
+        self.interp.has_noted_spill = true;
         let title = format!("the memory of {} is full: arrays are moved to the host", device.name());
-        let mut note = Diagnostic::new(Severity::Note, "W0607", title).at(at, "there was no room for an array of this");
-        note.notes.push(format!("{} were moved so far; they are brought back when a kernel needs them", size(bytes)));
+        let mut note = Diagnostic::new(Severity::Note, "W0607", title).at(at, "memory ran out at this statement");
+        note.notes.push(format!("{} were moved so far; they move back when a kernel needs them", size(bytes)));
         note.notes.extend(self.largest_arrays(1));
         self.interp
-            .warn(note.help("let go of what is not needed any more (`x = zeros(0)`), or work on a part at a time"));
+            .warn(note.help("free arrays that are no longer needed (`x = zeros(0)`), or process one part at a time"));
     }
 
-    fn node_value(&mut self, frame: &mut Frame, node: &Node) -> Eval {
+    fn eval_node_kind(&mut self, frame: &mut HostFrame, node: &TreeNode) -> Eval {
         match &node.kind {
             NodeKind::Expr(expr) => return self.eval(frame, expr),
             NodeKind::Let { pattern, declared, value: expr } => {
                 let mut value = self.eval(frame, expr)?;
                 if let Some(declared) = declared {
-                    value = self.declared(frame, declared, pattern, value, expr.span)?;
+                    value = self.check_declared(frame, declared, pattern, value, expr.span)?;
                 }
-                self.bind(frame, pattern, value, expr.span)?;
+                self.bind_pattern(frame, pattern, value, expr.span)?;
             }
             NodeKind::LocalArray { local, extents, init } => {
-                let value = self.local_array(frame, *local, extents, init, node.at)?;
-                self.set_local(frame, *local, value, node.at)?;
+                let value = self.local_array(frame, *local, extents, init, node.stmt_span)?;
+                self.set_local(frame, *local, value, node.stmt_span)?;
             }
             NodeKind::Assign { place, op, value } => self.assign(frame, place, *op, value)?,
-            NodeKind::On { device, body } => self.on(frame, device, body, node.at)?,
-            NodeKind::Batch { body } => self.batch(frame, body, node.at)?,
+            NodeKind::On { device, body } => self.run_on_device(frame, device, body, node.stmt_span)?,
+            NodeKind::Batch { body } => self.run_batch(frame, body, node.stmt_span)?,
         }
-        Ok(Value::Unit)
+        Ok(HostValue::Unit)
     }
 
-    fn batch(&mut self, frame: &mut Frame, body: &Expr, span: Span) -> Eval<()> {
-        let batch = Batch::begin(self.interp.options.device.clone());
+    fn run_batch(&mut self, frame: &mut HostFrame, body: &Expr, span: Span) -> Eval<()> {
+        let batch = OpenBatch::begin(self.interp.options.device.clone());
         let result = self.eval(frame, body);
         let ended = batch.end();
         result?;
         ended.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 
-    fn on(&mut self, frame: &mut Frame, device: &OnDevice, body: &Expr, span: Span) -> Eval<()> {
+    fn run_on_device(&mut self, frame: &mut HostFrame, device: &OnDevice, body: &Expr, span: Span) -> Eval<()> {
         let number = match device.number() {
             None => None,
-            Some(number) => match u32::try_from(self.integer(frame, number)?) {
+            Some(number) => match u32::try_from(self.eval_integer(frame, number)?) {
                 Ok(number) => Some(number),
                 Err(_) => {
                     let diagnostic = Diagnostic::error("E0595", "devices are numbered from 0");
@@ -119,27 +120,33 @@ impl Machine<'_> {
                 }
             },
         };
-        let wanted = match device {
-            OnDevice::Sim(_) => Wanted::Sim(number),
-            OnDevice::Gpu(_) => Wanted::Gpu(number),
+        let selector = match device {
+            OnDevice::Sim(_) => DeviceSelector::Sim(number),
+            OnDevice::Gpu(_) => DeviceSelector::Gpu(number),
         };
         let opened = match &self.interp.devices {
-            Some(devices) => devices.open(wanted),
+            Some(devices) => devices.open(selector),
             None => Err(DeviceError::Unavailable { device: "gpu".into(), why: "there are no devices here".into() }),
         };
         let device = opened.map_err(|error| self.error(device_diagnostic(&error, span)))?;
-        if !self.interp.visited.iter().any(|known| Arc::ptr_eq(known, &device)) {
-            self.interp.visited.push(device.clone());
+        if !self.interp.used_devices.iter().any(|known| Arc::ptr_eq(known, &device)) {
+            self.interp.used_devices.push(device.clone());
         }
-        let outer = self.interp.use_device(device);
+        let outer = self.interp.switch_device(device);
         let result = self.eval(frame, body);
-        self.interp.use_device(outer);
+        self.interp.switch_device(outer);
         result.map(drop)
     }
 
     /// Binds a pattern such as `let (a, b) = …`.
-    pub(crate) fn bind(&mut self, frame: &mut Frame, pattern: &Pattern, value: Value, at: Span) -> Eval<()> {
-        self.note_defined(frame, pattern);
+    pub(crate) fn bind_pattern(
+        &mut self,
+        frame: &mut HostFrame,
+        pattern: &Pattern,
+        value: HostValue,
+        at: Span,
+    ) -> Eval<()> {
+        self.trace_definition(frame, pattern);
         match pattern {
             Pattern::Local(local) => self.set_local(frame, *local, value, at)?,
             Pattern::Global(global) => {
@@ -150,16 +157,16 @@ impl Machine<'_> {
             Pattern::Discard => {}
             Pattern::Tuple(parts) => {
                 let values = match value {
-                    Value::Tuple(values) if values.len() == parts.len() => values,
+                    HostValue::Tuple(values) if values.len() == parts.len() => values,
                     other => {
-                        let found = other.type_name();
-                        let title = format!("`{found}` does not come apart into {} names", parts.len());
-                        let diagnostic = Diagnostic::error("E0320", title).at(at, format!("this is `{found}`"));
+                        let actual = other.type_name();
+                        let title = format!("`{actual}` can't be unpacked into {} names", parts.len());
+                        let diagnostic = Diagnostic::error("E0320", title).at(at, format!("this is `{actual}`"));
                         return Err(self.error(diagnostic));
                     }
                 };
                 for (part, value) in parts.iter().zip(values) {
-                    self.bind(frame, part, value, at)?;
+                    self.bind_pattern(frame, part, value, at)?;
                 }
             }
         }

@@ -1,48 +1,31 @@
-//! Faults and warnings of launches as diagnostics: with the launch, and with advice that the kernel's text allows.
+//! Reports the faults and warnings of launches.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::Kernel;
-use crate::compile::advice;
-use crate::device::{DeviceError, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic};
-use crate::host::format;
-use crate::host::value::Value;
+use crate::format;
+use crate::value::HostValue;
+use clk_compile::advice::FaultOrigin;
+use clk_runtime::{DeviceError, Fault, FaultKind};
 
-use super::machine::{Machine, Signal};
+use super::context::{EvalContext, Signal};
 
-/// A kernel as the program has it and the size of its launch; `None` if the kernel that ran is made of it, with numbers of its own.
-pub(super) type Ran<'a> = Option<(&'a Kernel, Extents)>;
-
-impl Machine<'_> {
-    /// Collects the device's warnings of a launch: of a kernel of the program as it is written, if its numbers are the launch's.
-    pub(crate) fn take_warnings(&mut self, ran: Ran<'_>, span: Span) {
-        let taken = self.interp.options.control.warnings.lock().map(|mut w| std::mem::take(&mut *w));
-        for warning in taken.unwrap_or_default() {
-            let warning = self.described(&warning, ran);
-            self.interp.warn(warning.because(span, "launched here"));
+impl EvalContext<'_> {
+    /// Converts the device's warnings about a launch to diagnostics, and adds them to the interpreter's warnings.
+    pub(crate) fn collect_device_warnings(&mut self, origin: FaultOrigin<'_>) {
+        let warnings = self.interp.options.control.warnings.lock().map(|mut w| std::mem::take(&mut *w));
+        for warning in warnings.unwrap_or_default() {
+            self.interp.warn(origin.explain(&warning));
         }
     }
 
-    fn described(&self, fault: &Fault, ran: Ran<'_>) -> Diagnostic {
-        match ran {
-            Some((kernel, extents)) => advice::explained(self.program, kernel, extents, fault),
-            None => fault_diagnostic(fault),
-        }
-    }
-
-    pub(crate) fn say(&mut self, output: &str) {
+    pub(crate) fn print_output(&mut self, output: &str) {
         if !output.is_empty() {
-            self.world.print(output);
+            self.effects.print(output);
         }
     }
 
-    /// Returns a fault as a diagnostic that includes the launch, and further notes.
-    pub(crate) fn fault(&mut self, fault: &Fault, ran: Ran<'_>, span: Span, notes: Vec<String>) -> Signal {
-        self.say(&fault.output);
-        if let FaultKind::Device(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) = &fault.kind {
-            return self.error(device_diagnostic(error, span));
-        }
-        let mut diagnostic = self.described(fault, ran).because(span, "launched here");
+    /// Prints the output of a faulted launch, and returns the fault as a diagnostic with `notes`.
+    pub(crate) fn fault_error(&mut self, fault: &Fault, origin: FaultOrigin<'_>, notes: Vec<String>) -> Signal {
+        self.print_output(&fault.output);
+        let mut diagnostic = origin.explain(fault);
         if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
             diagnostic.notes.extend(self.largest_arrays(1));
         }
@@ -50,18 +33,19 @@ impl Machine<'_> {
         self.error(diagnostic)
     }
 
-    /// Returns a note on the variables that hold the most memory, among arrays of at least so many bytes.
+    /// Returns a note that lists the script variables with the largest arrays. Arrays of fewer than `least` bytes are
+    /// left out.
     pub(super) fn largest_arrays(&self, least: usize) -> Option<String> {
-        let mut held: Vec<(usize, String)> = Vec::new();
+        let mut arrays: Vec<(usize, String)> = Vec::new();
         for ((_, global), value) in self.program.globals.iter().zip(&self.interp.globals) {
-            if let Some(Value::Array(array)) = value
+            if let Some(HostValue::Array(array)) = value
                 && array.byte_len() >= least
             {
-                held.push((array.byte_len(), format!("`{}` ({})", global.name, format::describe(array))));
+                arrays.push((array.byte_len(), format!("`{}` ({})", global.name, format::describe(array))));
             }
         }
-        held.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        let shown: Vec<String> = held.into_iter().take(5).map(|(_, text)| text).collect();
+        arrays.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let shown: Vec<String> = arrays.into_iter().take(5).map(|(_, text)| text).collect();
         (!shown.is_empty()).then(|| format!("the largest arrays of variables: {}", shown.join(", ")))
     }
 }

@@ -1,53 +1,53 @@
-//! Registers of one activation of a body.
+//! Frames: the registers of one activation of host code.
 
 use std::sync::{Arc, LazyLock};
 
-use crate::check::typed::{Body, LocalId};
-use crate::host::value::Value;
-use crate::lang::scalar;
-use crate::lower::Argument;
+use crate::value::HostValue;
+use clk_check::typed::{Body, LocalId};
+use clk_lower::GenericArgument;
 
-use super::code::Code;
+use super::code::HostCode;
 
-/// An activation of a body: its variables and temporaries, and the values of its signature's names.
-pub(crate) struct Frame {
-    /// The code that runs; variables are kept as it says. Without code all are locals.
-    pub code: Option<Arc<Code>>,
+/// Activation record of a function or other body: its variables, temporaries, compile-time arguments and dimensions.
+pub(crate) struct HostFrame {
+    /// The code that runs in this frame. It assigns variables to slots or locals. Without code, all variables are
+    /// locals.
+    pub code: Option<Arc<HostCode>>,
     pub slots: Vec<u64>,
-    pub locals: Vec<Option<Value>>,
-    /// The values that loops go over.
-    pub held: Vec<Value>,
-    /// The result of the code, on its way out.
-    pub result: Value,
-    /// By index in `sig.generics`.
-    pub generics: Arc<[Argument]>,
-    /// By index in `sig.dims`; `None` where a dimension is not bound yet.
+    pub locals: Vec<Option<HostValue>>,
+    /// Values over which the enclosing `for` loops iterate, outermost first.
+    pub loop_values: Vec<HostValue>,
+    /// Result of the code. The instruction that ends the code takes it.
+    pub result: HostValue,
+    /// Compile-time arguments, by index in `sig.generics`.
+    pub generics: Arc<[GenericArgument]>,
+    /// Values of the dimensions, by index in `sig.dims`. `None` if a dimension is not bound yet.
     pub dims: Vec<Option<i64>>,
 }
 
-static NO_GENERICS: LazyLock<Arc<[Argument]>> = LazyLock::new(|| Arc::new([]));
+static NO_GENERICS: LazyLock<Arc<[GenericArgument]>> = LazyLock::new(|| Arc::new([]));
 
-impl Frame {
-    /// Creates a frame with the values of a signature's names.
-    pub fn new(generics: Arc<[Argument]>, dims: Vec<Option<i64>>) -> Frame {
-        Frame {
+impl HostFrame {
+    /// Creates a frame with the given compile-time arguments and dimensions, and without code or variables.
+    pub fn new(generics: Arc<[GenericArgument]>, dims: Vec<Option<i64>>) -> HostFrame {
+        HostFrame {
             code: None,
             slots: Vec::new(),
             locals: Vec::new(),
-            held: Vec::new(),
-            result: Value::Unit,
+            loop_values: Vec::new(),
+            result: HostValue::Unit,
             generics,
             dims,
         }
     }
 
-    /// Creates a frame for constants.
-    pub fn empty() -> Frame {
-        Frame::new(NO_GENERICS.clone(), Vec::new())
+    /// Creates a frame without compile-time arguments and dimensions.
+    pub fn empty() -> HostFrame {
+        HostFrame::new(NO_GENERICS.clone(), Vec::new())
     }
 
-    /// Makes room for code.
-    pub fn prepare(&mut self, code: &Arc<Code>) {
+    /// Prepares the frame to run `code`: resizes the register files and sets the constants.
+    pub fn prepare(&mut self, code: &Arc<HostCode>) {
         if self.slots.len() < code.slots {
             self.slots.resize(code.slots, 0);
         }
@@ -61,37 +61,37 @@ impl Frame {
         self.code = Some(code.clone());
     }
 
-    /// Drops all values, so that the frame can be used again.
+    /// Drops all values, so that the frame can be reused.
     pub fn clear(&mut self) {
         if !self.generics.is_empty() {
             self.generics = NO_GENERICS.clone();
         }
         self.locals.clear();
-        self.held.clear();
+        self.loop_values.clear();
         self.dims.clear();
-        self.result = Value::Unit;
+        self.result = HostValue::Unit;
     }
 
-    /// Returns the body of the function, which has the declared types of locals.
+    /// Returns the body that is running, which has the declarations of its local variables.
     pub fn body(&self) -> Option<&Body> {
         self.code.as_ref()?.body.as_deref()
     }
 
-    /// Returns the value of a variable, as it is kept.
-    pub fn get(&self, local: LocalId) -> Option<Value> {
+    /// Returns the value of a variable.
+    pub fn get(&self, local: LocalId) -> Option<HostValue> {
         match self.code.as_ref().and_then(|code| code.scalar(local)) {
-            Some(ty) => Some(Value::Scalar(scalar::Value { ty, bits: *self.slots.get(local.index())? })),
+            Some(ty) => Some(HostValue::Scalar(clk_scalar::ScalarValue { ty, bits: *self.slots.get(local.index())? })),
             None => self.local(local).cloned(),
         }
     }
 
-    /// Returns a variable that is not kept in a slot.
-    pub fn local(&self, local: LocalId) -> Option<&Value> {
+    /// Returns the value of a variable that is not kept in a slot.
+    pub fn local(&self, local: LocalId) -> Option<&HostValue> {
         self.locals.get(local.index())?.as_ref()
     }
 
-    /// Returns the place of a variable that is not kept in a slot; it is added if necessary.
-    pub fn place(&mut self, local: LocalId) -> &mut Option<Value> {
+    /// Returns a mutable reference to a variable that is not kept in a slot. Extends `locals` if necessary.
+    pub fn local_mut(&mut self, local: LocalId) -> &mut Option<HostValue> {
         let at = local.index();
         if at >= self.locals.len() {
             self.locals.resize(at + 1, None);
@@ -99,11 +99,11 @@ impl Frame {
         &mut self.locals[at]
     }
 
-    /// Sets a variable; false if it is kept in a slot and the value has another type.
+    /// Sets a variable. Returns false if the variable is in a slot and the value has another type.
     #[must_use]
-    pub fn set(&mut self, local: LocalId, value: Value) -> bool {
+    pub fn set(&mut self, local: LocalId, value: HostValue) -> bool {
         let Some(ty) = self.code.as_ref().and_then(|code| code.scalar(local)) else {
-            *self.place(local) = Some(value);
+            *self.local_mut(local) = Some(value);
             return true;
         };
         let number = value.adapt(ty).filter(|number| number.ty == ty);

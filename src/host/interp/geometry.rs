@@ -1,38 +1,40 @@
-//! What a kernel's head alone says of its geometry: extents that are literals and constants, and whether threads ask for their index in
-//! the grid.
+//! Static analysis of a kernel's geometry: finds extents that are literals or constants, and kernels that read
+//! `global_idx`.
 
 use std::sync::Arc;
 
-use crate::check::typed::{Body, Expr, ExprKind, FnRef, Geometry, Kernel, Program};
-use crate::check::walk;
-use crate::device::Larger;
-use crate::lang::builtin::Builtin;
+use clk_check::typed::{Body, Expr, ExprKind, FnRef, Geometry, Kernel, Program};
+use clk_check::visit;
+use clk_runtime::LargerDimensions;
+use clk_scalar::builtin::Builtin;
 
-/// Returns the block size of a `grid` kernel if it consists of literals and constants.
+/// Returns the block shape of a `grid` kernel if its extents are literals or constants.
 pub fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
     match &kernel.geometry {
-        Geometry::Grid { block, .. } => extents_of(program, block),
+        Geometry::Grid { block, .. } => constant_extents(program, block),
         Geometry::Threads { .. } => None,
     }
 }
 
-/// Returns which of grid and block could be larger in other launches of a kernel, because its signature does not fix them.
-pub(super) fn larger(program: &Program, kernel: &Kernel) -> Larger {
+/// Returns whether other launches of a kernel may have a larger grid or block. They may unless the signature declares a
+/// constant.
+pub(super) fn growable_dimensions(program: &Program, kernel: &Kernel) -> LargerDimensions {
     match &kernel.geometry {
-        Geometry::Grid { grid, block, .. } => {
-            Larger { grid: extents_of(program, grid).is_none(), block: extents_of(program, block).is_none() }
-        }
-        Geometry::Threads { .. } => Larger::default(),
+        Geometry::Grid { grid, block, .. } => LargerDimensions {
+            grid: constant_extents(program, grid).is_none(),
+            block: constant_extents(program, block).is_none(),
+        },
+        Geometry::Threads { .. } => LargerDimensions::default(),
     }
 }
 
-/// Whether a kernel, or a function it calls, reads `global_idx` along an axis.
+/// Returns whether a kernel, or a function that it calls, reads the component `axis` of `global_idx`.
 pub(super) fn reads_global_idx(program: &Program, kernel: &Kernel, axis: u8) -> bool {
     let mut waiting: Vec<Arc<Body>> = kernel.body.iter().cloned().collect();
     let (mut seen, mut found) = (Vec::new(), false);
     while let Some(body) = waiting.pop() {
         let (mut all, mut other) = (0, 0);
-        walk::exprs(&body.root, &mut |e| match &e.kind {
+        visit::exprs(&body.root, &mut |e| match &e.kind {
             ExprKind::Variable(Builtin::GlobalIdx) => all += 1,
             ExprKind::Swizzle { base, lanes } if matches!(base.kind, ExprKind::Variable(Builtin::GlobalIdx)) => {
                 other += usize::from(!lanes.contains(&axis));
@@ -48,7 +50,7 @@ pub(super) fn reads_global_idx(program: &Program, kernel: &Kernel, axis: u8) -> 
     found
 }
 
-fn extents_of(program: &Program, extents: &[Expr]) -> Option<[u32; 3]> {
+fn constant_extents(program: &Program, extents: &[Expr]) -> Option<[u32; 3]> {
     let mut sizes = [1; 3];
     for (slot, value) in sizes.iter_mut().zip(extents) {
         let value = match &value.kind {

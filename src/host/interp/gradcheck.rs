@@ -1,65 +1,76 @@
-//! `gradcheck(f, x)`: the derivative of a function against differences, and forward against reverse mode.
+//! `gradcheck(f, x)`: compares the derivative of a function with finite differences, and forward with reverse mode.
 //!
-//! Three things are compared along each direction ([`measured`]): both modes in the function's own types, both modes in its twin in
-//! `f64` ([`Twin`]), and differences of the twin. So a wrong rule is found however small its part is, and is told from digits that are
-//! lost. Numbers at kinks are left out, with a warning.
+//! Computes the derivative along each direction ([`measure`]) in three ways: in both modes in the function's own types,
+//! in both modes of its `f64` shadow ([`F64Shadow`]), and by finite differences of the shadow. If the shadow's modes
+//! disagree with the differences, a derivative rule is wrong. If only the function's own types disagree, precision was
+//! lost. Inputs at kinks are left out, with a warning.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{Derive, ExprKind, FnRef};
-use crate::check::widen;
-use crate::host::grad::{self, Finds, Slope};
-use crate::host::ops;
-use crate::host::value::Value;
-use crate::lang::builtin::Builtin;
-use crate::lang::scalar::Scalar;
+use crate::grad::{self, AuditTarget, Slope};
+use crate::ops;
+use crate::value::HostValue;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::promote_f64;
+use clk_check::typed::{Derive, ExprKind, FnRef};
+use clk_scalar::Scalar;
+use clk_scalar::builtin::Builtin;
 
-use super::frame::Frame;
-use super::machine::{Eval, Held, Machine, Signal};
-use super::measure::{Measured, Modes, Plan, ROUNDS, Way, again, is_smooth, kink, measured, worst};
-use super::subject::{Quiet, Subject, Twin};
+use super::context::{Eval, EvalContext, NoGradCapture, Signal};
+use super::directional_derivative::{
+    DerivativeModes, DifferencePrecision, DirectionalDerivative, GradcheckPlan, ROUNDS, find_kink, is_smooth, measure,
+    recompute_modes, worst_number,
+};
+use super::frame::HostFrame;
+use super::gradcheck_function::{F64Shadow, GradcheckFunction, SilentEffects};
 
-/// How a twin is compared with its differences: a rule that is right differs by less.
-const EXACT: Way = Way { epsilon: f64::EPSILON, tolerance: 1e-6 };
+/// Precision of the `f64` shadow. The relative error of a correct rule, compared with finite differences, is below the
+/// tolerance.
+const EXACT: DifferencePrecision = DifferencePrecision { epsilon: f64::EPSILON, tolerance: 1e-6 };
 
-/// A place, and what is said of it.
-type Remark = (Span, String);
+/// A source location and the text of its label.
+type LocatedText = (Span, String);
 
-/// The call of a check.
+/// A call of `gradcheck`.
 #[derive(Clone, Copy)]
-struct Checked<'c> {
-    frame: &'c Frame,
+struct GradcheckCall<'c> {
+    frame: &'c HostFrame,
     derive: &'c Derive,
-    values: &'c [Value],
+    values: &'c [HostValue],
     span: Span,
 }
 
-impl Machine<'_> {
-    pub(super) fn gradcheck(&mut self, frame: &mut Frame, derive: &Derive, values: Vec<Value>, span: Span) -> Eval {
-        let values: Vec<Value> = values.iter().map(grad::primal).collect();
-        let draws = self.interp.draws;
-        let checked = self.compared(Checked { frame, derive, values: &values, span });
-        self.interp.draws = draws;
-        self.interp.held = Held::Not;
-        checked.map(|()| Value::Unit)
+impl EvalContext<'_> {
+    pub(super) fn gradcheck(
+        &mut self,
+        frame: &mut HostFrame,
+        derive: &Derive,
+        values: Vec<HostValue>,
+        span: Span,
+    ) -> Eval {
+        let values: Vec<HostValue> = values.iter().map(grad::primal).collect();
+        let draws = self.interp.random_position;
+        let checked = self.compare_derivatives(GradcheckCall { frame, derive, values: &values, span });
+        self.interp.random_position = draws;
+        self.interp.no_grad_capture = NoGradCapture::Off;
+        checked.map(|()| HostValue::Unit)
     }
 
-    fn compared(&mut self, of: Checked<'_>) -> Eval<()> {
-        let survey = widen::survey(self.program, &of.derive.of);
-        if let Some(held) = survey.held {
-            let title = "`gradcheck` needs differences, and these change what a kernel takes as a constant";
+    fn compare_derivatives(&mut self, of: GradcheckCall<'_>) -> Eval<()> {
+        let survey = promote_f64::survey(self.program, &of.derive.of);
+        if let Some(held) = survey.detached {
+            let title = "`gradcheck` needs finite differences, which would change a compile-time constant of a kernel";
             let wrong = Diagnostic::error("E0721", title)
                 .at(held, "this value changes with the arguments")
                 .because(of.span, "checked here")
-                .help("take the constant in the function that launches the kernel, and pass it to the kernel");
+                .help("compute the constant outside of the checked function");
             return Err(self.error(wrong));
         }
-        let epsilon = epsilon(survey.narrowest);
-        let plan = self.with_own(of, Plan::new)?;
+        let epsilon = epsilon_of(survey.narrowest);
+        let plan = self.with_function(of, GradcheckPlan::new)?;
         let mut obstacle = survey.obstacle;
         let mut wide = None;
         if obstacle.is_none() {
-            match self.with_twin(of, |twin| measured(twin, &plan, EXACT)) {
+            match self.with_shadow(of, |shadow| measure(shadow, &plan, EXACT)) {
                 Ok(found) => wide = Some(found),
                 Err(Signal::Error(error)) => {
                     let at = error.primary().filter(|at| *at != of.span);
@@ -69,90 +80,127 @@ impl Machine<'_> {
             }
         }
         let is_twin = wide.is_some();
-        let found = match wide {
-            Some(found) => found,
+        let derivatives = match wide {
+            Some(derivatives) => derivatives,
             None => {
-                let loose = Way { epsilon, tolerance: (4.0 * epsilon.cbrt()).min(0.5) };
-                self.with_own(of, |own| measured(own, &plan, loose))?
+                let loose = DifferencePrecision { epsilon, tolerance: (4.0 * epsilon.cbrt()).min(0.5) };
+                self.with_function(of, |own| measure(own, &plan, loose))?
             }
         };
-        let own = self.with_own(of, |own| again(own, &found))?;
-        let way = Way { epsilon, tolerance: epsilon.sqrt().max(EXACT.tolerance) };
-        let report = Report { names: self.names(of), way, ty: survey.narrowest, is_twin, span: of.span };
-        for (measured, own) in found.iter().zip(own) {
-            if let Some(wrong) = report.wrong(measured, own) {
-                let wrong = if is_twin { self.explained(of, &report, &plan, wrong, measured) } else { wrong };
+        let own = self.with_function(of, |own| recompute_modes(own, &derivatives))?;
+        let precision = DifferencePrecision { epsilon, tolerance: epsilon.sqrt().max(EXACT.tolerance) };
+        let report = GradcheckReport {
+            names: self.gradcheck_names(of),
+            precision,
+            ty: survey.narrowest,
+            has_shadow: is_twin,
+            span: of.span,
+        };
+        for (measured, own) in derivatives.iter().zip(own) {
+            if let Some(wrong) = report.disagreement(measured, own) {
+                let wrong = if is_twin { self.explain_error(of, &report, &plan, wrong, measured) } else { wrong };
                 return Err(self.error(wrong));
             }
         }
-        let at_kinks = found.iter().any(|of| !is_smooth(of.slope) || of.left_out > 0);
-        let kink = if at_kinks && is_twin { self.with_twin(of, |twin| Ok(kink(twin)))? } else { None };
-        for warning in report.warnings(&found, kink, obstacle) {
+        let at_kinks = derivatives.iter().any(|of| !is_smooth(of.slope) || of.left_out > 0);
+        let kink = if at_kinks && is_twin { self.with_shadow(of, |shadow| Ok(find_kink(shadow)))? } else { None };
+        for warning in report.warnings(&derivatives, kink, obstacle) {
             self.interp.warn(warning);
         }
         Ok(())
     }
 
-    /// Runs something with the function in its own types.
-    fn with_own<T>(&mut self, of: Checked<'_>, run: impl FnOnce(&mut Subject<'_>) -> Eval<T>) -> Eval<T> {
-        let draws = self.interp.draws;
-        let mut world = Quiet(&mut *self.world);
-        let machine =
-            Machine { interp: &mut *self.interp, program: self.program, sources: self.sources, world: &mut world };
-        let frame = Frame::new(of.frame.generics.clone(), of.frame.dims.clone());
-        let Checked { derive, values, span, .. } = of;
-        let result = run(&mut Subject { machine, frame, derive, values: values.to_vec(), span, draws, held: vec![] });
-        self.interp.draws = draws;
+    /// Calls `run` with the function in its own types.
+    fn with_function<T>(
+        &mut self,
+        of: GradcheckCall<'_>,
+        run: impl FnOnce(&mut GradcheckFunction<'_>) -> Eval<T>,
+    ) -> Eval<T> {
+        let draws = self.interp.random_position;
+        let mut world = SilentEffects(&mut *self.effects);
+        let machine = EvalContext {
+            interp: &mut *self.interp,
+            program: self.program,
+            sources: self.sources,
+            effects: &mut world,
+        };
+        let frame = HostFrame::new(of.frame.generics.clone(), of.frame.dims.clone());
+        let GradcheckCall { derive, values, span, .. } = of;
+        let result = run(&mut GradcheckFunction {
+            context: machine,
+            frame,
+            derive,
+            values: values.to_vec(),
+            span,
+            random_position: draws,
+            no_grad_values: vec![],
+        });
+        self.interp.random_position = draws;
         result
     }
 
-    /// Runs something with the function's twin.
-    fn with_twin<T>(&mut self, of: Checked<'_>, run: impl FnOnce(&mut Subject<'_>) -> Eval<T>) -> Eval<T> {
-        let mut twin = Twin::new(self, of.frame, of.derive);
-        let values = of.values.iter().map(|value| twin.value(self, value)).collect();
-        let values: Vec<Value> = self.settle_problem(values, of.span)?;
-        let (draws, span, frame) = (self.interp.draws, of.span, twin.frame(of.frame));
-        let Twin { program, mut interp, derive, .. } = twin;
-        let _standing = interp.site().enter();
-        let mut world = Quiet(&mut *self.world);
-        let machine = Machine { interp: &mut interp, program: &program, sources: self.sources, world: &mut world };
-        run(&mut Subject { machine, frame, derive: &derive, values, span, draws, held: vec![] })
+    /// Calls `run` with the function's `f64` shadow.
+    fn with_shadow<T>(
+        &mut self,
+        of: GradcheckCall<'_>,
+        run: impl FnOnce(&mut GradcheckFunction<'_>) -> Eval<T>,
+    ) -> Eval<T> {
+        let mut shadow = F64Shadow::new(self, of.frame, of.derive);
+        let values = of.values.iter().map(|value| shadow.widen_value(self, value)).collect();
+        let values: Vec<HostValue> = self.locate_error(values, of.span)?;
+        let (draws, span, frame) = (self.interp.random_position, of.span, shadow.shadow_frame(of.frame));
+        let F64Shadow { program, mut interp, derive, .. } = shadow;
+        let _standing = interp.exec_context().enter();
+        let mut world = SilentEffects(&mut *self.effects);
+        let machine =
+            EvalContext { interp: &mut interp, program: &program, sources: self.sources, effects: &mut world };
+        run(&mut GradcheckFunction {
+            context: machine,
+            frame,
+            derive: &derive,
+            values,
+            span,
+            random_position: draws,
+            no_grad_values: vec![],
+        })
     }
 
-    /// Adds to an error the number and the line that are at fault, as far as they are found.
-    fn explained(
+    /// Adds the input element and the source line that cause an error to it, if they can be found.
+    fn explain_error(
         &mut self,
-        of: Checked<'_>,
-        report: &Report,
-        plan: &Plan,
+        of: GradcheckCall<'_>,
+        report: &GradcheckReport,
+        plan: &GradcheckPlan,
         mut wrong: Diagnostic,
-        measured: &Measured,
+        measured: &DirectionalDerivative,
     ) -> Diagnostic {
-        if let Ok(Some((at, reverse, differences))) = self.with_twin(of, |twin| worst(twin, measured, EXACT)) {
+        if let Ok(Some((at, reverse, differences))) =
+            self.with_shadow(of, |shadow| worst_number(shadow, measured, EXACT))
+        {
             let param = of.derive.wrt.get(measured.param).and_then(|&at| of.values.get(at as usize));
-            let name = report.name_of(measured.param);
+            let name = report.param_name(measured.param);
             let place = match (param, at - plan.params[measured.param].start) {
-                (Some(Value::Array(array)), at) => format!("`{name}{}`", ops::index_text(array.shape(), at)),
-                (Some(Value::Scalar(_)), _) => format!("`{name}`"),
+                (Some(HostValue::Array(array)), at) => format!("`{name}{}`", ops::index_text(array.shape(), at)),
+                (Some(HostValue::Scalar(_)), _) => format!("`{name}`"),
                 (_, at) => format!("number {} of `{name}`", at + 1),
             };
-            let (reverse, differences) = (short(reverse), short(differences));
+            let (reverse, differences) = (format_short(reverse), format_short(differences));
             wrong = wrong.note(format!(
                 "the largest part of it is by {place}: reverse mode says {reverse}, differences {differences}"
             ));
         }
-        let finite = measured.modes.all().all(f64::is_finite);
+        let finite = measured.modes.values().all(f64::is_finite);
         if !finite {
-            wrong = wrong.note("a derivative that is infinite or NaN spreads to all that it is multiplied with");
+            wrong = wrong.note("an infinite or NaN derivative makes every product with it infinite or NaN");
         }
-        let finds = if finite { Finds::Wrong } else { Finds::Kinks };
-        if let Ok(Some((at, says))) = self.with_twin(of, |twin| Ok(twin.culprit(finds))) {
+        let finds = if finite { AuditTarget::WrongRules } else { AuditTarget::Kinks };
+        if let Ok(Some((at, says))) = self.with_shadow(of, |shadow| Ok(shadow.locate(finds))) {
             wrong = wrong.because(at, says);
         }
         wrong
     }
 
-    fn names(&self, of: Checked<'_>) -> Names {
+    fn gradcheck_names(&self, of: GradcheckCall<'_>) -> GradcheckNames {
         let call = of.derive.call();
         let (name, params) = match &call.kind {
             ExprKind::Call { callee: FnRef::Fn { id, .. }, .. } => {
@@ -166,103 +214,119 @@ impl Machine<'_> {
         let mut outer = &of.derive.of;
         let mut around = vec![];
         while let ExprKind::Derive(derive) = &outer.kind {
-            around.push(Builtin::Derive(derive.what).name());
+            around.push(Builtin::Derive(derive.kind).name());
             outer = &derive.of;
         }
         for derivative in around.iter().rev() {
             name = format!("{derivative}({name})");
         }
         let param = |&at: &u32| params.get(at as usize).cloned().unwrap_or_else(|| format!("argument {}", at + 1));
-        Names { function: name, params: of.derive.wrt.iter().map(param).collect() }
+        GradcheckNames { function: name, params: of.derive.wrt.iter().map(param).collect() }
     }
 }
 
-/// How the function and the parameters are called that its derivative is by.
-struct Names {
+/// Names of the function and its differentiated parameters.
+struct GradcheckNames {
     function: String,
     params: Vec<String>,
 }
 
-/// What is known of a check for its messages.
-struct Report {
-    names: Names,
-    /// Of the function's own types, the narrowest of which is `ty`.
-    way: Way,
+/// The properties of a check that its messages need.
+struct GradcheckReport {
+    names: GradcheckNames,
+    /// Precision of the narrowest float type in the function, which is `ty`.
+    precision: DifferencePrecision,
     ty: Scalar,
-    is_twin: bool,
+    has_shadow: bool,
     span: Span,
 }
 
-impl Report {
-    fn name_of(&self, param: usize) -> &str {
+impl GradcheckReport {
+    fn param_name(&self, param: usize) -> &str {
         self.names.params.get(param).map_or("?", String::as_str)
     }
 
-    /// Returns the error if what is said of a direction does not agree.
-    fn wrong(&self, of: &Measured, own: Modes) -> Option<Diagnostic> {
-        let (function, param) = (&self.names.function, self.name_of(of.param));
+    /// Returns an error if the derivatives along a direction disagree.
+    fn disagreement(&self, of: &DirectionalDerivative, own: DerivativeModes) -> Option<Diagnostic> {
+        let (function, param) = (&self.names.function, self.param_name(of.param));
         let Slope::Smooth { value, noise } = of.slope else {
-            // Where there are no differences, both modes have the same conventions. Infinities and NaN are no error there.
-            let apart = |modes: Modes, way: Way| {
-                let most = way.tolerance * modes.scale + floor(way, of);
+            // There are no finite differences along this direction, so only the two modes are compared. Infinities and
+            // NaNs are not errors then.
+            let differ = |modes: DerivativeModes, way: DifferencePrecision| {
+                let most = way.tolerance * modes.scale + rounding_floor(way, of);
                 modes.forward.is_some_and(|forward| (forward - modes.reverse).abs() > most)
             };
-            let (wide, narrow) = (apart(of.modes, EXACT) && self.is_twin, apart(own, self.way));
+            let (wide, narrow) = (differ(of.modes, EXACT) && self.has_shadow, differ(own, self.precision));
             let modes = if wide { of.modes } else { own };
             let title = format!("forward and reverse mode do not agree on the derivative of `{function}` by `{param}`");
-            return (wide || narrow).then(|| self.error(title, of, modes, None));
+            return (wide || narrow).then(|| self.error_with_values(title, of, modes, None));
         };
         let scale = of.modes.scale + value.abs();
-        let off = |found: f64, way: Way| {
-            let most = way.tolerance * scale + noise + floor(way, of);
+        let off = |found: f64, way: DifferencePrecision| {
+            let most = way.tolerance * scale + noise + rounding_floor(way, of);
             found.is_nan() || (found - value).abs() > most
         };
-        let loose = Way { tolerance: 4.0 * self.way.epsilon.cbrt(), ..self.way };
-        let way = if self.is_twin { EXACT } else { loose };
-        if of.modes.all().any(|found| off(found, way)) {
-            let finite = of.modes.all().all(f64::is_finite);
+        let loose = DifferencePrecision { tolerance: 4.0 * self.precision.epsilon.cbrt(), ..self.precision };
+        let precision = if self.has_shadow { EXACT } else { loose };
+        if of.modes.values().any(|found| off(found, precision)) {
+            let finite = of.modes.values().all(f64::is_finite);
             let title = format!(
                 "the derivative of `{function}` by `{param}` is {}",
                 if finite { "wrong" } else { "not finite" }
             );
-            return Some(self.error(title, of, of.modes, Some(value)));
+            return Some(self.error_with_values(title, of, of.modes, Some(value)));
         }
-        if self.is_twin && own.all().any(|found| off(found, self.way)) {
-            let fails = if own.all().all(f64::is_finite) { "loses its digits" } else { "is not finite" };
+        if self.has_shadow && own.values().any(|found| off(found, self.precision)) {
+            let fails = if own.values().all(f64::is_finite) { "loses its digits" } else { "is not finite" };
             let title = format!("the derivative of `{function}` by `{param}` {fails} in `{}`", self.ty);
-            let error = self.error(title, of, own, Some(value));
+            let error = self.error_with_values(title, of, own, Some(value));
             return Some(error.note("its rules are right: in `f64` both modes agree with the differences"));
         }
         None
     }
 
-    fn error(&self, title: String, of: &Measured, modes: Modes, differences: Option<f64>) -> Diagnostic {
-        let mut said = format!("reverse mode says {}", short(modes.reverse));
+    fn error_with_values(
+        &self,
+        title: String,
+        of: &DirectionalDerivative,
+        modes: DerivativeModes,
+        differences: Option<f64>,
+    ) -> Diagnostic {
+        let mut values_text = format!("reverse mode says {}", format_short(modes.reverse));
         if let Some(forward) = modes.forward {
-            said += &format!(", forward mode {}", short(forward));
+            values_text += &format!(", forward mode {}", format_short(forward));
         }
         if let Some(value) = differences {
-            said += &format!(", differences {}", short(value));
+            values_text += &format!(", differences {}", format_short(value));
         }
         let own: Vec<f64> = of.direction.iter().copied().filter(|v| *v != 0.0).collect();
-        let along =
-            format!("along `{}` = {} (direction {} of {ROUNDS})", self.name_of(of.param), list(&own), of.round + 1);
+        let direction_text = format!(
+            "along `{}` = {} (direction {} of {ROUNDS})",
+            self.param_name(of.param),
+            format_list(&own),
+            of.round + 1
+        );
         let weighted = match &of.cotangent[..] {
-            [one] => format!("{along}, of the result times {}", short(*one)),
-            several => format!("{along}, of the sum of the results times {}", list(several)),
+            [one] => format!("{direction_text}, of the result times {}", format_short(*one)),
+            several => format!("{direction_text}, of the sum of the results times {}", format_list(several)),
         };
-        Diagnostic::error("E0721", title).at(self.span, said).note(weighted)
+        Diagnostic::error("E0721", title).at(self.span, values_text).note(weighted)
     }
 
-    /// Returns what could not be compared.
-    fn warnings(&self, found: &[Measured], kink: Option<Remark>, obstacle: Option<Remark>) -> Vec<Diagnostic> {
+    /// Returns warnings about directions, inputs and modes that could not be compared.
+    fn warnings(
+        &self,
+        found: &[DirectionalDerivative],
+        kink: Option<LocatedText>,
+        obstacle: Option<LocatedText>,
+    ) -> Vec<Diagnostic> {
         let function = &self.names.function;
         let mut warnings = vec![];
         for param in 0..self.names.params.len() {
             let own = || found.iter().filter(|of| of.param == param);
             let rough = own().filter(|of| !is_smooth(of.slope)).count();
             let left_out = own().map(|of| of.left_out).max().unwrap_or(0);
-            let name = self.name_of(param);
+            let name = self.param_name(param);
             let says = match (rough, left_out) {
                 (0, 0) => continue,
                 (0, 1) => "1 of its numbers is left out, being at a kink".to_string(),
@@ -287,21 +351,22 @@ impl Report {
         }
         if let Some((at, why)) = obstacle {
             let title = format!("the derivative of `{function}` is compared in `{}`, with few digits", self.ty);
-            let warning = Diagnostic::warning("W0721", title).at(self.span, "there is no twin in `f64`");
+            let warning = Diagnostic::warning("W0721", title).at(self.span, "there is no `f64` shadow to compare with");
             warnings.push(if at == self.span { warning.note(why) } else { warning.because(at, why) });
         }
         warnings
     }
 }
 
-/// The part of a derivative that rounding may leave where the function cancels: a few units in the last place of the function.
-fn floor(way: Way, of: &Measured) -> f64 {
+/// Returns the rounding error that a derivative may have because of cancellation: a few ULPs of the magnitude
+/// `of.size`.
+fn rounding_floor(way: DifferencePrecision, of: &DirectionalDerivative) -> f64 {
     const UNITS: f64 = 16.0;
     if of.size.is_finite() { UNITS * way.epsilon * of.size } else { 0.0 }
 }
 
-/// The distance from 1 to the next number of a type.
-fn epsilon(ty: Scalar) -> f64 {
+/// Returns the distance from 1 to the next larger number of a type.
+fn epsilon_of(ty: Scalar) -> f64 {
     match ty {
         Scalar::Bf16 => 2f64.powi(-7),
         Scalar::F16 => 2f64.powi(-10),
@@ -310,8 +375,8 @@ fn epsilon(ty: Scalar) -> f64 {
     }
 }
 
-/// Returns a number with few digits.
-fn short(number: f64) -> String {
+/// Formats a number with about six significant digits.
+fn format_short(number: f64) -> String {
     let size = number.abs();
     if number == 0.0 || (1e-3..1e7).contains(&size) {
         let digits = 6 - (size.max(1.0).log10().floor() as usize).min(6);
@@ -322,10 +387,10 @@ fn short(number: f64) -> String {
     format!("{number:.5e}")
 }
 
-/// Returns the first of several numbers.
-fn list(numbers: &[f64]) -> String {
+/// Formats a list of numbers; a long list is truncated.
+fn format_list(numbers: &[f64]) -> String {
     const SHOWN: usize = 4;
-    let first: Vec<String> = numbers.iter().take(SHOWN).map(|number| short(*number)).collect();
+    let first: Vec<String> = numbers.iter().take(SHOWN).map(|number| format_short(*number)).collect();
     let more = if numbers.len() > SHOWN { ", …" } else { "" };
     match numbers {
         [_] => first.concat(),

@@ -1,68 +1,79 @@
-//! Scalar functions that become part of an array expression: one whose body is arithmetic is evaluated with whole arrays instead of
-//! numbers, so that it is computed by the kernel of the expression around it. In: the function and its arguments; out: the deferred
-//! result. Others, and all in runs with checks, are kernels of their own ([`map`](super::map)).
+//! Inlines scalar functions into array expressions. A function whose body is plain arithmetic is evaluated on whole
+//! arrays, so that it fuses with the surrounding expression. Input: the function and its arguments. Output: the
+//! deferred result. Other functions run as separate kernels ([`elementwise_call`](super::elementwise_call)), and so do
+//! all functions if checks are enabled.
 
-use crate::check::typed::{Block, Body, Expr, ExprKind, LocalId, Pattern, StmtKind, Type};
-use crate::host::array::Element;
-use crate::host::array::broadcast::common_shape;
-use crate::host::grad::is_traced;
-use crate::host::value::Value;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::Scalar;
-use crate::lower::{Argument, Function};
+use crate::array::ElementType;
+use crate::array::broadcast::common_shape;
+use crate::grad::is_traced;
+use crate::value::HostValue;
+use clk_check::typed::{Block, Body, Expr, ExprKind, LocalId, Pattern, StmtKind, Type};
+use clk_lower::{FunctionInstance, GenericArgument};
+use clk_scalar::Scalar;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::BinaryOp;
 
-use super::frame::Frame;
-use super::machine::{Eval, Machine};
-use super::map::put_in;
+use super::context::{Eval, EvalContext};
+use super::elementwise_call::substitute;
+use super::frame::HostFrame;
 
-/// The most operations of a function; of one that is differentiated, whose operations keep their operands for the way back.
-const MOST: usize = 40;
-const MOST_TRACED: usize = 3;
+/// Maximum number of operations of an inlined function. [`MAX_TRACED_OPERATIONS`] applies if arguments are traced,
+/// because each operation then keeps its operands in memory for the reverse sweep.
+const MAX_OPERATIONS: usize = 40;
+const MAX_TRACED_OPERATIONS: usize = 3;
 
-/// The body of a function as assignments to variables and a result.
-struct Formula {
+/// The body of a function as a list of `let` statements and a result expression.
+struct InlineBody {
     lets: Vec<(LocalId, Expr)>,
     result: Expr,
 }
 
-/// Rewrites expressions, and counts their operations.
+/// Rewrites scalar expressions so that they work on whole arrays, and counts their operations.
 struct Rewriter<'a> {
-    arguments: &'a [Argument],
+    arguments: &'a [GenericArgument],
     operations: usize,
 }
 
-impl Machine<'_> {
-    /// Applies a function to arrays as a part of the expression around it; `None` if that is done by a kernel, which also reports
-    /// errors. `result` is the element type of the result.
-    pub(super) fn inlined(&mut self, function: &Function, values: &[Value], result: &Type) -> Eval<Option<Value>> {
-        let (Function::Fn { id, arguments }, Type::Scalar(scalar)) = (function, result) else { return Ok(None) };
+impl EvalContext<'_> {
+    /// Evaluates the body of a function on whole arrays, as part of the surrounding array expression. Returns `None` if
+    /// the function must run as a kernel instead, also after an error, which the kernel then reports. `result` is the
+    /// element type of the result.
+    pub(super) fn try_inline(
+        &mut self,
+        function: &FunctionInstance,
+        values: &[HostValue],
+        result: &Type,
+    ) -> Eval<Option<HostValue>> {
+        let (FunctionInstance::Fn { id, arguments }, Type::Scalar(scalar)) = (function, result) else {
+            return Ok(None);
+        };
         let arrays: Vec<(&str, &[usize])> = values
             .iter()
-            .filter_map(|value| if let Value::Array(a) = primal(value) { Some(("", a.shape())) } else { None })
+            .filter_map(|value| if let HostValue::Array(a) = untraced(value) { Some(("", a.shape())) } else { None })
             .collect();
         let Ok(shape) = common_shape(&arrays) else { return Ok(None) };
-        let is_plain = |value: &Value| match primal(value) {
-            Value::Array(array) => matches!(array.element(), Element::Scalar(_)),
-            value => matches!(value, Value::Scalar(_)),
+        let is_plain = |value: &HostValue| match untraced(value) {
+            HostValue::Array(array) => matches!(array.element(), ElementType::Scalar(_)),
+            value => matches!(value, HostValue::Scalar(_)),
         };
-        if self.checks().any() || self.checked() || !values.iter().all(is_plain) || shape.contains(&0) {
+        if self.active_checks().any() || self.checks_arithmetic() || !values.iter().all(is_plain) || shape.contains(&0)
+        {
             return Ok(None);
         }
         let Some(body) = self.program.fns[*id].body.clone() else { return Ok(None) };
-        let most = if values.iter().any(is_traced) { MOST_TRACED } else { MOST };
-        let Some(formula) = Formula::of(&body, arguments, most) else { return Ok(None) };
-        let mut frame = Frame::new(arguments.clone().into(), Vec::new());
+        let most = if values.iter().any(is_traced) { MAX_TRACED_OPERATIONS } else { MAX_OPERATIONS };
+        let Some(formula) = InlineBody::from_body(&body, arguments, most) else { return Ok(None) };
+        let mut frame = HostFrame::new(arguments.clone().into(), Vec::new());
         for (at, value) in values.iter().enumerate() {
-            *frame.place(LocalId::new(at)) = Some(value.clone());
+            *frame.local_mut(LocalId::new(at)) = Some(value.clone());
         }
         for (local, value) in &formula.lets {
             let Ok(value) = self.eval(&mut frame, value) else { return Ok(None) };
-            *frame.place(*local) = Some(value);
+            *frame.local_mut(*local) = Some(value);
         }
         Ok(match self.eval(&mut frame, &formula.result) {
-            Ok(found) => match primal(&found) {
-                Value::Array(plain) if plain.shape() == shape && plain.scalar() == Some(*scalar) => Some(found),
+            Ok(found) => match untraced(&found) {
+                HostValue::Array(plain) if plain.shape() == shape && plain.scalar() == Some(*scalar) => Some(found),
                 _ => None,
             },
             Err(_) => None,
@@ -70,17 +81,17 @@ impl Machine<'_> {
     }
 }
 
-/// Returns a value without what its derivative needs.
-fn primal(value: &Value) -> &Value {
+/// Returns a value without its tape nodes and tangents.
+fn untraced(value: &HostValue) -> &HostValue {
     match value {
-        Value::Traced(traced) => primal(traced.primal()),
+        HostValue::Traced(traced) => untraced(traced.primal()),
         value => value,
     }
 }
 
-impl Formula {
-    /// `None` if the body is not only arithmetic.
-    fn of(body: &Body, arguments: &[Argument], most: usize) -> Option<Formula> {
+impl InlineBody {
+    /// Rewrites a function body. Returns `None` unless the body is plain arithmetic with at most `most` operations.
+    fn from_body(body: &Body, arguments: &[GenericArgument], most: usize) -> Option<InlineBody> {
         let mut rewriter = Rewriter { arguments, operations: 0 };
         let mut lets = Vec::with_capacity(body.root.stmts.len());
         for stmt in &body.root.stmts {
@@ -90,32 +101,33 @@ impl Formula {
             if declared.as_ref().is_some_and(|declared| declared.ty != value.ty) {
                 return None;
             }
-            lets.push((*local, rewriter.expr(value)?));
+            lets.push((*local, rewriter.rewrite_expr(value)?));
         }
-        let result = rewriter.expr(body.root.tail.as_deref()?)?;
-        (rewriter.operations <= most).then_some(Formula { lets, result })
+        let result = rewriter.rewrite_expr(body.root.tail.as_deref()?)?;
+        (rewriter.operations <= most).then_some(InlineBody { lets, result })
     }
 }
 
 impl Rewriter<'_> {
-    fn scalar(&self, ty: &Type) -> Option<Scalar> {
-        if let Type::Scalar(scalar) = put_in(ty, self.arguments) { Some(scalar) } else { None }
+    fn scalar_type(&self, ty: &Type) -> Option<Scalar> {
+        if let Type::Scalar(scalar) = substitute(ty, self.arguments) { Some(scalar) } else { None }
     }
 
-    /// Returns an expression whose operators take arrays as they take numbers, and which has no effects and no errors.
-    fn expr(&mut self, expr: &Expr) -> Option<Expr> {
-        let scalar = self.scalar(&expr.ty)?;
-        let mut made = expr.clone();
-        if matches!(made.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_)) {
-            return Some(made);
+    /// Rewrites an expression so that it also works on whole arrays, for example `if` to `select`. Returns `None` if
+    /// the expression may fail or has side effects.
+    fn rewrite_expr(&mut self, expr: &Expr) -> Option<Expr> {
+        let scalar = self.scalar_type(&expr.ty)?;
+        let mut rewritten = expr.clone();
+        if matches!(rewritten.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_)) {
+            return Some(rewritten);
         }
-        // Values are compared with types that are known.
-        made.ty = Type::Unknown;
-        match &mut made.kind {
-            ExprKind::Local(_) => return Some(made),
+        // The value may now be an array, so the type must not be checked.
+        rewritten.ty = Type::Unknown;
+        match &mut rewritten.kind {
+            ExprKind::Local(_) => return Some(rewritten),
             ExprKind::Unary { expr: inner, .. }
             | ExprKind::Convert { expr: inner, .. }
-            | ExprKind::ConvertParam { expr: inner, .. } => **inner = self.expr(inner)?,
+            | ExprKind::ConvertParam { expr: inner, .. } => **inner = self.rewrite_expr(inner)?,
             ExprKind::Binary { op, left, right } => {
                 if matches!(op, BinaryOp::Div | BinaryOp::Rem) && scalar.is_int() {
                     return None;
@@ -125,23 +137,23 @@ impl Rewriter<'_> {
                     BinaryOp::Or => BinaryOp::BitOr,
                     other => other,
                 };
-                (**left, **right) = (self.expr(left)?, self.expr(right)?);
+                (**left, **right) = (self.rewrite_expr(left)?, self.rewrite_expr(right)?);
             }
             ExprKind::Builtin { builtin: Builtin::Math(_) | Builtin::Select, args, named } if named.is_empty() => {
-                *args = args.iter().map(|arg| self.expr(arg)).collect::<Option<_>>()?;
+                *args = args.iter().map(|arg| self.rewrite_expr(arg)).collect::<Option<_>>()?;
             }
             ExprKind::If { cond, then, other: Some(other) } => {
-                let args = vec![self.expr(cond)?, self.block(then)?, self.block(other)?];
-                made.kind = ExprKind::Builtin { builtin: Builtin::Select, args, named: Vec::new() };
+                let args = vec![self.rewrite_expr(cond)?, self.rewrite_block(then)?, self.rewrite_block(other)?];
+                rewritten.kind = ExprKind::Builtin { builtin: Builtin::Select, args, named: Vec::new() };
             }
-            ExprKind::Block(block) => return self.block(block),
+            ExprKind::Block(block) => return self.rewrite_block(block),
             _ => return None,
         }
         self.operations += 1;
-        Some(made)
+        Some(rewritten)
     }
 
-    fn block(&mut self, block: &Block) -> Option<Expr> {
-        if block.stmts.is_empty() { self.expr(block.tail.as_deref()?) } else { None }
+    fn rewrite_block(&mut self, block: &Block) -> Option<Expr> {
+        if block.stmts.is_empty() { self.rewrite_expr(block.tail.as_deref()?) } else { None }
     }
 }

@@ -1,64 +1,66 @@
-//! Kernel launches: binding of arguments, dimensions and compile-time arguments; geometry; results.
+//! Kernel launches: binds arguments, dimensions and compile-time arguments, evaluates the geometry, runs the kernel and
+//! returns its outputs.
 
 use std::sync::Arc;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::check::typed::{
-    Access, ArrayType, AssumeKind, Dim, Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch, LocalId,
+use crate::array::{Array, ElementType, byte_count};
+use crate::grad;
+use crate::graph::{self, ExecContext};
+use crate::problem::HostResult;
+use crate::tuned::TuningMode;
+use crate::value::{HostValue, RecordValue};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_check::typed::{
+    Access, ArrayType, AssumeKind, Dim, Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, LaunchExpr, LocalId,
     ModuleId, Type,
 };
-use crate::check::walk;
-use crate::compile;
-use crate::device::{Arg, Declared, Executable, Extents};
-use crate::host::array::{Array, Element, byte_count};
-use crate::host::grad;
-use crate::host::graph::{self, Site};
-use crate::host::problem::Outcome;
-use crate::host::tuned::Mode;
-use crate::host::value::{Record, Value};
-use crate::ir::{Checks, Counted, Prepared};
-use crate::lower::{self, Argument, Instance, Sums};
+use clk_check::visit;
+use clk_compile::advice::FaultOrigin;
+use clk_ir::{Checks, CostCounting, PreparedKernel};
+use clk_lower::{GenericArgument, Instance, MmaPrecision};
+use clk_runtime::{Arg, Executable, LaunchExtents, SignaturePromise};
 
-use super::bind::{Binder, Dims, Given, Origin, Source};
-use super::conform::{Misfit, Place};
-use super::extent::Exact;
-use super::frame::Frame;
-use super::geometry::{constant_block, larger, reads_global_idx};
-use super::machine::{Eval, Machine, Signal};
-use super::site::{self, Kinds, Made, Named};
+use super::bind::{Binder, BoundArgument, BoundDims, DimOrigin, DimProvenance};
+use super::context::{Eval, EvalContext, Signal};
+use super::exact_integers::ExactIntUse;
+use super::frame::HostFrame;
+use super::geometry::{constant_block, growable_dimensions, reads_global_idx};
+use super::launch_cache::{self, ArgumentKinds, LaunchParts, LaunchSite, NamedLaunchArgs};
+use super::type_mismatch::{TypeMismatch, ValueDestination};
 
-/// An argument prepared for the device.
-pub(super) enum Passed {
-    Value(Value),
+/// An argument of a launch: a by-value argument converted to its parameter's type, or an array.
+pub(super) enum PreparedArgument {
+    Value(HostValue),
     /// An array, and whether the kernel may write to it.
     Array(Array, bool),
 }
 
-impl Passed {
-    /// Returns its value, and whether the kernel may write to it.
-    fn value(&self) -> (Value, bool) {
+impl PreparedArgument {
+    /// Returns the argument's value, and whether the kernel may write to it.
+    fn value_and_access(&self) -> (HostValue, bool) {
         match self {
-            Passed::Value(value) => (value.clone(), false),
-            Passed::Array(array, writes) => (Value::Array(array.clone()), *writes),
+            PreparedArgument::Value(value) => (value.clone(), false),
+            PreparedArgument::Array(array, writes) => (HostValue::Array(array.clone()), *writes),
         }
     }
 }
 
-/// A launch whose arguments fit its kernel.
-pub(super) struct Bound {
-    /// Where dimensions and geometry are evaluated: its locals are the scalar parameters.
-    pub inner: Frame,
-    pub extents: Extents,
+/// A launch whose arguments were bound to the parameters of its kernel, with the resulting geometry.
+pub(super) struct BoundLaunch {
+    /// The frame in which dimensions and geometry are evaluated. Its locals are the by-value parameters.
+    pub inner: HostFrame,
+    pub extents: LaunchExtents,
     pub instance: Instance,
-    /// The values of the hidden parameters.
-    pub hidden: Vec<Value>,
+    /// The values of the hidden parameters: dimensions that are passed to the kernel as additional arguments.
+    pub hidden: Vec<HostValue>,
 }
 
-impl Machine<'_> {
-    pub(crate) fn launch(&mut self, frame: &mut Frame, launch: &Launch, span: Span) -> Eval {
+impl EvalContext<'_> {
+    pub(crate) fn eval_launch(&mut self, frame: &mut HostFrame, launch: &LaunchExpr, span: Span) -> Eval {
         let program = self.program;
         let kernel = &program.kernels[launch.kernel];
+        let site = LaunchSite { launch, kernel, span };
         let mut values = Vec::with_capacity(launch.args.len());
         for arg in &launch.args {
             values.push(arg.as_ref().map(|a| self.eval(frame, a)).transpose()?);
@@ -66,147 +68,158 @@ impl Machine<'_> {
         if values.iter().flatten().any(grad::is_traced) {
             return self.launch_traced(frame, launch, values, span);
         }
-        let trials = !kernel.tunes.is_empty() && self.interp.tuning.mode != Mode::Take;
-        let last = self.interp.kernels.sites.last(launch, frame, span).filter(|_| !trials);
-        // What depends on the caller's compile-time arguments alone is not evaluated again.
-        if let Some((site, true)) = &last
+        let trials = !kernel.tunes.is_empty() && self.interp.tuning.mode != TuningMode::UseRecorded;
+        let last = self.interp.kernels.launch_cache.find(launch, frame, span).filter(|_| !trials);
+        // A fast path: the cached named arguments depend only on the caller's compile-time arguments, which are the
+        // same, so they are not evaluated again.
+        if let Some((cached, true)) = &last
             && launch.dims.is_empty()
-            && site.has_dims(&[])
-            && site.takes(&values)
+            && cached.matches_dims(&[])
+            && cached.matches_arguments(&values)
         {
-            return self.launch_again(frame, (launch, kernel), site, values, span);
+            return self.launch_cached(frame, site, cached, values);
         }
-        let named = self.named(frame, launch, kernel, span)?;
-        if let Some((site, _)) = &last
-            && site.is_named(&named)
-            && site.takes(&values)
+        let named_args = self.eval_named_args(frame, launch, kernel, span)?;
+        if let Some((cached, _)) = &last
+            && cached.matches_named(&named_args)
+            && cached.matches_arguments(&values)
         {
-            return self.launch_again(frame, (launch, kernel), site, values, span);
+            return self.launch_cached(frame, site, cached, values);
         }
-        let given = Kinds::of(launch, kernel, &values, &named);
-        let bound = self.bound(frame, launch, kernel, &mut values, named, span)?;
-        let Bound { mut inner, extents, instance, hidden } = self.tuned(frame, launch, kernel, &values, bound, span)?;
-        let executable = self.executable(&instance, span)?;
-        self.rely(&mut inner, kernel, &values, &*executable, span)?;
-        let made = Made { executable: &executable, extents, hidden: &hidden };
-        self.interp.kernels.sites.remember((launch, kernel, frame), given, &values, &inner, made, span);
-        let passed = self.run_kernel(frame, launch, kernel, &inner, made, values, span)?;
-        self.hand_back(frame, launch, kernel, passed)
+        let kinds = ArgumentKinds::of(launch, kernel, &values, &named_args);
+        let bound = self.bind_and_allocate(frame, launch, kernel, &mut values, named_args, span)?;
+        let BoundLaunch { mut inner, extents, instance, hidden } =
+            self.apply_tuning(frame, launch, kernel, &values, bound, span)?;
+        let executable = self.compiled_kernel(&instance, span)?;
+        self.check_required_promises(&mut inner, kernel, &values, &*executable, span)?;
+        let parts = LaunchParts { executable: &executable, extents, hidden: &hidden };
+        self.interp.kernels.launch_cache.insert(site, frame, kinds, &values, &inner, parts);
+        let prepared_args = self.run_kernel(frame, site, &inner, parts, values)?;
+        self.write_back_outputs(frame, launch, kernel, prepared_args)
     }
 
-    /// Launches a kernel as it was prepared.
-    fn launch_again(
+    /// Launches with the bindings of a cached launch and new arguments.
+    fn launch_cached(
         &mut self,
-        frame: &mut Frame,
-        (launch, kernel): (&Launch, &Kernel),
-        site: &site::Site,
-        mut values: Vec<Option<Value>>,
-        span: Span,
+        frame: &mut HostFrame,
+        site: LaunchSite<'_>,
+        cached: &launch_cache::LaunchCacheEntry,
+        mut values: Vec<Option<HostValue>>,
     ) -> Eval {
-        for (i, element, shape) in &site.missing {
-            values[*i] = Some(Value::Array(self.new_result(element.clone(), shape, span)?));
+        let LaunchSite { launch, kernel, span } = site;
+        for (i, element, shape) in &cached.missing {
+            values[*i] = Some(HostValue::Array(self.new_result(element.clone(), shape, span)?));
         }
-        if site.is_tested() {
-            let mut inner = Frame::new(site.inner.generics.clone(), site.inner.dims.clone());
-            place_scalars(&mut inner, kernel, &values);
-            let open = site.open.iter().filter_map(|i| kernel.assumes.get(*i));
-            self.conditions_of(&mut inner, kernel, open, span)?;
-            self.promises(&mut inner, kernel, &values, span)?;
-            self.rely(&mut inner, kernel, &values, &*site.executable, span)?;
+        if cached.needs_checks() {
+            let mut inner = HostFrame::new(cached.inner.generics.clone(), cached.inner.dims.clone());
+            bind_scalars(&mut inner, kernel, &values);
+            let open = cached.open_conditions.iter().filter_map(|i| kernel.assumes.get(*i));
+            self.check_assumes(&mut inner, kernel, open, span)?;
+            self.check_array_promises(&mut inner, kernel, &values, span)?;
+            self.check_required_promises(&mut inner, kernel, &values, &*cached.executable, span)?;
         }
-        let made = Made { executable: &site.executable, extents: site.extents, hidden: &site.hidden };
-        let passed = self.run_kernel(frame, launch, kernel, &site.inner, made, values, span)?;
-        self.hand_back(frame, launch, kernel, passed)
+        let parts = LaunchParts { executable: &cached.executable, extents: cached.extents, hidden: &cached.hidden };
+        let prepared_args = self.run_kernel(frame, site, &cached.inner, parts, values)?;
+        self.write_back_outputs(frame, launch, kernel, prepared_args)
     }
 
-    /// Evaluates what a launch gives by name.
-    pub(super) fn named(&mut self, frame: &mut Frame, launch: &Launch, kernel: &Kernel, span: Span) -> Eval<Named> {
-        let mut named = Named { generics: Vec::new(), dims: Vec::with_capacity(launch.dims.len()) };
+    /// Evaluates the compile-time arguments and dimensions that a launch specifies by name.
+    pub(super) fn eval_named_args(
+        &mut self,
+        frame: &mut HostFrame,
+        launch: &LaunchExpr,
+        kernel: &Kernel,
+        span: Span,
+    ) -> Eval<NamedLaunchArgs> {
+        let mut named_args = NamedLaunchArgs { generics: Vec::new(), dims: Vec::with_capacity(launch.dims.len()) };
         if launch.generics.iter().any(|generic| !matches!(generic, GenericArg::Infer)) {
-            named.generics.reserve(launch.generics.len());
+            named_args.generics.reserve(launch.generics.len());
             for (i, generic) in launch.generics.iter().enumerate() {
-                named.generics.push(self.generic(frame, &kernel.sig, i, generic, span)?);
+                named_args.generics.push(self.eval_generic(frame, &kernel.sig, i, generic, span)?);
             }
         }
         for (_, expr) in &launch.dims {
-            named.dims.push(self.integer(frame, expr)?);
+            named_args.dims.push(self.eval_integer(frame, expr)?);
         }
-        Ok(named)
+        Ok(named_args)
     }
 
-    /// Binds a launch to its kernel: dimensions, compile-time arguments and geometry. Contracts are tested, and the `out` arrays that
-    /// are omitted are allocated.
-    pub(super) fn bound(
+    /// Binds a launch to its kernel: determines compile-time arguments, dimensions and geometry. Checks `assume`
+    /// clauses, and allocates omitted `out` arrays.
+    pub(super) fn bind_and_allocate(
         &mut self,
-        frame: &mut Frame,
-        launch: &Launch,
+        frame: &mut HostFrame,
+        launch: &LaunchExpr,
         kernel: &Kernel,
-        values: &mut [Option<Value>],
-        named: Named,
+        values: &mut [Option<HostValue>],
+        named: NamedLaunchArgs,
         span: Span,
-    ) -> Eval<Bound> {
+    ) -> Eval<BoundLaunch> {
         let (arguments, dims) = self.bind_launch(launch, kernel, values, named, span)?;
         let mut inner = self.kernel_frame(kernel, arguments, dims, values, span)?;
-        self.contracts(&mut inner, kernel, values, span)?;
+        self.check_contracts(&mut inner, kernel, values, span)?;
         self.allocate(kernel, launch, &mut inner, values, span)?;
-        let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
-        let instance = Instance { sums: self.sums(), ..Instance::new(launch.kernel, inner.generics.to_vec()) };
+        let extents = self.eval_geometry(frame, &mut inner, launch, kernel, span)?;
+        let instance = Instance { sums: self.mma_precision(), ..Instance::new(launch.kernel, inner.generics.to_vec()) };
         let extent = |dim: u32| inner.dims.get(dim as usize).copied().flatten().unwrap_or(0);
-        let hidden = lower::hidden_params(self.program, launch.kernel).into_iter();
-        let hidden = hidden.map(|dim| Value::i32(extent(dim) as i32)).collect();
-        Ok(Bound { inner, extents, instance, hidden })
+        let hidden = clk_lower::hidden_params(self.program, launch.kernel).into_iter();
+        let hidden = hidden.map(|dim| HostValue::i32(extent(dim) as i32)).collect();
+        Ok(BoundLaunch { inner, extents, instance, hidden })
     }
 
-    /// Binds the arguments to the signature.
+    /// Binds the arguments to the signature. Returns the compile-time arguments and the dimensions.
     fn bind_launch(
         &mut self,
-        launch: &Launch,
+        launch: &LaunchExpr,
         kernel: &Kernel,
-        values: &[Option<Value>],
-        named: Named,
+        values: &[Option<HostValue>],
+        named: NamedLaunchArgs,
         span: Span,
-    ) -> Eval<(Vec<Argument>, Dims)> {
-        let mut given = named.generics;
-        given.resize(launch.generics.len(), None);
+    ) -> Eval<(Vec<GenericArgument>, BoundDims)> {
+        let mut arguments_given = named.generics;
+        arguments_given.resize(launch.generics.len(), None);
         let (types, mut dims, late) = {
             let mut binder = Binder::new(&kernel.sig, &self.interp.layouts);
-            for (slot, argument) in binder.types.iter_mut().zip(&given) {
-                if let Some(Argument::Type(ty)) = argument {
+            for (slot, argument) in binder.types.iter_mut().zip(&arguments_given) {
+                if let Some(GenericArgument::Type(ty)) = argument {
                     *slot = Some(ty.clone());
                 }
             }
             for ((i, expr), extent) in launch.dims.iter().zip(named.dims) {
                 let (i, span) = (*i as usize, expr.span);
                 if let (Some(slot), Some(dim)) = (binder.dims.get_mut(i), kernel.sig.dims.get(i)) {
-                    *slot = Some((extent, Origin { what: Source::Named { name: dim.name.clone(), extent }, span }));
+                    *slot = Some((
+                        extent,
+                        DimOrigin { provenance: DimProvenance::Named { name: dim.name.clone(), extent }, span },
+                    ));
                 }
             }
             for (i, param) in kernel.sig.params.iter().enumerate() {
                 let (Some(Some(value)), Some(Some(arg))) = (values.get(i), launch.args.get(i)) else { continue };
                 binder
-                    .fit(&Given { name: &param.name, ty: &param.ty, value, span: arg.span })
+                    .bind_argument(&BoundArgument { name: &param.name, ty: &param.ty, value, span: arg.span })
                     .map_err(|d| Signal::Error(Box::new(d.because(param.span, "the parameter"))))?;
             }
-            (binder.types, binder.dims, binder.late)
+            (binder.types, binder.dims, binder.expr_extents)
         };
-        let mut arguments = Vec::with_capacity(given.len());
-        for (i, argument) in given.into_iter().enumerate() {
-            let argument = self.settle(&kernel.sig, i, argument, types[i].clone(), &arguments, span)?;
+        let mut arguments = Vec::with_capacity(arguments_given.len());
+        for (i, argument) in arguments_given.into_iter().enumerate() {
+            let argument = self.resolve_argument(&kernel.sig, i, argument, types[i].clone(), &arguments, span)?;
             arguments.push(argument);
         }
         self.solve_dims(&kernel.sig, &arguments, &mut dims, &late)?;
         Ok((arguments, dims))
     }
 
-    /// Creates the frame in which dimensions and geometry are evaluated: its locals are the scalar parameters.
+    /// Creates the frame in which dimensions and geometry are evaluated. Its locals are the by-value parameters.
     fn kernel_frame(
         &mut self,
         kernel: &Kernel,
-        arguments: Vec<Argument>,
-        dims: Dims,
-        values: &[Option<Value>],
+        arguments: Vec<GenericArgument>,
+        dims: BoundDims,
+        values: &[Option<HostValue>],
         span: Span,
-    ) -> Eval<Frame> {
+    ) -> Eval<HostFrame> {
         for (i, dim) in dims.iter().enumerate() {
             let name = &kernel.sig.dims[i].name;
             match dim {
@@ -229,18 +242,19 @@ impl Machine<'_> {
             }
         }
         let dims = dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect();
-        let mut frame = Frame::new(arguments.into(), dims);
-        place_scalars(&mut frame, kernel, values);
+        let mut frame = HostFrame::new(arguments.into(), dims);
+        bind_scalars(&mut frame, kernel, values);
         Ok(frame)
     }
 
-    /// Allocates the omitted `out` arrays, and checks computed dimensions of those that were given.
+    /// Allocates omitted `out` arrays, and checks that passed arrays have the extents that dimension expressions
+    /// specify.
     fn allocate(
         &mut self,
         kernel: &Kernel,
-        launch: &Launch,
-        inner: &mut Frame,
-        values: &mut [Option<Value>],
+        launch: &LaunchExpr,
+        inner: &mut HostFrame,
+        values: &mut [Option<HostValue>],
         span: Span,
     ) -> Eval<()> {
         for (i, param) in kernel.sig.params.iter().enumerate() {
@@ -250,19 +264,19 @@ impl Machine<'_> {
             if !missing && !computed {
                 continue;
             }
-            let shape = self.shape_of(kernel, ty, inner, span)?;
+            let shape = self.param_shape(kernel, ty, inner, span)?;
             if missing {
                 let element = self.concrete(inner, &ty.element);
                 let element = self.interp.layouts.element(self.program, &element);
                 let array = self.new_result(element, &shape, span)?;
-                values[i] = Some(Value::Array(array));
-            } else if let (Some(Some(Value::Array(array))), Some(Some(arg))) = (values.get(i), launch.args.get(i))
+                values[i] = Some(HostValue::Array(array));
+            } else if let (Some(Some(HostValue::Array(array))), Some(Some(arg))) = (values.get(i), launch.args.get(i))
                 && array.shape() != shape
             {
-                let title = format!("`{}` has to have the shape {:?}, not {:?}", param.name, shape, array.shape());
+                let title = format!("`{}` must have the shape {:?}, not {:?}", param.name, shape, array.shape());
                 return Err(self.error(
                     Diagnostic::error("E0511", title)
-                        .at(arg.span, format!("this is `{}`", Value::Array(array.clone()).type_name()))
+                        .at(arg.span, format!("this is `{}`", HostValue::Array(array.clone()).type_name()))
                         .because(param.span, "computed from the other dimensions"),
                 ));
             }
@@ -270,23 +284,23 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Allocates an array for a kernel to write; its memory is placed where the kernel runs.
-    pub(super) fn new_result(&mut self, element: Element, shape: &[usize], span: Span) -> Eval<Array> {
+    /// Allocates an array for a kernel to write, in the memory of the device on which the kernel runs.
+    pub(super) fn new_result(&mut self, element: ElementType, shape: &[usize], span: Span) -> Eval<Array> {
         let bytes = byte_count(&element, shape).map_err(|p| self.problem(p, span))?;
-        if let Some(limit) = self.interp.largest.filter(|limit| bytes as u64 > *limit) {
+        if let Some(limit) = self.interp.max_array_bytes.filter(|limit| bytes as u64 > *limit) {
             let title = format!("an array of `{element}` with the shape {shape:?} is too large: {bytes} bytes");
             let diagnostic = Diagnostic::error("E0806", title).at(span, "made by this launch");
             let diagnostic = diagnostic.note(format!("arrays have at most {limit} bytes here"));
             return Err(self.error(diagnostic.help("allow more: `--max-bytes`")));
         }
-        let array = match self.interp.options.device.is_remote() {
+        let array = match self.interp.options.device.memory().is_some() {
             true => Array::unplaced(element, shape),
             false => Array::zeros(element, shape),
         };
         array.map_err(|p| self.problem(p, span))
     }
 
-    fn shape_of(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut Frame, span: Span) -> Eval<Vec<usize>> {
+    fn param_shape(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut HostFrame, span: Span) -> Eval<Vec<usize>> {
         let mut shape = Vec::with_capacity(ty.dims.len());
         for dim in &ty.dims {
             let extent = match dim {
@@ -294,17 +308,17 @@ impl Machine<'_> {
                 Dim::Name(i) => inner.dims.get(*i as usize).copied().flatten().unwrap_or(0),
                 Dim::Expr(i) => {
                     let Some(expr) = kernel.sig.dim_exprs.get(*i as usize).cloned() else { continue };
-                    let extent = self.exact(inner, &expr, Exact::Extent)?;
+                    let extent = self.eval_exact(inner, &expr, ExactIntUse::Extent)?;
                     if !(0..=i128::from(i32::MAX)).contains(&extent) {
                         let diagnostic = Diagnostic::error("E0520", format!("a dimension cannot be {extent}"));
                         let diagnostic = diagnostic.note("a dimension is at least 0 and at most 2147483647");
-                        let diagnostic = diagnostic.at(expr.span, computed(kernel, inner, &expr));
+                        let diagnostic = diagnostic.at(expr.span, describe_extent(kernel, inner, &expr));
                         return Err(self.error(diagnostic.because(span, "launched here")));
                     }
                     extent as i64
                 }
                 Dim::Local(_) | Dim::Unknown => {
-                    return Err(self.broken(kernel.name_span, "a parameter without a shape"));
+                    return Err(self.internal_error(kernel.name_span, "a parameter without a shape"));
                 }
             };
             shape.push(extent as usize);
@@ -312,44 +326,46 @@ impl Machine<'_> {
         Ok(shape)
     }
 
-    /// Evaluates grid and block, or the extents of the index space.
-    pub(super) fn geometry(
+    /// Evaluates the geometry of a launch: grid and block, or the extents of the index space.
+    pub(super) fn eval_geometry(
         &mut self,
-        frame: &mut Frame,
-        inner: &mut Frame,
-        launch: &Launch,
+        frame: &mut HostFrame,
+        inner: &mut HostFrame,
+        launch: &LaunchExpr,
         kernel: &Kernel,
         span: Span,
-    ) -> Eval<Extents> {
+    ) -> Eval<LaunchExtents> {
+        let launched = (kernel, span);
         let extents = match &kernel.geometry {
             Geometry::Threads { extents, .. } => {
                 let mut sizes = [1u32; 3];
                 for (slot, extent) in sizes.iter_mut().zip(extents) {
-                    *slot = self.extent(inner, extent, 0)?;
+                    *slot = self.eval_extent(inner, extent, 0, launched)?;
                 }
                 if let (Some(grid), Some(block)) = (&launch.grid, &launch.block) {
-                    let (grid, block) = (self.triple(frame, grid)?, self.triple(frame, block)?);
-                    self.covers(grid, block, sizes, extents.len(), kernel, span)?;
+                    let grid = self.eval_extent_tuple(frame, grid, launched)?;
+                    let block = self.eval_extent_tuple(frame, block, launched)?;
+                    self.check_grid_covers(grid, block, sizes, extents.len(), kernel, span)?;
                 }
-                Extents::Threads(sizes)
+                LaunchExtents::Threads(sizes)
             }
             Geometry::Grid { grid, block, .. } => {
                 let grid = match &launch.grid {
-                    Some(grid) => self.triple(frame, grid)?,
-                    None => self.three(inner, grid, 0)?,
+                    Some(grid) => self.eval_extent_tuple(frame, grid, launched)?,
+                    None => self.eval_extents(inner, grid, 0, launched)?,
                 };
                 let block = match &launch.block {
-                    Some(block) => self.triple(frame, block)?,
-                    None => self.three(inner, block, 1)?,
+                    Some(block) => self.eval_extent_tuple(frame, block, launched)?,
+                    None => self.eval_extents(inner, block, 1, launched)?,
                 };
-                Extents::Grid { grid, block }
+                LaunchExtents::Grid { grid, block }
             }
         };
-        self.ends(&extents, launch.grid.as_ref().map_or(span, |grid| grid.span))?;
-        if let Extents::Grid { grid, block } = extents {
-            self.counts(kernel, grid, block, launch.grid.as_ref().map_or(span, |grid| grid.span))?;
+        self.check_thread_count(kernel, &extents, launch.grid.as_ref().map_or(span, |grid| grid.span))?;
+        if let LaunchExtents::Grid { grid, block } = extents {
+            self.check_global_idx_fits(kernel, grid, block, launch.grid.as_ref().map_or(span, |grid| grid.span))?;
         }
-        if let Extents::Grid { block, .. } = extents {
+        if let LaunchExtents::Grid { block, .. } = extents {
             let threads: u64 = block.iter().map(|&b| u64::from(b)).product();
             if threads == 0 || threads > 1024 {
                 let place = launch.block.as_ref().map_or(span, |b| b.span);
@@ -364,22 +380,24 @@ impl Machine<'_> {
         Ok(extents)
     }
 
-    /// Checks that the number of threads fits 63 bits; a larger launch would never complete.
-    fn ends(&self, extents: &Extents, span: Span) -> Eval<()> {
+    /// Checks that the number of threads fits in 63 bits. A larger launch would never complete.
+    fn check_thread_count(&self, kernel: &Kernel, extents: &LaunchExtents, span: Span) -> Eval<()> {
         let product = |sizes: &[u32; 3]| sizes.iter().map(|&n| u128::from(n)).product::<u128>();
         let threads = match extents {
-            Extents::Threads(sizes) => product(sizes),
-            Extents::Grid { grid, block } => product(grid) * product(block),
+            LaunchExtents::Threads(sizes) => product(sizes),
+            LaunchExtents::Grid { grid, block } => product(grid) * product(block),
         };
         if threads <= u128::from(u64::MAX) >> 1 {
             return Ok(());
         }
-        let diagnostic = Diagnostic::error("E0522", format!("a launch of {threads} threads would not end"));
+        let title = format!("a launch of `{}` with {threads} threads would not end", kernel.name);
+        let diagnostic = Diagnostic::error("E0522", title);
         Err(self.error(diagnostic.at(span, "launched here").help("have each thread do more")))
     }
 
-    /// Checks that a kernel that reads `global_idx` has at most 2^31 threads along an axis, so that the index fits an `i32`.
-    fn counts(&mut self, kernel: &Kernel, grid: [u32; 3], block: [u32; 3], span: Span) -> Eval<()> {
+    /// For a kernel that reads `global_idx`, checks that each axis has at most 2^31 threads, so that the index fits in
+    /// an `i32`.
+    fn check_global_idx_fits(&mut self, kernel: &Kernel, grid: [u32; 3], block: [u32; 3], span: Span) -> Eval<()> {
         for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
             let threads = u64::from(grid[axis]) * u64::from(block[axis]);
             if threads <= 1 << 31 || !reads_global_idx(self.program, kernel, axis as u8) {
@@ -397,30 +415,37 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn extent(&mut self, frame: &mut Frame, expr: &Expr, least: i64) -> Eval<u32> {
-        let extent = self.exact(frame, expr, Exact::Extent)?;
+    fn eval_extent(&mut self, frame: &mut HostFrame, expr: &Expr, least: i64, launched: (&Kernel, Span)) -> Eval<u32> {
+        let extent = self.eval_exact(frame, expr, ExactIntUse::Extent)?;
         if extent < i128::from(least) || extent > i128::from(i32::MAX) {
             return Err(self.error(
                 Diagnostic::error("E0522", format!("an extent of {extent} is out of range"))
                     .at(expr.span, format!("this is {extent}"))
+                    .because(launched.1, format!("`{}` is launched here", launched.0.name))
                     .note(format!("extents are at least {least} and at most 2147483647")),
             ));
         }
         Ok(extent as u32)
     }
 
-    fn three(&mut self, frame: &mut Frame, exprs: &[Expr], least: i64) -> Eval<[u32; 3]> {
+    fn eval_extents(
+        &mut self,
+        frame: &mut HostFrame,
+        exprs: &[Expr],
+        least: i64,
+        launched: (&Kernel, Span),
+    ) -> Eval<[u32; 3]> {
         let mut sizes = [1u32; 3];
         for (slot, expr) in sizes.iter_mut().zip(exprs) {
-            *slot = self.extent(frame, expr, least)?;
+            *slot = self.eval_extent(frame, expr, least, launched)?;
         }
         Ok(sizes)
     }
 
-    /// Evaluates an integer or a tuple of up to three.
-    fn triple(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<[u32; 3]> {
+    /// Evaluates an integer or a tuple of up to three integers to the extents in x, y and z.
+    fn eval_extent_tuple(&mut self, frame: &mut HostFrame, expr: &Expr, launched: (&Kernel, Span)) -> Eval<[u32; 3]> {
         let parts = match self.eval(frame, expr)? {
-            Value::Tuple(parts) => parts,
+            HostValue::Tuple(parts) => parts,
             one => vec![one],
         };
         let mut sizes = [1u32; 3];
@@ -428,8 +453,9 @@ impl Machine<'_> {
             match part.as_int() {
                 Some(size) if (0..=i128::from(i32::MAX)).contains(&size) => *slot = size as u32,
                 _ => {
-                    let diagnostic =
-                        Diagnostic::error("E0522", "an extent is out of range").at(expr.span, "in this geometry");
+                    let diagnostic = Diagnostic::error("E0522", "an extent is out of range")
+                        .at(expr.span, "in this geometry")
+                        .because(launched.1, format!("`{}` is launched here", launched.0.name));
                     return Err(self.error(diagnostic.note("extents are at least 0 and at most 2147483647")));
                 }
             }
@@ -438,7 +464,7 @@ impl Machine<'_> {
     }
 
     /// Checks that an explicit grid for a `threads` kernel covers the whole index space.
-    fn covers(
+    fn check_grid_covers(
         &mut self,
         grid: [u32; 3],
         block: [u32; 3],
@@ -448,16 +474,16 @@ impl Machine<'_> {
         span: Span,
     ) -> Eval<()> {
         for axis in 0..rank {
-            // Axis x is the last index.
-            let wanted = u64::from(sizes[rank - 1 - axis]);
+            // The last index of the index space corresponds to axis x.
+            let expected = u64::from(sizes[rank - 1 - axis]);
             let threads = u64::from(grid[axis]) * u64::from(block[axis]);
-            if threads < wanted {
+            if threads < expected {
                 let title =
-                    format!("the grid is too small for `{}`: {threads} threads for {wanted} indices", kernel.name);
+                    format!("the grid is too small for `{}`: {threads} threads for {expected} indices", kernel.name);
                 return Err(self.error(
                     Diagnostic::error("E0523", title)
                         .at(span, format!("along {}", ["x", "y", "z"][axis]))
-                        .note(format!("blocks are rounded up: `ceil_div({wanted}, {})`", block[axis]))
+                        .note(format!("blocks are rounded up: `ceil_div({expected}, {})`", block[axis]))
                         .help("leave `<<<…>>>` off, and the launch covers all indices by itself"),
                 ));
             }
@@ -465,193 +491,205 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Returns how `mma` adds: on GPUs, always as tensor cores do.
-    pub(super) fn sums(&self) -> Sums {
-        // Asked for first: whether there is a GPU is looked up when something needs it.
-        match self.interp.sums {
-            Sums::Rounded if self.interp.options.device.is_remote() => Sums::default(),
+    /// Returns the summation order of `mma` on the current device. On GPUs, it is always that of the tensor cores.
+    pub(super) fn mma_precision(&self) -> MmaPrecision {
+        // The option is tested first, because querying the device may initialize the GPU.
+        match self.interp.mma_precision {
+            MmaPrecision::Sequential if self.interp.options.device.capabilities().fixed_mma_order => {
+                MmaPrecision::default()
+            }
             own => own,
         }
     }
 
-    /// Returns the compiled kernel, compiling it at its first use.
-    pub(super) fn executable(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
+    /// Returns a compiled kernel, loaded on the current device. Compiles the kernel when it is first used.
+    pub(super) fn compiled_kernel(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
             return Ok(found.clone());
         }
-        let compiled = match self.interp.options.device.shows_names() {
-            true => compile::named(self.program, instance),
-            false => compile::kernel(self.program, instance, self.checks()),
+        // Does not query the capabilities, which may initialize a GPU: the kernel may have errors.
+        let compiled = match self.interp.options.device.shows_variables() {
+            true => clk_compile::compile_unoptimized(self.program, instance),
+            false => clk_compile::compile_kernel(self.program, instance, self.active_checks()),
         };
-        let mut prepared = compiled.map_err(|d| self.first_of(d, span))?;
-        prepared.counted = self.interp.options.control.counting.as_ref().map(|_| Counted::Kernel);
-        let executable = self.load(prepared);
+        let mut prepared = compiled.map_err(|d| self.first_error(d, span))?;
+        prepared.cost_counting = self.interp.options.control.counting.as_ref().map(|_| CostCounting::Kernel);
+        let executable = self.load_kernel(prepared);
         self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
         Ok(executable)
     }
 
-    /// Starts compiling the script's own kernels in the background on devices where that takes long. Errors are reported by the
-    /// launches.
+    /// If compilation takes long, starts to compile the kernels of module `main` in the background. Errors
+    /// are ignored here; the launches report them.
     pub(super) fn compile_ahead(&mut self, main: Option<ModuleId>) {
         let program = self.program;
         let own = program.kernels_of(main).filter(|(_, kernel)| kernel.sig.generics.is_empty());
         let waiting: Vec<KernelId> = own.map(|(id, _)| id).collect();
-        if waiting.is_empty() || !self.interp.options.device.is_remote() {
+        if waiting.is_empty() || !self.interp.options.device.capabilities().slow_compilation {
             return;
         }
         for id in waiting {
-            let instance = Instance { sums: self.sums(), ..Instance::new(id, vec![]) };
+            let instance = Instance { sums: self.mma_precision(), ..Instance::new(id, vec![]) };
             if self.interp.kernels.loaded.contains_key(&instance) {
                 continue;
             }
             let kernel = &program.kernels[id];
-            if let Ok(executable) = self.executable(&instance, kernel.name_span)
+            if let Ok(executable) = self.compiled_kernel(&instance, kernel.name_span)
                 && let Some(block) = constant_block(program, kernel)
             {
-                executable.expect_blocks(block);
+                executable.prepare_block_shape(block);
             }
         }
     }
 
-    /// Returns the checks of launches on the device in use.
-    pub(crate) fn checks(&self) -> Checks {
+    /// Returns the checks for launches on the current device: none if the device does not support checks.
+    pub(crate) fn active_checks(&self) -> Checks {
         let options = &self.interp.options;
         let checks = options.control.checks;
-        if checks.any() && options.device.is_watchful() { checks } else { Checks::default() }
+        if checks.any() && options.device.capabilities().checks { checks } else { Checks::default() }
     }
 
-    /// Loads a kernel on the device in use.
-    pub(crate) fn load(&mut self, prepared: Prepared) -> Arc<dyn Executable> {
-        self.interp.options.device.load_named(Arc::new(prepared), self.sources)
+    /// Loads a kernel on the current device.
+    pub(crate) fn load_kernel(&mut self, prepared: PreparedKernel) -> Arc<dyn Executable> {
+        self.interp.options.device.load(Arc::new(prepared), Some(self.sources))
     }
 
-    /// Returns the first error of a compilation, with the launch that required it.
-    pub(crate) fn first_of(&self, diagnostics: Vec<Diagnostic>, span: Span) -> Signal {
+    /// Returns the first error of a failed compilation, with a label at the launch that needs the kernel.
+    pub(crate) fn first_error(&self, diagnostics: Vec<Diagnostic>, span: Span) -> Signal {
         match diagnostics.into_iter().next() {
             Some(first) if first.primary() != Some(span) => self.error(first.because(span, "compiled for this launch")),
             Some(first) => self.error(first),
-            None => self.broken(span, "lowering failed without a reason"),
+            None => self.internal_error(span, "lowering failed without a reason"),
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Runs the kernel of a launch. Returns the arrays that it wrote, by parameter.
     fn run_kernel(
         &mut self,
-        frame: &mut Frame,
-        launch: &Launch,
-        kernel: &Kernel,
-        inner: &Frame,
-        Made { executable, extents, hidden }: Made<'_>,
-        values: Vec<Option<Value>>,
-        span: Span,
-    ) -> Eval<Vec<Option<Value>>> {
-        self.tried(launch, inner, extents, (&values, hidden), span)?;
-        let mut passed = Vec::with_capacity(values.len());
+        frame: &mut HostFrame,
+        site: LaunchSite<'_>,
+        inner: &HostFrame,
+        parts: LaunchParts<'_>,
+        values: Vec<Option<HostValue>>,
+    ) -> Eval<Vec<Option<HostValue>>> {
+        let LaunchSite { launch, kernel, span } = site;
+        let LaunchParts { executable, extents, hidden } = parts;
+        self.run_trials(launch, inner, extents, &values, hidden, span)?;
+        let mut prepared_args = Vec::with_capacity(values.len());
         for (i, (value, param)) in values.into_iter().zip(&kernel.sig.params).enumerate() {
             let writes = param.access != Access::In;
-            let Some(value) = value else { return Err(self.broken(span, "a launch without an argument")) };
-            passed.push(match value {
-                Value::Array(array) => {
-                    // The variable releases its reference, so that writing need not copy the array.
+            let Some(value) = value else { return Err(self.internal_error(span, "a launch without an argument")) };
+            prepared_args.push(match value {
+                HostValue::Array(array) => {
+                    // The variable releases its reference. The launch then has the only one, and writes without
+                    // copying.
                     if writes && let Some(Some(place)) = launch.args.get(i) {
-                        self.release(frame, place);
+                        self.release_variable(frame, place);
                     }
-                    Passed::Array(array, writes)
+                    PreparedArgument::Array(array, writes)
                 }
-                value => Passed::Value(self.as_param(inner, &param.ty, value, span)?),
+                value => PreparedArgument::Value(self.convert_to_param(inner, &param.ty, value, span)?),
             });
         }
-        if self.interp.recorded.is_some() {
-            let given = passed.iter().map(Passed::value).collect();
-            self.record(launch, inner, extents, (given, hidden), span);
+        if self.interp.recorded_launches.is_some() {
+            let prepared = prepared_args.iter().map(PreparedArgument::value_and_access).collect();
+            self.record_launch(launch, inner, extents, prepared, hidden, span);
         }
         self.interp.options.control.launched = span;
-        if passed.iter().any(Passed::is_sharded) {
-            let (arrays, ran) = self.launch_in_parts(launch, kernel, inner, extents, passed, hidden, span);
-            self.record_left(&arrays);
+        if prepared_args.iter().any(PreparedArgument::is_sharded) {
+            let (arrays, ran) = self.launch_sharded(site, inner, parts, prepared_args);
+            self.record_results(&arrays);
             if let Err(signal) = ran {
-                self.hand_back(frame, launch, kernel, arrays)?;
+                self.write_back_outputs(frame, launch, kernel, arrays)?;
                 return Err(signal);
             }
             return Ok(arrays);
         }
-        if self.interp.hints {
-            let larger = larger(self.program, kernel);
-            self.interp.small.saw(launch.kernel, extents, larger);
+        if self.interp.coverage_hints {
+            let larger = growable_dimensions(self.program, kernel);
+            self.interp.launch_coverage.record(launch.kernel, extents, larger);
             self.interp.options.control.larger = Some(larger);
         }
-        self.interp.options.control.declared = self.as_declared(launch, kernel, inner, &passed, &**executable);
+        self.interp.options.control.declared =
+            self.signature_promise(launch, kernel, inner, &prepared_args, &**executable);
         let control = &self.interp.options.control;
-        let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));
+        let result =
+            device_args(&mut prepared_args, hidden).map(|mut args| executable.launch(extents, &mut args, control));
         self.interp.options.control.declared = None;
-        let ran = Some((kernel, extents));
-        self.take_warnings(ran, span);
+        let origin = FaultOrigin::new(self.program, Some((kernel, extents)), span);
+        self.collect_device_warnings(origin);
         let evidence = match &result {
             Ok(Err(fault)) => {
-                let given: Vec<(Value, bool)> = passed.iter().map(Passed::value).collect();
-                self.evidence(launch, inner, extents, (&given, hidden), (fault, span))
+                let given: Vec<(HostValue, bool)> =
+                    prepared_args.iter().map(PreparedArgument::value_and_access).collect();
+                self.race_evidence(launch, inner, parts, &given, fault, span)
             }
             _ => vec![],
         };
-        let written = |passed| if let Passed::Array(array, true) = passed { Some(Value::Array(array)) } else { None };
-        let arrays: Vec<Option<Value>> = passed.into_iter().map(written).collect();
-        self.record_left(&arrays);
+        let written = |prepared_args| {
+            if let PreparedArgument::Array(array, true) = prepared_args { Some(HostValue::Array(array)) } else { None }
+        };
+        let arrays: Vec<Option<HostValue>> = prepared_args.into_iter().map(written).collect();
+        self.record_results(&arrays);
         match result {
             Ok(Ok(output)) => {
-                self.say(&output);
+                self.print_output(&output);
                 Ok(arrays)
             }
             Ok(Err(fault)) => {
-                // Written arrays are returned to their variables with the partial results.
-                self.hand_back(frame, launch, kernel, arrays)?;
-                Err(self.fault(&fault, ran, span, evidence))
+                // After a fault, the variables get the arrays with partial results.
+                self.write_back_outputs(frame, launch, kernel, arrays)?;
+                Err(self.fault_error(&fault, origin, evidence))
             }
             Err(problem) => {
-                self.hand_back(frame, launch, kernel, arrays)?;
+                self.write_back_outputs(frame, launch, kernel, arrays)?;
                 Err(self.problem(problem, span))
             }
         }
     }
 
-    /// Tests promises about arrays that the device's code rests on, unless they were tested already.
-    pub(super) fn rely(
+    /// Checks promises about arrays if the compiled code depends on them, unless memory checks have already checked
+    /// them.
+    pub(super) fn check_required_promises(
         &mut self,
-        inner: &mut Frame,
+        inner: &mut HostFrame,
         kernel: &Kernel,
-        values: &[Option<Value>],
+        values: &[Option<HostValue>],
         executable: &dyn Executable,
         span: Span,
     ) -> Eval<()> {
         let tested = self.interp.options.control.checks.memory;
         let promises = kernel.assumes.iter().any(|assume| matches!(assume.kind, AssumeKind::Array { .. }));
-        let rests = promises && !tested && executable.rests_on_promises();
-        if rests { self.ranges_kept(inner, kernel, values, span) } else { Ok(()) }
+        let rests = promises && !tested && executable.depends_on_promises();
+        if rests { self.check_promised_ranges(inner, kernel, values, span) } else { Ok(()) }
     }
 
-    /// Returns what is known of a launch whose conditions were tested, with promises if the device's code rests on them.
-    pub(super) fn as_declared(
+    /// Returns the facts from the signature that were checked for a launch: a bound of all extents, and whether the
+    /// promises about arrays hold. Returns `None` if the launch specifies its own geometry.
+    pub(super) fn signature_promise(
         &self,
-        launch: &Launch,
+        launch: &LaunchExpr,
         kernel: &Kernel,
-        inner: &Frame,
-        passed: &[Passed],
+        inner: &HostFrame,
+        prepared_args: &[PreparedArgument],
         executable: &dyn Executable,
-    ) -> Option<Declared> {
-        let counts = passed.iter().filter_map(|item| match item {
-            Passed::Array(array, _) => Some(array.count() as u64),
-            Passed::Value(_) => None,
+    ) -> Option<SignaturePromise> {
+        let counts = prepared_args.iter().filter_map(|item| match item {
+            PreparedArgument::Array(array, _) => Some(array.count() as u64),
+            PreparedArgument::Value(_) => None,
         });
-        let largest = self.largest(launch, kernel, inner, counts)?;
-        let promises = self.interp.options.control.checks.memory || executable.rests_on_promises();
-        Some(Declared { largest, promises })
+        let largest = self.largest_extent(launch, kernel, inner, counts)?;
+        let promises = self.interp.options.control.checks.memory || executable.depends_on_promises();
+        Some(SignaturePromise { largest, promises })
     }
 
-    /// Returns the largest dimension or number of elements of a launch whose geometry is the signature's.
-    pub(super) fn largest(
+    /// Returns the largest dimension or number of elements of an array in a launch. Returns `None` if the launch
+    /// specifies its own geometry.
+    pub(super) fn largest_extent(
         &self,
-        launch: &Launch,
+        launch: &LaunchExpr,
         kernel: &Kernel,
-        inner: &Frame,
+        inner: &HostFrame,
         counts: impl Iterator<Item = u64>,
     ) -> Option<u64> {
         if launch.grid.is_some() || launch.block.is_some() {
@@ -662,13 +700,17 @@ impl Machine<'_> {
     }
 
     /// Converts a by-value argument to its parameter's type.
-    pub(super) fn as_param(&mut self, inner: &Frame, ty: &Type, value: Value, span: Span) -> Eval {
+    pub(super) fn convert_to_param(&mut self, inner: &HostFrame, ty: &Type, value: HostValue, span: Span) -> Eval {
         match (self.concrete(inner, ty), &value) {
-            (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => match value.adapt(s) {
-                Some(number) => Ok(Value::Scalar(number)),
+            (Type::Scalar(s), HostValue::Int(_) | HostValue::Float(_)) => match value.adapt(s) {
+                Some(number) => Ok(HostValue::Scalar(number)),
                 None => {
-                    let place = Place { code: "E0512", what: format!("a parameter is `{s}`"), declared: None };
-                    Err(self.misfit(&Misfit::Type, &place, &value, span))
+                    let place = ValueDestination {
+                        code: "E0512",
+                        description: format!("a parameter is `{s}`"),
+                        declared: None,
+                    };
+                    Err(self.mismatch_error(&TypeMismatch::Type, &place, &value, span))
                 }
             },
             _ => Ok(value),
@@ -676,69 +718,73 @@ impl Machine<'_> {
     }
 
     /// Releases a variable's reference to its array while a kernel writes to it.
-    fn release(&mut self, frame: &mut Frame, place: &Expr) {
+    fn release_variable(&mut self, frame: &mut HostFrame, place: &Expr) {
         match &place.kind {
             ExprKind::Local(local) => {
                 if let Some(slot) = frame.locals.get_mut(local.index()) {
-                    *slot = Some(Value::Unit);
+                    *slot = Some(HostValue::Unit);
                 }
             }
             ExprKind::Global(global) => {
                 if let Some(slot) = self.interp.globals.get_mut(global.index()) {
-                    *slot = Some(Value::Unit);
+                    *slot = Some(HostValue::Unit);
                 }
             }
             _ => {}
         }
     }
 
-    /// Returns written arrays to the lvalues that were passed; the others are the launch's value.
-    pub(super) fn hand_back(
+    /// Stores written arrays in the lvalues that were passed. Returns the arrays of omitted `out` arguments, which are
+    /// the value of the launch.
+    pub(super) fn write_back_outputs(
         &mut self,
-        frame: &mut Frame,
-        launch: &Launch,
+        frame: &mut HostFrame,
+        launch: &LaunchExpr,
         kernel: &Kernel,
-        arrays: Vec<Option<Value>>,
+        arrays: Vec<Option<HostValue>>,
     ) -> Eval {
         let mut results = Vec::new();
         for (i, array) in arrays.into_iter().enumerate() {
             let Some(array) = array else { continue };
             match launch.args.get(i) {
-                Some(Some(place)) => self.store(frame, place, array)?,
+                Some(Some(place)) => self.assign_value(frame, place, array)?,
                 _ => results.push(array),
             }
         }
         debug_assert!(results.len() <= kernel.sig.params.len());
         Ok(match results.len() {
-            0 => Value::Unit,
+            0 => HostValue::Unit,
             1 => results.remove(0),
-            _ => Value::Tuple(results),
+            _ => HostValue::Tuple(results),
         })
     }
 }
 
-/// Makes the arguments that are no arrays locals of a frame.
-fn place_scalars(frame: &mut Frame, kernel: &Kernel, values: &[Option<Value>]) {
+/// Stores the by-value arguments as locals of a frame.
+fn bind_scalars(frame: &mut HostFrame, kernel: &Kernel, values: &[Option<HostValue>]) {
     for (i, (value, param)) in values.iter().zip(&kernel.sig.params).enumerate() {
         if !matches!(param.ty, Type::Array(_)) {
-            *frame.place(LocalId::new(i)) = value.clone();
+            *frame.local_mut(LocalId::new(i)) = value.clone();
         }
     }
 }
 
-/// Returns the arguments of a launch as the device takes them; an error if there is not enough memory for a copy of an array that
-/// is written.
-pub(super) fn device_args<'a>(passed: &'a mut [Passed], hidden: &[Value]) -> Outcome<Vec<Arg<'a>>> {
-    let mut args = Vec::with_capacity(passed.len() + hidden.len());
-    for item in passed {
+/// Converts the arguments of a launch to device arguments. Copying a written array that is shared may run out of
+/// memory, which is an error.
+pub(super) fn device_args<'a>(
+    prepared_args: &'a mut [PreparedArgument],
+    hidden: &[HostValue],
+) -> HostResult<Vec<Arg<'a>>> {
+    let mut args = Vec::with_capacity(prepared_args.len() + hidden.len());
+    for item in prepared_args {
         match item {
-            Passed::Value(value) => push_value(&mut args, value)?,
-            Passed::Array(array, false) => {
+            PreparedArgument::Value(value) => push_value(&mut args, value)?,
+            PreparedArgument::Array(array, false) => {
                 let shape = array.extents();
-                graph::prepare(array, &Site::current())?;
+                graph::materialize_for(array, &ExecContext::current())?;
                 args.push(Arg::Array { storage: array.storage()?, shape });
             }
-            Passed::Array(array, true) => {
+            PreparedArgument::Array(array, true) => {
                 let shape = array.extents();
                 args.push(Arg::ArrayMut { storage: array.storage_mut()?, shape });
             }
@@ -748,15 +794,16 @@ pub(super) fn device_args<'a>(passed: &'a mut [Passed], hidden: &[Value]) -> Out
     Ok(args)
 }
 
-/// Appends a by-value argument: one for a scalar or vector, one per leaf for a struct or tuple.
-pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) -> Outcome<()> {
+/// Appends the device arguments of a by-value argument: one for a scalar or vector, and one for each scalar or vector
+/// in a struct or tuple.
+pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &HostValue) -> HostResult<()> {
     match value {
-        Value::Scalar(v) => args.push(Arg::Value(vec![*v])),
-        Value::Vector(v) => args.push(Arg::Value(v.values().collect())),
-        Value::Record(Record { fields: parts, .. }) | Value::Tuple(parts) => {
+        HostValue::Scalar(v) => args.push(Arg::Value(vec![*v])),
+        HostValue::Vector(v) => args.push(Arg::Value(v.values().collect())),
+        HostValue::Record(RecordValue { fields: parts, .. }) | HostValue::Tuple(parts) => {
             parts.iter().try_for_each(|p| push_value(args, p))?;
         }
-        Value::Array(array) => {
+        HostValue::Array(array) => {
             array.items_at(0..array.count()).try_for_each(|item| push_value(args, &item?))?;
         }
         _ => {}
@@ -764,10 +811,10 @@ pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) -> Outcome<()> 
     Ok(())
 }
 
-/// Says where an extent was computed, and of which dimensions.
-fn computed(kernel: &Kernel, inner: &Frame, expr: &Expr) -> String {
+/// Returns a text with the values of the dimensions in the expression of an extent, for error messages.
+fn describe_extent(kernel: &Kernel, inner: &HostFrame, expr: &Expr) -> String {
     let mut dims: Vec<u32> = vec![];
-    walk::expr(expr, &mut |e| match e.kind {
+    visit::expr(expr, &mut |e| match e.kind {
         ExprKind::Dim(dim) if !dims.contains(&dim) => dims.push(dim),
         _ => {}
     });

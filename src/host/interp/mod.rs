@@ -1,481 +1,495 @@
-//! The script interpreter: compiles host code to bytecode ([`code`]), executes it, and launches kernels through `dyn Device`.
+//! The script interpreter: compiles host code to bytecode ([`code`]), executes it, and launches kernels through
+//! `dyn Device`.
 //!
-//! It accesses the terminal and the file system only through [`World`].
+//! It accesses the terminal and the file system only through [`HostEffects`].
 
-mod alike;
+mod array_creation;
 mod assign;
+mod autotuning;
 mod bench;
 mod bind;
 mod builtin;
 mod call;
+mod call_cache;
+mod call_cache_key;
 mod code;
-mod conform;
+mod collectives;
+mod compiled_kernels;
+mod context;
 mod contracts;
-mod copies;
-mod create;
-mod cuts;
+mod copy_statistics;
+mod custom_vjp;
 mod derive;
-mod direct;
-mod element;
+mod directional_derivative;
+mod element_access;
+mod element_origin;
+mod elementwise_call;
 mod eval;
+mod exact_integers;
 mod exec;
-mod extent;
+mod execute;
 mod faults;
 mod frame;
 mod geometry;
 mod gradcheck;
+mod gradcheck_function;
 mod inline;
-mod kernels;
 mod launch;
+mod launch_cache;
+mod launch_coverage;
+mod launch_observers;
 mod layout;
-mod limit;
-mod machine;
-mod map;
-mod measure;
-mod note;
-mod open;
-mod origin;
-mod ranks;
-mod record;
-mod reduced;
-mod run;
-mod shards;
-mod site;
-mod small;
-mod stated;
-mod subject;
+mod open_literals;
+mod partition_cache;
+mod provenance;
+mod recorded_launch;
+mod reduction_origin;
+mod scalar_call;
+mod sharded_launch;
 #[cfg(test)]
 mod tests;
 mod text;
+mod time_limit;
 mod timing;
-mod trail;
-mod trial;
-mod tuned;
-mod visit;
+mod trace_statements;
+mod type_mismatch;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::base::stop;
-use crate::check::typed::{Binding, Body, Chunk, Program, Section, StmtKind, Type};
-use crate::compile::Session;
-use crate::device::profile::Counting;
-use crate::device::{Device, DeviceError, device_diagnostic};
-use crate::host::array::Element;
-use crate::host::graph::Site;
-use crate::host::problem::Outcome;
-use crate::host::tuned::Tuning;
-use crate::host::unwind;
-use crate::host::value::{Record, Value};
-use crate::ir::Checks;
-use crate::lower::Sums;
+use crate::array::ElementType;
+use crate::graph::ExecContext;
+use crate::problem::HostResult;
+use crate::tuned::Tuning;
+use crate::unwind;
+use crate::value::{HostValue, RecordValue};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_base::stop;
+use clk_check::typed::{Body, NameBinding, Program, ScriptChunk, StmtKind, TestSection, Type};
+use clk_compile::Session;
+use clk_ir::Checks;
+use clk_lower::MmaPrecision;
+use clk_runtime::profile::ProfileCollector;
+use clk_runtime::{Device, DeviceError, device_diagnostic};
 
 pub use bench::BenchResult;
-use code::{Codes, Source};
-pub use copies::{Copied, Copies};
-use frame::Frame;
+use call_cache::CallCache;
+use code::{CodeSource, Codes};
+use compiled_kernels::DeviceKernels;
+use context::NoGradCapture;
+pub(crate) use context::{Eval, EvalContext, Signal};
+pub use context::{HostEffects, Interpreter, LastValue, RandomPosition, ScriptOptions, ShownPicture};
+pub use copy_statistics::{CopyCounts, CopyStatistics};
+use execute::RunEnd;
+use frame::HostFrame;
 pub use geometry::constant_block;
-use kernels::Kernels;
+pub use launch_coverage::{LaunchCoverage, UncoveredSizes};
+pub use launch_observers::recorded_args;
 use layout::Layouts;
-use machine::Held;
-pub use machine::{Draws, Interpreter, Last, Options, Shown, World};
-pub(crate) use machine::{Eval, Machine, Signal};
-pub use record::Recorded;
-use run::Done;
-pub use small::{Missed, Small};
-pub use trail::{Operand, Origin, Reduced, Step, Trail};
-pub use trial::args_of;
-use visit::Visits;
+pub use provenance::{ElementOrigin, ProvenanceTrace, ReductionOrigin, TraceOperand, TraceStep};
+pub use recorded_launch::RecordedLaunch;
 
-/// Index of the random substream with which `test` and `bench` blocks start.
-const OF_SECTIONS: u64 = 1 << 63;
+/// Index of the random substream with which each `test` and `bench` block starts. Scripts use substreams from 0 on, so
+/// they never reach it.
+const TEST_SECTION_STREAM: u64 = 1 << 63;
 
-/// Maximum depth of host calls: with a known and with an unknown end of the stack.
+/// Maximum depth of nested script calls if [`Interpreter::stack_end`] is known. [`MAX_DEPTH_UNKNOWN_STACK`] applies
+/// otherwise.
 pub(crate) const MAX_DEPTH: usize = 10_000;
-const CAUTIOUS_DEPTH: usize = 1000;
+const MAX_DEPTH_UNKNOWN_STACK: usize = 1000;
 
 impl Interpreter {
-    /// Returns the depth limit that one more call would exceed, if it would. Besides the number of calls, the stack's size is
-    /// checked: calls inside large expressions use more of it.
-    pub(crate) fn too_deep(&self) -> Option<usize> {
+    /// If one more call would exceed the depth limit or the stack, returns the maximum depth for the error message. The
+    /// stack is checked separately because calls inside large expressions use more stack per call.
+    pub(crate) fn exceeded_depth_limit(&self) -> Option<usize> {
         let marker = 0u8;
-        let here = std::ptr::from_ref(&marker).addr();
-        let limit = if self.stack_end == 0 { CAUTIOUS_DEPTH } else { MAX_DEPTH };
-        (self.depth >= limit || here < self.stack_end).then_some(limit.min(self.depth))
+        let stack_address = std::ptr::from_ref(&marker).addr();
+        let limit = if self.stack_end == 0 { MAX_DEPTH_UNKNOWN_STACK } else { MAX_DEPTH };
+        (self.depth >= limit || stack_address < self.stack_end).then_some(limit.min(self.depth))
     }
 
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: ScriptOptions) -> Self {
         Interpreter {
-            draws: Draws::begin(options.seed),
+            random_position: RandomPosition::begin(options.seed),
             options,
             globals: Vec::new(),
-            moved: 0..0,
+            movable_globals: 0..0,
             warnings: Vec::new(),
-            warned: Vec::new(),
+            reported_warnings: Vec::new(),
             devices: None,
-            group: None,
-            exchanges: 0,
-            joined: None,
-            largest: None,
+            communicator: None,
+            exchange_count: 0,
+            device_communicator: None,
+            max_array_bytes: None,
             pipelined: false,
-            hints: false,
-            sums: Sums::default(),
-            small: Small::default(),
+            coverage_hints: false,
+            mma_precision: MmaPrecision::default(),
+            launch_coverage: LaunchCoverage::default(),
             trials: None,
-            evidence: None,
-            recorded: None,
-            trail: Trail::default(),
+            race_evidence: None,
+            recorded_launches: None,
+            provenance: ProvenanceTrace::default(),
             tuning: Tuning::default(),
-            kernels: Kernels::default(),
+            kernels: DeviceKernels::default(),
             codes: Codes::default(),
-            visits: Visits::default(),
-            definitions: 0,
+            call_cache: CallCache::default(),
+            definition_count: 0,
             frames: Vec::new(),
-            copies: None,
-            spilled: false,
-            expressions: Arc::default(),
-            parked: Vec::new(),
-            visited: Vec::new(),
-            members: Vec::new(),
-            shards: Arc::default(),
+            copy_statistics: None,
+            has_noted_spill: false,
+            fused_kernels: Arc::default(),
+            inactive_kernels: Vec::new(),
+            used_devices: Vec::new(),
+            shard_devices: Vec::new(),
+            shard_counters: Arc::default(),
             layouts: Layouts::default(),
             constants: FxHashMap::default(),
-            computing: Vec::new(),
+            constants_in_progress: Vec::new(),
             depth: 0,
-            tracing: 0,
-            tapes: vec![],
-            held: Held::Not,
+            derivative_depth: 0,
+            active_tapes: vec![],
+            no_grad_capture: NoGradCapture::Off,
             stack_end: 0,
-            left: 0,
-            at: Span::default(),
-            ended: None,
+            unshown_calls: 0,
+            current_span: Span::default(),
+            exit_code: None,
         }
     }
 
-    /// Returns the statement that runs, or ran last.
-    pub fn place(&self) -> Span {
-        self.at
+    /// Returns the location of the current or last executed statement.
+    pub fn current_statement(&self) -> Span {
+        self.current_span
     }
 
-    /// Runs a chunk of the program; returns the value of a last expression statement without `;`.
+    /// Runs a chunk of the program. If its last statement is an expression without `;`, returns the value.
     pub fn run_chunk(
         &mut self,
         session: &Session,
         chunk: usize,
-        world: &mut dyn World,
-    ) -> Result<Option<Value>, Box<Diagnostic>> {
+        world: &mut dyn HostEffects,
+    ) -> Result<Option<HostValue>, Box<Diagnostic>> {
         let last = self.run_entry(session, chunk, world)?;
-        Ok(last.filter(|last| !last.quiet).map(|last| last.value))
+        Ok(last.filter(|last| !last.is_quiet).map(|last| last.value))
     }
 
-    /// Runs a chunk of the program as an entry of a session.
+    /// Runs a chunk as a session entry. If its last statement is an expression, returns the value, even if `;` follows.
     pub fn run_entry(
         &mut self,
         session: &Session,
         chunk: usize,
-        world: &mut dyn World,
-    ) -> Result<Option<Last>, Box<Diagnostic>> {
+        world: &mut dyn HostEffects,
+    ) -> Result<Option<LastValue>, Box<Diagnostic>> {
         let Some(chunk) = session.program.chunks.get(chunk).cloned() else { return Ok(None) };
-        let mut machine = self.machine(session, world);
-        let ran = machine.guarded(|machine| {
+        let mut machine = self.new_context(session, world);
+        let ran = machine.run_guarded(|machine| {
             machine.compile_ahead(session.main);
-            let last = machine.chunk(&chunk)?;
-            // The value will be shown later, when a device failure can no longer be located.
-            if let Some(last) = last.as_ref().filter(|last| !last.quiet) {
-                settle(&last.value).map_err(|p| machine.problem(p, machine.interp.at))?;
+            let last = machine.execute_chunk(&chunk)?;
+            // The caller prints the value after this function returns. Copying it now attributes a device failure to
+            // the statement.
+            if let Some(last) = last.as_ref().filter(|last| !last.is_quiet) {
+                copy_to_host(&last.value).map_err(|p| machine.problem(p, machine.interp.current_span))?;
             }
             Ok(last)
         });
-        self.settled(ran, None)
+        self.finish_run(ran, None)
     }
 
     /// Runs a `test` block.
     pub fn run_test(
         &mut self,
         session: &Session,
-        id: crate::base::arena::Id<Section>,
-        world: &mut dyn World,
+        id: clk_base::arena::Id<TestSection>,
+        world: &mut dyn HostEffects,
     ) -> Result<(), Box<Diagnostic>> {
         let body = session.program.tests[id].body.clone();
-        let ran = self.section(session, world, |machine| {
-            let mut frame = machine.frame_of(&body);
-            machine.whole(&mut frame).map(drop)
+        let ran = self.run_section(session, world, |machine| {
+            let mut frame = machine.compile_body(&body);
+            machine.run_frame(&mut frame).map(drop)
         });
-        self.settled(ran, ())
+        self.finish_run(ran, ())
     }
 
-    /// Measures a `bench` block: warm-up, then samples.
+    /// Measures a `bench` block: runs it once for warm-up, and then takes time samples.
     pub fn run_bench(
         &mut self,
         session: &Session,
-        id: crate::base::arena::Id<Section>,
-        world: &mut dyn World,
+        id: clk_base::arena::Id<TestSection>,
+        world: &mut dyn HostEffects,
     ) -> Result<BenchResult, Box<Diagnostic>> {
         let section = session.program.benches[id].clone();
-        let ran = self.section(session, world, |machine| machine.bench(&section));
-        self.settled(ran, BenchResult::default())
+        let ran = self.run_section(session, world, |machine| machine.run_bench_section(&section));
+        self.finish_run(ran, BenchResult::default())
     }
 
     /// Runs a `bench` block `runs` times in a row; returns the seconds per run.
     pub fn repeat_bench(
         &mut self,
         session: &Session,
-        id: crate::base::arena::Id<Section>,
+        id: clk_base::arena::Id<TestSection>,
         runs: u32,
-        world: &mut dyn World,
+        world: &mut dyn HostEffects,
     ) -> Result<f64, Box<Diagnostic>> {
-        let ran = self.section(session, world, |machine| machine.repeat(&session.program.benches[id], runs));
-        self.settled(ran, 0.0)
+        let ran =
+            self.run_section(session, world, |machine| machine.repeat_section(&session.program.benches[id], runs));
+        self.finish_run(ran, 0.0)
     }
 
-    /// Returns the result of a run; `nothing` if it ended by a jump.
-    fn settled<T>(&mut self, ran: Eval<T>, nothing: T) -> Result<T, Box<Diagnostic>> {
+    /// Converts the outcome of an execution to a `Result`. If it ended by `return`, `break` or `continue`, the result
+    /// is `nothing`.
+    fn finish_run<T>(&mut self, ran: Eval<T>, nothing: T) -> Result<T, Box<Diagnostic>> {
         match ran {
             Ok(result) => Ok(result),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(Signal::Exit(code, span)) => {
-                self.ended = Some(code);
-                let title = format!("`exit({code})` where there is more to do than the script");
+                self.exit_code = Some(code);
+                let title = format!("`exit({code})` is called where it cannot end the process");
                 let diagnostic = Diagnostic::error("E0547", title).at(span, "called here");
                 Err(Box::new(
-                    diagnostic.help("`exit` ends a script that `clk run` runs, or a session by an entry of its own"),
+                    diagnostic.help("`exit` ends a script under `clk run`, or a session if it is an entry of its own"),
                 ))
             }
             Err(Signal::Return(..) | Signal::Break | Signal::Continue) => Ok(nothing),
         }
     }
 
-    /// Runs a `test` or `bench` block. Each starts with the same random numbers, independent of earlier ones and different from the
-    /// script's.
-    fn section<T>(
+    /// Runs a `test` or `bench` block. Every block starts at the random substream [`TEST_SECTION_STREAM`], so its
+    /// random numbers do not depend on other blocks.
+    fn run_section<T>(
         &mut self,
         session: &Session,
-        world: &mut dyn World,
-        run: impl FnOnce(&mut Machine<'_>) -> Eval<T>,
+        world: &mut dyn HostEffects,
+        run: impl FnOnce(&mut EvalContext<'_>) -> Eval<T>,
     ) -> Eval<T> {
-        let draws = self.draws;
-        self.draws.next = OF_SECTIONS;
-        let result = self.machine(session, world).guarded(run);
-        self.draws = draws;
+        let draws = self.random_position;
+        self.random_position.next_substream = TEST_SECTION_STREAM;
+        let result = self.new_context(session, world).run_guarded(run);
+        self.random_position = draws;
         result
     }
 
-    /// Returns the new warnings.
+    /// Returns the warnings that were added since the last call.
     pub fn take_warnings(&mut self) -> Vec<Diagnostic> {
         let new = std::mem::take(&mut self.warnings);
-        self.warned.extend(new.iter().cloned());
+        self.reported_warnings.extend(new.iter().cloned());
         new
     }
 
     /// Adds a warning unless the same one exists for its location.
     pub(crate) fn warn(&mut self, warning: Diagnostic) {
         let same = |w: &Diagnostic| w.code == warning.code && w.primary() == warning.primary();
-        if !self.warnings.iter().chain(&self.warned).any(same) {
+        if !self.warnings.iter().chain(&self.reported_warnings).any(same) {
             self.warnings.push(warning);
         }
     }
 
-    /// Switches launches to this device and returns the previous one. Compiled kernels are kept by the name of their device: devices of one
-    /// name run each other's executables.
-    pub fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+    /// Makes a device the current one and returns the previous one. Compiled kernels are kept for each device name,
+    /// because devices of the same name can share executables.
+    pub fn switch_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let name = device.name();
         let outer = std::mem::replace(&mut self.options.device, device);
         if outer.name() != name {
-            let parked = self.parked.iter().position(|(of, _)| *of == name);
-            let kernels = parked.map(|at| self.parked.swap_remove(at).1).unwrap_or_default();
+            let parked = self.inactive_kernels.iter().position(|(of, _)| *of == name);
+            let kernels = parked.map(|at| self.inactive_kernels.swap_remove(at).1).unwrap_or_default();
             let before = std::mem::replace(&mut self.kernels, kernels);
-            self.parked.push((outer.name(), before));
+            self.inactive_kernels.push((outer.name(), before));
         }
-        self.site().switch();
+        self.exec_context().set_current();
         outer
     }
 
-    /// Returns where array expressions are evaluated: the device in use.
-    fn site(&self) -> Site {
-        Site::new(self.options.device.clone(), &self.options.control, self.expressions.clone())
+    /// Returns the context in which array expressions are evaluated on the current device.
+    fn exec_context(&self) -> ExecContext {
+        ExecContext::new(self.options.device.clone(), &self.options.control, self.fused_kernels.clone())
     }
 
-    /// Sets the checks of launches. Kernels are compiled for particular checks, so compiled ones are discarded.
-    pub fn use_checks(&mut self, checks: Checks) {
+    /// Sets the run-time checks of launches. Discards compiled kernels, because the previous checks are compiled into
+    /// them.
+    pub fn set_checks(&mut self, checks: Checks) {
         if self.options.control.checks != checks {
             self.options.control.checks = checks;
-            self.kernels = Kernels::default();
-            self.parked.clear();
+            self.kernels = DeviceKernels::default();
+            self.inactive_kernels.clear();
         }
     }
 
-    /// Sets how launches are counted, if they are. Kernels are compiled for it, so compiled ones are discarded.
-    pub fn count(&mut self, counting: Option<Counting>) {
+    /// Sets the profile collector for launches. Discards compiled kernels, because counting is compiled into them.
+    pub fn set_profile_collector(&mut self, counting: Option<ProfileCollector>) {
         self.options.control.counting = counting;
-        self.kernels = Kernels::default();
-        self.parked.clear();
+        self.kernels = DeviceKernels::default();
+        self.inactive_kernels.clear();
     }
 
-    /// Returns the element type of a type. Types that cannot be elements give `f32`.
-    pub fn element(&mut self, program: &Program, ty: &Type) -> Element {
+    /// Returns the array element type that corresponds to a type of the program; `f32` for types that cannot be
+    /// elements.
+    pub fn element(&mut self, program: &Program, ty: &Type) -> ElementType {
         self.layouts.element(program, ty)
     }
 
-    /// Returns the program's type of an element type. A struct's layout must come from [`Interpreter::element`].
-    pub fn element_type(&self, element: &Element) -> Type {
+    /// Returns the type of the program that corresponds to an array element type. The layout of a struct must have been
+    /// returned by [`Interpreter::element`].
+    pub fn element_type(&self, element: &ElementType) -> Type {
         self.layouts.element_type(element)
     }
 
-    /// Frees the values of shadowed variables. Only statements of the main module see its variables, so
-    /// no later statement can reach those.
+    /// Frees the values of shadowed variables. Only the main module uses its variables, so no later statement can read
+    /// the shadowed ones.
     pub fn release_shadowed(&mut self, session: &Session) {
         let Program { modules, globals, .. } = &session.program;
         let Some(module) = session.main.and_then(|main| modules.get(main)) else { return };
         for ((id, global), slot) in globals.iter().zip(&mut self.globals) {
-            if slot.is_some() && module.names.get(&global.name) != Some(&Binding::Global(id)) {
+            if slot.is_some() && module.names.get(&global.name) != Some(&NameBinding::Global(id)) {
                 *slot = None;
             }
         }
     }
 
-    /// Switches launches to a device that replaces one of the same name. Nothing that was loaded on that one is used again.
+    /// Replaces the current device by another one of the same name. Discards all kernels that were loaded on the old
+    /// device.
     pub fn replace_device(&mut self, device: Arc<dyn Device>) {
         self.options.device = device;
-        self.expressions = Arc::default();
-        self.kernels = Kernels::default();
-        self.parked.clear();
+        self.fused_kernels = Arc::default();
+        self.kernels = DeviceKernels::default();
+        self.inactive_kernels.clear();
     }
 
-    /// Discards compiled kernels, for a program whose ids have changed.
-    pub fn forget_kernels(&mut self) {
-        self.kernels = Kernels::default();
-        self.parked.clear();
+    /// Discards compiled code, kernels and layouts. Must be called when the ids of the program's definitions have
+    /// changed, because the caches use them as keys.
+    pub fn discard_compiled(&mut self) {
+        self.kernels = DeviceKernels::default();
+        self.inactive_kernels.clear();
         self.codes = Codes::default();
-        self.visits = Visits::default();
+        self.call_cache = CallCache::default();
         self.layouts = Layouts::default();
     }
 
-    /// Discards what was found at calls and launches, if there are new definitions: a name that one of them gives as a compile-time argument
-    /// may mean another one now, at the same place.
-    fn follow(&mut self, program: &Program) {
+    /// Clears the call and launch caches if the program has new definitions. A name that a call passes as a
+    /// compile-time argument may now refer to another definition.
+    fn invalidate_after_redefinitions(&mut self, program: &Program) {
         let definitions = program.definitions();
-        if std::mem::replace(&mut self.definitions, definitions) != definitions {
-            self.visits = Visits::default();
-            let parked = self.parked.iter_mut().map(|(_, kernels)| kernels);
-            parked.chain([&mut self.kernels]).for_each(|kernels| kernels.sites = Default::default());
+        if std::mem::replace(&mut self.definition_count, definitions) != definitions {
+            self.call_cache = CallCache::default();
+            let parked = self.inactive_kernels.iter_mut().map(|(_, kernels)| kernels);
+            parked.chain([&mut self.kernels]).for_each(|kernels| kernels.launch_cache = Default::default());
         }
     }
 
-    fn machine<'a>(&'a mut self, session: &'a Session, world: &'a mut dyn World) -> Machine<'a> {
-        self.follow(&session.program);
-        let wanted = session.program.globals.len();
-        if self.globals.len() < wanted {
-            self.globals.resize(wanted, None);
+    fn new_context<'a>(&'a mut self, session: &'a Session, world: &'a mut dyn HostEffects) -> EvalContext<'a> {
+        self.invalidate_after_redefinitions(&session.program);
+        let global_count = session.program.globals.len();
+        if self.globals.len() < global_count {
+            self.globals.resize(global_count, None);
         }
         self.depth = 0;
-        self.tracing = 0;
-        self.tapes.clear();
-        self.held = Held::Not;
-        self.computing.clear();
-        self.ended = None;
-        Machine { interp: self, program: &session.program, sources: &session.sources, world }
+        self.derivative_depth = 0;
+        self.active_tapes.clear();
+        self.no_grad_capture = NoGradCapture::Off;
+        self.constants_in_progress.clear();
+        self.exit_code = None;
+        EvalContext { interp: self, program: &session.program, sources: &session.sources, effects: world }
     }
 }
 
-impl Machine<'_> {
-    /// Executes the statements of a chunk; returns the value of the last if it is an expression.
-    fn chunk(&mut self, chunk: &Arc<Chunk>) -> Eval<Option<Last>> {
+impl EvalContext<'_> {
+    /// Executes the statements of a chunk. Returns the value of the last statement if it is an expression.
+    fn execute_chunk(&mut self, chunk: &Arc<ScriptChunk>) -> Eval<Option<LastValue>> {
         let body = &chunk.body;
-        let code = self.code_of_chunk(chunk);
-        self.interp.trail.chunk = self.interp.recorded.is_some().then(|| chunk.clone());
-        let mut frame = self.interp.frames.pop().unwrap_or_else(|| Box::new(Frame::empty()));
+        let code = self.chunk_code(chunk);
+        self.interp.provenance.chunk = self.interp.recorded_launches.is_some().then(|| chunk.clone());
+        let mut frame = self.interp.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
         frame.prepare(&code);
-        let value = self.whole(&mut frame)?;
-        self.keep(frame);
+        let value = self.run_frame(&mut frame)?;
+        self.recycle_frame(frame);
         let (ty, quiet) = match (&body.root.tail, body.root.stmts.last().map(|stmt| &stmt.kind)) {
             (Some(tail), _) => (tail.ty.clone(), false),
             (None, Some(StmtKind::Expr { expr, quiet })) => (expr.ty.clone(), *quiet),
             _ => return Ok(None),
         };
-        Ok(Some(Last { value, ty, quiet }).filter(|last| !matches!(last.value, Value::Unit)))
+        Ok(Some(LastValue { value, ty, is_quiet: quiet }).filter(|last| !matches!(last.value, HostValue::Unit)))
     }
 
-    /// Compiles a body without a signature and returns a frame to run it in.
-    pub(crate) fn frame_of(&mut self, body: &Body) -> Frame {
-        self.interp.trail.chunk = None;
-        let mut frame = Frame::empty();
-        frame.prepare(&Arc::new(code::build(self.program, &[], Source::Body(body), self.mode())));
+    /// Compiles the body of a `test` or `bench` block, and returns a frame in which it can run.
+    pub(crate) fn compile_body(&mut self, body: &Body) -> HostFrame {
+        self.interp.provenance.chunk = None;
+        let mut frame = HostFrame::empty();
+        frame.prepare(&Arc::new(code::build(self.program, &[], CodeSource::Body(body), self.code_mode())));
         frame
     }
 
     /// Runs the code of a frame from its beginning.
-    pub(crate) fn whole(&mut self, frame: &mut Frame) -> Eval {
+    pub(crate) fn run_frame(&mut self, frame: &mut HostFrame) -> Eval {
         let Some(code) = frame.code.clone() else {
-            return Err(self.broken(Span::default(), "a frame without code ran"));
+            return Err(self.internal_error(Span::default(), "a frame without code ran"));
         };
-        match self.run(frame, &code, 0)? {
-            Done::End(value) => Ok(value),
-            Done::Return(value, at) => Err(Signal::Return(value, at)),
+        match self.run_code(frame, &code, 0)? {
+            RunEnd::End(value) => Ok(value),
+            RunEnd::Return(value, at) => Err(Signal::Return(value, at)),
         }
     }
 }
 
-/// Copies the arrays of a value to the host.
-fn settle(value: &Value) -> Outcome<()> {
+/// Copies all arrays in a value to the host.
+fn copy_to_host(value: &HostValue) -> HostResult<()> {
     match value {
-        Value::Array(array) => array.bytes().map(drop),
-        Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => parts.iter().try_for_each(settle),
-        Value::Table(table) => table.values().try_for_each(settle),
+        HostValue::Array(array) => array.bytes().map(drop),
+        HostValue::Tuple(parts) | HostValue::Record(RecordValue { fields: parts, .. }) => {
+            parts.iter().try_for_each(copy_to_host)
+        }
+        HostValue::Table(table) => table.values().try_for_each(copy_to_host),
         _ => Ok(()),
     }
 }
 
-impl Machine<'_> {
-    /// Runs a piece of a script. Unwinding because of a stop request or lack of memory is converted to an error of the piece.
-    fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
+impl EvalContext<'_> {
+    /// Runs part of a script. A stop request or a failed allocation unwinds the stack; this function converts that
+    /// unwind to an error.
+    fn run_guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let device = self.interp.options.device.clone();
         let flag = self.interp.options.control.stop.clone();
-        let _standing = self.interp.site().enter();
-        let ran = unwind::caught(flag, || run(self));
+        let _standing = self.interp.exec_context().enter();
+        let ran = unwind::catch_stop(flag, || run(self));
         if ran.is_err() && !Arc::ptr_eq(&device, &self.interp.options.device) {
-            // The unwinding left an `on … { }` block.
-            self.interp.use_device(device);
+            // The unwind left an `on … { }` block, so its device is still the current one.
+            self.interp.switch_device(device);
         }
-        let ended = ran.unwrap_or_else(|why| Err(self.error(why.at(self.interp.at))));
+        let ended = ran.unwrap_or_else(|why| Err(self.error(why.at(self.interp.current_span))));
         if self.interp.options.control.stop.load(Ordering::Relaxed) {
-            stop::heed();
+            stop::acknowledge();
         }
-        if self.interp.pipelined { ended } else { self.confirmed(ended) }
+        if self.interp.pipelined { ended } else { self.wait_for_launches(ended) }
     }
 
-    /// Completes a piece when all its launches have completed. The error of a failed launch takes precedence, since it happened
-    /// before any other error.
-    fn confirmed<T>(&mut self, ended: Eval<T>) -> Eval<T> {
-        let visited = std::mem::take(&mut self.interp.visited);
+    /// Waits for the pending launches of a part of a script that ended with `ended`. If a launch failed, returns its
+    /// error instead, because the launch came before any other error.
+    fn wait_for_launches<T>(&mut self, ended: Eval<T>) -> Eval<T> {
+        let visited = std::mem::take(&mut self.interp.used_devices);
         let is_over = matches!(ended, Ok(_) | Err(Signal::Exit(..)));
         let mut failure = None;
-        for device in std::iter::once(&self.interp.options.device).chain(&visited).chain(&self.interp.members) {
-            match device.confirm() {
+        for device in std::iter::once(&self.interp.options.device).chain(&visited).chain(&self.interp.shard_devices) {
+            match device.report_pending_faults() {
                 Ok(()) => {}
-                Err(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) => failure = Some(error),
+                Err(error @ (DeviceError::EarlierLaunch(_) | DeviceError::Lost(_))) => failure = Some(error),
                 Err(error) if is_over => failure = failure.or(Some(error)),
                 Err(_) => {}
             }
         }
         match failure {
-            Some(error) => Err(self.error(device_diagnostic(&error, self.interp.at))),
+            Some(error) => Err(self.error(device_diagnostic(&error, self.interp.current_span))),
             None => ended,
         }
     }
 
-    /// Waits for launches on the device in use, and on those that have parts of arrays, that may still report a fault.
-    pub(crate) fn confirm(&mut self, span: Span) -> Eval<()> {
+    /// Waits for launches that may still report a fault, on the current device and on all devices with shards.
+    pub(crate) fn report_pending_faults(&mut self, span: Span) -> Eval<()> {
         let own = std::iter::once(&self.interp.options.device);
-        let confirmed = own.chain(&self.interp.members).try_for_each(|device| device.confirm());
+        let confirmed = own.chain(&self.interp.shard_devices).try_for_each(|device| device.report_pending_faults());
         confirmed.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 
     /// Returns an error if a stop was requested.
-    pub(crate) fn poll(&self, span: Span) -> Eval<()> {
+    pub(crate) fn check_stop(&self, span: Span) -> Eval<()> {
         if self.interp.options.control.stop.load(Ordering::Relaxed) {
             return Err(self.error(unwind::interrupted(span)));
         }

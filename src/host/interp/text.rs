@@ -1,20 +1,20 @@
 //! Text in scripts: string interpolation, `print`, arrays of texts, text files, and `exit`.
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::base::{room, stop};
-use crate::check::typed::{Expr, StrPart};
-use crate::host::value::Value;
-use crate::host::{files, format, ops};
+use crate::value::HostValue;
+use crate::{files, format, ops};
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_base::{alloc, stop};
+use clk_check::typed::{Expr, StrPart};
 
-use super::builtin::Named;
-use super::eval::named;
-use super::frame::Frame;
-use super::machine::{Eval, Machine, Signal};
+use super::builtin::NamedArgs;
+use super::context::{Eval, EvalContext, Signal};
+use super::eval::named_arg;
+use super::frame::HostFrame;
 
-impl Machine<'_> {
+impl EvalContext<'_> {
     /// Evaluates a string literal with interpolated values.
-    pub(crate) fn string(&mut self, frame: &mut Frame, parts: &[StrPart]) -> Eval {
+    pub(crate) fn eval_string(&mut self, frame: &mut HostFrame, parts: &[StrPart]) -> Eval {
         let mut text = String::new();
         for part in parts {
             match part {
@@ -23,9 +23,9 @@ impl Machine<'_> {
                     let value = self.eval(frame, expr)?;
                     let spec = format.as_ref().map_or("", |f| f.text.as_str());
                     match (&value, spec, parts) {
-                        // A text by itself is shared rather than copied.
-                        (Value::Str(_), "", [_]) => return Ok(value),
-                        (Value::Str(piece), "", _) => ops::text::push(&mut text, piece),
+                        // The text of `"{text}"` is shared rather than copied.
+                        (HostValue::Str(_), "", [_]) => return Ok(value),
+                        (HostValue::Str(piece), "", _) => ops::text::push(&mut text, piece),
                         _ => {
                             let piece = format::with_spec(&value, spec).map_err(|p| self.problem(p, expr.span))?;
                             ops::text::push(&mut text, &piece);
@@ -34,18 +34,18 @@ impl Machine<'_> {
                 }
             }
         }
-        ops::text::made(text).map(Value::Str).map_err(|p| self.problem(p, self.interp.at))
+        ops::text::checked_text(text).map(HostValue::Str).map_err(|p| self.problem(p, self.interp.current_span))
     }
 
     /// Evaluates `print(a, b)`: the values separated by spaces, followed by a newline.
-    pub(crate) fn print(&mut self, frame: &mut Frame, args: &[Expr]) -> Eval<()> {
+    pub(crate) fn print(&mut self, frame: &mut HostFrame, args: &[Expr]) -> Eval<()> {
         let mut text = String::new();
         for (i, arg) in args.iter().enumerate() {
             if i > 0 {
                 text.push(' ');
             }
             match self.eval(frame, arg)? {
-                Value::Str(piece) => ops::text::push(&mut text, &piece),
+                HostValue::Str(piece) => ops::text::push(&mut text, &piece),
                 value => {
                     let piece = format::print(&value).map_err(|p| self.problem(p, arg.span))?;
                     ops::text::push(&mut text, &piece);
@@ -54,50 +54,50 @@ impl Machine<'_> {
         }
         text.push('\n');
         // An error of an earlier kernel must be reported before later output.
-        self.confirm(self.interp.at)?;
-        self.world.print(&text);
+        self.report_pending_faults(self.interp.current_span)?;
+        self.effects.print(&text);
         Ok(())
     }
 
     /// Evaluates `["a", "b"]`.
-    pub(super) fn texts_literal(&mut self, values: Vec<Value>, items: &[&Expr], span: Span) -> Eval {
-        let mut texts = room::vec(values.len());
+    pub(super) fn texts_literal(&mut self, values: Vec<HostValue>, items: &[&Expr], span: Span) -> Eval {
+        let mut texts = alloc::vec(values.len());
         for (i, value) in stop::polled(values.into_iter().enumerate()) {
-            let Value::Str(text) = value else {
-                let found = value.type_name();
-                let diagnostic = Diagnostic::error("E0504", format!("an array of texts can't hold `{found}`"));
+            let HostValue::Str(text) = value else {
+                let actual = value.type_name();
+                let diagnostic = Diagnostic::error("E0504", format!("an array of texts can't hold `{actual}`"));
                 let place = items.get(i).map_or(span, |item| item.span);
-                let diagnostic = diagnostic.at(place, format!("this is `{found}`"));
+                let diagnostic = diagnostic.at(place, format!("this is `{actual}`"));
                 return Err(self.error(diagnostic.help("`str(x)` makes text of a value")));
             };
             texts.push(text);
         }
-        self.settle_problem(ops::text::texts(texts), span)
+        self.locate_error(ops::text::texts(texts), span)
     }
 
-    /// Evaluates `parse(f64, text)`. If the checker did not know whether `text` is one text or an array, the type is a named
-    /// argument.
-    pub(super) fn parse(&mut self, frame: &mut Frame, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
-        let ty = named(more, "type").map_or(&expr.ty, |ty| &ty.ty);
+    /// Evaluates `parse(f64, text)`. The checker passes the type as a named argument if it does not know whether `text`
+    /// is one text or an array of texts.
+    pub(super) fn parse(&mut self, frame: &mut HostFrame, args: &[Expr], more: NamedArgs<'_>, expr: &Expr) -> Eval {
+        let ty = named_arg(more, "type").map_or(&expr.ty, |ty| &ty.ty);
         let to = self.scalar_of(frame, ty, expr.span)?;
-        let Some(text) = args.first() else { return Err(self.broken(expr.span, "`parse` of nothing")) };
+        let Some(text) = args.first() else { return Err(self.internal_error(expr.span, "`parse` of nothing")) };
         let text = self.eval(frame, text)?;
-        self.settle_problem(ops::parse(to, &text), expr.span)
+        self.locate_error(ops::parse(to, &text), expr.span)
     }
 
     /// Evaluates `read_text(path)`.
-    pub(super) fn read_text(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+    pub(super) fn read_text(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval {
         let path = self.text_argument(frame, args, span)?;
         let place = args.first().map_or(span, |a| a.span);
         let bytes = self.read_file(&path, place)?;
-        let text = files::text(&path, &bytes).and_then(|text| ops::text::of_pieces(std::iter::once(text)));
-        self.settle_problem(text.map(Value::Str), place)
+        let text = files::text(&path, &bytes).and_then(|text| ops::text::concat_pieces(std::iter::once(text)));
+        self.locate_error(text.map(HostValue::Str), place)
     }
 
     /// Evaluates `write_text(path, text)`.
-    pub(super) fn write_text(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
-        let values = self.values(frame, args)?;
-        let [Value::Str(path), Value::Str(text)] = values.as_slice() else {
+    pub(super) fn write_text(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval {
+        let values = self.eval_all(frame, args)?;
+        let [HostValue::Str(path), HostValue::Str(text)] = values.as_slice() else {
             let diagnostic =
                 Diagnostic::error("E0504", "`write_text` takes a path and a text").at(span, "one is neither");
             return Err(
@@ -105,16 +105,17 @@ impl Machine<'_> {
             );
         };
         self.write_file(path, text.as_bytes(), args.first().map_or(span, |a| a.span))?;
-        Ok(Value::Unit)
+        Ok(HostValue::Unit)
     }
 
     /// Evaluates `exit(code)`.
-    pub(super) fn exit(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
-        let code = args.first().map_or(Ok(0), |code| self.integer(frame, code))?;
+    pub(super) fn exit(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval {
+        let code = args.first().map_or(Ok(0), |code| self.eval_integer(frame, code))?;
         let Ok(code) = u8::try_from(code) else {
             let place = args.first().map_or(span, |a| a.span);
-            let diagnostic = Diagnostic::error("E0541", format!("{code} is no exit code")).at(place, "from 0 to 255");
-            return Err(self.error(diagnostic.help("0 says that all is well, any other code that something is not")));
+            let diagnostic =
+                Diagnostic::error("E0541", format!("{code} is not an exit code")).at(place, "from 0 to 255");
+            return Err(self.error(diagnostic.help("0 means success, and any other code failure")));
         };
         Err(Signal::Exit(code, span))
     }

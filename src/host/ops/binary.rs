@@ -1,27 +1,29 @@
 //! Binary and unary operators.
 
-use crate::base::stop;
-use crate::host::array::{Array, shape_text};
-use crate::host::graph::{self, Op, Operand};
-use crate::host::ops::elementwise::apply;
-use crate::host::ops::matmul::matmul;
-use crate::host::ops::operand::{Operands, undefined};
-use crate::host::ops::text;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::lang::scalar::{self, Scalar, dynamic};
+use crate::array::{Array, shape_text};
+use crate::graph::{self, ElementwiseOp, NodeOperand};
+use crate::ops::elementwise::apply;
+use crate::ops::matmul::matmul;
+use crate::ops::operand::{ScalarOperands, undefined};
+use crate::ops::text;
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_base::stop;
+use clk_scalar::ops::{BinaryOp, UnaryOp};
+use clk_scalar::{Scalar, dynamic};
 
 /// Evaluates `left op right`, elementwise on arrays with broadcasting. `&&` and `||` evaluate both sides.
-pub fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
+pub fn binary(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     match (op, left, right) {
         (BinaryOp::MatMul, _, _) => matmul(left, right),
-        (_, Value::Scalar(a), Value::Scalar(b)) => scalars(op, *a, *b, left, right),
-        (_, Value::Str(_) | Value::Strings(_), _) | (_, _, Value::Str(_) | Value::Strings(_)) => {
+        (_, HostValue::Scalar(a), HostValue::Scalar(b)) => scalars(op, *a, *b, left, right),
+        (_, HostValue::Str(_) | HostValue::Strings(_), _) | (_, _, HostValue::Str(_) | HostValue::Strings(_)) => {
             text::binary(op, left, right)
         }
-        (_, Value::Int(a), Value::Int(b)) => int_literals(op, *a, *b, left, right),
-        (_, Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => float_literals(op, left, right),
+        (_, HostValue::Int(a), HostValue::Int(b)) => int_literals(op, *a, *b, left, right),
+        (_, HostValue::Int(_) | HostValue::Float(_), HostValue::Int(_) | HostValue::Float(_)) => {
+            float_literals(op, left, right)
+        }
         (BinaryOp::Eq | BinaryOp::Ne, _, _) if is_whole(left) && is_whole(right) => equality(op, left, right),
         _ => arrays(op, left, right),
     }
@@ -31,18 +33,24 @@ fn name(op: BinaryOp) -> String {
     format!("`{}`", op.symbol())
 }
 
-fn scalars(op: BinaryOp, a: scalar::Value, b: scalar::Value, left: &Value, right: &Value) -> Outcome<Value> {
+fn scalars(
+    op: BinaryOp,
+    a: clk_scalar::ScalarValue,
+    b: clk_scalar::ScalarValue,
+    left: &HostValue,
+    right: &HostValue,
+) -> HostResult<HostValue> {
     match dynamic::binary(op, a, b) {
-        Ok(result) => Ok(Value::Scalar(result)),
-        Err(dynamic::Failure::DivisionByZero) => Err(division_by_zero(op, None)),
-        Err(dynamic::Failure::Undefined) if a.ty == b.ty => Err(undefined(&name(op), &[left, right])),
-        // Reports a type mismatch by the same message as for arrays.
-        Err(dynamic::Failure::Undefined) => arrays(op, left, right),
+        Ok(result) => Ok(HostValue::Scalar(result)),
+        Err(dynamic::ScalarError::DivisionByZero) => Err(division_by_zero(op, None)),
+        Err(dynamic::ScalarError::Undefined) if a.ty == b.ty => Err(undefined(&name(op), &[left, right])),
+        // The call returns the error for the type mismatch, with the same message as for arrays.
+        Err(dynamic::ScalarError::Undefined) => arrays(op, left, right),
     }
 }
 
-/// Operations on two untyped literals give an untyped literal.
-fn int_literals(op: BinaryOp, a: i128, b: i128, left: &Value, right: &Value) -> Outcome<Value> {
+/// Evaluates an operation on two untyped integer literals. The result is an untyped literal too.
+fn int_literals(op: BinaryOp, a: i128, b: i128, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     use BinaryOp::*;
     let result = match op {
         Add => a.checked_add(b),
@@ -57,56 +65,64 @@ fn int_literals(op: BinaryOp, a: i128, b: i128, left: &Value, right: &Value) -> 
         BitXor => Some(a ^ b),
         Shl => u32::try_from(b).ok().filter(|b| *b < 64).and_then(|b| a.checked_mul(1 << b)),
         Shr => u32::try_from(b).ok().map(|b| a >> b.min(127)),
-        Eq => return Ok(Value::bool(a == b)),
-        Ne => return Ok(Value::bool(a != b)),
-        Lt => return Ok(Value::bool(a < b)),
-        Le => return Ok(Value::bool(a <= b)),
-        Gt => return Ok(Value::bool(a > b)),
-        Ge => return Ok(Value::bool(a >= b)),
+        Eq => return Ok(HostValue::bool(a == b)),
+        Ne => return Ok(HostValue::bool(a != b)),
+        Lt => return Ok(HostValue::bool(a < b)),
+        Le => return Ok(HostValue::bool(a <= b)),
+        Gt => return Ok(HostValue::bool(a > b)),
+        Ge => return Ok(HostValue::bool(a >= b)),
         And | Or | MatMul => return Err(undefined(&name(op), &[left, right])),
     };
     match result {
-        Some(n) => Ok(Value::Int(n)),
-        None => Err(Problem::new("E0541", format!("{a} {} {b} is too large a number", op.symbol()))),
+        Some(n) => Ok(HostValue::Int(n)),
+        None => Err(RuntimeError::new("E0541", format!("{a} {} {b} is too large a number", op.symbol()))),
     }
 }
 
-fn float_literals(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
-    let wide = |value: &Value| value.adapt(Scalar::F64).ok_or_else(|| undefined(&name(op), &[left, right]));
+fn float_literals(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
+    let wide = |value: &HostValue| value.adapt(Scalar::F64).ok_or_else(|| undefined(&name(op), &[left, right]));
     match dynamic::binary(op, wide(left)?, wide(right)?) {
-        Ok(result) if result.ty == Scalar::F64 => Ok(Value::Float(result.as_f64())),
-        Ok(result) => Ok(Value::Scalar(result)),
+        Ok(result) if result.ty == Scalar::F64 => Ok(HostValue::Float(result.as_f64())),
+        Ok(result) => Ok(HostValue::Scalar(result)),
         Err(_) => Err(undefined(&name(op), &[left, right])),
     }
 }
 
-/// Whether a value is compared as a whole rather than elementwise.
-fn is_whole(value: &Value) -> bool {
+/// Returns whether `==` compares a value as a whole instead of elementwise.
+fn is_whole(value: &HostValue) -> bool {
     match value {
-        Value::Unit | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Kernel(_) => true,
-        Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Vector(_) | Value::Array(_) => false,
-        Value::Str(_) | Value::Table(_) | Value::Strings(_) | Value::Timing(_) | Value::Traced(_) => false,
+        HostValue::Unit | HostValue::Record(_) | HostValue::Tuple(_) | HostValue::Range(_) | HostValue::Kernel(_) => {
+            true
+        }
+        HostValue::Scalar(_) | HostValue::Int(_) | HostValue::Float(_) | HostValue::Vector(_) | HostValue::Array(_) => {
+            false
+        }
+        HostValue::Str(_)
+        | HostValue::Table(_)
+        | HostValue::Strings(_)
+        | HostValue::Timing(_)
+        | HostValue::Traced(_) => false,
     }
 }
 
-fn equality(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
+fn equality(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     let equal = match (left, right) {
-        (Value::Record(a), Value::Record(b)) if a.layout == b.layout => all_equal(&a.fields, &b.fields)?,
-        (Value::Tuple(a), Value::Tuple(b)) if a.len() == b.len() => all_equal(a, b)?,
-        (Value::Range(a), Value::Range(b)) => a == b,
-        (Value::Kernel(a), Value::Kernel(b)) => a == b,
-        (Value::Unit, Value::Unit) => true,
+        (HostValue::Record(a), HostValue::Record(b)) if a.layout == b.layout => all_equal(&a.fields, &b.fields)?,
+        (HostValue::Tuple(a), HostValue::Tuple(b)) if a.len() == b.len() => all_equal(a, b)?,
+        (HostValue::Range(a), HostValue::Range(b)) => a == b,
+        (HostValue::Kernel(a), HostValue::Kernel(b)) => a == b,
+        (HostValue::Unit, HostValue::Unit) => true,
         _ => return Err(undefined(&name(op), &[left, right])),
     };
-    Ok(Value::bool(equal == (op == BinaryOp::Eq)))
+    Ok(HostValue::bool(equal == (op == BinaryOp::Eq)))
 }
 
-fn all_equal(a: &[Value], b: &[Value]) -> Outcome<bool> {
+fn all_equal(a: &[HostValue], b: &[HostValue]) -> HostResult<bool> {
     let mut equal = true;
     for (a, b) in a.iter().zip(b) {
         equal &= match binary(BinaryOp::Eq, a, b)? {
-            Value::Array(parts) => parts.bytes()?.iter().all(|&byte| byte != 0),
-            Value::Vector(v) => v.values().all(|lane| lane.is_true()),
+            HostValue::Array(parts) => parts.bytes()?.iter().all(|&byte| byte != 0),
+            HostValue::Vector(v) => v.values().all(|lane| lane.is_true()),
             value => value.as_bool() == Some(true),
         };
     }
@@ -115,7 +131,7 @@ fn all_equal(a: &[Value], b: &[Value]) -> Outcome<bool> {
 
 const SIDES: [&str; 2] = ["the left side", "the right side"];
 
-fn arrays(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
+fn arrays(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     let amount;
     let right = match op {
         BinaryOp::Shl | BinaryOp::Shr => {
@@ -124,37 +140,40 @@ fn arrays(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
         }
         _ => right,
     };
-    let operands = Operands::new(&[left, right], &name(op))?;
+    let operands = ScalarOperands::new(&[left, right], &name(op))?;
     let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem) && operands.scalar.is_int();
-    if divides && matches!(operands.list[..], [_, Operand::Scalar(divisor)] if divisor.bits == 0) {
-        // There is nothing to divide where the other side is empty.
+    if divides && matches!(operands.list[..], [_, NodeOperand::Scalar(divisor)] if divisor.bits == 0) {
+        // If the other operand is empty, there is no division, and zeros in the divisor are allowed.
         if operands.list.iter().all(|operand| !operand.shape().contains(&0)) {
             return Err(division_by_zero(op, None));
         }
     }
-    let result = apply(Op::Binary(op), operands, &SIDES, || undefined(&name(op), &[left, right]));
+    let result = apply(ElementwiseOp::Binary(op), operands, &SIDES, || undefined(&name(op), &[left, right]));
     result.map_err(|problem| match right {
-        Value::Array(divisor) if divides && problem.code == graph::ZERO => first_zero(op, divisor).unwrap_or(problem),
-        Value::Vector(_) if divides && problem.code == graph::ZERO => division_by_zero(op, None),
+        HostValue::Array(divisor) if divides && problem.code == graph::DIVISION_BY_ZERO => {
+            first_zero(op, divisor).unwrap_or(problem)
+        }
+        HostValue::Vector(_) if divides && problem.code == graph::DIVISION_BY_ZERO => division_by_zero(op, None),
         _ => problem,
     })
 }
 
-/// Returns the error for the first divisor that is 0.
-fn first_zero(op: BinaryOp, divisor: &Array) -> Option<Problem> {
+/// Returns the error for the first element of the divisor that is 0.
+fn first_zero(op: BinaryOp, divisor: &Array) -> Option<RuntimeError> {
     let size = divisor.scalar()?.size();
     let mut divisors = stop::polled(divisor.bytes().ok()?.chunks_exact(size));
     let position = divisors.position(|bytes| bytes.iter().all(|&byte| byte == 0))?;
     Some(division_by_zero(op, Some((divisor, position / divisor.element().lanes().max(1)))))
 }
 
-/// Evaluates a shift. The amount may be of any integer type; only its low bits count.
-fn shift_amount(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
-    let scalar = |value: &Value| super::operand::common_scalar(&[value]);
+/// Converts the amount of a shift, which may have any integer type, to the type of the left operand. Only its low bits
+/// affect the result.
+fn shift_amount(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
+    let scalar = |value: &HostValue| super::operand::common_scalar(&[value]);
     match (scalar(left), scalar(right)) {
         (Some(to), Some(from)) if to.is_int() && from.is_int() => super::convert(to, right),
         (Some(to), None) if to.is_int() => match right {
-            Value::Int(n) => Ok(Value::Scalar(scalar::Value::of(*n as i64).to_type(to))),
+            HostValue::Int(n) => Ok(HostValue::Scalar(clk_scalar::ScalarValue::of(*n as i64).to_type(to))),
             _ => Err(undefined(&name(op), &[left, right])),
         },
         (None, Some(from)) if from.is_int() => Ok(right.clone()),
@@ -162,9 +181,9 @@ fn shift_amount(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     }
 }
 
-fn division_by_zero(op: BinaryOp, place: Option<(&Array, usize)>) -> Problem {
-    let what = if op == BinaryOp::Rem { "remainder of a division" } else { "division" };
-    let problem = Problem::new("E0506", format!("integer {what} by zero"));
+fn division_by_zero(op: BinaryOp, place: Option<(&Array, usize)>) -> RuntimeError {
+    let operation = if op == BinaryOp::Rem { "remainder of a division" } else { "division" };
+    let problem = RuntimeError::new("E0506", format!("integer {operation} by zero"));
     match place {
         Some((divisor, position)) if divisor.rank() > 0 => {
             let place = index_text(divisor.shape(), position);
@@ -174,7 +193,7 @@ fn division_by_zero(op: BinaryOp, place: Option<(&Array, usize)>) -> Problem {
     }
 }
 
-/// Formats a row-major position as indices, `[1, 2]`.
+/// Formats a row-major position as indices: `[1, 2]`.
 pub(crate) fn index_text(shape: &[usize], position: usize) -> String {
     let mut rest = position;
     let mut indices: Vec<usize> = Vec::with_capacity(shape.len());
@@ -188,17 +207,17 @@ pub(crate) fn index_text(shape: &[usize], position: usize) -> String {
 }
 
 /// Evaluates `-x` or `!x`, elementwise.
-pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
-    let what = match op {
+pub fn unary(op: UnaryOp, value: &HostValue) -> HostResult<HostValue> {
+    let symbol = match op {
         UnaryOp::Neg => "`-`",
         UnaryOp::Not => "`!`",
     };
     match (op, value) {
-        (UnaryOp::Neg, Value::Int(n)) => return Ok(Value::Int(n.wrapping_neg())),
-        (UnaryOp::Not, Value::Int(n)) => return Ok(Value::Int(!n)),
-        (UnaryOp::Neg, Value::Float(x)) => return Ok(Value::Float(-x)),
+        (UnaryOp::Neg, HostValue::Int(n)) => return Ok(HostValue::Int(n.wrapping_neg())),
+        (UnaryOp::Not, HostValue::Int(n)) => return Ok(HostValue::Int(!n)),
+        (UnaryOp::Neg, HostValue::Float(x)) => return Ok(HostValue::Float(-x)),
         _ => {}
     }
-    let operands = Operands::new(&[value], what)?;
-    apply(Op::Unary(op), operands, &["the operand"], || undefined(what, &[value]))
+    let operands = ScalarOperands::new(&[value], symbol)?;
+    apply(ElementwiseOp::Unary(op), operands, &["the operand"], || undefined(symbol, &[value]))
 }

@@ -1,40 +1,46 @@
-//! Elementwise operations: checked here, computed at once for single values, and otherwise by the graph of array expressions.
+//! Elementwise operations: checks the operands, computes operations on single values immediately, and defers operations
+//! on arrays.
 
-use crate::host::graph::{self, Op, Operand};
-use crate::host::ops::operand::Operands;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::shard::lift;
-use crate::host::value::Value;
-use crate::lang::scalar::{self, Scalar};
+use crate::graph::{self, ElementwiseOp, NodeOperand};
+use crate::ops::operand::ScalarOperands;
+use crate::problem::{HostResult, RuntimeError};
+use crate::shard::lift;
+use crate::value::HostValue;
+use clk_scalar::Scalar;
 
-/// The operands of a function in messages.
+/// The names of a function's operands in messages.
 pub(crate) const ARGUMENTS: [&str; 3] = ["the first argument", "the second argument", "the third argument"];
 
-/// Applies an operation to each element of its operands with broadcasting. `names` name the operands in messages, `undefined` is the
-/// error for types that the operation does not take.
-pub(crate) fn apply(op: Op, operands: Operands, names: &[&str], undefined: impl FnOnce() -> Problem) -> Outcome<Value> {
-    let types: Vec<Scalar> = operands.list.iter().filter_map(Operand::scalar).collect();
-    let Some(scalar) = op.result(&types) else { return Err(undefined()) };
+/// Applies an operation to each element of its operands, with broadcasting. `names` are the names of the operands in
+/// messages, and `undefined` creates the error for types that the operation does not accept.
+pub(crate) fn apply(
+    op: ElementwiseOp,
+    operands: ScalarOperands,
+    names: &[&str],
+    undefined: impl FnOnce() -> RuntimeError,
+) -> HostResult<HostValue> {
+    let types: Vec<Scalar> = operands.list.iter().filter_map(NodeOperand::scalar).collect();
+    let Some(scalar) = op.result_type(&types) else { return Err(undefined()) };
     if let Some(values) = plain(&operands) {
-        return op.apply(&values).map(Value::Scalar).map_err(graph::failed);
+        return op.apply(&values).map(HostValue::Scalar).map_err(graph::scalar_error);
     }
     let shape = operands.shape(names)?;
     let (element, is_plain) = (operands.element(scalar), operands.plain);
-    let result = match lift::each(op, &operands.list, scalar, &element, &shape)? {
+    let result = match lift::lift_elementwise(op, &operands.list, scalar, &element, &shape)? {
         Some(lifted) => lifted,
         None => graph::defer(op, operands.list, scalar, element, &shape)?,
     };
     Ok(match is_plain {
-        true => result.item(0)?.unwrap_or(Value::Unit),
-        false => Value::Array(result),
+        true => result.item(0)?.unwrap_or(HostValue::Unit),
+        false => HostValue::Array(result),
     })
 }
 
-/// Returns the operands if all are scalars.
-fn plain(operands: &Operands) -> Option<Vec<scalar::Value>> {
-    let scalar = |operand: &Operand| match operand {
-        Operand::Scalar(value) => Some(*value),
-        Operand::Array(..) => None,
+/// Returns the operands as scalars; `None` if one of them is an array.
+fn plain(operands: &ScalarOperands) -> Option<Vec<clk_scalar::ScalarValue>> {
+    let scalar = |operand: &NodeOperand| match operand {
+        NodeOperand::Scalar(value) => Some(*value),
+        NodeOperand::Array(..) => None,
     };
     operands.list.iter().map(scalar).collect()
 }

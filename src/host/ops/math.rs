@@ -1,48 +1,52 @@
 //! Mathematical functions and `select`, elementwise.
 
-use crate::base::stop;
-use crate::host::array::broadcast::{broadcast_to, common_shape};
-use crate::host::array::{Array, Element, leaf};
-use crate::host::graph::Op;
-use crate::host::ops::elementwise::{ARGUMENTS, apply};
-use crate::host::ops::operand::{Operands, common_scalar, undefined};
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::{Family, MathFn};
-use crate::lang::scalar::Scalar;
+use crate::array::broadcast::{broadcast_to, common_shape};
+use crate::array::{Array, ElementType, element_value};
+use crate::graph::ElementwiseOp;
+use crate::ops::elementwise::{ARGUMENTS, apply};
+use crate::ops::operand::{ScalarOperands, common_scalar, undefined};
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_base::stop;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::{MathFamily, MathFn};
 
-/// Applies a function of scalars elementwise. (`min` and `max` of one array are [`reduce`](mod@super::reduce).)
-pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
-    let what = format!("`{}`", Builtin::Math(function).name());
-    let values: Vec<&Value> = args.iter().collect();
+/// Applies a function of scalars elementwise. `min` and `max` with a single array are reductions, in
+/// [`reduce`](mod@super::reduce).
+pub fn math(function: MathFn, args: &[HostValue]) -> HostResult<HostValue> {
+    let function_name = format!("`{}`", Builtin::Math(function).name());
+    let values: Vec<&HostValue> = args.iter().collect();
     let arity = function.row().arity;
     if values.len() != arity {
-        return Err(Problem::new("E0541", format!("{what} takes {arity} arguments, not {}", values.len())));
+        return Err(RuntimeError::new(
+            "E0541",
+            format!("{function_name} takes {arity} arguments, not {}", values.len()),
+        ));
     }
-    // If all arguments are untyped literals, a function of floats takes them as floats.
-    let settled;
+    // Functions of floats convert untyped integer literals to floats.
+    let typed_args;
     let values = match common_scalar(&values) {
-        None if !matches!(function.row().family, Family::Numbers | Family::Integers) => {
-            settled = args.iter().map(float_default).collect::<Vec<_>>();
-            settled.iter().collect()
+        None if !matches!(function.row().family, MathFamily::Numbers | MathFamily::Integers) => {
+            typed_args = args.iter().map(float_default).collect::<Vec<_>>();
+            typed_args.iter().collect()
         }
         _ => values,
     };
-    let operands = Operands::new(&values, &what)?;
-    apply(Op::Math(function), operands, &ARGUMENTS, || undefined(&what, &values))
+    let operands = ScalarOperands::new(&values, &function_name)?;
+    apply(ElementwiseOp::Math(function), operands, &ARGUMENTS, || undefined(&function_name, &values))
 }
 
-fn float_default(value: &Value) -> Value {
+fn float_default(value: &HostValue) -> HostValue {
     match value {
-        Value::Int(n) => Value::of(*n as f32),
+        HostValue::Int(n) => HostValue::of(*n as f32),
         other => other.clone(),
     }
 }
 
 /// Evaluates `x / y` rounded up.
-pub fn ceil_div(x: &Value, y: &Value) -> Outcome<Value> {
-    use crate::lang::ops::BinaryOp::{Add, Div, Ne, Rem};
+pub fn ceil_div(x: &HostValue, y: &HostValue) -> HostResult<HostValue> {
+    use clk_scalar::ops::BinaryOp::{Add, Div, Ne, Rem};
     let values = [x, y];
     let scalar = common_scalar(&values).unwrap_or(Scalar::I32);
     if !scalar.is_int() {
@@ -50,42 +54,45 @@ pub fn ceil_div(x: &Value, y: &Value) -> Outcome<Value> {
     }
     let quotient = super::binary(Div, x, y)?;
     let remainder = super::binary(Rem, x, y)?;
-    let zero = Value::Int(0);
+    let zero = HostValue::Int(0);
     let partial = super::convert(scalar, &super::binary(Ne, &remainder, &zero)?)?;
     super::binary(Add, &quotient, &partial)
 }
 
-/// Returns `then` where `cond` holds, else `other`, elementwise for any element type.
-pub fn select(cond: &Value, then: &Value, other: &Value) -> Outcome<Value> {
-    let what = "`select`";
+/// Evaluates `select(cond, then, other)` elementwise for any element type: `then` where `cond` is true, otherwise
+/// `other`.
+pub fn select(cond: &HostValue, then: &HostValue, other: &HostValue) -> HostResult<HostValue> {
+    let function_name = "`select`";
     let scalar = common_scalar(&[then, other]);
-    let adapt = |value: &Value| scalar.map_or(Ok(value.clone()), |s| super::operand::adapt(value, s, what));
+    let adapt =
+        |value: &HostValue| scalar.map_or(Ok(value.clone()), |s| super::operand::adapt(value, s, function_name));
     let (then, other) = (adapt(then)?, adapt(other)?);
-    let any_array = [cond, &then, &other].into_iter().any(|value| matches!(value, Value::Array(_)));
+    let any_array = [cond, &then, &other].into_iter().any(|value| matches!(value, HostValue::Array(_)));
     if let (Some(holds), false) = (cond.as_bool(), any_array) {
         return Ok(if holds { then } else { other });
     }
-    let undefined = || undefined(what, &[cond, &then, &other]);
+    let undefined = || undefined(function_name, &[cond, &then, &other]);
     let elements = [element(&then), element(&other)];
     if any_array && elements[0] != elements[1] {
         return Err(undefined());
     }
-    if let [Some(Element::Record(_)), _] = elements {
+    if let [Some(ElementType::Record(_)), _] = elements {
         return select_records(cond, &then, &other);
     }
-    let operands = Operands::new(&[&then, &other], what)?.led_by(cond, Scalar::Bool, what)?;
-    apply(Op::Select, operands.ok_or_else(undefined)?, &ARGUMENTS, undefined)
+    let operands =
+        ScalarOperands::new(&[&then, &other], function_name)?.with_first_operand(cond, Scalar::Bool, function_name)?;
+    apply(ElementwiseOp::Select, operands.ok_or_else(undefined)?, &ARGUMENTS, undefined)
 }
 
-/// Returns the type of a value as an element, or of an array's elements.
-fn element(value: &Value) -> Option<Element> {
+/// Returns the element type of a value or of an array.
+fn element(value: &HostValue) -> Option<ElementType> {
     match value {
-        Value::Array(array) => Some(array.element().clone()),
-        other => leaf::element_of(other),
+        HostValue::Array(array) => Some(array.element().clone()),
+        other => element_value::element_of(other),
     }
 }
 
-fn select_records(cond: &Value, then: &Value, other: &Value) -> Outcome<Value> {
+fn select_records(cond: &HostValue, then: &HostValue, other: &HostValue) -> HostResult<HostValue> {
     use super::operand::array_or_plain;
     let parts = [cond, then, other].map(|value| array_or_plain(value, "`select`"));
     let [cond_array, then_array, other_array] = parts;
@@ -94,8 +101,8 @@ fn select_records(cond: &Value, then: &Value, other: &Value) -> Outcome<Value> {
         return Err(undefined("`select`", &[cond, then, other]));
     }
     let arrays = [&*cond_array, &*then_array, &*other_array];
-    let named: Vec<(&str, &[usize])> = ARGUMENTS.into_iter().zip(arrays.map(Array::shape)).collect();
-    let shape = common_shape(&named)?;
+    let named_shapes: Vec<(&str, &[usize])> = ARGUMENTS.into_iter().zip(arrays.map(Array::shape)).collect();
+    let shape = common_shape(&named_shapes)?;
     let mut wide = Vec::with_capacity(3);
     for array in arrays {
         wide.push(match broadcast_to(array, &shape) {
@@ -112,5 +119,5 @@ fn select_records(cond: &Value, then: &Value, other: &Value) -> Outcome<Value> {
     for ((place, (then, other)), &holds) in stop::polled(places.zip(sources).zip(conds)) {
         place.copy_from_slice(if holds != 0 { then } else { other });
     }
-    Ok(Value::Array(result))
+    Ok(HostValue::Array(result))
 }

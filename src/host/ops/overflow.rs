@@ -1,24 +1,25 @@
-//! Arithmetic checks on the host, the same as in kernels: signed overflow, shift amounts outside of the width, powers with
-//! negative exponents, and floats out of an integer type's range.
+//! Arithmetic checks on the host, with the same rules as in kernels: signed overflow, invalid shift amounts, integer
+//! powers with negative exponents, and conversions of floats that are out of an integer type's range.
 //!
-//! Each check runs before its operation and reports the first failing element. Operands that the operation itself refuses pass
-//! the check; an array that cannot be read fails it.
+//! Each check runs before its operation and reports the first failing element. It accepts operands that the operation
+//! itself will reject. It returns an error if an array cannot be read.
 
-use crate::host::graph::each;
-use crate::host::ops::binary::index_text;
-use crate::host::ops::operand::{Operands, common_scalar};
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
-use crate::lang::scalar::exact::{limits, outside, overflows};
-use crate::lang::scalar::{self, Scalar};
+use crate::graph::for_each_scalar;
+use crate::ops::binary::index_text;
+use crate::ops::operand::{ScalarOperands, common_scalar};
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_scalar::Scalar;
+use clk_scalar::exact::{is_out_of_range, limits, overflows};
+use clk_scalar::fault_help::{conversion_help, overflow_help};
+use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
 
-/// Checks `left op right`.
-pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<()> {
+/// Checks the operation `left op right`.
+pub(crate) fn check_binary(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<()> {
     use BinaryOp::{Add, Div, Mul, Pow, Rem, Shl, Shr, Sub};
     let Some(ty) = common_scalar(&[left, right]).filter(|ty| ty.is_int()) else { return Ok(()) };
-    // Fast path for scalars, which loops of scripts compute with.
-    if let (Value::Scalar(a), Value::Scalar(b)) = (left, right)
+    // Fast path for scalars, which are the most frequent operands in loops of scripts.
+    if let (HostValue::Scalar(a), HostValue::Scalar(b)) = (left, right)
         && a.ty == b.ty
         && let (Some(a), Some(b)) = (a.as_integer(), b.as_integer())
         && !matches!(op, Shl | Shr)
@@ -27,76 +28,85 @@ pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<()
         return Ok(());
     }
     match op {
-        Shl | Shr => shift(common_scalar(&[left]).unwrap_or(ty), left, right),
-        Add | Sub | Mul | Div | Rem | Pow if ty.is_signed() => pairs(left, right, ty, op),
+        Shl | Shr => check_shift(common_scalar(&[left]).unwrap_or(ty), left, right),
+        Add | Sub | Mul | Div | Rem | Pow if ty.is_signed() => check_pairs(left, right, ty, op),
         _ => Ok(()),
     }
 }
 
-/// Checks `-x`.
-pub(crate) fn of_unary(op: UnaryOp, value: &Value) -> Outcome<()> {
+/// Checks the negation `-x`.
+pub(crate) fn check_unary(op: UnaryOp, value: &HostValue) -> HostResult<()> {
     match op {
-        UnaryOp::Neg => least(value, |x| format!("-({x})")),
+        UnaryOp::Neg => check_negation(value, |x| format!("-({x})")),
         UnaryOp::Not => Ok(()),
     }
 }
 
-/// Checks functions that compute with integers.
-pub(crate) fn of_math(function: MathFn, args: &[Value]) -> Outcome<()> {
+/// Checks a call of a mathematical function with integer arguments.
+pub(crate) fn check_math(function: MathFn, args: &[HostValue]) -> HostResult<()> {
     match (function, args) {
-        (MathFn::Pow, [base, exponent]) => of_binary(BinaryOp::Pow, base, exponent),
-        (MathFn::Abs, [x]) => least(x, |x| format!("abs({x})")),
+        (MathFn::Pow, [base, exponent]) => check_binary(BinaryOp::Pow, base, exponent),
+        (MathFn::Abs, [x]) => check_negation(x, |x| format!("abs({x})")),
         _ => Ok(()),
     }
 }
 
-/// Checks `i32(x)` of a float.
-pub(crate) fn of_conversion(to: Scalar, value: &Value) -> Outcome<()> {
+/// Checks the conversion of floats to an integer type, such as `i32(x)`.
+pub(crate) fn check_conversion(to: Scalar, value: &HostValue) -> HostResult<()> {
     if !to.is_int() {
         return Ok(());
     }
-    let wrong = |x: f64| outside(to, x);
-    if let Value::Float(x) = value {
-        return if wrong(*x) { Err(misfit(&scalar::Value::of(*x).to_string(), to, None)) } else { Ok(()) };
+    let wrong = |x: f64| is_out_of_range(to, x);
+    if let HostValue::Float(x) = value {
+        return if wrong(*x) {
+            Err(conversion_error(&clk_scalar::ScalarValue::of(*x).to_string(), *x, to, None))
+        } else {
+            Ok(())
+        };
     }
     if common_scalar(&[value]).is_none_or(|from| !from.is_float()) {
         return Ok(());
     }
-    let found = first(&[value], |values| matches!(values, [x] if wrong(x.as_f64())))?;
-    found.map_or(Ok(()), |found| Err(misfit(&found.shown(0), to, found.place)))
+    let failing = first_failing(&[value], |values| matches!(values, [x] if wrong(x.as_f64())))?;
+    failing.map_or(Ok(()), |failing| Err(conversion_error(&failing.shown(0), failing.float(0), to, failing.place)))
 }
 
-fn misfit(shown: &str, to: Scalar, place: Option<String>) -> Problem {
-    let problem = Problem::new("E0614", format!("{shown} does not fit `{to}`"))
+fn conversion_error(shown: &str, value: f64, to: Scalar, place: Option<String>) -> RuntimeError {
+    let problem = RuntimeError::new("E0614", format!("{shown} does not fit `{to}`"))
         .note("it becomes the nearest number that fits, NaN becomes 0")
-        .help("say that this is meant: `i32(clamp(x, low, high))`");
-    located(problem, place)
+        .help(conversion_help(value, to));
+    with_place(problem, place)
 }
 
-fn located(problem: Problem, place: Option<String>) -> Problem {
+fn with_place(problem: RuntimeError, place: Option<String>) -> RuntimeError {
     match place {
         Some(place) => problem.label(place),
         None => problem,
     }
 }
 
-fn overflow(operation: String, ty: Scalar, place: Option<String>) -> Problem {
-    let problem = Problem::new("E0612", format!("{operation} does not fit `{ty}`"))
+fn overflow_error(operation: String, ty: Scalar, place: Option<String>) -> RuntimeError {
+    let help = overflow_help(&operation, ty);
+    let problem = RuntimeError::new("E0612", format!("{operation} does not fit `{ty}`"))
         .note("the result wraps; unsigned types do so by definition")
-        .help("use a wider type, or say that wrapping is meant: `wrapping_add(a, b)`");
-    located(problem, place)
+        .help(help);
+    with_place(problem, place)
 }
 
-/// The scalars of an element for which an operation is wrong.
-struct Found {
-    values: Vec<scalar::Value>,
-    /// The element, if an operand is an array.
+/// The operands of the first element for which a check fails.
+struct OverflowElement {
+    values: Vec<clk_scalar::ScalarValue>,
+    /// The indices of the element as text, if an operand is an array.
     place: Option<String>,
 }
 
-impl Found {
+impl OverflowElement {
     fn integer(&self, operand: usize) -> i128 {
         self.values.get(operand).and_then(|value| value.as_integer()).unwrap_or(0)
+    }
+
+    fn float(&self, operand: usize) -> f64 {
+        self.values.get(operand).map_or(f64::NAN, |value| value.as_f64())
     }
 
     fn shown(&self, operand: usize) -> String {
@@ -104,69 +114,73 @@ impl Found {
     }
 }
 
-/// Finds the first scalars that satisfy a predicate; `None` also if the operation itself refuses the operands.
-fn first(values: &[&Value], wrong: impl Fn(&[scalar::Value]) -> bool) -> Outcome<Option<Found>> {
-    let Ok(operands) = Operands::new(values, "a check") else { return Ok(None) };
+/// Finds the first element whose operands satisfy a predicate. `None` if there is none, or if the operation itself will
+/// reject the operands.
+fn first_failing(
+    values: &[&HostValue],
+    wrong: impl Fn(&[clk_scalar::ScalarValue]) -> bool,
+) -> HostResult<Option<OverflowElement>> {
+    let Ok(operands) = ScalarOperands::new(values, "a check") else { return Ok(None) };
     let Ok(shape) = operands.shape(&["", ""]) else { return Ok(None) };
-    let mut found = None;
-    each(&operands.list, &shape, |position, scalars| {
+    let mut failing = None;
+    for_each_scalar(&operands.list, &shape, |position, scalars| {
         if wrong(scalars) {
-            found = Some((position, scalars.to_vec()));
+            failing = Some((position, scalars.to_vec()));
         }
-        found.is_none()
+        failing.is_none()
     })?;
     let outer = if operands.lanes > 1 { &shape[..shape.len() - 1] } else { &shape[..] };
-    Ok(found.map(|(at, values)| {
+    Ok(failing.map(|(at, values)| {
         let place = (!operands.plain).then(|| format!("element {}", index_text(outer, at / operands.lanes.max(1))));
-        Found { values, place }
+        OverflowElement { values, place }
     }))
 }
 
-/// Checks negation: the smallest number of a signed type has no negative.
-fn least(value: &Value, shown: impl Fn(i128) -> String) -> Outcome<()> {
+/// Checks a negation. It overflows for the smallest number of a signed type.
+fn check_negation(value: &HostValue, shown: impl Fn(i128) -> String) -> HostResult<()> {
     let Some(ty) = common_scalar(&[value]).filter(|ty| ty.is_signed() && ty.is_int()) else { return Ok(()) };
     let (low, _) = limits(ty);
-    let found = first(&[value], |values| matches!(values, [x] if x.as_integer() == Some(low)))?;
-    found.map_or(Ok(()), |found| Err(overflow(shown(low), ty, found.place)))
+    let failing = first_failing(&[value], |values| matches!(values, [x] if x.as_integer() == Some(low)))?;
+    failing.map_or(Ok(()), |failing| Err(overflow_error(shown(low), ty, failing.place)))
 }
 
-/// Checks that the results of all pairs fit.
-fn pairs(left: &Value, right: &Value, ty: Scalar, op: BinaryOp) -> Outcome<()> {
-    let found = first(&[left, right], |values| match values {
+/// Checks that the results of a binary operation fit their type.
+fn check_pairs(left: &HostValue, right: &HostValue, ty: Scalar, op: BinaryOp) -> HostResult<()> {
+    let failing = first_failing(&[left, right], |values| match values {
         [a, b] => matches!((a.as_integer(), b.as_integer()), (Some(a), Some(b)) if overflows(op, ty, a, b)),
         _ => false,
     })?;
-    let Some(found) = found else { return Ok(()) };
-    let (a, b) = (found.integer(0), found.integer(1));
+    let Some(failing) = failing else { return Ok(()) };
+    let (a, b) = (failing.integer(0), failing.integer(1));
     let shown = |n: i128| if n < 0 { format!("({n})") } else { n.to_string() };
     let operation = format!("{} {} {}", shown(a), op.symbol(), shown(b));
     if op == BinaryOp::Pow && b < 0 {
-        let problem = Problem::new("E0612", format!("{operation} is no `{ty}`"))
-            .note("a negative power is a fraction, of which the integer part is left")
+        let problem = RuntimeError::new("E0612", format!("{operation} is no `{ty}`"))
+            .note("a negative power is a fraction; only its integer part is kept")
             .help("compute it with floats: `2.0 ** x`");
-        return Err(located(problem, found.place));
+        return Err(with_place(problem, failing.place));
     }
-    Err(overflow(operation, ty, found.place))
+    Err(overflow_error(operation, ty, failing.place))
 }
 
-/// Checks the amount of a shift, which may be of any integer type.
-fn shift(ty: Scalar, left: &Value, right: &Value) -> Outcome<()> {
+/// Checks the amounts of a shift, which may have any integer type.
+fn check_shift(ty: Scalar, left: &HostValue, right: &HostValue) -> HostResult<()> {
     let width = i128::from(ty.bits());
     let wrong = |n: i128| !(0..width).contains(&n);
     let said = |n: i128, place: Option<String>| {
-        let problem = Problem::new("E0613", format!("a shift of `{ty}` by {n}"))
+        let problem = RuntimeError::new("E0613", format!("a shift of `{ty}` by {n}"))
             .note(format!("the amount counts modulo {width}, the width of `{ty}`"));
-        located(problem, place)
+        with_place(problem, place)
     };
-    // An empty operand means that nothing is shifted.
-    if matches!(left, Value::Array(array) if array.count() == 0) {
+    // If the left operand is empty, there is no shift to check.
+    if matches!(left, HostValue::Array(array) if array.count() == 0) {
         return Ok(());
     }
-    if let Value::Int(n) = right {
+    if let HostValue::Int(n) = right {
         return if wrong(*n) { Err(said(*n, None)) } else { Ok(()) };
     }
-    let found = first(&[right], |values| matches!(values, [n] if n.as_integer().is_some_and(wrong)))?;
-    found.map_or(Ok(()), |found| {
-        Err(said(found.integer(0), found.place.as_ref().map(|place| format!("{place} of the amounts"))))
+    let failing = first_failing(&[right], |values| matches!(values, [n] if n.as_integer().is_some_and(wrong)))?;
+    failing.map_or(Ok(()), |failing| {
+        Err(said(failing.integer(0), failing.place.as_ref().map(|place| format!("{place} of the amounts"))))
     })
 }

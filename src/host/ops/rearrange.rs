@@ -1,18 +1,18 @@
 //! Operations that change the shape or order of elements.
 
-use crate::base::stop;
-use crate::host::array::{Array, Element, SliceSpec, shape_text};
-use crate::host::graph::{self, Along};
-use crate::host::ops::operand::{self, array};
-use crate::host::ops::text;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::shard::{self, lift};
-use crate::host::value::Value;
+use crate::array::{Array, ElementType, SliceSpec, shape_text};
+use crate::graph::{self, ViewAxis};
+use crate::ops::operand::{self, array};
+use crate::ops::text;
+use crate::problem::{HostResult, RuntimeError};
+use crate::shard::{self, lift};
+use crate::value::HostValue;
+use clk_base::stop;
 
-/// Returns the same elements in another shape; one dimension may be -1.
-pub fn reshape(value: &Value, dims: &[i64]) -> Outcome<Value> {
+/// Evaluates `reshape`: returns the same elements in another shape. One dimension may be -1, which is then inferred.
+pub fn reshape(value: &HostValue, dims: &[i64]) -> HostResult<HostValue> {
     let x = array(value, "`reshape`")?;
-    let problem = |title: String| Problem::new("E0508", title);
+    let problem = |title: String| RuntimeError::new("E0508", title);
     let open = dims.iter().filter(|&&d| d == -1).count();
     if let Some(bad) = dims.iter().find(|&&d| d < -1) {
         return Err(problem(format!("an axis cannot have {bad} elements")));
@@ -20,21 +20,22 @@ pub fn reshape(value: &Value, dims: &[i64]) -> Outcome<Value> {
     if open > 1 {
         return Err(problem("only one dimension of `reshape` may be -1".into()));
     }
-    let known: i128 = dims.iter().filter(|&&d| d != -1).map(|&d| i128::from(d)).product();
+    let known_product: i128 = dims.iter().filter(|&&d| d != -1).map(|&d| i128::from(d)).product();
     let count = x.count() as i128;
-    let fits = if open == 1 { known > 0 && count % known == 0 } else { known == count };
-    if !fits {
+    let is_compatible =
+        if open == 1 { known_product > 0 && count % known_product == 0 } else { known_product == count };
+    if !is_compatible {
         let (from, to) = (shape_text(x.shape()), dims_text(dims));
         let title = format!("an array of shape {from} cannot be reshaped to {to}");
         let note = match open {
-            0 => format!("{from} has {count} elements, {to} has {known}"),
-            _ => format!("{from} has {count} elements, which is no multiple of {known}"),
+            0 => format!("{from} has {count} elements, {to} has {known_product}"),
+            _ => format!("{from} has {count} elements, which is not a multiple of {known_product}"),
         };
         return Err(problem(title).label(note));
     }
-    let rest = if open == 1 { (count / known) as usize } else { 0 };
+    let rest = if open == 1 { (count / known_product) as usize } else { 0 };
     let shape: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap_or(rest)).collect();
-    x.with_shape(&shape).map(Value::Array)
+    x.with_shape(&shape).map(HostValue::Array)
 }
 
 fn dims_text(dims: &[i64]) -> String {
@@ -44,47 +45,47 @@ fn dims_text(dims: &[i64]) -> String {
     }
 }
 
-/// Reverses the order of the axes.
-pub fn transpose(value: &Value) -> Outcome<Value> {
+/// Evaluates `transpose`: reverses the order of the axes.
+pub fn transpose(value: &HostValue) -> HostResult<HostValue> {
     let x = array(value, "`transpose`")?;
     if x.rank() < 2 {
         return Ok(value.clone());
     }
     let shape: Vec<usize> = x.shape().iter().rev().copied().collect();
-    let axes = || (0..x.rank()).rev().map(Along::all).collect();
-    if let Some(sharded) = shard::of(x) {
-        let turned = |_, part: &Array| {
+    let axes = || (0..x.rank()).rev().map(ViewAxis::full).collect();
+    if let Some(sharded) = shard::as_sharded(x) {
+        let transpose_part = |_, part: &Array| {
             let shape: Vec<usize> = part.shape().iter().rev().copied().collect();
-            graph::view(part, axes(), &shape)
+            graph::make_view(part, axes(), &shape)
         };
-        return lift::rows(&sharded, x.rank() - 1 - sharded.layout().axis, false, turned).map(Value::Array);
+        return lift::lift_rows(&sharded, x.rank() - 1 - sharded.layout().axis, false, transpose_part)
+            .map(HostValue::Array);
     }
-    graph::view(x, axes(), &shape).map(Value::Array)
+    graph::make_view(x, axes(), &shape).map(HostValue::Array)
 }
 
-/// Concatenates arrays along an axis; their other axes must agree.
-pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
+/// Concatenates arrays along an axis. The extents of their other axes must be equal.
+pub fn concat(parts: &[HostValue], axis: i64) -> HostResult<HostValue> {
     if let Some(texts) = text::concat(parts) {
         operand::axis(axis, 1, "`concat`")?;
         return texts;
     }
-    let arrays = same_elements(parts, "`concat`")?;
-    let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "`concat` of no arrays")) };
+    let arrays = arrays_of_one_type(parts, "`concat`")?;
+    let Some(first) = arrays.first() else { return Err(RuntimeError::new("E0541", "`concat` of no arrays")) };
     let axis = operand::axis(axis, first.rank(), "`concat`")?;
     let mut shape = first.shape().to_vec();
     let mut total = 0;
     for (position, part) in arrays.iter().enumerate() {
         let agrees = |(k, (a, b)): (usize, (&usize, &usize))| k == axis || a == b;
         if part.rank() != shape.len() || !part.shape().iter().zip(&shape).enumerate().all(agrees) {
-            return Err(
-                unlike("`concat`", first, part, position).note(format!("all axes but {axis} have to be equally long"))
-            );
+            return Err(shape_mismatch("`concat`", first, part, position)
+                .note(format!("all axes but {axis} must be equally long")));
         }
         total += part.shape().get(axis).copied().unwrap_or(0);
     }
     shape.iter_mut().skip(axis).take(1).for_each(|len| *len = total);
-    if let Some(joined) = graph::joined(&arrays, axis, &shape)? {
-        return Ok(Value::Array(joined));
+    if let Some(joined) = graph::concatenate(&arrays, axis, &shape)? {
+        return Ok(HostValue::Array(joined));
     }
     let mut result = Array::zeros(first.element().clone(), &shape)?;
     let inner = shape.iter().skip(axis + 1).product::<usize>() * first.element().size();
@@ -100,25 +101,26 @@ pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
         }
         start += run;
     }
-    Ok(Value::Array(result))
+    Ok(HostValue::Array(result))
 }
 
 /// Stacks arrays of one shape along a new first axis.
-pub fn stack(parts: &[Value]) -> Outcome<Value> {
-    let arrays = same_elements(parts, "`stack`")?;
-    let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "`stack` of no arrays")) };
-    join(first.element(), first.shape(), &arrays, "`stack`").map(Value::Array)
+pub fn stack(parts: &[HostValue]) -> HostResult<HostValue> {
+    let arrays = arrays_of_one_type(parts, "`stack`")?;
+    let Some(first) = arrays.first() else { return Err(RuntimeError::new("E0541", "`stack` of no arrays")) };
+    join(first.element(), first.shape(), &arrays, "`stack`").map(HostValue::Array)
 }
 
 /// Joins arrays of this shape along a new first axis.
-fn join(element: &Element, shape: &[usize], arrays: &[&Array], what: &str) -> Outcome<Array> {
+fn join(element: &ElementType, shape: &[usize], arrays: &[&Array], what: &str) -> HostResult<Array> {
     let mut whole = vec![arrays.len()];
     whole.extend(shape);
     if let Some((position, part)) = arrays.iter().enumerate().find(|(_, part)| part.shape() != shape) {
-        return Err(unlike(what, arrays.first().unwrap_or(part), part, position));
+        return Err(shape_mismatch(what, arrays.first().unwrap_or(part), part, position));
     }
-    let rows = arrays.iter().map(|part| part.with_shape(&[&[1], shape].concat())).collect::<Outcome<Vec<Array>>>()?;
-    if let Some(joined) = graph::joined(&rows.iter().collect::<Vec<_>>(), 0, &whole)? {
+    let rows =
+        arrays.iter().map(|part| part.with_shape(&[&[1], shape].concat())).collect::<HostResult<Vec<Array>>>()?;
+    if let Some(joined) = graph::concatenate(&rows.iter().collect::<Vec<_>>(), 0, &whole)? {
         return Ok(joined);
     }
     let mut result = Array::zeros(element.clone(), &whole)?;
@@ -131,61 +133,64 @@ fn join(element: &Element, shape: &[usize], arrays: &[&Array], what: &str) -> Ou
     Ok(result)
 }
 
-fn same_elements<'v>(parts: &'v [Value], what: &str) -> Outcome<Vec<&'v Array>> {
-    let arrays = parts.iter().map(|part| array(part, what)).collect::<Outcome<Vec<&Array>>>()?;
+fn arrays_of_one_type<'v>(parts: &'v [HostValue], what: &str) -> HostResult<Vec<&'v Array>> {
+    let arrays = parts.iter().map(|part| array(part, what)).collect::<HostResult<Vec<&Array>>>()?;
     match arrays.first().and_then(|first| arrays.iter().find(|a| a.element() != first.element()).map(|a| (first, a))) {
         None => Ok(arrays),
         Some((first, other)) => {
             let title =
                 format!("{what} needs arrays of one element type, not {} and {}", first.element(), other.element());
-            Err(Problem::new("E0504", title))
+            Err(RuntimeError::new("E0504", title))
         }
     }
 }
 
-fn unlike(what: &str, first: &Array, part: &Array, position: usize) -> Problem {
+fn shape_mismatch(what: &str, first: &Array, part: &Array, position: usize) -> RuntimeError {
     let (a, b) = (shape_text(first.shape()), shape_text(part.shape()));
-    Problem::new("E0501", format!("{what} of arrays of shape {a} and {b}"))
+    RuntimeError::new("E0501", format!("{what} of arrays of shape {a} and {b}"))
         .label(format!("array {} of the list has the shape {b}", position + 1))
 }
 
-/// Reverses the order along an axis.
-pub fn flip(value: &Value, axis: i64) -> Outcome<Value> {
-    if let Value::Strings(texts) = value {
+/// Evaluates `flip`: reverses the order of elements along an axis.
+pub fn flip(value: &HostValue, axis: i64) -> HostResult<HostValue> {
+    if let HostValue::Strings(texts) = value {
         operand::axis(axis, 1, "`flip`")?;
         let backward = SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) };
-        return text::pick_texts(texts, backward);
+        return text::slice_texts(texts, backward);
     }
     let x = array(value, "`flip`")?;
     let axis = operand::axis(axis, x.rank(), "`flip`")?;
-    let mut axes: Vec<Along> = (0..x.rank()).map(Along::all).collect();
+    let mut axes: Vec<ViewAxis> = (0..x.rank()).map(ViewAxis::full).collect();
     let last = x.shape().get(axis).copied().unwrap_or(0).saturating_sub(1);
-    axes.iter_mut().skip(axis).take(1).for_each(|along| *along = Along { start: last, step: -1, axis });
-    graph::view(x, axes, x.shape()).map(Value::Array)
+    axes.iter_mut().skip(axis).take(1).for_each(|along| *along = ViewAxis { start: last, step: -1, axis });
+    graph::make_view(x, axes, x.shape()).map(HostValue::Array)
 }
 
-/// Evaluates an array literal: plain values form one axis, arrays of one shape get one more axis. Untyped literals take the
-/// type of the others; `element` is the type of an empty array (or the required one).
-pub fn literal(items: &[Value], element: Option<&Element>) -> Outcome<Value> {
-    if items.iter().any(|item| matches!(item, Value::Array(_))) {
-        let arrays = same_elements(items, "an array literal")?;
-        let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "an empty array literal")) };
-        return join(first.element(), first.shape(), &arrays, "an array literal").map(Value::Array);
+/// Evaluates an array literal. Scalars, vectors and records form a 1-d array; arrays of one shape are stacked along a
+/// new first axis. Untyped literals take the type of the other items. `element` is the required element type, if any;
+/// an empty array needs one.
+pub fn literal(items: &[HostValue], element: Option<&ElementType>) -> HostResult<HostValue> {
+    if items.iter().any(|item| matches!(item, HostValue::Array(_))) {
+        let arrays = arrays_of_one_type(items, "an array literal")?;
+        let Some(first) = arrays.first() else { return Err(RuntimeError::new("E0541", "an empty array literal")) };
+        return join(first.element(), first.shape(), &arrays, "an array literal").map(HostValue::Array);
     }
     let scalar = operand::common_scalar(&items.iter().collect::<Vec<_>>());
-    let has_point = items.iter().any(|item| matches!(item, Value::Float(_)));
-    let adapt = |item: &Value| match (element.and_then(Element::scalar).or(scalar), item) {
+    let has_point = items.iter().any(|item| matches!(item, HostValue::Float(_)));
+    let adapt = |item: &HostValue| match (element.and_then(ElementType::scalar).or(scalar), item) {
         (Some(scalar), _) => operand::adapt(item, scalar, "an array literal"),
-        (None, Value::Int(n)) if has_point => Ok(Value::of(*n as f32)),
-        _ => Ok(item.clone().settled()),
+        (None, HostValue::Int(n)) if has_point => Ok(HostValue::of(*n as f32)),
+        _ => Ok(item.clone().with_default_type()),
     };
-    let items = items.iter().map(adapt).collect::<Outcome<Vec<Value>>>()?;
-    let own = items.first().and_then(crate::host::array::leaf::element_of);
+    let items = items.iter().map(adapt).collect::<HostResult<Vec<HostValue>>>()?;
+    let own = items.first().and_then(crate::array::element_value::element_of);
     let Some(element) = element.cloned().or(own) else {
         return Err(match items.first() {
-            None => Problem::new("E0541", "the element type of an empty array is not known").help("use `zeros(0)`"),
+            None => {
+                RuntimeError::new("E0541", "the element type of an empty array is not known").help("use `zeros(0)`")
+            }
             Some(item) => {
-                Problem::new("E0505", format!("a value of type {} cannot be an array element", item.type_name()))
+                RuntimeError::new("E0505", format!("a value of type {} cannot be an array element", item.type_name()))
             }
         });
     };
@@ -193,5 +198,5 @@ pub fn literal(items: &[Value], element: Option<&Element>) -> Outcome<Value> {
     for (position, item) in stop::polled(items.iter().enumerate()) {
         result.set_item(position, item)?;
     }
-    Ok(Value::Array(result))
+    Ok(HostValue::Array(result))
 }

@@ -1,81 +1,87 @@
-//! Reductions over all elements or along axes, cumulative sums, and `close`: operands are checked here, and become folds and scans
-//! of [`crate::host::graph`].
+//! Reductions over all elements or along axes, cumulative sums, and `close`. This module checks the operands;
+//! [`crate::graph`] computes the results.
 //!
-//! Sums of floats are computed in `f64` and rounded once, in the order of [`graph`], as are minima and maxima.
-//! Adjacent axes are reduced as one; axes that are not adjacent, or longer than an axis may be, one after the other from the last.
-//! Sums of integers are exact: see [`mod@totals`].
+//! Sums of floats are computed in `f64` and rounded once, in the order of [`graph`]; minima and maxima use the same
+//! order. Adjacent axes are merged and reduced as one axis. Axes that are not adjacent, or that would exceed the
+//! maximum length of an axis if merged, are reduced one at a time, beginning with the last one. Sums of integers are
+//! exact: see [`mod@totals`].
 
-use crate::host::array::{Array, Element, MAX_EXTENT, shape_text};
-use crate::host::graph::scan::Adds;
-use crate::host::graph::{self, Fold, Op, Rows};
-use crate::host::ops::operand::{self, array_or_plain, undefined};
-use crate::host::ops::totals::{self, total_type};
-use crate::host::problem::{Outcome, Problem};
-use crate::host::shard::{self, Sharded, chain, lift};
-use crate::host::value::Value;
-use crate::lang::ops::{BinaryOp, MathFn};
-use crate::lang::scalar::{self, Scalar};
+use crate::array::{Array, ElementType, MAX_EXTENT, shape_text};
+use crate::graph::scan::ScanTypes;
+use crate::graph::{self, ElementwiseOp, ReductionOp, ReductionShape};
+use crate::ops::operand::{self, array_or_plain, undefined};
+use crate::ops::totals::{self, total_type};
+use crate::problem::{HostResult, RuntimeError};
+use crate::shard::{self, Sharded, lift, ordered_reduce};
+use crate::value::HostValue;
+use clk_scalar::Scalar;
+use clk_scalar::ops::{BinaryOp, MathFn};
 
 /// The kind of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reduce {
+pub enum ReduceKind {
     Sum,
     Prod,
     Mean,
     Min,
     Max,
-    /// The flat position of the first minimum, or its position along the axis.
+    /// The position of the first minimum: in row-major order of the whole array, or along the reduced axis.
     Argmin,
     Argmax,
     All,
     Any,
 }
 
-impl Reduce {
+impl ReduceKind {
     pub fn name(self) -> &'static str {
         match self {
-            Reduce::Sum => "sum",
-            Reduce::Prod => "prod",
-            Reduce::Mean => "mean",
-            Reduce::Min => "min",
-            Reduce::Max => "max",
-            Reduce::Argmin => "argmin",
-            Reduce::Argmax => "argmax",
-            Reduce::All => "all",
-            Reduce::Any => "any",
+            ReduceKind::Sum => "sum",
+            ReduceKind::Prod => "prod",
+            ReduceKind::Mean => "mean",
+            ReduceKind::Min => "min",
+            ReduceKind::Max => "max",
+            ReduceKind::Argmin => "argmin",
+            ReduceKind::Argmax => "argmax",
+            ReduceKind::All => "all",
+            ReduceKind::Any => "any",
         }
     }
 }
 
-/// Reduces all elements to a value, or the elements along one axis.
-pub fn reduce(how: Reduce, value: &Value, axis: Option<i64>) -> Outcome<Value> {
+/// Reduces all elements to one value, or the elements along one axis.
+pub fn reduce(how: ReduceKind, value: &HostValue, axis: Option<i64>) -> HostResult<HostValue> {
     reduce_to(how, value, axis.as_ref().map(std::slice::from_ref), None)
 }
 
-/// As [`reduce`], along several axes; sums and products of integers have type `to` if given.
-pub(crate) fn reduce_to(how: Reduce, value: &Value, axes: Option<&[i64]>, to: Option<Scalar>) -> Outcome<Value> {
-    let what = format!("`{}`", how.name());
-    let array = array_or_plain(value, &what)?;
-    let undefined = || undefined(&what, &[value]);
+/// Like [`reduce`], but along several axes and with a result type: sums and products of integers have the type `to` if
+/// given.
+pub(crate) fn reduce_to(
+    how: ReduceKind,
+    value: &HostValue,
+    axes: Option<&[i64]>,
+    to: Option<Scalar>,
+) -> HostResult<HostValue> {
+    let function_name = format!("`{}`", how.name());
+    let array = array_or_plain(value, &function_name)?;
+    let undefined = || undefined(&function_name, &[value]);
     let axes = match axes {
         None => (0..array.rank()).collect(),
-        Some(axes) => operand::axes(axes, array.rank(), &what)?,
+        Some(axes) => operand::axes(axes, array.rank(), &function_name)?,
     };
     let len = axes.iter().map(|&axis| array.shape()[axis]).product::<usize>();
     let left = array.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
     let shape: Vec<usize> = left.map(|(_, &extent)| extent).collect();
     let scalar = array.scalar().ok_or_else(undefined)?;
-    let (finds, lanes) = (matches!(how, Reduce::Argmin | Reduce::Argmax), array.element().lanes());
+    let (finds, lanes) = (matches!(how, ReduceKind::Argmin | ReduceKind::Argmax), array.element().lanes());
     if finds && lanes != 1 {
         return Err(undefined());
     }
-    if len == 0 && !matches!(how, Reduce::Sum | Reduce::Prod | Reduce::All | Reduce::Any) {
-        return Err(
-            Problem::new("E0542", format!("{what} of no elements")).label(format!("its type is {}", value.type_name()))
-        );
+    if len == 0 && !matches!(how, ReduceKind::Sum | ReduceKind::Prod | ReduceKind::All | ReduceKind::Any) {
+        return Err(RuntimeError::new("E0542", format!("{function_name} of no elements"))
+            .label(format!("its type is {}", value.type_name())));
     }
-    if (finds || scalar.is_int() && matches!(how, Reduce::Sum | Reduce::Prod)) && len > MAX_EXTENT {
-        let problem = Problem::new("E0509", format!("{what} of {len} elements"));
+    if (finds || scalar.is_int() && matches!(how, ReduceKind::Sum | ReduceKind::Prod)) && len > MAX_EXTENT {
+        let problem = RuntimeError::new("E0509", format!("{function_name} of {len} elements"));
         return Err(match finds {
             true => problem.note("its result is an `i32`, which counts to 2147483647"),
             false => problem.note("at most 2147483647 integers are added exactly"),
@@ -83,200 +89,222 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axes: Option<&[i64]>, to: Op
         .help(format!("look at one row at a time: `{}(x[i, ..])`", how.name())));
     }
     if finds && axes.windows(2).any(|pair| pair[0] + 1 != pair[1]) {
-        let problem = Problem::new("E0507", format!("{what} along axes that are not next to each other"));
+        let problem = RuntimeError::new("E0507", format!("{function_name} along axes that are not adjacent"));
         return Err(problem.label("positions count elements along adjacent axes, in order"));
     }
-    if let Some(sharded) = shard::of(&array) {
+    if let Some(sharded) = shard::as_sharded(&array) {
         let to = to.unwrap_or(total_type(scalar));
-        if let Some(result) = in_parts(how, &sharded, scalar, &axes, to)? {
+        if let Some(result) = reduce_by_shards(how, &sharded, scalar, &axes, to)? {
             return Ok(match shape.is_empty() {
-                true => result.item(0)?.unwrap_or(Value::Unit),
-                false => Value::Array(result),
+                true => result.item(0)?.unwrap_or(HostValue::Unit),
+                false => HostValue::Array(result),
             });
         }
     }
-    let job = Job { how, array: array.into_owned(), axes, len, shape, to: to.unwrap_or(total_type(scalar)) };
+    let job = ReduceJob { how, array: array.into_owned(), axes, len, shape, to: to.unwrap_or(total_type(scalar)) };
     let result = match job.fold(scalar) {
-        Some(fold) => match job.chained(&fold)? {
+        Some(fold) => match job.reduce_across_shards(&fold)? {
             Some(result) => result,
-            None => job.folded(&fold)?,
+            None => job.reduce_operand(&fold)?,
         },
-        None => job.other(scalar).ok_or_else(undefined)??,
+        None => job.multi_pass(scalar).ok_or_else(undefined)??,
     };
-    // Rows may be reduced later, with what depends on them.
+    // Reductions of rows may be deferred, so that they can be fused with the expressions that use them.
     Ok(match job.shape.is_empty() {
-        true => result.item(0)?.unwrap_or(Value::Unit),
-        false => Value::Array(result),
+        true => result.item(0)?.unwrap_or(HostValue::Unit),
+        false => HostValue::Array(result),
     })
 }
 
-/// Reduces a sharded array by its parts; `None` where the order of the parts' elements matters, or as much work would be left.
-fn in_parts(how: Reduce, sharded: &Sharded, scalar: Scalar, axes: &[usize], to: Scalar) -> Outcome<Option<Array>> {
+/// Reduces a sharded array by reducing each shard separately. `None` if the result depends on the order of the
+/// elements, or if this would not save work.
+fn reduce_by_shards(
+    how: ReduceKind,
+    sharded: &Sharded,
+    scalar: Scalar,
+    axes: &[usize],
+    to: Scalar,
+) -> HostResult<Option<Array>> {
     let cut = sharded.layout().axis;
-    let given: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
-    let part = |part: &Array, to| match reduce_to(how, &Value::Array(part.clone()), Some(&given), to)? {
-        Value::Array(array) => Ok(array),
+    let given_axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
+    let part = |part: &Array, to| match reduce_to(how, &HostValue::Array(part.clone()), Some(&given_axes), to)? {
+        HostValue::Array(array) => Ok(array),
         value => Array::full(&value, &[]),
     };
     if !axes.contains(&cut) {
         let axis = cut - axes.iter().filter(|&&axis| axis < cut).count();
-        let totals = scalar.is_int() && matches!(how, Reduce::Sum | Reduce::Prod);
-        return lift::rows(sharded, axis, totals, |_, own| part(own, Some(to))).map(Some);
+        let totals = scalar.is_int() && matches!(how, ReduceKind::Sum | ReduceKind::Prod);
+        return lift::lift_rows(sharded, axis, totals, |_, own| part(own, Some(to))).map(Some);
     }
     let wide = match how {
-        Reduce::Min | Reduce::Max if scalar.is_int() => None,
-        Reduce::All | Reduce::Any if scalar == Scalar::Bool => None,
-        // Exact, as less than 2^31 of them have at most 63 bits.
-        Reduce::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(Scalar::I64),
+        ReduceKind::Min | ReduceKind::Max if scalar.is_int() => None,
+        ReduceKind::All | ReduceKind::Any if scalar == Scalar::Bool => None,
+        // `i64` is exact, because the sum of fewer than 2^31 integers of 32 bits has at most 63 bits.
+        ReduceKind::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(Scalar::I64),
         _ => return Ok(None),
     };
-    let found = lift::each_own(sharded, |own| match own.is_empty() {
+    let partials = lift::map_owned_parts(sharded, |own| match own.is_empty() {
         true => Ok(None),
         false => part(own, wide).map(Some),
     })?;
-    let found: Vec<Value> = found.into_iter().flatten().map(Value::Array).collect();
-    let Some(first) = found.first() else { return Ok(None) };
-    let stacked = if found.len() == 1 { reshaped(first)? } else { super::stack(&found)? };
+    let partials: Vec<HostValue> = partials.into_iter().flatten().map(HostValue::Array).collect();
+    let Some(first) = partials.first() else { return Ok(None) };
+    let stacked = if partials.len() == 1 { with_leading_axis(first)? } else { super::stack(&partials)? };
     match reduce_to(how, &stacked, Some(&[0]), Some(to))? {
-        Value::Array(array) => Ok(Some(array)),
+        HostValue::Array(array) => Ok(Some(array)),
         value => Array::full(&value, &[]).map(Some),
     }
 }
 
-/// Returns an array with one more axis in front.
-fn reshaped(value: &Value) -> Outcome<Value> {
+/// Returns an array with an additional first axis.
+fn with_leading_axis(value: &HostValue) -> HostResult<HostValue> {
     let array = operand::array(value, "a reduction")?;
-    array.with_shape(&[&[1], array.shape()].concat()).map(Value::Array)
+    array.with_shape(&[&[1], array.shape()].concat()).map(HostValue::Array)
 }
 
-struct Job {
-    how: Reduce,
+struct ReduceJob {
+    how: ReduceKind,
     array: Array,
-    /// In ascending order.
+    /// The reduced axes, in ascending order.
     axes: Vec<usize>,
-    /// The number of elements that become one.
+    /// Number of elements that are reduced to one.
     len: usize,
     /// The shape of the result.
     shape: Vec<usize>,
-    /// The type of integer totals.
+    /// The result type of integer sums and products.
     to: Scalar,
 }
 
-/// Adjacent axes that are reduced as one, in a shape that has the components of vectors as a last axis.
-struct Stage {
+/// One of the steps of a reduction along several axes: reduces adjacent axes as one. In the shapes, the components of
+/// vectors are the last axis.
+struct ReduceStage {
     groups: Vec<u8>,
-    rows: Rows,
+    rows: ReductionShape,
 }
 
-impl Job {
-    /// Returns the reduction as one that kernels compute without further ado.
-    fn fold(&self, scalar: Scalar) -> Option<Fold> {
-        let fold = |combine, wide, result| Some(Fold { combine, wide, divisor: None, result });
-        let sum = Op::Binary(BinaryOp::Add);
+impl ReduceJob {
+    /// Returns the operation if one kind of reduction kernel computes the result; `None` if it needs several passes or
+    /// is not defined for the type.
+    fn fold(&self, scalar: Scalar) -> Option<ReductionOp> {
+        let fold = |combine, wide, result| Some(ReductionOp { combine, accumulator: wide, divisor: None, result });
+        let sum = ElementwiseOp::Binary(BinaryOp::Add);
         match self.how {
-            Reduce::Sum if scalar.is_float() => fold(sum, Scalar::F64, scalar),
-            Reduce::Mean if scalar.is_float() => {
+            ReduceKind::Sum if scalar.is_float() => fold(sum, Scalar::F64, scalar),
+            ReduceKind::Mean if scalar.is_float() => {
                 let divisor = Some(self.len as f64);
-                Some(Fold { combine: sum, wide: Scalar::F64, divisor, result: scalar })
+                Some(ReductionOp { combine: sum, accumulator: Scalar::F64, divisor, result: scalar })
             }
-            Reduce::Prod if scalar.is_float() => fold(Op::Binary(BinaryOp::Mul), Scalar::F64, scalar),
-            Reduce::Min if scalar.is_num() => fold(Op::Math(MathFn::Min), scalar, scalar),
-            Reduce::Max if scalar.is_num() => fold(Op::Math(MathFn::Max), scalar, scalar),
-            Reduce::All if scalar == Scalar::Bool => fold(Op::Binary(BinaryOp::BitAnd), scalar, scalar),
-            Reduce::Any if scalar == Scalar::Bool => fold(Op::Binary(BinaryOp::BitOr), scalar, scalar),
+            ReduceKind::Prod if scalar.is_float() => fold(ElementwiseOp::Binary(BinaryOp::Mul), Scalar::F64, scalar),
+            ReduceKind::Min if scalar.is_num() => fold(ElementwiseOp::Math(MathFn::Min), scalar, scalar),
+            ReduceKind::Max if scalar.is_num() => fold(ElementwiseOp::Math(MathFn::Max), scalar, scalar),
+            ReduceKind::All if scalar == Scalar::Bool => fold(ElementwiseOp::Binary(BinaryOp::BitAnd), scalar, scalar),
+            ReduceKind::Any if scalar == Scalar::Bool => fold(ElementwiseOp::Binary(BinaryOp::BitOr), scalar, scalar),
             _ => None,
         }
     }
 
-    /// Computes what needs more than one fold: totals of integers, and positions.
-    fn other(&self, scalar: Scalar) -> Option<Outcome<Array>> {
+    /// Computes reductions that need several passes: sums and products of integers, and arg-reductions.
+    fn multi_pass(&self, scalar: Scalar) -> Option<HostResult<Array>> {
         match self.how {
-            Reduce::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(self.sum()),
-            Reduce::Sum if scalar.is_int() => Some(self.long_sum(scalar)),
-            Reduce::Prod if scalar.is_int() => Some(self.product()),
-            Reduce::Argmin | Reduce::Argmax if scalar.is_num() => Some(self.position()),
+            ReduceKind::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(self.sum()),
+            ReduceKind::Sum if scalar.is_int() => Some(self.long_sum(scalar)),
+            ReduceKind::Prod if scalar.is_int() => Some(self.product()),
+            ReduceKind::Argmin | ReduceKind::Argmax if scalar.is_num() => Some(self.position()),
             _ => None,
         }
     }
 
-    /// Folds a sharded array from part to part, in the order of the whole.
-    fn chained(&self, fold: &Fold) -> Outcome<Option<Array>> {
-        let Some(sharded) = shard::of(&self.array) else { return Ok(None) };
-        let found = chain::folded(&sharded, fold, &self.axes)?;
-        found.map(|found| found.seen_as(Element::Scalar(fold.result), &self.shape)).transpose()
+    /// Reduces a sharded array shard after shard, in the order of elements of the whole array.
+    fn reduce_across_shards(&self, fold: &ReductionOp) -> HostResult<Option<Array>> {
+        let Some(sharded) = shard::as_sharded(&self.array) else { return Ok(None) };
+        let reduced = ordered_reduce::reduce_across_cut(&sharded, fold, &self.axes)?;
+        reduced.map(|reduced| reduced.reinterpret_as(ElementType::Scalar(fold.result), &self.shape)).transpose()
     }
 
-    fn folded(&self, fold: &Fold) -> Outcome<Array> {
-        self.folded_of(&self.array, fold)
+    fn reduce_operand(&self, fold: &ReductionOp) -> HostResult<Array> {
+        self.reduce_array(&self.array, fold)
     }
 
-    /// Folds an array of the shape of the operand: adjacent axes as one, the last ones first.
-    fn folded_of(&self, array: &Array, fold: &Fold) -> Outcome<Array> {
+    /// Reduces an array with the shape of the operand, one step after the other, beginning with the last axes.
+    fn reduce_array(&self, array: &Array, fold: &ReductionOp) -> HostResult<Array> {
         let element = array.element().with_scalar(fold.result);
         let lanes = array.element().lanes();
         let count = self.shape.iter().product::<usize>() * lanes;
         if self.len == 0 || count == 0 {
-            return self.of_none(fold, element);
+            return self.empty_reduction(fold, element);
         }
         let mut shape = array.shape().to_vec();
         shape.extend((lanes > 1).then_some(lanes));
         let mut axes = self.axes.clone();
         if axes.is_empty() {
-            // A single element.
+            // A 0-d array gets an axis of extent 1.
             shape.insert(0, 1);
             axes.push(0);
         }
         let mut array = array.clone();
         while let Some(&end) = axes.last() {
-            let start = run(&shape, &axes);
+            let start = first_of_run(&shape, &axes);
             axes.retain(|&axis| axis < start);
-            let stage = Stage::new(&shape, start, end + 1);
-            let (result, divisor) = if axes.is_empty() { (fold.result, fold.divisor) } else { (fold.wide, None) };
-            let found = graph::fold(&Fold { result, divisor, ..*fold }, &array, &shape, &stage.groups, stage.rows)?;
-            let found = found.ok_or_else(|| too_long(self.how, &self.array))?;
+            let stage = ReduceStage::new(&shape, start, end + 1);
+            let (result, divisor) =
+                if axes.is_empty() { (fold.result, fold.divisor) } else { (fold.accumulator, None) };
+            let reduced =
+                graph::reduce(&ReductionOp { result, divisor, ..*fold }, &array, &shape, &stage.groups, stage.rows)?;
+            let reduced = reduced.ok_or_else(|| too_long(self.how, &self.array))?;
             shape.drain(start..=end);
-            array = found.seen_as(Element::Scalar(result), &shape)?;
+            array = reduced.reinterpret_as(ElementType::Scalar(result), &shape)?;
         }
-        array.seen_as(element, &self.shape)
+        array.reinterpret_as(element, &self.shape)
     }
 
-    /// Returns the reduction of no elements.
-    fn of_none(&self, fold: &Fold, element: Element) -> Outcome<Array> {
-        let start = i64::from(matches!(self.how, Reduce::Prod | Reduce::All));
+    /// Returns the result of a reduction of zero elements; an error if it is undefined.
+    fn empty_reduction(&self, fold: &ReductionOp, element: ElementType) -> HostResult<Array> {
+        let start = i64::from(matches!(self.how, ReduceKind::Prod | ReduceKind::All));
         let shape = [self.shape.as_slice(), &[element.lanes()]].concat();
-        let full = Array::full(&Value::Scalar(scalar::Value::of(start).to_type(fold.result)), &shape)?;
-        full.seen_as(element, &self.shape)
+        let full = Array::full(&HostValue::Scalar(clk_scalar::ScalarValue::of(start).to_type(fold.result)), &shape)?;
+        full.reinterpret_as(element, &self.shape)
     }
 
-    /// The sum of integers of at most 32 bits; of less than 2^31 of them, none exceeds 63 bits.
-    fn sum(&self) -> Outcome<Array> {
-        let add = Op::Binary(BinaryOp::Add);
-        let found = self.folded(&Fold { combine: add, wide: Scalar::I64, divisor: None, result: Scalar::I64 })?;
-        graph::integers::narrowed(&found, self.to)?.map_err(|wrong| totals::too_large("sum", Some(wrong), self.to))
+    /// Computes the sum of integers of at most 32 bits. The sum of fewer than 2^31 of them has at most 63 bits.
+    fn sum(&self) -> HostResult<Array> {
+        let add = ElementwiseOp::Binary(BinaryOp::Add);
+        let total = self.reduce_operand(&ReductionOp {
+            combine: add,
+            accumulator: Scalar::I64,
+            divisor: None,
+            result: Scalar::I64,
+        })?;
+        graph::integer_range::narrow_exactly(&total, self.to)?
+            .map_err(|wrong| totals::too_large("sum", Some(wrong), self.to))
     }
 
-    /// The sum of integers of 64 bits, by the sums of their halves.
-    fn long_sum(&self, scalar: Scalar) -> Outcome<Array> {
-        let add = Op::Binary(BinaryOp::Add);
-        let fold = Fold { combine: add, wide: Scalar::I64, divisor: None, result: Scalar::I64 };
+    /// Computes the sum of 64-bit integers from the sums of their upper and lower halves.
+    fn long_sum(&self, scalar: Scalar) -> HostResult<Array> {
+        let add = ElementwiseOp::Binary(BinaryOp::Add);
+        let fold = ReductionOp { combine: add, accumulator: Scalar::I64, divisor: None, result: Scalar::I64 };
         let [high, low] = totals::halves(&self.array, scalar)?;
-        let [high, low] = [self.folded_of(&high, &fold)?, self.folded_of(&low, &fold)?];
+        let [high, low] = [self.reduce_array(&high, &fold)?, self.reduce_array(&low, &fold)?];
         let halves = high.items::<i64>()?.iter().zip(low.items::<i64>()?);
         let numbers: Vec<_> = halves.map(|(&high, &low)| Some((i128::from(high) << 32) + i128::from(low))).collect();
         totals::fitted("sum", &self.array, &numbers, &self.shape, self.to)
     }
 
-    /// The product of integers: its 64 lowest bits, and the number rounded, which together determine it.
-    fn product(&self) -> Outcome<Array> {
-        let fold = |wide| Fold { combine: Op::Binary(BinaryOp::Mul), wide, divisor: None, result: wide };
-        let (bits, about) = (self.folded(&fold(Scalar::I64))?, self.folded(&fold(Scalar::F64))?);
+    /// Computes the product of integers from its low 64 bits and its approximation in `f64`.
+    fn product(&self) -> HostResult<Array> {
+        let fold = |wide| ReductionOp {
+            combine: ElementwiseOp::Binary(BinaryOp::Mul),
+            accumulator: wide,
+            divisor: None,
+            result: wide,
+        };
+        let (bits, about) = (self.reduce_operand(&fold(Scalar::I64))?, self.reduce_operand(&fold(Scalar::F64))?);
         let pairs = bits.items::<i64>()?.iter().zip(about.items::<f64>()?);
         let numbers: Vec<_> = pairs.map(|(&bits, &about)| totals::product_of(bits, about)).collect();
         totals::fitted("prod", &self.array, &numbers, &self.shape, self.to)
     }
 
-    /// The position of the first best element along adjacent axes.
-    fn position(&self) -> Outcome<Array> {
+    /// Computes the position of the first smallest or largest element along adjacent axes.
+    fn position(&self) -> HostResult<Array> {
         if self.shape.contains(&0) {
             return Array::zeros(Scalar::I32, &self.shape);
         }
@@ -288,95 +316,106 @@ impl Job {
                 (0, 1)
             }
         };
-        let stage = Stage::new(&shape, start, end);
-        let found = graph::best::best(self.how == Reduce::Argmax, &self.array, &shape, &stage.groups, stage.rows)?;
-        found.ok_or_else(|| too_long(self.how, &self.array))?.with_shape(&self.shape)
+        let stage = ReduceStage::new(&shape, start, end);
+        let positions = graph::arg_reduce::arg_reduce(
+            self.how == ReduceKind::Argmax,
+            &self.array,
+            &shape,
+            &stage.groups,
+            stage.rows,
+        )?;
+        positions.ok_or_else(|| too_long(self.how, &self.array))?.with_shape(&self.shape)
     }
 }
 
-impl Stage {
-    fn new(shape: &[usize], start: usize, end: usize) -> Stage {
+impl ReduceStage {
+    fn new(shape: &[usize], start: usize, end: usize) -> ReduceStage {
         let product = |part: &[usize]| part.iter().product();
         let groups = (0..shape.len()).map(|axis| u8::from(axis >= start) + u8::from(axis >= end)).collect();
-        let rows =
-            Rows { outer: product(&shape[..start]), len: product(&shape[start..end]), inner: product(&shape[end..]) };
-        Stage { groups, rows }
+        let rows = ReductionShape {
+            outer: product(&shape[..start]),
+            len: product(&shape[start..end]),
+            inner: product(&shape[end..]),
+        };
+        ReduceStage { groups, rows }
     }
 }
 
-/// Returns the first of the last axes that are reduced as one: adjacent ones that have no more elements than an axis may.
-fn run(shape: &[usize], axes: &[usize]) -> usize {
-    let mut found = axes.last().copied().unwrap_or(0);
-    let mut len = shape.get(found).copied().unwrap_or(1);
+/// Returns the first of the axes that the next step reduces as one: the last adjacent reduced axes whose product does
+/// not exceed the maximum length of an axis.
+fn first_of_run(shape: &[usize], axes: &[usize]) -> usize {
+    let mut start = axes.last().copied().unwrap_or(0);
+    let mut len = shape.get(start).copied().unwrap_or(1);
     for &axis in axes.iter().rev().skip(1) {
         let longer = len.checked_mul(shape[axis]).filter(|&len| len <= MAX_EXTENT);
         match longer {
-            Some(longer) if axis + 1 == found => (found, len) = (axis, longer),
+            Some(longer) if axis + 1 == start => (start, len) = (axis, longer),
             _ => break,
         }
     }
-    found
+    start
 }
 
-fn too_long(how: Reduce, array: &Array) -> Problem {
+fn too_long(how: ReduceKind, array: &Array) -> RuntimeError {
     let title = format!("`{}` of the shape {} is too large for one launch", how.name(), shape_text(array.shape()));
-    Problem::new("E0520", title).help("compute it in parts")
+    RuntimeError::new("E0520", title).help("compute it in parts")
 }
 
-/// Evaluates `abs(a - b) <= atol + rtol * abs(b)`, elementwise; NaNs are close to each other, and equal infinities are.
-pub fn close(a: &Value, b: &Value, rtol: f64, atol: f64) -> Outcome<Value> {
+/// Evaluates `abs(a - b) <= atol + rtol * abs(b)`, elementwise. Two NaNs are close, and so are equal infinities.
+pub fn close(a: &HostValue, b: &HostValue, rtol: f64, atol: f64) -> HostResult<HostValue> {
     let difference = super::binary(BinaryOp::Eq, a, b)?;
     let scalar = operand::common_scalar(&[a, b]).unwrap_or(Scalar::F32);
     if !scalar.is_num() {
         return Err(undefined("`close`", &[a, b]));
     }
-    let wide = |value: &Value| super::convert(Scalar::F64, value);
+    let wide = |value: &HostValue| super::convert(Scalar::F64, value);
     let (a, b) = (wide(&operand::adapt(a, scalar, "`close`")?)?, wide(&operand::adapt(b, scalar, "`close`")?)?);
-    let test = |function, x: &Value| super::math(function, std::slice::from_ref(x));
+    let test = |function, x: &HostValue| super::math(function, std::slice::from_ref(x));
     let distance = test(MathFn::Abs, &super::binary(BinaryOp::Sub, &a, &b)?)?;
-    let relative = super::binary(BinaryOp::Mul, &Value::of(rtol), &test(MathFn::Abs, &b)?)?;
-    let near = super::binary(BinaryOp::Le, &distance, &super::binary(BinaryOp::Add, &Value::of(atol), &relative)?)?;
+    let relative = super::binary(BinaryOp::Mul, &HostValue::of(rtol), &test(MathFn::Abs, &b)?)?;
+    let near = super::binary(BinaryOp::Le, &distance, &super::binary(BinaryOp::Add, &HostValue::of(atol), &relative)?)?;
     let near = super::binary(BinaryOp::BitAnd, &near, &test(MathFn::IsFinite, &b)?)?;
     let nans = super::binary(BinaryOp::BitAnd, &test(MathFn::IsNan, &a)?, &test(MathFn::IsNan, &b)?)?;
     super::binary(BinaryOp::BitOr, &difference, &super::binary(BinaryOp::BitOr, &near, &nans)?)
 }
 
-/// Returns the cumulative sums of a 1-d array; of floats in `f64`, each rounded once, in the order of [`mod@graph::scan`].
-pub fn cumsum(value: &Value) -> Outcome<Value> {
+/// Returns the cumulative sums of a 1-d array. Floats are added in `f64` in the order of [`mod@graph::scan`], and each
+/// result is rounded once.
+pub fn cumsum(value: &HostValue) -> HostResult<HostValue> {
     cumsum_to(value, None, None)
 }
 
-/// As [`cumsum`], along an axis of an array with several; sums of integers have type `to` if given.
-pub(crate) fn cumsum_to(value: &Value, axis: Option<i64>, to: Option<Scalar>) -> Outcome<Value> {
+/// Like [`cumsum`], but along an axis of an array and with a result type: sums of integers have the type `to` if given.
+pub(crate) fn cumsum_to(value: &HostValue, axis: Option<i64>, to: Option<Scalar>) -> HostResult<HostValue> {
     let array = operand::array(value, "`cumsum`")?;
     let axis = match axis {
         Some(axis) => operand::axis(axis, array.rank(), "`cumsum`")?,
         None if array.rank() == 1 => 0,
         None => {
             let title = format!("`cumsum` of an array with {} axes", array.rank());
-            let problem = Problem::new("E0503", title);
+            let problem = RuntimeError::new("E0503", title);
             return Err(problem.help("say along which: `cumsum(x, axis = 0)`; all elements are `reshape(x, -1)`"));
         }
     };
     let undefined = || undefined("`cumsum`", &[value]);
     let scalar = array.scalar().filter(|scalar| scalar.is_num()).ok_or_else(undefined)?;
-    let stage = Stage::new(array.shape(), axis, axis + 1);
-    let rows = Rows { inner: stage.rows.inner * array.element().lanes(), ..stage.rows };
+    let stage = ReduceStage::new(array.shape(), axis, axis + 1);
+    let rows = ReductionShape { inner: stage.rows.inner * array.element().lanes(), ..stage.rows };
     let scan = |array: &Array, wide, result: Scalar| {
-        let found = graph::scan::scan(array, rows, Adds { wide, result })?;
-        found.seen_as(array.element().with_scalar(result), array.shape())
+        let sums = graph::scan::scan(array, rows, ScanTypes { accumulator: wide, result })?;
+        sums.reinterpret_as(array.element().with_scalar(result), array.shape())
     };
     let to = to.unwrap_or(total_type(scalar));
     let wrong = |wrong| totals::too_large("cumsum", Some(wrong), to);
-    Ok(Value::Array(match scalar {
+    Ok(HostValue::Array(match scalar {
         _ if scalar.is_float() => scan(array, Scalar::F64, scalar)?,
         _ if scalar.bits() <= 32 => {
-            graph::integers::narrowed(&scan(array, Scalar::I64, Scalar::I64)?, to)?.map_err(wrong)?
+            graph::integer_range::narrow_exactly(&scan(array, Scalar::I64, Scalar::I64)?, to)?.map_err(wrong)?
         }
         _ => {
             let [high, low] = totals::halves(array, scalar)?;
             let [high, low] = [scan(&high, Scalar::I64, Scalar::I64)?, scan(&low, Scalar::I64, Scalar::I64)?];
-            graph::integers::joined(&high, &low, to)?.map_err(wrong)?
+            graph::integer_range::join_halves(&high, &low, to)?.map_err(wrong)?
         }
     }))
 }

@@ -1,82 +1,82 @@
-//! Sorting numbers: in, an array; out, its rows in ascending order, NaN last and -0 before 0.
+//! Sorting of numbers on the host. Input: an array. Output: the array with each row in ascending order, where -0
+//! precedes 0, and NaNs are last.
 //!
-//! A number becomes a key, an unsigned integer with the same order: integers with their sign bit flipped, floats with the sign bit
-//! flipped if they are positive and with all bits flipped if not, less the number of NaN with a sign, so that all NaN are last. Keys
-//! are sorted digit by digit, the lowest first (a radix sort), each worker those of a part; few ones, and those for which there is
-//! no memory, are compared.
+//! A number is mapped to a key, an unsigned integer with the same order. Integers have their sign bit flipped; floats
+//! have the sign bit flipped if positive, and all bits if negative. The number of NaNs with a sign bit is subtracted
+//! (modulo the range of keys), so that all NaNs are last. Keys are sorted with a radix sort, in which each worker sorts
+//! a chunk of the keys. Short rows use a comparison sort, and so do rows whose keys do not fit in memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::base::aligned::AlignedBytes;
-use crate::base::stop::{self, Ticks};
-use crate::device::sim;
-use crate::host::array::{Array, Item};
-use crate::host::graph::{self, Site};
-use crate::host::ops::operand::{array, undefined};
-use crate::host::ops::text;
-use crate::host::problem::Outcome;
-use crate::host::value::Value;
-use crate::lang::scalar::{self, Number};
-use crate::with_number;
+use crate::array::{Array, ArrayScalar};
+use crate::graph::{self, ExecContext};
+use crate::ops::operand::{array, undefined};
+use crate::ops::text;
+use crate::problem::HostResult;
+use crate::value::HostValue;
+use clk_base::aligned::AlignedBytes;
+use clk_base::stop::{self, Ticks};
+use clk_scalar::NumericScalar;
+use clk_scalar::with_number;
 
-/// Bits of a digit: the counts of its values stay in the L1 cache.
+/// Number of bits in a digit. It is chosen such that the counters of all values of a digit fit in the L1 cache.
 const DIGIT: u32 = 11;
 const VALUES: usize = 1 << DIGIT;
-/// The most elements that are compared.
-pub(super) const FEW: usize = 512;
-/// The fewest elements of a part.
-const PART: usize = 1 << 15;
+/// Maximum number of elements of a row for the comparison sort.
+pub(super) const MAX_COMPARED: usize = 512;
+/// Minimum number of elements in a worker's chunk.
+const MIN_PART: usize = 1 << 15;
 
-/// Sorts in ascending order along the last axis, NaN last.
-pub fn sort(value: &Value) -> Outcome<Value> {
-    if let Value::Strings(texts) = value {
+/// Evaluates `sort(x)`: sorts along the last axis in ascending order, with NaNs last.
+pub fn sort(value: &HostValue) -> HostResult<HostValue> {
+    if let HostValue::Strings(texts) = value {
         return text::sort(texts);
     }
     let x = array(value, "`sort`")?;
     let no_order = || undefined("`sort`", &[value]);
     let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
     let row = x.shape().last().copied().unwrap_or(1).max(1);
-    if let Some(sorted) = graph::sort::sorted(x, scalar, row)? {
-        return Ok(Value::Array(sorted));
+    if let Some(sorted) = graph::sort::sort_rows(x, scalar, row)? {
+        return Ok(HostValue::Array(sorted));
     }
     let mut result = x.clone();
     with_number!(scalar, T => sort_rows::<T>(&mut result, row)?, bool => return Err(no_order()));
-    Ok(Value::Array(result))
+    Ok(HostValue::Array(result))
 }
 
-fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
+fn sort_rows<T: ArrayScalar + NumericScalar>(array: &mut Array, row: usize) -> HostResult<()> {
     let rows = array.items_mut::<T>()?.chunks_exact_mut(row);
-    let workers = Site::current().control().workers;
+    let workers = ExecContext::current().control().workers;
     rows.for_each(|row| sort_row(row, workers));
     Ok(())
 }
 
-fn sort_row<T: Item + Number>(numbers: &mut [T], workers: usize) {
-    // 32 bits move half as much memory as 64.
+fn sort_row<T: ArrayScalar + NumericScalar>(numbers: &mut [T], workers: usize) {
+    // Keys have the size of the numbers (at least 32 bits), because smaller keys need less memory traffic.
     let size = size_of::<T>().max(4);
-    let buffer = || AlignedBytes::unset(numbers.len() * size);
-    let buffers = if numbers.len() <= FEW { None } else { buffer().zip(buffer()) };
+    let buffer = || AlignedBytes::for_overwrite(numbers.len() * size);
+    let buffers = if numbers.len() <= MAX_COMPARED { None } else { buffer().zip(buffer()) };
     match (buffers, size) {
-        (Some((mut keys, mut other)), 4) => {
-            by_keys(numbers, (keys.words(), other.words()), |key| key as u32, workers);
+        (Some((mut keys, mut spare)), 4) => {
+            sort_by_keys(numbers, keys.words(), spare.words(), |key| key as u32, workers);
         }
-        (Some((mut keys, mut other)), _) => {
-            by_keys(numbers, (keys.long_words(), other.long_words()), |key| key, workers);
+        (Some((mut keys, mut spare)), _) => {
+            sort_by_keys(numbers, keys.long_words(), spare.long_words(), |key| key, workers);
         }
         (None, _) => {
-            let (ticks, negatives) = (Ticks::default(), negatives::<T>());
+            let (ticks, negatives) = (Ticks::default(), count_negative_nans::<T>());
             numbers.sort_unstable_by_key(|&number| {
-                ticks.pass(1);
-                key(number, negatives)
+                ticks.advance(1);
+                sort_key(number, negatives)
             });
         }
     }
 }
 
-/// A key, perhaps with more, that several workers access, though no two of them at a time.
-pub(super) trait Cell: Sync {
+/// A memory cell for a key, possibly with additional data. Several workers access a cell, but never at the same time.
+pub(super) trait SortCell: Sync {
     type Value: Copy;
     fn get(&self) -> Self::Value;
     fn set(&self, value: Self::Value);
@@ -85,7 +85,7 @@ pub(super) trait Cell: Sync {
 
 macro_rules! cells {
     ($($atomic:ident $word:ident)*) => {
-        $(impl Cell for $atomic {
+        $(impl SortCell for $atomic {
             type Value = $word;
             #[inline(always)]
             fn get(&self) -> $word {
@@ -105,35 +105,37 @@ macro_rules! cells {
 
 cells!(AtomicU32 u32 AtomicU64 u64);
 
-/// Returns how many of so many elements each worker sorts.
-pub(super) fn part(count: usize, workers: usize) -> usize {
-    count.div_ceil(sim::workers(workers).min(count / PART).max(1))
+/// Returns the number of elements in each worker's chunk.
+pub(super) fn part_len(count: usize, workers: usize) -> usize {
+    count.div_ceil(clk_sim::worker_count(workers).min(count / MIN_PART).max(1))
 }
 
-fn by_keys<T: Item + Number, K: Cell>(
+fn sort_by_keys<T: ArrayScalar + NumericScalar, K: SortCell>(
     numbers: &mut [T],
-    (keys, other): (&[K], &[K]),
+    keys: &[K],
+    buffer: &[K],
     narrow: fn(u64) -> K::Value,
     workers: usize,
 ) {
-    let (part, negatives) = (part(numbers.len(), workers), negatives::<T>());
-    sim::each(workers, numbers.chunks(part).zip(keys.chunks(part)), |(numbers, keys)| {
-        for (first, part) in stop::parts(numbers) {
-            part.iter().zip(&keys[first..]).for_each(|(&number, place)| place.set(narrow(key(number, negatives))));
+    let (part, negatives) = (part_len(numbers.len(), workers), count_negative_nans::<T>());
+    clk_sim::parallel_for(workers, numbers.chunks(part).zip(keys.chunks(part)), |(numbers, keys)| {
+        for (first, part) in stop::polled_chunks(numbers) {
+            part.iter().zip(&keys[first..]).for_each(|(&number, place)| place.set(narrow(sort_key(number, negatives))));
         }
     });
-    let sorted = by_digits(keys, other, 0..size_of::<T>() as u32 * 8, part);
-    sim::each(workers, numbers.chunks_mut(part).zip(sorted.chunks(part)), |(numbers, keys)| {
-        for (first, part) in stop::parts_mut(numbers) {
+    let sorted = radix_sort(keys, buffer, 0..size_of::<T>() as u32 * 8, part);
+    clk_sim::parallel_for(workers, numbers.chunks_mut(part).zip(sorted.chunks(part)), |(numbers, keys)| {
+        for (first, part) in stop::polled_chunks_mut(numbers) {
             let places = part.iter_mut().zip(&keys[first..]);
-            places.for_each(|(number, key)| *number = number_of(K::key(key.get()), negatives));
+            places.for_each(|(number, key)| *number = number_of_key(K::key(key.get()), negatives));
         }
     });
 }
 
-/// Returns an unsigned integer of the number's width with the order of numbers, of a type with so many [`negatives`].
+/// Returns the sort key of a number: an unsigned integer of the same width, such that keys have the same order as
+/// numbers. `negatives` is [`count_negative_nans`] of the type.
 #[inline(always)]
-pub(super) fn key<T: Number>(number: T, negatives: u64) -> u64 {
+pub(super) fn sort_key<T: NumericScalar>(number: T, negatives: u64) -> u64 {
     let (raw, sign) = (number.to_raw(), 1 << (size_of::<T>() * 8 - 1));
     let flipped = match () {
         _ if T::SCALAR.is_float() && raw & sign != 0 => !raw,
@@ -143,15 +145,16 @@ pub(super) fn key<T: Number>(number: T, negatives: u64) -> u64 {
     flipped.wrapping_sub(negatives) & (sign | (sign - 1))
 }
 
-/// Returns the number of NaN with a sign, whose keys would be the least.
-pub(super) fn negatives<T: Number>() -> u64 {
-    let infinity = || scalar::Value::of(f64::INFINITY).to_type(T::SCALAR).bits;
+/// Returns the number of NaN bit patterns with the sign bit set. Without a correction, their keys would be the
+/// smallest.
+pub(super) fn count_negative_nans<T: NumericScalar>() -> u64 {
+    let infinity = || clk_scalar::ScalarValue::of(f64::INFINITY).to_type(T::SCALAR).bits;
     if T::SCALAR.is_float() { (1 << (size_of::<T>() * 8 - 1)) - 1 - infinity() } else { 0 }
 }
 
-/// The inverse of [`key`].
+/// Inverse of [`sort_key`]: returns the number of a key.
 #[inline(always)]
-fn number_of<T: Number>(key: u64, negatives: u64) -> T {
+fn number_of_key<T: NumericScalar>(key: u64, negatives: u64) -> T {
     let sign = 1 << (size_of::<T>() * 8 - 1);
     let key = key.wrapping_add(negatives) & (sign | (sign - 1));
     T::from_raw(match () {
@@ -161,15 +164,21 @@ fn number_of<T: Number>(key: u64, negatives: u64) -> T {
     })
 }
 
-/// Sorts by these bits of keys, less than 2^32 of them, with as much memory besides, in parts of so many; returns where they are then.
-pub(super) fn by_digits<'k, K: Cell>(mut keys: &'k [K], mut other: &'k [K], bits: Range<u32>, part: usize) -> &'k [K] {
+/// Sorts fewer than 2^32 keys by these bits, in chunks of `part` keys. `buffer` must have the size of `keys`. Returns
+/// `keys` or `buffer`, depending on which contains the result.
+pub(super) fn radix_sort<'k, K: SortCell>(
+    mut keys: &'k [K],
+    mut buffer: &'k [K],
+    bits: Range<u32>,
+    part: usize,
+) -> &'k [K] {
     let parts = keys.len().div_ceil(part);
     for low in bits.step_by(DIGIT as usize) {
         let digit = |key: K::Value| (K::key(key) >> low) as usize & (VALUES - 1);
         let counts = Mutex::new(vec![[0u32; VALUES]; parts]);
-        sim::each(parts, keys.chunks(part).enumerate(), |(number, keys)| {
+        clk_sim::parallel_for(parts, keys.chunks(part).enumerate(), |(number, keys)| {
             let mut own = [0u32; VALUES];
-            for (_, keys) in stop::parts(keys) {
+            for (_, keys) in stop::polled_chunks(keys) {
                 keys.iter().for_each(|key| own[digit(key.get())] += 1);
             }
             counts.lock().unwrap_or_else(PoisonError::into_inner)[number] = own;
@@ -177,7 +186,7 @@ pub(super) fn by_digits<'k, K: Cell>(mut keys: &'k [K], mut other: &'k [K], bits
         let mut places = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let all = |value: usize| places.iter().map(|own| own[value] as usize).sum::<usize>() == keys.len();
         if (0..VALUES).any(all) {
-            // All have the same digit.
+            // The pass is skipped, because all keys have the same digit.
             continue;
         }
         let mut before = 0;
@@ -186,17 +195,17 @@ pub(super) fn by_digits<'k, K: Cell>(mut keys: &'k [K], mut other: &'k [K], bits
                 before += std::mem::replace(&mut own[value], before);
             }
         }
-        sim::each(parts, keys.chunks(part).zip(places), |(keys, mut places)| {
-            for (_, keys) in stop::parts(keys) {
+        clk_sim::parallel_for(parts, keys.chunks(part).zip(places), |(keys, mut places)| {
+            for (_, keys) in stop::polled_chunks(keys) {
                 for key in keys {
                     let key = key.get();
                     let next = &mut places[digit(key)];
-                    other[*next as usize].set(key);
+                    buffer[*next as usize].set(key);
                     *next += 1;
                 }
             }
         });
-        std::mem::swap(&mut keys, &mut other);
+        std::mem::swap(&mut keys, &mut buffer);
     }
     keys
 }
@@ -206,12 +215,12 @@ mod tests {
     use std::cmp::Ordering;
 
     use super::*;
-    use crate::lang::scalar::{bf16, f16};
+    use clk_scalar::{bf16, f16};
 
-    /// Sorts numbers, and compares with a sort by their order.
-    fn check<T: Item + Number>(numbers: Vec<T>) {
-        let mut wanted = numbers.clone();
-        wanted.sort_by(|a, b| {
+    /// Compares the sort of these numbers with a comparison sort.
+    fn check<T: ArrayScalar + NumericScalar>(numbers: Vec<T>) {
+        let mut expected = numbers.clone();
+        expected.sort_by(|a, b| {
             let (x, y) = (a.op_ne(*a), b.op_ne(*b));
             let by_value = || match (a.op_lt(*b), b.op_lt(*a)) {
                 (false, false) => b.to_raw().cmp(&a.to_raw()),
@@ -225,21 +234,21 @@ mod tests {
             };
             x.cmp(&y).then_with(|| if x { Ordering::Equal } else { by_value() })
         });
-        let mut found = numbers.clone();
-        sort_row(&mut found, 1);
-        if numbers.len() > 3 * PART {
-            let mut again = numbers;
-            sort_row(&mut again, 3);
+        let mut sorted = numbers.clone();
+        sort_row(&mut sorted, 1);
+        if numbers.len() > 3 * MIN_PART {
+            let mut sorted_in_parallel = numbers;
+            sort_row(&mut sorted_in_parallel, 3);
             let bits = |numbers: &[T]| numbers.iter().map(|x| x.to_raw()).collect::<Vec<u64>>();
-            assert_eq!(bits(&again), bits(&found), "whatever the number of workers");
+            assert_eq!(bits(&sorted_in_parallel), bits(&sorted), "whatever the number of workers");
         }
         let raw = |numbers: &[T]| numbers.iter().filter(|x| !x.op_ne(**x)).map(|x| x.to_raw()).collect::<Vec<u64>>();
-        assert_eq!(raw(&found), raw(&wanted));
-        assert!(found[raw(&found).len()..].iter().all(|x| x.op_ne(*x)), "NaN is last");
+        assert_eq!(raw(&sorted), raw(&expected));
+        assert!(sorted[raw(&sorted).len()..].iter().all(|x| x.op_ne(*x)), "NaN is last");
     }
 
     #[test]
-    fn numbers_of_all_types_are_in_order() {
+    fn numbers_of_all_types_are_sorted() {
         for count in [0u64, 1, 2, 300, 513, 5000, 100_003] {
             let mix =
                 |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -262,8 +271,8 @@ mod tests {
     fn nan_keeps_its_bits() {
         let mut row = vec![f32::from_bits(0xffc0_0123), 2.0, f32::from_bits(0x7fc0_0456), -1.0];
         sort_row(&mut row, 1);
-        let kept: Vec<u32> = row[2..].iter().map(|x| x.to_bits()).collect();
-        assert_eq!((row[0], row[1], kept), (-1.0, 2.0, vec![0x7fc0_0456, 0xffc0_0123]));
+        let nan_bits: Vec<u32> = row[2..].iter().map(|x| x.to_bits()).collect();
+        assert_eq!((row[0], row[1], nan_bits), (-1.0, 2.0, vec![0x7fc0_0456, 0xffc0_0123]));
         let mut row = [0xffff_ffffu32, 0x7f80_0001, 0xff80_0000, 0x8000_0000, 0, 0x7fff_ffff, 0xff80_0001, 0x7f80_0000];
         let mut floats = row.map(f32::from_bits);
         sort_row(&mut floats, 1);

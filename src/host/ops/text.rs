@@ -1,130 +1,132 @@
 //! Functions and operators on texts.
 //!
-//! Positions count characters (Unicode scalar values); the byte offset of a character is searched on demand (in ASCII texts it
-//! is the position). Functions whose first parameter is a single text apply elementwise to an array of texts. Every buffer is
-//! allocated fallibly before it is filled.
+//! Positions are numbers of characters (Unicode scalar values). The byte offset of a character is searched on demand;
+//! in ASCII texts, it equals the position. Functions whose first parameter is a text also apply elementwise to an array
+//! of texts. Every buffer is allocated before it is filled, so that a lack of memory is an error and not a crash.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::base::room;
-use crate::base::stop;
-use crate::host::array::broadcast::common_shape;
-use crate::host::array::{Array, Element, Item, MAX_EXTENT, SliceSpec, slice};
-use crate::host::ops::operand::undefined;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::{BinaryOp, TextFn};
-use crate::lang::scalar::{self, Scalar};
-use crate::syntax::literal;
+use crate::array::broadcast::common_shape;
+use crate::array::{Array, ArrayScalar, ElementType, MAX_EXTENT, SliceSpec, slice};
+use crate::ops::operand::undefined;
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_base::alloc;
+use clk_base::stop;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::{BinaryOp, TextFn};
+use clk_syntax::literal;
 
 /// Maximum size of a text in bytes, so that every position fits an `i32`.
 const MAX_BYTES: usize = i32::MAX as usize;
 
-/// Concatenates pieces.
-pub(crate) fn of_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> Outcome<SmolStr> {
+/// Concatenates texts.
+pub(crate) fn concat_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> HostResult<SmolStr> {
     let bytes = stop::polled(pieces.clone()).fold(0usize, |bytes, piece| bytes.saturating_add(piece.len()));
     if bytes > MAX_BYTES {
         let title = format!("a text of {bytes} bytes, and a text has at most {MAX_BYTES}");
-        return Err(Problem::new("E0541", title));
+        return Err(RuntimeError::new("E0541", title));
     }
     let mut text = String::new();
-    if !room::has(bytes) || text.try_reserve_exact(bytes).is_err() {
-        room::lacking(bytes);
+    if !alloc::is_available(bytes) || text.try_reserve_exact(bytes).is_err() {
+        alloc::fail(bytes);
     }
     stop::polled(pieces).for_each(|piece| push(&mut text, piece));
-    made(text)
+    checked_text(text)
 }
 
-/// Appends a piece.
+/// Appends a text to another one.
 pub(crate) fn push(text: &mut String, piece: &str) {
-    if !room::has(piece.len()) || text.try_reserve(piece.len()).is_err() {
-        room::lacking(piece.len());
+    if !alloc::is_available(piece.len()) || text.try_reserve(piece.len()).is_err() {
+        alloc::fail(piece.len());
     }
     text.push_str(piece);
 }
 
-/// Checks the size of a text created elsewhere.
-pub(crate) fn made(text: String) -> Outcome<SmolStr> {
+/// Checks that a text does not exceed [`MAX_BYTES`].
+pub(crate) fn checked_text(text: String) -> HostResult<SmolStr> {
     if text.len() > MAX_BYTES {
-        return of_pieces(std::iter::once(text.as_str()));
+        return concat_pieces(std::iter::once(text.as_str()));
     }
-    if !room::has(text.len()) {
-        room::lacking(text.len());
+    if !alloc::is_available(text.len()) {
+        alloc::fail(text.len());
     }
     Ok(SmolStr::from(text))
 }
 
-/// Returns an array of texts.
-pub(crate) fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
+/// Creates an array of texts.
+pub(crate) fn texts(items: Vec<SmolStr>) -> HostResult<HostValue> {
     if items.len() > MAX_EXTENT {
         let title = format!("an array of {} texts, and an axis has at most {MAX_EXTENT} elements", items.len());
-        return Err(Problem::new("E0541", title));
+        return Err(RuntimeError::new("E0541", title));
     }
     let bytes = size_of_val(items.as_slice());
-    if !room::has(bytes) {
-        room::lacking(bytes);
+    if !alloc::is_available(bytes) {
+        alloc::fail(bytes);
     }
-    Ok(Value::Strings(items.into()))
+    Ok(HostValue::Strings(items.into()))
 }
 
-/// Checks that a text can be copied in small pieces.
+/// Checks that there is enough memory for copying a text as many small texts.
 ///
 /// # Unwinds
-/// if there is not enough memory for it.
-pub(crate) fn room_for(text: &str) {
-    if !room::has(text.len()) {
-        room::lacking(text.len());
+/// Unwinds if there is not enough memory.
+pub(crate) fn check_memory_for(text: &str) {
+    if !alloc::is_available(text.len()) {
+        alloc::fail(text.len());
     }
 }
 
-/// Collects the pieces of a text as an array of texts.
-fn collected<'t>(text: &str, pieces: impl Iterator<Item = &'t str>) -> Outcome<Value> {
-    room_for(text);
+/// Creates an array of texts from substrings of a text.
+fn collect_pieces<'t>(text: &str, pieces: impl Iterator<Item = &'t str>) -> HostResult<HostValue> {
+    check_memory_for(text);
     let mut items = Vec::new();
     for piece in stop::polled(pieces) {
-        room::reserve(&mut items, 1);
+        alloc::reserve(&mut items, 1);
         items.push(SmolStr::new(piece));
     }
     texts(items)
 }
 
 /// Evaluates a text function.
-pub fn call(f: TextFn, values: &[Value]) -> Outcome<Value> {
+pub fn call(f: TextFn, values: &[HostValue]) -> HostResult<HostValue> {
     let undefined = || undefined(&format!("`{}`", name(f)), &values.iter().collect::<Vec<_>>());
-    let str = |value: &Value| if let Value::Str(text) = value { Ok(text.clone()) } else { Err(undefined()) };
+    let str = |value: &HostValue| if let HostValue::Str(text) = value { Ok(text.clone()) } else { Err(undefined()) };
     let Some((first, more)) = values.split_first() else { return Err(undefined()) };
-    let more = more.iter().map(str).collect::<Outcome<Vec<SmolStr>>>()?;
+    let more = more.iter().map(str).collect::<HostResult<Vec<SmolStr>>>()?;
     let more: Vec<&str> = more.iter().map(SmolStr::as_str).collect();
     match (f, first, more.as_slice()) {
-        (TextFn::Join, Value::Strings(parts), [separator]) => {
+        (TextFn::Join, HostValue::Strings(parts), [separator]) => {
             let between = parts.iter().enumerate().flat_map(|(i, part)| {
                 let separator = if i == 0 { "" } else { separator };
                 [separator, part.as_str()]
             });
-            of_pieces(between).map(Value::Str)
+            concat_pieces(between).map(HostValue::Str)
         }
-        (TextFn::Split, Value::Str(text), []) => collected(text, text.split_whitespace()),
-        (TextFn::Split, Value::Str(text), [separator]) => collected(text, text.split(sought(f, separator)?)),
-        (TextFn::Lines, Value::Str(text), []) => collected(text, text.lines()),
-        (TextFn::Find, Value::Str(text), [part]) => Ok(Value::of(find(text, part))),
-        (TextFn::Find, Value::Strings(texts), [part]) => each(texts, |text| find(text, part)),
-        (TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith, Value::Str(text), [part]) => {
-            Ok(Value::of(holds(f, text, part)))
+        (TextFn::Split, HostValue::Str(text), []) => collect_pieces(text, text.split_whitespace()),
+        (TextFn::Split, HostValue::Str(text), [separator]) => {
+            collect_pieces(text, text.split(nonempty_pattern(f, separator)?))
         }
-        (TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith, Value::Strings(texts), [part]) => {
-            each(texts, |text| holds(f, text, part))
+        (TextFn::Lines, HostValue::Str(text), []) => collect_pieces(text, text.lines()),
+        (TextFn::Find, HostValue::Str(text), [part]) => Ok(HostValue::of(find(text, part))),
+        (TextFn::Find, HostValue::Strings(texts), [part]) => map_texts(texts, |text| find(text, part)),
+        (TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith, HostValue::Str(text), [part]) => {
+            Ok(HostValue::of(test_text(f, text, part)))
         }
-        (TextFn::Trim | TextFn::Upper | TextFn::Lower | TextFn::Replace, Value::Str(text), more) => {
-            changed(f, text, more).ok_or_else(undefined)?.map(Value::Str)
+        (TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith, HostValue::Strings(texts), [part]) => {
+            map_texts(texts, |text| test_text(f, text, part))
         }
-        (TextFn::Trim | TextFn::Upper | TextFn::Lower | TextFn::Replace, Value::Strings(from), more) => {
-            let mut items = room::vec(from.len());
+        (TextFn::Trim | TextFn::Upper | TextFn::Lower | TextFn::Replace, HostValue::Str(text), more) => {
+            transform(f, text, more).ok_or_else(undefined)?.map(HostValue::Str)
+        }
+        (TextFn::Trim | TextFn::Upper | TextFn::Lower | TextFn::Replace, HostValue::Strings(from), more) => {
+            let mut items = alloc::vec(from.len());
             for text in stop::polled(from.iter()) {
-                items.push(changed(f, text, more).ok_or_else(undefined)??);
+                items.push(transform(f, text, more).ok_or_else(undefined)??);
             }
             texts(items)
         }
@@ -136,29 +138,29 @@ fn name(f: TextFn) -> &'static str {
     Builtin::Text(f).name()
 }
 
-/// Checks that the text to search for is not empty.
-fn sought(f: TextFn, part: &str) -> Outcome<&str> {
+/// Returns an error if the text to search for is empty.
+fn nonempty_pattern(f: TextFn, part: &str) -> HostResult<&str> {
     if part.is_empty() {
-        let problem = Problem::new("E0541", format!("`{}` is to look for a text of no characters", name(f)));
+        let problem = RuntimeError::new("E0541", format!("`{}` cannot search for an empty text", name(f)));
         return Err(problem.help("one character of a text is `s[i]`, and a `for` goes through all of them"));
     }
     Ok(part)
 }
 
-/// Applies a function with a number or `bool` as its result to every text.
-fn each<T: Item>(texts: &[SmolStr], f: impl Fn(&str) -> T) -> Outcome<Value> {
-    let array = Array::build(Element::Scalar(T::SCALAR), &[texts.len()], |places: &mut [T]| {
+/// Applies a function, whose result is a number or a `bool`, to every text.
+fn map_texts<T: ArrayScalar>(texts: &[SmolStr], f: impl Fn(&str) -> T) -> HostResult<HostValue> {
+    let array = Array::build(ElementType::Scalar(T::SCALAR), &[texts.len()], |places: &mut [T]| {
         stop::polled(places.iter_mut().zip(texts)).for_each(|(place, text)| *place = f(text));
     });
-    array.map(Value::Array)
+    array.map(HostValue::Array)
 }
 
-/// Returns the position of the first occurrence of `part` in characters; -1 if there is none.
+/// Returns the position, in characters, of the first occurrence of `part`; -1 if there is none.
 fn find(text: &str, part: &str) -> i32 {
     text.find(part).map_or(-1, |byte| length(&text[..byte]) as i32)
 }
 
-fn holds(f: TextFn, text: &str, part: &str) -> bool {
+fn test_text(f: TextFn, text: &str, part: &str) -> bool {
     match f {
         TextFn::StartsWith => text.starts_with(part),
         TextFn::EndsWith => text.ends_with(part),
@@ -166,45 +168,52 @@ fn holds(f: TextFn, text: &str, part: &str) -> bool {
     }
 }
 
-/// Returns the transformed text; `None` if the function does not take these arguments.
-fn changed(f: TextFn, text: &str, more: &[&str]) -> Option<Outcome<SmolStr>> {
+/// Evaluates a function that transforms a text; `None` if the function does not accept these arguments.
+fn transform(f: TextFn, text: &str, more: &[&str]) -> Option<HostResult<SmolStr>> {
     Some(match (f, more) {
         (TextFn::Trim, []) => Ok(SmolStr::new(text.trim())),
-        (TextFn::Upper, []) => roomy(text).and_then(|text| made(text.to_uppercase())),
-        (TextFn::Lower, []) => roomy(text).and_then(|text| made(text.to_lowercase())),
-        (TextFn::Replace, [part, by]) => sought(f, part).and_then(|part| {
+        (TextFn::Upper, []) => check_transformed_size(text).and_then(|text| checked_text(text.to_uppercase())),
+        (TextFn::Lower, []) => check_transformed_size(text).and_then(|text| checked_text(text.to_lowercase())),
+        (TextFn::Replace, [part, by]) => nonempty_pattern(f, part).and_then(|part| {
             let parts = text.split(part).enumerate();
-            of_pieces(parts.flat_map(|(i, piece)| [if i == 0 { "" } else { by }, piece]))
+            concat_pieces(parts.flat_map(|(i, piece)| [if i == 0 { "" } else { by }, piece]))
         }),
         _ => return None,
     })
 }
 
 /// Checks that there is memory for a transformed copy of a text, which may be three times as large.
-fn roomy(text: &str) -> Outcome<&str> {
+fn check_transformed_size(text: &str) -> HostResult<&str> {
     let most = text.len().saturating_mul(3);
-    if !room::has(most) {
-        room::lacking(most);
+    if !alloc::is_available(most) {
+        alloc::fail(most);
     }
     stop::poll();
     Ok(text)
 }
 
 /// Evaluates `left op right` with a text or an array of texts on at least one side.
-pub(crate) fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
+pub(crate) fn binary(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     match (op, left, right) {
-        (BinaryOp::Add, Value::Str(a), Value::Str(b)) => of_pieces([a.as_str(), b].into_iter()).map(Value::Str),
-        (_, Value::Str(a), Value::Str(b)) if op.is_comparison() => Ok(Value::of(compared(op, a, b))),
-        (_, Value::Strings(a), Value::Str(b)) if op.is_comparison() => each(a, |a| compared(op, a, b)),
-        (_, Value::Str(a), Value::Strings(b)) if op.is_comparison() => each(b, |b| compared(op, a, b)),
-        (_, Value::Strings(a), Value::Strings(b)) if op.is_comparison() => pairs(op, a, b),
+        (BinaryOp::Add, HostValue::Str(a), HostValue::Str(b)) => {
+            concat_pieces([a.as_str(), b].into_iter()).map(HostValue::Str)
+        }
+        (_, HostValue::Str(a), HostValue::Str(b)) if op.is_comparison() => Ok(HostValue::of(compare_texts(op, a, b))),
+        (_, HostValue::Strings(a), HostValue::Str(b)) if op.is_comparison() => {
+            map_texts(a, |a| compare_texts(op, a, b))
+        }
+        (_, HostValue::Str(a), HostValue::Strings(b)) if op.is_comparison() => {
+            map_texts(b, |b| compare_texts(op, a, b))
+        }
+        (_, HostValue::Strings(a), HostValue::Strings(b)) if op.is_comparison() => compare_elementwise(op, a, b),
         _ => {
             let types = (left.type_name(), right.type_name());
             let problem =
-                Problem::new("E0505", format!("`{}` does not take `{}` and `{}`", op.symbol(), types.0, types.1));
+                RuntimeError::new("E0505", format!("`{}` does not take `{}` and `{}`", op.symbol(), types.0, types.1));
             Err(match (op, left, right) {
-                (BinaryOp::Add, Value::Strings(_), _) | (BinaryOp::Add, _, Value::Strings(_)) => problem
-                    .help("`concat(a, b)` puts arrays of texts behind each other, `join(a, \", \")` makes one text"),
+                (BinaryOp::Add, HostValue::Strings(_), _) | (BinaryOp::Add, _, HostValue::Strings(_)) => {
+                    problem.help("`concat(a, b)` concatenates arrays of texts, `join(a, \", \")` makes one text")
+                }
                 (BinaryOp::Add, ..) => {
                     problem.help("`str(x)` makes text of a value; in a text it stands in braces: `\"{x}\"`")
                 }
@@ -214,8 +223,8 @@ pub(crate) fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value
     }
 }
 
-/// Compares by code points, which is the order of the UTF-8 bytes.
-fn compared(op: BinaryOp, a: &str, b: &str) -> bool {
+/// Compares texts by code points, which is the same order as that of the UTF-8 bytes.
+fn compare_texts(op: BinaryOp, a: &str, b: &str) -> bool {
     let order = a.cmp(b);
     match op {
         BinaryOp::Eq => order == Ordering::Equal,
@@ -227,16 +236,16 @@ fn compared(op: BinaryOp, a: &str, b: &str) -> bool {
     }
 }
 
-/// Applies an operator elementwise; an array of one element is broadcast.
-fn pairs(op: BinaryOp, a: &[SmolStr], b: &[SmolStr]) -> Outcome<Value> {
+/// Applies a comparison elementwise. An array of one element is broadcast.
+fn compare_elementwise(op: BinaryOp, a: &[SmolStr], b: &[SmolStr]) -> HostResult<HostValue> {
     let shape = common_shape(&[("the left side", &[a.len()][..]), ("the right side", &[b.len()])])?;
     let at = |texts: &[SmolStr], i: usize| if texts.len() == 1 { texts[0].clone() } else { texts[i].clone() };
-    let array = Array::build(Element::Scalar(Scalar::Bool), &shape, |places: &mut [bool]| {
+    let array = Array::build(ElementType::Scalar(Scalar::Bool), &shape, |places: &mut [bool]| {
         for (i, place) in stop::polled(places.iter_mut().enumerate()) {
-            *place = compared(op, &at(a, i), &at(b, i));
+            *place = compare_texts(op, &at(a, i), &at(b, i));
         }
     });
-    array.map(Value::Array)
+    array.map(HostValue::Array)
 }
 
 /// Returns the length in characters.
@@ -244,165 +253,166 @@ pub(crate) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
-/// Returns the byte offset of a character; the length of the text for the position after the last.
+/// Returns the byte offset of a character. For the position after the last character, returns the length of the text.
 fn byte_of(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte)
 }
 
 /// Evaluates `s[i]` or `s[a..b step c]`.
-pub(crate) fn pick(text: &str, spec: SliceSpec) -> Outcome<SmolStr> {
+pub(crate) fn slice_text(text: &str, spec: SliceSpec) -> HostResult<SmolStr> {
     let count = length(text);
-    let picked = slice::positions(spec, count).map_err(|problem| outside(problem, spec, count))?;
+    let picked = slice::resolve_axis(spec, count).map_err(|problem| text_index_error(problem, spec, count))?;
     let ascii = text.len() == count;
     if picked.step == 1 {
         let start = if ascii { picked.start } else { byte_of(text, picked.start) };
         let end = start + if ascii { picked.count } else { byte_of(&text[start..], picked.count) };
         return Ok(SmolStr::new(&text[start..end]));
     }
-    let mut characters: Vec<char> = room::vec(picked.count);
+    let mut characters: Vec<char> = alloc::vec(picked.count);
     if ascii {
         let bytes = text.as_bytes();
         characters.extend(stop::polled(picked.iter()).map(|at| char::from(bytes[at])));
     } else {
-        let all = room::collect(count, text.chars());
+        let all = alloc::collect(count, text.chars());
         characters.extend(stop::polled(picked.iter()).map(|at| all[at]));
     }
-    made(characters.into_iter().collect())
+    checked_text(characters.into_iter().collect())
 }
 
-/// Rephrases an index error for texts.
-fn outside(problem: Problem, spec: SliceSpec, count: usize) -> Problem {
+/// Rephrases an index error of arrays for texts.
+fn text_index_error(problem: RuntimeError, spec: SliceSpec, count: usize) -> RuntimeError {
     if problem.code != "E0502" {
         return problem;
     }
-    let has = match count {
+    let length_text = match count {
         0 => "the text has no characters".to_string(),
         1 => "the text has 1 character".to_string(),
         n => format!("the text has {n} characters"),
     };
     let title = if let SliceSpec::At(_) = spec { problem.title } else { problem.title.replace("its axis", "the text") };
     let label = if let (SliceSpec::At(0..), 1..) = (spec, count) {
-        format!("{has}, so the last index is {}", count - 1)
+        format!("{length_text}, so the last index is {}", count - 1)
     } else {
-        has
+        length_text
     };
-    Problem { title, label, ..problem }
+    RuntimeError { title, label, ..problem }
 }
 
-/// Selects from an array of texts.
-pub(crate) fn pick_texts(from: &[SmolStr], spec: SliceSpec) -> Outcome<Value> {
-    let picked = slice::positions(spec, from.len())?;
+/// Evaluates the indexing of an array of texts by a number or a range.
+pub(crate) fn slice_texts(from: &[SmolStr], spec: SliceSpec) -> HostResult<HostValue> {
+    let picked = slice::resolve_axis(spec, from.len())?;
     if let SliceSpec::At(_) = spec {
-        return Ok(Value::Str(from[picked.start].clone()));
+        return Ok(HostValue::Str(from[picked.start].clone()));
     }
-    texts(room::collect(picked.count, picked.iter().map(|at| from[at].clone())))
+    texts(alloc::collect(picked.count, picked.iter().map(|at| from[at].clone())))
 }
 
 /// Executes `names[i] = text`.
-pub(crate) fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: Value) -> Outcome<()> {
-    let ([SliceSpec::At(at)], Value::Str(text)) = (specs, &value) else {
+pub(crate) fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: HostValue) -> HostResult<()> {
+    let ([SliceSpec::At(at)], HostValue::Str(text)) = (specs, &value) else {
         let title =
             format!("a value of type {} cannot be assigned to this part of an array of texts", value.type_name());
-        return Err(Problem::new("E0504", title).help("its elements are written one at a time, and are texts"));
+        return Err(RuntimeError::new("E0504", title).help("its elements are written one at a time, and are texts"));
     };
-    let picked = slice::positions(SliceSpec::At(*at), texts.len())?;
-    if Arc::get_mut(texts).is_none() && !room::has(size_of_val(&**texts)) {
-        room::lacking(size_of_val(&**texts));
+    let picked = slice::resolve_axis(SliceSpec::At(*at), texts.len())?;
+    if Arc::get_mut(texts).is_none() && !alloc::is_available(size_of_val(&**texts)) {
+        alloc::fail(size_of_val(&**texts));
     }
     Arc::make_mut(texts)[picked.start] = text.clone();
     Ok(())
 }
 
-/// Concatenates arrays of texts; `None` if not all are such arrays.
-pub(crate) fn concat(parts: &[Value]) -> Option<Outcome<Value>> {
-    let lists = parts.iter().map(|part| if let Value::Strings(texts) = part { Some(texts) } else { None });
+/// Concatenates arrays of texts; `None` if a value is not an array of texts.
+pub(crate) fn concat(parts: &[HostValue]) -> Option<HostResult<HostValue>> {
+    let lists = parts.iter().map(|part| if let HostValue::Strings(texts) = part { Some(texts) } else { None });
     let lists: Vec<&Arc<[SmolStr]>> = lists.collect::<Option<_>>().filter(|lists: &Vec<_>| !lists.is_empty())?;
     let count = lists.iter().map(|texts| texts.len()).sum();
-    Some(texts(room::collect(count, lists.into_iter().flat_map(|texts| texts.iter().cloned()))))
+    Some(texts(alloc::collect(count, lists.into_iter().flat_map(|texts| texts.iter().cloned()))))
 }
 
-/// Sorts in ascending order.
-pub(crate) fn sort(from: &[SmolStr]) -> Outcome<Value> {
+/// Sorts texts in ascending order of code points.
+pub(crate) fn sort(from: &[SmolStr]) -> HostResult<HostValue> {
     let ticks = stop::Ticks::default();
-    let mut items = room::collect(from.len(), from.iter().cloned());
+    let mut items = alloc::collect(from.len(), from.iter().cloned());
     items.sort_unstable_by(|a, b| {
-        ticks.pass(1);
+        ticks.advance(1);
         a.cmp(b)
     });
     texts(items)
 }
 
 /// Parses texts as numbers.
-pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
+pub fn parse(ty: Scalar, value: &HostValue) -> HostResult<HostValue> {
     match value {
-        Value::Str(text) => super::convert::parse(ty, text),
-        Value::Strings(texts) => {
-            let mut numbers: Vec<scalar::Value> = room::vec(texts.len());
+        HostValue::Str(text) => super::convert::parse(ty, text),
+        HostValue::Strings(texts) => {
+            let mut numbers: Vec<clk_scalar::ScalarValue> = alloc::vec(texts.len());
             for (i, text) in stop::polled(texts.iter().enumerate()) {
-                let Some(number) = literal::value(ty, text.trim()) else {
+                let Some(number) = literal::parse_value(ty, text.trim()) else {
                     let problem = super::convert::parse(ty, text).err();
-                    let problem = problem.unwrap_or_else(|| Problem::new("E0544", "a text that is no number"));
+                    let problem = problem.unwrap_or_else(|| RuntimeError::new("E0544", "a text that is no number"));
                     return Err(problem.label(format!("element {i} of {}", texts.len())));
                 };
                 numbers.push(number);
             }
-            crate::with_element!(ty, T => {
-                Array::build(Element::Scalar(ty), &[numbers.len()], |places: &mut [T]| {
+            clk_scalar::with_element!(ty, T => {
+                Array::build(ElementType::Scalar(ty), &[numbers.len()], |places: &mut [T]| {
                     for (place, number) in stop::polled(places.iter_mut().zip(&numbers)) {
                         *place = number.to::<T>();
                     }
                 })
             })
-            .map(Value::Array)
+            .map(HostValue::Array)
         }
-        // A column of a file may have been read as numbers or as text; `parse` accepts both.
-        Value::Array(array) => match array.element() {
-            Element::Scalar(from) => {
-                crate::with_element!(*from, T => numbers(ty, array, array.items::<T>()?))
+        // `parse` also accepts numbers, because a column of a file may have been read as numbers or as texts.
+        HostValue::Array(array) => match array.element() {
+            ElementType::Scalar(from) => {
+                clk_scalar::with_element!(*from, T => numbers(ty, array, array.items::<T>()?))
             }
             _ => Err(undefined("`parse`", &[value])),
         },
-        Value::Scalar(number) => match exactly(ty, *number) {
-            Some(number) => Ok(Value::Scalar(number)),
+        HostValue::Scalar(number) => match exactly(ty, *number) {
+            Some(number) => Ok(HostValue::Scalar(number)),
             None => Err(inexact(ty, *number)),
         },
         _ => Err(undefined("`parse`", &[value])),
     }
 }
 
-/// Converts numbers to another type; an error if a value is not representable.
-fn numbers<S: Item>(ty: Scalar, array: &Array, items: &[S]) -> Outcome<Value> {
-    let mut read: Vec<scalar::Value> = room::vec(items.len());
+/// Converts numbers to another type; an error if one cannot be represented.
+fn numbers<S: ArrayScalar>(ty: Scalar, array: &Array, items: &[S]) -> HostResult<HostValue> {
+    let mut read: Vec<clk_scalar::ScalarValue> = alloc::vec(items.len());
     for (i, item) in stop::polled(items.iter().enumerate()) {
-        let number = scalar::Value::of(*item);
+        let number = clk_scalar::ScalarValue::of(*item);
         let refused = || inexact(ty, number).label(format!("element {i} of {}", items.len()));
         read.push(exactly(ty, number).ok_or_else(refused)?);
     }
-    crate::with_element!(ty, T => {
-        Array::build(Element::Scalar(ty), array.shape(), |places: &mut [T]| {
+    clk_scalar::with_element!(ty, T => {
+        Array::build(ElementType::Scalar(ty), array.shape(), |places: &mut [T]| {
             for (place, number) in stop::polled(places.iter_mut().zip(&read)) {
                 *place = number.to::<T>();
             }
         })
     })
-    .map(Value::Array)
+    .map(HostValue::Array)
 }
 
-/// Returns the same number in another type if it is representable. Floats are rounded to nearest, as when parsing a text.
-fn exactly(to: Scalar, number: scalar::Value) -> Option<scalar::Value> {
+/// Converts a number to another type; `None` if it cannot be represented. Floats are rounded to nearest, as when
+/// parsing a text.
+fn exactly(to: Scalar, number: clk_scalar::ScalarValue) -> Option<clk_scalar::ScalarValue> {
     match (number.ty, to) {
         (from, to) if from == to => Some(number),
         (Scalar::Bool, _) | (_, Scalar::Bool) => None,
         (_, to) if to.is_float() => Some(number.to_type(to)),
-        (from, _) if from.is_int() => scalar::Value::from_integer(to, number.as_integer()?),
+        (from, _) if from.is_int() => clk_scalar::ScalarValue::from_integer(to, number.as_integer()?),
         _ => {
             let x = number.to::<f64>();
-            if x.fract() == 0.0 { scalar::Value::from_integer(to, x as i128) } else { None }
+            if x.fract() == 0.0 { clk_scalar::ScalarValue::from_integer(to, x as i128) } else { None }
         }
     }
 }
 
-fn inexact(to: Scalar, number: scalar::Value) -> Problem {
-    Problem::new("E0544", format!("the number {number} is not a value of type {to}"))
-        .help(format!("`{to}(x)` converts, and rounds: what is NaN has to be replaced before"))
+fn inexact(to: Scalar, number: clk_scalar::ScalarValue) -> RuntimeError {
+    RuntimeError::new("E0544", format!("the number {number} is not a value of type {to}"))
+        .help(format!("`{to}(x)` converts and rounds; replace NaN first"))
 }

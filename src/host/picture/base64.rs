@@ -1,12 +1,12 @@
 //! Base64 encoding, for pictures in SVG files and terminal protocols.
 
-use crate::base::{room, stop};
+use clk_base::{alloc, stop};
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Encodes with padding, without line breaks.
+/// Encodes bytes as Base64, with padding and without line breaks.
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = room::vec(bytes.len().div_ceil(3) * 4);
+    let mut text = alloc::vec(bytes.len().div_ceil(3) * 4);
     for group in stop::polled(bytes.chunks(3)) {
         let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
         let bits = at(0) << 16 | at(1) << 8 | at(2);
@@ -26,7 +26,7 @@ mod tests {
     use super::encode;
 
     #[test]
-    fn the_vectors_of_rfc_4648() {
+    fn rfc_4648_test_vectors() {
         let cases =
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")];
         for (bytes, text) in cases {

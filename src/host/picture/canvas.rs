@@ -1,26 +1,26 @@
-//! Drawing of rectangles, antialiased lines and small texts.
+//! A canvas of pixels, with functions that draw rectangles, antialiased lines and small texts.
 
 use super::font;
-use crate::base::stop::{self, Ticks};
+use clk_base::stop::{self, Ticks};
 
-/// Count of pixels assumed per line segment when polling for a stop request.
+/// Cost of a line segment in pixels, for the interval at which drawing polls for a stop request.
 const COSTLY: usize = 1 << 10;
 
 pub(crate) type Color = [u8; 3];
 
-/// An RGB image of bytes.
-pub(crate) struct Canvas {
+/// An RGB image with one byte per component.
+pub(crate) struct PixelCanvas {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
 }
 
-/// A point in pixels from the top left.
-pub(crate) type Point = (f64, f64);
+/// A point: x and y in pixels from the top left corner.
+pub(crate) type PixelPoint = (f64, f64);
 
-impl Canvas {
-    pub fn new(width: usize, height: usize, paper: Color) -> Canvas {
-        Canvas { width, height, pixels: paper.repeat(width * height) }
+impl PixelCanvas {
+    pub fn new(width: usize, height: usize, paper: Color) -> PixelCanvas {
+        PixelCanvas { width, height, pixels: paper.repeat(width * height) }
     }
 
     pub fn size(&self) -> (u32, u32) {
@@ -64,23 +64,23 @@ impl Canvas {
     }
 
     /// Draws a filled circle.
-    pub fn dot(&mut self, center: Point, radius: f64, color: Color) {
+    pub fn dot(&mut self, center: PixelPoint, radius: f64, color: Color) {
         self.capsules(&[center], radius, color);
     }
 
-    /// Draws an antialiased polyline with round ends. Overlaps of the line with itself are not drawn twice.
-    pub fn line(&mut self, points: &[Point], width: f64, color: Color) {
+    /// Draws an antialiased polyline with round ends. Pixels where the line overlaps itself are blended only once.
+    pub fn line(&mut self, points: &[PixelPoint], width: f64, color: Color) {
         self.capsules(points, width / 2.0, color);
     }
 
-    fn capsules(&mut self, points: &[Point], radius: f64, color: Color) {
+    fn capsules(&mut self, points: &[PixelPoint], radius: f64, color: Color) {
         stop::poll();
         let mut cover = vec![0f32; self.width * self.height];
         let single = points.first().map(|&p| (p, p)).filter(|_| points.len() == 1);
         let segments = points.windows(2).filter_map(|pair| if let [a, b] = pair { Some((*a, *b)) } else { None });
         let ticks = Ticks::default();
         for (a, b) in segments.chain(single) {
-            ticks.pass(COSTLY);
+            ticks.advance(COSTLY);
             self.capsule(&mut cover, a, b, radius);
         }
         for (at, &part) in cover.iter().enumerate().filter(|(_, part)| **part > 0.0) {
@@ -89,7 +89,7 @@ impl Canvas {
     }
 
     /// Computes the coverage of each pixel by the points within `radius` of a segment.
-    fn capsule(&self, cover: &mut [f32], a: Point, b: Point, radius: f64) {
+    fn capsule(&self, cover: &mut [f32], a: PixelPoint, b: PixelPoint, radius: f64) {
         let reach = radius + 1.0;
         let bound = |low: f64, high: f64, len: usize| {
             let first = (low - reach).floor().clamp(0.0, len as f64) as usize;

@@ -1,12 +1,12 @@
 //! `heat`: a two-dimensional array as an image, from its minimum (dark blue) to its maximum (yellow).
 
 use super::raster::Raster;
-use crate::base::{room, stop};
-use crate::host::array::{Array, shape_text};
-use crate::host::ops;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::scalar::Scalar;
+use crate::array::{Array, shape_text};
+use crate::ops;
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_base::{alloc, stop};
+use clk_scalar::Scalar;
 
 /// Samples of the color map viridis (by S. van der Walt and N. Smith, public domain), evenly spaced.
 const COLORS: [[u8; 3]; 10] = [
@@ -29,23 +29,24 @@ const NAN: [u8; 3] = [128, 128, 128];
 #[derive(Clone, Debug)]
 pub struct Heat {
     pub raster: Raster,
-    /// The finite minimum and maximum, at the ends of the color map.
+    /// The smallest finite element, which has the first color of the map. `high` is the largest one, with the last
+    /// color.
     pub low: f64,
     pub high: f64,
 }
 
 impl Heat {
-    pub fn of(array: &Array) -> Outcome<Heat> {
+    pub fn of(array: &Array) -> HostResult<Heat> {
         let &[height, width] = array.shape() else {
             let title = format!("`heat` shows arrays of two axes, not of shape {}", shape_text(array.shape()));
-            let problem = Problem::new("E0717", title);
+            let problem = RuntimeError::new("E0717", title);
             return Err(match array.shape() {
                 [_] => problem.help("give it two axes: `reshape(x, height, width)`"),
                 _ => problem.help("choose two axes: `x[0, .., ..]`"),
             });
         };
         if height == 0 || width == 0 {
-            return Err(Problem::new("E0717", "there is nothing to show").label("the array is empty"));
+            return Err(RuntimeError::new("E0717", "there is nothing to show").label("the array is empty"));
         }
         let numbers = numbers(array)?;
         let finite = || stop::polled(&numbers).copied().filter(|x| x.is_finite());
@@ -53,26 +54,26 @@ impl Heat {
         let (low, high) = if low <= high { (low, high) } else { (0.0, 0.0) };
         let spread = (high - low).max(f64::MIN_POSITIVE);
         let pixels = numbers.iter().flat_map(|&x| color((x - low) / spread));
-        let pixels = room::collect(numbers.len().saturating_mul(3), pixels);
+        let pixels = alloc::collect(numbers.len().saturating_mul(3), pixels);
         Ok(Heat { raster: Raster { width, height, pixels }, low, high })
     }
 }
 
-fn numbers(array: &Array) -> Outcome<Vec<f64>> {
+fn numbers(array: &Array) -> HostResult<Vec<f64>> {
     let wide = match array.scalar() {
-        Some(_) if array.element().lanes() == 1 => ops::convert(Scalar::F64, &Value::Array(array.clone()))?,
+        Some(_) if array.element().lanes() == 1 => ops::convert(Scalar::F64, &HostValue::Array(array.clone()))?,
         _ => {
             let title = format!("`heat` shows numbers, not elements of type {}", array.element());
-            return Err(Problem::new("E0717", title));
+            return Err(RuntimeError::new("E0717", title));
         }
     };
     Ok(match &wide {
-        Value::Array(wide) => room::copy(wide.items::<f64>()?),
+        HostValue::Array(wide) => alloc::copy(wide.items::<f64>()?),
         _ => vec![],
     })
 }
 
-/// Returns the color of a number from 0 to 1, clamped.
+/// Returns the color for a position in the color map, which is clamped to the range from 0 to 1.
 fn color(at: f64) -> [u8; 3] {
     if at.is_nan() {
         return NAN;
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_have_the_ends_of_the_colors() {
+    fn extremes_have_the_extreme_colors() {
         let array = Array::from_shaped(&[1i32, 5, 3, 5], &[2, 2]).expect("an array");
         let heat = Heat::of(&array).expect("a picture");
         assert_eq!((heat.low, heat.high), (1.0, 5.0));
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_numbers_have_colors_too() {
+    fn non_finite_numbers_have_colors() {
         let array = Array::from_shaped(&[f32::NAN, f32::INFINITY, 1.0, 1.0], &[2, 2]).expect("an array");
         let heat = Heat::of(&array).expect("a picture");
         assert_eq!(heat.raster.pixels[..6], [128, 128, 128, 253, 231, 37]);

@@ -9,18 +9,18 @@ pub mod plot;
 pub mod raster;
 pub mod shown;
 
-use crate::host::array::Array;
-use crate::host::problem::Outcome;
+use crate::array::Array;
+use crate::problem::HostResult;
 use heat::Heat;
 use raster::Raster;
 
-/// Whether a file is written as SVG; others are PNG.
+/// Returns whether the file extension selects SVG; all other files are written as PNG.
 fn is_svg(path: &str) -> bool {
     path.len() >= 4 && path.is_char_boundary(path.len() - 4) && path[path.len() - 4..].eq_ignore_ascii_case(".svg")
 }
 
 /// Returns the content of the file written by `image(path, x)`.
-pub fn image_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
+pub fn image_file(path: &str, array: &Array) -> HostResult<Vec<u8>> {
     let png = image::png(array)?;
     if !is_svg(path) {
         return Ok(png);
@@ -30,14 +30,14 @@ pub fn image_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
 }
 
 /// Returns the content of the file written by `plot(x, y, path)`.
-pub fn plot_file(path: &str, x: &Array, y: &Array) -> Outcome<Vec<u8>> {
+pub fn plot_file(path: &str, x: &Array, y: &Array) -> HostResult<Vec<u8>> {
     if is_svg(path) { plot::svg(x, y).map(String::into_bytes) } else { plot::png(x, y) }
 }
 
 /// Returns the content of the file written by `heat(x, path)`. Small arrays are enlarged.
-pub fn heat_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
+pub fn heat_file(path: &str, array: &Array) -> HostResult<Vec<u8>> {
     let raster = Heat::of(array)?.raster;
-    let raster = raster.enlarged(enlargement(&raster, 512));
+    let raster = raster.enlarge(enlargement(&raster, 512));
     let png = raster.png()?;
     Ok(if is_svg(path) { raster::svg(raster.width, raster.height, &png).into_bytes() } else { png })
 }

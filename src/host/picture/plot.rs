@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::canvas::{Canvas, Color, Point};
+use super::canvas::{Color, PixelCanvas, PixelPoint};
 use super::font;
 use super::raster::Raster;
-use crate::base::{room, stop};
-use crate::host::array::{Array, shape_text};
-use crate::host::ops;
-use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
-use crate::lang::scalar::Scalar;
+use crate::array::{Array, shape_text};
+use crate::ops;
+use crate::problem::{HostResult, RuntimeError};
+use crate::value::HostValue;
+use clk_base::{alloc, stop};
+use clk_scalar::Scalar;
 
 const WIDTH: usize = 960;
 const HEIGHT: usize = 600;
@@ -22,17 +22,17 @@ const INK: Color = [36, 41, 47];
 const LINE: Color = [9, 105, 218];
 
 /// Encodes the chart as PNG.
-pub(crate) fn png(x: &Array, y: &Array) -> Outcome<Vec<u8>> {
+pub(crate) fn png(x: &Array, y: &Array) -> HostResult<Vec<u8>> {
     raster(x, y)?.png()
 }
 
-/// Splits the points at those that are not finite.
-fn runs(points: &[Point]) -> Vec<&[Point]> {
+/// Splits the points into sequences of finite points. Each is drawn as a separate line.
+fn runs(points: &[PixelPoint]) -> Vec<&[PixelPoint]> {
     let mut runs = Vec::new();
     let mut start = 0;
     for (at, (x, y)) in stop::polled(points.iter().enumerate()) {
         if !x.is_finite() || !y.is_finite() {
-            room::reserve(&mut runs, 1);
+            alloc::reserve(&mut runs, 1);
             runs.push(&points[start..at]);
             start = at + 1;
         }
@@ -43,7 +43,7 @@ fn runs(points: &[Point]) -> Vec<&[Point]> {
 }
 
 /// Renders the chart as pixels.
-pub fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
+pub fn raster(x: &Array, y: &Array) -> HostResult<Raster> {
     let points = points(x, y)?;
     let canvas = Chart::new(&points)?.draw(&points);
     let (width, height) = canvas.size();
@@ -51,40 +51,40 @@ pub fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
 }
 
 /// Renders the chart as SVG.
-pub fn svg(x: &Array, y: &Array) -> Outcome<String> {
+pub fn svg(x: &Array, y: &Array) -> HostResult<String> {
     let points = points(x, y)?;
     Ok(Chart::new(&points)?.svg(&points))
 }
 
-/// Returns the points of two arrays of the same length.
-fn points(x: &Array, y: &Array) -> Outcome<Vec<Point>> {
+/// Returns the points whose coordinates are the elements of `x` and `y`, which must have the same length.
+fn points(x: &Array, y: &Array) -> HostResult<Vec<PixelPoint>> {
     if x.count() != y.count() || x.rank() > 1 || y.rank() > 1 {
         let (a, b) = (shape_text(x.shape()), shape_text(y.shape()));
         let title = format!("`plot` needs two arrays of one axis and one length, not of shape {a} and {b}");
-        return Err(Problem::new("E0717", title));
+        return Err(RuntimeError::new("E0717", title));
     }
     let (x, y) = (numbers(x)?, numbers(y)?);
-    Ok(room::collect(x.len(), x.into_iter().zip(y)))
+    Ok(alloc::collect(x.len(), x.into_iter().zip(y)))
 }
 
-fn numbers(array: &Array) -> Outcome<Vec<f64>> {
+fn numbers(array: &Array) -> HostResult<Vec<f64>> {
     let wide = match array.element().lanes() {
-        1 => ops::convert(Scalar::F64, &Value::Array(array.clone()))?,
+        1 => ops::convert(Scalar::F64, &HostValue::Array(array.clone()))?,
         _ => {
-            return Err(Problem::new(
+            return Err(RuntimeError::new(
                 "E0717",
                 format!("`plot` draws numbers, not elements of type {}", array.element()),
             ));
         }
     };
     Ok(match &wide {
-        Value::Array(wide) => room::copy(wide.items::<f64>()?),
+        HostValue::Array(wide) => alloc::copy(wide.items::<f64>()?),
         _ => vec![],
     })
 }
 
 /// An axis: its range of values, its range of pixels, and its ticks.
-struct Axis {
+struct PlotAxis {
     low: f64,
     high: f64,
     /// Pixel coordinates of `low` and `high`.
@@ -94,10 +94,10 @@ struct Axis {
     labels: Vec<String>,
 }
 
-impl Axis {
+impl PlotAxis {
     /// Creates an axis for values in a range, with a margin and about `count` ticks.
-    fn new(low: f64, high: f64, margin: f64, count: f64) -> Axis {
-        // If all values are equal, they are centered.
+    fn new(low: f64, high: f64, margin: f64, count: f64) -> PlotAxis {
+        // If all values are equal, the range of the axis is centered at them.
         let spread = if high > low { high - low } else { low.abs().max(1.0) };
         let margin = if high > low { spread * margin } else { spread / 2.0 };
         let (low, high) = ((low - margin).max(-f64::MAX / 4.0), (high + margin).min(f64::MAX / 4.0));
@@ -105,7 +105,7 @@ impl Axis {
         let first = (low / step).ceil() as i64;
         let ticks: Vec<f64> = (0..100).map(|k| (first + k) as f64 * step).take_while(|tick| *tick <= high).collect();
         let labels = labels(&ticks, step);
-        Axis { low, high, from: 0.0, to: 1.0, ticks, labels }
+        PlotAxis { low, high, from: 0.0, to: 1.0, ticks, labels }
     }
 
     fn pixel(&self, number: f64) -> f64 {
@@ -113,7 +113,7 @@ impl Axis {
     }
 }
 
-/// Returns the number near `step` that is 1, 2 or 5 times a power of ten.
+/// Returns a number near `step` that is 1, 2 or 5 times a power of ten, for the distance of ticks.
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= step * 0.999).unwrap_or(10.0);
@@ -121,7 +121,8 @@ fn nice(step: f64) -> f64 {
     if nice.is_finite() && nice > 0.0 { nice } else { f64::MIN_POSITIVE }
 }
 
-/// Formats the ticks with as many decimals as their distance requires; in scientific notation if they are very large or small.
+/// Formats the ticks, with as many decimals as their distance requires. Very large or small numbers are in scientific
+/// notation.
 fn labels(ticks: &[f64], step: f64) -> Vec<String> {
     let largest = ticks.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
     let decimals = (-step.log10().floor()).max(0.0) as usize;
@@ -136,7 +137,7 @@ fn labels(ticks: &[f64], step: f64) -> Vec<String> {
     ticks.iter().map(label).collect()
 }
 
-/// Trims zeros: `1.500e3` becomes `1.5e3`.
+/// Removes trailing zeros of the mantissa: `1.500e3` becomes `1.5e3`.
 fn trim(text: &str) -> String {
     match text.split_once('e') {
         Some((mantissa, exponent)) if mantissa.contains('.') => {
@@ -147,8 +148,8 @@ fn trim(text: &str) -> String {
 }
 
 struct Chart {
-    x: Axis,
-    y: Axis,
+    x: PlotAxis,
+    y: PlotAxis,
 }
 
 const TOP: i64 = 24;
@@ -157,31 +158,31 @@ const BOTTOM: i64 = 52;
 const GAP: i64 = 10;
 
 impl Chart {
-    fn new(points: &[Point]) -> Outcome<Chart> {
+    fn new(points: &[PixelPoint]) -> HostResult<Chart> {
         let finite = || stop::polled(points).filter(|(x, y)| x.is_finite() && y.is_finite());
         if finite().next().is_none() {
-            return Err(Problem::new("E0717", "there is nothing to plot").label("no point has two finite numbers"));
+            return Err(RuntimeError::new("E0717", "there is nothing to plot").label("no point has two finite numbers"));
         }
-        let range = |of: fn(&Point) -> f64| {
+        let range = |of: fn(&PixelPoint) -> f64| {
             finite().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), n| (low.min(n), high.max(n)))
         };
         let ((left, right), (low, high)) = (range(|p| p.0), range(|p| p.1));
-        let (mut x, mut y) = (Axis::new(left, right, 0.02, 9.0), Axis::new(low, high, 0.06, 7.0));
+        let (mut x, mut y) = (PlotAxis::new(left, right, 0.02, 9.0), PlotAxis::new(low, high, 0.06, 7.0));
         let widest = y.labels.iter().map(|label| text_width(label)).max().unwrap_or(0);
         (x.from, x.to) = ((widest + 3 * GAP) as f64, (WIDTH as i64 - RIGHT) as f64);
         (y.from, y.to) = ((HEIGHT as i64 - BOTTOM) as f64, TOP as f64);
         Ok(Chart { x, y })
     }
 
-    fn pixels(&self, run: &[Point]) -> Vec<Point> {
-        room::collect(run.len(), run.iter().map(|(x, y)| (self.x.pixel(*x), self.y.pixel(*y))))
+    fn pixels(&self, run: &[PixelPoint]) -> Vec<PixelPoint> {
+        alloc::collect(run.len(), run.iter().map(|(x, y)| (self.x.pixel(*x), self.y.pixel(*y))))
     }
 
-    fn draw(&self, points: &[Point]) -> Canvas {
-        let mut canvas = Canvas::new(WIDTH, HEIGHT, PAPER);
+    fn draw(&self, points: &[PixelPoint]) -> PixelCanvas {
+        let mut canvas = PixelCanvas::new(WIDTH, HEIGHT, PAPER);
         self.grid(&mut canvas);
         for run in stop::polled(runs(points)) {
-            canvas.line(&thin(self.pixels(run)), 2.5, LINE);
+            canvas.line(&thin_points(self.pixels(run)), 2.5, LINE);
         }
         if points.len() <= 40 {
             let finite = points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
@@ -190,7 +191,7 @@ impl Chart {
         canvas
     }
 
-    fn grid(&self, canvas: &mut Canvas) {
+    fn grid(&self, canvas: &mut PixelCanvas) {
         let (left, right) = (self.x.from as i64, self.x.to as i64);
         let (top, bottom) = (self.y.to as i64, self.y.from as i64);
         for (tick, label) in self.x.ticks.iter().zip(&self.x.labels) {
@@ -210,7 +211,7 @@ impl Chart {
         canvas.rectangle(left, bottom, right - left, 1, FRAME);
     }
 
-    fn svg(&self, points: &[Point]) -> String {
+    fn svg(&self, points: &[PixelPoint]) -> String {
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n",
@@ -218,8 +219,8 @@ impl Chart {
         );
         self.svg_grid(&mut text);
         for run in stop::polled(runs(points)) {
-            let pixels = thin(self.pixels(run));
-            let line = room::collect(pixels.len(), pixels.iter().map(|(x, y)| format!("{x:.2},{y:.2}")));
+            let pixels = thin_points(self.pixels(run));
+            let line = alloc::collect(pixels.len(), pixels.iter().map(|(x, y)| format!("{x:.2},{y:.2}")));
             let _ = writeln!(
                 text,
                 "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2.5\" stroke-linejoin=\"round\" stroke-linecap=\"round\" points=\"{}\"/>",
@@ -280,22 +281,22 @@ fn text_width(text: &str) -> i64 {
     text.chars().count() as i64 * (font::WIDTH as i64 + 1) * SCALE
 }
 
-/// If there are very many points with nondecreasing x, keeps the first, lowest, highest and last of every pixel column, which
-/// looks the same.
-fn thin(points: Vec<Point>) -> Vec<Point> {
+/// Reduces very many points with nondecreasing x to the first, lowest, highest and last point of each column of pixels.
+/// The chart looks the same.
+fn thin_points(points: Vec<PixelPoint>) -> Vec<PixelPoint> {
     let rising = stop::polled(points.windows(2)).all(|pair| if let [a, b] = pair { a.0 <= b.0 } else { true });
     if points.len() <= 4 * WIDTH || !rising {
         return points;
     }
-    let mut kept = Vec::new();
+    let mut kept_points = Vec::new();
     for column in stop::polled(points.chunk_by(|a, b| a.0.floor() == b.0.floor())) {
-        let by_height = |a: &&Point, b: &&Point| a.1.total_cmp(&b.1);
-        kept.extend(column.first());
-        kept.extend(column.iter().min_by(by_height));
-        kept.extend(column.iter().max_by(by_height));
-        kept.extend(column.last());
+        let by_height = |a: &&PixelPoint, b: &&PixelPoint| a.1.total_cmp(&b.1);
+        kept_points.extend(column.first());
+        kept_points.extend(column.iter().min_by(by_height));
+        kept_points.extend(column.iter().max_by(by_height));
+        kept_points.extend(column.last());
     }
-    kept
+    kept_points
 }
 
 #[cfg(test)]
@@ -304,11 +305,11 @@ mod tests {
 
     #[test]
     fn ticks_are_round_numbers() {
-        let axis = Axis::new(0.0, 1.0, 0.0, 5.0);
+        let axis = PlotAxis::new(0.0, 1.0, 0.0, 5.0);
         assert_eq!(axis.labels, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
-        assert_eq!(Axis::new(-30.0, 70.0, 0.0, 5.0).labels, ["-20", "0", "20", "40", "60"]);
-        assert_eq!(Axis::new(0.0, 4e-9, 0.0, 4.0).labels, ["0", "1e-9", "2e-9", "3e-9", "4e-9"]);
-        assert_eq!(Axis::new(7.0, 7.0, 0.1, 3.0).labels, ["5", "10"]);
+        assert_eq!(PlotAxis::new(-30.0, 70.0, 0.0, 5.0).labels, ["-20", "0", "20", "40", "60"]);
+        assert_eq!(PlotAxis::new(0.0, 4e-9, 0.0, 4.0).labels, ["0", "1e-9", "2e-9", "3e-9", "4e-9"]);
+        assert_eq!(PlotAxis::new(7.0, 7.0, 0.1, 3.0).labels, ["5", "10"]);
     }
 
     #[test]
@@ -316,7 +317,7 @@ mod tests {
         for (low, high) in
             [(-f64::MAX, f64::MAX), (0.0, f64::MIN_POSITIVE), (1.0, 1.0 + f64::EPSILON), (1e300, 2e300), (0.0, 0.0)]
         {
-            let axis = Axis::new(low, high, 0.05, 7.0);
+            let axis = PlotAxis::new(low, high, 0.05, 7.0);
             assert!(axis.high > axis.low && axis.ticks.len() < 100, "{low} {high}");
         }
     }
@@ -333,6 +334,6 @@ mod tests {
         assert_eq!(png(&short, &y).unwrap_err().code, "E0717");
         let nothing = Array::from_items(&[f64::NAN]).unwrap();
         assert_eq!(png(&short, &nothing).unwrap_err().label, "no point has two finite numbers");
-        assert!(thin((0..100_000).map(|i| (i as f64 / 1000.0, (i % 7) as f64)).collect()).len() <= 404);
+        assert!(thin_points((0..100_000).map(|i| (i as f64 / 1000.0, (i % 7) as f64)).collect()).len() <= 404);
     }
 }

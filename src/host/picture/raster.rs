@@ -1,28 +1,28 @@
-//! RGB images, to which all pictures are rendered.
+//! [`Raster`]: an RGB image, the result of rendering a picture.
 
 use png::{BitDepth, ColorType};
 
 use super::{base64, image};
-use crate::base::room;
-use crate::base::stop::{self, Ticks};
-use crate::host::array::Array;
-use crate::host::problem::Outcome;
+use crate::array::Array;
+use crate::problem::HostResult;
+use clk_base::alloc;
+use clk_base::stop::{self, Ticks};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raster {
     pub width: usize,
     pub height: usize,
-    /// Rows in order, three bytes per pixel.
+    /// The pixels of all rows from top to bottom, with three bytes per pixel.
     pub pixels: Vec<u8>,
 }
 
 impl Raster {
-    /// Renders an array as an image, on black where it is transparent.
-    pub fn of(array: &Array) -> Outcome<Raster> {
+    /// Renders an array as an image; transparent pixels are blended with black.
+    pub fn of(array: &Array) -> HostResult<Raster> {
         let (height, width, color) = image::extents(array)?;
         let samples = image::samples(array)?;
         let channels = color.samples();
-        let mut pixels = room::vec(width as usize * height as usize * 3);
+        let mut pixels = alloc::vec(width as usize * height as usize * 3);
         for sample in stop::polled(samples.chunks_exact(channels)) {
             let opacity = if channels % 2 == 0 { u32::from(sample[channels - 1]) } else { 255 };
             for k in 0..3 {
@@ -34,30 +34,30 @@ impl Raster {
     }
 
     /// Enlarges every pixel to `factor` by `factor`.
-    pub fn enlarged(&self, factor: usize) -> Raster {
+    pub fn enlarge(&self, factor: usize) -> Raster {
         if factor == 1 {
-            return Raster { pixels: room::copy(&self.pixels), ..*self };
+            return Raster { pixels: alloc::copy(&self.pixels), ..*self };
         }
         let row = |pixels: &[u8]| pixels.chunks_exact(3).flat_map(|pixel| pixel.repeat(factor)).collect::<Vec<u8>>();
         let pixels = self.pixels.chunks_exact(3 * self.width).flat_map(|line| row(line).repeat(factor));
-        let pixels = room::collect(self.pixels.len() * factor * factor, pixels);
+        let pixels = alloc::collect(self.pixels.len() * factor * factor, pixels);
         Raster { width: self.width * factor, height: self.height * factor, pixels }
     }
 
     /// Keeps every `step`-th pixel of every `step`-th row.
-    pub fn thinned(&self, step: usize) -> Raster {
+    pub fn subsample(&self, step: usize) -> Raster {
         let (width, height) = (self.width.div_ceil(step), self.height.div_ceil(step));
-        let mut pixels = room::vec(width * height * 3);
+        let mut pixels = alloc::vec(width * height * 3);
         let ticks = Ticks::default();
         for line in self.pixels.chunks_exact(3 * self.width).step_by(step) {
-            ticks.pass(self.width);
+            ticks.advance(self.width);
             line.chunks_exact(3).step_by(step).for_each(|pixel| pixels.extend_from_slice(pixel));
         }
         Raster { width, height, pixels }
     }
 
-    /// Encodes as PNG.
-    pub fn png(&self) -> Outcome<Vec<u8>> {
+    /// Encodes the image as PNG.
+    pub fn png(&self) -> HostResult<Vec<u8>> {
         image::write(self.width as u32, self.height as u32, ColorType::Rgb, BitDepth::Eight, &self.pixels)
     }
 }
@@ -79,14 +79,14 @@ mod tests {
     #[test]
     fn sizes_change_by_whole_factors() {
         let small = Raster { width: 2, height: 1, pixels: vec![1, 2, 3, 4, 5, 6] };
-        let large = small.enlarged(2);
+        let large = small.enlarge(2);
         assert_eq!((large.width, large.height), (4, 2));
         assert_eq!(large.pixels[..12], [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6]);
-        assert_eq!(large.thinned(2), small);
+        assert_eq!(large.subsample(2), small);
     }
 
     #[test]
-    fn grey_and_opacity() {
+    fn gray_and_opacity() {
         let grey = Array::from_shaped(&[0u8, 200], &[1, 2]).expect("an array");
         assert_eq!(Raster::of(&grey).expect("a picture").pixels, [0, 0, 0, 200, 200, 200]);
         let half = Array::from_shaped(&[100u8, 50, 0, 51], &[1, 1, 4]).expect("an array");

@@ -1,44 +1,44 @@
-//! What a script shows, for whoever draws it: as a raster in a size that suits screens, or as the content of a file.
+//! Renders the pictures that a script shows: as pixels for a terminal, or as the content of a file for a notebook.
 
-use crate::host::interp::Shown;
-use crate::host::picture::raster::Raster;
-use crate::host::picture::{enlargement, plot};
-use crate::host::problem::{Outcome, Problem};
+use crate::interp::ShownPicture;
+use crate::picture::raster::Raster;
+use crate::picture::{enlargement, plot};
+use crate::problem::{HostResult, RuntimeError};
 
-/// Renders a picture as a file: its MIME type, its content, and what it shows.
-pub fn file(shown: &Shown) -> Outcome<(&'static str, Vec<u8>, String)> {
-    if let Shown::Plot { x, y } = shown {
+/// Renders a picture as a file. Returns its MIME type, its content, and a description as text.
+pub fn file(shown: &ShownPicture) -> HostResult<(&'static str, Vec<u8>, String)> {
+    if let ShownPicture::Plot { x, y } = shown {
         let svg = plot::svg(x, y)?;
         return Ok(("image/svg+xml", svg.into_bytes(), format!("a plot of {} points", x.count())));
     }
     let text = match shown {
-        Shown::Heat(heat) => format!("{} … {}, from dark to bright", number(heat.low), number(heat.high)),
-        Shown::Image(array) => format!("a picture, {}", array.type_name()),
-        Shown::Plot { .. } => String::new(),
+        ShownPicture::Heat(heat) => format!("{} … {}, from dark to bright", number(heat.low), number(heat.high)),
+        ShownPicture::Image(array) => format!("a picture, {}", array.type_name()),
+        ShownPicture::Plot { .. } => String::new(),
     };
     let raster = match shown {
-        // An array that is no picture says so.
-        Shown::Image(array) => sized(&Raster::of(array)?),
-        _ => raster(shown).ok_or_else(|| Problem::new("E0717", "this is no picture"))?,
+        // Returns an error if the array is not a valid image.
+        ShownPicture::Image(array) => resize(&Raster::of(array)?),
+        _ => raster(shown).ok_or_else(|| RuntimeError::new("E0717", "this is not a picture"))?,
     };
     Ok(("image/png", raster.png()?, text))
 }
 
 /// Renders a picture as pixels in a size that suits a terminal.
-pub fn raster(shown: &Shown) -> Option<Raster> {
+pub fn raster(shown: &ShownPicture) -> Option<Raster> {
     match shown {
-        Shown::Image(array) => Raster::of(array).ok().map(|raster| sized(&raster)),
-        Shown::Plot { x, y } => plot::raster(x, y).ok(),
-        Shown::Heat(heat) => Some(sized(&heat.raster)),
+        ShownPicture::Image(array) => Raster::of(array).ok().map(|raster| resize(&raster)),
+        ShownPicture::Plot { x, y } => plot::raster(x, y).ok(),
+        ShownPicture::Heat(heat) => Some(resize(&heat.raster)),
     }
 }
 
-/// Enlarges a small picture, and thins a large one.
-fn sized(raster: &Raster) -> Raster {
+/// Enlarges a small picture, and subsamples a large one.
+fn resize(raster: &Raster) -> Raster {
     const SIZE: usize = 480;
     match raster.width.max(raster.height).div_ceil(2 * SIZE) {
-        1 => raster.enlarged(enlargement(raster, SIZE)),
-        step => raster.thinned(step),
+        1 => raster.enlarge(enlargement(raster, SIZE)),
+        step => raster.subsample(step),
     }
 }
 

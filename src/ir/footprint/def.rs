@@ -1,192 +1,199 @@
-//! The data of footprints: launches in symbols, accesses, barriers, obligations.
+//! The data of footprints: symbolic launches, accesses, barriers, overflow obligations.
 
 use rustc_hash::FxHashMap;
 
-use super::form::{and, not, or};
-use super::space::Space as Variables;
-use crate::base::linear::{Formula, Linear, Var};
-use crate::base::source::Span;
-use crate::ir::def::*;
-use crate::ir::ranges::Site as At;
-use crate::lang::ops::AtomicOp;
-use crate::lang::scalar::Scalar;
+use super::formula::{and, not, or};
+use super::vars::VarSpace as Variables;
+use crate::def::*;
+use crate::ranges::BodySite;
+use clk_base::linear::{AffineForm, Formula, Var};
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_scalar::ops::AtomicOp;
 
-/// A launch in symbols.
+/// A launch whose sizes, parameters and coordinates are variables.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct SymbolicLaunch {
     pub variables: Variables,
-    /// By position of the array parameter, and axis.
-    pub extents: FxHashMap<(u32, u8), Linear>,
+    /// The extents of arrays, by position of the parameter and axis.
+    pub extents: FxHashMap<(u32, u8), AffineForm>,
     /// Integer value parameters by position.
-    pub params: FxHashMap<u32, Linear>,
+    pub params: FxHashMap<u32, AffineForm>,
     /// The indices of a `threads` kernel.
-    pub indices: Vec<Linear>,
+    pub indices: Vec<AffineForm>,
     /// The geometry of a `grid` kernel.
-    pub grid: Option<Grid>,
+    pub grid: Option<SymbolicGrid>,
 }
 
-/// Along x, y, z.
+/// The block and grid of a launch along x, y and z.
 #[derive(Clone, Debug)]
-pub struct Grid {
-    pub thread: [Linear; 3],
-    pub at: [Linear; 3],
-    pub block: [Linear; 3],
-    pub grid: [Linear; 3],
-    pub global: [Linear; 3],
+pub struct SymbolicGrid {
+    pub thread: [AffineForm; 3],
+    pub block_idx: [AffineForm; 3],
+    pub block: [AffineForm; 3],
+    pub grid: [AffineForm; 3],
+    pub global: [AffineForm; 3],
 }
 
-/// What a kernel does to memory.
+/// The accesses, barriers and overflow obligations of a kernel.
 #[derive(Default)]
 pub struct Footprint {
     pub variables: Variables,
-    pub accesses: Vec<Touch>,
-    pub obligations: Vec<Obligation>,
+    pub accesses: Vec<FootprintAccess>,
+    pub obligations: Vec<OverflowObligation>,
     pub barriers: Vec<BarrierSite>,
-    /// The counters of loops that lanes leave together if they enter together, each with the counters of the loops around it.
-    /// After such a loop its counter is still the same for all lanes; after another one each lane has its own.
-    pub together: FxHashMap<Var, Vec<Var>>,
-    /// The most iterations of a loop by its counter, if a number is known.
-    pub turns: FxHashMap<Var, i128>,
-    /// Why the walk gave up, and where: nothing is proved then.
+    /// Convergent loops: lanes that enter the loop together also leave it together. The key is the loop's counter, the
+    /// value the counters of the enclosing loops. After a convergent loop, its counter is still equal for these lanes;
+    /// after any other loop, it may differ between lanes.
+    pub convergent_loops: FxHashMap<Var, Vec<Var>>,
+    /// Maps the counter of a loop to an upper bound on its number of iterations, if one is known.
+    pub max_iterations: FxHashMap<Var, i128>,
+    /// Set if the analysis gave up: the reason and the location. The footprint then proves nothing.
     pub stopped: Option<(String, Span)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Deed {
-    Reads,
-    Writes,
-    /// Atomically.
-    Updates(Update),
+pub enum FootprintAccessKind {
+    Load,
+    Store,
+    /// An atomic operation.
+    Atomic(AtomicUpdate),
 }
 
-/// An atomic operation, as far as its place in an order with others matters.
+/// The properties of an atomic operation that determine whether it commutes with other atomic operations on the same
+/// element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Update {
-    pub change: Change,
-    /// Something that the kernel does depends on the old value.
+pub struct AtomicUpdate {
+    pub change: AtomicEffect,
+    /// Whether the kernel's behavior depends on the old value that the operation returns.
     pub is_used: bool,
 }
 
-/// What an atomic operation does to the element.
+/// How an atomic operation changes the element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
+pub enum AtomicEffect {
     Nothing,
-    /// Adds or subtracts integers, modulo a power of two.
+    /// Adds or subtracts an integer, modulo a power of two.
     Sum,
-    /// An operation on integers that is commutative and associative.
-    Folds(AtomicOp),
-    /// Anything else, sums of floats among them.
+    /// A commutative and associative operation on integers.
+    Reduction(AtomicOp),
+    /// Any other change, including floating-point addition, whose rounding depends on the order of the operations.
     Other,
 }
 
-impl Change {
-    pub fn of(op: AtomicOp, scalar: Scalar) -> Change {
+impl AtomicEffect {
+    pub fn from_op(op: AtomicOp, scalar: Scalar) -> AtomicEffect {
         match op {
-            AtomicOp::Exchange | AtomicOp::CompareExchange => Change::Other,
-            _ if scalar.is_float() => Change::Other,
-            AtomicOp::Add | AtomicOp::Sub => Change::Sum,
-            AtomicOp::Min | AtomicOp::Max | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Change::Folds(op),
+            AtomicOp::Exchange | AtomicOp::CompareExchange => AtomicEffect::Other,
+            _ if scalar.is_float() => AtomicEffect::Other,
+            AtomicOp::Add | AtomicOp::Sub => AtomicEffect::Sum,
+            AtomicOp::Min | AtomicOp::Max | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => AtomicEffect::Reduction(op),
         }
     }
 }
 
-impl Update {
-    /// Returns whether two operations on one element have the same effect in either order, for what the kernel does with them.
-    pub fn commutes(self, other: Update) -> bool {
-        let seen = |a: Update, b: Update| a.is_used && b.change != Change::Nothing;
-        let alike = self.change == Change::Nothing
-            || other.change == Change::Nothing
-            || self.change == other.change && self.change != Change::Other;
-        alike && !seen(self, other) && !seen(other, self)
+impl AtomicUpdate {
+    /// Returns whether two operations on one element have the same observable effect in either order.
+    pub fn commutes(self, other: AtomicUpdate) -> bool {
+        let is_observed = |a: AtomicUpdate, b: AtomicUpdate| a.is_used && b.change != AtomicEffect::Nothing;
+        let same_effect = self.change == AtomicEffect::Nothing
+            || other.change == AtomicEffect::Nothing
+            || self.change == other.change && self.change != AtomicEffect::Other;
+        same_effect && !is_observed(self, other) && !is_observed(other, self)
     }
 }
 
-/// One access of a thread, with all its iterations.
+/// An access site (a load, store or atomic operation in the code), executed by an arbitrary thread in arbitrary
+/// iterations of the enclosing loops.
 #[derive(Clone, Debug)]
-pub struct Touch {
-    /// Where it is in the body.
-    pub at: At,
-    pub deed: Deed,
+pub struct FootprintAccess {
+    /// The position of the access in the kernel's body.
+    pub site: BodySite,
+    pub kind: FootprintAccessKind,
     pub memory: MemId,
     pub leaf: u32,
     pub component: Option<u8>,
-    pub indices: Vec<Linear>,
-    pub extents: Vec<Linear>,
+    pub indices: Vec<AffineForm>,
+    pub extents: Vec<AffineForm>,
     pub path: Vec<Formula>,
-    pub clocks: Clocks,
-    /// Every thread that goes this way makes the access; `None` where none is known.
-    pub sure: Option<Vec<Step>>,
-    /// The iterations of the loops around it.
+    pub last_barriers: LastBarriers,
+    /// Conditions that suffice for the access: every thread that satisfies them executes it, unless a fault stops the
+    /// launch. `None` if no such conditions are known.
+    pub certain_path: Option<Vec<PathStep>>,
+    /// The counters of the enclosing loops.
     pub counters: Vec<Var>,
     pub span: Span,
 }
 
-/// A part of a way that leads somewhere for sure.
+/// A condition on a path through the body. Every thread that satisfies all conditions of the path takes it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Threads for which it holds go on.
+pub enum PathStep {
+    /// A branch condition: threads that satisfy it continue on this path.
     If(Formula),
-    /// Threads for which it does not hold stop the launch.
+    /// An assertion: a thread that violates it stops the launch.
     Assert(Formula),
 }
 
-impl Step {
-    pub fn renamed(&self, with: &mut impl FnMut(&Formula) -> Formula) -> Step {
+impl PathStep {
+    pub fn renamed(&self, with: &mut impl FnMut(&Formula) -> Formula) -> PathStep {
         match self {
-            Step::If(condition) => Step::If(with(condition)),
-            Step::Assert(condition) => Step::Assert(with(condition)),
+            PathStep::If(condition) => PathStep::If(with(condition)),
+            PathStep::Assert(condition) => PathStep::Assert(with(condition)),
         }
     }
 }
 
-/// Returns what holds for a thread that goes all the way, where the rest holds, or stops the launch.
-pub(super) fn goes(way: &[Step], rest: Formula) -> Formula {
+/// Returns a formula that is true if the thread takes the whole path and satisfies `rest`. It is also true if the
+/// thread fails an assertion on the path, because that stops the launch.
+pub(super) fn path_formula(way: &[PathStep], rest: Formula) -> Formula {
     way.iter().rev().fold(rest, |rest, step| match step {
-        Step::If(condition) => and([condition.clone(), rest]),
-        Step::Assert(condition) => or([not(condition), rest]),
+        PathStep::If(condition) => and([condition.clone(), rest]),
+        PathStep::Assert(condition) => or([not(condition), rest]),
     })
 }
 
-/// What the last barrier was: of the block (or the grid), and of the grid.
-pub(crate) type Clocks = [Vec<Moment>; 2];
+/// Two lists of the barriers that a thread may have passed last. The first list contains block and grid barriers, the
+/// second one only grid barriers.
+pub(crate) type LastBarriers = [Vec<LastBarrier>; 2];
 
-/// A barrier that may be the last one.
+/// A barrier that may be the last one a thread has passed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moment {
-    pub site: Site,
-    /// The iterations of the loops around the barrier.
-    pub counters: Vec<Linear>,
-    /// What holds if it is the last one.
-    pub when: Vec<Formula>,
+pub struct LastBarrier {
+    pub site: SyncSite,
+    /// The iterations of the barrier's enclosing loops in which the thread passed the barrier.
+    pub counters: Vec<AffineForm>,
+    /// The conditions under which the thread has passed no barrier after this one.
+    pub conditions: Vec<Formula>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum SyncSite {
     Start,
     Barrier(u32),
-    /// It may be any.
+    /// The last barrier is unknown: it may be any barrier.
     Any,
-    /// The one before the current iteration, while a loop is examined.
-    Before,
+    /// A placeholder while a loop is analyzed: the last barrier that the thread passed before the current iteration.
+    BeforeIteration,
 }
 
 /// How an operation treats a result that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strictness {
-    /// An overflow, reported in runs with checks.
+pub enum OverflowRule {
+    /// The operation overflows, which is a fault if overflow checks are enabled.
     Fault,
-    /// Defined: modulo a power of two.
+    /// The result wraps around, modulo a power of two.
     Wraps,
 }
 
-/// A result that has to be in range for its form to be its value.
+/// An operation whose result must be in the range of its type. Otherwise the result differs from the affine form that
+/// the footprint uses for it.
 #[derive(Clone, Debug)]
-pub struct Obligation {
+pub struct OverflowObligation {
     pub expr: ExprId,
     pub span: Span,
-    pub strictness: Strictness,
+    pub rule: OverflowRule,
     pub path: Vec<Formula>,
-    pub value: Linear,
+    pub value: AffineForm,
     pub low: i128,
     pub high: i128,
 }
@@ -194,16 +201,17 @@ pub struct Obligation {
 #[derive(Clone, Debug)]
 pub struct BarrierSite {
     pub span: Span,
-    pub reached: Reached,
+    pub reach: BarrierReach,
 }
 
-/// Whether all threads of the block (of the launch, at a barrier of the grid) surely reach a barrier together.
+/// Whether all threads of the block are certain to reach a barrier together; for a grid barrier, all threads of the
+/// launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    ByAll,
-    /// If what they read from memory does not depend on a race.
-    WithoutRaces,
-    Perhaps,
+pub enum BarrierReach {
+    Always,
+    /// Always, provided that there are no races on memory whose values affect the control flow.
+    IfRaceFree,
+    Unknown,
 }
 
 pub(crate) fn int(ty: Ty) -> Option<Scalar> {

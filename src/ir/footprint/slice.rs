@@ -1,26 +1,26 @@
-//! What indices and conditions depend on, and what of it is surely the same for all threads of a block.
+//! The program slice of indices and conditions, and the locals that are uniform within a block.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::def::int;
-use crate::ir::def::*;
-use crate::ir::filled::filled;
-use crate::ir::variance::{Variance, Variances};
-use crate::ir::visit::each_stmt;
-use crate::lang::scalar::Scalar;
+use crate::def::*;
+use crate::definite_init::find_initialized_arrays;
+use crate::variance::{Variance, Variances};
+use crate::visit::each_stmt;
+use clk_scalar::Scalar;
 
-/// The expressions and locals that some index, condition or loop bound depends on.
+/// The program slice: the expressions and locals on which an index, a condition or a loop bound depends.
 #[derive(Default)]
 pub(super) struct Slice {
     pub exprs: FxHashSet<ExprId>,
     pub locals: FxHashSet<LocalId>,
 }
 
-/// The values that are written to each local.
-type Writes = FxHashMap<LocalId, Vec<ExprId>>;
+/// The values written to each local.
+type LocalWrites = FxHashMap<LocalId, Vec<ExprId>>;
 
-fn writes(f: &Function) -> Writes {
-    let mut writes = Writes::default();
+fn collect_writes(f: &Function) -> LocalWrites {
+    let mut writes = LocalWrites::default();
     each_stmt(&f.body, &mut |stmt| {
         if let StmtKind::Write { local, value } = stmt.kind {
             writes.entry(local).or_default().push(value);
@@ -29,8 +29,8 @@ fn writes(f: &Function) -> Writes {
     writes
 }
 
-pub(super) fn relevant(f: &Function) -> Slice {
-    let writes = writes(f);
+pub(super) fn slice_indices_and_conditions(f: &Function) -> Slice {
+    let writes = collect_writes(f);
     let mut roots: Vec<ExprId> = vec![];
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
         StmtKind::Let(id) => {
@@ -68,18 +68,19 @@ pub(super) fn relevant(f: &Function) -> Slice {
     slice
 }
 
-/// The most elements of a local array that are followed as constants.
+/// The maximum number of elements of a local array that is treated as a constant table.
 const MAX_ELEMENTS: u64 = 1 << 12;
 
-/// Returns the contents of local arrays of constants: each element is written by one statement, with a constant, and nothing is read before
-/// the whole array is written. Lists and array literals are such.
-pub(super) fn tables(f: &Function) -> FxHashMap<MemId, Vec<u64>> {
-    let is_filled = filled(f);
+/// Returns the contents of local constant arrays, such as list literals: one statement writes a constant to each
+/// element, and the whole array is written before any read.
+pub(super) fn constant_tables(f: &Function) -> FxHashMap<MemId, Vec<u64>> {
+    let is_initialized = find_initialized_arrays(f);
     let scalars = |id: MemId| {
         let memory = &f.memories[id];
         let is_plain = matches!(&memory.layout.leaves[..], [leaf] if leaf.ty.lanes() == 1);
         let len = memory.known_len().filter(|len| is_plain && *len <= MAX_ELEMENTS)?;
-        (memory.space == Space::Local && is_filled.get(id.index()) == Some(&true)).then(|| vec![None; len as usize])
+        (memory.space == MemorySpace::Local && is_initialized.get(id.index()) == Some(&true))
+            .then(|| vec![None; len as usize])
     };
     let constant = |id: ExprId| match f.exprs[id].kind {
         ExprKind::Const(bits) => Some(bits),
@@ -94,27 +95,27 @@ pub(super) fn tables(f: &Function) -> FxHashMap<MemId, Vec<u64>> {
         }
         usize::try_from(at).ok()
     };
-    // `None`: it is no such array.
-    let mut found: FxHashMap<MemId, Option<Vec<Option<u64>>>> = FxHashMap::default();
+    // The elements written so far; `None` if the array is known not to be constant.
+    let mut tables: FxHashMap<MemId, Option<Vec<Option<u64>>>> = FxHashMap::default();
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
         StmtKind::Store { place, value, .. } => {
-            let contents = found.entry(place.memory).or_insert_with(|| scalars(place.memory));
+            let contents = tables.entry(place.memory).or_insert_with(|| scalars(place.memory));
             let free = contents.as_mut().and_then(|all| all.get_mut(position(place)?)).filter(|slot| slot.is_none());
             match (free, constant(*value)) {
                 (Some(slot), Some(bits)) => *slot = Some(bits),
                 _ => *contents = None,
             }
         }
-        StmtKind::Atomic { place, .. } => drop(found.insert(place.memory, None)),
+        StmtKind::Atomic { place, .. } => drop(tables.insert(place.memory, None)),
         _ => {}
     });
-    let whole =
+    let complete =
         |(id, contents): (MemId, Option<Vec<Option<u64>>>)| Some((id, contents?.into_iter().collect::<Option<_>>()?));
-    found.into_iter().filter_map(whole).collect()
+    tables.into_iter().filter_map(complete).collect()
 }
 
-/// Returns the expressions that something besides locals depends on: memory, control flow, other threads, what is printed.
-pub(super) fn used(f: &Function) -> FxHashSet<ExprId> {
+/// Returns the expressions that affect memory, control flow, other threads or output, directly or through locals.
+pub(super) fn observed_exprs(f: &Function) -> FxHashSet<ExprId> {
     let mut roots: Vec<ExprId> = vec![];
     each_stmt(&f.body, &mut |stmt| {
         if !matches!(stmt.kind, StmtKind::Let(_) | StmtKind::Write { .. }) {
@@ -127,7 +128,7 @@ pub(super) fn used(f: &Function) -> FxHashSet<ExprId> {
             Extent::Known(_) | Extent::Launch => None,
         }));
     }
-    let writes = writes(f);
+    let writes = collect_writes(f);
     let (mut used, mut locals) = (FxHashSet::default(), FxHashSet::default());
     while let Some(id) = roots.pop() {
         if !used.insert(id) {
@@ -144,7 +145,7 @@ pub(super) fn used(f: &Function) -> FxHashSet<ExprId> {
     used
 }
 
-/// Values that memory written by the kernel, other lanes or atomics may have had a part in.
+/// Tainted values: those that may depend on memory written by the kernel, on other lanes or on atomics.
 #[derive(Default)]
 pub(super) struct Taint {
     exprs: FxHashSet<ExprId>,
@@ -152,7 +153,7 @@ pub(super) struct Taint {
     changed: bool,
 }
 
-pub(super) fn taint(f: &Function) -> Taint {
+pub(super) fn find_taint(f: &Function) -> Taint {
     let mut taint = Taint { changed: true, ..Taint::default() };
     while taint.changed {
         taint.changed = false;
@@ -161,63 +162,67 @@ pub(super) fn taint(f: &Function) -> Taint {
     taint
 }
 
-/// Returns the locals that have the same value in all threads of a block that are at the same iterations of the same loops.
+/// Returns the locals that are equal for all threads of a block that are in the same iterations of the same loops.
 pub(super) fn uniform_locals(f: &Function, variances: &Variances, taint: &Taint) -> FxHashSet<LocalId> {
     let is_uniform = |local: &LocalId| variances.locals[*local] == Variance::Uniform && !taint.locals.contains(local);
     f.locals.ids().filter(is_uniform).collect()
 }
 
 impl Taint {
-    pub fn has(&self, f: &Function, id: ExprId) -> bool {
+    pub fn is_tainted(&self, f: &Function, id: ExprId) -> bool {
         let expr = &f.exprs[id];
         !expr.kind.is_free() && (self.exprs.contains(&id) || matches!(expr.kind, ExprKind::Result))
     }
 
-    fn block(&mut self, f: &Function, block: &Block, under: bool) {
+    fn block(&mut self, f: &Function, block: &Block, is_divergent: bool) {
         for stmt in block {
             match &stmt.kind {
-                StmtKind::Let(id) => self.evaluated(f, *id),
-                StmtKind::Write { local, value } if under || self.has(f, *value) => {
+                StmtKind::Let(id) => self.visit_let(f, *id),
+                StmtKind::Write { local, value } if is_divergent || self.is_tainted(f, *value) => {
                     self.changed |= self.locals.insert(*local);
                 }
                 StmtKind::If { cond, .. } => {
-                    let under = under || self.has(f, *cond);
-                    stmt.kind.blocks().for_each(|inner| self.block(f, inner, under));
+                    let is_divergent = is_divergent || self.is_tainted(f, *cond);
+                    stmt.kind.blocks().for_each(|inner| self.block(f, inner, is_divergent));
                 }
                 StmtKind::For { local, start, end, step, body, .. } => {
-                    let ragged = under || [start, end, step].into_iter().any(|id| self.has(f, *id));
-                    if ragged {
+                    let has_tainted_bounds =
+                        is_divergent || [start, end, step].into_iter().any(|id| self.is_tainted(f, *id));
+                    if has_tainted_bounds {
                         self.changed |= self.locals.insert(*local);
                     }
-                    let under = ragged || self.decides(f, body);
-                    self.block(f, body, under);
+                    let is_divergent = has_tainted_bounds || self.has_tainted_condition(f, body);
+                    self.block(f, body, is_divergent);
                 }
                 StmtKind::Loop { body, .. } | StmtKind::Block { body, .. } => {
-                    let under = under || self.decides(f, body);
-                    self.block(f, body, under);
+                    let is_divergent = is_divergent || self.has_tainted_condition(f, body);
+                    self.block(f, body, is_divergent);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Returns whether a condition in the block is tainted.
-    fn decides(&self, f: &Function, body: &Block) -> bool {
-        let mut found = false;
-        each_stmt(body, &mut |stmt| found |= matches!(&stmt.kind, StmtKind::If { cond, .. } if self.has(f, *cond)));
-        found
+    /// Returns whether the block contains a tainted condition.
+    fn has_tainted_condition(&self, f: &Function, body: &Block) -> bool {
+        let mut has_condition = false;
+        each_stmt(body, &mut |stmt| {
+            has_condition |= matches!(&stmt.kind, StmtKind::If { cond, .. } if self.is_tainted(f, *cond))
+        });
+        has_condition
     }
 
-    fn evaluated(&mut self, f: &Function, id: ExprId) {
+    fn visit_let(&mut self, f: &Function, id: ExprId) {
         let kind = &f.exprs[id].kind;
         let mut tainted = match kind {
             ExprKind::Read(local) => self.locals.contains(local),
-            ExprKind::Load { place, .. } => {
-                !matches!(f.memories[place.memory].space, Space::Constant | Space::Global { access: Access::In, .. })
-            }
+            ExprKind::Load { place, .. } => !matches!(
+                f.memories[place.memory].space,
+                MemorySpace::Constant | MemorySpace::Global { access: Access::In, .. }
+            ),
             _ => false,
         };
-        kind.operands(|operand| tainted |= self.has(f, operand));
+        kind.operands(|operand| tainted |= self.is_tainted(f, operand));
         if tainted {
             self.changed |= self.exprs.insert(id);
         }

@@ -1,155 +1,157 @@
-//! The state of a walk: what is known at a point of the program, and where control may go from there.
+//! The state of the footprint analysis: the facts at a program point, and the targets of jumps.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::def::*;
 use super::slice::{self, Slice, Taint};
-use super::space::Space as Variables;
-use crate::base::linear::{Formula, Linear};
-use crate::ir::def::*;
-use crate::ir::variance::{self, Variances};
-use crate::ir::visit::each_stmt;
+use super::vars::VarSpace as Variables;
+use crate::def::*;
+use crate::variance::{self, Variances};
+use crate::visit::each_stmt;
+use clk_base::linear::{AffineForm, Formula};
 
-/// What is known of a value.
+/// The symbolic value of an expression or local.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    Int(Linear),
+pub(super) enum SymbolicValue {
+    Int(AffineForm),
     Bool(Formula),
-    /// A float, a vector, or what no index and no condition depends on.
+    /// A value that is not tracked: a float, a vector, or a value on which no index or condition depends.
     Other,
 }
 
-/// What holds at a point of the program.
+/// The facts at a program point.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct SymbolicState {
     pub path: Vec<Formula>,
-    pub locals: FxHashMap<LocalId, Value>,
-    pub clocks: Clocks,
-    /// What leads here for sure, if it is known: the path, without what is only known to hold.
-    pub sure: Option<Vec<Step>>,
+    pub locals: FxHashMap<LocalId, SymbolicValue>,
+    pub last_barriers: LastBarriers,
+    /// Conditions that suffice to reach this point: every thread that satisfies them gets here. `None` if unknown.
+    /// Unlike `path`, it contains no derived facts.
+    pub certain_path: Option<Vec<PathStep>>,
 }
 
-/// A statement that jumps may lead to the end of.
-pub(super) struct Target {
+/// A labeled statement, with the states at the jumps (`break`, `continue`) to its label.
+pub(super) struct SymbolicJumpTarget {
     pub label: Label,
-    pub breaks: Vec<State>,
-    pub continues: Vec<State>,
+    pub breaks: Vec<SymbolicState>,
+    pub continues: Vec<SymbolicState>,
 }
 
-/// A loop or condition around the current statement.
-pub(super) struct Around {
-    /// The iteration, of a loop of which one stands for all.
-    pub counter: Option<Linear>,
-    /// The iteration, of a loop that is executed.
+/// A loop or condition that encloses the current statement.
+pub(super) struct EnclosingScope {
+    /// The iteration number, if the scope is a loop that is analyzed once for an arbitrary iteration.
+    pub counter: Option<AffineForm>,
+    /// The iteration number, if the scope is a loop that is being unrolled.
     pub unrolled: Option<u32>,
-    pub meeting: Meeting,
+    pub convergence: Convergence,
 }
 
-/// Which threads surely take the same way at a condition or loop.
+/// Which threads are certain to agree on a condition, or on the path through a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meeting {
-    /// Those of a block.
+pub(super) struct Convergence {
+    /// All threads of a block agree.
     pub block: bool,
-    /// Those of a block, if memory that the kernel writes has no races.
+    /// All threads of a block agree, provided that there are no races on memory that the kernel writes.
     pub read: bool,
-    /// All of the launch.
+    /// All threads of the launch agree.
     pub launch: bool,
 }
 
-/// The jumps of a block.
-pub(super) struct Jumps {
+/// The jumps inside a block of statements.
+pub(super) struct BlockJumps {
     pub any: bool,
-    /// The conditions of branches that lead to one.
+    /// The conditions of branches that contain a jump.
     pub conds: Vec<ExprId>,
 }
 
-impl Jumps {
-    pub fn of(block: &Block) -> Jumps {
-        let mut found = Jumps { any: false, conds: vec![] };
+impl BlockJumps {
+    pub fn in_block(block: &Block) -> BlockJumps {
+        let mut jumps = BlockJumps { any: false, conds: vec![] };
         each_stmt(block, &mut |stmt| {
-            found.any |= stmt.kind.leaves();
+            jumps.any |= stmt.kind.is_jump();
             if let StmtKind::If { cond, then, other } = &stmt.kind {
-                let mut leads = false;
-                let mut jump = |stmt: &Stmt| leads |= stmt.kind.leaves();
+                let mut contains_jump = false;
+                let mut jump = |stmt: &Stmt| contains_jump |= stmt.kind.is_jump();
                 each_stmt(then, &mut jump);
                 each_stmt(other, &mut jump);
-                found.conds.extend(leads.then_some(*cond));
+                jumps.conds.extend(contains_jump.then_some(*cond));
             }
         });
-        found
+        jumps
     }
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct FootprintAnalysis<'a> {
     pub f: &'a Function,
-    pub given: &'a Given,
+    pub launch: &'a SymbolicLaunch,
     pub space: Variables,
-    pub values: FxHashMap<ExprId, Value>,
-    /// `None`: this point is not reached.
-    pub state: Option<State>,
-    pub targets: Vec<Target>,
-    pub around: Vec<Around>,
-    pub found: Footprint,
-    /// Above 0 while a loop is examined, when nothing is recorded.
-    pub muted: u32,
+    pub values: FxHashMap<ExprId, SymbolicValue>,
+    /// The facts at the current point; `None` if it is unreachable.
+    pub state: Option<SymbolicState>,
+    pub targets: Vec<SymbolicJumpTarget>,
+    pub enclosing: Vec<EnclosingScope>,
+    pub footprint: Footprint,
+    /// The number of enclosing loops under trial analysis, which only finds a loop's invariants or its number of
+    /// iterations. While it is positive, nothing is added to the footprint.
+    pub exploring: u32,
     pub slice: Slice,
-    pub used: FxHashSet<ExprId>,
+    pub observed: FxHashSet<ExprId>,
     pub uniform: FxHashSet<LocalId>,
     pub variances: Variances,
     pub taint: Taint,
-    /// The contents of local arrays of constants.
+    /// The contents of local arrays whose elements are constants.
     pub tables: FxHashMap<MemId, Vec<u64>>,
-    /// Those of the whole kernel.
-    pub jumps: Jumps,
+    /// The jumps of the whole kernel.
+    pub jumps: BlockJumps,
     pub opaque: &'a FxHashSet<ExprId>,
     pub unroll: bool,
-    /// Statements that may still be executed.
+    /// The number of statements that may still be analyzed before the analysis gives up.
     pub budget: u32,
     pub sites: FxHashMap<(usize, Vec<u32>), u32>,
-    /// The numbers of statements, in pre-order.
+    /// The pre-order numbers of statements.
     pub numbers: FxHashMap<*const Stmt, u32>,
 }
 
-/// Statements executed, beyond which the walk gives up.
-const BUDGET: u32 = 60_000;
+/// The analysis gives up after analyzing this many statements, including repetitions.
+const MAX_STMTS: u32 = 60_000;
 
-impl<'a> Walk<'a> {
-    pub fn new(f: &'a Function, given: &'a Given, opaque: &'a FxHashSet<ExprId>, unroll: bool) -> Self {
+impl<'a> FootprintAnalysis<'a> {
+    pub fn new(f: &'a Function, launch: &'a SymbolicLaunch, opaque: &'a FxHashSet<ExprId>, unroll: bool) -> Self {
         let variances = variance::analyze(f);
-        let taint = slice::taint(f);
-        let start = || vec![Moment { site: Site::Start, counters: vec![], when: vec![] }];
-        Walk {
+        let taint = slice::find_taint(f);
+        let start = || vec![LastBarrier { site: SyncSite::Start, counters: vec![], conditions: vec![] }];
+        FootprintAnalysis {
             f,
-            given,
-            space: given.variables.clone(),
+            launch,
+            space: launch.variables.clone(),
             values: FxHashMap::default(),
-            state: Some(State {
+            state: Some(SymbolicState {
                 path: vec![],
                 locals: FxHashMap::default(),
-                clocks: [start(), start()],
-                sure: Some(vec![]),
+                last_barriers: [start(), start()],
+                certain_path: Some(vec![]),
             }),
             targets: vec![],
-            around: vec![],
-            found: Footprint::default(),
-            muted: 0,
-            slice: slice::relevant(f),
-            used: slice::used(f),
+            enclosing: vec![],
+            footprint: Footprint::default(),
+            exploring: 0,
+            slice: slice::slice_indices_and_conditions(f),
+            observed: slice::observed_exprs(f),
             uniform: slice::uniform_locals(f, &variances, &taint),
             variances,
             taint,
-            tables: slice::tables(f),
-            jumps: Jumps::of(&f.body),
+            tables: slice::constant_tables(f),
+            jumps: BlockJumps::in_block(&f.body),
             opaque,
             unroll,
-            budget: BUDGET,
+            budget: MAX_STMTS,
             sites: FxHashMap::default(),
-            numbers: numbers(&f.body),
+            numbers: number_stmts(&f.body),
         }
     }
 }
 
-fn numbers(body: &Block) -> FxHashMap<*const Stmt, u32> {
+fn number_stmts(body: &Block) -> FxHashMap<*const Stmt, u32> {
     let mut numbers = FxHashMap::default();
     each_stmt(body, &mut |stmt| {
         let next = numbers.len() as u32;

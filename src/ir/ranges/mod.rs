@@ -1,33 +1,38 @@
-//! Range analysis: which accesses of a kernel are in bounds, which operations cannot overflow, which divisors are not zero.
+//! Range analysis: finds accesses that are in bounds, operations that cannot overflow, and divisors that are not zero.
 //!
-//! An abstract interpretation of the body over intervals and launch constants ([`Fact`]). Conditions refine facts in
-//! the branches they guard; loops are iterated, with widening, to a fixed point at their head. An access that is in bounds if two
-//! launch constants are ordered is reported with that [`Bound`], which costs a device one comparison per launch instead of one
-//! per access.
+//! Input: a kernel's body without calls. Output: [`RangeAnalysis`]. The body is interpreted abstractly over intervals
+//! with symbolic upper bounds ([`ValueBounds`]). Conditions refine the branches that they guard; loops are iterated
+//! with widening to a fixpoint. Some accesses are in bounds if one launch constant is at most another. The analysis
+//! reports such a [`SymbolInequality`], and the device checks it once per launch instead of checking every access.
 
-mod fact;
-mod found;
+mod interpreter;
+mod results;
 mod transfer;
-mod walk;
+mod value_bounds;
 
-use crate::ir::def::Module;
-pub use fact::{Fact, Symbol, type_range};
-pub use found::{Bound, Given, Ranges, Setting, Site, Summary};
-pub(crate) use transfer::rounded_up;
+use crate::def::Module;
+pub use results::{BodySite, ParamFacts, RangeAnalysis, RangeAssumptions, Summary, SymbolInequality};
+pub(crate) use transfer::match_ceil_div;
+pub use value_bounds::{LaunchConstant, ValueBounds, type_range};
 
 /// Analyzes the kernel's body, which contains no calls.
-pub fn analyze(module: &Module, setting: Setting) -> Ranges {
-    analyze_given(module, setting, None).0
+pub fn analyze(module: &Module, assumptions: RangeAssumptions) -> RangeAnalysis {
+    analyze_with_facts(module, assumptions, None).0
 }
 
-/// As [`analyze`], of a kernel some of whose value parameters are no launch constants; returns also the fact about what it stores last.
-pub fn analyze_given(module: &Module, setting: Setting, given: Option<&Given>) -> (Ranges, Option<Fact>) {
-    let Some(function) = module.functions.get(module.kernel.body) else { return (Ranges::default(), None) };
-    let mut walk = walk::Walk::new(function, setting, given);
-    walk.run();
-    let stored = walk.stored.take();
-    let mut ranges = walk.found;
-    // Of two bounds between the same two constants, the tighter one implies the other.
+/// Like [`analyze`], but `param_facts` describes value parameters that are not launch constants. Also returns the
+/// bounds of the value that the last store writes.
+pub fn analyze_with_facts(
+    module: &Module,
+    assumptions: RangeAssumptions,
+    param_facts: Option<&ParamFacts>,
+) -> (RangeAnalysis, Option<ValueBounds>) {
+    let Some(function) = module.functions.get(module.kernel.body) else { return (RangeAnalysis::default(), None) };
+    let mut walker = interpreter::RangeWalker::new(function, assumptions, param_facts);
+    walker.run();
+    let stored = walker.stored.take();
+    let mut ranges = walker.analysis;
+    // If two inequalities compare the same constants, the tighter one implies the other.
     ranges.assumptions.sort_by_key(|bound| (bound.left, bound.right, -bound.plus));
     ranges.assumptions.dedup_by_key(|bound| (bound.left, bound.right));
     (ranges, stored)

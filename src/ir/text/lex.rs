@@ -1,12 +1,12 @@
-//! The lexer of the text form.
+//! The lexer of DeviceIR's text form.
 
-/// A token; names and numbers as text.
+/// A token. Names and numbers are stored as text.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Token {
+pub(crate) enum IrToken {
     Word(String),
     /// Digits with their suffix: `12`, `1.5e-3f32`.
     Number(String),
-    /// `#7fc0`: raw bits.
+    /// Raw bits in hexadecimal: `#7fc0`.
     Bits(u64),
     Text(String),
     /// Operators and brackets, longest first.
@@ -20,7 +20,7 @@ const PUNCTUATION: [&str; 36] = [
 ];
 
 /// Returns the tokens with their line numbers, from 1.
-pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<(IrToken, usize)>, String> {
     let mut out = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let mut rest = line.trim_start();
@@ -29,32 +29,32 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
             out.push((token, number + 1));
             rest = rest.get(length..).unwrap_or("").trim_start();
         }
-        out.push((Token::Newline, number + 1));
+        out.push((IrToken::Newline, number + 1));
     }
     Ok(out)
 }
 
-fn token(rest: &str) -> Result<(Token, usize), String> {
+fn token(rest: &str) -> Result<(IrToken, usize), String> {
     let first = rest.chars().next().unwrap_or(' ');
     let run = |text: &str| text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     if first.is_ascii_alphabetic() || first == '_' {
         let length = run(rest);
-        return Ok((Token::Word(rest[..length].to_string()), length));
+        return Ok((IrToken::Word(rest[..length].to_string()), length));
     }
     if first.is_ascii_digit() {
         let length = number_length(rest);
-        return Ok((Token::Number(rest[..length].to_string()), length));
+        return Ok((IrToken::Number(rest[..length].to_string()), length));
     }
     if first == '#' {
         let length = run(&rest[1..]);
         let bits = u64::from_str_radix(&rest[1..1 + length], 16).map_err(|_| "bits are hexadecimal".to_string())?;
-        return Ok((Token::Bits(bits), 1 + length));
+        return Ok((IrToken::Bits(bits), 1 + length));
     }
     if first == '"' {
         return text(rest);
     }
     match PUNCTUATION.into_iter().find(|p| rest.starts_with(p)) {
-        Some(p) => Ok((Token::Punctuation(p), p.len())),
+        Some(p) => Ok((IrToken::Punctuation(p), p.len())),
         None => Err(format!("unexpected `{first}`")),
     }
 }
@@ -84,12 +84,12 @@ fn number_length(rest: &str) -> usize {
     end
 }
 
-fn text(rest: &str) -> Result<(Token, usize), String> {
+fn text(rest: &str) -> Result<(IrToken, usize), String> {
     let mut out = String::new();
     let mut chars = rest.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         match c {
-            '"' => return Ok((Token::Text(out), at + 1)),
+            '"' => return Ok((IrToken::Text(out), at + 1)),
             '\\' => match chars.next().map(|(_, c)| c) {
                 Some('n') => out.push('\n'),
                 Some('r') => out.push('\r'),

@@ -1,19 +1,19 @@
-//! Printer of the text form.
+//! Printer of DeviceIR's text form.
 
 use std::fmt::Write;
 
 use half::{bf16, f16};
 use rustc_hash::FxHashMap;
 
-use super::{AXES, COMPONENTS, IDS, is_identifier, word_of};
-use crate::base::arena::{Arena, Id};
-use crate::base::source::Span;
-use crate::ir::compact::tree_size;
-use crate::ir::def::*;
-use crate::ir::typing;
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::UnaryOp;
-use crate::lang::scalar::Scalar;
+use super::{AXES, COMPONENTS, IDS, is_identifier, keyword_of};
+use crate::def::*;
+use crate::renumber::tree_size;
+use crate::typing;
+use clk_base::arena::{Arena, Id};
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::UnaryOp;
 
 /// Prints a module without spans, for people to read.
 pub fn print(module: &Module) -> String {
@@ -30,14 +30,14 @@ fn printed(module: &Module, spans: bool) -> String {
     kernel(&mut out, module, spans);
     for (id, function) in module.functions.iter() {
         let locals = local_refs(function);
-        let mut printer = Printer { module, function, locals, spans, depth: 1, out: &mut out };
+        let mut printer = IrPrinter { module, function, locals, spans, depth: 1, out: &mut out };
         printer.function(id);
     }
     out
 }
 
 fn kernel(out: &mut String, module: &Module, spans: bool) {
-    let Kernel { name, body, form, params, cooperative, product: _, tiles: _, span } = &module.kernel;
+    let Kernel { name, body, form, params, cooperative, gemm, tile_program, span } = &module.kernel;
     let function = module.functions.get(*body);
     let params: Vec<String> = params
         .iter()
@@ -50,13 +50,19 @@ fn kernel(out: &mut String, module: &Module, spans: bool) {
         })
         .collect();
     let form = match form {
-        Form::Threads { rank } => format!("threads {rank}"),
-        Form::Grid => "grid".to_string(),
+        LaunchForm::Threads { rank } => format!("threads {rank}"),
+        LaunchForm::Grid => "grid".to_string(),
     };
     let cooperative = if *cooperative { " cooperative" } else { "" };
     let last = body.index() + 1 == module.functions.len();
     let body = if last { String::new() } else { format!(" body {}", body.index()) };
     let span = if spans { span_text(*span) } else { String::new() };
+    if gemm.is_some() {
+        out.push_str("// The kernel is a matrix product.\n");
+    }
+    if tile_program.is_some() {
+        out.push_str("// The kernel has a tile program.\n");
+    }
     let _ = writeln!(out, "kernel {}({}) {form}{cooperative}{body}{span}", quoted_name(name), params.join(", "));
 }
 
@@ -84,7 +90,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-fn quoted_name(name: &str) -> String {
+pub(super) fn quoted_name(name: &str) -> String {
     if is_identifier(name) { name.to_string() } else { quoted(name) }
 }
 
@@ -92,7 +98,7 @@ fn span_text(span: Span) -> String {
     format!(" !{}:{}-{}", span.file.0, span.start, span.end)
 }
 
-/// Returns the name of an item of an arena, with its number if the name is not unique.
+/// Returns the name of an item of an arena, followed by the item's number if the name is not unique.
 fn reference<T>(arena: &Arena<T>, id: Id<T>, name: impl Fn(&T) -> &str) -> String {
     let Some(item) = arena.get(id) else { return format!("\"?\".{}", id.index()) };
     let own = name(item);
@@ -105,7 +111,7 @@ fn memory_ref(function: &Function, id: MemId) -> String {
     format!("@{}", reference(&function.memories, id, |m| &m.name))
 }
 
-/// Returns the names of all locals, each with its number if the name is not unique.
+/// Returns the names of all locals, each followed by the local's number if the name is not unique.
 fn local_refs(function: &Function) -> Vec<String> {
     let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
     function.locals.iter().for_each(|(_, local)| *counts.entry(&local.name).or_default() += 1);
@@ -116,7 +122,7 @@ fn local_refs(function: &Function) -> Vec<String> {
     function.locals.iter().map(name).collect()
 }
 
-/// Returns a constant with its type, so that parsing returns the same bits.
+/// Returns the text of a constant with its type. Parsing the text returns the same bits.
 pub(super) fn constant(bits: u64, scalar: Scalar) -> String {
     let raw = format!("{}#{bits:x}", scalar.name());
     let width = scalar.bits();
@@ -152,17 +158,17 @@ pub(super) fn constant(bits: u64, scalar: Scalar) -> String {
     }
 }
 
-struct Printer<'a> {
+struct IrPrinter<'a> {
     module: &'a Module,
     function: &'a Function,
-    /// The names of the locals, by number.
+    /// The printed names of the locals, by index.
     locals: Vec<String>,
     spans: bool,
     depth: usize,
     out: &'a mut String,
 }
 
-impl Printer<'_> {
+impl IrPrinter<'_> {
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.out, "{:indent$}{text}", "", indent = self.depth * 4);
     }
@@ -196,11 +202,11 @@ impl Printer<'_> {
 
     fn memory(&mut self, id: MemId, memory: &Memory) {
         let space = match memory.space {
-            Space::Global { param, access } => format!("global {param} {}", access_word(access)),
-            Space::Shared => "shared".to_string(),
-            Space::Local => "local".to_string(),
-            Space::Constant => "constant".to_string(),
-            Space::Param { position, access } => format!("param {position} {}", access_word(access)),
+            MemorySpace::Global { param, access } => format!("global {param} {}", access_word(access)),
+            MemorySpace::Shared => "shared".to_string(),
+            MemorySpace::Local => "local".to_string(),
+            MemorySpace::Constant => "constant".to_string(),
+            MemorySpace::Param { position, access } => format!("param {position} {}", access_word(access)),
         };
         let extents: Vec<String> = memory.extents.iter().map(|extent| self.extent(extent)).collect();
         let text = format!(
@@ -223,7 +229,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns an expression without a `Let`, with its operands nested.
+    /// Returns the text of an expression without a `Let`, with its operands nested inside.
     fn tree(&self, id: ExprId) -> String {
         match self.function.exprs.get(id) {
             Some(expr) if !expr.kind.is_free() => {
@@ -238,7 +244,7 @@ impl Printer<'_> {
         match &expr.kind {
             ExprKind::Const(bits) => constant(*bits, expr.ty.scalar()),
             ExprKind::Param(i) => format!("arg{i}"),
-            ExprKind::Id(id, axis) => format!("{}.{}", word_of(&IDS, id), word_of(&AXES, axis)),
+            ExprKind::Id(id, axis) => format!("{}.{}", keyword_of(&IDS, id), keyword_of(&AXES, axis)),
             ExprKind::Index(k) => format!("index{k}"),
             ExprKind::LaneIdx => "lane".to_string(),
             ExprKind::WarpIdx => "warp".to_string(),
@@ -247,30 +253,35 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns what a loop is, as the text behind its head.
-    fn together(&self, together: &Together) -> String {
-        let of = |memory: MemId| memory_ref(self.function, memory);
-        match together {
-            Together::Product(p) => {
-                let sums = match p.sums {
-                    usual if usual == Sums::default() => String::new(),
-                    Sums::Cut(cores) => format!(" {cores}"),
-                    Sums::Rounded => " rounded".into(),
+    /// Returns the text of a loop's collective operation, which follows the loop's header.
+    fn collective(&self, collective: &CollectiveLoop) -> String {
+        let name_of = |memory: MemId| memory_ref(self.function, memory);
+        match collective {
+            CollectiveLoop::Gemm(p) => {
+                let sums = match p.precision {
+                    usual if usual == MmaPrecision::default() => String::new(),
+                    MmaPrecision::TensorCore(cores) => format!(" {cores}"),
+                    MmaPrecision::Sequential => " rounded".into(),
                 };
-                format!(" adds {} = {} * {}{sums}", of(p.sum), of(p.left), of(p.right))
+                format!(" adds {} = {} * {}{sums}", name_of(p.sum), name_of(p.left), name_of(p.right))
             }
-            Together::Copy(copy) => {
-                let taken = |taken: &Taken| match taken {
-                    Taken::At(index) => format!("at {}", self.operand(*index)),
-                    Taken::From { start, extent, step, end } => {
+            CollectiveLoop::Copy(copy) => {
+                let window_text = |window: &AxisWindow| match window {
+                    AxisWindow::Index(index) => format!("at {}", self.operand(*index)),
+                    AxisWindow::Range { start, extent, step, end } => {
                         let end = end.map_or_else(String::new, |end| format!(" below {}", self.operand(end)));
                         format!("{extent} from {} step {step}{end}", self.operand(*start))
                     }
                 };
-                let along: Vec<String> = copy.along.iter().map(taken).collect();
+                let windows: Vec<String> = copy.axes.iter().map(window_text).collect();
                 let transposed = if copy.transposed { " transposed" } else { "" };
                 let rounded = if copy.rounded { " rounded" } else { "" };
-                format!(" copies {} = {}[{}]{transposed}{rounded}", of(copy.to), of(copy.from), along.join(", "))
+                format!(
+                    " copies {} = {}[{}]{transposed}{rounded}",
+                    name_of(copy.to),
+                    name_of(copy.from),
+                    windows.join(", ")
+                )
             }
         }
     }
@@ -292,7 +303,7 @@ impl Printer<'_> {
         text
     }
 
-    /// Returns the right side of a `Let`.
+    /// Returns the text on the right side of a `Let`.
     fn expression(&self, kind: &ExprKind, operand: &dyn Fn(ExprId) -> String) -> String {
         let list = |ids: &[ExprId]| ids.iter().map(|&id| operand(id)).collect::<Vec<_>>().join(", ");
         match kind {
@@ -346,9 +357,9 @@ impl Printer<'_> {
                 }
                 self.line("}");
             }
-            StmtKind::For { label, local, start, end, step, inclusive, unroll, together, body } => {
+            StmtKind::For { label, local, start, end, step, inclusive, unroll, collective, body } => {
                 let dots = if *inclusive { "..=" } else { ".." };
-                let together = together.as_ref().map_or_else(String::new, |together| self.together(together));
+                let collective = collective.as_ref().map_or_else(String::new, |collective| self.collective(collective));
                 self.line(&format!(
                     "for '{} {} = {} {dots} {} step {}{}{}{span} {{",
                     label.0,
@@ -357,7 +368,7 @@ impl Printer<'_> {
                     self.operand(*end),
                     self.operand(*step),
                     unroll_text(*unroll),
-                    together
+                    collective
                 ));
                 self.nested(body);
                 self.line("}");
@@ -379,7 +390,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns `%1: f32 = `, or nothing.
+    /// Returns the text that assigns a statement's results, such as `%1: f32 = `; empty if there are none.
     fn target(&self, results: &[ExprId]) -> String {
         if results.is_empty() {
             return String::new();
@@ -391,7 +402,7 @@ impl Printer<'_> {
         format!("{} = ", results.iter().map(one).collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns a statement without blocks.
+    /// Returns the text of a statement without nested blocks.
     fn simple(&self, kind: &StmtKind) -> String {
         let operand = |id: ExprId| self.operand(id);
         let optional = |id: &Option<ExprId>| id.map_or(String::new(), |id| format!(" {}", self.operand(id)));
@@ -423,8 +434,8 @@ impl Printer<'_> {
                 let among = among.map_or(String::new(), |m| format!(" among {}", operand(m)));
                 format!("{}{} {}{lane}{among}", self.target(&[*result]), Builtin::Warp(*op).name(), operand(*value))
             }
-            StmtKind::Fence(Scope::Device) => "fence".to_string(),
-            StmtKind::Fence(Scope::Block) => "fence_block".to_string(),
+            StmtKind::Fence(FenceScope::Device) => "fence".to_string(),
+            StmtKind::Fence(FenceScope::Block) => "fence_block".to_string(),
             StmtKind::Break(label) => format!("break '{}", label.0),
             StmtKind::Continue(label) => format!("continue '{}", label.0),
             StmtKind::Return(values) if values.is_empty() => "return".to_string(),
@@ -444,20 +455,20 @@ impl Printer<'_> {
         }
     }
 
-    fn parts(&self, parts: &[Part], lead: &str) -> String {
-        let one = |part: &Part| match part {
-            Part::Text(text) => quoted(text),
-            Part::Value(value, format) if format.is_empty() => self.operand(*value),
-            Part::Value(value, format) => format!("{} {}", self.operand(*value), quoted(format)),
+    fn parts(&self, parts: &[MessageSegment], lead: &str) -> String {
+        let one = |part: &MessageSegment| match part {
+            MessageSegment::Text(text) => quoted(text),
+            MessageSegment::Value(value, format) if format.is_empty() => self.operand(*value),
+            MessageSegment::Value(value, format) => format!("{} {}", self.operand(*value), quoted(format)),
         };
         let parts: Vec<String> = parts.iter().map(one).collect();
         if parts.is_empty() { String::new() } else { format!("{lead}{}", parts.join(", ")) }
     }
 }
 
-/// Returns ` = 1i32, 2i32`: the contents of an array of constants.
+/// Returns the contents of an array of constants as text: ` = 1i32, 2i32`.
 fn constants(memory: &Memory) -> String {
-    if memory.space != Space::Constant {
+    if memory.space != MemorySpace::Constant {
         return String::new();
     }
     let lanes = |leaf: &Leaf| (0..leaf.ty.lanes()).map(|_| leaf.ty.scalar()).collect::<Vec<_>>();
@@ -466,9 +477,9 @@ fn constants(memory: &Memory) -> String {
     format!(" = {}", values.map(|(&bits, &scalar)| constant(bits, scalar)).collect::<Vec<_>>().join(", "))
 }
 
-fn layout(layout: &Layout) -> String {
+fn layout(layout: &ElementLayout) -> String {
     if let [leaf] = layout.leaves.as_slice()
-        && *layout == Layout::plain(leaf.ty)
+        && *layout == ElementLayout::plain(leaf.ty)
     {
         return typing::name(leaf.ty);
     }
@@ -477,11 +488,11 @@ fn layout(layout: &Layout) -> String {
     format!("{{{}; size {}; align {}}}", leaves.join(", "), layout.size, layout.align)
 }
 
-fn hint_text(hint: Hint) -> &'static str {
+fn hint_text(hint: CacheHint) -> &'static str {
     match hint {
-        Hint::None => "",
-        Hint::Cached => " cached",
-        Hint::Streaming => " streaming",
+        CacheHint::None => "",
+        CacheHint::Cached => " cached",
+        CacheHint::Streaming => " streaming",
     }
 }
 

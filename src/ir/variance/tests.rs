@@ -1,12 +1,13 @@
-//! Tests: uniform, affine and varying values.
+//! Tests of variance analysis: uniform, affine and varying values.
 
 use super::{Variance, analyze};
-use crate::ir::def::{ExprKind, Id3, StmtKind};
-use crate::ir::text::parse;
-use crate::ir::verify::violations;
-use crate::ir::visit::each_stmt;
+use crate::def::{BuiltinIndex, ExprKind, StmtKind};
+use crate::text::parse;
+use crate::verify::violations;
+use crate::visit::each_stmt;
 
-/// Checks variances: `// affine` behind a line is that of the value defined there; those of locals are listed in `locals`.
+/// Checks the variances of a kernel. A comment such as `// affine` is the expected variance of the value defined on
+/// that line; `locals` lists the expected variances of the locals.
 #[track_caller]
 fn check(locals: &str, body: &str) {
     let text = format!(
@@ -16,32 +17,35 @@ fn check(locals: &str, body: &str) {
     assert_eq!(violations(&module), Vec::<String>::new(), "the test's own kernel is valid");
     let function = &module.functions[module.kernel.body];
     let variance = analyze(function);
-    let mut found = Vec::new();
+    let mut actual = Vec::new();
     each_stmt(&function.body, &mut |stmt| {
         if let StmtKind::Let(id) = stmt.kind {
-            found.push(word(variance.exprs[id]));
+            actual.push(variance_name(variance.exprs[id]));
         }
-        stmt.kind.results(|id| found.push(word(variance.exprs[id])));
+        stmt.kind.results(|id| actual.push(variance_name(variance.exprs[id])));
     });
     let expected: Vec<&str> = body
         .lines()
         .filter(|l| l.trim().starts_with('%'))
         .map(|l| l.split("// ").nth(1).unwrap_or("?").trim())
         .collect();
-    assert_eq!(found, expected, "{body}");
-    let found: Vec<String> =
-        function.locals.iter().map(|(id, local)| format!("{} {}", local.name, word(variance.locals[id]))).collect();
-    assert_eq!(found.join(", "), locals);
+    assert_eq!(actual, expected, "{body}");
+    let actual: Vec<String> = function
+        .locals
+        .iter()
+        .map(|(id, local)| format!("{} {}", local.name, variance_name(variance.locals[id])))
+        .collect();
+    assert_eq!(actual.join(", "), locals);
     for (id, expr) in function.exprs.iter() {
         if let ExprKind::Id(id3, _) = expr.kind {
-            let uniform = !matches!(id3, Id3::Thread | Id3::Global);
+            let uniform = !matches!(id3, BuiltinIndex::Thread | BuiltinIndex::Global);
             assert_eq!(variance.exprs[id] == Variance::Uniform, uniform);
         }
     }
 }
 
-fn word(of: Variance) -> &'static str {
-    match of {
+fn variance_name(variance: Variance) -> &'static str {
+    match variance {
         Variance::Uniform => "uniform",
         Variance::Affine => "affine",
         Variance::Varying => "varying",
@@ -72,7 +76,7 @@ fn linear_arithmetic_is_affine() {
 }
 
 #[test]
-fn a_local_written_below_a_varying_condition_varies() {
+fn a_local_written_under_a_varying_condition_varies() {
     check(
         "uniform uniform, varying varying, inside uniform",
         "var $uniform: i32
@@ -134,7 +138,7 @@ fn loops_with_varying_ends() {
 }
 
 #[test]
-fn a_varying_break_makes_what_is_read_after_its_loop_vary() {
+fn a_varying_break_makes_later_reads_vary() {
     check(
         "count varying, steps uniform, total uniform, turn uniform",
         "var $count: i32
@@ -173,7 +177,7 @@ fn a_varying_break_makes_what_is_read_after_its_loop_vary() {
 }
 
 #[test]
-fn a_break_behind_a_varying_continue_is_not_taken_by_all() {
+fn break_after_a_varying_continue_is_divergent() {
     check(
         "x varying",
         "var $x: i32
@@ -192,7 +196,7 @@ fn a_break_behind_a_varying_continue_is_not_taken_by_all() {
 }
 
 #[test]
-fn returning_does_no_harm() {
+fn early_return_does_not_change_variance() {
     check(
         "x uniform",
         "var $x: i32

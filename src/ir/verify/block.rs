@@ -1,16 +1,16 @@
-//! Verification of statements, in order of execution.
+//! Verification of statements.
 
-use super::checker::{Checker, State};
-use super::expr::{Use, access};
-use super::words::{describe, is_int_scalar};
-use crate::ir::def::*;
-use crate::ir::typing::{self, BOOL, I32, U32};
-use crate::lang::ops::{AtomicOp, BarrierKind};
+use super::expr::{PlaceUse, access};
+use super::verifier::{ExprVisibility, FunctionVerifier};
+use super::violation::{describe, is_int_scalar};
+use crate::def::*;
+use crate::typing::{self, BOOL, I32, U32};
+use clk_scalar::ops::{AtomicOp, BarrierKind};
 
-/// Blocks nested deeper are not checked.
+/// The maximum nesting depth of blocks.
 const MAX_DEPTH: usize = 400;
 
-impl Checker<'_> {
+impl FunctionVerifier<'_> {
     pub fn block(&mut self, block: &Block) {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -22,14 +22,14 @@ impl Checker<'_> {
             }
             for id in defined {
                 if let Some(state) = self.states.get_mut(id.index()) {
-                    *state = State::OutOfScope;
+                    *state = ExprVisibility::OutOfScope;
                 }
             }
         }
         self.depth -= 1;
     }
 
-    fn place_of(&mut self, place: &Place, usage: Use) -> Option<Ty> {
+    fn check_place(&mut self, place: &Place, usage: PlaceUse) -> Option<Ty> {
         for &index in &place.indices {
             self.operand(index);
         }
@@ -50,8 +50,8 @@ impl Checker<'_> {
                 }
             }
             StmtKind::Write { local, value } => self.write(*local, *value),
-            StmtKind::Store { place, value, .. } => match self.place_of(place, Use::Write) {
-                Some(ty) => self.operand_of(*value, ty, "the stored value"),
+            StmtKind::Store { place, value, .. } => match self.check_place(place, PlaceUse::Write) {
+                Some(ty) => self.operand_of_type(*value, ty, "the stored value"),
                 None => {
                     self.operand(*value);
                 }
@@ -62,16 +62,16 @@ impl Checker<'_> {
             }
             StmtKind::Barrier { kind, value, result } => {
                 self.barrier(*kind, *value);
-                let given = typing::barrier(*kind).1;
-                let extra = result.is_some() && given.is_none();
-                self.require(!extra, || format!("{kind:?} barrier gives no result"));
-                self.results(result.as_slice(), given.as_slice(), defined);
+                let result_ty = typing::barrier(*kind).1;
+                let extra = result.is_some() && result_ty.is_none();
+                self.require(!extra, || format!("{kind:?} barrier has no result"));
+                self.results(result.as_slice(), result_ty.as_slice(), defined);
             }
             StmtKind::Warp { op, value, lane, among, result } => {
                 let threads = self.is_threads();
                 self.require(!threads, || format!("{op:?} in a `threads` kernel"));
-                let given = self.operand(*value).map(|ty| typing::warp(*op, ty));
-                let given = match given {
+                let result_ty = self.operand(*value).map(|ty| typing::warp(*op, ty));
+                let result_ty = match result_ty {
                     Some(Err(message)) => {
                         self.report(message);
                         None
@@ -79,19 +79,19 @@ impl Checker<'_> {
                     Some(Ok(ty)) => Some(ty),
                     None => None,
                 };
-                let wanted = typing::warp_has_lane(*op);
-                self.require(lane.is_some() == wanted, || format!("{op:?} with the lane {lane:?}"));
+                let needs_lane = typing::warp_has_lane(*op);
+                self.require(lane.is_some() == needs_lane, || format!("{op:?} with the lane {lane:?}"));
                 if let Some(ty) = lane.and_then(|lane| self.operand(lane)) {
                     self.require(ty == I32 || ty == U32, || format!("a lane is {}", describe(ty)));
                 }
                 if let Some(ty) = among.and_then(|among| self.operand(among)) {
-                    self.require(ty == U32, || format!("the lanes that take part are {}", describe(ty)));
+                    self.require(ty == U32, || format!("the lane mask is {}", describe(ty)));
                 }
-                self.results(&[*result], given.as_slice(), defined);
+                self.results(&[*result], result_ty.as_slice(), defined);
             }
             StmtKind::Fence(_) => {}
             StmtKind::If { cond, then, other } => {
-                self.operand_of(*cond, BOOL, "a condition");
+                self.operand_of_type(*cond, BOOL, "a condition");
                 self.block(then);
                 self.block(other);
             }
@@ -99,31 +99,31 @@ impl Checker<'_> {
             StmtKind::Loop { label, body, .. } => self.labeled(*label, true, body),
             StmtKind::Block { label, body } => self.labeled(*label, false, body),
             StmtKind::Break(label) => {
-                let found = self.labels.iter().any(|(l, _)| l == label);
-                self.require(found, || format!("break '{} leaves nothing", label.0));
+                let is_enclosing = self.labels.iter().any(|(l, _)| l == label);
+                self.require(is_enclosing, || format!("break '{} is not in a statement with that label", label.0));
             }
             StmtKind::Continue(label) => {
-                let found = self.labels.contains(&(*label, true));
-                self.require(found, || format!("continue '{} has no loop", label.0));
+                let is_enclosing = self.labels.contains(&(*label, true));
+                self.require(is_enclosing, || format!("continue '{} is not in a loop with that label", label.0));
             }
             StmtKind::Return(values) => self.return_(values),
             StmtKind::Call { function, args, memories, results } => {
-                let given = self.call(*function, args, memories);
-                if let Some(given) = &given {
-                    self.require(given.len() == results.len(), || {
-                        format!("a call takes {} of {} results", results.len(), given.len())
+                let result_ty = self.call(*function, args, memories);
+                if let Some(result_ty) = &result_ty {
+                    self.require(result_ty.len() == results.len(), || {
+                        format!("a call binds {} of {} results", results.len(), result_ty.len())
                     });
                 }
-                self.results(results, &given.unwrap_or_default(), defined);
+                self.results(results, &result_ty.unwrap_or_default(), defined);
             }
             StmtKind::Assert { cond, message } => {
-                self.operand_of(*cond, BOOL, "an assertion");
+                self.operand_of_type(*cond, BOOL, "an assertion");
                 self.parts(message);
             }
             StmtKind::Print { parts } => self.parts(parts),
             StmtKind::Declare(memory) => {
-                let local = self.function.memories.get(*memory).is_some_and(|m| m.space == Space::Local);
-                self.require(local, || format!("declare of {memory:?}, which is no local array"));
+                let local = self.function.memories.get(*memory).is_some_and(|m| m.space == MemorySpace::Local);
+                self.require(local, || format!("declare of {memory:?}, which is not a local array"));
             }
         }
     }
@@ -139,7 +139,7 @@ impl Checker<'_> {
     fn write(&mut self, local: LocalId, value: ExprId) {
         match self.function.locals.get(local) {
             Some(found) => {
-                self.operand_of(value, found.ty, "the written value");
+                self.operand_of_type(value, found.ty, "the written value");
                 let counter = self.counters.get(&local).is_some_and(|&n| n > 0);
                 self.require(!counter, || format!("the body of a for writes its local `{}`", found.name));
             }
@@ -151,34 +151,36 @@ impl Checker<'_> {
     }
 
     fn for_(&mut self, kind: &StmtKind) {
-        let StmtKind::For { label, local, start, end, step, together, body, .. } = kind else { return };
+        let StmtKind::For { label, local, start, end, step, collective, body, .. } = kind else { return };
         let ty = self.function.locals.get(*local).map(|l| l.ty);
         match ty {
             Some(ty) => {
-                self.require(is_int_scalar(ty), || format!("a for counts in {}", describe(ty)));
-                for (bound, what) in [(start, "a for's start"), (end, "a for's end"), (step, "a for's step")] {
-                    self.operand_of(*bound, ty, what);
+                self.require(is_int_scalar(ty), || format!("the variable of a for is {}", describe(ty)));
+                for (bound, role) in [(start, "a for's start"), (end, "a for's end"), (step, "a for's step")] {
+                    self.operand_of_type(*bound, ty, role);
                 }
             }
             None => self.report(format!("local {local:?} does not exist")),
         }
-        match together {
-            Some(Together::Product(product)) => {
-                let fits = product.extents(self.function).is_some();
-                self.require(fits, || "the factors of a for do not fit its sum".to_string());
+        match collective {
+            Some(CollectiveLoop::Gemm(product)) => {
+                let is_valid = product.extents(self.function).is_some();
+                self.require(is_valid, || "the operands of a for do not match its sum".to_string());
             }
-            Some(Together::Copy(copy)) => {
-                self.require(copy.fits(self.function), || "a for does not fit what it copies".to_string());
+            Some(CollectiveLoop::Copy(copy)) => {
+                self.require(copy.is_consistent(self.function), || {
+                    "the window that a for copies does not match its arrays".to_string()
+                });
                 kind.operands(|id| {
                     if ![start, end, step].contains(&&id) {
-                        self.operand_of(id, typing::I32, "a place of what a for copies");
+                        self.operand_of_type(id, typing::I32, "an index of the window that a for copies");
                     }
                 });
             }
             None => {}
         }
-        let again = self.counters.get(local).is_some_and(|&n| n > 0);
-        self.require(!again, || "the body of a for writes its local".to_string());
+        let is_counter = self.counters.get(local).is_some_and(|&n| n > 0);
+        self.require(!is_counter, || "the body of a for writes its local".to_string());
         *self.counters.entry(*local).or_default() += 1;
         self.labeled(*label, true, body);
         *self.counters.entry(*local).or_default() -= 1;
@@ -193,12 +195,12 @@ impl Checker<'_> {
     }
 
     fn atomic(&mut self, op: AtomicOp, place: &Place, value: ExprId, compare: Option<ExprId>) -> Option<Ty> {
-        let ty = self.place_of(place, Use::Write);
-        let wanted = op == AtomicOp::CompareExchange;
-        self.require(compare.is_some() == wanted, || format!("{op:?} with the comparison {compare:?}"));
+        let ty = self.check_place(place, PlaceUse::Write);
+        let needs_compare = op == AtomicOp::CompareExchange;
+        self.require(compare.is_some() == needs_compare, || format!("{op:?} with the comparison {compare:?}"));
         for id in std::iter::once(value).chain(compare) {
             match ty {
-                Some(ty) => self.operand_of(id, ty, "an atomic's operand"),
+                Some(ty) => self.operand_of_type(id, ty, "an atomic's operand"),
                 None => {
                     self.operand(id);
                 }
@@ -218,10 +220,10 @@ impl Checker<'_> {
         self.require(!threads, || "a barrier in a `threads` kernel".to_string());
         let cooperative = kind != BarrierKind::Grid || self.module.kernel.cooperative;
         self.require(cooperative, || "a grid barrier in a kernel that is not cooperative".to_string());
-        let takes = typing::barrier(kind).0;
-        self.require(takes.is_some() == value.is_some(), || format!("{kind:?} barrier with the value {value:?}"));
+        let operand_ty = typing::barrier(kind).0;
+        self.require(operand_ty.is_some() == value.is_some(), || format!("{kind:?} barrier with the value {value:?}"));
         if let Some(value) = value {
-            self.operand_of(value, BOOL, "a barrier's value");
+            self.operand_of_type(value, BOOL, "a barrier's value");
         }
     }
 
@@ -232,7 +234,7 @@ impl Checker<'_> {
         });
         for (i, &value) in values.iter().enumerate() {
             match results.get(i) {
-                Some(&ty) => self.operand_of(value, ty, "a returned value"),
+                Some(&ty) => self.operand_of_type(value, ty, "a returned value"),
                 None => {
                     self.operand(value);
                 }
@@ -240,51 +242,53 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a call; returns the callee's results.
+    /// Checks a call. Returns the result types of the callee.
     fn call(&mut self, callee: FunctionId, args: &[ExprId], memories: &[MemId]) -> Option<Vec<Ty>> {
         let before = callee.index() < self.id.index();
-        let Some(found) = self.module.functions.get(callee).filter(|_| before) else {
+        let Some(called) = self.module.functions.get(callee).filter(|_| before) else {
             for &arg in args {
                 self.operand(arg);
             }
-            self.report(format!("a call of {callee:?}, which does not stand before its caller"));
+            self.report(format!("a call of {callee:?}, which does not precede its caller"));
             return None;
         };
-        self.require(args.len() == found.params.len(), || {
-            format!("a call of `{}` with {} arguments, not {}", found.name, args.len(), found.params.len())
+        self.require(args.len() == called.params.len(), || {
+            format!("a call of `{}` with {} arguments, not {}", called.name, args.len(), called.params.len())
         });
         for (i, &arg) in args.iter().enumerate() {
-            match found.params.get(i) {
-                Some(&ty) => self.operand_of(arg, ty, "an argument"),
+            match called.params.get(i) {
+                Some(&ty) => self.operand_of_type(arg, ty, "an argument"),
                 None => {
                     self.operand(arg);
                 }
             }
         }
         let params: Vec<&Memory> =
-            found.memories.iter().map(|(_, m)| m).filter(|m| matches!(m.space, Space::Param { .. })).collect();
+            called.memories.iter().map(|(_, m)| m).filter(|m| matches!(m.space, MemorySpace::Param { .. })).collect();
         self.require(memories.len() == params.len(), || {
-            format!("a call of `{}` with {} memories, not {}", found.name, memories.len(), params.len())
+            format!("a call of `{}` with {} memories, not {}", called.name, memories.len(), params.len())
         });
         for (&memory, param) in memories.iter().zip(params) {
             self.memory_argument(memory, param);
         }
-        Some(found.results.clone())
+        Some(called.results.clone())
     }
 
     fn memory_argument(&mut self, memory: MemId, param: &Memory) {
-        let Some(given) = self.function.memories.get(memory) else {
+        let Some(argument) = self.function.memories.get(memory) else {
             return self.report(format!("memory {memory:?} does not exist"));
         };
-        let fits = given.layout == param.layout
-            && given.extents.len() == param.extents.len()
-            && (access(param) == Access::In || access(given) != Access::In);
-        self.require(fits, || format!("memory `{}` does not fit the parameter `{}`", given.name, param.name));
+        let is_compatible = argument.layout == param.layout
+            && argument.extents.len() == param.extents.len()
+            && (access(param) == Access::In || access(argument) != Access::In);
+        self.require(is_compatible, || {
+            format!("memory `{}` does not match the parameter `{}`", argument.name, param.name)
+        });
     }
 
-    fn parts(&mut self, parts: &[Part]) {
+    fn parts(&mut self, parts: &[MessageSegment]) {
         for part in parts {
-            if let Part::Value(value, _) = part {
+            if let MessageSegment::Value(value, _) = part {
                 self.operand(*value);
             }
         }

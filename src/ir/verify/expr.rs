@@ -1,20 +1,20 @@
-//! Verification of expressions: visibility at their uses, and types.
+//! Verification of expressions: their types, and whether they are visible where they are used.
 
-use super::checker::{Checker, State};
-use super::words::{describe, is_int_scalar, is_type};
-use crate::ir::def::*;
-use crate::ir::typing::{self, I32};
-use crate::lang::scalar::Scalar;
+use super::verifier::{ExprVisibility, FunctionVerifier};
+use super::violation::{describe, is_int_scalar, is_type};
+use crate::def::*;
+use crate::typing::{self, I32};
+use clk_scalar::Scalar;
 
 /// How a memory location is accessed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum PlaceUse {
     Read,
     Write,
 }
 
-impl Checker<'_> {
-    /// Checks an expression as an operand; returns its type, if it may be used here.
+impl FunctionVerifier<'_> {
+    /// Checks that an expression may be used as an operand at this point. Returns its type if so.
     pub fn operand(&mut self, id: ExprId) -> Option<Ty> {
         let function = self.function;
         let Some(expr) = function.exprs.get(id) else {
@@ -28,18 +28,18 @@ impl Checker<'_> {
             return Some(expr.ty);
         }
         match self.states.get(id.index()) {
-            Some(State::Visible) => {}
-            Some(State::OutOfScope) => self.report(format!("%{} is used outside its block", id.index())),
+            Some(ExprVisibility::Visible) => {}
+            Some(ExprVisibility::OutOfScope) => self.report(format!("%{} is used outside its block", id.index())),
             _ => self.report(format!("%{} is used before it is evaluated", id.index())),
         }
         Some(expr.ty)
     }
 
-    /// Checks an operand that has to have a given type.
-    pub fn operand_of(&mut self, id: ExprId, ty: Ty, what: &str) {
-        if let Some(found) = self.operand(id) {
-            self.require(found == ty, || {
-                format!("{what} is %{} of {}, not {}", id.index(), describe(found), describe(ty))
+    /// Checks an operand that must have a given type.
+    pub fn operand_of_type(&mut self, id: ExprId, ty: Ty, role: &str) {
+        if let Some(actual) = self.operand(id) {
+            self.require(actual == ty, || {
+                format!("{role} is %{} of {}, not {}", id.index(), describe(actual), describe(ty))
             });
         }
     }
@@ -63,25 +63,25 @@ impl Checker<'_> {
         self.define(id)
     }
 
-    /// Checks the result of a statement.
+    /// Checks an expression that is the result of a statement.
     pub fn result(&mut self, id: ExprId, ty: Option<Ty>) -> bool {
         let Some(expr) = self.function.exprs.get(id) else {
             self.report(format!("%{} does not exist", id.index()));
             return false;
         };
-        let found = expr.ty;
-        self.require(expr.kind == ExprKind::Result, || format!("%{} is no result", id.index()));
-        self.require(ty.is_none_or(|ty| ty == found), || {
-            format!("the result %{} is {}, not {}", id.index(), describe(found), ty.map_or_else(String::new, describe))
+        let actual = expr.ty;
+        self.require(expr.kind == ExprKind::Result, || format!("%{} is not a result", id.index()));
+        self.require(ty.is_none_or(|ty| ty == actual), || {
+            format!("the result %{} is {}, not {}", id.index(), describe(actual), ty.map_or_else(String::new, describe))
         });
         expr.kind == ExprKind::Result && self.define(id)
     }
 
     fn define(&mut self, id: ExprId) -> bool {
-        let fresh = self.states.get(id.index()) == Some(&State::Waiting);
+        let fresh = self.states.get(id.index()) == Some(&ExprVisibility::Waiting);
         self.require(fresh, || format!("%{} is evaluated twice", id.index()));
         if let Some(state) = self.states.get_mut(id.index()) {
-            *state = State::Visible;
+            *state = ExprVisibility::Visible;
         }
         fresh
     }
@@ -92,10 +92,10 @@ impl Checker<'_> {
         if !self.require(is_type(expr.ty), || format!("%{} has no proper type", id.index())) {
             return;
         }
-        match self.computed(&expr.kind, expr.ty) {
+        match self.result_type(&expr.kind, expr.ty) {
             Ok(Some(ty)) => {
                 self.require(ty == expr.ty, || {
-                    format!("%{} is {}, but its operation gives {}", id.index(), describe(expr.ty), describe(ty))
+                    format!("%{} is {}, but its operation has the type {}", id.index(), describe(expr.ty), describe(ty))
                 });
             }
             Ok(None) => {}
@@ -111,16 +111,16 @@ impl Checker<'_> {
         ids.iter().map(|&id| self.ty(id)).collect()
     }
 
-    /// Returns the result type; `None` where an operand is missing, which has been reported.
-    fn computed(&mut self, kind: &ExprKind, own: Ty) -> Result<Option<Ty>, String> {
+    /// Returns the result type of an operation; `None` if an operand is invalid, which has already been reported.
+    fn result_type(&mut self, kind: &ExprKind, own: Ty) -> Result<Option<Ty>, String> {
         use ExprKind::*;
-        let found = match kind {
+        let result = match kind {
             Const(bits) => return constant(*bits, own).map(Some),
             Param(i) => return self.param(*i).map(Some),
             Id(..) | LaneIdx | WarpIdx if self.is_threads() => Err("a thread id in a `threads` kernel".to_string()),
             Id(..) | LaneIdx | WarpIdx => Ok(I32),
             Index(k) => match self.module.kernel.form {
-                Form::Threads { rank } if *k < rank => Ok(I32),
+                LaunchForm::Threads { rank } if *k < rank => Ok(I32),
                 _ => Err(format!("index {k}, which the kernel does not have")),
             },
             Extent(memory, axis) => match self.function.memories.get(*memory) {
@@ -132,7 +132,7 @@ impl Checker<'_> {
                 Some(local) => Ok(local.ty),
                 None => Err(format!("local {local:?} does not exist")),
             },
-            Load { place, .. } => self.place(place, Use::Read),
+            Load { place, .. } => self.place(place, PlaceUse::Read),
             Unary { op, value } => return self.ty(*value).map(|ty| typing::unary(*op, ty)).transpose(),
             Binary { op, left, right } => {
                 return self.ty(*left).zip(self.ty(*right)).map(|(l, r)| typing::binary(*op, l, r)).transpose();
@@ -153,11 +153,11 @@ impl Checker<'_> {
             Extract { value, lane } => return self.ty(*value).map(|ty| typing::extract(ty, *lane)).transpose(),
             Result => Ok(own),
         };
-        found.map(Some)
+        result.map(Some)
     }
 
     fn param(&self, i: u32) -> Result<Ty, String> {
-        let found = if self.is_body() {
+        let actual = if self.is_body() {
             match self.module.kernel.params.get(i as usize) {
                 Some(KernelParam::Value { ty, .. }) => Some(*ty),
                 _ => None,
@@ -165,12 +165,12 @@ impl Checker<'_> {
         } else {
             self.function.params.get(i as usize).copied()
         };
-        found.ok_or_else(|| format!("value parameter {i} does not exist"))
+        actual.ok_or_else(|| format!("value parameter {i} does not exist"))
     }
 
-    /// Returns the type of a memory location; checks its rank, index types and access. That the indices are visible is checked
-    /// where they are checked as operands.
-    pub fn place(&self, place: &Place, usage: Use) -> Result<Ty, String> {
+    /// Returns the type of a memory location. Checks the number and types of its indices and the permitted access, but
+    /// not whether the indices are visible.
+    pub fn place(&self, place: &Place, usage: PlaceUse) -> Result<Ty, String> {
         let Some(memory) = self.function.memories.get(place.memory) else {
             return Err(format!("memory {:?} does not exist", place.memory));
         };
@@ -189,27 +189,27 @@ impl Checker<'_> {
                 return Err(format!("an index into `{}` is {}", memory.name, describe(ty)));
             }
         }
-        if usage == Use::Write && access(memory) == Access::In {
-            return Err(format!("`{}` is only read, and is written", memory.name));
+        if usage == PlaceUse::Write && access(memory) == Access::In {
+            return Err(format!("`{}` is read-only, but it is written", memory.name));
         }
         typing::leaf(&memory.layout, place.leaf, place.component)
     }
 }
 
-/// Returns the permitted accesses to a memory.
+/// Returns how a memory may be accessed.
 pub(super) fn access(memory: &Memory) -> Access {
     match memory.space {
-        Space::Global { access, .. } | Space::Param { access, .. } => access,
-        Space::Shared | Space::Local => Access::InOut,
-        Space::Constant => Access::In,
+        MemorySpace::Global { access, .. } | MemorySpace::Param { access, .. } => access,
+        MemorySpace::Shared | MemorySpace::Local => Access::InOut,
+        MemorySpace::Constant => Access::In,
     }
 }
 
 fn constant(bits: u64, ty: Ty) -> Result<Ty, String> {
     let Ty::Scalar(scalar) = ty else { return Err(format!("a constant of {}", describe(ty))) };
-    let fits = match scalar {
+    let is_in_range = match scalar {
         Scalar::Bool => bits <= 1,
         _ => scalar.bits() == 64 || bits >> scalar.bits() == 0,
     };
-    if fits { Ok(ty) } else { Err(format!("the bits {bits:#x} do not fit {scalar}")) }
+    if is_in_range { Ok(ty) } else { Err(format!("the bits {bits:#x} do not fit {scalar}")) }
 }

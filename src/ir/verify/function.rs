@@ -1,21 +1,21 @@
-//! Verification of one function: its declarations, and the state of the walk over its body.
+//! Verification of one function: its declarations, then its body.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::checker::{Checker, State};
-use super::words::{Violation, describe, is_type};
-use crate::ir::compact::{TREE_SIZE, tree_size};
-use crate::ir::def::*;
-use crate::ir::typing;
-use crate::ir::visit::each_stmt;
+use super::verifier::{ExprVisibility, FunctionVerifier};
+use super::violation::{Violation, describe, is_type};
+use crate::def::*;
+use crate::renumber::{MAX_TREE_SIZE, tree_size};
+use crate::typing;
+use crate::visit::each_stmt;
 
 pub(super) fn check(module: &Module, id: FunctionId, function: &Function, out: &mut Vec<Violation>) {
-    let mut checker = Checker {
+    let mut checker = FunctionVerifier {
         module,
         id,
         function,
         out,
-        states: vec![State::Waiting; function.exprs.len()],
+        states: vec![ExprVisibility::Waiting; function.exprs.len()],
         checked: FxHashSet::default(),
         labels: vec![],
         used_labels: FxHashSet::default(),
@@ -24,12 +24,12 @@ pub(super) fn check(module: &Module, id: FunctionId, function: &Function, out: &
     };
     checker.declarations();
     checker.block(&function.body);
-    if !function.results.is_empty() && completes(&function.body) {
+    if !function.results.is_empty() && may_complete(&function.body) {
         checker.report("it may end without returning its results".to_string());
     }
 }
 
-impl Checker<'_> {
+impl FunctionVerifier<'_> {
     pub fn report(&mut self, message: String) {
         self.out.push(format!("function `{}`: {message}", self.function.name));
     }
@@ -46,7 +46,7 @@ impl Checker<'_> {
     }
 
     pub fn is_threads(&self) -> bool {
-        matches!(self.module.kernel.form, Form::Threads { .. })
+        matches!(self.module.kernel.form, LaunchForm::Threads { .. })
     }
 
     fn declarations(&mut self) {
@@ -69,57 +69,59 @@ impl Checker<'_> {
     fn memory(&mut self, memory: &Memory, positions: &mut u32) {
         let name = &memory.name;
         match memory.space {
-            Space::Global { .. } => {
+            MemorySpace::Global { .. } => {
                 let body = self.is_body();
                 self.require(body, || format!("global memory `{name}` outside the kernel's body"));
             }
-            Space::Shared => {
+            MemorySpace::Shared => {
                 let threads = self.is_threads();
                 self.require(!threads, || format!("shared memory `{name}` in a `threads` kernel"));
             }
-            Space::Param { position, .. } => {
+            MemorySpace::Param { position, .. } => {
                 let (body, expected) = (self.is_body(), *positions);
                 self.require(!body, || format!("memory `{name}` is a parameter of the kernel's body"));
                 self.require(position == expected, || format!("memory `{name}` has position {position}"));
                 *positions += 1;
             }
-            Space::Local | Space::Constant => {}
+            MemorySpace::Local | MemorySpace::Constant => {}
         }
         self.layout(memory);
         self.values(memory);
         for extent in &memory.extents {
-            let fits = match (memory.space, extent) {
+            let is_valid = match (memory.space, extent) {
                 (_, Extent::Known(_)) => true,
-                (Space::Global { .. } | Space::Param { .. }, Extent::Launch) => true,
-                (Space::Shared, Extent::Dynamic(id)) => {
+                (MemorySpace::Global { .. } | MemorySpace::Param { .. }, Extent::Launch) => true,
+                (MemorySpace::Shared, Extent::Dynamic(id)) => {
                     self.dynamic(name, *id);
                     true
                 }
                 _ => false,
             };
-            self.require(fits, || format!("memory `{name}` has the extent {extent:?}"));
+            self.require(is_valid, || format!("memory `{name}` has the extent {extent:?}"));
         }
     }
 
     fn layout(&mut self, memory: &Memory) {
-        let Layout { leaves, size, align } = &memory.layout;
+        let ElementLayout { leaves, size, align } = &memory.layout;
         let name = &memory.name;
         let mut end = 0usize;
-        let mut fits = !leaves.is_empty() && align.is_power_of_two();
+        let mut is_valid = !leaves.is_empty() && align.is_power_of_two();
         for leaf in leaves {
-            let known = is_type(leaf.ty);
-            fits &= known && leaf.offset >= end && leaf.offset.is_multiple_of(leaf.ty.align().max(1));
-            fits &= known && align.is_multiple_of(leaf.ty.align().max(1));
+            let is_known_type = is_type(leaf.ty);
+            is_valid &= is_known_type && leaf.offset >= end && leaf.offset.is_multiple_of(leaf.ty.align().max(1));
+            is_valid &= is_known_type && align.is_multiple_of(leaf.ty.align().max(1));
             end = leaf.offset.saturating_add(leaf.ty.size());
         }
-        fits &= end <= *size && size.is_multiple_of((*align).max(1));
-        self.require(fits, || format!("memory `{name}` has a broken layout"));
+        is_valid &= end <= *size && size.is_multiple_of((*align).max(1));
+        self.require(is_valid, || format!("memory `{name}` has an invalid layout"));
     }
 
-    /// Checks that an array of constants is complete, and that no other memory has values.
+    /// Checks that an array of constants is complete and that no other memory has values.
     fn values(&mut self, memory: &Memory) {
         let scalars = match memory.space {
-            Space::Constant => memory.known_len().map(|len| len.saturating_mul(memory.layout.scalars() as u64)),
+            MemorySpace::Constant => {
+                memory.known_len().map(|len| len.saturating_mul(memory.layout.scalar_count() as u64))
+            }
             _ => Some(0),
         };
         self.require(scalars == Some(memory.values.len() as u64), || {
@@ -133,7 +135,8 @@ impl Checker<'_> {
         };
         self.require(expr.ty == typing::I32, || format!("an extent of `{name}` is {}", describe(expr.ty)));
         if tree_size(self.function, id).is_none() {
-            return self.report(format!("an extent of `{name}` is computed from more than {TREE_SIZE} expressions"));
+            return self
+                .report(format!("an extent of `{name}` is computed from more than {MAX_TREE_SIZE} expressions"));
         }
         self.uniform(name, id);
     }
@@ -143,8 +146,8 @@ impl Checker<'_> {
         let Some(expr) = self.function.exprs.get(id) else {
             return self.report(format!("an extent of `{name}` uses {id:?}, which does not exist"));
         };
-        let fits = match &expr.kind {
-            Const(_) | Param(_) | Extent(..) | Id(Id3::BlockDim | Id3::GridDim, _) => true,
+        let is_allowed = match &expr.kind {
+            Const(_) | Param(_) | Extent(..) | Id(BuiltinIndex::BlockDim | BuiltinIndex::GridDim, _) => true,
             Id(..) | Index(_) | LaneIdx | WarpIdx | Read(_) | Load { .. } | Result => false,
             Unary { .. }
             | Binary { .. }
@@ -155,7 +158,7 @@ impl Checker<'_> {
             | Compose(_)
             | Extract { .. } => true,
         };
-        self.require(fits, || format!("an extent of `{name}` is not the same throughout a launch ({id:?})"));
+        self.require(is_allowed, || format!("an extent of `{name}` is not a launch constant ({id:?})"));
         if self.checked.insert(id) {
             self.expr_type(id);
         }
@@ -163,19 +166,19 @@ impl Checker<'_> {
     }
 }
 
-/// Returns whether control may reach the end of a block.
-fn completes(block: &Block) -> bool {
+/// Returns whether execution may reach the end of a block.
+fn may_complete(block: &Block) -> bool {
     block.iter().all(|stmt| match &stmt.kind {
         StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => false,
-        StmtKind::If { then, other, .. } => completes(then) || completes(other),
+        StmtKind::If { then, other, .. } => may_complete(then) || may_complete(other),
         StmtKind::Loop { label, body, .. } => breaks(body, *label),
-        StmtKind::Block { label, body } => completes(body) || breaks(body, *label),
+        StmtKind::Block { label, body } => may_complete(body) || breaks(body, *label),
         _ => true,
     })
 }
 
 fn breaks(block: &Block, label: Label) -> bool {
-    let mut found = false;
-    each_stmt(block, &mut |stmt| found |= stmt.kind == StmtKind::Break(label));
-    found
+    let mut has_break = false;
+    each_stmt(block, &mut |stmt| has_break |= stmt.kind == StmtKind::Break(label));
+    has_break
 }

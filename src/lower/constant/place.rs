@@ -1,21 +1,22 @@
-//! Access paths in constant evaluation: which scalars of which variable an expression selects.
+//! Resolves access paths in constant evaluation. An access path selects scalars of a variable or of a computed value.
 
 use std::ops::Range;
 
 use super::super::error::{Fallible, internal};
 use super::super::types;
-use super::{Constants, failed, not_constant};
-use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, LocalId, SliceIndex, Type};
-use crate::lang::scalar::Value;
+use super::{ConstEvaluator, failed, not_constant};
+use clk_base::source::Span;
+use clk_check::typed::{Expr, ExprKind, LocalId, SliceIndex, Type};
+use clk_scalar::ScalarValue;
 
 /// Selected scalars of a variable, or of a computed value.
-pub(super) struct Part {
-    base: Base,
+pub(super) struct ConstSelection {
+    base: ConstPlaceBase,
     positions: Positions,
 }
 
-/// Where the selected scalars are. An element of a long array is found without a list of all of it.
+/// The positions of the selected scalars. A contiguous range is stored without listing its positions, so that selecting
+/// from a long array is fast.
 enum Positions {
     Run(Range<usize>),
     List(Vec<usize>),
@@ -44,8 +45,8 @@ impl Positions {
         run.chain(list.iter().copied())
     }
 
-    /// Returns so many from one on, as far as there are any.
-    fn part(&self, start: usize, length: usize) -> Positions {
+    /// Returns up to `length` positions, beginning with the one at `start`.
+    fn slice(&self, start: usize, length: usize) -> Positions {
         let end = self.len().min(start.saturating_add(length));
         let start = start.min(end);
         match self {
@@ -55,31 +56,31 @@ impl Positions {
     }
 }
 
-enum Base {
+enum ConstPlaceBase {
     Local(LocalId),
-    Value(Vec<Value>),
+    Value(Vec<ScalarValue>),
 }
 
-impl Constants<'_> {
-    pub(super) fn read(&mut self, expr: &Expr) -> Fallible<Vec<Value>> {
+impl ConstEvaluator<'_> {
+    pub(super) fn read(&mut self, expr: &Expr) -> Fallible<Vec<ScalarValue>> {
         let part = self.part(expr)?;
         self.read_part(&part, expr)
     }
 
-    pub(super) fn read_part(&self, part: &Part, expr: &Expr) -> Fallible<Vec<Value>> {
+    pub(super) fn read_part(&self, part: &ConstSelection, expr: &Expr) -> Fallible<Vec<ScalarValue>> {
         let values = match &part.base {
-            Base::Local(id) => match self.locals.get(id) {
+            ConstPlaceBase::Local(id) => match self.locals.get(id) {
                 Some(stored) => &stored.values,
                 None => return Err(not_constant(expr.span, "this is only known when the program runs")),
             },
-            Base::Value(values) => values,
+            ConstPlaceBase::Value(values) => values,
         };
-        let selected: Option<Vec<Value>> = part.positions.iter().map(|at| values.get(at).copied()).collect();
+        let selected: Option<Vec<ScalarValue>> = part.positions.iter().map(|at| values.get(at).copied()).collect();
         selected.ok_or_else(|| internal(expr.span, "a part that is not there"))
     }
 
-    pub(super) fn write_part(&mut self, part: &Part, values: &[Value], span: Span) -> Fallible<()> {
-        let Base::Local(id) = part.base else { return Err(internal(span, "an assignment to a value")) };
+    pub(super) fn write_part(&mut self, part: &ConstSelection, values: &[ScalarValue], span: Span) -> Fallible<()> {
+        let ConstPlaceBase::Local(id) = part.base else { return Err(internal(span, "an assignment to a value")) };
         let stored = self.locals.entry(id).or_default();
         for (at, &value) in part.positions.iter().zip(values) {
             match stored.values.get_mut(at) {
@@ -90,36 +91,36 @@ impl Constants<'_> {
         Ok(())
     }
 
-    pub(super) fn part(&mut self, expr: &Expr) -> Fallible<Part> {
+    pub(super) fn part(&mut self, expr: &Expr) -> Fallible<ConstSelection> {
         match &expr.kind {
             ExprKind::Local(id) => {
                 let count = self.locals.get(id).map_or(0, |stored| stored.values.len());
                 if !self.locals.contains_key(id) {
                     return Err(not_constant(expr.span, "this is only known when the program runs"));
                 }
-                Ok(Part { base: Base::Local(*id), positions: Positions::Run(0..count) })
+                Ok(ConstSelection { base: ConstPlaceBase::Local(*id), positions: Positions::Run(0..count) })
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
                 let part = self.part(base)?;
                 let ty = self.ty(base)?;
                 let (start, length) = self.field(&ty, *field, expr.span)?;
-                Ok(Part { positions: part.positions.part(start, length), ..part })
+                Ok(ConstSelection { positions: part.positions.slice(start, length), ..part })
             }
             ExprKind::Swizzle { base, lanes } => {
                 let part = self.part(base)?;
                 let positions = lanes.iter().filter_map(|&lane| part.positions.get(lane as usize)).collect();
-                Ok(Part { positions: Positions::List(positions), ..part })
+                Ok(ConstSelection { positions: Positions::List(positions), ..part })
             }
             ExprKind::Index { base, indices } => self.element(base, indices, expr),
             ExprKind::Slice { base, indices } => self.row(base, indices, expr),
             _ => {
                 let values = self.leaves(expr)?;
-                Ok(Part { positions: Positions::Run(0..values.len()), base: Base::Value(values) })
+                Ok(ConstSelection { positions: Positions::Run(0..values.len()), base: ConstPlaceBase::Value(values) })
             }
         }
     }
 
-    fn element(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<Part> {
+    fn element(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<ConstSelection> {
         let extents = self.extents(base)?;
         let part = self.part(base)?;
         let ty = self.ty(expr)?;
@@ -128,18 +129,18 @@ impl Constants<'_> {
         for (index, extent) in indices.iter().zip(&extents) {
             offset = offset * extent + self.index(index, *extent)?;
         }
-        Ok(Part { positions: part.positions.part(offset as usize * size, size), ..part })
+        Ok(ConstSelection { positions: part.positions.slice(offset as usize * size, size), ..part })
     }
 
-    /// `m[i, ..]`: some axes at one index each, the others as they are.
-    fn row(&mut self, base: &Expr, indices: &[SliceIndex], expr: &Expr) -> Fallible<Part> {
+    /// Resolves a slice such as `m[i, ..]`, which has an index for some axes and covers the other axes wholly.
+    fn row(&mut self, base: &Expr, indices: &[SliceIndex], expr: &Expr) -> Fallible<ConstSelection> {
         let extents = self.extents(base)?;
         let part = self.part(base)?;
         let size = part.positions.len() / (extents.iter().product::<i64>().max(1) as usize);
-        // The elements that are in it, axis by axis.
+        // The positions of the selected elements, extended axis by axis.
         let mut elements = vec![0];
         for (axis, &extent) in extents.iter().enumerate() {
-            let along = match indices.get(axis) {
+            let axis_range = match indices.get(axis) {
                 None | Some(SliceIndex::Range { start: None, end: None, step: None, .. }) => 0..extent,
                 Some(SliceIndex::At(index)) => {
                     let at = self.index(index, extent)?;
@@ -147,12 +148,12 @@ impl Constants<'_> {
                 }
                 Some(_) => return Err(not_constant(expr.span, "a part of an axis belongs to the host")),
             };
-            elements = elements.iter().flat_map(|&at| along.clone().map(move |k| at * extent + k)).collect();
+            elements = elements.iter().flat_map(|&at| axis_range.clone().map(move |k| at * extent + k)).collect();
         }
         let scalars = elements.iter().flat_map(|&at| (0..size).map(move |k| at as usize * size + k));
         let positions: Option<Vec<usize>> = scalars.map(|at| part.positions.get(at)).collect();
         let positions = positions.ok_or_else(|| internal(expr.span, "a row that is not there"))?;
-        Ok(Part { positions: Positions::List(positions), ..part })
+        Ok(ConstSelection { positions: Positions::List(positions), ..part })
     }
 
     fn index(&mut self, index: &Expr, extent: i64) -> Fallible<i64> {

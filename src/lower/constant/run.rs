@@ -1,31 +1,31 @@
 //! Executes function bodies in constant evaluation.
 
-use super::super::Function;
+use super::super::FunctionInstance;
 use super::super::error::{Fallible, internal};
-use super::{Constants, MAX_ELEMENTS, Stored, apply, failed, negative, not_constant, pure_builtin, reached};
-use crate::base::source::Span;
-use crate::check::solve;
-use crate::check::typed::{
+use super::{ConstEvaluator, MAX_ELEMENTS, Stored, apply, failed, negative, not_constant, pure_builtin, reached};
+use clk_base::source::Span;
+use clk_check::solve_dims;
+use clk_check::typed::{
     Access, ArrayInit, Block, Dim, Expr, ExprKind, FnRef, LocalId, Pattern, Signature, Stmt, StmtKind, Type,
 };
-use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::{Value, dynamic};
+use clk_scalar::ops::BinaryOp;
+use clk_scalar::{ScalarValue, dynamic};
 
-/// The outcome of a statement.
-enum Flow {
+/// How the execution of a statement ended.
+enum ConstControlFlow {
     Next,
     Break,
     Continue,
-    Return(Vec<Value>),
+    Return(Vec<ScalarValue>),
 }
 
-impl<'a> Constants<'a> {
-    pub(super) fn call(&mut self, callee: &FnRef, args: &[Expr], span: Span) -> Fallible<Vec<Value>> {
+impl<'a> ConstEvaluator<'a> {
+    pub(super) fn call(&mut self, callee: &FnRef, args: &[Expr], span: Span) -> Fallible<Vec<ScalarValue>> {
         let callee = self.mono.function(callee, span)?;
         let program = self.program;
         let params = match &callee {
-            Function::Fn { id, .. } => program.fns.get(*id).map_or(&[][..], |function| &function.sig.params),
-            Function::Builtin(_) => &[],
+            FunctionInstance::Fn { id, .. } => program.fns.get(*id).map_or(&[][..], |function| &function.sig.params),
+            FunctionInstance::Builtin(_) => &[],
         };
         let mut values = Vec::with_capacity(args.len());
         let mut places = Vec::new();
@@ -40,11 +40,11 @@ impl<'a> Constants<'a> {
             places.push((position, place));
         }
         match callee {
-            Function::Builtin(builtin) => {
-                let values: Vec<Vec<Value>> = values.into_iter().map(|stored| stored.values).collect();
+            FunctionInstance::Builtin(builtin) => {
+                let values: Vec<Vec<ScalarValue>> = values.into_iter().map(|stored| stored.values).collect();
                 pure_builtin(builtin, &values, span)
             }
-            Function::Fn { id, arguments } => {
+            FunctionInstance::Fn { id, arguments } => {
                 self.step(span)?;
                 let function =
                     self.program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
@@ -56,7 +56,7 @@ impl<'a> Constants<'a> {
                 let ran = inner.run_block(&body.root);
                 let result =
                     match ran.map_err(|d| reached(d, span, || format!("`{}` is called here", function.name)))? {
-                        (Flow::Return(values), _) => values,
+                        (ConstControlFlow::Return(values), _) => values,
                         (_, values) => values,
                     };
                 for (position, place) in places {
@@ -81,51 +81,52 @@ impl<'a> Constants<'a> {
                 }
             }
         }
-        for (dim, (param, axis, i)) in solve::order(signature).solved {
+        for (dim, (param, axis, i)) in solve_dims::order(signature).solved {
             let Some(&extent) = values.get(param).and_then(|value| value.extents.get(axis)) else { continue };
             let mut at = |value| {
                 self.dims[dim as usize] = Some(value);
-                let known = self.evaluate(&signature.dim_exprs[i])?.as_integer().and_then(|n| i64::try_from(n).ok());
-                known.ok_or_else(|| internal(span, "a dimension that is no integer"))
+                let integer = self.evaluate(&signature.dim_exprs[i])?.as_integer().and_then(|n| i64::try_from(n).ok());
+                integer.ok_or_else(|| internal(span, "a dimension that is no integer"))
             };
-            let found = solve::solution(extent, at(0)?, at(1)?);
+            let solution = solve_dims::solution(extent, at(0)?, at(1)?);
             let name = &signature.dims[dim as usize].name;
             let why = || failed(span, &format!("no `{name}` gives an extent of {extent}"));
-            self.dims[dim as usize] = Some(found.ok_or_else(why)?);
+            self.dims[dim as usize] = Some(solution.ok_or_else(why)?);
         }
         Ok(())
     }
 
     /// Evaluates a block inside of an expression. A `return` in it is not supported in constants.
-    pub(super) fn block(&mut self, block: &Block) -> Fallible<Vec<Value>> {
+    pub(super) fn block(&mut self, block: &Block) -> Fallible<Vec<ScalarValue>> {
         match self.run_block(block)? {
-            (Flow::Next, values) => Ok(values),
+            (ConstControlFlow::Next, values) => Ok(values),
             _ => Err(not_constant(block.span, "a constant does not jump out of an expression")),
         }
     }
 
-    fn run_block(&mut self, block: &Block) -> Fallible<(Flow, Vec<Value>)> {
+    fn run_block(&mut self, block: &Block) -> Fallible<(ConstControlFlow, Vec<ScalarValue>)> {
         for stmt in &block.stmts {
             match self.run(stmt)? {
-                Flow::Next => {}
+                ConstControlFlow::Next => {}
                 flow => return Ok((flow, vec![])),
             }
         }
         match &block.tail {
-            None => Ok((Flow::Next, vec![])),
-            // A branch may contain a `return`, so a conditional tail is executed as a statement with a value.
+            None => Ok((ConstControlFlow::Next, vec![])),
+            // A branch may contain a `return`. Therefore, if the value of the block is an `if`, it is executed like a
+            // statement.
             Some(tail) => match &tail.kind {
                 ExprKind::If { cond, then, other } => {
-                    let taken = if self.evaluate(cond)?.is_true() { Some(then) } else { other.as_ref() };
-                    taken.map_or(Ok((Flow::Next, vec![])), |taken| self.run_block(taken))
+                    let branch = if self.evaluate(cond)?.is_true() { Some(then) } else { other.as_ref() };
+                    branch.map_or(Ok((ConstControlFlow::Next, vec![])), |branch| self.run_block(branch))
                 }
                 ExprKind::Block(inner) => self.run_block(inner),
-                _ => Ok((Flow::Next, self.leaves(tail)?)),
+                _ => Ok((ConstControlFlow::Next, self.leaves(tail)?)),
             },
         }
     }
 
-    fn run(&mut self, stmt: &Stmt) -> Fallible<Flow> {
+    fn run(&mut self, stmt: &Stmt) -> Fallible<ConstControlFlow> {
         let span = stmt.span;
         self.step(span)?;
         match &stmt.kind {
@@ -134,7 +135,7 @@ impl<'a> Constants<'a> {
                 let values = self.leaves(value)?;
                 self.bind(pattern, &ty, Stored { values, extents }, span)?;
             }
-            // The first assignment determines its size.
+            // The first assignment determines the size of the variable.
             StmtKind::Let { pattern: Pattern::Local(id), value: None, .. } => {
                 self.locals.remove(id);
             }
@@ -146,40 +147,40 @@ impl<'a> Constants<'a> {
                 while self.evaluate(cond)?.is_true() {
                     self.step(span)?;
                     match self.run_block(body)?.0 {
-                        Flow::Break => break,
-                        Flow::Return(values) => return Ok(Flow::Return(values)),
-                        Flow::Next | Flow::Continue => {}
+                        ConstControlFlow::Break => break,
+                        ConstControlFlow::Return(values) => return Ok(ConstControlFlow::Return(values)),
+                        ConstControlFlow::Next | ConstControlFlow::Continue => {}
                     }
                 }
             }
             StmtKind::Loop { body } => loop {
                 self.step(span)?;
                 match self.run_block(body)?.0 {
-                    Flow::Break => break,
-                    Flow::Return(values) => return Ok(Flow::Return(values)),
-                    Flow::Next | Flow::Continue => {}
+                    ConstControlFlow::Break => break,
+                    ConstControlFlow::Return(values) => return Ok(ConstControlFlow::Return(values)),
+                    ConstControlFlow::Next | ConstControlFlow::Continue => {}
                 }
             },
-            StmtKind::Break => return Ok(Flow::Break),
-            StmtKind::Continue => return Ok(Flow::Continue),
+            StmtKind::Break => return Ok(ConstControlFlow::Break),
+            StmtKind::Continue => return Ok(ConstControlFlow::Continue),
             StmtKind::Return(value) => {
-                return Ok(Flow::Return(value.as_ref().map_or(Ok(vec![]), |value| self.leaves(value))?));
+                return Ok(ConstControlFlow::Return(value.as_ref().map_or(Ok(vec![]), |value| self.leaves(value))?));
             }
             StmtKind::Let { .. } | StmtKind::Shared { .. } | StmtKind::On { .. } | StmtKind::Batch { .. } => {
                 return Err(not_constant(span, "this cannot be part of a constant"));
             }
         }
-        Ok(Flow::Next)
+        Ok(ConstControlFlow::Next)
     }
 
-    fn run_expr(&mut self, expr: &Expr) -> Fallible<Flow> {
+    fn run_expr(&mut self, expr: &Expr) -> Fallible<ConstControlFlow> {
         match &expr.kind {
             ExprKind::If { cond, then, other } => {
-                let taken = if self.evaluate(cond)?.is_true() { Some(then) } else { other.as_ref() };
-                taken.map_or(Ok(Flow::Next), |taken| Ok(self.run_block(taken)?.0))
+                let branch = if self.evaluate(cond)?.is_true() { Some(then) } else { other.as_ref() };
+                branch.map_or(Ok(ConstControlFlow::Next), |branch| Ok(self.run_block(branch)?.0))
             }
             ExprKind::Block(block) => Ok(self.run_block(block)?.0),
-            _ => self.leaves(expr).map(|_| Flow::Next),
+            _ => self.leaves(expr).map(|_| ConstControlFlow::Next),
         }
     }
 
@@ -244,37 +245,37 @@ impl<'a> Constants<'a> {
         self.write_part(&part, &values, span)
     }
 
-    fn run_for(&mut self, var: LocalId, iter: &Expr, body: &Block, span: Span) -> Fallible<Flow> {
+    fn run_for(&mut self, var: LocalId, iter: &Expr, body: &Block, span: Span) -> Fallible<ConstControlFlow> {
         for iteration in self.iterations(iter)? {
             self.step(span)?;
             self.locals.insert(var, Stored { values: iteration, extents: vec![] });
             match self.run_block(body)?.0 {
-                Flow::Break => break,
-                Flow::Return(values) => return Ok(Flow::Return(values)),
-                Flow::Next | Flow::Continue => {}
+                ConstControlFlow::Break => break,
+                ConstControlFlow::Return(values) => return Ok(ConstControlFlow::Return(values)),
+                ConstControlFlow::Next | ConstControlFlow::Continue => {}
             }
         }
-        Ok(Flow::Next)
+        Ok(ConstControlFlow::Next)
     }
 
     /// Returns the values that a `for` iterates over.
-    fn iterations(&mut self, iter: &Expr) -> Fallible<Vec<Vec<Value>>> {
+    fn iterations(&mut self, iter: &Expr) -> Fallible<Vec<Vec<ScalarValue>>> {
         let ExprKind::Range { start, end: Some(end), inclusive, step } = &iter.kind else {
             let Some(&count) = self.extents(iter)?.first() else {
                 return Err(internal(iter.span, "a `for` over something that has no elements"));
             };
             let values = self.leaves(iter)?;
             let size = (values.len() / count.max(1) as usize).max(1);
-            return Ok(values.chunks(size).map(<[Value]>::to_vec).collect());
+            return Ok(values.chunks(size).map(<[ScalarValue]>::to_vec).collect());
         };
         let end = self.evaluate(end)?;
         let mut at = match start {
             Some(start) => self.evaluate(start)?,
-            None => Value::zero(end.ty),
+            None => ScalarValue::zero(end.ty),
         };
         let step = match step {
             Some(step) => self.evaluate(step)?,
-            None => Value::one(end.ty),
+            None => ScalarValue::one(end.ty),
         };
         if step.bits == 0 {
             return Err(failed(iter.span, "the step is zero"));
@@ -282,18 +283,18 @@ impl<'a> Constants<'a> {
         let down = negative(step);
         let mut iterations = Vec::new();
         loop {
-            let (Some(here), Some(last)) = (at.as_integer(), end.as_integer()) else {
+            let (Some(current), Some(last)) = (at.as_integer(), end.as_integer()) else {
                 return Err(internal(iter.span, "a `for` over numbers that are no integers"));
             };
-            let past = if down { here < last } else { here > last };
-            if past || (here == last && !inclusive) {
+            let past = if down { current < last } else { current > last };
+            if past || (current == last && !inclusive) {
                 return Ok(iterations);
             }
             self.step(iter.span)?;
             iterations.push(vec![at]);
             let next = dynamic::binary(BinaryOp::Add, at, step).map_err(|f| failed(iter.span, &f.to_string()))?;
-            // End the range when the addition wraps around.
-            if next.as_integer().is_none_or(|next| if down { next >= here } else { next <= here }) {
+            // The range ends if the addition wraps around.
+            if next.as_integer().is_none_or(|next| if down { next >= current } else { next <= current }) {
                 return Ok(iterations);
             }
             at = next;

@@ -1,11 +1,11 @@
-//! `inline`.
+//! Tests of the pass `inline`.
 
 use super::check;
 
 const HEAD: &str = "kernel k(n: i32, x: in @x) grid\n";
 
 #[test]
-fn a_straight_body_leaves_no_block() {
+fn straight_line_bodies_are_spliced() {
     let before = format!(
         "{HEAD}fn double(f32) -> f32 {{\n%0: f32 = arg0 + arg0\nreturn %0\n}}\nfn k() {{\nglobal 1 in @x: f32[_]\n\
          %0: f32 = call double(2.0f32)\nprint %0\n}}"
@@ -42,8 +42,8 @@ fn calls_in_callees_and_their_own_arrays() {
     );
     let mut module = super::read(&before);
     super::super::inline::run(&mut module);
-    assert_eq!(crate::ir::verify::violations(&module), Vec::<String>::new());
-    let text = crate::ir::text::print(&module);
+    assert_eq!(clk_ir::verify::violations(&module), Vec::<String>::new());
+    let text = clk_ir::text::print(&module);
     assert!(!text.contains("call"), "{text}");
     assert_eq!(text.matches("local @buffer").count(), 2, "{text}");
     assert_eq!(module.functions.len(), 1);

@@ -1,4 +1,4 @@
-//! `structure`, `forward`, `dead`, `choose`, `scalarise`.
+//! Tests of the passes `structure`, `forward`, `dead`, `if_convert` and `scalarize`.
 
 use super::check_body;
 
@@ -31,7 +31,7 @@ fn an_early_return_becomes_a_branch() {
 }
 
 #[test]
-fn a_block_whose_breaks_are_at_its_end_vanishes() {
+fn a_block_with_breaks_only_at_its_end_is_removed() {
     check_body(
         &["structure"],
         "var $v: i32
@@ -57,7 +57,7 @@ fn a_block_whose_breaks_are_at_its_end_vanishes() {
 }
 
 #[test]
-fn a_break_out_of_a_loop_keeps_its_block_and_continue_at_the_end_goes() {
+fn a_break_out_of_a_loop_stays_and_a_trailing_continue_is_removed() {
     check_body(
         &["structure"],
         "%0: bool = lane < arg0
@@ -87,7 +87,7 @@ fn a_break_out_of_a_loop_keeps_its_block_and_continue_at_the_end_goes() {
 }
 
 #[test]
-fn a_known_local_is_not_read() {
+fn known_locals_are_replaced_by_their_values() {
     check_body(
         &["forward"],
         "var $v: i32
@@ -121,7 +121,7 @@ fn a_known_local_is_not_read() {
 }
 
 #[test]
-fn a_branch_that_leaves_does_not_count() {
+fn a_branch_that_jumps_does_not_change_known_values() {
     check_body(
         &["forward"],
         "var $v: i32
@@ -145,7 +145,7 @@ fn a_branch_that_leaves_does_not_count() {
 }
 
 #[test]
-fn a_loop_forgets_what_it_writes() {
+fn a_loop_invalidates_the_locals_it_writes() {
     check_body(
         &["forward"],
         "var $v: i32
@@ -182,7 +182,7 @@ fn a_loop_forgets_what_it_writes() {
 }
 
 #[test]
-fn what_nothing_needs_goes() {
+fn dead_code_is_removed() {
     check_body(
         &["dead"],
         "var $v: i32
@@ -207,7 +207,7 @@ fn what_nothing_needs_goes() {
 }
 
 #[test]
-fn faults_stay_and_so_do_writes_that_a_later_turn_reads() {
+fn faults_and_loop_carried_writes_stay() {
     check_body(
         &["dead"],
         "var $v: i32
@@ -243,7 +243,7 @@ fn faults_stay_and_so_do_writes_that_a_later_turn_reads() {
 }
 
 #[test]
-fn a_write_that_a_jump_out_of_a_loop_leads_to_stays() {
+fn a_write_read_after_a_jump_out_of_a_loop_stays() {
     let text = "var $v: i32
          %0: bool = lane < arg0
          $v = 1i32
@@ -291,7 +291,7 @@ fn a_small_branch_becomes_a_selection() {
 }
 
 #[test]
-fn a_branch_that_may_fault_or_that_is_dear_stays() {
+fn a_faulting_or_expensive_branch_stays() {
     let text = "var $v: f32
          %0: bool = lane < arg0
          if %0 {

@@ -1,9 +1,9 @@
-//! `hoist`, `unroll`.
+//! Tests of the passes `hoist` and `unroll`.
 
 use super::check_body;
 
 #[test]
-fn what_does_not_change_leaves_its_loops() {
+fn invariant_code_leaves_its_loops() {
     check_body(
         &["hoist"],
         "var $i: i32
@@ -60,7 +60,7 @@ fn a_loop_over_a_local_array_is_unrolled() {
 }
 
 #[test]
-fn jumps_of_an_unrolled_loop() {
+fn jumps_in_unrolled_loops_become_block_exits() {
     check_body(
         &["unroll"],
         "var $i: i32

@@ -1,4 +1,4 @@
-//! Tests of each pass on small kernels: text before and after.
+//! Tests of each pass on small kernels: compare the text of the kernel before and after the pass.
 
 mod inline;
 mod locals;
@@ -7,10 +7,10 @@ mod pipeline;
 mod values;
 
 use super::pipeline::STANDARD;
-use crate::ir::compact::compact;
-use crate::ir::def::Module;
-use crate::ir::text::{parse, print};
-use crate::ir::verify::violations;
+use clk_ir::def::Module;
+use clk_ir::renumber::compact;
+use clk_ir::text::{parse, print};
+use clk_ir::verify::violations;
 
 #[track_caller]
 fn read(text: &str) -> Module {
@@ -32,14 +32,14 @@ fn check(passes: &[&str], before: &str, after: &str) {
     assert_eq!(trimmed(&print(&module)), trimmed(after), "\n{}", print(&module));
 }
 
-/// Returns a kernel with these declarations and statements as its body.
+/// Returns the text of a kernel whose body consists of these declarations and statements.
 fn kernel(body: &str) -> String {
     format!(
         "kernel k(n: i32, a: f32, x: in @x, r: out @r) grid\nfn k() {{\nglobal 2 in @x: f32[_]\nglobal 3 out @r: f32[_]\n{body}\n}}\n"
     )
 }
 
-/// As [`check`], for the statements between the braces of the kernel.
+/// Like [`check`], but `before` and `after` contain only the statements between the braces of the kernel.
 #[track_caller]
 fn check_body(passes: &[&str], before: &str, after: &str) {
     check(passes, &kernel(before), &kernel(after));

@@ -1,8 +1,8 @@
-//! The whole pipeline.
+//! Tests of the whole pipeline.
 
 use super::super::prepare;
 use super::{kernel, read, trimmed};
-use crate::ir::text::print;
+use clk_ir::text::print;
 
 #[track_caller]
 fn check(before: &str, after: &str) {
@@ -118,8 +118,8 @@ fn a_short_circuit_is_an_and() {
 }
 
 #[test]
-fn an_invalid_module_names_what_is_wrong() {
-    let module = crate::ir::text::parse(&kernel("if lane {\n}")).unwrap();
+fn an_invalid_module_is_described() {
+    let module = clk_ir::text::parse(&kernel("if lane {\n}")).unwrap();
     let error = prepare(module).map(|_| ()).unwrap_err();
     assert!(
         error.contains("invalid after lowering") && error.contains("a condition is") && error.contains("fn k()"),

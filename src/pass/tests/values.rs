@@ -1,26 +1,26 @@
-//! `simplify`, `cse`.
+//! Tests of the passes `simplify` and `cse`.
 
 use super::{check_body, kernel};
-use crate::ir::Checks;
-use crate::ir::compact::compact;
-use crate::ir::def::{ExprKind, Part, StmtKind};
+use clk_ir::Checks;
+use clk_ir::def::{ExprKind, MessageSegment, StmtKind};
+use clk_ir::renumber::compact;
 
-/// Checks the simplification of one expression, given as the right side of a `let`; operands are `arg0: i32`, `arg1: f32`.
+/// Checks the simplification of one expression, the right side of a `let`. Operands are `arg0: i32` and `arg1: f32`.
 #[track_caller]
 fn check(ty: &str, before: &str, after: &str) {
     let mut module = super::read(&kernel(&format!("%0: {ty} = {before}\nprint %0")));
-    for pass in [super::super::simplify::run, super::super::dead::run] {
+    for pass in [super::super::simplify::run, super::super::dead_code::run] {
         pass(&mut module);
     }
     compact(&mut module);
-    let text = crate::ir::text::print(&module);
-    let found: Vec<&str> =
+    let text = clk_ir::text::print(&module);
+    let lines: Vec<&str> =
         text.lines().map(str::trim).filter(|l| l.starts_with('%') || l.starts_with("print")).collect();
     let expected = match after.contains(' ') || after.contains('(') {
         true => format!("%0: {ty} = {after}; print %0"),
         false => format!("print {after}"),
     };
-    assert_eq!(found.join("; "), expected);
+    assert_eq!(lines.join("; "), expected);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn constants_are_folded() {
 }
 
 #[test]
-fn operations_that_do_nothing() {
+fn identity_operations_are_removed() {
     check("i32", "0i32 + arg0", "arg0");
     check("i32", "arg0 * 1i32", "arg0");
     check("i32", "arg0 * 0i32", "0i32");
@@ -96,12 +96,12 @@ fn known_extents_are_constants() {
     super::super::simplify::run(&mut module);
     let function = &module.functions[module.kernel.body];
     let StmtKind::Print { parts } = &function.body[0].kind else { panic!("a print") };
-    let Part::Value(value, _) = parts[0] else { panic!("a value") };
+    let MessageSegment::Value(value, _) = parts[0] else { panic!("a value") };
     assert_eq!(function.exprs[value].kind, ExprKind::Const(5));
 }
 
 #[test]
-fn nothing_is_computed_or_loaded_twice() {
+fn common_subexpressions_and_loads_are_shared() {
     check_body(
         &["cse"],
         "%0: i32 = lane + 1i32
@@ -129,7 +129,7 @@ fn nothing_is_computed_or_loaded_twice() {
 }
 
 #[test]
-fn a_load_holds_until_the_memory_may_change() {
+fn a_load_is_reused_until_the_memory_may_change() {
     check_body(
         &["cse"],
         "shared @s: f32[4]
@@ -155,7 +155,7 @@ fn a_load_holds_until_the_memory_may_change() {
 }
 
 #[test]
-fn a_loop_or_a_branch_that_stores_forgets_loads() {
+fn loops_and_branches_with_stores_invalidate_loads() {
     check_body(
         &["cse"],
         "%0: f32 = load @r[0i32]
@@ -189,8 +189,8 @@ fn a_loop_or_a_branch_that_stores_forgets_loads() {
     );
 }
 
-/// Returns the statements that are left of a kernel's body, prepared for these checks.
-fn left(body: &str, checks: Checks) -> usize {
+/// Returns the number of statements in a kernel's body after the pipeline for these checks.
+fn count_stmts(body: &str, checks: Checks) -> usize {
     let module = super::read(&kernel(body));
     let prepared = super::super::prepare_for(module, checks).unwrap_or_else(|e| panic!("{e}"));
     prepared.module.functions[prepared.module.kernel.body].body.len()
@@ -200,7 +200,7 @@ const NONE: Checks = Checks { memory: false, arithmetic: false, nan: false };
 const ARITHMETIC: Checks = Checks { arithmetic: true, ..NONE };
 const NAN: Checks = Checks { nan: true, ..NONE };
 
-/// What checks may report stays, though nothing uses it; without checks it goes.
+/// With checks enabled, unused operations that the checks may report are kept; without checks they are removed.
 #[test]
 fn unused_operations_stay_in_checked_runs() {
     let signed = ["arg0 + arg0", "arg0 - 5i32", "arg0 * arg0", "arg0 ** arg0", "neg arg0", "abs(arg0)", "arg0 << arg0"];
@@ -208,23 +208,23 @@ fn unused_operations_stay_in_checked_runs() {
     let all = signed.into_iter().map(|text| ("i32", text)).chain(others);
     for (ty, text) in all {
         let body = format!("%0: {ty} = {text}");
-        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks)), [0, 1, 1], "{text}");
+        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| count_stmts(&body, checks)), [0, 1, 1], "{text}");
     }
     for text in ["arg1 * arg1", "arg1 / 2.0f32", "sqrt(arg1)", "fma(arg1, arg1, arg1)"] {
         let body = format!("%0: f32 = {text}");
-        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks)), [0, 0, 1], "{text}");
+        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| count_stmts(&body, checks)), [0, 0, 1], "{text}");
     }
     for (ty, text) in
         [("i32", "arg0 & 3i32"), ("u32", "1u32 + 2u32"), ("f32", "max(arg1, 1.0f32)"), ("bool", "arg1 < 1.0f32")]
     {
         let body = format!("%0: {ty} = {text}");
-        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks)), [0, 0, 0], "{text}");
+        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| count_stmts(&body, checks)), [0, 0, 0], "{text}");
     }
     let written = "var $v: i32\n%0: i32 = arg0 * arg0\n$v = %0\n%1: bool = %0 > 5i32\nif %1 {\n}";
-    assert_eq!([NONE, ARITHMETIC].map(|checks| left(written, checks)), [0, 1]);
+    assert_eq!([NONE, ARITHMETIC].map(|checks| count_stmts(written, checks)), [0, 1]);
 }
 
-/// A constant is not folded if the operation is a fault of the run.
+/// An operation on constants is not folded if the checks report it as a fault.
 #[test]
 fn reported_constants_stay_in_checked_runs() {
     for (ty, text, kept) in [
@@ -237,7 +237,7 @@ fn reported_constants_stay_in_checked_runs() {
         ("f32", "2.0f32 * 3.0f32", [false, false, false]),
     ] {
         let body = format!("%0: {ty} = {text}\nprint %0");
-        let found = [NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks) == 2);
-        assert_eq!(found, kept, "{text}");
+        let actual = [NONE, ARITHMETIC, NAN].map(|checks| count_stmts(&body, checks) == 2);
+        assert_eq!(actual, kept, "{text}");
     }
 }

@@ -1,65 +1,68 @@
-//! Finds a small launch that still has a race.
+//! Shrinking: finds a small launch that still has a race.
 //!
-//! Input: the sizes of a launch that has it. Output: the smallest sizes found, with the contents of the arrays. All sizes are first made
-//! small together; then one after the other, and groups of equal ones, as long as runs still report a race of the same two lines.
+//! Input: the sizes of a launch that has the race. Output: the smallest sizes found, with the choice of array contents.
+//! First, all sizes are limited by the same number; then each size and each group of equal sizes is reduced, as long as
+//! runs still report a race between the same two lines.
 
-use super::case::{Budget, Case, Contents, Size, Which, threads};
-use crate::device::Fault;
+use super::replay_case::{Contents, LaunchSize, RaceIdentity, ReplayBudget, ReplayCase, thread_count};
+use clk_runtime::Fault;
 
-/// Sizes that are tried for all dimensions at once, and for one that is not small.
-const STEPS: [i128; 27] =
+/// The limits that are tried for all sizes together, and the values that are tried for a single large size.
+const SIZE_STEPS: [i128; 27] =
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 17, 32, 33, 64, 65, 96, 128, 129, 192, 256, 257, 512, 513, 1024, 2048];
-/// A size is looked for among all numbers up to this one.
-const SMALL: i128 = 20;
+/// For a single size, all values up to this number are tried.
+const MAX_EXHAUSTIVE: i128 = 20;
 
-/// How many launches that are larger than the smallest are tried for one whose orders differ.
-const LARGER: usize = 12;
+/// The maximum number of larger launches that are tried to find one for which the two orders have different results.
+const MAX_LARGER_LAUNCHES: usize = 12;
 
-/// A launch that has the race, and what its run reported.
-pub(super) struct Small {
-    pub size: Size,
+/// A smaller launch that has the race, and the fault that its run reported.
+pub(super) struct ShrunkRace {
+    pub size: LaunchSize,
     pub contents: Contents,
     pub fault: Fault,
-    /// It has no other fault: what the race leads to can be seen.
+    /// Whether the launch completes without checks, so that the consequences of the race are visible in its results.
     pub ends_well: bool,
 }
 
-/// A size of a launch.
+/// Identifies one of the sizes of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Knob {
+enum SizeParameter {
     Dim(usize),
     /// The integer parameter at this position.
     Scalar(u32),
-    /// Grid or block, and an axis.
+    /// An extent of the grid (0) or the block (1), along an axis.
     Geometry(usize, usize),
 }
 
-impl Size {
-    fn knobs(&self) -> Vec<Knob> {
-        let geometry =
-            self.geometry.iter().flat_map(|_| (0..2).flat_map(|k| (0..3).map(move |axis| Knob::Geometry(k, axis))));
-        (0..self.what.dims.len())
-            .map(Knob::Dim)
+impl LaunchSize {
+    fn parameters(&self) -> Vec<SizeParameter> {
+        let geometry = self
+            .geometry
+            .iter()
+            .flat_map(|_| (0..2).flat_map(|k| (0..3).map(move |axis| SizeParameter::Geometry(k, axis))));
+        (0..self.sizes.dims.len())
+            .map(SizeParameter::Dim)
             .chain(geometry)
-            .chain(self.free.iter().copied().map(Knob::Scalar))
+            .chain(self.free.iter().copied().map(SizeParameter::Scalar))
             .collect()
     }
 
-    fn get(&self, knob: Knob) -> i128 {
-        match knob {
-            Knob::Dim(i) => self.what.dims[i],
-            Knob::Scalar(position) => self.what.scalars.get(&position).copied().unwrap_or(0),
-            Knob::Geometry(k, axis) => self.geometry.map_or(1, |geometry| i128::from(geometry[k][axis])),
+    fn get(&self, parameter: SizeParameter) -> i128 {
+        match parameter {
+            SizeParameter::Dim(i) => self.sizes.dims[i],
+            SizeParameter::Scalar(position) => self.sizes.scalars.get(&position).copied().unwrap_or(0),
+            SizeParameter::Geometry(k, axis) => self.geometry.map_or(1, |geometry| i128::from(geometry[k][axis])),
         }
     }
 
-    fn set(&mut self, knob: Knob, to: i128) {
-        match knob {
-            Knob::Dim(i) => self.what.dims[i] = to,
-            Knob::Scalar(position) => {
-                self.what.scalars.insert(position, to);
+    fn set(&mut self, parameter: SizeParameter, to: i128) {
+        match parameter {
+            SizeParameter::Dim(i) => self.sizes.dims[i] = to,
+            SizeParameter::Scalar(position) => {
+                self.sizes.scalars.insert(position, to);
             }
-            Knob::Geometry(k, axis) => {
+            SizeParameter::Geometry(k, axis) => {
                 if let Some(geometry) = &mut self.geometry {
                     geometry[k][axis] = to as u32;
                 }
@@ -67,31 +70,31 @@ impl Size {
         }
     }
 
-    /// Returns these sizes with all that are larger than `most` cut to it.
-    fn within(&self, most: i128, scalars: bool) -> Size {
+    /// Returns these sizes, each limited to `most`. Integer parameters are limited only if `scalars` is set.
+    fn clamped(&self, most: i128, scalars: bool) -> LaunchSize {
         let mut size = self.clone();
-        for knob in self.knobs() {
-            if scalars || !matches!(knob, Knob::Scalar(_)) {
-                size.set(knob, self.get(knob).min(most));
+        for parameter in self.parameters() {
+            if scalars || !matches!(parameter, SizeParameter::Scalar(_)) {
+                size.set(parameter, self.get(parameter).min(most));
             }
         }
         size
     }
 }
 
-/// Returns the smallest launch found; `None` if no launch that is small enough to be tried has the race.
-pub(super) fn smallest(
-    case: &Case<'_>,
-    which: &Which,
-    start: &Size,
+/// Returns the smallest launch with the race that was found; `None` if no launch within the limits has the race.
+pub(super) fn find_smallest(
+    case: &ReplayCase<'_>,
+    race: &RaceIdentity,
+    start: &LaunchSize,
     contents: &[Contents],
-    budget: &mut Budget<'_>,
-) -> Option<Small> {
-    let mut small = first(case, which, start, contents, budget)?;
+    budget: &mut ReplayBudget<'_>,
+) -> Option<ShrunkRace> {
+    let mut small = find_bounded(case, race, start, contents, budget)?;
     loop {
         let before = small.size.clone();
-        for group in groups(&small.size) {
-            lower(case, which, &group, &mut small, budget);
+        for group in parameter_groups(&small.size) {
+            lower_sizes(case, race, &group, &mut small, budget);
         }
         if small.size == before || budget.is_spent() {
             return Some(small);
@@ -99,20 +102,20 @@ pub(super) fn smallest(
     }
 }
 
-/// Returns a launch with the race, all sizes of which are bounded by a number that is as small as possible; one without other faults if
-/// there is one.
-fn first(
-    case: &Case<'_>,
-    which: &Which,
-    start: &Size,
+/// Returns a launch with the race, for the lowest limit of all sizes for which there is one. Prefers launches without
+/// other faults.
+fn find_bounded(
+    case: &ReplayCase<'_>,
+    race: &RaceIdentity,
+    start: &LaunchSize,
     contents: &[Contents],
-    budget: &mut Budget<'_>,
-) -> Option<Small> {
-    let mut tried: Vec<Size> = vec![];
+    budget: &mut ReplayBudget<'_>,
+) -> Option<ShrunkRace> {
+    let mut tried: Vec<LaunchSize> = vec![];
     let mut faulty = None;
-    for most in STEPS {
+    for most in SIZE_STEPS {
         for scalars in [false, true] {
-            let size = start.within(most, scalars);
+            let size = start.clamped(most, scalars);
             if tried.contains(&size) {
                 continue;
             }
@@ -120,9 +123,9 @@ fn first(
                 if budget.is_spent() {
                     return faulty;
                 }
-                if let Some(fault) = case.has(which, &size, contents, budget) {
+                if let Some(fault) = case.reproduce_race(race, &size, contents, budget) {
                     let ends_well = case.ends_well(&size, contents, budget);
-                    let small = Small { size: size.clone(), contents, fault, ends_well };
+                    let small = ShrunkRace { size: size.clone(), contents, fault, ends_well };
                     if ends_well {
                         return Some(small);
                     }
@@ -135,42 +138,52 @@ fn first(
     faulty
 }
 
-/// Returns the sizes to be lowered together: equal ones, which may have to stay so, then each.
-fn groups(size: &Size) -> Vec<Vec<Knob>> {
-    let knobs: Vec<Knob> = size.knobs().into_iter().filter(|knob| size.get(*knob) > 1).collect();
-    let mut all: Vec<Vec<Knob>> = vec![];
-    for &knob in &knobs {
-        let equal: Vec<Knob> = knobs.iter().copied().filter(|other| size.get(*other) == size.get(knob)).collect();
+/// Returns the groups of sizes that are reduced together: first groups of equal sizes, which may have to stay equal,
+/// then each size by itself.
+fn parameter_groups(size: &LaunchSize) -> Vec<Vec<SizeParameter>> {
+    let parameters: Vec<SizeParameter> =
+        size.parameters().into_iter().filter(|parameter| size.get(*parameter) > 1).collect();
+    let mut all: Vec<Vec<SizeParameter>> = vec![];
+    for &parameter in &parameters {
+        let equal: Vec<SizeParameter> =
+            parameters.iter().copied().filter(|other| size.get(*other) == size.get(parameter)).collect();
         if equal.len() > 1 && !all.contains(&equal) {
             all.push(equal);
         }
     }
-    all.extend(knobs.into_iter().map(|knob| vec![knob]));
+    all.extend(parameters.into_iter().map(|parameter| vec![parameter]));
     all
 }
 
-/// Lowers sizes as far as the race stays.
-fn lower(case: &Case<'_>, which: &Which, group: &[Knob], small: &mut Small, budget: &mut Budget<'_>) {
-    let Some(now) = group.first().map(|knob| small.size.get(*knob)) else { return };
-    if group.iter().any(|knob| small.size.get(*knob) != now) {
+/// Reduces sizes as long as the race remains.
+fn lower_sizes(
+    case: &ReplayCase<'_>,
+    race: &RaceIdentity,
+    group: &[SizeParameter],
+    small: &mut ShrunkRace,
+    budget: &mut ReplayBudget<'_>,
+) {
+    let Some(current) = group.first().map(|parameter| small.size.get(*parameter)) else { return };
+    if group.iter().any(|parameter| small.size.get(*parameter) != current) {
         return;
     }
-    let most = measure(case, &small.size);
-    let mut attempt = |to: i128, small: &mut Small| {
+    let most = launch_measure(case, &small.size);
+    let mut attempt = |to: i128, small: &mut ShrunkRace| {
         let mut size = small.size.clone();
-        group.iter().for_each(|knob| size.set(*knob, to));
-        if budget.is_spent() || measure(case, &size) >= most {
+        group.iter().for_each(|parameter| size.set(*parameter, to));
+        if budget.is_spent() || launch_measure(case, &size) >= most {
             return false;
         }
-        let Some(fault) = case.has(which, &size, small.contents, budget) else { return false };
+        let Some(fault) = case.reproduce_race(race, &size, small.contents, budget) else { return false };
         if small.ends_well && !case.ends_well(&size, small.contents, budget) {
             return false;
         }
-        *small = Small { size, fault, ..*small };
+        *small = ShrunkRace { size, fault, ..*small };
         true
     };
-    let candidates = (1..now.min(SMALL + 1)).chain(STEPS.into_iter().filter(|step| *step > SMALL && *step < now));
-    let (mut low, mut high) = (0, now);
+    let candidates = (1..current.min(MAX_EXHAUSTIVE + 1))
+        .chain(SIZE_STEPS.into_iter().filter(|step| *step > MAX_EXHAUSTIVE && *step < current));
+    let (mut low, mut high) = (0, current);
     for to in candidates {
         if attempt(to, small) {
             high = to;
@@ -184,23 +197,28 @@ fn lower(case: &Case<'_>, which: &Which, group: &[Knob], small: &mut Small, budg
     }
 }
 
-/// Returns a few launches that are larger than one, from the smallest on: the sizes of a launch, bounded by a number.
-pub(super) fn larger(case: &Case<'_>, start: &Size, small: &Size) -> Vec<Size> {
-    let least = measure(case, small);
-    let mut all: Vec<Size> = vec![];
-    for size in STEPS.into_iter().map(|most| start.within(most, true)) {
-        if !all.contains(&size) && measure(case, &size) > least && case.shaped(&size).is_some() {
+/// Returns a few launches larger than `small`, smallest first: the original sizes with various limits.
+pub(super) fn larger_launches(case: &ReplayCase<'_>, start: &LaunchSize, small: &LaunchSize) -> Vec<LaunchSize> {
+    let least = launch_measure(case, small);
+    let mut all: Vec<LaunchSize> = vec![];
+    for size in SIZE_STEPS.into_iter().map(|most| start.clamped(most, true)) {
+        if !all.contains(&size) && launch_measure(case, &size) > least && case.shaped(&size).is_some() {
             all.push(size);
         }
     }
-    all.truncate(LARGER);
+    all.truncate(MAX_LARGER_LAUNCHES);
     all
 }
 
-/// Returns what makes a launch large: threads, elements of arrays, then the numbers themselves.
-fn measure(case: &Case<'_>, size: &Size) -> (u64, u64, i128) {
+/// Returns the measure that is minimized, in lexicographic order: number of threads, number of array elements, sum of
+/// the sizes.
+fn launch_measure(case: &ReplayCase<'_>, size: &LaunchSize) -> (u64, u64, i128) {
     let Some(shaped) = case.shaped(size) else { return (u64::MAX, 0, 0) };
     let count = |shape: &Vec<u32>| shape.iter().fold(1u64, |all, &n| all.saturating_mul(u64::from(n)));
     let elements = shaped.shapes.iter().flatten().map(count).fold(0, u64::saturating_add);
-    (threads(shaped.extents), elements, size.knobs().into_iter().map(|knob| size.get(knob).abs()).sum())
+    (
+        thread_count(shaped.extents),
+        elements,
+        size.parameters().into_iter().map(|parameter| size.get(parameter).abs()).sum(),
+    )
 }

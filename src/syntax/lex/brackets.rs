@@ -1,8 +1,9 @@
-//! Balances brackets: a missing closer is inserted and a surplus one dropped, so that one mistake does not affect the whole file.
+//! Balances brackets. Inserts missing closing brackets and drops surplus ones, so that an error does not affect the
+//! whole file.
 
-use super::{Open, Reader};
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::syntax::token::{Tok, Token};
+use super::{LexReader, LexerBracket};
+use crate::token::{Tok, Token};
+use clk_base::diag::{Applicability, Diagnostic};
 
 /// Returns the token that closes an opening bracket.
 pub(crate) fn closer_of(open: Tok) -> Tok {
@@ -27,7 +28,7 @@ fn closes(open: Tok, close: Tok) -> bool {
     closer_of(open) == close || open == Tok::InterpOpen && close == Tok::RBrace
 }
 
-impl Reader<'_> {
+impl LexReader<'_> {
     /// Handles a closing bracket.
     pub(super) fn close(&mut self, kind: Tok, start: usize, end: usize) {
         let partner = self.partner(kind);
@@ -38,18 +39,18 @@ impl Reader<'_> {
                 self.pop(start, end);
             }
             (Some(_), _) => {
-                self.compare_margins(start, end);
+                self.compare_indentation(start, end);
                 self.pop(start, end);
                 if self.open.is_empty() {
-                    // All brackets are balanced up to here, so the indentation does not matter.
+                    // All brackets up to here are balanced, so suspicious indentation is not an error.
                     self.suspect = None;
                 }
             }
-            (None, _) => self.surplus(kind, start, end),
+            (None, _) => self.report_surplus(kind, start, end),
         }
     }
 
-    /// Returns the innermost open bracket that `kind` closes; the search does not leave a string interpolation.
+    /// Returns the innermost open bracket that `kind` closes, within the current string interpolation.
     fn partner(&self, kind: Tok) -> Option<usize> {
         for (index, open) in self.open.iter().enumerate().rev() {
             if closes(open.kind, kind) {
@@ -70,7 +71,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Closes all brackets from index `keep` on, with empty tokens at `at`.
+    /// Closes all but the first `keep` open brackets with empty tokens at `at`.
     pub(super) fn close_above(&mut self, keep: usize, at: usize) {
         while self.open.len() > keep {
             self.pop(at, at);
@@ -78,7 +79,7 @@ impl Reader<'_> {
     }
 
     /// Reports a closing bracket without a partner.
-    fn surplus(&mut self, kind: Tok, start: usize, end: usize) {
+    fn report_surplus(&mut self, kind: Tok, start: usize, end: usize) {
         let text = kind.text().unwrap_or("}");
         let span = self.span(start, end);
         let wrong_kind = match self.open.last() {
@@ -87,13 +88,13 @@ impl Reader<'_> {
         };
         match wrong_kind {
             Some((open, token)) => {
-                let wanted = closer_text(open);
+                let closer = closer_text(open);
                 let opened = token.span(self.file);
                 self.report(
-                    Diagnostic::error("E0103", format!("`{text}` does not close what is open here"))
-                        .at(span, format!("this should be `{wanted}`"))
+                    Diagnostic::error("E0103", format!("`{text}` does not match the open bracket"))
+                        .at(span, format!("this should be `{closer}`"))
                         .because(opened, "to close this")
-                        .fix(format!("replace it by `{wanted}`"), span, wanted, Applicability::MaybeIncorrect),
+                        .fix(format!("replace it with `{closer}`"), span, closer, Applicability::MaybeIncorrect),
                 );
                 self.pop(start, end);
             }
@@ -106,26 +107,26 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports the innermost open bracket when the closing bracket of an outer one comes.
+    /// Reports that the innermost bracket is open when an outer one closes.
     fn report_unclosed(&mut self, start: usize, end: usize) {
         let Some(open) = self.open.last() else { return };
         let (kind, token, place) = (open.kind, open.token, self.place_for_closer(open));
-        let wanted = closer_text(kind);
-        let diagnostic = self.unclosed(token, wanted);
+        let closer = closer_text(kind);
+        let diagnostic = self.unclosed(token, closer);
         let diagnostic = match place {
             Some(place) => {
-                diagnostic.because(self.span(place, place), format!("a `{wanted}` is missing here at the latest"))
+                diagnostic.because(self.span(place, place), format!("a `{closer}` is missing here or earlier"))
             }
-            None => diagnostic.because(self.span(start, end), format!("a `{wanted}` should come before this")),
+            None => diagnostic.because(self.span(start, end), format!("a `{closer}` should come before this")),
         };
         let edit = place.unwrap_or(self.last_end());
-        let fix = format!("insert `{wanted}`");
-        self.report(diagnostic.fix(fix, self.span(edit, edit), wanted, Applicability::MaybeIncorrect));
+        let fix = format!("insert `{closer}`");
+        self.report(diagnostic.fix(fix, self.span(edit, edit), closer, Applicability::MaybeIncorrect));
     }
 
-    /// Guesses where the closer of an open `(` or `[` is missing: at the end of a line that the next line does not continue,
-    /// or before a token that cannot be inside the bracket.
-    fn place_for_closer(&self, open: &Open) -> Option<usize> {
+    /// Guesses where the closing bracket of an open `(` or `[` belongs: at the end of a line that the next line does
+    /// not continue, or before a token that cannot be inside the bracket.
+    fn place_for_closer(&self, open: &LexerBracket) -> Option<usize> {
         if !matches!(open.kind, Tok::LParen | Tok::LBracket) {
             return None;
         }
@@ -144,21 +145,21 @@ impl Reader<'_> {
             }
             let gap = self.text.get(before.end as usize..token.start as usize).unwrap_or("");
             let joins = token.kind.continues_line() || matches!(token.kind, Tok::Comma | Tok::Minus | Tok::LBrace);
-            let misfit = match token.kind {
+            let is_outside = match token.kind {
                 Tok::Assign => open.kind == Tok::LBracket,
                 Tok::LBrace => open.header && !conditional,
                 Tok::Arrow => before.kind != Tok::RParen,
                 _ => gap.contains('\n') && !joins,
             };
-            if misfit {
+            if is_outside {
                 return Some(before.end as usize);
             }
         }
         None
     }
 
-    /// Returns the indentation of the line that contains `at`, and whether only blanks precede `at` in it. For lines over
-    /// 1000 bytes, which are not laid out by hand: 0 and false.
+    /// Returns the indentation of the line that contains `at`, and whether only blanks precede `at`. Returns 0 and
+    /// false for lines over 1000 bytes, which are rarely indented by hand.
     fn margin(&self, at: usize) -> (usize, bool) {
         const LONGEST: usize = 1000;
         let from = at.saturating_sub(LONGEST);
@@ -172,9 +173,9 @@ impl Reader<'_> {
         (blanks, blanks == line.len())
     }
 
-    /// Compares the indentation of a `}` at the start of its line with that of the line of its `{`. If the `}` is further
-    /// left, it was meant for an outer `{`, and the inner `{` is the one that lacks a closer.
-    fn compare_margins(&mut self, start: usize, end: usize) {
+    /// Compares the indentation of a `}` at the start of its line with that of the line of its `{`. If the `}` is
+    /// further left, it belongs to an outer `{`, and the inner `{` is unclosed.
+    fn compare_indentation(&mut self, start: usize, end: usize) {
         let Some(open) = self.open.last().filter(|open| open.kind == Tok::LBrace) else { return };
         let ((closer, first), (opener, _)) = (self.margin(start), self.margin(open.token.start as usize));
         if self.suspect.is_none() && first && closer < opener {
@@ -182,16 +183,18 @@ impl Reader<'_> {
         }
     }
 
-    /// Builds the diagnostic for an unclosed `{`; the indentation determines which one, and where its `}` belongs.
+    /// Builds the diagnostic for an unclosed `{`. Determines from the indentation which `{` it is and where its `}`
+    /// belongs.
     fn unclosed_brace(&mut self, innermost: Token) -> Diagnostic {
         let suspect = self.suspect.take();
         let token = suspect.map_or(innermost, |(token, _)| token);
         self.out.unclosed_braces.push(token.start);
         let diagnostic = self.unclosed(token, "}");
         let (margin, _) = self.margin(token.start as usize);
-        let behind = token.end as usize;
-        let mut at = behind + self.text.get(behind..).and_then(|t| t.find('\n')).unwrap_or(self.text.len() - behind);
-        // Find the first line that is not indented further than the line of the `{`.
+        let brace_end = token.end as usize;
+        let mut at =
+            brace_end + self.text.get(brace_end..).and_then(|t| t.find('\n')).unwrap_or(self.text.len() - brace_end);
+        // Find the first line that is indented no further than the line of the `{`.
         let outside = loop {
             let Some(rest) = self.text.get(at + 1..).filter(|_| at < self.text.len()) else { break None };
             let line = rest.split('\n').next().unwrap_or("");
@@ -202,7 +205,7 @@ impl Reader<'_> {
             at += 1 + line.len();
         };
         let Some((place, line)) = outside else {
-            let end = self.text.trim_end().len().max(behind);
+            let end = self.text.trim_end().len().max(brace_end);
             return diagnostic.because(self.span(end, end), "the text ends here");
         };
         let word = line.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
@@ -212,17 +215,17 @@ impl Reader<'_> {
         let (edit, text) = match word {
             "else" => (place, "} ".to_string()),
             _ => {
-                let above = self.text.get(..place).unwrap_or("").trim_end().len();
-                (above, format!("\n{}}}", " ".repeat(margin)))
+                let line_end = self.text.get(..place).unwrap_or("").trim_end().len();
+                (line_end, format!("\n{}}}", " ".repeat(margin)))
             }
         };
         diagnostic.fix("insert `}`", self.span(edit, edit), text, Applicability::MaybeIncorrect)
     }
 
-    fn unclosed(&self, token: Token, wanted: &str) -> Diagnostic {
+    fn unclosed(&self, token: Token, closer: &str) -> Diagnostic {
         let text = token.text(self.text);
         Diagnostic::error("E0102", format!("`{text}` is never closed"))
-            .at(token.span(self.file), format!("this needs a `{wanted}`"))
+            .at(token.span(self.file), format!("this needs a `{closer}`"))
     }
 
     fn last_end(&self) -> usize {
@@ -234,31 +237,32 @@ impl Reader<'_> {
         let Some(open) = self.open.last() else { return };
         let (kind, token, place) = (open.kind, open.token, self.place_for_closer(open));
         let end = self.text.trim_end().len().max(token.end as usize);
-        let wanted = closer_text(kind);
+        let closer = closer_text(kind);
         let others = self.open.len() - 1;
         let mut diagnostic = match (kind, place) {
             (Tok::LBrace, _) => self.unclosed_brace(token),
             (_, Some(place)) => {
-                let label = format!("a `{wanted}` is missing here at the latest");
-                self.unclosed(token, wanted).because(self.span(place, place), label)
+                let label = format!("a `{closer}` is missing here or earlier");
+                self.unclosed(token, closer).because(self.span(place, place), label)
             }
-            (_, None) => self.unclosed(token, wanted).because(self.span(end, end), "the text ends here"),
+            (_, None) => self.unclosed(token, closer).because(self.span(end, end), "the text ends here"),
         };
         if others > 0 {
             diagnostic = diagnostic.note(format!("{others} more {} open around it", plural(others)));
         }
         if kind != Tok::LBrace {
             let edit = place.unwrap_or(end);
-            let fix = format!("insert `{wanted}`");
-            diagnostic = diagnostic.fix(fix, self.span(edit, edit), wanted, Applicability::MaybeIncorrect);
+            let fix = format!("insert `{closer}`");
+            diagnostic = diagnostic.fix(fix, self.span(edit, edit), closer, Applicability::MaybeIncorrect);
         }
         self.report(diagnostic);
     }
 
-    /// Recovers from a forgotten closing bracket when a line starts with a keyword that cannot be inside the open bracket.
+    /// Recovers from a missing closing bracket when a line starts with a keyword that cannot be inside the open
+    /// bracket.
     pub(super) fn recover_bracket(&mut self, kind: Tok, start: usize) {
         let keep = if self.starts_item_at_margin(kind, start) {
-            self.wall()
+            self.protected_count()
         } else if starts_statement(kind) {
             let inner = self.open.iter().rposition(|o| matches!(o.kind, Tok::LBrace | Tok::InterpOpen));
             inner.map_or(0, |index| index + 1)
@@ -274,23 +278,23 @@ impl Reader<'_> {
         let diagnostic = match kind {
             Tok::LBrace => self.unclosed_brace(token),
             _ => {
-                let wanted = closer_text(kind);
+                let closer = closer_text(kind);
                 let place = place.unwrap_or(before);
-                self.unclosed(token, wanted)
-                    .because(self.span(place, place), format!("a `{wanted}` is missing here at the latest"))
-                    .fix(format!("insert `{wanted}`"), self.span(place, place), wanted, Applicability::MaybeIncorrect)
+                self.unclosed(token, closer)
+                    .because(self.span(place, place), format!("a `{closer}` is missing here or earlier"))
+                    .fix(format!("insert `{closer}`"), self.span(place, place), closer, Applicability::MaybeIncorrect)
             }
         };
         self.report(diagnostic);
         self.close_above(keep, before);
     }
 
-    /// Returns the number of open brackets up to the innermost string interpolation; recovery must not close those.
-    fn wall(&self) -> usize {
+    /// Returns the number of brackets that recovery must not close: those up to the innermost string interpolation.
+    fn protected_count(&self) -> usize {
         self.open.iter().rposition(|o| o.kind == Tok::InterpOpen).map_or(0, |index| index + 1)
     }
 
-    /// Whether an item keyword is in the first column: that starts a new item, even if brackets are open.
+    /// Returns whether a keyword in the first column starts a new item even if brackets are open.
     fn starts_item_at_margin(&self, kind: Tok, start: usize) -> bool {
         let margin = start == 0 || self.text.as_bytes().get(start - 1) == Some(&b'\n');
         margin && matches!(kind, Tok::Kernel | Tok::Fn | Tok::Struct | Tok::Test | Tok::Bench | Tok::Import)
@@ -307,7 +311,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a keyword can only start a statement.
+/// Returns whether a keyword always starts a statement.
 pub(super) fn starts_statement(kind: Tok) -> bool {
     use Tok::*;
     matches!(kind, Let | Var | Shared | For | While | Loop | Return | Break | Continue | Kernel | Import | Test | Bench)

@@ -1,14 +1,8 @@
 //! The lexer: string interpolation, balanced brackets, and the newline rule.
 //!
-//! The parser may rely on the following: brackets are balanced (a missing one was reported and is an empty token here, a
-//! surplus one is dropped), a [`Tok::Newline`] occurs only where it ends a statement, and the last token is [`Tok::Eof`].
-//!
-//! The newline rule: a newline ends the statement if the token before it can end a line, the innermost bracket is not `(` or
-//! `[`, and the token after it does not continue the line. `.`, `else` and all binary operators but `-` continue it; `-` does
-//! not, because it also starts a statement (`-x`), and neither do `(`, `[` and `!`. A `{` continues it while a header
-//! (`kernel`, `fn`, `if`, `for`, …) awaits its body; so do `threads`, `grid`, `block`, `assume`, `expect` and `tune` after a kernel's parameters. A line
-//! that starts with `let`, `for` or another statement keyword is a new statement even after an operator, so that a missing
-//! operand affects only one line.
+//! The parser relies on three guarantees: brackets are balanced (missing ones are reported and inserted as empty
+//! tokens, surplus ones are dropped), a [`Tok::Newline`] occurs only at the end of a statement, and the last token is
+//! [`Tok::Eof`]. The newline rule is described at [`LexReader::line_start`].
 
 mod brackets;
 mod reader;
@@ -17,12 +11,12 @@ mod strings;
 
 pub use self::reader::Lexed;
 pub(crate) use self::reader::MAX_DEPTH;
-use self::reader::{Open, Reader};
-use crate::base::diag::Diagnostic;
-use crate::base::source::{FileId, Span};
-use crate::base::stop;
-use crate::syntax::literal;
-use crate::syntax::token::{Tok, Token, skip_block_comment};
+use self::reader::{LexReader, LexerBracket};
+use crate::literal;
+use crate::token::{Tok, Token, skip_block_comment};
+use clk_base::diag::Diagnostic;
+use clk_base::source::{FileId, Span};
+use clk_base::stop;
 use logos::Logos;
 
 /// Maximum number of diagnostics of a file.
@@ -30,18 +24,18 @@ pub(crate) const MAX_ERRORS: usize = 20;
 
 /// Lexes a text.
 pub fn lex(file: FileId, text: &str) -> Lexed {
-    let mut reader = Reader::new(file, text);
+    let mut reader = LexReader::new(file, text);
     reader.run();
     reader.finish()
 }
 
-impl<'t> Reader<'t> {
+impl<'t> LexReader<'t> {
     fn new(file: FileId, text: &'t str) -> Self {
         let mut lexer = Tok::lexer(text);
         lexer.bump(prologue(text));
         let mut out = Lexed::default();
         out.tokens.reserve(text.len().min(1 << 28) / 4 + 8);
-        Reader {
+        LexReader {
             file,
             text,
             lexer,
@@ -75,7 +69,7 @@ impl<'t> Reader<'t> {
         self.out
     }
 
-    /// Handles one raw token.
+    /// Handles one token of the generated lexer (`logos`).
     fn token(&mut self, token: Result<Tok, ()>) {
         let at = self.lexer.span();
         match token {
@@ -125,7 +119,7 @@ impl<'t> Reader<'t> {
     fn open_bracket(&mut self, kind: Tok) {
         let token = self.out.tokens.last().copied().unwrap_or(Token::new(kind, 0, 0));
         let header = self.header && kind != Tok::LBrace;
-        self.open.push(Open { kind, token, header });
+        self.open.push(LexerBracket { kind, token, header });
         self.header = false;
         if self.open.len() > MAX_DEPTH {
             self.out.too_deep = true;
@@ -133,7 +127,16 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Handles the first token of a line: ends the previous statement if the newline rule says so.
+    /// Handles the first token of a line: ends the previous statement according to the newline rule.
+    ///
+    /// A newline ends the statement if the token before it can end a line, the innermost bracket is not `(` or `[`, and
+    /// the token after it does not continue the line. These tokens continue it:
+    /// - `.`, `else` and all binary operators except `-`, which also starts a statement (`-x`);
+    /// - a `{` while a header (`kernel`, `fn`, `if`, `for`, …) lacks its body;
+    /// - `threads`, `grid`, `block`, `assume`, `expect` and `tune` after a kernel's parameters.
+    ///
+    /// A line that starts with `let`, `for` or another statement keyword begins a new statement even after an operator,
+    /// so that a missing operand affects only one line.
     fn line_start(&mut self, kind: Tok, start: usize, end: usize) {
         if !self.open.is_empty() {
             self.recover_bracket(kind, start);
@@ -153,12 +156,12 @@ impl<'t> Reader<'t> {
         self.emit(Tok::Newline, before.end as usize, before.end as usize);
     }
 
-    /// Whether the statement begins like a function of CUDA C++, Python or similar. Its body on the next line belongs to the
-    /// same error.
+    /// Returns whether the statement begins like a function of CUDA C++, Python or a similar language. The body on the
+    /// next line is then part of the same error.
     fn in_foreign_header(&self) -> bool {
         let ends = |t: &&Token| matches!(t.kind, Tok::Newline | Tok::Semi | Tok::LBrace | Tok::RBrace);
-        let behind = self.out.tokens.iter().rposition(|t| ends(&t)).map_or(0, |index| index + 1);
-        let two = [behind, behind + 1].map(|index| self.out.tokens.get(index));
+        let first_index = self.out.tokens.iter().rposition(|t| ends(&t)).map_or(0, |index| index + 1);
+        let two = [first_index, first_index + 1].map(|index| self.out.tokens.get(index));
         let [Some(first), Some(second)] = two else { return false };
         let word = first.text(self.text);
         let foreign =
@@ -166,13 +169,13 @@ impl<'t> Reader<'t> {
         first.kind == Tok::Name && second.kind == Tok::Name && foreign
     }
 
-    /// Whether the line ends with `i--`: an error, but it must not swallow the next line.
+    /// Returns whether the line ends with `i--`, which is an error. The next line must not become a part of it.
     fn ends_with_decrement(&self) -> bool {
         matches!(self.out.tokens.as_slice(), [.., a, b]
             if a.kind == Tok::Minus && b.kind == Tok::Minus && a.end == b.start)
     }
 
-    /// Whether the line ends with `#unroll(4)`, which belongs to the loop on the next line.
+    /// Returns whether the line ends with `#unroll(4)`, which belongs to the loop on the next line.
     fn ends_with_unroll(&self) -> bool {
         matches!(self.out.tokens.as_slice(), [.., hint, _, _, close] if hint.kind == Tok::Unroll && close.kind == Tok::RParen)
     }
@@ -212,7 +215,7 @@ fn begins_header(kind: Tok) -> bool {
     matches!(kind, Kernel | Fn | Struct | Test | Bench | If | Else | For | While | Loop)
 }
 
-/// Whether a line that begins with this word belongs to the header of a kernel above it.
+/// Returns whether a line that begins with this word continues a kernel's header.
 fn is_clause(word: Option<&str>) -> bool {
     matches!(word, Some("threads" | "grid" | "block" | "assume" | "expect" | "tune"))
 }
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn newlines_end_statements_only_where_they_can() {
+    fn newlines_follow_the_newline_rule() {
         use Tok::*;
         assert_eq!(kinds("a\nb"), [Name, Newline, Name, Newline]);
         assert_eq!(kinds("a\n+ b"), [Name, Plus, Name, Newline]);
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_become_their_parts() {
+    fn strings_are_split_into_tokens() {
         use Tok::*;
         assert_eq!(
             kinds(r#""a {f("b{c}")[1]:.3}{{d}}""#),

@@ -2,9 +2,9 @@
 
 use logos::Lexer;
 
-use crate::base::diag::Diagnostic;
-use crate::base::source::{FileId, Span};
-use crate::syntax::token::{Tok, Token};
+use crate::token::{Tok, Token};
+use clk_base::diag::Diagnostic;
+use clk_base::source::{FileId, Span};
 
 /// Maximum nesting depth of brackets.
 pub(crate) const MAX_DEPTH: usize = 200;
@@ -14,34 +14,34 @@ pub(crate) const MAX_DEPTH: usize = 200;
 pub struct Lexed {
     pub tokens: Vec<Token>,
     pub diagnostics: Vec<Diagnostic>,
-    /// A bracket or a block comment was still open at the end of the text.
+    /// Whether a bracket or a block comment was open at the end of the text.
     pub open_at_end: bool,
-    /// Brackets are nested too deeply, and lexing stopped there.
+    /// Whether lexing stopped because brackets are nested too deeply.
     pub too_deep: bool,
     /// Byte offsets of the unclosed `{` tokens.
     pub unclosed_braces: Vec<u32>,
 }
 
 /// An open bracket.
-pub struct Open {
+pub struct LexerBracket {
     pub(super) kind: Tok,
     pub(super) token: Token,
-    /// The value of [`Reader::header`] outside of this bracket.
+    /// The value of [`LexReader::header`] outside this bracket.
     pub(super) header: bool,
 }
 
-pub struct Reader<'t> {
+pub struct LexReader<'t> {
     pub(super) file: FileId,
     pub(super) text: &'t str,
     pub(super) lexer: Lexer<'t, Tok>,
     pub(super) out: Lexed,
-    pub(super) open: Vec<Open>,
-    /// A newline was read since the last token.
+    pub(super) open: Vec<LexerBracket>,
+    /// Whether a newline was read since the last token.
     pub(super) newline: bool,
-    /// A header (of an item or a statement with a body) was read whose `{` has not come yet.
+    /// Whether the header of an item or statement was read, but not yet the `{` of its body.
     pub(super) header: bool,
-    /// End of the last unknown character, so that a run of them is reported once.
+    /// End offset of the last invalid character. Adjacent invalid characters are reported only once.
     pub(super) bad_until: usize,
-    /// The first `{` whose `}` is indented less than its line, and that `}`.
+    /// The first `{` whose `}` is indented less than the line of the `{`, and the span of that `}`.
     pub(super) suspect: Option<(Token, Span)>,
 }

@@ -1,10 +1,10 @@
 //! The lexer's diagnostics for invalid characters, numbers, comments and `#` lines.
 
-use super::Reader;
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::syntax::literal::Problem;
+use super::LexReader;
+use crate::literal::LiteralError;
+use clk_base::diag::{Applicability, Diagnostic};
 
-impl Reader<'_> {
+impl LexReader<'_> {
     pub(super) fn bad_character(&mut self, start: usize, end: usize) {
         let continues_run = self.bad_until == start;
         self.bad_until = end;
@@ -29,13 +29,13 @@ impl Reader<'_> {
             ),
             None if c == '\\' => diagnostic
                 .at(span, "unexpected backslash")
-                .help("a line goes on by itself inside brackets, after an operator, or before one"),
+                .help("a line continues inside brackets, after an operator, or before one"),
             None if c == '$' || c == '`' => {
-                diagnostic.at(span, "unexpected character").help("values stand in strings as `{x}`: `\"x = {x}\"`")
+                diagnostic.at(span, "unexpected character").help("a value in a string is written `{x}`: `\"x = {x}\"`")
             }
-            None if c == '\'' => diagnostic
-                .at(span, "a single quote without a partner")
-                .help("strings stand in double quotes: `\"text\"`"),
+            None if c == '\'' => {
+                diagnostic.at(span, "a single quote without a partner").help("strings need double quotes: `\"text\"`")
+            }
             None if c.is_alphabetic() => diagnostic.at(span, "not part of a name").help(
                 "names are made of the letters a to z, digits and `_`; other scripts are fine in strings and comments",
             ),
@@ -44,29 +44,31 @@ impl Reader<'_> {
         self.report(diagnostic);
     }
 
-    pub(super) fn bad_number(&mut self, problem: Problem, text: &str, start: usize, end: usize) {
+    pub(super) fn bad_number(&mut self, problem: LiteralError, text: &str, start: usize, end: usize) {
         let span = self.span(start, end);
         let diagnostic = match problem {
-            Problem::NoDigits => Diagnostic::error("E0107", format!("`{text}` has no digits"))
+            LiteralError::NoDigits => Diagnostic::error("E0107", format!("`{text}` has no digits"))
                 .at(span, "digits should follow")
                 .help("hexadecimal is `0xff`, binary is `0b1010`"),
-            Problem::TooLarge => Diagnostic::error("E0107", "a number is too large")
+            LiteralError::TooLarge => Diagnostic::error("E0107", "a number is too large")
                 .at(span, "it does not fit in 64 bits")
                 .note(format!("the largest integer is {}", u64::MAX))
                 .help("write a float if that is what you need: `1e20`"),
-            Problem::FloatWithIntSuffix(ty) => Diagnostic::error("E0107", format!("a fraction cannot be an `{ty}`"))
-                .at(span, format!("it has a point or an exponent, and `{ty}` is an integer type"))
-                .help("use a float suffix (`f16`, `f32`, `f64`), or convert with `i32(x)`"),
-            Problem::Suffix { suffix, meant } => {
-                let from = end - suffix.len();
-                let place = self.span(from, end);
+            LiteralError::FloatWithIntSuffix(ty) => {
+                Diagnostic::error("E0107", format!("a fraction cannot be an `{ty}`"))
+                    .at(span, format!("it has a point or an exponent, and `{ty}` is an integer type"))
+                    .help("use a float suffix (`f16`, `f32`, `f64`), or convert with `i32(x)`")
+            }
+            LiteralError::Suffix { suffix, meant } => {
+                let suffix_start = end - suffix.len();
+                let place = self.span(suffix_start, end);
                 let diagnostic = Diagnostic::error("E0107", format!("`{suffix}` is not a number suffix"))
                     .at(place, "unknown suffix")
                     .help("a suffix is a number type: `7u32`, `1f16`, `2.5f64`");
                 let is_float = text.contains('.') || text.contains(['e', 'E']) && !text.starts_with("0x");
                 match meant {
                     Some("f32") if is_float => diagnostic.fix(
-                        "leave it off: a float is an `f32` where nothing else is asked for",
+                        "leave it off: a float is an `f32` by default",
                         place,
                         "",
                         Applicability::MachineApplicable,
@@ -111,7 +113,7 @@ impl Reader<'_> {
             "pragma" | "if" | "ifdef" | "ifndef" | "else" | "elif" | "endif" | "undef" | "error" | "line" => {
                 error("there is no preprocessor in Clk")
                     .at(span, "a preprocessor line")
-                    .help("what depends on constants is decided by an ordinary `if` and costs nothing at run time")
+                    .help("use an ordinary `if`: with a constant condition it costs nothing at run time")
             }
             _ => error("a comment starts with `//`")
                 .at(span, "`#` starts only the loop hints `#unroll` and `#nounroll`")
@@ -122,7 +124,7 @@ impl Reader<'_> {
     }
 }
 
-/// Maps a look-alike or invisible Unicode character to its description and the character that was meant.
+/// Maps a look-alike or invisible Unicode character to its description and its ASCII equivalent.
 fn look_alike(c: char) -> Option<(&'static str, &'static str)> {
     Some(match c {
         '“' | '”' | '„' | '‘' | '’' | '«' | '»' => ("a typographic quote", "\""),

@@ -1,12 +1,12 @@
-//! String literals: text, escapes, and `{expression:format}`, whose content is lexed with the ordinary lexer.
+//! String literals: text, escapes, and interpolations `{expression:format}`, whose expressions use the ordinary lexer.
 
-use super::{Open, Reader};
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::syntax::literal;
-use crate::syntax::token::{Tok, Token};
+use super::{LexReader, LexerBracket};
+use crate::literal;
+use crate::token::{Tok, Token};
+use clk_base::diag::{Applicability, Diagnostic};
 
-/// The end of a text segment of a string.
-enum Stop {
+/// How a text segment of a string ends.
+enum SegmentEnd {
     /// The closing quote.
     Quote,
     /// A `{` that opens an interpolation.
@@ -15,7 +15,7 @@ enum Stop {
     LineEnd,
 }
 
-impl Reader<'_> {
+impl LexReader<'_> {
     /// Lexes a string whose opening quote was just read.
     pub(super) fn string(&mut self, start: usize) {
         self.push(Tok::StrStart, start, start + 1);
@@ -28,12 +28,12 @@ impl Reader<'_> {
                 self.emit(Tok::StrText, from, end);
             }
             match stop {
-                Stop::Quote => {
+                SegmentEnd::Quote => {
                     self.lexer.bump(1);
                     self.emit(Tok::StrEnd, end, end + 1);
                     return;
                 }
-                Stop::Brace => {
+                SegmentEnd::Brace => {
                     self.lexer.bump(1);
                     self.emit(Tok::InterpOpen, end, end + 1);
                     let closed = self.interpolation(end);
@@ -43,7 +43,7 @@ impl Reader<'_> {
                         return;
                     }
                 }
-                Stop::LineEnd => {
+                SegmentEnd::LineEnd => {
                     self.unterminated(start, end);
                     self.emit(Tok::StrEnd, end, end);
                     return;
@@ -52,19 +52,19 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the length of the literal text from `from` on, and what ends it.
-    fn text_part(&mut self, from: usize) -> (Stop, usize) {
+    /// Returns the length of the literal text that starts at `from`, and how it ends.
+    fn text_part(&mut self, from: usize) -> (SegmentEnd, usize) {
         let text = self.text;
         let rest = text.get(from..).unwrap_or("");
         let bytes = rest.as_bytes();
         let mut at = 0;
         loop {
             match bytes.get(at) {
-                Some(b'"') => return (Stop::Quote, at),
-                None | Some(b'\n') => return (Stop::LineEnd, at),
+                Some(b'"') => return (SegmentEnd::Quote, at),
+                None | Some(b'\n') => return (SegmentEnd::LineEnd, at),
                 Some(b'\\') => at += self.escape(from + at, rest.get(at..).unwrap_or("")),
                 Some(b @ (b'{' | b'}')) if bytes.get(at + 1) == Some(b) => at += 2,
-                Some(b'{') => return (Stop::Brace, at),
+                Some(b'{') => return (SegmentEnd::Brace, at),
                 Some(b'}') => {
                     self.lone_brace(from + at);
                     at += 1;
@@ -94,10 +94,10 @@ impl Reader<'_> {
         length
     }
 
-    /// Lexes the inside of `{…}`; returns false if the line or the text ends first.
+    /// Lexes the contents of `{…}`; returns false if the line or the text ends first.
     fn interpolation(&mut self, brace: usize) -> bool {
         let token = Token::new(Tok::InterpOpen, brace, brace + 1);
-        self.open.push(Open { kind: Tok::InterpOpen, token, header: self.header });
+        self.open.push(LexerBracket { kind: Tok::InterpOpen, token, header: self.header });
         self.header = false;
         if self.open.len() > super::MAX_DEPTH {
             self.out.too_deep = true;
@@ -131,7 +131,7 @@ impl Reader<'_> {
         false
     }
 
-    /// Lexes the format after the colon, up to the closing brace.
+    /// Lexes the format between the colon and the closing brace.
     fn format(&mut self) -> bool {
         let start = self.lexer.span().start + 1;
         let rest = self.text.get(start..).unwrap_or("");
@@ -147,7 +147,7 @@ impl Reader<'_> {
         if self.out.tokens.last().is_some_and(|t| t.kind == Tok::InterpOpen) {
             let span = self.span(brace, end);
             self.report(
-                Diagnostic::error("E0110", "nothing stands between the braces of a string")
+                Diagnostic::error("E0110", "the braces in a string are empty")
                     .at(span, "an expression is missing")
                     .help("name the value here, as in `\"{x}\"`; braces themselves are written `{{}}`")
                     .fix("write literal braces", span, "{{}}", Applicability::MaybeIncorrect),
@@ -183,14 +183,14 @@ impl Reader<'_> {
         );
     }
 
-    /// Whether an error after this token has been reported already.
+    /// Returns whether an error after this token has already been reported.
     fn reported_since(&self, token: Option<Token>) -> bool {
         let start = token.map_or(0, |t| t.start);
         self.out.diagnostics.iter().any(|d| d.primary().is_some_and(|s| s.start >= start))
     }
 
     fn unterminated(&mut self, start: usize, end: usize) {
-        // Inside an interpolation the quote was probably meant to close the outer string, and a `}` is missing.
+        // Inside an interpolation, the quote probably closes the outer string, and a `}` is missing.
         if let Some(outer) = self.open.iter().find(|o| o.kind == Tok::InterpOpen) {
             let token = outer.token;
             return self.report_open_interpolation(token);
@@ -208,12 +208,15 @@ impl Reader<'_> {
     /// Reports a single-quoted string such as `'c'`, and lexes it as an ordinary string.
     pub(super) fn quoted(&mut self, start: usize, end: usize) {
         let inside = self.text.get(start + 1..end - 1).unwrap_or("");
-        let meant = format!("\"{}\"", inside.replace('"', "\\\""));
+        let double_quoted = format!("\"{}\"", inside.replace('"', "\\\""));
         let span = self.span(start, end);
         self.report(
-            Diagnostic::error("E0112", "strings stand in double quotes")
-                .at(span, "single quotes mean nothing in Clk")
-                .fix(format!("write `{meant}`"), span, meant, Applicability::MachineApplicable),
+            Diagnostic::error("E0112", "strings need double quotes").at(span, "single quotes mean nothing in Clk").fix(
+                format!("write `{double_quoted}`"),
+                span,
+                double_quoted,
+                Applicability::MachineApplicable,
+            ),
         );
         self.push(Tok::StrStart, start, start + 1);
         if !inside.is_empty() {

@@ -1,63 +1,65 @@
-//! Explains syntax errors: from the point where parsing stopped to a diagnostic that says what was probably meant and how to
-//! write it in Clk.
+//! Explains syntax errors: converts the token at which parsing stopped to a diagnostic that guesses the intention and
+//! shows how to write it in Clk.
 //!
-//! `statement` recognizes errors by the beginning of the statement (declarations, loops and keywords of other languages),
-//! `expression` and `place` by the unexpected token and the tokens before it; everything else becomes "expected …, found …"
-//! here.
+//! `statement` recognizes errors by the beginning of the statement (declarations, loops and keywords of other
+//! languages). `expression` and `unexpected_token` recognize errors by the unexpected token and the tokens before it.
+//! Other errors get the message "expected …, found …".
 
+mod c_head;
+mod context;
 mod expression;
-mod here;
-mod place;
 mod statement;
+mod unexpected_token;
 
-pub(crate) use here::c_type;
+pub(crate) use context::c_type;
 
-use self::here::Here;
-use crate::base::diag::Diagnostic;
-use crate::base::source::FileId;
-use crate::syntax::miss::{Label, Miss, Mistake};
-use crate::syntax::token::{KEYWORDS, OPERATORS, Tok, Token};
+use self::context::MistakeContext;
+use crate::syntax_error::{ExpectedConstruct, SyntaxError, UnexpectedToken};
+use crate::token::{KEYWORDS, OPERATORS, Tok, Token};
+use clk_base::diag::Diagnostic;
+use clk_base::source::FileId;
 
 /// Builds the diagnostic for a syntax error.
-pub(crate) fn explain(file: FileId, text: &str, tokens: &[Token], mistake: Mistake) -> Diagnostic {
+pub(crate) fn explain(file: FileId, text: &str, tokens: &[Token], mistake: SyntaxError) -> Diagnostic {
     match mistake {
-        Mistake::Said(diagnostic) => *diagnostic,
-        Mistake::Miss { miss, statement } => {
-            let here = Here { file, text, tokens, miss, start: statement.start, end: statement.end };
-            statement::explain(&here)
-                .or_else(|| expression::explain(&here))
-                .or_else(|| place::explain(&here))
-                .unwrap_or_else(|| plain(&here))
+        SyntaxError::Reported(diagnostic) => *diagnostic,
+        SyntaxError::Unexpected { unexpected, statement } => {
+            let cx = MistakeContext { file, text, tokens, unexpected, start: statement.start, end: statement.end };
+            statement::explain(&cx)
+                .or_else(|| expression::explain(&cx))
+                .or_else(|| unexpected_token::explain(&cx))
+                .unwrap_or_else(|| plain(&cx))
         }
     }
 }
 
 /// Builds the generic diagnostic "expected …, found …".
-fn plain(here: &Here<'_>) -> Diagnostic {
-    let expected = expectation(&here.miss);
-    let found = describe(here, here.miss.at);
+fn plain(cx: &MistakeContext<'_>) -> Diagnostic {
+    let expected = expectation(&cx.unexpected);
+    let description = describe(cx, cx.unexpected.at);
     let title = match expected.is_empty() {
-        true => format!("{found} is not expected here"),
-        false => format!("expected {expected}, found {found}"),
+        true => format!("{description} is not expected here"),
+        false => format!("expected {expected}, found {description}"),
     };
-    let span = match here.found() {
-        Tok::Newline | Tok::Eof => here.behind_before(),
-        _ => here.span(here.miss.at),
+    let span = match cx.found_token() {
+        Tok::Newline | Tok::Eof => cx.span_after_previous(),
+        _ => cx.span(cx.unexpected.at),
     };
     let label = if expected.is_empty() { "unexpected".to_owned() } else { format!("expected {expected}") };
     let mut diagnostic = Diagnostic::error("E0101", title).at(span, label);
-    if let Some(open) = here.bracket().filter(|open| open + 1 < here.miss.at) {
-        diagnostic = diagnostic.because(here.span(open), "inside this");
+    if let Some(open) = cx.bracket().filter(|open| open + 1 < cx.unexpected.at) {
+        diagnostic = diagnostic.because(cx.span(open), "inside this");
     }
     diagnostic
 }
 
 /// Describes the expected tokens and constructs.
-fn expectation(miss: &Miss) -> String {
-    let mut words: Vec<String> = miss.labels().map(|label| label_text(label).to_owned()).collect();
-    let has_operand = miss.expected_label(Label::Expression) || miss.expected_label(Label::Statement);
+fn expectation(unexpected: &UnexpectedToken) -> String {
+    let mut words: Vec<String> = unexpected.labels().map(|label| label_text(label).to_owned()).collect();
+    let has_operand = unexpected.expected_label(ExpectedConstruct::Expression)
+        || unexpected.expected_label(ExpectedConstruct::Statement);
     if !has_operand {
-        let tokens = miss.tokens_of(KEYWORDS).chain(miss.tokens_of(OPERATORS));
+        let tokens = unexpected.tokens_of(KEYWORDS).chain(unexpected.tokens_of(OPERATORS));
         words.extend(tokens.map(|(text, _)| format!("`{text}`")));
     }
     words.truncate(4);
@@ -71,29 +73,29 @@ fn expectation(miss: &Miss) -> String {
     }
 }
 
-fn label_text(label: Label) -> &'static str {
+fn label_text(label: ExpectedConstruct) -> &'static str {
     match label {
-        Label::Expression => "an expression",
-        Label::Type => "a type",
-        Label::Name => "a name",
-        Label::Statement => "a statement",
-        Label::End => "the end of the statement",
-        Label::Geometry => "`threads(…)` or `grid(…) block(…)`",
-        Label::Pattern => "a name",
-        Label::Text => "a string",
+        ExpectedConstruct::Expression => "an expression",
+        ExpectedConstruct::Type => "a type",
+        ExpectedConstruct::Name => "a name",
+        ExpectedConstruct::Statement => "a statement",
+        ExpectedConstruct::End => "the end of the statement",
+        ExpectedConstruct::Geometry => "`threads(…)` or `grid(…) block(…)`",
+        ExpectedConstruct::Pattern => "a name",
+        ExpectedConstruct::Text => "a string",
     }
 }
 
 /// Describes a token for a diagnostic.
-fn describe(here: &Here<'_>, index: usize) -> String {
-    let token = here.token(index);
+fn describe(cx: &MistakeContext<'_>, index: usize) -> String {
+    let token = cx.token(index);
     match token.kind {
         Tok::Newline => "the end of the line".into(),
         Tok::Eof => "the end of the text".into(),
         Tok::StrStart | Tok::StrText | Tok::StrEnd => "a string".into(),
         Tok::InterpClose => "`}`".into(),
         kind if token.start == token.end => kind.text().map_or("the end".into(), |t| format!("`{t}`")),
-        kind if kind.is_keyword() => format!("the keyword `{}`", token.text(here.text)),
-        _ => format!("`{}`", token.text(here.text)),
+        kind if kind.is_keyword() => format!("the keyword `{}`", token.text(cx.text)),
+        _ => format!("`{}`", token.text(cx.text)),
     }
 }

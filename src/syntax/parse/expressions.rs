@@ -3,21 +3,22 @@
 use super::primitive::*;
 use super::statements::block;
 use super::strings::string;
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::syntax::ast::{Arg, Block, Expr, ExprKind, Name};
-use crate::syntax::literal;
-use crate::syntax::token::{Tok, Token};
+use crate::ast::{Arg, Block, Expr, ExprKind, Name};
+use crate::literal;
+use crate::token::{Tok, Token};
 use chumsky::primitive::custom;
 use chumsky::{IterParser, Parser};
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
+use clk_scalar::ops::{BinaryOp, UnaryOp};
 
-/// Binding powers; a higher one binds tighter.
+/// Binding powers of the binary operators. An operator with a higher binding power binds tighter.
 const OR: u8 = 1;
 const COMPARISON: u8 = 3;
 const POWER: u8 = 11;
 
-/// Returns the binary operator of a token and its binding power. All are left-associative but `**`; comparisons do not associate.
+/// Returns the binary operator of a token and its binding power. `**` is right-associative, comparisons are
+/// non-associative, all others are left-associative.
 fn infix(kind: Tok) -> Option<(BinaryOp, u8)> {
     use BinaryOp::*;
     Some(match kind {
@@ -46,9 +47,9 @@ fn infix(kind: Tok) -> Option<(BinaryOp, u8)> {
 }
 
 /// Parses an expression, including ranges.
-pub(crate) fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+pub(crate) fn expression(inp: &mut ParserInput<'_, '_>) -> ParseResult<Expr> {
     enter(inp)?;
-    let start = here(inp);
+    let start = position(inp);
     let expr = match peek(inp) {
         Tok::DotDot | Tok::DotDotEq => range(inp, start, None)?,
         _ => {
@@ -60,8 +61,8 @@ pub(crate) fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     Ok(expr)
 }
 
-/// Parses the head of `if`, `while` or `for`, where a struct literal needs parentheses.
-pub(crate) fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+/// Parses the head of `if`, `while` or `for`: the expression before the `{`. A struct literal in it needs parentheses.
+pub(crate) fn head(inp: &mut ParserInput<'_, '_>) -> ParseResult<Expr> {
     let outer = std::mem::replace(&mut inp.state().in_head, true);
     let expr = expression(inp)?;
     inp.state().in_head = outer;
@@ -69,38 +70,41 @@ pub(crate) fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
 }
 
 /// Parses an expression without comparisons, for contexts where `>` is a delimiter.
-pub(crate) fn above_comparison(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+pub(crate) fn above_comparison(inp: &mut ParserInput<'_, '_>) -> ParseResult<Expr> {
     binary(inp, COMPARISON + 1)
 }
 
-/// Runs `parse` inside brackets, where struct literals are allowed again.
-fn inside<T>(inp: &mut Input<'_, '_>, parse: impl FnOnce(&mut Input<'_, '_>) -> Parsed<T>) -> Parsed<T> {
+/// Runs `parse` inside brackets, where struct literals are allowed even in a head.
+fn inside_brackets<T>(
+    inp: &mut ParserInput<'_, '_>,
+    parse: impl FnOnce(&mut ParserInput<'_, '_>) -> ParseResult<T>,
+) -> ParseResult<T> {
     let outer = std::mem::take(&mut inp.state().in_head);
     let parsed = parse(inp)?;
     inp.state().in_head = outer;
     Ok(parsed)
 }
 
-/// Continues a statement that began with an `if` or a block as an expression: `if a { b } else { c }.x + 1`.
-pub(crate) fn continued(inp: &mut Input<'_, '_>, start: usize, first: Expr) -> Parsed<Expr> {
+/// Parses the rest of an expression that begins with an `if` or a block: `if a { b } else { c }.x + 1`.
+pub(crate) fn continue_expression(inp: &mut ParserInput<'_, '_>, start: usize, first: Expr) -> ParseResult<Expr> {
     let base = postfix(inp, start, first)?;
     let left = climb(inp, start, base, OR)?;
     or_range(inp, start, left)
 }
 
-/// Whether a token continues an expression that could end here.
-pub(crate) fn goes_on(kind: Tok) -> bool {
+/// Returns whether a token continues an expression that could end before it.
+pub(crate) fn continues_expression(kind: Tok) -> bool {
     kind == Tok::Dot || kind != Tok::Minus && infix(kind).is_some()
 }
 
-fn or_range(inp: &mut Input<'_, '_>, start: usize, left: Expr) -> Parsed<Expr> {
+fn or_range(inp: &mut ParserInput<'_, '_>, start: usize, left: Expr) -> ParseResult<Expr> {
     match peek(inp) {
         Tok::DotDot | Tok::DotDotEq => range(inp, start, Some(left)),
         _ => Ok(left),
     }
 }
 
-fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Expr> {
+fn range(inp: &mut ParserInput<'_, '_>, start: usize, from: Option<Expr>) -> ParseResult<Expr> {
     let inclusive = bump(inp).kind == Tok::DotDotEq;
     let next = peek(inp);
     let body_next = next == Tok::LBrace && inp.state().in_head;
@@ -118,9 +122,10 @@ fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Ex
     Ok(Expr { kind: ExprKind::Range { start: from.map(Box::new), end, inclusive, step }, span })
 }
 
-/// Whether the next `step` is the keyword of a range without end; in `0..step step 2` it is a name.
-fn step_follows(inp: &mut Input<'_, '_>) -> bool {
-    let at = here(inp) + 1;
+/// Returns whether the next `step` is the keyword in a range without an end. In `0..step step 2`, the first `step` is a
+/// name.
+fn step_follows(inp: &mut ParserInput<'_, '_>) -> bool {
+    let at = position(inp) + 1;
     let state = inp.state();
     let next = state.token(at);
     next.kind.starts_expression()
@@ -129,8 +134,8 @@ fn step_follows(inp: &mut Input<'_, '_>) -> bool {
 }
 
 /// Parses binary operators that bind at least as tightly as `min`.
-fn binary(inp: &mut Input<'_, '_>, min: u8) -> Parsed<Expr> {
-    let start = here(inp);
+fn binary(inp: &mut ParserInput<'_, '_>, min: u8) -> ParseResult<Expr> {
+    let start = position(inp);
     let outer = std::mem::take(&mut inp.state().height);
     let left = unary(inp)?;
     let expr = climb(inp, start, left, min)?;
@@ -139,8 +144,8 @@ fn binary(inp: &mut Input<'_, '_>, min: u8) -> Parsed<Expr> {
     Ok(expr)
 }
 
-/// Precedence climbing: `left` has been parsed, operators follow.
-fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Parsed<Expr> {
+/// Parses operators after `left` by precedence climbing.
+fn climb(inp: &mut ParserInput<'_, '_>, start: usize, mut left: Expr, min: u8) -> ParseResult<Expr> {
     let (mut compared, mut reported): (Option<Token>, bool) = (None, false);
     while let Some((op, power)) = infix(peek(inp)).filter(|(_, power)| *power >= min) {
         let token = bump(inp);
@@ -164,14 +169,14 @@ fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Pars
         left = match chained {
             Some(first) if !reported => {
                 reported = true;
-                match compile_time_arguments(inp, (first, token), &left) {
+                match compile_time_arguments(inp, first, token, &left) {
                     Some(diagnostic) => {
-                        say(inp, diagnostic);
+                        report(inp, diagnostic);
                         Expr { kind: ExprKind::Error, span }
                     }
                     None => {
                         report_chain(inp, first, token, &left, &right);
-                        compared_twice(left, (op, op_span), right, span)
+                        repaired_chain(left, op, op_span, right, span)
                     }
                 }
             }
@@ -182,35 +187,44 @@ fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Pars
     Ok(left)
 }
 
-/// Explains `zeros<i32>(10)`, as other languages write compile-time arguments: a name, `<…>` and parentheses without a gap.
-fn compile_time_arguments(inp: &mut Input<'_, '_>, (first, second): (Token, Token), left: &Expr) -> Option<Diagnostic> {
+/// Explains `zeros<i32>(10)`, the syntax of other languages for compile-time arguments.
+fn compile_time_arguments(
+    inp: &mut ParserInput<'_, '_>,
+    first: Token,
+    second: Token,
+    left: &Expr,
+) -> Option<Diagnostic> {
     let state = inp.state();
     let (file, text) = (state.file, state.text);
-    let ExprKind::Binary { left: callee, right: given, .. } = &left.kind else { return None };
+    let ExprKind::Binary { left: callee, right: argument, .. } = &left.kind else { return None };
     let (opening, closing) = (first.span(file), second.span(file));
-    let touch = callee.span.end == opening.start && opening.end == given.span.start && given.span.end == closing.start;
+    let touch =
+        callee.span.end == opening.start && opening.end == argument.span.start && argument.span.end == closing.start;
     let rest = text.get(closing.end as usize..)?;
     let is_name =
         |span: Span| text.get(span.range()).is_some_and(|s| s.chars().all(|c| c.is_alphanumeric() || c == '_'));
     let is_list = (first.kind, second.kind) == (Tok::Lt, Tok::Gt) && touch && rest.starts_with('(');
-    if !is_list || !is_name(callee.span) || !is_name(given.span) {
+    if !is_list || !is_name(callee.span) || !is_name(argument.span) {
         return None;
     }
-    let (name, given_text) = (text.get(callee.span.range())?, text.get(given.span.range())?);
+    let (name, argument_text) = (text.get(callee.span.range())?, text.get(argument.span.range())?);
     let diagnostic =
-        Diagnostic::error("E0130", "`<…>` behind a name compares: a call has its arguments in parentheses alone")
+        Diagnostic::error("E0130", "`<…>` after a name is a comparison: a call takes its arguments in parentheses")
             .at(opening.to(closing), "compile-time arguments are inferred, or given by name");
     let is_maker = matches!(name, "zeros" | "ones" | "eye" | "random" | "random_normal");
     Some(diagnostic.help(match is_maker {
-        true => format!("write `{name}(…, type = {given_text})`"),
+        true => format!("write `{name}(…, type = {argument_text})`"),
         false => {
-            format!("types follow from the arguments; `{name}(…, T = {given_text})` names a parameter `T` of `{name}`")
+            format!(
+                "types follow from the arguments; `{name}(…, T = {argument_text})` names a parameter `T` of `{name}`"
+            )
         }
     }))
 }
 
-/// Reports `a < b < c`: comparisons do not chain. In `a < b & c < d` the `&` was meant to join them, but binds tighter.
-fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Expr, right: &Expr) {
+/// Reports `a < b < c`, since comparisons do not chain. `a < b & c < d` is such a chain, because `&` binds tighter than
+/// `<`.
+fn report_chain(inp: &mut ParserInput<'_, '_>, first: Token, second: Token, left: &Expr, right: &Expr) {
     let state = inp.state();
     let (file, text) = (state.file, state.text);
     let slice = |span: Span| text.get(span.range()).unwrap_or("…");
@@ -234,13 +248,13 @@ fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Exp
         );
         let diagnostic = Diagnostic::error("E0130", format!("`{symbol}` binds tighter than `{first}`"))
             .at(*op_span, format!("this joins `{}` and `{}`, not the comparisons", slice(l.span), slice(r.span)))
-            .help("`&&` and `||` bind looser than comparisons; of arrays, `&` and `|` join the elements")
+            .help("`&&` and `||` bind looser than comparisons; on arrays, `&` and `|` combine elements")
             .fix("put the comparisons in parentheses", whole, fixed, Applicability::MachineApplicable);
-        return say(inp, diagnostic);
+        return report(inp, diagnostic);
     }
     let fixed =
         format!("{} && {} {} {}", slice(left.span), slice(middle.span), slice(second.span(file)), slice(right.span));
-    // The fix duplicates the middle operand, which evaluates it twice.
+    // The fix duplicates the middle operand, so the program evaluates it twice.
     let applicability = match middle.kind {
         ExprKind::Call { .. } | ExprKind::Launch { .. } | ExprKind::Block(_) => Applicability::MaybeIncorrect,
         _ => Applicability::MachineApplicable,
@@ -250,11 +264,11 @@ fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Exp
         .because(first.span(file), "this one already gives a `bool`")
         .help(format!("compare twice: `{fixed}`"))
         .fix("join two comparisons with `&&`", whole, fixed, applicability);
-    say(inp, diagnostic);
+    report(inp, diagnostic);
 }
 
-/// Rebuilds `a < b < c` and `a < b & c < d` as they were meant, so that the checker reports nothing else about them.
-fn compared_twice(left: Expr, (op, op_span): (BinaryOp, Span), right: Expr, span: Span) -> Expr {
+/// Rebuilds `a < b < c` and `a < b & c < d` as they were probably meant, so that the checker reports no further errors.
+fn repaired_chain(left: Expr, op: BinaryOp, op_span: Span, right: Expr, span: Span) -> Expr {
     let ExprKind::Binary { op: first, op_span: first_span, left: outer, right: middle } = left.kind else {
         return Expr { kind: ExprKind::Error, span };
     };
@@ -279,18 +293,18 @@ fn compared_twice(left: Expr, (op, op_span): (BinaryOp, Span), right: Expr, span
 }
 
 /// Parses `-x`, `!x`; both bind looser than `**`.
-fn unary(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+fn unary(inp: &mut ParserInput<'_, '_>) -> ParseResult<Expr> {
     let op = match peek(inp) {
         Tok::Minus => UnaryOp::Neg,
         Tok::Bang => UnaryOp::Not,
         _ => {
-            let start = here(inp);
+            let start = position(inp);
             let base = atom(inp, start)?;
             return postfix(inp, start, base);
         }
     };
     enter(inp)?;
-    let start = here(inp);
+    let start = position(inp);
     let token = bump(inp);
     let expr = Box::new(binary(inp, POWER)?);
     grow(inp)?;
@@ -300,7 +314,7 @@ fn unary(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
 }
 
 /// Parses field accesses, indices, calls and launches after a value.
-fn postfix(inp: &mut Input<'_, '_>, start: usize, mut base: Expr) -> Parsed<Expr> {
+fn postfix(inp: &mut ParserInput<'_, '_>, start: usize, mut base: Expr) -> ParseResult<Expr> {
     loop {
         let kind = match peek(inp) {
             Tok::Dot => {
@@ -323,8 +337,8 @@ fn postfix(inp: &mut Input<'_, '_>, start: usize, mut base: Expr) -> Parsed<Expr
     }
 }
 
-/// Parses the name or number after a dot; in `t.0.1` the lexer produces the number `0.1`.
-fn field(inp: &mut Input<'_, '_>, base: Expr) -> Parsed<Expr> {
+/// Parses the name or number after a dot. In `t.0.1`, the lexer produces the number `0.1`.
+fn field(inp: &mut ParserInput<'_, '_>, base: Expr) -> ParseResult<Expr> {
     match peek(inp) {
         Tok::Name | Tok::Int => {
             let token = bump(inp);
@@ -340,7 +354,7 @@ fn field(inp: &mut Input<'_, '_>, base: Expr) -> Parsed<Expr> {
             let second = state.name_of(Token { start: dot + 1, ..token });
             Ok(with_field(with_field(base, first), second))
         }
-        _ => missing(inp, Label::Name),
+        _ => fail_expecting(inp, ExpectedConstruct::Name),
     }
 }
 
@@ -349,19 +363,19 @@ fn with_field(base: Expr, name: Name) -> Expr {
     Expr { kind: ExprKind::Field { base: Box::new(base), name }, span }
 }
 
-fn index(inp: &mut Input<'_, '_>) -> Parsed<Vec<Expr>> {
-    inside(inp, |inp| {
+fn index(inp: &mut ParserInput<'_, '_>) -> ParseResult<Vec<Expr>> {
+    inside_brackets(inp, |inp| {
         let places = custom(expression).separated_by(tok(Tok::Comma)).allow_trailing().at_least(1).collect();
         inp.parse(places.delimited_by(tok(Tok::LBracket), tok(Tok::RBracket)))
     })
 }
 
-fn args(inp: &mut Input<'_, '_>) -> Parsed<Vec<Arg>> {
-    inside(inp, |inp| inp.parse(list(Tok::LParen, arg, Tok::RParen)))
+fn args(inp: &mut ParserInput<'_, '_>) -> ParseResult<Vec<Arg>> {
+    inside_brackets(inp, |inp| inp.parse(list(Tok::LParen, arg, Tok::RParen)))
 }
 
 /// Parses `x` or `T = 32`; a keyword may name an argument (`out = y`).
-fn arg(inp: &mut Input<'_, '_>) -> Parsed<Arg> {
+fn arg(inp: &mut ParserInput<'_, '_>) -> ParseResult<Arg> {
     let first = peek(inp);
     let name = if (first == Tok::Name || first.is_keyword()) && peek_at(inp, 1) == Tok::Assign {
         let token = bump(inp);
@@ -374,29 +388,31 @@ fn arg(inp: &mut Input<'_, '_>) -> Parsed<Arg> {
 }
 
 /// Parses `k<<<grid, block>>>(args)`.
-fn launch(inp: &mut Input<'_, '_>, callee: Expr) -> Parsed<ExprKind> {
-    let shape = custom(|inp| inside(inp, expression));
+fn launch(inp: &mut ParserInput<'_, '_>, callee: Expr) -> ParseResult<ExprKind> {
+    let shape = custom(|inp| inside_brackets(inp, expression));
     let geometry = shape.then_ignore(tok(Tok::Comma)).then(shape);
     let whole = geometry.delimited_by(tok(Tok::LaunchOpen), tok(Tok::LaunchClose)).then(custom(args));
     let ((grid, block), args) = inp.parse(whole)?;
     Ok(ExprKind::Launch { callee: Box::new(callee), grid: Box::new(grid), block: Box::new(block), args })
 }
 
-/// Whether `Body {` begins a struct literal: fields follow, and this is not the head of a statement with a body.
-fn starts_struct(inp: &mut Input<'_, '_>, base: &Expr) -> bool {
-    let named = matches!(base.kind, ExprKind::Name(_) | ExprKind::Field { .. });
-    named
+/// Returns whether `Body {` begins a struct literal: fields follow, and it is not in the head of `if`, `while` or
+/// `for`.
+fn starts_struct(inp: &mut ParserInput<'_, '_>, base: &Expr) -> bool {
+    let is_path = matches!(base.kind, ExprKind::Name(_) | ExprKind::Field { .. });
+    is_path
         && !inp.state().in_head
         && (peek_at(inp, 1) == Tok::RBrace || peek_at(inp, 1) == Tok::Name && peek_at(inp, 2) == Tok::Colon)
 }
 
 /// Parses a struct literal; returns `base` unchanged if it is not a path.
-fn struct_literal(inp: &mut Input<'_, '_>, base: Expr) -> Parsed<Result<ExprKind, Expr>> {
+fn struct_literal(inp: &mut ParserInput<'_, '_>, base: Expr) -> ParseResult<Result<ExprKind, Expr>> {
     let mut path = Vec::new();
     if !collect_path(&base, &mut path) {
         return Ok(Err(base));
     }
-    let field = |inp: &mut Input<'_, '_>| inp.parse(custom(name).then_ignore(tok(Tok::Colon)).then(custom(expression)));
+    let field =
+        |inp: &mut ParserInput<'_, '_>| inp.parse(custom(name).then_ignore(tok(Tok::Colon)).then(custom(expression)));
     let fields = inp.parse(list(Tok::LBrace, field, Tok::RBrace))?;
     Ok(Ok(ExprKind::Struct { path, fields }))
 }
@@ -416,22 +432,24 @@ fn collect_path(expr: &Expr, path: &mut Vec<Name>) -> bool {
 }
 
 /// Parses a primary expression.
-fn atom(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
+fn atom(inp: &mut ParserInput<'_, '_>, start: usize) -> ParseResult<Expr> {
     let kind = match peek(inp) {
         Tok::Name => return word(inp, start),
         Tok::Int | Tok::Float => number(inp),
         Tok::True | Tok::False => ExprKind::Bool(bump(inp).kind == Tok::True),
         Tok::StrStart => return string(inp),
         Tok::LParen => parenthesized(inp)?,
-        Tok::LBracket => ExprKind::Array(inside(inp, |inp| inp.parse(list(Tok::LBracket, expression, Tok::RBracket)))?),
+        Tok::LBracket => {
+            ExprKind::Array(inside_brackets(inp, |inp| inp.parse(list(Tok::LBracket, expression, Tok::RBracket)))?)
+        }
         Tok::LBrace if !inp.state().in_head => ExprKind::Block(block(inp)?),
         Tok::If => return if_expression(inp),
-        _ => return missing(inp, Label::Expression),
+        _ => return fail_expecting(inp, ExpectedConstruct::Expression),
     };
     Ok(Expr { kind, span: span_from(inp, start) })
 }
 
-fn word(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
+fn word(inp: &mut ParserInput<'_, '_>, start: usize) -> ParseResult<Expr> {
     let token = bump(inp);
     let text = inp.state().text_of(token);
     let kind = match text {
@@ -445,7 +463,7 @@ fn word(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
 }
 
 /// Reports `True`, `None` and similar words of other languages.
-fn foreign_word(inp: &mut Input<'_, '_>, token: Token, text: &str) -> ExprKind {
+fn foreign_word(inp: &mut ParserInput<'_, '_>, token: Token, text: &str) -> ExprKind {
     let span = token.span(inp.state().file);
     let lower = text.to_ascii_lowercase();
     let error = Diagnostic::error("E0128", format!("`{text}` is not a word of Clk"));
@@ -453,14 +471,14 @@ fn foreign_word(inp: &mut Input<'_, '_>, token: Token, text: &str) -> ExprKind {
         "true" | "false" => {
             let title = format!("write `{lower}`");
             let truth = ExprKind::Bool(lower == "true");
-            say(
+            report(
                 inp,
                 error.at(span, "truth values are lower case").fix(title, span, lower, Applicability::MachineApplicable),
             );
             truth
         }
         _ => {
-            say(
+            report(
                 inp,
                 error.at(span, "there is no empty value").help(
                     "every value has its type; mark a missing one by a value of your choice, for example `-1` or `0.0`",
@@ -471,13 +489,13 @@ fn foreign_word(inp: &mut Input<'_, '_>, token: Token, text: &str) -> ExprKind {
     }
 }
 
-fn number(inp: &mut Input<'_, '_>) -> ExprKind {
+fn number(inp: &mut ParserInput<'_, '_>) -> ExprKind {
     let token = bump(inp);
     let state = inp.state();
     let text = state.text_of(token);
     let number = literal::split(text);
     let start = token.end - number.suffix.len() as u32;
-    let suffix = (!number.suffix.is_empty() && crate::lang::scalar::Scalar::from_name(number.suffix).is_some())
+    let suffix = (!number.suffix.is_empty() && clk_scalar::Scalar::from_name(number.suffix).is_some())
         .then(|| state.name_of(Token { start, ..token }));
     match token.kind {
         Tok::Float => ExprKind::Float { text: literal::float_text(number), suffix },
@@ -486,8 +504,8 @@ fn number(inp: &mut Input<'_, '_>) -> ExprKind {
 }
 
 /// Parses `(a)`, `(a, b)`, `(a,)`, `()`.
-fn parenthesized(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
-    inside(inp, |inp| {
+fn parenthesized(inp: &mut ParserInput<'_, '_>) -> ParseResult<ExprKind> {
+    inside_brackets(inp, |inp| {
         expect(inp, Tok::LParen)?;
         if eat(inp, Tok::RParen).is_some() {
             return Ok(ExprKind::Tuple(Vec::new()));
@@ -504,12 +522,13 @@ fn parenthesized(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
     })
 }
 
-/// Parses `if a { … } else if b { … } else { … }`; iterative, since chains may be long.
-pub(crate) fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+/// Parses `if a { … } else if b { … } else { … }`. Uses a loop instead of recursion, because chains of `else if` can be
+/// long.
+pub(crate) fn if_expression(inp: &mut ParserInput<'_, '_>) -> ParseResult<Expr> {
     let mut arms: Vec<(usize, Expr, Block)> = Vec::new();
     let mut other = None;
     loop {
-        let start = here(inp);
+        let start = position(inp);
         expect(inp, Tok::If)?;
         let cond = head(inp)?;
         let then = block(inp)?;
@@ -520,7 +539,7 @@ pub(crate) fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
         }
         if peek(inp) != Tok::If {
             eat(inp, Tok::If);
-            let start = here(inp);
+            let start = position(inp);
             let block = block(inp)?;
             other = Some(Expr { kind: ExprKind::Block(block), span: span_from(inp, start) });
             break;
@@ -536,6 +555,6 @@ pub(crate) fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     }
     match chain {
         Some(expr) => Ok(expr),
-        None => missing(inp, Label::Expression),
+        None => fail_expecting(inp, ExpectedConstruct::Expression),
     }
 }

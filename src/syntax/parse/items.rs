@@ -1,38 +1,39 @@
-//! Items: constants, structs, functions, kernels, imports, tests, benchmarks; and the statements of a script.
+//! Items: constants, structs, functions, kernels, imports, tests, benchmarks, and the statements of a script.
 
 use super::expressions::{expression, head};
 use super::primitive::*;
-use super::statements::{block, declared, ends_with_block, statement};
+use super::statements::{block, declared_name, ends_with_block, statement};
 use super::strings::plain;
 use super::types::{annotation, generics, params, path, result, ty};
-use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::Span;
-use crate::syntax::ast::{
-    Const, Expr, ExprKind, Field, Fn, Geometry, Import, ImportSource, ImportWhat, Item, ItemKind, Kernel, Name,
-    Pattern, Section, StmtKind, Struct, Tune,
+use crate::ast::{
+    Const, Expr, ExprKind, Field, Fn, Geometry, Import, ImportItems, ImportSource, Item, ItemKind, Kernel, Name,
+    Pattern, SectionItem, StmtKind, Struct, Tune,
 };
-use crate::syntax::token::{Tok, Token};
+use crate::token::{Tok, Token};
 use chumsky::Parser;
 use chumsky::primitive::custom;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
 
-/// Parses one piece of a file: the tokens between two top-level statement ends, usually a single item.
-pub(crate) fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
+/// Parses one piece of a file: the tokens between two ends of top-level statements. Usually, this is a single item.
+pub(crate) fn piece(inp: &mut ParserInput<'_, '_>, quiet: bool) -> ParseResult<Vec<Item>> {
     let mut items = Vec::with_capacity(1);
     while peek(inp) != Tok::Eof {
         let doc = doc(inp);
         if peek(inp) == Tok::Eof {
             break;
         }
-        let mark = mark(inp);
+        let checkpoint = checkpoint(inp);
         let from = inp.save();
-        let item = match item(inp).and_then(|kind| ended(inp, kind)) {
+        let item = match item(inp).and_then(|item| check_end(inp, item)) {
             Ok(kind) => kind,
             Err(_) => {
-                let start = here_of(inp, *from.cursor().inner());
-                let kind = remains(inp, start);
-                let span = recover(inp, &mark, from);
+                let start = file_index(inp, *from.cursor().inner());
+                let kind = error_node(inp, start);
+                let span = recover(inp, &checkpoint, from);
                 items.push(Item { kind, span, doc });
-                // Recovery stops early only at an unbalanced bracket, which `lex` rules out; skip the rest to guarantee progress.
+                // Recovery stops before the end of the piece only at an unbalanced bracket, and `lex` balances all
+                // brackets. Skip the remaining tokens anyway, to guarantee progress.
                 while peek(inp) != Tok::Eof {
                     bump(inp);
                 }
@@ -51,29 +52,31 @@ pub(crate) fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
     Ok(items)
 }
 
-/// Returns the index in the file of the token at `offset` of the input.
-fn here_of(inp: &mut Input<'_, '_>, offset: usize) -> usize {
-    let now = *inp.cursor().inner();
-    (here(inp) + offset).saturating_sub(now)
+/// Converts the offset of a token in the input to its index in the file.
+fn file_index(inp: &mut ParserInput<'_, '_>, offset: usize) -> usize {
+    let current = *inp.cursor().inner();
+    (position(inp) + offset).saturating_sub(current)
 }
 
-/// Returns the node for an item that failed to parse; it keeps the name.
-fn remains(inp: &mut Input<'_, '_>, start: usize) -> ItemKind {
+/// Returns the node for an item that failed to parse. A definition keeps its name.
+fn error_node(inp: &mut ParserInput<'_, '_>, start: usize) -> ItemKind {
     let state = inp.state();
     let keyword = state.token(start);
-    let named = match keyword.kind {
-        Tok::Fn | Tok::Kernel | Tok::Struct => Some(state.token(start + 1)).filter(|named| named.kind == Tok::Name),
-        _ => declared(state, start),
+    let name_token = match keyword.kind {
+        Tok::Fn | Tok::Kernel | Tok::Struct => {
+            Some(state.token(start + 1)).filter(|name_token| name_token.kind == Tok::Name)
+        }
+        _ => declared_name(state, start),
     };
-    let Some(named) = named else { return ItemKind::Error(None) };
-    let name = state.name_of(named);
+    let Some(name_token) = name_token else { return ItemKind::Error(None) };
+    let name = state.name_of(name_token);
     let value = Expr { kind: ExprKind::Error, span: name.span };
     match keyword.kind {
         Tok::Let | Tok::Var | Tok::Name => {
             let mutable = keyword.kind != Tok::Let;
             let span = name.span;
             let kind = StmtKind::Let { mutable, pattern: Pattern::Name(name), ty: None, value: Some(value) };
-            ItemKind::Stmt(crate::syntax::ast::Stmt { kind, span })
+            ItemKind::Stmt(crate::ast::Stmt { kind, span })
         }
         Tok::Const => ItemKind::Const(Const { name, ty: None, value }),
         Tok::Fn | Tok::Kernel | Tok::Struct => ItemKind::Error(Some(name)),
@@ -81,18 +84,18 @@ fn remains(inp: &mut Input<'_, '_>, start: usize) -> ItemKind {
     }
 }
 
-/// Checks that nothing follows the item, unless the item ended with its own `}`.
-fn ended(inp: &mut Input<'_, '_>, (kind, span): (ItemKind, Span)) -> Parsed<(ItemKind, Span)> {
-    let closed = match &kind {
+/// Checks that no token follows the item, unless the item ended with its own `}`.
+fn check_end(inp: &mut ParserInput<'_, '_>, item: (ItemKind, Span)) -> ParseResult<(ItemKind, Span)> {
+    let closed = match &item.0 {
         ItemKind::Struct(_) | ItemKind::Fn(_) | ItemKind::Kernel(_) | ItemKind::Test(_) | ItemKind::Bench(_) => true,
         ItemKind::Stmt(stmt) => ends_with_block(stmt),
         ItemKind::Const(_) | ItemKind::Import(_) | ItemKind::Error(_) => false,
     };
-    if closed || peek(inp) == Tok::Eof { Ok((kind, span)) } else { missing(inp, Label::End) }
+    if closed || peek(inp) == Tok::Eof { Ok(item) } else { fail_expecting(inp, ExpectedConstruct::End) }
 }
 
-fn item(inp: &mut Input<'_, '_>) -> Parsed<(ItemKind, Span)> {
-    let start = here(inp);
+fn item(inp: &mut ParserInput<'_, '_>) -> ParseResult<(ItemKind, Span)> {
+    let start = position(inp);
     let kind = match peek(inp) {
         Tok::Kernel => ItemKind::Kernel(kernel(inp)?),
         Tok::Fn => ItemKind::Fn(function(inp)?),
@@ -106,16 +109,16 @@ fn item(inp: &mut Input<'_, '_>) -> Parsed<(ItemKind, Span)> {
     Ok((kind, span_from(inp, start)))
 }
 
-/// Returns the documentation of a file (`///` lines at its top, followed by a blank line), and the index of the first token
-/// after it.
+/// Returns the documentation of a file, and the index of the first token after it. The documentation consists of the
+/// `///` lines at the top of the file if a blank line follows.
 pub(crate) fn file_doc(tokens: &[Token], text: &str) -> (Option<String>, usize) {
     let docs = tokens.iter().take_while(|t| t.kind == Tok::Doc).count();
-    let blank_behind = |index: usize| {
+    let blank_follows = |index: usize| {
         let end = tokens.get(index).map_or(0, |t| t.end as usize);
         let rest = text.get(end..).unwrap_or("");
         rest.lines().nth(1).is_some_and(|line| line.trim().is_empty())
     };
-    match (0..docs).find(|&index| blank_behind(index)) {
+    match (0..docs).find(|&index| blank_follows(index)) {
         Some(last) => (Some(doc_text(text, tokens.get(..=last).unwrap_or(&[]))), last + 1),
         None => (None, 0),
     }
@@ -130,28 +133,28 @@ fn doc_text(text: &str, docs: &[Token]) -> String {
 }
 
 /// Parses the `///` lines above an item.
-fn doc(inp: &mut Input<'_, '_>) -> Option<String> {
+fn doc(inp: &mut ParserInput<'_, '_>) -> Option<String> {
     if peek(inp) != Tok::Doc {
         return None;
     }
-    let start = here(inp);
+    let start = position(inp);
     while peek(inp) == Tok::Doc {
         bump(inp);
     }
-    let end = here(inp);
+    let end = position(inp);
     let state = inp.state();
     state.tokens.get(start..end).map(|docs| doc_text(state.text, docs))
 }
 
 /// Parses `const NAME: type = value`.
-fn constant(inp: &mut Input<'_, '_>) -> Parsed<Const> {
-    let named = tok(Tok::Const).ignore_then(custom(name)).then(custom(annotation));
-    let ((name, ty), value) = inp.parse(named.then_ignore(tok(Tok::Assign)).then(custom(expression)))?;
+fn constant(inp: &mut ParserInput<'_, '_>) -> ParseResult<Const> {
+    let header = tok(Tok::Const).ignore_then(custom(name)).then(custom(annotation));
+    let ((name, ty), value) = inp.parse(header.then_ignore(tok(Tok::Assign)).then(custom(expression)))?;
     Ok(Const { name, ty, value })
 }
 
 /// Parses `struct Name { field: type, … }`.
-fn structure(inp: &mut Input<'_, '_>) -> Parsed<Struct> {
+fn structure(inp: &mut ParserInput<'_, '_>) -> ParseResult<Struct> {
     let name = inp.parse(tok(Tok::Struct).ignore_then(custom(name)).then_ignore(tok(Tok::LBrace)))?;
     let mut fields = Vec::new();
     loop {
@@ -175,50 +178,50 @@ fn structure(inp: &mut Input<'_, '_>) -> Parsed<Struct> {
 }
 
 /// Parses `fn name<generics>(params) -> type { … }`.
-fn function(inp: &mut Input<'_, '_>) -> Parsed<Fn> {
+fn function(inp: &mut ParserInput<'_, '_>) -> ParseResult<Fn> {
     let header = tok(Tok::Fn).ignore_then(custom(name)).then(custom(generics)).then(custom(params));
     let (((name, generics), params), result) = inp.parse(header.then(custom(result)))?;
     Ok(Fn { name, generics, params, result, body: block(inp)? })
 }
 
 /// Parses `kernel name<generics>(params) geometry contracts { … }`.
-fn kernel(inp: &mut Input<'_, '_>) -> Parsed<Kernel> {
+fn kernel(inp: &mut ParserInput<'_, '_>) -> ParseResult<Kernel> {
     let header = tok(Tok::Kernel).ignore_then(custom(name)).then(custom(generics)).then(custom(params));
     let ((name, generics), params) = inp.parse(header)?;
     let geometry = geometry(inp, &name)?;
-    let Contracts { assumes, expects, tunes } = contracts(inp)?;
+    let ContractClauses { assumes, expects, tunes } = contracts(inp)?;
     Ok(Kernel { name, generics, params, geometry, assumes, expects, tunes, body: block(inp)? })
 }
 
-/// The clauses of a kernel behind its geometry.
+/// The clauses of a kernel after its geometry.
 #[derive(Default)]
-struct Contracts {
+struct ContractClauses {
     assumes: Vec<Expr>,
     expects: Vec<Expr>,
     tunes: Vec<Tune>,
 }
 
 /// Parses `assume a, b`, `expect a, b` and `tune A in [1, 2], B in [3, 4]` clauses.
-fn contracts(inp: &mut Input<'_, '_>) -> Parsed<Contracts> {
-    let mut found = Contracts::default();
+fn contracts(inp: &mut ParserInput<'_, '_>) -> ParseResult<ContractClauses> {
+    let mut clauses = ContractClauses::default();
     while let Some(clause) = begins_contract(inp) {
         loop {
             bump(inp);
             match clause {
-                Clause::Assume => found.assumes.push(head(inp)?),
-                Clause::Expect => found.expects.push(head(inp)?),
-                Clause::Tune => found.tunes.push(tune(inp)?),
+                Clause::Assume => clauses.assumes.push(head(inp)?),
+                Clause::Expect => clauses.expects.push(head(inp)?),
+                Clause::Tune => clauses.tunes.push(tune(inp)?),
             }
             if peek(inp) != Tok::Comma {
                 break;
             }
         }
     }
-    Ok(found)
+    Ok(clauses)
 }
 
 /// Parses `BM in [64, 128]`.
-fn tune(inp: &mut Input<'_, '_>) -> Parsed<Tune> {
+fn tune(inp: &mut ParserInput<'_, '_>) -> ParseResult<Tune> {
     let (name, values) = inp.parse(custom(name).then_ignore(tok(Tok::In)).then(custom(head)))?;
     Ok(Tune { name, values })
 }
@@ -230,7 +233,7 @@ enum Clause {
     Tune,
 }
 
-fn begins_contract(inp: &mut Input<'_, '_>) -> Option<Clause> {
+fn begins_contract(inp: &mut ParserInput<'_, '_>) -> Option<Clause> {
     if peek(inp) != Tok::Name {
         return None;
     }
@@ -250,8 +253,8 @@ struct Clauses {
     block: Option<Vec<Expr>>,
 }
 
-fn geometry(inp: &mut Input<'_, '_>, kernel: &Name) -> Parsed<Geometry> {
-    let start = here(inp);
+fn geometry(inp: &mut ParserInput<'_, '_>, kernel: &Name) -> ParseResult<Geometry> {
+    let start = position(inp);
     let mut clauses = Clauses::default();
     while peek(inp) == Tok::Name && peek_at(inp, 1) == Tok::LParen {
         match peek_text(inp) {
@@ -271,21 +274,21 @@ fn geometry(inp: &mut Input<'_, '_>, kernel: &Name) -> Parsed<Geometry> {
         }
     }
     if peek(inp) != Tok::LBrace && begins_contract(inp).is_none() {
-        return missing(inp, Label::Geometry);
+        return fail_expecting(inp, ExpectedConstruct::Geometry);
     }
     let span = span_from(inp, start);
     Ok(match clauses {
         Clauses { threads: Some(indices), grid: None, block } => Geometry::Threads { indices, block, span },
         Clauses { threads: None, grid: Some(grid), block: Some(block) } => Geometry::Grid { grid, block, span },
         clauses => {
-            let place = span_from(inp, here_before(start));
+            let place = span_from(inp, previous_index(start));
             report_geometry(inp, kernel, &clauses, if clauses.any() { span } else { place.after() });
             Geometry::Missing(span)
         }
     })
 }
 
-fn here_before(index: usize) -> usize {
+fn previous_index(index: usize) -> usize {
     index.saturating_sub(1)
 }
 
@@ -296,11 +299,11 @@ impl Clauses {
 }
 
 /// Parses `row: M`.
-fn extent(inp: &mut Input<'_, '_>) -> Parsed<(Name, Expr)> {
+fn extent(inp: &mut ParserInput<'_, '_>) -> ParseResult<(Name, Expr)> {
     inp.parse(custom(name).then_ignore(tok(Tok::Colon)).then(custom(expression)))
 }
 
-fn report_geometry(inp: &mut Input<'_, '_>, kernel: &Name, clauses: &Clauses, span: Span) {
+fn report_geometry(inp: &mut ParserInput<'_, '_>, kernel: &Name, clauses: &Clauses, span: Span) {
     let error = |title: String| Diagnostic::error("E0125", title);
     let diagnostic = match clauses {
         Clauses { threads: Some(_), .. } => error("a kernel has either `threads` or `grid`".into())
@@ -319,12 +322,12 @@ fn report_geometry(inp: &mut Input<'_, '_>, kernel: &Name, clauses: &Clauses, sp
             .help("`grid(blocks) block(threads)` is the CUDA way, with barriers and shared memory")
             .fix("add `threads(i: N)`", span, " threads(i: N)", Applicability::MaybeIncorrect),
     };
-    say(inp, diagnostic);
+    report(inp, diagnostic);
 }
 
 /// Parses `import std.nn.{softmax, relu as r}`, `import "./shapes.clk" as shapes`.
-fn import(inp: &mut Input<'_, '_>) -> Parsed<Import> {
-    let start = here(inp);
+fn import(inp: &mut ParserInput<'_, '_>) -> ParseResult<Import> {
+    let start = position(inp);
     expect(inp, Tok::Import)?;
     let source = match peek(inp) {
         Tok::StrStart => {
@@ -332,25 +335,25 @@ fn import(inp: &mut Input<'_, '_>) -> Parsed<Import> {
             ImportSource::File { path, span }
         }
         _ => {
-            wanted(inp, Label::Text);
+            record_expected(inp, ExpectedConstruct::Text);
             ImportSource::Path(path(inp)?)
         }
     };
-    let what = if peek(inp) == Tok::Dot {
+    let items = if peek(inp) == Tok::Dot {
         bump(inp);
-        ImportWhat::Names(inp.parse(list(Tok::LBrace, imported, Tok::RBrace))?)
+        ImportItems::Names(inp.parse(list(Tok::LBrace, imported, Tok::RBrace))?)
     } else {
-        ImportWhat::Module { alias: alias(inp)? }
+        ImportItems::Module { alias: alias(inp)? }
     };
-    Ok(Import { source, span: span_from(inp, start), what })
+    Ok(Import { source, span: span_from(inp, start), items })
 }
 
-fn imported(inp: &mut Input<'_, '_>) -> Parsed<(Name, Option<Name>)> {
+fn imported(inp: &mut ParserInput<'_, '_>) -> ParseResult<(Name, Option<Name>)> {
     inp.parse(custom(name).then(custom(alias)))
 }
 
 /// Parses an optional `as name`.
-fn alias(inp: &mut Input<'_, '_>) -> Parsed<Option<Name>> {
+fn alias(inp: &mut ParserInput<'_, '_>) -> ParseResult<Option<Name>> {
     if !at_word(inp, "as") {
         return Ok(None);
     }
@@ -359,7 +362,7 @@ fn alias(inp: &mut Input<'_, '_>) -> Parsed<Option<Name>> {
 }
 
 /// Parses `test "name" { … }`, `bench "name" bytes = …, flops = … { … }`.
-fn section(inp: &mut Input<'_, '_>) -> Parsed<Section> {
+fn section(inp: &mut ParserInput<'_, '_>) -> ParseResult<SectionItem> {
     let bench = bump(inp).kind == Tok::Bench;
     let (title, title_span) = plain(inp)?;
     let mut rates = Vec::new();
@@ -369,5 +372,5 @@ fn section(inp: &mut Input<'_, '_>) -> Parsed<Section> {
             break;
         }
     }
-    Ok(Section { title, title_span, rates, body: block(inp)? })
+    Ok(SectionItem { title, title_span, rates, body: block(inp)? })
 }

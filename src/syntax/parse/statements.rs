@@ -1,31 +1,32 @@
-//! Statements and blocks. A block recovers at the ends of its statements, so that every syntax error in it is reported.
+//! Statements and blocks. After a syntax error, a block continues with the next statement, so that all errors are
+//! reported.
 
-use super::expressions::{continued, expression, goes_on, head, if_expression};
+use super::expressions::{continue_expression, continues_expression, expression, head, if_expression};
 use super::primitive::*;
 use super::types::{annotation, ty};
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::lang::ops::BinaryOp;
-use crate::syntax::ast::{Block, Expr, ExprKind, Name, Pattern, Stmt, StmtKind, Unroll};
-use crate::syntax::literal;
-use crate::syntax::miss::several_places;
-use crate::syntax::mistakes::c_type;
-use crate::syntax::token::{Tok, Token};
+use crate::ast::{Block, Expr, ExprKind, Name, Pattern, Stmt, StmtKind, Unroll};
+use crate::literal;
+use crate::mistakes::c_type;
+use crate::syntax_error::multiple_assignment_error;
+use crate::token::{Tok, Token};
 use chumsky::Parser;
 use chumsky::primitive::custom;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_scalar::ops::BinaryOp;
 
 /// Parses `{ … }`.
-pub(crate) fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
+pub(crate) fn block(inp: &mut ParserInput<'_, '_>) -> ParseResult<Block> {
     enter(inp)?;
     let outer = std::mem::take(&mut inp.state().in_head);
-    let start = here(inp);
+    let start = position(inp);
     expect(inp, Tok::LBrace)?;
     let mut stmts = statements(inp);
     expect(inp, Tok::RBrace)?;
     inp.state().in_head = outer;
     leave(inp);
     let tail = take_tail(&mut stmts);
-    // Most blocks are short, and a vector's initial capacity is four large statements.
+    // Most blocks are short, but a vector starts with capacity for four statements, which are large.
     stmts.shrink_to_fit();
     Ok(Block { stmts, tail, span: span_from(inp, start) })
 }
@@ -43,7 +44,7 @@ fn take_tail(stmts: &mut Vec<Stmt>) -> Option<Box<Expr>> {
 }
 
 /// Parses statements up to a `}` or the end of the input.
-fn statements(inp: &mut Input<'_, '_>) -> Vec<Stmt> {
+fn statements(inp: &mut ParserInput<'_, '_>) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     loop {
         match peek(inp) {
@@ -52,9 +53,9 @@ fn statements(inp: &mut Input<'_, '_>) -> Vec<Stmt> {
             }
             Tok::RBrace | Tok::Eof => return stmts,
             _ => {
-                let before = here(inp);
-                stmts.push(recovering(inp));
-                if here(inp) == before {
+                let before = position(inp);
+                stmts.push(statement_or_error(inp));
+                if position(inp) == before {
                     bump(inp);
                 }
             }
@@ -63,16 +64,16 @@ fn statements(inp: &mut Input<'_, '_>) -> Vec<Stmt> {
 }
 
 /// Parses a statement with its end; returns an error node if that fails.
-fn recovering(inp: &mut Input<'_, '_>) -> Stmt {
-    let mark = mark(inp);
+fn statement_or_error(inp: &mut ParserInput<'_, '_>) -> Stmt {
+    let checkpoint = checkpoint(inp);
     let from = inp.save();
-    // Statements are beside one another, not in one another.
+    // The statement's height is independent of the statements before it.
     let before = std::mem::take(&mut inp.state().height);
-    let stmt = match statement(inp).and_then(|stmt| ended(inp, stmt)) {
+    let stmt = match statement(inp).and_then(|stmt| check_end(inp, stmt)) {
         Ok(stmt) => stmt,
         Err(_) => {
-            let kind = remains(inp, from.clone());
-            let span = recover(inp, &mark, from);
+            let kind = error_node(inp, from.clone());
+            let span = recover(inp, &checkpoint, from);
             Stmt { kind, span }
         }
     };
@@ -81,25 +82,26 @@ fn recovering(inp: &mut Input<'_, '_>) -> Stmt {
     stmt
 }
 
-/// Returns the node for a statement that failed to parse: a declaration, also one of C, keeps its name, so that uses of it are not
-/// reported too.
-fn remains<'t, 'p>(
-    inp: &mut Input<'t, 'p>,
-    from: chumsky::input::Checkpoint<'t, 'p, &'t [crate::syntax::token::Token], usize>,
+/// Returns the node for a statement that failed to parse. A declaration, even in C syntax, keeps its name, so that its
+/// uses cause no further errors.
+fn error_node<'t, 'p>(
+    inp: &mut ParserInput<'t, 'p>,
+    from: chumsky::input::Checkpoint<'t, 'p, &'t [crate::token::Token], usize>,
 ) -> StmtKind {
     let at = *from.cursor().inner();
-    let now = *inp.cursor().inner();
-    let first = (here(inp) + at).saturating_sub(now);
+    let current = *inp.cursor().inner();
+    let first = (position(inp) + at).saturating_sub(current);
     let state = inp.state();
-    let Some(named) = declared(state, first) else { return StmtKind::Error };
+    let Some(name_token) = declared_name(state, first) else { return StmtKind::Error };
     let mutable = state.token(first).kind != Tok::Let;
-    let name = state.name_of(named);
+    let name = state.name_of(name_token);
     let value = Expr { kind: ExprKind::Error, span: name.span };
     StmtKind::Let { mutable, pattern: Pattern::Name(name), ty: None, value: Some(value) }
 }
 
-/// Returns the name that a statement was to declare: `let x`, `shared x`, `float x`, `__shared__ unsigned int x`, `shared float x`.
-pub(crate) fn declared(state: &State<'_>, first: usize) -> Option<Token> {
+/// Returns the name that a malformed statement declares: `let x`, `float x`, `__shared__ unsigned int x`, `shared float
+/// x`.
+pub(crate) fn declared_name(state: &ParserState<'_>, first: usize) -> Option<Token> {
     let foreign = |word: &str| matches!(word, "__shared__" | "__constant__" | "__managed__") || c_type(word).is_some();
     let is_name = |at: usize| state.token(at).kind == Tok::Name;
     let mut at = first;
@@ -112,8 +114,8 @@ pub(crate) fn declared(state: &State<'_>, first: usize) -> Option<Token> {
     (at > first && is_name(at)).then(|| state.token(at))
 }
 
-/// Checks that a statement ends here; a `;` makes an expression quiet.
-fn ended(inp: &mut Input<'_, '_>, mut stmt: Stmt) -> Parsed<Stmt> {
+/// Checks that a statement ends here. Marks an expression statement as quiet if a `;` follows.
+fn check_end(inp: &mut ParserInput<'_, '_>, mut stmt: Stmt) -> ParseResult<Stmt> {
     match peek(inp) {
         Tok::Semi => {
             if let StmtKind::Expr { quiet, .. } = &mut stmt.kind {
@@ -123,11 +125,11 @@ fn ended(inp: &mut Input<'_, '_>, mut stmt: Stmt) -> Parsed<Stmt> {
         }
         Tok::Newline | Tok::RBrace | Tok::Eof => Ok(stmt),
         _ if ends_with_block(&stmt) => Ok(stmt),
-        _ => missing(inp, Label::End),
+        _ => fail_expecting(inp, ExpectedConstruct::End),
     }
 }
 
-/// Whether a statement ends with its own `}` and needs no newline after it.
+/// Returns whether a statement ends with its own `}`. Then no newline needs to follow it.
 pub(crate) fn ends_with_block(stmt: &Stmt) -> bool {
     match &stmt.kind {
         StmtKind::For { .. }
@@ -140,17 +142,17 @@ pub(crate) fn ends_with_block(stmt: &Stmt) -> bool {
     }
 }
 
-/// Parses one statement, without its end.
-pub(crate) fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
-    let start = here(inp);
+/// Parses one statement, without the newline or `;` after it.
+pub(crate) fn statement(inp: &mut ParserInput<'_, '_>) -> ParseResult<Stmt> {
+    let start = position(inp);
     let kind = match peek(inp) {
         Tok::Let => binding(inp, false)?,
         Tok::Var => binding(inp, true)?,
         Tok::Shared => shared(inp)?,
-        Tok::For | Tok::While | Tok::Loop => looped(inp, Unroll::Auto)?,
+        Tok::For | Tok::While | Tok::Loop => loop_statement(inp, Unroll::Auto)?,
         Tok::Unroll | Tok::NoUnroll => {
             let unroll = unroll(inp)?;
-            looped(inp, unroll)?
+            loop_statement(inp, unroll)?
         }
         Tok::Break => {
             bump(inp);
@@ -160,24 +162,24 @@ pub(crate) fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
             bump(inp);
             StmtKind::Continue
         }
-        Tok::Return => returned(inp)?,
+        Tok::Return => return_statement(inp)?,
         Tok::Name => match peek_text(inp) {
             "on" if matches!(peek_at(inp, 1), Tok::Name | Tok::StrStart) => on(inp)?,
             "batch" if peek_at(inp, 1) == Tok::LBrace => {
                 bump(inp);
                 StmtKind::Batch { body: block(inp)? }
             }
-            _ => simple(inp)?,
+            _ => expression_or_assignment(inp)?,
         },
-        Tok::If | Tok::LBrace => block_first(inp, start)?,
-        kind if kind.starts_expression() => simple(inp)?,
-        _ => return missing(inp, Label::Statement),
+        Tok::If | Tok::LBrace => block_statement(inp, start)?,
+        kind if kind.starts_expression() => expression_or_assignment(inp)?,
+        _ => return fail_expecting(inp, ExpectedConstruct::Statement),
     };
     Ok(Stmt { kind, span: span_from(inp, start) })
 }
 
 /// Parses an expression, or an assignment to one.
-fn simple(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+fn expression_or_assignment(inp: &mut ParserInput<'_, '_>) -> ParseResult<StmtKind> {
     let mut place = expression(inp)?;
     let Some(op) = assignment(peek(inp)) else {
         return Ok(StmtKind::Expr { expr: place, quiet: false });
@@ -213,7 +215,7 @@ fn assignment(kind: Tok) -> Option<Option<BinaryOp>> {
 }
 
 /// Returns the lvalue inside a cache hint: `cached(x[i])` or `streaming(x[i])`.
-fn hinted(call: &Expr) -> Option<&Expr> {
+fn strip_cache_hint(call: &Expr) -> Option<&Expr> {
     let ExprKind::Call { callee, args } = &call.kind else { return None };
     match (&callee.kind, args.as_slice()) {
         (ExprKind::Name(name), [place]) if matches!(name.text.as_str(), "cached" | "streaming") => Some(&place.value),
@@ -222,17 +224,17 @@ fn hinted(call: &Expr) -> Option<&Expr> {
 }
 
 /// Checks that the target of an assignment is a name, an element or a field; reports anything else.
-fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) -> bool {
+fn check_place(inp: &mut ParserInput<'_, '_>, place: &Expr, operator: Span) -> bool {
     let mut inner = place;
     while let ExprKind::Paren(expr) = &inner.kind {
         inner = expr;
     }
-    inner = hinted(inner).unwrap_or(inner);
+    inner = strip_cache_hint(inner).unwrap_or(inner);
     if matches!(inner.kind, ExprKind::Name(_) | ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Error) {
         return true;
     }
     if matches!(inner.kind, ExprKind::Tuple(_)) {
-        say(inp, several_places(place.span, operator));
+        report(inp, multiple_assignment_error(place.span, operator));
         return false;
     }
     let mut diagnostic = Diagnostic::error("E0135", "this cannot be assigned to")
@@ -241,13 +243,13 @@ fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) -> bool {
     if matches!(inner.kind, ExprKind::Binary { .. }) {
         diagnostic = diagnostic.help("to compare, write `==`");
     }
-    say(inp, diagnostic);
+    report(inp, diagnostic);
     false
 }
 
-/// Parses a statement that begins with `if` or `{`: it ends with its last `}` unless a token follows that can only continue
+/// Parses a statement that begins with `if` or `{`. It ends with its last `}` unless the next token can only continue
 /// an expression.
-fn block_first(inp: &mut Input<'_, '_>, start: usize) -> Parsed<StmtKind> {
+fn block_statement(inp: &mut ParserInput<'_, '_>, start: usize) -> ParseResult<StmtKind> {
     enter(inp)?;
     let first = if peek(inp) == Tok::If {
         if_expression(inp)?
@@ -256,12 +258,12 @@ fn block_first(inp: &mut Input<'_, '_>, start: usize) -> Parsed<StmtKind> {
         Expr { kind: ExprKind::Block(block), span: span_from(inp, start) }
     };
     leave(inp);
-    let expr = if goes_on(peek(inp)) { continued(inp, start, first)? } else { first };
+    let expr = if continues_expression(peek(inp)) { continue_expression(inp, start, first)? } else { first };
     Ok(StmtKind::Expr { expr, quiet: false })
 }
 
 /// Parses `let pattern: type = value`, `var name: type`.
-fn binding(inp: &mut Input<'_, '_>, mutable: bool) -> Parsed<StmtKind> {
+fn binding(inp: &mut ParserInput<'_, '_>, mutable: bool) -> ParseResult<StmtKind> {
     bump(inp);
     let (pattern, ty) = inp.parse(custom(pattern).then(custom(annotation)))?;
     let value = match eat(inp, Tok::Assign) {
@@ -273,32 +275,32 @@ fn binding(inp: &mut Input<'_, '_>, mutable: bool) -> Parsed<StmtKind> {
 }
 
 /// Parses `x`, `(a, (b, _))`.
-fn pattern(inp: &mut Input<'_, '_>) -> Parsed<Pattern> {
+fn pattern(inp: &mut ParserInput<'_, '_>) -> ParseResult<Pattern> {
     match peek(inp) {
         Tok::Name => Ok(Pattern::Name(name(inp)?)),
         Tok::LParen => {
             enter(inp)?;
-            let start = here(inp);
+            let start = position(inp);
             let parts = inp.parse(list(Tok::LParen, pattern, Tok::RParen))?;
             leave(inp);
             Ok(Pattern::Tuple(parts, span_from(inp, start)))
         }
-        _ => missing(inp, Label::Pattern),
+        _ => fail_expecting(inp, ExpectedConstruct::Pattern),
     }
 }
 
 /// Parses `shared name: type`.
-fn shared(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+fn shared(inp: &mut ParserInput<'_, '_>) -> ParseResult<StmtKind> {
     let whole = tok(Tok::Shared).ignore_then(custom(name)).then_ignore(tok(Tok::Colon)).then(custom(ty));
     let (name, ty) = inp.parse(whole)?;
     if let Some(at) = eat(inp, Tok::Assign) {
         let value = expression(inp)?;
-        say(inp, initialized(&name, at.span(value.span.file).to(value.span)));
+        report(inp, shared_initializer_error(&name, at.span(value.span.file).to(value.span)));
     }
     Ok(StmtKind::Shared { name, ty: Box::new(ty) })
 }
 
-fn initialized(name: &Name, value: Span) -> Diagnostic {
+fn shared_initializer_error(name: &Name, value: Span) -> Diagnostic {
     Diagnostic::error("E0115", "shared memory has no initial value").at(value, "each thread would write it").help(
         format!(
             "let one thread write `{}`, then wait for it: `if thread_idx.x == 0 {{ … }}`, then `barrier()`",
@@ -308,7 +310,7 @@ fn initialized(name: &Name, value: Span) -> Diagnostic {
 }
 
 /// Parses `#unroll`, `#unroll(4)`, `#nounroll`, with the newline after it.
-fn unroll(inp: &mut Input<'_, '_>) -> Parsed<Unroll> {
+fn unroll(inp: &mut ParserInput<'_, '_>) -> ParseResult<Unroll> {
     if bump(inp).kind == Tok::NoUnroll {
         return Ok(Unroll::Never);
     }
@@ -325,7 +327,7 @@ fn unroll(inp: &mut Input<'_, '_>) -> Parsed<Unroll> {
 }
 
 /// Parses `for`, `while` and `loop`.
-fn looped(inp: &mut Input<'_, '_>, unroll: Unroll) -> Parsed<StmtKind> {
+fn loop_statement(inp: &mut ParserInput<'_, '_>, unroll: Unroll) -> ParseResult<StmtKind> {
     let kind = peek(inp);
     match kind {
         Tok::For => {
@@ -351,14 +353,14 @@ fn looped(inp: &mut Input<'_, '_>, unroll: Unroll) -> Parsed<StmtKind> {
     }
 }
 
-fn returned(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+fn return_statement(inp: &mut ParserInput<'_, '_>) -> ParseResult<StmtKind> {
     bump(inp);
     let bare = matches!(peek(inp), Tok::Newline | Tok::Semi | Tok::RBrace | Tok::Eof);
     Ok(StmtKind::Return(if bare { None } else { Some(expression(inp)?) }))
 }
 
 /// Parses `on gpu(0) { … }`.
-fn on(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+fn on(inp: &mut ParserInput<'_, '_>) -> ParseResult<StmtKind> {
     bump(inp);
     let (device, body) = inp.parse(custom(head).then(custom(block)))?;
     Ok(StmtKind::On { device, body })

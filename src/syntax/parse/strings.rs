@@ -2,15 +2,15 @@
 
 use super::expressions::expression;
 use super::primitive::*;
-use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
-use crate::syntax::ast::{Expr, ExprKind, Format, SmolStr, StrPart};
-use crate::syntax::literal::unescape;
-use crate::syntax::token::Tok;
+use crate::ast::{Expr, ExprKind, FormatSpec, SmolStr, StrPart};
+use crate::literal::unescape;
+use crate::token::Tok;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
 
 /// Parses `"text {value:.3}"`.
-pub(crate) fn string(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
-    let start = here(inp);
+pub(crate) fn string(inp: &mut ParserInput<'_, '_>) -> ParseResult<Expr> {
+    let start = position(inp);
     expect(inp, Tok::StrStart)?;
     let outer = std::mem::take(&mut inp.state().in_head);
     let mut parts = Vec::new();
@@ -30,29 +30,29 @@ pub(crate) fn string(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     }
 }
 
-fn value(inp: &mut Input<'_, '_>) -> Parsed<StrPart> {
+fn value(inp: &mut ParserInput<'_, '_>) -> ParseResult<StrPart> {
     expect(inp, Tok::InterpOpen)?;
     let expr = expression(inp)?;
     let format = eat(inp, Tok::Format).map(|token| {
         let state = inp.state();
-        Format { text: state.text_of(token).into(), span: token.span(state.file) }
+        FormatSpec { text: state.text_of(token).into(), span: token.span(state.file) }
     });
     expect(inp, Tok::InterpClose)?;
     Ok(StrPart::Value { expr, format })
 }
 
 /// Parses a string without interpolation: a title or a path.
-pub(crate) fn plain(inp: &mut Input<'_, '_>) -> Parsed<(SmolStr, Span)> {
+pub(crate) fn plain(inp: &mut ParserInput<'_, '_>) -> ParseResult<(SmolStr, Span)> {
     if peek(inp) != Tok::StrStart {
-        return missing(inp, Label::Text);
+        return fail_expecting(inp, ExpectedConstruct::Text);
     }
     let literal = string(inp)?;
-    let ExprKind::Str(parts) = literal.kind else { return missing(inp, Label::Text) };
+    let ExprKind::Str(parts) = literal.kind else { return fail_expecting(inp, ExpectedConstruct::Text) };
     let mut text = String::new();
     for part in parts {
         match part {
             StrPart::Text(part) => text.push_str(&part),
-            StrPart::Value { expr, .. } => say(
+            StrPart::Value { expr, .. } => report(
                 inp,
                 Diagnostic::error("E0110", "this text must not depend on values")
                     .at(expr.span, "a value is interpolated here")

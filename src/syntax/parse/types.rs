@@ -2,21 +2,21 @@
 
 use super::expressions::{above_comparison, expression};
 use super::primitive::*;
-use crate::syntax::ast::{Access, Generic, GenericKind, Name, Param, Type, TypeKind};
-use crate::syntax::token::Tok;
+use crate::ast::{Access, Generic, GenericKind, Name, Param, Type, TypeKind};
+use crate::token::Tok;
 use chumsky::primitive::custom;
 use chumsky::{IterParser, Parser};
 
-/// Parses `f32`, `[f32; N]`, `(A, B)`, `fn(A) -> B`, `[f32; N] @gpu`.
-pub(crate) fn ty(inp: &mut Input<'_, '_>) -> Parsed<Type> {
+/// Parses a type: `f32`, `[f32; N]`, `(A, B)`, `fn(A) -> B`, `[f32; N] @gpu`.
+pub(crate) fn ty(inp: &mut ParserInput<'_, '_>) -> ParseResult<Type> {
     enter(inp)?;
-    let start = here(inp);
+    let start = position(inp);
     let kind = match peek(inp) {
         Tok::Name => TypeKind::Name(path(inp)?),
         Tok::LBracket => array(inp)?,
         Tok::LParen => TypeKind::Tuple(inp.parse(list(Tok::LParen, ty, Tok::RParen))?),
         Tok::Fn => function(inp)?,
-        _ => return missing(inp, Label::Type),
+        _ => return fail_expecting(inp, ExpectedConstruct::Type),
     };
     let plain = Type { kind, span: span_from(inp, start) };
     let placed = match peek(inp) {
@@ -32,26 +32,26 @@ pub(crate) fn ty(inp: &mut Input<'_, '_>) -> Parsed<Type> {
     Ok(placed)
 }
 
-/// Parses `a.b.c`.
-pub(crate) fn path(inp: &mut Input<'_, '_>) -> Parsed<Vec<Name>> {
+/// Parses a path of names: `a.b.c`.
+pub(crate) fn path(inp: &mut ParserInput<'_, '_>) -> ParseResult<Vec<Name>> {
     inp.parse(custom(name).separated_by(tok(Tok::Dot)).at_least(1).collect())
 }
 
-fn array(inp: &mut Input<'_, '_>) -> Parsed<TypeKind> {
+fn array(inp: &mut ParserInput<'_, '_>) -> ParseResult<TypeKind> {
     let dims = custom(expression).separated_by(tok(Tok::Comma)).allow_trailing().at_least(1).collect();
     let inside = custom(ty).then_ignore(tok(Tok::Semi)).then(dims);
     let (element, dims) = inp.parse(inside.delimited_by(tok(Tok::LBracket), tok(Tok::RBracket)))?;
     Ok(TypeKind::Array { element: Box::new(element), dims })
 }
 
-fn function(inp: &mut Input<'_, '_>) -> Parsed<TypeKind> {
+fn function(inp: &mut ParserInput<'_, '_>) -> ParseResult<TypeKind> {
     let params = inp.parse(tok(Tok::Fn).ignore_then(list(Tok::LParen, ty, Tok::RParen)))?;
     let result = result(inp)?.map(Box::new);
     Ok(TypeKind::Fn { params, result })
 }
 
 /// Parses an optional `-> type`.
-pub(crate) fn result(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
+pub(crate) fn result(inp: &mut ParserInput<'_, '_>) -> ParseResult<Option<Type>> {
     match eat(inp, Tok::Arrow) {
         Some(_) => Ok(Some(ty(inp)?)),
         None => Ok(None),
@@ -59,7 +59,7 @@ pub(crate) fn result(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
 }
 
 /// Parses an optional `: type`.
-pub(crate) fn annotation(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
+pub(crate) fn annotation(inp: &mut ParserInput<'_, '_>) -> ParseResult<Option<Type>> {
     match eat(inp, Tok::Colon) {
         Some(_) => Ok(Some(ty(inp)?)),
         None => Ok(None),
@@ -67,7 +67,7 @@ pub(crate) fn annotation(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
 }
 
 /// Parses an optional `<T: Float, const N: i32 = 4>`.
-pub(crate) fn generics(inp: &mut Input<'_, '_>) -> Parsed<Vec<Generic>> {
+pub(crate) fn generics(inp: &mut ParserInput<'_, '_>) -> ParseResult<Vec<Generic>> {
     match peek(inp) {
         Tok::Lt => inp.parse(list(Tok::Lt, generic, Tok::Gt)),
         _ => {
@@ -77,8 +77,8 @@ pub(crate) fn generics(inp: &mut Input<'_, '_>) -> Parsed<Vec<Generic>> {
     }
 }
 
-fn generic(inp: &mut Input<'_, '_>) -> Parsed<Generic> {
-    let start = here(inp);
+fn generic(inp: &mut ParserInput<'_, '_>) -> ParseResult<Generic> {
+    let start = position(inp);
     let constant = eat(inp, Tok::Const).is_some();
     let name = name(inp)?;
     let kind = if constant {
@@ -94,8 +94,8 @@ fn generic(inp: &mut Input<'_, '_>) -> Parsed<Generic> {
     Ok(Generic { name, kind, span: span_from(inp, start) })
 }
 
-/// Parses an optional `= value`; comparisons need parentheses here because `>` closes the list.
-fn default(inp: &mut Input<'_, '_>) -> Parsed<Option<crate::syntax::ast::Expr>> {
+/// Parses an optional `= value`. Comparisons need parentheses here, because `>` closes the list.
+fn default(inp: &mut ParserInput<'_, '_>) -> ParseResult<Option<crate::ast::Expr>> {
     match eat(inp, Tok::Assign) {
         Some(_) => Ok(Some(above_comparison(inp)?)),
         None => Ok(None),
@@ -103,12 +103,12 @@ fn default(inp: &mut Input<'_, '_>) -> Parsed<Option<crate::syntax::ast::Expr>> 
 }
 
 /// Parses `(x: f32, k: f32 = 2.0, out r: [f32; N])`.
-pub(crate) fn params(inp: &mut Input<'_, '_>) -> Parsed<Vec<Param>> {
+pub(crate) fn params(inp: &mut ParserInput<'_, '_>) -> ParseResult<Vec<Param>> {
     inp.parse(list(Tok::LParen, param, Tok::RParen))
 }
 
-fn param(inp: &mut Input<'_, '_>) -> Parsed<Param> {
-    let start = here(inp);
+fn param(inp: &mut ParserInput<'_, '_>) -> ParseResult<Param> {
+    let start = position(inp);
     let access = match peek(inp) {
         Tok::Out => Access::Out,
         Tok::InOut => Access::InOut,

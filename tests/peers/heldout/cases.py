@@ -1,6 +1,6 @@
 """The programs of this folder: their buffers, and how their OpenCL kernels are launched.
 
-The inputs are the variables of the .clk file with the same names, saved by Clk. C receives the buffers in the order inputs, room.
+The inputs are the variables of the .clk file with the same names, saved by Clk. C receives the input buffers first, then the buffers of `room`.
 """
 from dataclasses import dataclass
 from typing import Callable
@@ -11,11 +11,11 @@ class Case:
     inputs: list
     #: Other buffers, with their sizes in bytes. They start as zeros.
     room: dict
-    #: Buffer with a result -> the largest relative error that is accepted; 0: equal bit for bit.
+    #: Buffer with a result -> the largest accepted relative error; 0: equal bit for bit.
     results: dict
     #: Launches the kernels of one run, given an `opencl.Queue`.
     launch: Callable
-    #: The results are 32-bit integers; matters only if they have a tolerance.
+    #: Whether the results are 32-bit integers; used only if they have a tolerance.
     integers: bool = False
 
 
@@ -149,7 +149,7 @@ def histogram64(q):
 #: Elements of an image of 1024 x 1024.
 M = 1 << 20
 VOLUME = 4 * 168 ** 3
-#: In the order of PROGRAMS in heldout.c.
+#: The programs, in the order of PROGRAMS in heldout.c.
 CASES = dict(
     hotspot=Case(["power", "start"], dict(heat=4 * M, heat_next=4 * M), dict(heat=0), hotspot),
     lud=Case(["a"], dict(m=4 * M), dict(m=1e-6), lud),

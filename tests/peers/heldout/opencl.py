@@ -1,4 +1,4 @@
-"""Runs the OpenCL form of a program: each line of standard input is a number of runs, answered by the seconds per run, or `save`.
+"""Runs the OpenCL version of a program. A line of standard input is `save`, or a number of runs: the answer is the seconds per run.
 
     opencl.py PROGRAM FOLDER
 

@@ -48,10 +48,10 @@ class C:
         return self.lib.measure(self.number, runs, self.pointers)
 
     def end(self):
-        """Nothing to end: the buffers are freed with the next program's."""
+        """Does nothing: the buffers are freed when the next program starts."""
 
     def difference(self, got, expected, tolerance, integers):
-        """Returns the difference as text, marked if it is too large. Whatever has a tolerance has elements of 32 bits."""
+        """Returns the difference as text, marked if it is too large. Results with a tolerance have 32-bit elements."""
         if len(got) != len(expected):
             return f"WRONG: {len(got)} bytes, not {len(expected)}"
         if got == expected:
@@ -66,7 +66,7 @@ class C:
 
 
 class Worker:
-    """A process that answers a number of runs by the seconds per run."""
+    """A process that receives a number of runs and answers with the seconds per run."""
 
     def __init__(self, words, environment, folder):
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -247,9 +247,9 @@ def one(name, c, clks, table, options, folder):
 def main():
     options = parsed()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    # Threads that spin at a barrier keep each other from running where other work needs a core.
+    # If other work needs a core, a thread that spins at a barrier keeps another one from running, so spinning is limited.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # What all sides respect, Intel's runtime included.
+    # All sides respect CPU affinity, including Intel's runtime.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.threads])
     clks = [Clk(text, options.threads) for text in options.clk or ["Clk"]]
     table = Table(clks, options)

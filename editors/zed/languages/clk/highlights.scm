@@ -1,4 +1,4 @@
-; The query of the grammar with the capture names of Zed; `cargo test --test editors` keeps it so.
+; The query of the grammar with the capture names of Zed; `cargo test --test repository editors::` keeps it so.
 
 ; If two patterns match a node, the later one wins.
 

@@ -1,32 +1,32 @@
-//! Source texts of definitions.
+//! Finds the source texts of definitions.
 
-use crate::app::repl::entry::AGAIN;
-use crate::app::repl::state::Repl;
-use crate::check::typed::Binding;
+use crate::repl::entry::RELOAD_NAME;
+use crate::repl::state::Repl;
+use clk_check::typed::NameBinding;
 
 impl Repl<'_> {
-    /// Returns the source text of a definition, with its documentation.
+    /// Returns the source text of a definition, including its documentation comment.
     pub(super) fn source_of(&self, name: &str) -> Option<String> {
         if let Some((span, _)) = self.session.definitions.place(name) {
             let text = self.session.sources.text(span.file);
-            let start = above(text, span.start as usize);
+            let start = comment_start(text, span.start as usize);
             return text.get(start..span.end as usize).map(str::to_string);
         }
-        // For a variable, the entry that declared it.
-        let Binding::Global(id) = self.binding(name)? else { return None };
+        // The source text of a variable is the whole entry that declared it.
+        let NameBinding::Global(id) = self.binding(name)? else { return None };
         let span = self.session.program.globals.get(id)?.span;
         let text = self.session.sources.text(span.file);
         (!text.is_empty()).then(|| text.trim_end().to_string())
     }
 
-    /// Repeats an earlier entry, without a number.
-    pub(super) fn again(&mut self, text: &str) -> bool {
-        self.run_text(AGAIN, text, None)
+    /// Runs an earlier entry again. It gets no new number, and its value is not shown.
+    pub(super) fn run_again(&mut self, text: &str) -> bool {
+        self.run_text(RELOAD_NAME, text, None)
     }
 }
 
-/// Returns the offset where the comment lines above an offset begin.
-fn above(text: &str, start: usize) -> usize {
+/// Returns the offset of the first comment line directly above an offset; without comments, the start of the line.
+fn comment_start(text: &str, start: usize) -> usize {
     let mut begin = text.get(..start).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1);
     while begin > 0 {
         let line_start = text.get(..begin - 1).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1);
@@ -40,12 +40,12 @@ fn above(text: &str, start: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::above;
+    use super::comment_start;
 
     #[test]
-    fn comments_belong_to_what_follows() {
+    fn comments_belong_to_the_next_item() {
         let text = "let x = 1\n/// Doc.\n// more\nfn f() {}\n";
-        assert_eq!(above(text, text.find("fn").expect("there")), 10);
-        assert_eq!(above("fn f() {}", 0), 0);
+        assert_eq!(comment_start(text, text.find("fn").expect("there")), 10);
+        assert_eq!(comment_start("fn f() {}", 0), 0);
     }
 }

@@ -1,17 +1,17 @@
-//! Commands on files: `:load`, `:reload`, `:edit`, `:save`.
+//! The commands `:load`, `:reload`, `:edit` and `:save`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::app::disk;
-use crate::app::disk::temporary::Folder;
-use crate::app::repl::state::{Answer, Repl};
-use crate::app::repl::transcript;
-use crate::base::escape;
-use crate::compile::Session;
+use crate::disk;
+use crate::disk::temporary::TempFolder;
+use crate::repl::state::{CommandResult, Repl};
+use crate::repl::transcript;
+use clk_base::escape;
+use clk_compile::Session;
 
 impl Repl<'_> {
-    pub(super) fn load(&mut self, file: &str) -> Answer {
+    pub(super) fn load(&mut self, file: &str) -> CommandResult {
         if file.is_empty() {
             return Err("`:load` wants a file".into());
         }
@@ -30,7 +30,7 @@ impl Repl<'_> {
     }
 
     /// Repeats all imports from the files on disk, then runs the loaded files again.
-    pub(super) fn reload(&mut self) -> Answer {
+    pub(super) fn reload(&mut self) -> CommandResult {
         self.session.forget_files();
         let imports = transcript::file_imports(&self.log);
         let loaded = std::mem::take(&mut self.loaded);
@@ -39,7 +39,7 @@ impl Repl<'_> {
         }
         for (folder, text) in imports {
             let usual = std::mem::replace(&mut self.session.folder, folder);
-            self.again(&text);
+            self.run_again(&text);
             self.session.folder = usual;
         }
         self.reloading = true;
@@ -48,7 +48,7 @@ impl Repl<'_> {
             self.reloading = read.is_ok();
             read?;
             if !self.loaded.contains(&path) {
-                // The file had errors this time; the next `:reload` tries again.
+                // The file had errors, so loading has not listed it. The next `:reload` tries it again.
                 self.loaded.push(path);
             }
         }
@@ -56,7 +56,7 @@ impl Repl<'_> {
         Ok(String::new())
     }
 
-    pub(super) fn edit(&mut self, name: &str) -> Answer {
+    pub(super) fn edit(&mut self, name: &str) -> CommandResult {
         let text = match name {
             "" => self.log.last().map(|kept| kept.text.trim_end().to_string()).unwrap_or_default(),
             name => self.source_of(name).ok_or_else(|| format!("`{name}` is not defined in this session"))?,
@@ -69,8 +69,8 @@ impl Repl<'_> {
         Ok(String::new())
     }
 
-    /// Saves the session as a script. Overwrites a file with other content only if `replace`.
-    pub(super) fn save(&mut self, file: &str, replace: bool) -> Answer {
+    /// Saves the session as a script. Overwrites a file that this session has not written only if `replace` is set.
+    pub(super) fn save(&mut self, file: &str, replace: bool) -> CommandResult {
         if file.is_empty() {
             return Err("`:save` wants a file".into());
         }
@@ -92,7 +92,7 @@ impl Repl<'_> {
                 path.display()
             ));
         }
-        disk::write_whole(&path, script.as_bytes())
+        disk::write_atomically(&path, script.as_bytes())
             .map_err(|why| format!("`{}` cannot be written: {why}", path.display()))?;
         let (lines, shown) = (script.lines().count(), path.display().to_string());
         let shown = escape::name(&shown);
@@ -100,30 +100,30 @@ impl Repl<'_> {
         Ok(format!("wrote {shown} ({lines} lines); `clk run {shown}` does it all again\n"))
     }
 
-    /// Whether a file has the content that this session has saved in it.
+    /// Whether a file was saved by this session and has not changed since.
     fn has_saved(&self, path: &Path) -> bool {
         let written = std::fs::canonicalize(path).ok().and_then(|path| self.saved.get(&path));
         written.is_some_and(|written| disk::read_source(path).is_ok_and(|text| text == *written))
     }
 }
 
-/// Returns the path as typed, without optional quotes.
+/// Converts a command's argument to a path; removes quotes around it.
 fn path_of(file: &str) -> PathBuf {
     disk::path_of(file.strip_prefix('"').and_then(|f| f.strip_suffix('"')).unwrap_or(file))
 }
 
 /// Opens a text in the user's editor; returns the edited text.
 fn in_editor(text: &str) -> Result<String, String> {
-    let named = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into());
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| "vi".into());
     let failed = |why: String| format!("`:edit` needs a temporary file: {why}");
-    let folder = Folder::new().map_err(failed)?;
+    let folder = TempFolder::new().map_err(failed)?;
     let path = folder.file("entry.clk", format!("{text}\n").as_bytes()).map_err(failed)?;
     run_editor(&editor, &path)?;
     disk::read_source(&path).map_err(|why| format!("what `{editor}` left cannot be read: {why}"))
 }
 
-/// Runs the editor; the variable may hold arguments, as in `code --wait`.
+/// Runs the editor on a file. The variable that names the editor may include arguments, as in `code --wait`.
 fn run_editor(editor: &str, path: &Path) -> Result<(), String> {
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
@@ -131,6 +131,6 @@ fn run_editor(editor: &str, path: &Path) -> Result<(), String> {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err(format!("`{editor}` reported a failure; nothing was entered")),
-        Err(why) => Err(format!("`{editor}` cannot be started: {}; set EDITOR", disk::reason(&why))),
+        Err(why) => Err(format!("`{editor}` cannot be started: {}; set EDITOR", disk::io_reason(&why))),
     }
 }

@@ -1,32 +1,35 @@
-//! `:profile`: what the launches of an entry cost a GPU.
+//! `:profile`: shows the estimated cost of an entry's launches on a GPU.
 
-use crate::app::cli::profile_of_session;
-use crate::app::devices::Choice;
-use crate::app::repl::state::{Answer, Repl};
-use crate::device::profile::Counting;
+use crate::cli::profile_of_session;
+use crate::devices::DeviceChoice;
+use crate::repl::state::{CommandResult, Repl};
+use clk_runtime::profile::ProfileCollector;
 
 impl Repl<'_> {
-    /// Runs an entry on the simulator, and shows what its kernels cost.
-    pub(super) fn profile(&mut self, entry: &str) -> Answer {
+    /// Runs an entry on the simulator, and shows the profiles of its kernels.
+    pub(super) fn profile(&mut self, entry: &str) -> CommandResult {
         if entry.is_empty() {
             return Err(
                 "`:profile` wants an entry that launches kernels or computes arrays, as in `:profile saxpy(2.0, x, y)`"
                     .into(),
             );
         }
-        let elsewhere = match self.interpreter.options.device.is_watchful() {
+        let other_device = match self.interpreter.options.device.capabilities().checks {
             true => None,
-            false => Some(self.context.machine.choose(Choice::Sim(None)).map_err(|error| error.to_string())?),
+            false => Some(self.context.machine.choose(DeviceChoice::Sim(None)).map_err(|error| error.to_string())?),
         };
-        let outer = elsewhere.map(|simulator| self.interpreter.use_device(simulator));
-        let (usual, counting) = (self.interpreter.options.control.checks, Counting::default().with_expressions(true));
-        self.interpreter.use_checks(Default::default());
-        self.interpreter.count(Some(counting.clone()));
+        let outer = other_device.map(|simulator| self.interpreter.switch_device(simulator));
+        let (usual, counting) =
+            (self.interpreter.options.control.checks, ProfileCollector::default().with_expressions(true));
+        self.interpreter.set_checks(Default::default());
+        self.interpreter.set_profile_collector(Some(counting.clone()));
+        self.hides_values = true;
         let ran = self.program(entry);
-        self.interpreter.count(None);
-        self.interpreter.use_checks(usual);
+        self.hides_values = false;
+        self.interpreter.set_profile_collector(None);
+        self.interpreter.set_checks(usual);
         if let Some(outer) = outer {
-            self.interpreter.use_device(outer);
+            self.interpreter.switch_device(outer);
         }
         let profiles = counting.take();
         if ran && profiles.is_empty() {

@@ -1,10 +1,10 @@
 //! The command `:set`.
 
-use crate::app::devices::Isolate;
-use crate::app::repl::settings::NAMES;
-use crate::app::repl::state::Repl;
-use crate::app::repl::transcript::{self, Kept};
-use crate::host::interp::Draws;
+use crate::devices::Isolate;
+use crate::repl::settings::NAMES;
+use crate::repl::state::Repl;
+use crate::repl::transcript::{self, TranscriptEntry};
+use clk_host::interp::RandomPosition;
 
 impl Repl<'_> {
     /// Handles `:set`, `:set name` and `:set name value`.
@@ -28,10 +28,14 @@ impl Repl<'_> {
         let limit = |n: u64| if n == 0 { "none".into() } else { n.to_string() };
         let rows = [
             ("vi", word(self.settings.vi), "keys as in vi"),
-            ("hints", word(self.settings.hints), "grey text that says how the line could go on"),
+            ("hints", word(self.settings.hints), "a suggestion for the rest of the line, in gray"),
             ("highlight", word(self.settings.highlight), "colors while typing"),
             ("ascii", word(self.context.console.style.ascii), "plain characters in messages and pictures"),
-            ("seed", self.interpreter.draws.seed.to_string(), "of the stream that `random` and its kin draw from"),
+            (
+                "seed",
+                self.interpreter.random_position.seed.to_string(),
+                "of the stream that `random` and its kin draw from",
+            ),
             ("max-steps", limit(options.control.max_steps), "loop turns a kernel's threads may take"),
             ("workers", options.control.workers.to_string(), "threads of the simulator"),
             ("isolate", self.isolation().into(), "kernels on GPUs run in a process of their own"),
@@ -53,8 +57,8 @@ impl Repl<'_> {
             }
             "seed" => {
                 let seed = number(value)?;
-                self.interpreter.draws = Draws::begin(Some(seed));
-                self.log.push(Kept::setting(transcript::seeded(seed)));
+                self.interpreter.random_position = RandomPosition::begin(Some(seed));
+                self.log.push(TranscriptEntry::setting(transcript::seeded(seed)));
             }
             "max-steps" => options.control.max_steps = if value == "none" { 0 } else { number(value)? },
             "workers" => options.control.workers = number::<u16>(value)?.clamp(1, 1024).into(),

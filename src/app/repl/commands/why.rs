@@ -1,35 +1,36 @@
-//! Commands that show how an element came to be: `:why`, `:whynan`. The session's entries run again for that, as `:save` would write them.
+//! Commands that show the provenance of an element: `:why`, `:whynan`. They run the session's entries again, as a
+//! script like that of `:save`.
 
 use std::path::Path;
 
-use crate::app::disk;
-use crate::app::repl::state::{Answer, Repl};
-use crate::app::repl::transcript;
-use crate::app::script::{self, Compiled};
-use crate::app::why;
-use crate::app::world::Captured;
-use crate::compile::Session;
-use crate::host::interp::Interpreter;
+use crate::disk;
+use crate::effects::CapturedEffects;
+use crate::repl::state::{CommandResult, Repl};
+use crate::repl::transcript;
+use crate::script::{self, CompiledScript};
+use crate::why;
+use clk_compile::Session;
+use clk_host::interp::Interpreter;
 
 impl Repl<'_> {
-    pub(super) fn why(&mut self, asked: &str) -> Answer {
+    pub(super) fn why(&mut self, asked: &str) -> CommandResult {
         let end = asked.rfind(']').map_or(asked.len(), |at| at + 1);
         let (element, part) = (&asked[..end], part(&asked[end..])?);
-        let (mut session, mut interpreter) = self.once_more()?;
+        let (mut session, mut interpreter) = self.rerun_recorded()?;
         let tree = why::element(&mut session, &mut interpreter, element, &part)?;
         Ok(tree.text(|place| format!(":why {element} more {place}")))
     }
 
-    pub(super) fn why_not_finite(&mut self, asked: &str) -> Answer {
+    pub(super) fn why_not_finite(&mut self, asked: &str) -> CommandResult {
         let (name, rest) = asked.trim().split_once(' ').unwrap_or((asked, ""));
         let part = part(rest)?;
-        let (session, interpreter) = self.once_more()?;
-        let tree = why::not_finite(&session, &interpreter, name, &part)?;
+        let (session, interpreter) = self.rerun_recorded()?;
+        let tree = why::trace_nonfinite(&session, &interpreter, name, &part)?;
         Ok(tree.text(|place| format!(":whynan {name} more {place}")))
     }
 
-    /// Runs the entries of the session again, with its launches kept.
-    fn once_more(&mut self) -> Result<(Session, Interpreter), String> {
+    /// Runs the entries of the session again as one script, and records its launches.
+    fn rerun_recorded(&mut self) -> Result<(Session, Interpreter), String> {
         let text = transcript::script(&self.log, self.context.limits.seed, Path::new("session.clk"));
         let mut session = Session { folder: self.session.folder.clone(), ..Session::default() };
         let outcome = session.add("<session>", &text, &disk::Disk);
@@ -37,15 +38,17 @@ impl Repl<'_> {
             return Err("the session cannot be run again as a script: a definition that was in use has changed".into());
         }
         let mut interpreter = self.context.limits.interpreter(&self.context.interrupt, vec![]);
-        interpreter.recorded = Some(vec![]);
-        let compiled = Compiled { session, chunks: outcome.chunks };
-        script::run_chunks(&compiled, &mut interpreter, &mut Captured::default()).map_err(|error| error.title)?;
+        interpreter.recorded_launches = Some(vec![]);
+        let compiled = CompiledScript { session, chunks: outcome.chunks };
+        script::run_chunks(&compiled, &mut interpreter, &mut CapturedEffects::default())
+            .map_err(|error| error.title)?;
         Ok((compiled.session, interpreter))
     }
 }
 
-/// Reads what follows an element: `9` for so many levels, `more 2.1` for what an earlier answer left out.
-fn part(rest: &str) -> Result<why::Part, String> {
+/// Parses the arguments after an element. `9` is the number of levels to show; `more 2.1` shows a subtree that an
+/// earlier answer left out.
+fn part(rest: &str) -> Result<why::TreeWindow, String> {
     let (mut levels, mut from) = (None, None);
     let mut words = rest.split_whitespace();
     while let Some(word) = words.next() {
@@ -53,8 +56,8 @@ fn part(rest: &str) -> Result<why::Part, String> {
             "more" => {
                 from = Some(words.next().ok_or("`more` is followed by a number that the tree shows in brackets")?)
             }
-            word => levels = Some(word.parse().map_err(|_| format!("`{word}` is no number of levels"))?),
+            word => levels = Some(word.parse().map_err(|_| format!("`{word}` is not a number of levels"))?),
         }
     }
-    why::Part::new(levels, from)
+    why::TreeWindow::new(levels, from)
 }

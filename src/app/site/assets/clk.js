@@ -1,11 +1,12 @@
-// Clk as WebAssembly: what the page, its worker and the tests call. A run has an instance of its own, so that nothing of a run is left
-// for the next one, and what ends an instance ends one run.
+// The JavaScript interface to Clk as WebAssembly, used by the page, its worker and the tests. Each run has its own
+// instance, so that runs do not affect each other and a crash ends only one run.
 globalThis.CLK = (() => {
   const KINDS = ["print", "report", "picture", "file", "value", "formatted", "colored"];
   const coder = new TextEncoder();
   const decoder = new TextDecoder();
 
-  // Starts an instance of a module. `tell` takes events: {kind, head, body}, where the body of pictures and files is bytes.
+  // Starts an instance of the module. Calls `tell` with each event {kind, head, body}. The body of a picture or a file
+  // is bytes.
   const start = async (module, tell) => {
     let [memory, telling] = [null, tell];
     const text = (at, length) => decoder.decode(new Uint8Array(memory.buffer, at >>> 0, length >>> 0));
@@ -25,14 +26,14 @@ globalThis.CLK = (() => {
       new Uint8Array(memory.buffer, at, bytes.length).set(bytes);
       return exports[name](at, bytes.length, ...more);
     };
-    // An instance that has ended in the middle is good for its last words only; exit code 70 is that of internal errors.
+    // Runs `work`. If it crashes, the instance can still report its last message. Exit code 70 means an internal error.
     const guarded = (work) => {
       let refused = null;
       telling = (event) => {
         try {
           tell(event);
         } catch (error) {
-          // Whoever takes events wants no more of them.
+          // The receiver of events has thrown this error, so it gets no further events.
           refused = error;
           throw error;
         }
@@ -42,7 +43,7 @@ globalThis.CLK = (() => {
       } catch (error) {
         if (refused) throw refused;
         telling = tell;
-        // Engines say in different words that the stack is exhausted: RangeError, InternalError, or an access beyond it.
+        // Engines report a stack overflow differently: as RangeError, as InternalError, or as an out-of-bounds access.
         const isStack = error instanceof RangeError || /recursion|out of bounds|stack/i.test(String(error));
         exports.clk_last_words(isStack ? 1 : 0);
         return 70;

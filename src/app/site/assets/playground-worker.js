@@ -1,7 +1,8 @@
-// The worker in which scripts of the playground run, so that the page stays responsive and can end them.
+// The worker that runs scripts of the playground, so that the page stays responsive and can stop them.
 importScripts("clk.js");
 
-// What a script may give, so that none can fill the page: bytes of texts, bytes of all, and events that are sent one by one.
+// Limits for the output of a script: bytes of text, bytes of all output, and number of events that are sent one at a
+// time.
 const TEXT = 1 << 20;
 const ALL = 64 << 20;
 const SINGLE = 1000;
@@ -23,7 +24,7 @@ onmessage = async ({ data: { module, task, source, check } }) => {
     if (text > TEXT || all > ALL) throw new Enough();
     const last = kept.at(-1);
     if (event.kind === "print" && last?.kind === "print") last.body += event.body; else kept.push(event);
-    // What a script prints is seen at once, unless it prints very much.
+    // Printed text is sent at once. If there are very many events, it is collected and sent at intervals.
     if (count <= SINGLE || performance.now() - sent > PAUSE) send();
   };
   const begun = performance.now();

@@ -1,5 +1,6 @@
-// The page of the playground: an editor with the colors of Clk's own lexer, and what a script gives. Scripts run in a worker. The text is
-// kept in the browser; a link has a text in its fragment, or says which program of which page is meant.
+// The page of the playground: an editor with highlighting by Clk's own lexer, and the output of scripts. Scripts run in
+// a worker. The browser stores the text. The fragment of a link contains a text, or the name of a page and the number
+// of a program in it.
 (() => {
   const at = (id) => document.getElementById(id);
   const [field, colors, output, state] = [at("program"), at("colors"), at("output"), at("state")];
@@ -16,7 +17,7 @@
 
   const say = (text) => { state.textContent = text; };
 
-  // The text of the reader, which nothing replaces without keeping it.
+  // Stores the text that the user has typed. It is saved before an example or a link replaces it.
   const store = {
     get: (key) => { try { return localStorage.getItem(`clk.${key}`); } catch { return null; } },
     set: (key, value) => { try { localStorage.setItem(`clk.${key}`, value); } catch { /* private windows keep nothing */ } },
@@ -50,7 +51,7 @@
     field.style.height = `${field.scrollHeight}px`;
   };
 
-  // Output. Colors of terminals become classes, codes become links to their pages.
+  // Shows the output. ANSI colors become CSS classes, and diagnostic codes become links to their pages.
   const classes = { 31: "error", 33: "warning", 34: "t", 36: "b", "38;5;115": "s", "38;5;246": "c", "38;5;240": "c", "38;5;249": "c" };
   const colored = (text) => {
     const block = document.createElement("pre");
@@ -73,7 +74,7 @@
     }
     return block;
   };
-  // Marks a place of a message in the editor: lines and columns count from 1, columns in characters.
+  // Selects a message's source location in the editor. Lines and columns count from 1, columns in characters.
   const go = (place) => {
     const lines = field.value.split("\n");
     const index = (line, column) =>
@@ -107,7 +108,7 @@
       output.append(printed);
     }
     length += text.length;
-    // Text is added to one node: a script may print very many pieces.
+    // Text is appended to one text node, because a script may print very often.
     if (length < SHOWN && printed.firstChild) printed.firstChild.appendData(text);
     else if (length < SHOWN) printed.append(text);
   };
@@ -128,7 +129,7 @@
     formatted: ({ body }) => { if (body !== field.value) { field.value = body; changed(); } },
   };
 
-  // Runs.
+  // Starts and stops runs.
   const busy = (is) => {
     [run.disabled, format.disabled, stop.disabled] = [is || !module, is || !module, !is];
   };
@@ -169,7 +170,8 @@
   format.onclick = () => begin("format");
   stop.onclick = () => end("Stopped");
 
-  // Links: #code=TEXT is a text (compressed, in base64 for addresses), #from=PAGE&program=N the Nth program of a page.
+  // Links: `#code=TEXT` contains a text (compressed, in URL-safe Base64); `#from=PAGE&program=N` refers to the Nth
+  // program of a page.
   const through = async (bytes, stream, most) => {
     const reader = new Blob([bytes]).stream().pipeThrough(stream).getReader();
     const parts = [];
@@ -235,14 +237,14 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); begin("run"); }
   });
-  // A new line begins where the last one did. Tab leaves the editor, as it does all fields.
+  // A new line gets the indentation of the previous one. Tab is not handled: it leaves the editor, as in all fields.
   field.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
     const line = field.value.slice(0, field.selectionStart).split("\n").pop();
     const indent = /^\s*/.exec(line)[0] + (/\{\s*$/.test(line) ? "    " : "");
     if (indent === "") return;
     event.preventDefault();
-    // Unlike an assignment, this can be undone.
+    // The user can undo this command, unlike an assignment to the field.
     if (!document.execCommand("insertText", false, `\n${indent}`)) field.setRangeText(`\n${indent}`, field.selectionStart, field.selectionEnd, "end");
     changed();
   });

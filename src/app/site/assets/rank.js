@@ -1,16 +1,18 @@
-// What the search finds, and in which order. A pure function of the index (search-index.js) and of what was typed; tests run it as it is.
+// Finds and ranks search results. The result depends only on the index (search-index.js) and the typed text. Tests run
+// this file unchanged.
 window.CLK_FIND = (() => {
-  // The lists and rules of `words.rs`: what is not indexed is not looked for.
+  // The same stop words and rules as in the Rust code that creates the index. Words that are not indexed must not be
+  // searched.
   const STOP = new Set(("a an and are as at be been but by can do does for from has have here how if in into is it its may more must no not " +
     "of on one only or other own same so some such than that the their them then there these they this those to too two up was what when " +
     "where which while who why will with would you your").split(" "));
   const IRREGULAR = { matrices: "matrix", indices: "index", axes: "axis" };
-  // What has another name here.
+  // Synonyms: words that users type, and the terms that Clk's documentation uses instead.
   const ALSO = new Map(Object.entries({
     multiplication: ["product"], multiply: ["product"], infinite: ["endless"], convert: ["conversion"], cast: ["conversion"], int: ["integer"],
     division: ["divided"], debugger: ["debugging"], constant: ["const"],
   }));
-  // What stands before names, and is not looked for beside them.
+  // Prefixes of modules. They are ignored if the query has other words.
   const MODULES = new Set(["np", "numpy", "cp", "cupy", "jnp", "torch", "std"]);
 
   const stem = (word) => {
@@ -19,7 +21,8 @@ window.CLK_FIND = (() => {
     return word.length > 3 && /s$/.test(word) && !/(ss|us|is)$/.test(word) ? word.slice(0, -1) : word;
   };
   const split = (text) => (text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []).map((word) => word.replace(/^_+|_+$/g, "")).filter(Boolean);
-  // Words that count. Where nothing else stands, all do: `for` is a keyword, too.
+  // Returns the words of a text without stop words. If all are stop words, returns all of them, because some are
+  // keywords, such as `for`.
   const words = (text) => {
     const all = split(text);
     const kept = all.filter((word) => !STOP.has(word));
@@ -32,23 +35,23 @@ window.CLK_FIND = (() => {
   };
   const signs = (text) => text.split(/[\s\p{L}\p{N}_(),[\]{}"'`]+/u).filter(Boolean);
 
-  // How well a word that was typed fits one of the text: 2 if they are the same, 1 if it begins with it, 0 if not.
+  // Returns how well a typed word matches a word of the text: 2 if they are equal, 1 if it is a prefix, 0 otherwise.
   const fits = (word, there) => (word === there ? 2 : there.startsWith(word) ? 1 : 0);
   const best = (word, all) =>
     Math.max(0, ...all.map((there) => fits(word, there)), (ALSO.get(word) ?? []).some((other) => all.includes(other)) ? 1 : 0);
 
-  // Pages that teach come before lists, and lists before messages.
+  // Order of pages in the results, by their paths: tutorials before lists, and lists before messages.
   const ORDER = [[/^errors\//, 8], [/^examples\//, 6], [/^(contributing|design|releasing|benchmarks|site|security|grammar)/, 7], [/^std\//, 4],
     [/^numpy-functions/, 5], [/^(book|howto)\//, 0], [/^(reference|builtins|commands)\.html/, 1]];
   const order = (address) => (ORDER.find(([form]) => form.test(address)) ?? [0, 3])[1];
 
-  // Prepares an index when it is first used.
+  // Converts an index to a form that is fast to search, when it is first used.
   const prepared = (index) => index.prepared ??= {
     entries: index.entries.map(([title, place, address]) => ({
       title, place, address, order: order(address), isError: address.startsWith("errors/"), isPage: !address.includes("#"),
       isList: address.startsWith("numpy-functions"),
       page: address.split("#")[0],
-      // Chapters have numbers, and modules the name of the library; nobody types these.
+      // Removes the numbers of chapters and the prefix of library modules, which users do not type.
       words: words(title.replace(/^\d+\. /, "").replace(/^std\./, "")),
       around: words(place),
     })),
@@ -59,7 +62,7 @@ window.CLK_FIND = (() => {
     words: index.words.split("\n").filter(Boolean).map((line) => line.split(" ")),
   };
 
-  // Returns for a word the entries whose text has it, with a weight: heavier for the word itself than for one that begins with it.
+  // Returns the entries whose text contains a word, each with a weight. Equal words weigh more than prefixes.
   const occurrences = (known, word) => {
     const found = new Map();
     for (const [there, ...numbers] of known.words) {
@@ -76,7 +79,7 @@ window.CLK_FIND = (() => {
     return found;
   };
 
-  // Lower is better; null is no match. The title alone.
+  // Scores an entry by its title only. Lower is better; null means no match.
   const ofTitle = (entry, query) => {
     const penalty = entry.isError && !/^[ew]\d/.test(query[0]) ? 4 : entry.isList ? 2.5 : 0;
     const fit = query.map((word) => best(word, entry.words));
@@ -98,7 +101,7 @@ window.CLK_FIND = (() => {
     return 3 + (left.every((f) => f === 2) ? 0 : left.every(Boolean) ? 0.4 : 2) + row.words.length / 200;
   };
 
-  // The text below a title, together with the title and that of the page.
+  // Scores an entry by the text below its title, together with its title and that of the page.
   const ofText = (entry, number, query, found) => {
     let sum = 0;
     let inText = 0;
@@ -117,7 +120,7 @@ window.CLK_FIND = (() => {
     return 5 + (entry.isError ? 1 : 0) + entry.order / 8 - Math.min(sum / query.length, 4) / 2;
   };
 
-  // Words that stand on one page, but in different sections of it.
+  // Returns pages that contain all words of the query, but in different sections.
   const ofPages = (known, query, found) => {
     const pages = query.map((word, k) => {
       const here = new Set([...found[k].keys()].map((number) => known.entries[number].page));
@@ -127,7 +130,7 @@ window.CLK_FIND = (() => {
     return known.entries.filter((entry) => entry.isPage && pages.every((here) => here.has(entry.page)));
   };
 
-  // Operators stand in rows only.
+  // Finds operators, which occur only in table rows.
   const bySigns = (known, typed) => {
     const wanted = signs(typed);
     if (wanted.length === 0) return [];

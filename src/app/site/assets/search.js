@@ -1,5 +1,5 @@
-// The search of the site. The index and the ranking are scripts beside this one, loaded when the field is first used; that works from
-// local files, too.
+// The search field of the site. The index and the ranking are separate scripts, which are loaded when the field is
+// first used. This works even if the pages are local files.
 (() => {
   const root = document.currentScript.dataset.root;
   const field = document.getElementById("search");
@@ -18,7 +18,7 @@
 
   const show = async () => {
     await load();
-    // Read only now: more may have been typed meanwhile.
+    // Read after loading, because the user may have typed more meanwhile.
     const typed = field.value;
     const found = window.CLK_FIND(window.CLK_INDEX, typed);
     list.replaceChildren();

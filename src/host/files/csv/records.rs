@@ -1,82 +1,83 @@
-//! A reader of CSV records: splits a text into records of fields, each with whether it was quoted (and therefore is text), and
-//! reports errors in quoting with their line.
+//! A reader of CSV records: splits a text into records of fields. A field records whether it was quoted; quoted fields
+//! are text. Errors in quoting are reported with their line number.
 //!
-//! Fields borrow from the text; only a field with a doubled quote is copied. A record ends at `\n`, `\r` or `\r\n` outside of
-//! quotes. Blank lines are skipped, as is white space around a field, and lines before the first record that begin with `#`.
+//! Fields borrow from the text; only a field with a doubled quote is copied. A record ends at `\n`, `\r` or `\r\n`
+//! outside of quotes. Blank lines are skipped, as is white space around a field, and lines before the first record that
+//! begin with `#`.
 
 use std::borrow::Cow;
 
-use crate::host::problem::{Outcome, Problem};
+use crate::problem::{HostResult, RuntimeError};
 
-pub struct Field<'t> {
+pub struct CsvField<'t> {
     pub text: Cow<'t, str>,
     pub quoted: bool,
 }
 
 /// A cursor in a text.
 #[derive(Clone)]
-pub(crate) struct Records<'t> {
+pub(crate) struct CsvRecords<'t> {
     name: &'t str,
     text: &'t str,
     at: usize,
     /// Line number of the cursor, from 1.
     line: u64,
-    /// [`BLANKS`] for any number of spaces and tabs.
+    /// The separator byte. [`BLANKS`] means one or more spaces and tabs.
     separator: u8,
 }
 
-/// The separator of columns of numbers that NumPy's `savetxt` writes.
+/// The separator of files in which blanks separate numbers, as NumPy's `savetxt` writes them.
 const BLANKS: u8 = b' ';
 
 /// A line that begins with `#`.
 pub(super) struct Comment {
     pub line: u64,
-    /// The number of fields, if the line were data.
+    /// The number of fields that the line has if it is parsed as a record.
     pub fields: usize,
-    /// Whether white space, another `#`, `!` or nothing follows the `#`, as in text that is meant for people.
+    /// Whether white space, another `#`, `!` or nothing follows the `#`. The line is then probably a comment.
     pub is_spaced: bool,
 }
 
-impl<'t> Records<'t> {
-    /// Creates a reader of a text without a byte order mark, which begins at the first record. `name` is the file's.
+impl<'t> CsvRecords<'t> {
+    /// Creates a reader of a text without a byte order mark, positioned at the first record. `name` is the file's name.
     pub fn new(name: &'t str, text: &'t str) -> Self {
-        let mut records = Records { name, text, at: 0, line: 1, separator: b',' };
+        let mut records = CsvRecords { name, text, at: 0, line: 1, separator: b',' };
         while records.comment().is_some() {}
-        records.separator = separator(records.clone());
+        records.separator = detect_separator(records.clone());
         records
     }
 
-    /// Whether blanks separate the fields.
+    /// Returns whether blanks separate the fields.
     pub fn has_blanks(&self) -> bool {
         self.separator == BLANKS
     }
 
-    /// Reads the comment that comes next, if the next line begins with `#`.
+    /// If the next line begins with `#`, reads it as a comment.
     pub fn comment(&mut self) -> Option<Comment> {
-        let mut ahead = self.clone();
-        ahead.begin();
-        // A tab may separate an empty field.
-        ahead.skip_to(|byte| byte != b' ');
-        let after = ahead.text[ahead.at..].strip_prefix('#')?;
+        let mut cursor = self.clone();
+        cursor.begin();
+        // Tabs are not skipped, because they may be separators after empty fields.
+        cursor.skip_to(|byte| byte != b' ');
+        let after = cursor.text[cursor.at..].strip_prefix('#')?;
         let is_spaced = after.chars().next().is_none_or(|c| c.is_whitespace() || matches!(c, '#' | '!'));
-        let (start, line) = (ahead.at, ahead.line);
-        ahead.skip_to(|byte| matches!(byte, b'\n' | b'\r'));
+        let (start, line) = (cursor.at, cursor.line);
+        cursor.skip_to(|byte| matches!(byte, b'\n' | b'\r'));
         let mut fields = vec![];
-        let alone = Records { text: &self.text[start..ahead.at], at: 0, ..self.clone() }.next(&mut fields);
-        ahead.end_of_line();
-        *self = ahead;
-        // A quote that is not closed begins one more field.
-        Some(Comment { line, fields: fields.len() + usize::from(alone.is_err()), is_spaced })
+        let first_record = CsvRecords { text: &self.text[start..cursor.at], at: 0, ..self.clone() }.next(&mut fields);
+        cursor.end_of_line();
+        *self = cursor;
+        // If a quote is not closed, the text after it is one more field.
+        Some(Comment { line, fields: fields.len() + usize::from(first_record.is_err()), is_spaced })
     }
 
     /// Returns the comments before the first record.
     pub fn comments(&self) -> impl Iterator<Item = Comment> {
-        let mut records = Records { at: 0, line: 1, ..self.clone() };
+        let mut records = CsvRecords { at: 0, line: 1, ..self.clone() };
         std::iter::from_fn(move || records.comment())
     }
 
     /// Reads the next record into `fields`; returns its line, or `None` at the end.
-    pub fn next(&mut self, fields: &mut Vec<Field<'t>>) -> Outcome<Option<u64>> {
+    pub fn next(&mut self, fields: &mut Vec<CsvField<'t>>) -> HostResult<Option<u64>> {
         fields.clear();
         if !self.begin() {
             return Ok(None);
@@ -92,7 +93,7 @@ impl<'t> Records<'t> {
             match self.byte() {
                 None | Some(b'\n' | b'\r') => break,
                 Some(byte) if byte == self.separator => self.at += 1,
-                // The next number.
+                // After a blank, the next number begins.
                 _ if self.has_blanks() => {}
                 _ => break,
             }
@@ -133,7 +134,7 @@ impl<'t> Records<'t> {
         self.at += rest.iter().position(|&byte| is_end(byte)).unwrap_or(rest.len());
     }
 
-    /// Skips spaces, and tabs unless they are the separator.
+    /// Skips spaces. Also skips tabs, unless the tab is the separator.
     fn blanks(&mut self) {
         let separator = self.separator;
         self.skip_to(|byte| byte != b' ' && (byte != b'\t' || separator == b'\t'));
@@ -148,10 +149,10 @@ impl<'t> Records<'t> {
         self.line += 1;
     }
 
-    fn plain(&mut self) -> Field<'t> {
+    fn plain(&mut self) -> CsvField<'t> {
         let (start, separator, blanks) = (self.at, self.separator, self.has_blanks());
         self.skip_to(|byte| byte == separator || blanks && byte == b'\t' || matches!(byte, b'\n' | b'\r'));
-        Field { text: Cow::Borrowed(self.text[start..self.at].trim()), quoted: false }
+        CsvField { text: Cow::Borrowed(self.text[start..self.at].trim()), quoted: false }
     }
 
     /// Skips to the closing quote of the field that begins here.
@@ -167,7 +168,7 @@ impl<'t> Records<'t> {
     }
 
     /// Reads a quoted field, in which a quote is doubled.
-    fn quoted(&mut self) -> Outcome<Field<'t>> {
+    fn quoted(&mut self) -> HostResult<CsvField<'t>> {
         let line = self.line;
         self.at += 1;
         let mut text = Cow::Borrowed("");
@@ -175,7 +176,7 @@ impl<'t> Records<'t> {
             let start = self.at;
             self.skip_to(|byte| byte == b'"');
             let piece = &self.text[start..self.at];
-            self.line += ends(piece);
+            self.line += count_line_ends(piece);
             if text.is_empty() {
                 text = Cow::Borrowed(piece);
             } else {
@@ -183,7 +184,9 @@ impl<'t> Records<'t> {
             }
             if self.byte().is_none() {
                 let title = format!("line {line} of `{}` has a quote that is not closed", self.name);
-                return Err(Problem::new("E0714", title).help("a quote inside of a field in quotes is doubled: `\"\"`"));
+                return Err(
+                    RuntimeError::new("E0714", title).help("a quote inside of a field in quotes is doubled: `\"\"`")
+                );
             }
             self.at += 1;
             if self.byte() != Some(b'"') {
@@ -197,54 +200,56 @@ impl<'t> Records<'t> {
             None | Some(b'\n' | b'\r') => {}
             Some(byte) if byte == self.separator => {}
             Some(_) => {
-                let title = format!("line {} of `{}` goes on behind a closing quote", self.line, self.name);
-                return Err(Problem::new("E0714", title).help("a quote inside of a field in quotes is doubled: `\"\"`"));
+                let title = format!("line {} of `{}` continues after a closing quote", self.line, self.name);
+                return Err(
+                    RuntimeError::new("E0714", title).help("a quote inside of a field in quotes is doubled: `\"\"`")
+                );
             }
         }
-        Ok(Field { text, quoted: true })
+        Ok(CsvField { text, quoted: true })
     }
 }
 
 /// Returns the number of line ends in a text.
-fn ends(piece: &str) -> u64 {
+fn count_line_ends(piece: &str) -> u64 {
     let bytes = piece.as_bytes();
     let lone = |(i, &byte): (usize, &u8)| byte == b'\n' || byte == b'\r' && bytes.get(i + 1) != Some(&b'\n');
     bytes.iter().enumerate().filter(|&(i, byte)| lone((i, byte))).count() as u64
 }
 
-/// Returns a comma, or a semicolon or a tab if the first record has no comma outside of quotes, or [`BLANKS`] if it has none of these and
-/// consists of several numbers between blanks.
-fn separator(mut records: Records<'_>) -> u8 {
+/// Detects the separator in the first record: a comma if the record has one outside of quotes, otherwise a semicolon or
+/// a tab. If it has none of these, but several numbers with blanks between them, returns [`BLANKS`].
+fn detect_separator(mut records: CsvRecords<'_>) -> u8 {
     if !records.begin() {
         return b',';
     }
     let line = records.text[records.at..].lines().next().unwrap_or("").split('\r').next().unwrap_or("");
     let has_columns = words_of_numbers(line) > 1;
-    let mut found = b',';
-    // Whether this is the start of a field: only there is a quote special.
+    let mut separator = b',';
+    // Whether a field begins here. A quote is special only at the start of a field.
     let mut begins = true;
     while let Some(byte) = records.byte() {
         match byte {
             b'"' if begins => records.skip_quoted(),
             b',' => return b',',
             b'\n' | b'\r' => break,
-            b';' => found = b';',
-            b'\t' if found != b';' => found = b'\t',
+            b';' => separator = b';',
+            b'\t' if separator != b';' => separator = b'\t',
             _ => {}
         }
         begins = matches!(byte, b';' | b'\t') || begins && byte == b' ';
         records.at += 1;
     }
-    if has_columns && found == b',' { BLANKS } else { found }
+    if has_columns && separator == b',' { BLANKS } else { separator }
 }
 
-/// Returns the number of words of a text if all are numbers, else 0.
+/// Splits a text at blanks. Returns the number of words if all are numbers, otherwise 0.
 pub(super) fn words_of_numbers(text: &str) -> usize {
     let numbers = text.split_ascii_whitespace().take_while(|word| number(word).is_some()).count();
     if numbers == text.split_ascii_whitespace().count() { numbers } else { 0 }
 }
 
-/// Parses a number as in source code, without `_` and hexadecimals.
+/// Parses a number in decimal notation, or a name such as `nan` or `inf`.
 pub(super) fn number(field: &str) -> Option<f64> {
     let words = ["nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"];
     let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');

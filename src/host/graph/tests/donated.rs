@@ -1,37 +1,37 @@
-//! Results that are written over an operand: when they are, and what must not change then.
+//! Tests of buffer donation: results are written into an operand's memory only if no other value changes.
 
-use super::far::Far;
+use super::far::RemoteTestDevice;
 use super::*;
-use crate::host::array::SliceSpec;
+use crate::array::SliceSpec;
 
-/// Where the bytes are that an array has on the host.
-fn address(value: &Value) -> usize {
+/// Returns the address of an array's bytes on the host.
+fn address(value: &HostValue) -> usize {
     array(value).bytes().expect("bytes").as_ptr().addr()
 }
 
-fn times(a: &Value, b: &Value) -> Value {
+fn times(a: &HostValue, b: &HostValue) -> HostValue {
     ops::binary(BinaryOp::Mul, a, b).expect("a product")
 }
 
-fn first(value: &Value, n: usize) -> Vec<f32> {
+fn first(value: &HostValue, n: usize) -> Vec<f32> {
     array(value).items::<f32>().expect("numbers")[..n].to_vec()
 }
 
 /// `x * 2 + y`.
-fn step(x: &Value, y: &Value) -> Value {
-    add(&times(x, &Value::Float(2.0)), y)
+fn step(x: &HostValue, y: &HostValue) -> HostValue {
+    add(&times(x, &HostValue::Float(2.0)), y)
 }
 
 #[test]
-fn a_new_value_is_written_over_the_old_one() {
+fn results_reuse_the_memory_of_old_values() {
     for device in simulators() {
-        within(device, || {
+        run_on(device, || {
             let (mut x, y) = (numbers(1000), numbers(1000));
             let before = address(&x);
             x = step(&x, &y);
             assert_eq!((first(&x, 3), address(&x)), (vec![0.0, 3.0, 6.0], before));
             assert_eq!(first(&y, 3), [0.0, 1.0, 2.0]);
-            // Twice in one expression, and through a common part that nobody else has.
+            // Use the operand twice in one expression, and through an unshared common subexpression.
             x = {
                 let double = add(&x, &x);
                 times(&double, &add(&double, &y))
@@ -42,58 +42,58 @@ fn a_new_value_is_written_over_the_old_one() {
 }
 
 #[test]
-fn long_histories_are_written_over_their_beginning() {
-    within(Simulator::default(), || {
+fn long_histories_reuse_the_memory_of_their_beginning() {
+    run_on(Simulator::default(), || {
         let mut x = numbers(1000);
         let before = address(&x);
-        for _ in 0..10 * node::MOST {
-            x = add(&x, &Value::Float(1.0));
+        for _ in 0..10 * node::MAX_OPS {
+            x = add(&x, &HostValue::Float(1.0));
         }
         assert_eq!((first(&x, 2), address(&x)), (vec![640.0, 641.0], before));
     });
 }
 
 #[test]
-fn small_results_are_not() {
+fn small_results_are_not_donated() {
     let _standing =
-        Site::new(std::sync::Arc::new(Simulator::default()), &Control::default(), Default::default()).enter();
+        ExecContext::new(std::sync::Arc::new(Simulator::default()), &Control::default(), Default::default()).enter();
     for (n, is_over) in [((1 << 18) - 1, false), (1 << 18, true)] {
         let mut x = numbers(n);
         let before = address(&x);
-        x = step(&x, &Value::Float(1.0));
+        x = step(&x, &HostValue::Float(1.0));
         assert_eq!((first(&x, 2), address(&x) == before), (vec![1.0, 3.0], is_over));
     }
 }
 
-/// What others still read is not changed.
+/// Operands that other variables still reference keep their values.
 #[test]
 fn aliases_views_and_others_keep_old_values() {
-    let far = std::sync::Arc::new(Far::default());
-    let work = |moved: &dyn Fn(Value) -> Value| {
+    let far = std::sync::Arc::new(RemoteTestDevice::default());
+    let work = |moved: &dyn Fn(HostValue) -> HostValue| {
         let old: Vec<f32> = first(&numbers(1000), 1000);
-        let keeps = |keep: &dyn Fn(&Value) -> Value, expected: &dyn Fn(usize) -> f32| {
+        let keeps = |keep: &dyn Fn(&HostValue) -> HostValue, expected: &dyn Fn(usize) -> f32| {
             let mut x = moved(numbers(1000));
-            let kept = keep(&x);
-            x = step(&x, &Value::Float(1.0));
+            let alias = keep(&x);
+            x = step(&x, &HostValue::Float(1.0));
             assert_eq!(first(&x, 4), [1.0, 3.0, 5.0, 7.0]);
-            let found = array(&kept).items::<f32>().expect("numbers");
-            assert!(found.iter().enumerate().all(|(i, n)| *n == expected(i)), "{found:?}");
+            let old_values = array(&alias).items::<f32>().expect("numbers");
+            assert!(old_values.iter().enumerate().all(|(i, n)| *n == expected(i)), "{old_values:?}");
         };
-        keeps(&Value::clone, &|i| old[i]);
-        keeps(&|x| step(x, &Value::Float(0.0)), &|i| 2.0 * old[i]);
+        keeps(&HostValue::clone, &|i| old[i]);
+        keeps(&|x| step(x, &HostValue::Float(0.0)), &|i| 2.0 * old[i]);
         keeps(&|x| ops::index(x, &[span(3, 900)]).expect("a slice"), &|i| old[i + 3]);
         keeps(&|x| ops::flip(x, 0).expect("a flip"), &|i| old[999 - i]);
         keeps(&|x| ops::reshape(x, &[10, 100]).expect("rows"), &|i| old[i]);
-        keeps(&|x| add(&ops::index(x, &[span(1, 1000)]).expect("a slice"), &Value::Float(0.5)), &|i| old[i] + 1.5);
+        keeps(&|x| add(&ops::index(x, &[span(1, 1000)]).expect("a slice"), &HostValue::Float(0.5)), &|i| old[i] + 1.5);
     };
-    within(Simulator::default(), || work(&|x| x));
-    far.run(|| work(&|x| far.take(&x)));
+    run_on(Simulator::default(), || work(&|x| x));
+    far.run(|| work(&|x| far.upload(&x)));
 }
 
-/// Elements that are read elsewhere than where they are written.
+/// An operand is not donated if its elements are read at other positions than the result is written.
 #[test]
 fn neighbors_are_read_before_they_change() {
-    within(Simulator::default(), || {
+    run_on(Simulator::default(), || {
         let mut x = numbers(1000);
         let flipped = ops::flip(&x, 0).expect("a flip");
         x = add(&x, &flipped);
@@ -111,14 +111,15 @@ fn neighbors_are_read_before_they_change() {
     });
 }
 
-/// A fault leaves the operands as they were; so does a kernel that cannot run, whose result can be asked for again.
+/// After a fault, or if a kernel cannot run, the operands keep their values. In the second case, the result can be
+/// requested again.
 #[test]
 fn faults_leave_old_values() {
-    within(Simulator::default(), || {
-        let counts = Value::Array(Array::from_items(&(0..1000).collect::<Vec<i32>>()).expect("memory"));
-        let mut divisors = ops::binary(BinaryOp::Sub, &counts, &Value::Int(500)).expect("numbers");
-        divisors = ops::binary(BinaryOp::Mul, &divisors, &Value::Int(2)).expect("numbers");
-        let sum = ops::binary(BinaryOp::Add, &counts, &Value::Int(1)).expect("numbers");
+    run_on(Simulator::default(), || {
+        let counts = HostValue::Array(Array::from_items(&(0..1000).collect::<Vec<i32>>()).expect("memory"));
+        let mut divisors = ops::binary(BinaryOp::Sub, &counts, &HostValue::Int(500)).expect("numbers");
+        divisors = ops::binary(BinaryOp::Mul, &divisors, &HostValue::Int(2)).expect("numbers");
+        let sum = ops::binary(BinaryOp::Add, &counts, &HostValue::Int(1)).expect("numbers");
         assert_eq!(ops::binary(BinaryOp::Div, &sum, &divisors).expect_err("a zero").code, "E0506");
         assert_eq!(array(&sum).items::<i32>().expect("numbers")[..2], [1, 2]);
         assert_eq!(array(&divisors).items::<i32>().expect("numbers")[..2], [-1000, -998]);
@@ -127,23 +128,24 @@ fn faults_leave_old_values() {
 }
 
 #[test]
-fn what_cannot_run_can_be_asked_for_again() {
-    use crate::device::storage::Gone;
-    within(Simulator::default(), || {
+fn failed_results_can_be_read_again() {
+    use clk_runtime::storage::FailedMemory;
+    run_on(Simulator::default(), || {
         let (mut x, mut y) = (numbers(1000), array(&numbers(1000)).clone());
-        y.storage_mut().expect("memory").written_remotely(std::sync::Arc::new(Gone::unavailable()));
-        x = step(&x, &Value::Array(y.clone()));
+        y.storage_mut().expect("memory").set_device_copy(std::sync::Arc::new(FailedMemory::unavailable()));
+        x = step(&x, &HostValue::Array(y.clone()));
         for _ in 0..2 {
             assert!(array(&x).bytes().is_err());
         }
-        let stop: crate::base::stop::Flag = Default::default();
+        let stop: clk_base::stop::StopFlag = Default::default();
         let control = Control { stop: stop.clone(), ..Control::default() };
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        let site = Site::new(std::sync::Arc::new(Simulator::default()), &control, Default::default()).donate_from(0);
-        let _standing = site.enter();
+        let context = ExecContext::new(std::sync::Arc::new(Simulator::default()), &control, Default::default())
+            .with_min_donated(0);
+        let _standing = context.enter();
         let mut z = numbers(100_000);
-        z = step(&z, &Value::Float(1.0));
-        // It is not stopped half way.
+        z = step(&z, &HostValue::Float(1.0));
+        // The donating kernel was not interrupted in the middle.
         assert_eq!(first(&z, 3), [1.0, 3.0, 5.0]);
     });
 }

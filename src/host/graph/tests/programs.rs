@@ -1,27 +1,29 @@
-//! Operations of random programs that are not elementwise: reductions, positions, cumulative sums, products, slices and transposes.
+//! Operations of the random programs that are not elementwise: reductions, arg-reductions, cumulative sums, products,
+//! slices and transposes.
 
 use super::totals::{columns, first, running, total};
 use super::*;
-use crate::host::array::SliceSpec;
-use crate::host::ops::Reduce;
+use crate::array::SliceSpec;
+use crate::ops::ReduceKind;
 
 impl Builder {
-    /// Applies an operation to whole arrays; `None` if none of those drawn takes them, or if it is rightly refused.
-    pub(super) fn whole(&mut self, pool: &[Known]) -> Option<Known> {
-        self.operand = self.random.below(pool.len());
+    /// Applies a random operation to a random array. `None` if the array does not support the operation, or if an error
+    /// is expected.
+    pub(super) fn array_operation(&mut self, pool: &[ExpectedArray]) -> Option<ExpectedArray> {
+        self.operand = self.random.random_below(pool.len());
         let x = pool[self.operand].clone();
-        if !matches!(x.value, Value::Array(_)) || x.shape.is_empty() {
+        if !matches!(x.value, HostValue::Array(_)) || x.shape.is_empty() {
             return None;
         }
-        let (made, text) = match self.random.below(10) {
+        let (made, text) = match self.random.random_below(10) {
             0 | 1 => self.reduction(&x),
             2 => self.position(&x),
             3 => self.cumulative(&x),
             4 => self.product(pool, &x),
             5 => self.slice(&x),
-            6 => self.turned(&x),
-            7 => self.sorted(&x),
-            _ => self.picked(pool, &x),
+            6 => self.transposed(&x),
+            7 => self.random_sort(&x),
+            _ => self.random_gather(pool, &x),
         }?;
         self.text += &format!("{text}({}) {:?} -> {:?}\n", x.scalar(), x.shape, made.shape);
         if self.now {
@@ -30,45 +32,48 @@ impl Builder {
         Some(made)
     }
 
-    fn reduction(&mut self, x: &Known) -> Option<(Known, String)> {
-        let hows: &[Reduce] = match x.scalar() {
-            Scalar::Bool => &[Reduce::All, Reduce::Any],
-            scalar if scalar.is_int() => &[Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max],
-            _ => &[Reduce::Sum, Reduce::Mean, Reduce::Prod, Reduce::Min, Reduce::Max],
+    fn reduction(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+        let hows: &[ReduceKind] = match x.scalar() {
+            Scalar::Bool => &[ReduceKind::All, ReduceKind::Any],
+            scalar if scalar.is_int() => &[ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Min, ReduceKind::Max],
+            _ => &[ReduceKind::Sum, ReduceKind::Mean, ReduceKind::Prod, ReduceKind::Min, ReduceKind::Max],
         };
-        let (how, axis) = (self.random.pick(hows), self.random.below(x.shape.len()));
+        let (how, axis) = (self.random.pick(hows), self.random.random_below(x.shape.len()));
         let text = format!("{how:?} along {axis}");
-        let found = ops::reduce(how, &x.value, Some(axis as i64));
+        let outcome = ops::reduce(how, &x.value, Some(axis as i64));
         let (shape, columns) = columns(x, &[axis]);
-        let is_total = x.scalar().is_int() && matches!(how, Reduce::Sum | Reduce::Prod);
+        let is_total = x.scalar().is_int() && matches!(how, ReduceKind::Sum | ReduceKind::Prod);
         let to = if is_total { ops::totals::total_type(x.scalar()) } else { x.scalar() };
-        let items: Option<Vec<scalar::Value>> = if x.shape[axis] == 0 {
+        let items: Option<Vec<clk_scalar::ScalarValue>> = if x.shape[axis] == 0 {
             match how {
-                Reduce::Min | Reduce::Max | Reduce::Mean => {
-                    assert_eq!(found.expect_err("a reduction of nothing").code, "E0542", "{}", self.text);
+                ReduceKind::Min | ReduceKind::Max | ReduceKind::Mean => {
+                    assert_eq!(outcome.expect_err("a reduction of nothing").code, "E0542", "{}", self.text);
                     return None;
                 }
-                Reduce::Prod | Reduce::All => Some(columns.iter().map(|_| scalar::Value::one(to)).collect()),
-                _ => Some(columns.iter().map(|_| scalar::Value::zero(to)).collect()),
+                ReduceKind::Prod | ReduceKind::All => {
+                    Some(columns.iter().map(|_| clk_scalar::ScalarValue::one(to)).collect())
+                }
+                _ => Some(columns.iter().map(|_| clk_scalar::ScalarValue::zero(to)).collect()),
             }
         } else if is_total {
             columns.iter().map(|items| total(how, items, to)).collect()
         } else {
-            Some(reduced(how, x, Some(axis)))
+            Some(reference_reduction(how, x, Some(axis)))
         };
-        self.settled(found, items, shape, text)
+        self.check_outcome(outcome, items, shape, text)
     }
 
-    /// Returns a result, unless it is too large for its type and refused.
-    fn settled(
+    /// Checks the outcome of an operation. Returns the result, or `None` if it is correctly rejected because it
+    /// overflows its type.
+    fn check_outcome(
         &self,
-        found: crate::host::problem::Outcome<Value>,
-        items: Option<Vec<scalar::Value>>,
+        found: crate::problem::HostResult<HostValue>,
+        items: Option<Vec<clk_scalar::ScalarValue>>,
         shape: Vec<usize>,
         text: String,
-    ) -> Option<(Known, String)> {
+    ) -> Option<(ExpectedArray, String)> {
         match (found, items) {
-            (Ok(value), Some(items)) => Some((Known { value, shape, items }, text)),
+            (Ok(value), Some(items)) => Some((ExpectedArray { value, shape, items }, text)),
             (Err(error), None) => {
                 assert_eq!(error.code, "E0546", "{}{text}", self.text);
                 None
@@ -78,36 +83,37 @@ impl Builder {
         }
     }
 
-    fn position(&mut self, x: &Known) -> Option<(Known, String)> {
+    fn position(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
         if x.scalar() == Scalar::Bool {
             return None;
         }
-        let (how, axis) = (self.random.pick(&[Reduce::Argmin, Reduce::Argmax]), self.random.below(x.shape.len()));
+        let (how, axis) =
+            (self.random.pick(&[ReduceKind::Argmin, ReduceKind::Argmax]), self.random.random_below(x.shape.len()));
         if x.shape[axis] == 0 {
             return None;
         }
         let (shape, columns) = columns(x, &[axis]);
         let value = ops::reduce(how, &x.value, Some(axis as i64)).expect("positions");
         let items = columns.iter().map(|items| first(how, items)).collect();
-        Some((Known { value, shape, items }, format!("{how:?} along {axis}")))
+        Some((ExpectedArray { value, shape, items }, format!("{how:?} along {axis}")))
     }
 
-    fn cumulative(&mut self, x: &Known) -> Option<(Known, String)> {
-        let (scalar, axis) = (x.scalar(), self.random.below(x.shape.len()));
+    fn cumulative(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+        let (scalar, axis) = (x.scalar(), self.random.random_below(x.shape.len()));
         if scalar == Scalar::Bool {
             return None;
         }
-        let found = ops::cumsum_to(&x.value, Some(axis as i64), None);
+        let outcome = ops::cumsum_to(&x.value, Some(axis as i64), None);
         let (inner, len): (usize, usize) = (x.shape[axis + 1..].iter().product(), x.shape[axis]);
         let to = if scalar.is_int() { ops::totals::total_type(scalar) } else { scalar };
-        let mut items = Some(vec![scalar::Value::zero(to); x.items.len()]);
+        let mut items = Some(vec![clk_scalar::ScalarValue::zero(to); x.items.len()]);
         for start in (0..x.items.len()).filter(|at| (at / inner.max(1)).is_multiple_of(len.max(1))) {
             let places: Vec<usize> = (0..len).map(|row| start + row * inner).collect();
-            let elements: Vec<scalar::Value> = places.iter().map(|&at| x.items[at]).collect();
-            let sums: Option<Vec<scalar::Value>> = if scalar.is_int() {
-                (1..=len).map(|count| total(Reduce::Sum, &elements[..count], to)).collect()
+            let elements: Vec<clk_scalar::ScalarValue> = places.iter().map(|&at| x.items[at]).collect();
+            let sums: Option<Vec<clk_scalar::ScalarValue>> = if scalar.is_int() {
+                (1..=len).map(|count| total(ReduceKind::Sum, &elements[..count], to)).collect()
             } else {
-                let wide: Vec<scalar::Value> = elements.iter().map(|x| x.to_type(Scalar::F64)).collect();
+                let wide: Vec<clk_scalar::ScalarValue> = elements.iter().map(|x| x.to_type(Scalar::F64)).collect();
                 Some(running(&wide).iter().map(|sum| sum.to_type(to)).collect())
             };
             items = items.zip(sums).map(|(mut items, sums)| {
@@ -115,25 +121,26 @@ impl Builder {
                 items
             });
         }
-        self.settled(found, items, x.shape.clone(), format!("cumsum along {axis}"))
+        self.check_outcome(outcome, items, x.shape.clone(), format!("cumsum along {axis}"))
     }
 
-    /// The product with an array that fits, else with itself transposed.
-    fn product(&mut self, pool: &[Known], x: &Known) -> Option<(Known, String)> {
+    /// Returns the product of `x` with an array of a matching shape from the pool; if there is none, with its own
+    /// transpose.
+    fn product(&mut self, pool: &[ExpectedArray], x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
         let scalar = x.scalar();
         if scalar == Scalar::Bool || x.shape.len() > 2 || x.items.len() > 4000 {
             return None;
         }
         let inner = *x.shape.last()?;
-        let fits = |y: &&Known| {
+        let is_factor = |y: &&ExpectedArray| {
             y.scalar() == scalar
-                && matches!(y.value, Value::Array(_))
+                && matches!(y.value, HostValue::Array(_))
                 && (1..=2).contains(&y.shape.len())
                 && y.shape[0] == inner
         };
-        let other = match pool.iter().find(fits) {
+        let other = match pool.iter().find(is_factor) {
             Some(other) => other.clone(),
-            None => self.turned(x)?.0,
+            None => self.transposed(x)?.0,
         };
         if *other.shape.first()? != inner {
             return None;
@@ -150,18 +157,18 @@ impl Builder {
                 false => Some(products::chain(&pairs, scalar)),
             }
         };
-        let items: Option<Vec<scalar::Value>> = (0..rows * columns).map(element).collect();
+        let items: Option<Vec<clk_scalar::ScalarValue>> = (0..rows * columns).map(element).collect();
         let mut shape = x.shape[..x.shape.len() - 1].to_vec();
         shape.extend(&other.shape[1..]);
-        let found = ops::matmul(&x.value, &other.value);
-        self.settled(found, items, shape, format!("@ {:?}", other.shape))
+        let outcome = ops::matmul(&x.value, &other.value);
+        self.check_outcome(outcome, items, shape, format!("@ {:?}", other.shape))
     }
 
-    fn slice(&mut self, x: &Known) -> Option<(Known, String)> {
-        let axis = self.random.below(x.shape.len());
+    fn slice(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+        let axis = self.random.random_below(x.shape.len());
         let len = x.shape[axis];
-        let start = self.random.below(len + 1);
-        let end = start + self.random.below(len - start + 1);
+        let start = self.random.random_below(len + 1);
+        let end = start + self.random.random_below(len - start + 1);
         let mut specs: Vec<SliceSpec> = vec![SliceSpec::ALL; axis];
         specs.push(SliceSpec::Range { start: Some(start as i64), end: Some(end as i64), inclusive: false, step: None });
         let value = ops::index(&x.value, &specs).expect("a slice");
@@ -170,11 +177,11 @@ impl Builder {
         let items = (0..x.items.len()).filter(inside).map(|at| x.items[at]).collect();
         let mut shape = x.shape.clone();
         shape[axis] = end - start;
-        Some((Known { value, shape, items }, format!("[{start}..{end}] along {axis}")))
+        Some((ExpectedArray { value, shape, items }, format!("[{start}..{end}] along {axis}")))
     }
 
-    /// The axes in reverse order.
-    fn turned(&mut self, x: &Known) -> Option<(Known, String)> {
+    /// Returns `x` with its axes in reverse order.
+    fn transposed(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
         let value = ops::transpose(&x.value).expect("a transpose");
         let shape: Vec<usize> = x.shape.iter().rev().copied().collect();
         let item = |position: usize| {
@@ -184,7 +191,7 @@ impl Builder {
                 indices.push(rest % len);
                 rest /= len;
             }
-            // Now the indices of the operand, in order.
+            // Convert the reversed indices to the position in the operand.
             for (&index, &len) in indices.iter().rev().zip(shape.iter()) {
                 at += index * stride;
                 stride *= len;
@@ -192,6 +199,6 @@ impl Builder {
             x.items[at]
         };
         let items = (0..x.items.len()).map(item).collect();
-        Some((Known { value, shape, items }, "transpose".to_string()))
+        Some((ExpectedArray { value, shape, items }, "transpose".to_string()))
     }
 }

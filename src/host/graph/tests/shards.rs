@@ -1,47 +1,48 @@
-//! Random programs whose arrays are in parts on several devices, some with halos: with the other generators' operations, donated operands,
-//! views, assignments and bits.
+//! Tests random programs whose arrays are sharded over several devices, some with halos. They use the operations of the
+//! other random tests: buffer donation, views, assignments and bitcasts.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::*;
-use crate::host::shard::{Layout, Team, of, shard};
+use crate::shard::{ShardDevices, ShardLayout, as_sharded, shard};
 
-/// The devices, and what decides how the next array is cut.
-struct Node {
-    sites: Vec<Site>,
+/// The devices, and the random state that determines the sharding of the next array.
+struct ShardTestDevices {
+    contexts: Vec<ExecContext>,
     random: Random,
 }
 
 thread_local! {
-    static NODE: RefCell<Option<Node>> = const { RefCell::new(None) };
+    static DEVICES: RefCell<Option<ShardTestDevices>> = const { RefCell::new(None) };
 }
 
-/// Cuts an array into one to four parts along a random axis.
-fn cut(value: &Value) -> Value {
-    let Value::Array(array) = value else { return value.clone() };
+/// Divides an array into one to four shards along a random axis.
+fn cut(value: &HostValue) -> HostValue {
+    let HostValue::Array(array) = value else { return value.clone() };
     if array.rank() == 0 {
         return value.clone();
     }
-    let (layout, team) = NODE.with_borrow_mut(|node| {
+    let (layout, team) = DEVICES.with_borrow_mut(|node| {
         let node = node.as_mut().expect("devices");
-        let (parts, axis) = (1 + node.random.below(4), node.random.below(array.rank()));
+        let (parts, axis) = (1 + node.random.random_below(4), node.random.random_below(array.rank()));
         let halo = node.random.pick(&[0, 0, 1, 3]);
-        let team = Team { sites: node.sites[..parts].into(), counts: Arc::default() };
-        (Layout::even(axis, array.shape()[axis], parts, halo, None), team)
+        let team = ShardDevices { contexts: node.contexts[..parts].into(), counters: Arc::default() };
+        (ShardLayout::even(axis, array.shape()[axis], parts, halo, None), team)
     });
-    Value::Array(shard(array, &layout, &team).expect("parts"))
+    HostValue::Array(shard(array, &layout, &team).expect("parts"))
 }
 
-/// Runs programs with devices of their own.
+/// Runs a program with several new devices.
 fn on_devices(device: &Simulator, seed: u64, work: impl FnOnce()) {
-    let kernels: Arc<Kernels> = Arc::default();
-    let site = |_| Site::new(Arc::new(device.clone()), &Control::default(), kernels.clone()).donate_from(0);
-    let sites: Vec<Site> = (0..4).map(site).collect();
-    let _standing = sites[0].clone().enter();
-    NODE.set(Some(Node { sites, random: Random(seed ^ 0x5a) }));
+    let kernels: Arc<FusedKernels> = Arc::default();
+    let context =
+        |_| ExecContext::new(Arc::new(device.clone()), &Control::default(), kernels.clone()).with_min_donated(0);
+    let contexts: Vec<ExecContext> = (0..4).map(context).collect();
+    let _standing = contexts[0].clone().enter();
+    DEVICES.set(Some(ShardTestDevices { contexts, random: Random(seed ^ 0x5a) }));
     work();
-    NODE.set(None);
+    DEVICES.set(None);
 }
 
 #[test]
@@ -65,10 +66,10 @@ fn random_views_of_shards_agree() {
 }
 
 #[test]
-fn arrays_are_in_parts() {
+fn arrays_are_sharded() {
     on_devices(&Simulator::default(), 1, || {
         let cuts = (0..50).map(|_| cut(&numbers(100)));
-        let parts: Vec<usize> = cuts.map(|value| of(array(&value)).expect("parts").layout().parts()).collect();
+        let parts: Vec<usize> = cuts.map(|value| as_sharded(array(&value)).expect("parts").layout().parts()).collect();
         assert!((1..=4).all(|count| parts.contains(&count)), "{parts:?}");
     });
 }

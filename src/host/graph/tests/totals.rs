@@ -1,11 +1,11 @@
-//! Totals, positions and cumulative sums of random arrays along random axes, against the most obvious code.
+//! Tests sums, products, arg-reductions and cumulative sums of random arrays along random axes against a simple
+//! reference implementation.
 
 use super::*;
-use crate::host::graph::emit::{self, Best, Round};
-use crate::host::graph::node::Op;
-use crate::host::graph::plan::Plan;
-use crate::host::ops::Reduce;
-use crate::pass;
+use crate::graph::kernel_builder::{self, ArgReduceRound, ReductionRound};
+use crate::graph::node::ElementwiseOp;
+use crate::graph::plan::FusionPlan;
+use crate::ops::ReduceKind;
 
 const SHAPES: &[&[usize]] = &[
     &[5000],
@@ -22,34 +22,34 @@ const SHAPES: &[&[usize]] = &[
     &[64, 1024],
 ];
 
-fn numbers_of(random: &mut Random, scalar: Scalar, shape: &[usize], product: bool) -> Known {
+fn numbers_of(random: &mut Random, scalar: Scalar, shape: &[usize], product: bool) -> ExpectedArray {
     let mut array = Array::zeros(scalar, shape).expect("memory");
     let most = random.pick(&[7, 7, 1000, usize::MAX]);
     let mut items = Vec::new();
     for place in array.bytes_mut().expect("memory").chunks_exact_mut(scalar.size()) {
-        let number = match random.below(300) {
-            0 if scalar.is_float() => scalar::Value::of(f64::NAN),
-            0 | 1 if product => scalar::Value::of(random.pick(&[2i64, 3, -2])),
-            _ if product => scalar::Value::of(1i64),
-            _ if scalar.is_float() => scalar::Value::of(random.below(most) as f64 / 7.0 - 0.5),
-            _ => scalar::Value::of(random.below(most) as i64),
+        let number = match random.random_below(300) {
+            0 if scalar.is_float() => clk_scalar::ScalarValue::of(f64::NAN),
+            0 | 1 if product => clk_scalar::ScalarValue::of(random.pick(&[2i64, 3, -2])),
+            _ if product => clk_scalar::ScalarValue::of(1i64),
+            _ if scalar.is_float() => clk_scalar::ScalarValue::of(random.random_below(most) as f64 / 7.0 - 0.5),
+            _ => clk_scalar::ScalarValue::of(random.random_below(most) as i64),
         };
         let number = number.to_type(scalar);
         place.copy_from_slice(&number.to_bytes()[..scalar.size()]);
         items.push(number);
     }
-    Known { value: Value::Array(array), shape: shape.to_vec(), items }
+    ExpectedArray { value: HostValue::Array(array), shape: shape.to_vec(), items }
 }
 
-/// The elements that become each result, in order of memory.
-pub(super) fn columns(known: &Known, axes: &[usize]) -> (Vec<usize>, Vec<Vec<scalar::Value>>) {
-    let kept: Vec<usize> = (0..known.shape.len()).filter(|axis| !axes.contains(axis)).collect();
-    let shape: Vec<usize> = kept.iter().map(|&axis| known.shape[axis]).collect();
+/// Returns the shape of the result of a reduction, and for each result its elements in memory order.
+pub(super) fn columns(known: &ExpectedArray, axes: &[usize]) -> (Vec<usize>, Vec<Vec<clk_scalar::ScalarValue>>) {
+    let kept_axes: Vec<usize> = (0..known.shape.len()).filter(|axis| !axes.contains(axis)).collect();
+    let shape: Vec<usize> = kept_axes.iter().map(|&axis| known.shape[axis]).collect();
     let mut found = vec![Vec::new(); shape.iter().product()];
     for (position, &item) in known.items.iter().enumerate() {
         let (mut rest, mut stride, mut place) = (position, 1, 0);
         for axis in (0..known.shape.len()).rev() {
-            if kept.contains(&axis) {
+            if kept_axes.contains(&axis) {
                 place += rest % known.shape[axis] * stride;
                 stride *= known.shape[axis];
             }
@@ -60,57 +60,57 @@ pub(super) fn columns(known: &Known, axes: &[usize]) -> (Vec<usize>, Vec<Vec<sca
     (shape, found)
 }
 
-/// The total of integers, if its type has it.
-pub(super) fn total(how: Reduce, items: &[scalar::Value], to: Scalar) -> Option<scalar::Value> {
+/// Computes the sum or the product of integers; `None` if it does not fit the type `to`.
+pub(super) fn total(how: ReduceKind, items: &[clk_scalar::ScalarValue], to: Scalar) -> Option<clk_scalar::ScalarValue> {
     let mut numbers = items.iter().map(|item| item.as_integer().expect("an integer"));
     let total = match how {
-        Reduce::Sum => numbers.try_fold(0i128, |sum, n| sum.checked_add(n)),
+        ReduceKind::Sum => numbers.try_fold(0i128, |sum, n| sum.checked_add(n)),
         _ if numbers.clone().any(|n| n == 0) => Some(0),
         _ => numbers.try_fold(1i128, |product, n| product.checked_mul(n)),
     };
-    total.and_then(|n| scalar::Value::from_integer(to, n))
+    total.and_then(|n| clk_scalar::ScalarValue::from_integer(to, n))
 }
 
-pub(super) fn first(how: Reduce, items: &[scalar::Value]) -> scalar::Value {
+pub(super) fn first(how: ReduceKind, items: &[clk_scalar::ScalarValue]) -> clk_scalar::ScalarValue {
     let mut best: Option<usize> = None;
     for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.is_nan()) {
-        let op = if how == Reduce::Argmin { BinaryOp::Lt } else { BinaryOp::Gt };
+        let op = if how == ReduceKind::Argmin { BinaryOp::Lt } else { BinaryOp::Gt };
         if best.is_none_or(|best| dynamic::binary(op, *item, items[best]).expect("an order").is_true()) {
             best = Some(i);
         }
     }
-    scalar::Value::of(best.unwrap_or(0) as i32)
+    clk_scalar::ScalarValue::of(best.unwrap_or(0) as i32)
 }
 
 fn totals(seed: u64) {
     let mut random = Random(seed ^ 0x70a);
     let shape = random.pick(SHAPES);
     let scalar = random.pick(&NUMBERS);
-    let hows = [Reduce::Sum, Reduce::Prod, Reduce::Argmin, Reduce::Argmax];
-    let how = random.pick(if scalar.is_int() { &hows } else { &hows[2..] });
-    let mut known = numbers_of(&mut random, scalar, shape, how == Reduce::Prod);
-    if random.below(2) == 0 && how != Reduce::Prod {
-        // Deferred.
-        known.value = ops::math(MathFn::Max, &[known.value.clone(), known.value.clone()]).expect("maxima");
+    let hows = [ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Argmin, ReduceKind::Argmax];
+    let kind = random.pick(if scalar.is_int() { &hows } else { &hows[2..] });
+    let mut operand = numbers_of(&mut random, scalar, shape, kind == ReduceKind::Prod);
+    if random.random_below(2) == 0 && kind != ReduceKind::Prod {
+        // Make the operand a deferred expression.
+        operand.value = ops::math(MathFn::Max, &[operand.value.clone(), operand.value.clone()]).expect("maxima");
     }
-    let mut axes: Vec<usize> = (0..shape.len()).filter(|_| random.below(2) == 0).collect();
-    if matches!(how, Reduce::Argmin | Reduce::Argmax) || axes.is_empty() {
-        let first = random.below(shape.len());
-        axes = (first..shape.len()).take(1 + random.below(2)).collect();
+    let mut axes: Vec<usize> = (0..shape.len()).filter(|_| random.random_below(2) == 0).collect();
+    if matches!(kind, ReduceKind::Argmin | ReduceKind::Argmax) || axes.is_empty() {
+        let first = random.random_below(shape.len());
+        axes = (first..shape.len()).take(1 + random.random_below(2)).collect();
     }
     let given: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
-    let (left, columns) = columns(&known, &axes);
+    let (left, columns) = columns(&operand, &axes);
     let to = ops::totals::total_type(scalar);
-    let text = format!("seed {seed}: {how:?} of {scalar} {shape:?} along {axes:?}");
-    let found = ops::reduce_to(how, &known.value, Some(&given), None);
+    let text = format!("seed {seed}: {kind:?} of {scalar} {shape:?} along {axes:?}");
+    let found = ops::reduce_to(kind, &operand.value, Some(&given), None);
     let is_empty = axes.iter().any(|&axis| shape[axis] == 0);
-    let expected: Option<Vec<scalar::Value>> = match how {
-        Reduce::Argmin | Reduce::Argmax => Some(columns.iter().map(|items| first(how, items)).collect()),
-        _ => columns.iter().map(|items| total(how, items, to)).collect(),
+    let expected: Option<Vec<clk_scalar::ScalarValue>> = match kind {
+        ReduceKind::Argmin | ReduceKind::Argmax => Some(columns.iter().map(|items| first(kind, items)).collect()),
+        _ => columns.iter().map(|items| total(kind, items, to)).collect(),
     };
     match (found, expected) {
         (Err(error), _) if is_empty && error.code == "E0542" => {}
-        (Ok(value), Some(items)) => Known { value, shape: left, items }.check(&text),
+        (Ok(value), Some(items)) => ExpectedArray { value, shape: left, items }.check(&text),
         (Err(error), None) => assert_eq!(error.code, "E0546", "{text}"),
         (Ok(_), None) => panic!("{text}: not refused"),
         (Err(error), Some(_)) => panic!("{text}: {error:?}"),
@@ -119,13 +119,14 @@ fn totals(seed: u64) {
 
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
-fn totals_are_exact_and_positions_are_those_of_the_first() {
+fn totals_are_exact_and_arg_reductions_return_the_first_position() {
     on_each(1, totals);
 }
 
-/// Sums floats along several axes in the documented order.
-fn staged(known: &Known, axes: &[usize]) -> Vec<scalar::Value> {
-    let mut known = Known { items: known.items.iter().map(|x| x.to_type(Scalar::F64)).collect(), ..known.clone() };
+/// Sums floats along several axes in the documented order (reference implementation).
+fn staged(known: &ExpectedArray, axes: &[usize]) -> Vec<clk_scalar::ScalarValue> {
+    let mut known =
+        ExpectedArray { items: known.items.iter().map(|x| x.to_type(Scalar::F64)).collect(), ..known.clone() };
     let mut axes = axes.to_vec();
     while let Some(end) = axes.pop() {
         let mut stage = vec![end];
@@ -133,10 +134,10 @@ fn staged(known: &Known, axes: &[usize]) -> Vec<scalar::Value> {
             stage.insert(0, axes.pop().expect("an axis"));
         }
         let (shape, columns) = columns(&known, &stage);
-        let sum = |items: &Vec<scalar::Value>| {
+        let sum = |items: &Vec<clk_scalar::ScalarValue>| {
             tree(items.clone(), |a, b| dynamic::binary(BinaryOp::Add, a, b).expect("a sum"))
         };
-        known = Known { items: columns.iter().map(sum).collect(), shape, ..known };
+        known = ExpectedArray { items: columns.iter().map(sum).collect(), shape, ..known };
     }
     known.items
 }
@@ -146,15 +147,15 @@ fn sums_along_axes(seed: u64) {
     let shape = random.pick(&[&[3usize, 130, 20] as &[usize], &[2, 3, 4, 300], &[5, 40, 30], &[70, 2, 70]]);
     let scalar = random.pick(&[Scalar::F16, Scalar::F32, Scalar::F64]);
     let known = numbers_of(&mut random, scalar, shape, false);
-    let mut axes: Vec<usize> = (0..shape.len()).filter(|_| random.below(2) == 0).collect();
+    let mut axes: Vec<usize> = (0..shape.len()).filter(|_| random.random_below(2) == 0).collect();
     if axes.is_empty() {
         axes.push(0);
     }
     let given: Vec<i64> = axes.iter().rev().map(|&axis| axis as i64).collect();
-    let value = ops::reduce_to(Reduce::Sum, &known.value, Some(&given), None).expect("sums");
+    let value = ops::reduce_to(ReduceKind::Sum, &known.value, Some(&given), None).expect("sums");
     let items = staged(&known, &axes).into_iter().map(|sum| sum.to_type(scalar)).collect();
     let shape = columns(&known, &axes).0;
-    Known { value, shape, items }.check(&format!("seed {seed}: sums of {scalar} along {axes:?}"));
+    ExpectedArray { value, shape, items }.check(&format!("seed {seed}: sums of {scalar} along {axes:?}"));
 }
 
 #[test]
@@ -163,25 +164,26 @@ fn sums_along_several_axes_have_the_documented_order() {
     on_each(1, sums_along_axes);
 }
 
-/// The sums up to each element: within its run of 16, and of all runs before in the same way.
-pub(super) fn running(elements: &[scalar::Value]) -> Vec<scalar::Value> {
+/// Computes cumulative sums in the documented order. A result is the sum within the element's run of 16, plus the sum
+/// of all earlier runs, which is computed recursively.
+pub(super) fn running(elements: &[clk_scalar::ScalarValue]) -> Vec<clk_scalar::ScalarValue> {
     let add = |a, b| dynamic::binary(BinaryOp::Add, a, b).expect("a sum");
-    let within: Vec<scalar::Value> = (0..elements.len())
+    let within: Vec<clk_scalar::ScalarValue> = (0..elements.len())
         .map(|i| {
             let run = &elements[i / 16 * 16..=i];
             run[1..].iter().fold(run[0], |sum, &x| add(sum, x))
         })
         .collect();
-    let runs: Vec<scalar::Value> = within.chunks(16).map(|run| run[run.len() - 1]).collect();
+    let runs: Vec<clk_scalar::ScalarValue> = within.chunks(16).map(|run| run[run.len() - 1]).collect();
     let before = earlier(&runs);
     within.iter().enumerate().map(|(i, &sum)| add(before[i / 16], sum)).collect()
 }
 
-/// The sum of all elements before each.
-fn earlier(elements: &[scalar::Value]) -> Vec<scalar::Value> {
-    let zero = scalar::Value::zero(elements[0].ty);
+/// Returns, for each element, the sum of all elements before it.
+fn earlier(elements: &[clk_scalar::ScalarValue]) -> Vec<clk_scalar::ScalarValue> {
+    let zero = clk_scalar::ScalarValue::zero(elements[0].ty);
     let add = |a, b| dynamic::binary(BinaryOp::Add, a, b).expect("a sum");
-    let runs: Vec<scalar::Value> =
+    let runs: Vec<clk_scalar::ScalarValue> =
         elements.chunks(16).map(|run| run[1..].iter().fold(run[0], |sum, &x| add(sum, x))).collect();
     let before = if runs.len() == 1 { vec![zero] } else { earlier(&runs) };
     let sum = |i: usize| {
@@ -197,7 +199,7 @@ fn cumulative(seed: u64) {
     let shape = random.pick(&[&[5000usize] as &[usize], &[9], &[3, 130, 2], &[20_000], &[2, 300], &[4097, 2], &[0]]);
     let scalar = random.pick(&NUMBERS);
     let known = numbers_of(&mut random, scalar, shape, false);
-    let axis = random.below(shape.len());
+    let axis = random.random_below(shape.len());
     let inner: usize = shape[axis + 1..].iter().product();
     let to = ops::totals::total_type(scalar);
     let wide = if scalar.is_float() { Scalar::F64 } else { to };
@@ -205,17 +207,17 @@ fn cumulative(seed: u64) {
     let mut fits = true;
     for start in (0..items.len()).filter(|at| (at / inner.max(1)).is_multiple_of(shape[axis])) {
         let places: Vec<usize> = (0..shape[axis]).map(|row| start + row * inner).collect();
-        let elements: Vec<scalar::Value> = places.iter().map(|&at| known.items[at]).collect();
-        let sums: Vec<scalar::Value> = if scalar.is_float() {
+        let elements: Vec<clk_scalar::ScalarValue> = places.iter().map(|&at| known.items[at]).collect();
+        let sums: Vec<clk_scalar::ScalarValue> = if scalar.is_float() {
             running(&elements.iter().map(|x| x.to_type(wide)).collect::<Vec<_>>())
                 .iter()
                 .map(|x| x.to_type(scalar))
                 .collect()
         } else {
             let mut sum = 0i128;
-            let mut next = |x: &scalar::Value| {
+            let mut next = |x: &clk_scalar::ScalarValue| {
                 sum += x.as_integer().expect("an integer");
-                let number = scalar::Value::from_integer(to, sum);
+                let number = clk_scalar::ScalarValue::from_integer(to, sum);
                 fits &= number.is_some();
                 number.unwrap_or(*x)
             };
@@ -225,7 +227,7 @@ fn cumulative(seed: u64) {
     }
     let text = format!("seed {seed}: cumsum of {scalar} {shape:?} along {axis}");
     match ops::cumsum_to(&known.value, Some(axis as i64), None) {
-        Ok(value) if fits => Known { value, shape: shape.to_vec(), items }.check(&text),
+        Ok(value) if fits => ExpectedArray { value, shape: shape.to_vec(), items }.check(&text),
         Err(error) if !fits => assert_eq!(error.code, "E0546", "{text}"),
         Ok(_) => panic!("{text}: not refused"),
         Err(error) => panic!("{text}: {error:?}"),
@@ -238,16 +240,30 @@ fn cumulative_sums_have_the_documented_order() {
     on_each(1, cumulative);
 }
 
-/// Axes whose indices take 64 bits have valid kernels, too.
+/// The kernels for axes whose indices need 64 bits pass the verifier.
 #[test]
 fn rounds_of_long_axes() {
     let x = numbers(5000);
-    let (plan, element, _) = Plan::grouped(array(&x), &[5000], &[1], &Site::current()).expect("a plan");
+    let (plan, element, _) =
+        FusionPlan::for_axis_groups(array(&x), &[5000], &[1], &ExecContext::current()).expect("a plan");
     for index in [Scalar::I32, Scalar::I64] {
-        let (combine, wide, result) = (Op::Binary(BinaryOp::Add), Scalar::F64, Scalar::F32);
-        let round = Round { element, axis: 0, index, combine, wide, few: false, divide: false, result };
-        pass::prepare(emit::round(&plan, &round).expect("a kernel")).map(drop).expect("a valid one");
-        let best = Best { element, position: None, axis: 0, index, scalar: Scalar::F32, largest: true };
-        pass::prepare(emit::best(&plan, &best).expect("a kernel")).map(drop).expect("a valid one");
+        let (combine, wide, result) = (ElementwiseOp::Binary(BinaryOp::Add), Scalar::F64, Scalar::F32);
+        let round = ReductionRound {
+            element,
+            axis: 0,
+            index,
+            combine,
+            accumulator: wide,
+            few_threads: false,
+            divide: false,
+            result,
+        };
+        clk_pass::prepare(kernel_builder::reduction_kernel(&plan, &round).expect("a kernel"))
+            .map(drop)
+            .expect("a valid one");
+        let best = ArgReduceRound { element, position: None, axis: 0, index, scalar: Scalar::F32, largest: true };
+        clk_pass::prepare(kernel_builder::arg_reduce_kernel(&plan, &best).expect("a kernel"))
+            .map(drop)
+            .expect("a valid one");
     }
 }

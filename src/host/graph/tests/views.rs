@@ -1,23 +1,23 @@
-//! Random programs of views, assignments to parts and operations, beside the most obvious code. Every value is looked at in the end:
-//! what a view shows must not change when its array is written.
+//! Tests random programs of views, assignments to slices and operations against a simple reference implementation. All
+//! values are read at the end, to check that the values of a view do not change when its source is written.
 
 use std::sync::Arc;
 
 use super::*;
-use crate::host::array::SliceSpec;
-use crate::host::ops::Pick;
+use crate::array::SliceSpec;
+use crate::ops::GatherIndex;
 
-/// A value and its elements as the reference has them.
+/// The state of a random program: its values, each with the elements that the reference computed.
 pub(super) struct Fuzz {
     random: Random,
-    pool: Vec<Known>,
+    pool: Vec<ExpectedArray>,
     text: String,
-    /// Moves an array to another device.
-    moved: Option<fn(&Value) -> Value>,
+    /// A function that moves an array to another device, if some arrays are moved.
+    moved: Option<fn(&HostValue) -> HostValue>,
 }
 
-/// A selection along an axis: its spec and the indices that it selects; `true` if it keeps the axis.
-type Along = (SliceSpec, Vec<usize>, bool);
+/// A selection along an axis: its spec, the selected positions, and whether the result keeps the axis.
+type AxisSelection = (SliceSpec, Vec<usize>, bool);
 
 impl Fuzz {
     fn new(seed: u64) -> Fuzz {
@@ -36,58 +36,63 @@ impl Fuzz {
         ];
         let leaf = |_| {
             let shape = random.pick(shapes).to_vec();
-            let items: Vec<scalar::Value> = (0..shape.iter().product::<usize>())
-                .map(|_| scalar::Value::of(random.below(200) as i32).to_type(scalar))
+            let items: Vec<clk_scalar::ScalarValue> = (0..shape.iter().product::<usize>())
+                .map(|_| clk_scalar::ScalarValue::of(random.random_below(200) as i32).to_type(scalar))
                 .collect();
             let bytes: Vec<u8> = items.iter().flat_map(|item| item.to_bytes()[..scalar.size()].to_vec()).collect();
-            Known { value: Value::Array(Array::from_bytes(scalar, &shape, &bytes).expect("memory")), shape, items }
+            ExpectedArray {
+                value: HostValue::Array(Array::from_bytes(scalar, &shape, &bytes).expect("memory")),
+                shape,
+                items,
+            }
         };
         let pool = (0..3).map(leaf).collect();
         Fuzz { random, pool, text: format!("seed {seed}: {scalar}\n"), moved: None }
     }
 
-    /// A program of arrays that are moved.
-    pub(super) fn moved(seed: u64, moved: fn(&Value) -> Value) -> Fuzz {
+    /// Creates a program whose arrays are sometimes moved to another device.
+    pub(super) fn moved(seed: u64, moved: fn(&HostValue) -> HostValue) -> Fuzz {
         let mut fuzz = Fuzz::new(seed);
         fuzz.pool.iter_mut().for_each(|known| known.value = moved(&known.value));
         Fuzz { moved: Some(moved), ..fuzz }
     }
 
     fn some(&mut self) -> usize {
-        self.random.below(self.pool.len())
+        self.random.random_below(self.pool.len())
     }
 
-    fn pick_along(&mut self, len: usize) -> Along {
+    fn pick_along(&mut self, len: usize) -> AxisSelection {
         let all = |start: i64, end: i64, step: Option<i64>, indices: Vec<usize>| {
             (SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step }, indices, true)
         };
-        match self.random.below(8) {
+        match self.random.random_below(8) {
             0 if len > 0 => {
-                let at = self.random.below(len);
+                let at = self.random.random_below(len);
                 (SliceSpec::At(at as i64), vec![at], false)
             }
             1 | 2 => (SliceSpec::ALL, (0..len).collect(), true),
             3 => {
-                let (start, step) = (self.random.below(len.min(3) + 1), 1 + self.random.below(3));
+                let (start, step) = (self.random.random_below(len.min(3) + 1), 1 + self.random.random_below(3));
                 all(start as i64, len as i64, Some(step as i64), (start..len).step_by(step).collect())
             }
             4 if len > 0 => {
-                let (start, step) = (len - 1 - self.random.below(len.min(3)), 1 + self.random.below(3));
+                let (start, step) = (len - 1 - self.random.random_below(len.min(3)), 1 + self.random.random_below(3));
                 all(start as i64, -1, Some(-(step as i64)), (0..=start).rev().step_by(step).collect())
             }
             _ => {
-                let cut = self.random.below(len.min(3) + 1);
-                let end = len - self.random.below((len - cut).min(3) + 1);
+                let cut = self.random.random_below(len.min(3) + 1);
+                let end = len - self.random.random_below((len - cut).min(3) + 1);
                 all(cut as i64, end as i64, None, (cut..end).collect())
             }
         }
     }
 
-    /// Returns random specs for an array, the positions that they select, and the shape of the selection.
+    /// Returns random slice specs for an array, the row-major positions that they select, and the shape of the
+    /// selection.
     fn picks(&mut self, shape: &[usize]) -> (Vec<SliceSpec>, Vec<usize>, Vec<usize>) {
-        let mut picks: Vec<Along> = shape.iter().map(|&len| self.pick_along(len)).collect();
+        let mut picks: Vec<AxisSelection> = shape.iter().map(|&len| self.pick_along(len)).collect();
         if picks.iter().all(|(_, _, kept)| !kept) {
-            // Not a single element.
+            // Ensure that the selection is not a single element.
             let len = shape.first().copied().unwrap_or(0);
             picks.iter_mut().take(1).for_each(|pick| *pick = (SliceSpec::ALL, (0..len).collect(), true));
         }
@@ -99,9 +104,9 @@ impl Fuzz {
         (picks.into_iter().map(|(spec, _, _)| spec).collect(), positions, kept)
     }
 
-    fn push(&mut self, text: String, value: Value, shape: Vec<usize>, items: Vec<scalar::Value>) {
+    fn push(&mut self, text: String, value: HostValue, shape: Vec<usize>, items: Vec<clk_scalar::ScalarValue>) {
         self.text += &format!("{}: {text} -> {shape:?}\n", self.pool.len());
-        self.pool.push(Known { value, shape, items });
+        self.pool.push(ExpectedArray { value, shape, items });
     }
 
     fn slice(&mut self) {
@@ -119,7 +124,7 @@ impl Fuzz {
         let known = self.pool[from].clone();
         let (shape, rank) = (known.shape.clone(), known.shape.len());
         let at = |indices: &[usize]| indices.iter().zip(&shape).fold(0, |at, (i, len)| at * len + i);
-        let elements = |result: &[usize], source: &dyn Fn(&[usize]) -> Vec<usize>| -> Vec<scalar::Value> {
+        let elements = |result: &[usize], source: &dyn Fn(&[usize]) -> Vec<usize>| -> Vec<clk_scalar::ScalarValue> {
             let indices = |position: usize| {
                 let mut rest = position;
                 let mut all: Vec<usize> = result.iter().rev().map(|&len| (rest % len, rest /= len).0).collect();
@@ -128,7 +133,7 @@ impl Fuzz {
             };
             (0..result.iter().product()).map(|position| known.items[at(&source(&indices(position)))]).collect()
         };
-        match self.random.below(3) {
+        match self.random.random_below(3) {
             0 => {
                 let turned: Vec<usize> = shape.iter().rev().copied().collect();
                 let items = elements(&turned, &|indices| indices.iter().rev().copied().collect());
@@ -136,7 +141,7 @@ impl Fuzz {
                 self.push(format!("transpose {from}"), value, turned, items);
             }
             1 => {
-                let axis = self.random.below(rank);
+                let axis = self.random.random_below(rank);
                 let items = elements(&shape, &|indices| {
                     let mut indices = indices.to_vec();
                     indices[axis] = shape[axis] - 1 - indices[axis];
@@ -146,11 +151,11 @@ impl Fuzz {
                 self.push(format!("flip {from} along {axis}"), value, shape.clone(), items);
             }
             _ => {
-                let mut other: Vec<usize> = match self.random.below(2) {
+                let mut other: Vec<usize> = match self.random.random_below(2) {
                     0 => vec![known.items.len()],
                     _ => vec![shape[0], known.items.len() / shape[0].max(1)],
                 };
-                other.insert(self.random.below(other.len() + 1), 1);
+                other.insert(self.random.random_below(other.len() + 1), 1);
                 if other.iter().product::<usize>() != known.items.len() {
                     return;
                 }
@@ -163,14 +168,14 @@ impl Fuzz {
 
     fn operation(&mut self) {
         let first = self.some();
-        let fits = |known: &Known| {
+        let fits = |known: &ExpectedArray| {
             let named = [("", self.pool[first].shape.as_slice()), ("", known.shape.as_slice())];
             known.scalar() == self.pool[first].scalar()
                 && common_shape(&named).is_ok_and(|shape| shape.iter().product::<usize>() < 20_000)
         };
         let others: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
         if others.is_empty() {
-            // It is larger than that itself.
+            // The value is itself larger than the limit.
             return;
         }
         let second = self.random.pick(&others);
@@ -184,25 +189,25 @@ impl Fuzz {
         self.push(format!("{op:?} of {first} and {second}"), value, shape, items);
     }
 
-    /// The bytes of an array as elements of another type, of the same size or not.
+    /// Bitcasts an array to another element type, of the same or a different size.
     fn bits(&mut self) {
         let from = self.some();
         let known = self.pool[from].clone();
         let (own, Some(last)) = (known.scalar().size(), known.shape.last().copied()) else { return };
         let size = self.random.pick(&[own, own, 1, 2, 4, 8]);
-        let to = self.random.pick(of_size(size));
+        let to = self.random.pick(types_of_size(size));
         let is_whole = (last * own).is_multiple_of(size) && last * own / size < 500;
         if known.scalar() == Scalar::Bool || !is_whole || known.items.iter().any(|item| item.is_nan()) {
             return;
         }
         let bytes: Vec<u8> = known.items.iter().flat_map(|item| item.to_bytes()[..own].to_vec()).collect();
-        let items = bytes.chunks_exact(size).map(|item| scalar::Value::from_bytes(to, item)).collect();
+        let items = bytes.chunks_exact(size).map(|item| clk_scalar::ScalarValue::from_bytes(to, item)).collect();
         let mut shape = known.shape.clone();
         shape.pop();
         shape.push(last * own / size);
         let value = match size == own {
             true => ops::bitcast(to, &known.value),
-            false => ops::bitcast_array(Element::Scalar(to), array(&known.value)),
+            false => ops::bitcast_array(ElementType::Scalar(to), array(&known.value)),
         };
         self.push(format!("bitcast of {from} to {to}"), value.expect("bits"), shape, items);
     }
@@ -210,13 +215,13 @@ impl Fuzz {
     fn join(&mut self) {
         let first = self.some();
         let shape = self.pool[first].shape.clone();
-        let axis = self.random.below(shape.len());
+        let axis = self.random.random_below(shape.len());
         let fits =
             |other: &[usize]| other.len() == shape.len() && (0..shape.len()).all(|k| k == axis || other[k] == shape[k]);
         let scalar = self.pool[first].scalar();
         let is_part = |k: &usize| self.pool[*k].scalar() == scalar && fits(&self.pool[*k].shape);
         let others: Vec<usize> = (0..self.pool.len()).filter(is_part).collect();
-        let parts: Vec<usize> = (0..1 + self.random.below(3)).map(|_| self.random.pick(&others)).collect();
+        let parts: Vec<usize> = (0..1 + self.random.random_below(3)).map(|_| self.random.pick(&others)).collect();
         let total = parts.iter().map(|&k| self.pool[k].shape[axis]).sum();
         let outer: usize = shape[..axis].iter().product();
         let inner: usize = shape[axis + 1..].iter().product();
@@ -224,77 +229,77 @@ impl Fuzz {
             let len = self.pool[k].shape[axis] * inner;
             self.pool[k].items[row * len..(row + 1) * len].to_vec()
         };
-        let items: Vec<scalar::Value> =
+        let items: Vec<clk_scalar::ScalarValue> =
             (0..outer).flat_map(|row| parts.iter().flat_map(move |&k| run(k, row))).collect();
         if items.len() > 20_000 {
             return;
         }
-        let values: Vec<Value> = parts.iter().map(|&k| self.pool[k].value.clone()).collect();
+        let values: Vec<HostValue> = parts.iter().map(|&k| self.pool[k].value.clone()).collect();
         let value = ops::concat(&values, axis as i64).expect("one array");
         let mut whole = shape.clone();
         whole[axis] = total;
         self.push(format!("concat {parts:?} along {axis}"), value, whole, items);
         if parts.iter().all(|&k| self.pool[k].shape == shape) {
-            let items: Vec<scalar::Value> = parts.iter().flat_map(|&k| self.pool[k].items.clone()).collect();
+            let items: Vec<clk_scalar::ScalarValue> = parts.iter().flat_map(|&k| self.pool[k].items.clone()).collect();
             let value = ops::stack(&values).expect("one array");
             let stacked = [&[parts.len()], shape.as_slice()].concat();
             self.push(format!("stack {parts:?}"), value, stacked, items);
         }
     }
 
-    /// Writes a part of an array in place: by an array that broadcasts to it, possibly of its own elements, or by a number.
+    /// Assigns a number, or a broadcast array that may depend on the same array, to a slice in place.
     fn assign(&mut self) {
         let target = self.some();
         let shape = self.pool[target].shape.clone();
         let (specs, positions, kept) = self.picks(&shape);
         let scalar = self.pool[target].scalar();
-        let fits = |known: &Known| {
+        let fits = |known: &ExpectedArray| {
             known.scalar() == scalar
                 && known.shape.len() <= kept.len()
                 && common_shape(&[("", kept.as_slice()), ("", known.shape.as_slice())]).is_ok_and(|all| all == kept)
         };
         let sources: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
         let own = ops::index(&self.pool[target].value, &specs).expect("a slice");
-        let own = Known {
+        let own = ExpectedArray {
             value: own,
             shape: kept.clone(),
             items: positions.iter().map(|&at| self.pool[target].items[at]).collect(),
         };
-        let number = scalar::Value::of(self.random.below(100) as i32).to_type(scalar);
-        let plain = Known { value: Value::Scalar(number), shape: vec![], items: vec![number] };
-        let source = match self.random.below(4) {
+        let number = clk_scalar::ScalarValue::of(self.random.random_below(100) as i32).to_type(scalar);
+        let plain = ExpectedArray { value: HostValue::Scalar(number), shape: vec![], items: vec![number] };
+        let source = match self.random.random_below(4) {
             0 => plain,
             1 => {
-                // The part itself in another order, and with something else done to it.
+                // Assign a modified and reordered copy of the slice itself.
                 let op = if scalar == Scalar::Bool { BinaryOp::BitXor } else { BinaryOp::Add };
                 let value = ops::binary(op, &own.value, &plain.value).expect("an operator");
                 let (shape, items) = reference(&[&own, &plain], |v| dynamic::binary(op, v[0], v[1]));
                 let value = ops::flip(&value, 0).expect("a flip");
                 let row = items.len() / shape[0].max(1);
                 let items = items.chunks(row.max(1)).rev().flatten().copied().collect();
-                Known { value, shape, items }
+                ExpectedArray { value, shape, items }
             }
             _ if sources.is_empty() => return,
             _ => self.pool[self.random.pick(&sources)].clone(),
         };
         drop(own);
-        let all = Known { value: Value::Unit, shape: kept, items: vec![number; positions.len()] };
+        let all = ExpectedArray { value: HostValue::Unit, shape: kept, items: vec![number; positions.len()] };
         let (_, items) = reference(&[&all, &source], |v| Ok(v[1]));
         self.text += &format!("{target}{specs:?} = {:?}\n", source.shape);
-        // Often, other arrays share the bytes; sometimes none does.
-        let mut array = match std::mem::replace(&mut self.pool[target].value, Value::Unit) {
-            Value::Array(array) => array,
+        // Usually other values share the bytes of the array, but sometimes none does.
+        let mut array = match std::mem::replace(&mut self.pool[target].value, HostValue::Unit) {
+            HostValue::Array(array) => array,
             other => panic!("{other:?}"),
         };
         ops::assign(&mut array, &specs, &source.value).expect("an assignment");
         let known = &mut self.pool[target];
-        known.value = Value::Array(array);
+        known.value = HostValue::Array(array);
         for (at, item) in positions.into_iter().zip(items) {
             known.items[at] = item;
         }
     }
 
-    /// Selects, or writes, by an array of positions along an axis, by pairs of positions, or by a mask.
+    /// Reads or writes with an array of positions along an axis, with pairs of positions, or with a mask.
     fn by_arrays(&mut self) {
         let from = self.some();
         let known = self.pool[from].clone();
@@ -302,12 +307,13 @@ impl Fuzz {
         if shape.contains(&0) {
             return;
         }
-        let list = |items: &[i64]| Pick::Array(Array::from_items(items).expect("memory"));
-        let (picks, positions, kept): (Vec<Pick>, Vec<usize>, Vec<usize>) = match self.random.below(3) {
+        let list = |items: &[i64]| GatherIndex::Array(Array::from_items(items).expect("memory"));
+        let (picks, positions, kept): (Vec<GatherIndex>, Vec<usize>, Vec<usize>) = match self.random.random_below(3) {
             0 => {
-                let axis = self.random.below(shape.len());
-                let own: Vec<usize> = (0..1 + self.random.below(20)).map(|_| self.random.below(shape[axis])).collect();
-                let mut picks = vec![Pick::Spec(SliceSpec::ALL); axis];
+                let axis = self.random.random_below(shape.len());
+                let own: Vec<usize> =
+                    (0..1 + self.random.random_below(20)).map(|_| self.random.random_below(shape[axis])).collect();
+                let mut picks = vec![GatherIndex::Spec(SliceSpec::ALL); axis];
                 picks.push(list(&own.iter().map(|&i| i as i64).collect::<Vec<_>>()));
                 let mut kept = shape.clone();
                 kept[axis] = own.len();
@@ -319,47 +325,47 @@ impl Fuzz {
                 (picks, positions, kept)
             }
             1 => {
-                let count = self.random.below(60);
+                let count = self.random.random_below(60);
                 let mut positions = vec![0; count];
                 let mut picks = Vec::new();
                 for &len in &shape {
-                    let own: Vec<usize> = (0..count).map(|_| self.random.below(len)).collect();
+                    let own: Vec<usize> = (0..count).map(|_| self.random.random_below(len)).collect();
                     positions.iter_mut().zip(&own).for_each(|(at, i)| *at = *at * len + i);
                     picks.push(list(&own.iter().map(|&i| i as i64).collect::<Vec<_>>()));
                 }
                 (picks, positions, vec![count])
             }
             _ => {
-                let holds: Vec<bool> = known.items.iter().map(|_| self.random.below(3) == 0).collect();
+                let holds: Vec<bool> = known.items.iter().map(|_| self.random.random_below(3) == 0).collect();
                 let positions: Vec<usize> = (0..holds.len()).filter(|&at| holds[at]).collect();
                 let bytes: Vec<u8> = holds.iter().map(|&holds| holds.into()).collect();
                 let mask = Array::from_bytes(Scalar::Bool, &shape, &bytes).expect("memory");
                 let kept = vec![positions.len()];
-                (vec![Pick::Array(mask)], positions, kept)
+                (vec![GatherIndex::Array(mask)], positions, kept)
             }
         };
-        let items: Vec<scalar::Value> = positions.iter().map(|&at| known.items[at]).collect();
+        let items: Vec<clk_scalar::ScalarValue> = positions.iter().map(|&at| known.items[at]).collect();
         let selected = ops::gather(&known.value, &picks).expect("a selection");
         let scalar = known.scalar();
-        let number = |random: &mut Random| scalar::Value::of(random.below(100) as i32).to_type(scalar);
+        let number = |random: &mut Random| clk_scalar::ScalarValue::of(random.random_below(100) as i32).to_type(scalar);
         drop(known);
-        let how = self.random.below(4);
+        let how = self.random.random_below(4);
         if how == 0 {
-            // Several values for one element may be among them: the last one stays.
-            let given: Vec<scalar::Value> = positions.iter().map(|_| number(&mut self.random)).collect();
+            // If several values are assigned to one element, the last one wins.
+            let given: Vec<clk_scalar::ScalarValue> = positions.iter().map(|_| number(&mut self.random)).collect();
             let bytes: Vec<u8> = given.iter().flat_map(|item| item.to_bytes()[..scalar.size()].to_vec()).collect();
-            let mut rows = Value::Array(Array::from_bytes(scalar, &kept, &bytes).expect("memory"));
+            let mut rows = HostValue::Array(Array::from_bytes(scalar, &kept, &bytes).expect("memory"));
             if let Some(moved) = &mut self.moved {
                 rows = moved(&rows);
             }
-            let Value::Array(array) = &mut self.pool[from].value else { return };
+            let HostValue::Array(array) = &mut self.pool[from].value else { return };
             ops::scatter(array, &picks, &rows).expect("an assignment");
             positions.iter().zip(&given).for_each(|(&at, item)| self.pool[from].items[at] = *item);
             self.text += &format!("{from}{picks:?} = {given:?}\n");
         } else if how == 1 {
             let number = number(&mut self.random);
-            let Value::Array(array) = &mut self.pool[from].value else { return };
-            ops::scatter(array, &picks, &Value::Scalar(number)).expect("an assignment");
+            let HostValue::Array(array) = &mut self.pool[from].value else { return };
+            ops::scatter(array, &picks, &HostValue::Scalar(number)).expect("an assignment");
             positions.iter().for_each(|&at| self.pool[from].items[at] = number);
             self.text += &format!("{from}{picks:?} = {number}\n");
         }
@@ -368,7 +374,7 @@ impl Fuzz {
 
     pub(super) fn run(mut self, steps: usize) {
         for _ in 0..steps {
-            match self.random.below(20) {
+            match self.random.random_below(20) {
                 0..=3 => self.slice(),
                 18 | 19 => self.bits(),
                 4..=6 => self.rearrange(),
@@ -381,7 +387,7 @@ impl Fuzz {
                 }
                 15 | 16 => self.by_arrays(),
                 _ if self.pool.len() > 4 => {
-                    // Later numbers in the text count from here on.
+                    // After this line of the text, indices refer to the pool without this value.
                     let at = self.some();
                     self.text += &format!("without {at}\n");
                     self.pool.remove(at);
@@ -402,7 +408,7 @@ fn random_views_agree() {
     on_each(2, |seed| Fuzz::new(seed).run(25));
 }
 
-fn index(value: &Value, specs: &[SliceSpec]) -> Value {
+fn index(value: &HostValue, specs: &[SliceSpec]) -> HostValue {
     ops::index(value, specs).expect("a slice")
 }
 
@@ -411,7 +417,7 @@ fn span(start: i64, end: i64) -> SliceSpec {
 }
 
 #[test]
-fn slices_and_transposes_are_read_where_they_are() {
+fn slices_and_transposes_are_read_without_copies() {
     let x = ops::reshape(&numbers(50 * 50), &[50, 50]).expect("a table");
     let work = || {
         let inner = index(&x, &[span(1, 50), span(0, 49)]);
@@ -425,14 +431,14 @@ fn slices_and_transposes_are_read_where_they_are() {
 }
 
 #[test]
-fn operations_below_a_view_are_computed_where_it_looks() {
+fn only_viewed_elements_are_computed() {
     let x = numbers(5000);
     let work = || {
         let sum = add(&x, &x);
-        let part = add(&index(&sum, &[span(100, 1000)]), &Value::Float(1.0));
+        let part = add(&index(&sum, &[span(100, 1000)]), &HostValue::Float(1.0));
         drop(sum);
         assert_eq!(array(&part).items::<f32>().expect("numbers")[7], 215.0);
-        // Neighbors of a sum that is stored once.
+        // Test shifted views of a sum that is stored once.
         let sum = add(&x, &x);
         let step = ops::binary(BinaryOp::Sub, &index(&sum, &[span(1, 5000)]), &index(&sum, &[span(0, 4999)]));
         assert_eq!(array(&step.expect("a difference")).items::<f32>().expect("numbers")[4000], 2.0);
@@ -441,13 +447,13 @@ fn operations_below_a_view_are_computed_where_it_looks() {
 }
 
 #[test]
-fn a_part_is_computed_where_it_belongs() {
+fn sliced_operands_are_computed_in_the_reader() {
     let x = numbers(5000);
     let work = || {
-        let Value::Array(mut y) = numbers(6000) else { panic!("no array") };
-        let before = Value::Array(y.clone());
+        let HostValue::Array(mut y) = numbers(6000) else { panic!("no array") };
+        let before = HostValue::Array(y.clone());
         ops::assign(&mut y, &[span(500, 5500)], &add(&x, &x)).expect("an assignment");
-        let y = Value::Array(y);
+        let y = HostValue::Array(y);
         assert_eq!(array(&y).items::<f32>().expect("numbers")[499..503], [499.0, 0.0, 2.0, 4.0]);
         assert_eq!(array(&before).items::<f32>().expect("numbers")[500], 500.0);
         let joined = ops::concat(&[x.clone(), add(&x, &x)], 0).expect("one array");
@@ -457,15 +463,15 @@ fn a_part_is_computed_where_it_belongs() {
 }
 
 #[test]
-fn a_small_view_does_not_make_its_array_be_copied() {
-    let Value::Array(mut x) = numbers(100_000) else { panic!("no array") };
-    let row = index(&Value::Array(x.clone()), &[span(10, 1010)]);
+fn small_views_do_not_copy_their_array() {
+    let HostValue::Array(mut x) = numbers(100_000) else { panic!("no array") };
+    let row = index(&HostValue::Array(x.clone()), &[span(10, 1010)]);
     let place = x.bytes().expect("numbers").as_ptr();
-    ops::assign(&mut x, &[span(0, 50_000)], &Value::Float(-1.0)).expect("an assignment");
+    ops::assign(&mut x, &[span(0, 50_000)], &HostValue::Float(-1.0)).expect("an assignment");
     assert_eq!(x.bytes().expect("numbers").as_ptr(), place);
     assert_eq!(array(&row).items::<f32>().expect("numbers")[..2], [10.0, 11.0]);
-    let most = index(&Value::Array(x.clone()), &[span(0, 99_000)]);
-    ops::assign(&mut x, &[span(0, 2)], &Value::Float(5.0)).expect("an assignment");
+    let most = index(&HostValue::Array(x.clone()), &[span(0, 99_000)]);
+    ops::assign(&mut x, &[span(0, 2)], &HostValue::Float(5.0)).expect("an assignment");
     assert_eq!(x.bytes().expect("numbers").as_ptr(), place, "a view smaller than the array");
     assert_eq!(array(&most).items::<f32>().expect("numbers")[..2], [-1.0, -1.0]);
     assert_eq!(x.items::<f32>().expect("numbers")[..3], [5.0, 5.0, -1.0]);
@@ -474,7 +480,8 @@ fn a_small_view_does_not_make_its_array_be_copied() {
 #[test]
 fn components_of_vectors_are_views() {
     let bytes: Vec<u8> = (0..3000).flat_map(|i| (i as f32).to_le_bytes()).collect();
-    let points = Value::Array(Array::from_bytes(Element::Vector(Scalar::F32, 3), &[1000], &bytes).expect("points"));
+    let points =
+        HostValue::Array(Array::from_bytes(ElementType::Vector(Scalar::F32, 3), &[1000], &bytes).expect("points"));
     let work = || {
         let x = ops::swizzle(&points, &[0]).expect("a component");
         let z = ops::swizzle(&index(&points, &[span(0, 1000)]), &[2]).expect("a component");
@@ -487,22 +494,22 @@ fn components_of_vectors_are_views() {
 }
 
 #[test]
-fn a_view_that_was_interrupted_can_be_read_again() {
-    use crate::base::stop::{Flag, until_stopped};
-    let flag = Flag::new(true.into());
-    // Copied on the host, where a copy is interrupted at its start or in the middle.
+fn interrupted_views_can_be_read_again() {
+    use clk_base::stop::{StopFlag, until_stopped};
+    let flag = StopFlag::new(true.into());
+    // The view is copied on the host, and the copy is interrupted at its start or in the middle.
     let x = ops::reshape(&numbers(600 * 600), &[600, 600]).expect("a table");
     let turned = ops::transpose(&x).expect("a transpose");
     assert!(until_stopped(&flag, || array(&turned).bytes().is_ok()).is_err());
     assert_eq!(array(&turned).items::<f32>().expect("numbers")[..2], [0.0, 600.0]);
-    // Computed by a kernel.
+    // The view is computed by a kernel.
     let part = index(&add(&x, &x), &[span(1, 500)]);
     assert!(until_stopped(&flag, || array(&part).bytes().is_ok()).is_err());
     assert_eq!(array(&part).items::<f32>().expect("numbers")[..2], [1200.0, 1202.0]);
-    // Copied because its array is written: whether that was interrupted or not, the view shows what it did.
-    let Value::Array(mut y) = x else { panic!("no array") };
-    let row = index(&Value::Array(y.clone()), &[span(0, 300)]);
-    let write = |y: &mut Array| ops::assign(y, &[span(0, 600)], &Value::Float(-1.0)).is_ok();
+    // The view is copied because its source is written. Even if that is interrupted, the view keeps its values.
+    let HostValue::Array(mut y) = x else { panic!("no array") };
+    let row = index(&HostValue::Array(y.clone()), &[span(0, 300)]);
+    let write = |y: &mut Array| ops::assign(y, &[span(0, 600)], &HostValue::Float(-1.0)).is_ok();
     assert!(until_stopped(&flag, || write(&mut y)).is_err());
     assert_eq!(array(&row).items::<f32>().expect("numbers")[..2], [0.0, 1.0]);
 }
@@ -510,11 +517,11 @@ fn a_view_that_was_interrupted_can_be_read_again() {
 #[test]
 fn threads_may_read_one_view() {
     let x = ops::reshape(&numbers(300 * 300), &[300, 300]).expect("a table");
-    let Value::Array(mut y) = add(&x, &x) else { panic!("no array") };
+    let HostValue::Array(mut y) = add(&x, &x) else { panic!("no array") };
     y.bytes().expect("computed");
     let turned = ops::transpose(&x).expect("a transpose");
-    let settled = index(&Value::Array(y.clone()), &[span(0, 200)]);
-    ops::assign(&mut y, &[span(0, 300)], &Value::Float(-1.0)).expect("an assignment");
+    let settled = index(&HostValue::Array(y.clone()), &[span(0, 200)]);
+    ops::assign(&mut y, &[span(0, 300)], &HostValue::Float(-1.0)).expect("an assignment");
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -526,9 +533,9 @@ fn threads_may_read_one_view() {
 }
 
 #[test]
-fn a_small_view_does_not_keep_its_array() {
+fn small_views_do_not_keep_their_array_alive() {
     let x = numbers(100_000);
-    let others = |x: &Value| Arc::strong_count(array(x).data()) - 1;
+    let others = |x: &HostValue| Arc::strong_count(array(x).data()) - 1;
     let row = index(&x, &[span(10, 1010)]);
     let sum = add(&row, &row);
     assert_eq!(others(&x), 0, "a small part is copied");
@@ -542,7 +549,7 @@ fn a_small_view_does_not_keep_its_array() {
 #[cfg_attr(miri, ignore = "large arrays")]
 fn views_keep_few_bytes_of_deferred_arrays() {
     let large = || {
-        let x = Value::Array(Array::unplaced(Scalar::F32, &[1 << 25]).expect("zeros"));
+        let x = HostValue::Array(Array::unplaced(Scalar::F32, &[1 << 25]).expect("zeros"));
         index(&add(&x, &x), &[span(100, 500)])
     };
     let mut all = large();
@@ -558,13 +565,13 @@ fn views_keep_few_bytes_of_deferred_arrays() {
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of kernels")]
-fn views_of_views_do_not_nest_without_end() {
+fn nested_views_are_flattened() {
     let mut x = ops::reshape(&numbers(600), &[20, 30]).expect("a table");
     for _ in 0..1500 {
-        // No view is seen through another shape.
+        // The reshape prevents the composition of the views.
         let turned = ops::flip(&x, 0).expect("a flip");
         x = ops::flip(&ops::reshape(&turned, &[30, 20]).expect("another shape"), 1).expect("a flip");
-        x = ops::reshape(&add(&x, &Value::Float(1.0)), &[20, 30]).expect("another shape");
+        x = ops::reshape(&add(&x, &HostValue::Float(1.0)), &[20, 30]).expect("another shape");
     }
     assert!(array(&x).items::<f32>().expect("numbers").contains(&1500.0));
 }

@@ -1,128 +1,133 @@
-//! Bytecode of host code: what scripts, host functions, tests and benches are compiled to before they run.
+//! Bytecode of host code: scripts, host functions, tests and benches compile to it before they run.
 //!
-//! Input is the typed tree of one body with its compile-time arguments, output a [`Code`]; [`mod@build`] makes it and
-//! `interp::run` executes it. The idea is that of Lua's and Wren's register machines, made for a typed language: an
-//! instruction names its operands by number, nothing is pushed or popped, and nothing is dispatched on the type of a value.
+//! Input: the typed tree of one body with its compile-time arguments. Output: a [`HostCode`], built by [`mod@build`]
+//! and executed by `interp::execute`. The design is a register machine like Lua's or Wren's, for a typed language:
+//! instructions name their operands by number, and none dispatches on the type of a value.
 //!
 //! # Registers
 //!
-//! An activation ([`Frame`](super::frame::Frame)) has two files of registers:
+//! An activation ([`HostFrame`](super::frame::HostFrame)) has two register files:
 //!
-//! - *slots*, 64 bits each, hold scalars whose type is known when the code is built, as [`Value`](crate::lang::scalar::Value) holds them
-//!   (zero-extended bits), without their type. The variable `LocalId(i)` has slot `i`. Behind the variables lie the constants,
-//!   which are set when the frame is made, and then temporaries, which are released at the end of their statement.
-//! - *locals* hold all other variables as a [`Value`](crate::host::value::Value): arrays, texts, vectors, structs, what only
-//!   run time knows the type of, and scalars that are declared without a value (their absence has to be noticed).
+//! - *slots*, 64 bits each, hold the zero-extended bits of scalars whose type is known when the code is built, like
+//!   [`ScalarValue`](clk_scalar::ScalarValue) without its type. The variable `LocalId(i)` has slot `i`. The
+//!   slots after the variables hold constants, which are set when the frame is created. Temporaries follow, and are
+//!   released at the end of their statement.
+//! - *locals* hold all other variables as a [`HostValue`](crate::value::HostValue): arrays, texts, vectors,
+//!   structs, values whose type is only known at run time, and scalars declared without a value (reading one before it
+//!   is set must be detected).
 //!
 //! # Instructions
 //!
-//! Arithmetic is defined once, in `lang::scalar`: an instruction for an operator carries a pointer to the function that
-//! [`arith`] makes of it for the operand's type. [`Op::TryOne`] and [`Op::TryTwo`] carry a function that may give up. Then the
-//! operation is done again as whole values by `host::ops`, which finds out whether and why it fails and says so. Thus there
-//! is one set of messages, and a fast path has to be right only where it gives a result.
+//! Arithmetic is defined once, in `clk_scalar`. An operator instruction carries a pointer to the function that
+//! [`arithmetic`] instantiates for the operand's type. The function in [`HostOp::TryUnary`] and [`HostOp::TryBinary`]
+//! is a fast path that may return `None`. The interpreter then repeats the operation with `clk_host::ops`, which also
+//! reports errors. So error messages are written once, in `clk_host::ops`, and a fast path may give up on any input.
 //!
-//! The most frequent operators of `i32`, `i64`, `f32` and `f64` have instructions of their own ([`Op::Fast`]), comparisons
-//! and jumps are one instruction, a counting loop advances in one, and reading or writing `x[i]` is one.
+//! The most frequent operators of `i32`, `i64`, `f32` and `f64` have their own instructions ([`HostOp::Fast`]). Each
+//! of the following is a single instruction: a comparison with its jump, the step of a counting loop, and a read or
+//! write of `x[i]`.
 //!
 //! # Script variables
 //!
-//! A script variable is a [`Value`](crate::host::value::Value) that nodes, later entries and messages find. While a loop of a script
-//! runs, those that are scalars have slots, too ([`Region`]): its instructions use these, and everything else that could look at
-//! the variables is preceded by writing them back, and followed by reading them again if it could change them.
+//! A script variable is a [`HostValue`](crate::value::HostValue) that nodes, later session entries and messages
+//! can access. While a script's loop runs, its scalar variables also have slots ([`ScalarizedLoop`]), which the loop's
+//! instructions use. Any other access to the variables first stores the slots back, and reloads them afterwards if it
+//! could change the variables.
 //!
 //! # Nodes
 //!
-//! What is not about scalars (array expressions, texts, launches, pictures) costs far more than finding out what to do. Its
-//! instruction is [`Op::Eval`] of a [`Node`]: a part of the typed tree, evaluated by `interp::eval`, whose operands are code
-//! again where they are scalars or contain statements. Such an operand stands in the tree as a local variable with a number
-//! from [`COMPUTED`] on, a *computed* local: reading it runs the code that computes it. So operands are evaluated when, and
-//! as often as, the operation wants them (the sides of a failed `assert` twice, the block of `time` many times).
+//! Operations on other values (array expressions, texts, launches, pictures) cost far more than their dispatch.
+//! [`HostOp::Eval`] evaluates a [`TreeNode`], a part of the typed tree, with `interp::eval`. Operands that are scalars
+//! or contain statements are outlined: their code is separate, and the tree contains a *computed* local instead, whose
+//! number is at least [`COMPUTED`]. Reading a computed local runs its code. So operands are evaluated on demand and as
+//! often as needed, for example the sides of a failed `assert` twice, and the block of `time` many times.
 //!
 //! # Invariants
 //!
 //! - A slot is written as the last effect of an expression, so `x = x + f(x)` may compute into the slot of `x`.
-//! - An operand that is a variable's own slot is copied to a temporary if a later operand could assign to that variable.
-//! - `spans[pc]` is the place of the instruction at `pc`; an error of that instruction is reported there.
-//! - Code is valid for one body (`Arc<Body>`), its compile-time arguments, and whether arithmetic is checked. A redefined
-//!   function has another body, and so have its callers, since they are checked again.
-//! - All statements are compiled; nothing else executes a statement.
+//! - If a later operand could assign to a variable, an earlier operand that reads its slot is copied to a temporary.
+//! - `spans[pc]` is the location at which errors of the instruction at `pc` are reported.
+//! - Code is valid for one body (`Arc<Body>`), one list of compile-time arguments, and one mode of arithmetic checks.
+//!   Redefining a function gives a new body to the function and to its callers, which are type-checked again.
+//! - Every statement is compiled to bytecode; the interpreter has no other way to execute a statement.
 
-mod arith;
+mod arithmetic;
 mod build;
 mod expr;
 mod operand;
-mod region;
-mod resident;
+mod scalarized_loop;
+mod slot_variables;
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::source::Span;
-use crate::check::typed::{ArrayInit, Body, Chunk, Declared, Expr, FnId, GlobalId, LocalId, OnDevice, Pattern};
-use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
-use crate::lang::scalar::Scalar;
-use crate::lower::Argument;
+use clk_base::source::Span;
+use clk_check::typed::{ArrayInit, Body, DeclaredType, Expr, FnId, GlobalId, LocalId, OnDevice, Pattern, ScriptChunk};
+use clk_lower::GenericArgument;
+use clk_scalar::Scalar;
+use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
 
-pub(super) use build::{Source, build};
+pub(super) use build::{CodeSource, build};
 
-/// Number of a register for scalars.
-pub(crate) type Slot = u32;
-/// Position of an instruction.
+/// Index of a slot (scalar register) in [`HostFrame`](super::frame::HostFrame).
+pub(crate) type SlotIndex = u32;
+/// Index of an instruction in [`HostCode::ops`].
 pub(crate) type Pc = u32;
 
-/// The first number of a computed local.
+/// The smallest number of a computed local. The locals of a body have smaller numbers.
 pub(crate) const COMPUTED: usize = 1 << 31;
 
 /// The code of a body, or of an expression.
 #[derive(Debug, Default)]
-pub(crate) struct Code {
-    pub ops: Vec<Op>,
-    /// By position of the instruction.
+pub(crate) struct HostCode {
+    pub ops: Vec<HostOp>,
+    /// Source location of each instruction in `ops`.
     pub spans: Vec<Span>,
-    /// By `LocalId`: the type of a variable that is kept in a slot.
+    /// For each `LocalId`: the type of the variable if it is in a slot, otherwise `None`.
     pub scalars: Vec<Option<Scalar>>,
-    /// Number of slots.
+    /// Number of slots that a frame needs for this code.
     pub slots: usize,
-    /// Slots from this one on hold constants.
-    pub first_constant: Slot,
+    /// The first slot that holds a constant.
+    pub first_constant: SlotIndex,
     pub constants: Vec<u64>,
-    /// Number of locals to set up; more are added on demand.
+    /// Number of locals that a new frame has. Frames add further locals on demand.
     pub locals: usize,
-    pub nodes: Vec<Node>,
-    pub faults: FxHashMap<Pc, Fault>,
-    pub elements: Vec<Element>,
-    pub calls: Vec<Call>,
-    pub loops: Vec<Items>,
-    pub regions: Vec<Region>,
-    /// It has loops of a script, whose regions depend on which variables had values when it was built.
+    pub nodes: Vec<TreeNode>,
+    pub slow_paths: FxHashMap<Pc, SlowPathOp>,
+    pub elements: Vec<ElementAccess>,
+    pub calls: Vec<ScalarCall>,
+    pub loops: Vec<ValueLoop>,
+    pub scalarized_loops: Vec<ScalarizedLoop>,
+    /// Whether the code contains loops of a script. Their slot variables depend on which variables had values when the
+    /// code was built, so the code is not cached.
     pub loops_in_script: bool,
-    /// By number of the computed local, less [`COMPUTED`]: where its code begins.
+    /// For each computed local (its number minus [`COMPUTED`]): the first instruction of its code.
     pub computed: Vec<Pc>,
-    /// Where `break` and `continue` inside of the operands of an instruction lead.
+    /// For instructions whose operands may contain `break` or `continue`: the targets of both jumps.
     pub jumps: FxHashMap<Pc, (Pc, Pc)>,
-    /// The body that this was built of.
+    /// The body that was compiled.
     pub body: Option<Arc<Body>>,
 }
 
-/// Where a value goes.
+/// Destination of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Dest {
-    Slot(Slot, Scalar),
-    /// The value of a condition, which may turn out to be none at run time.
-    Truth(Slot),
+    Slot(SlotIndex, Scalar),
+    /// A condition, which is checked to be `bool` at run time.
+    Condition(SlotIndex),
     Local(LocalId),
     Global(GlobalId),
-    /// What a loop goes over.
-    Held(u32),
-    /// The result of the code.
+    /// The value that a `for` loop iterates over.
+    LoopValue(u32),
+    /// The result of this code, such as a function's return value.
     Result,
     Nowhere,
 }
 
-/// A frequent operator that has an instruction of its own.
+/// A frequent operator with its own instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fast {
+pub(crate) enum FastOp {
     AddI32,
     SubI32,
     MulI32,
@@ -139,9 +144,9 @@ pub(crate) enum Fast {
     DivF64,
 }
 
-/// A frequent comparison.
+/// A frequent comparison with its own instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Test {
+pub(crate) enum FastTest {
     EqI32,
     LtI32,
     LeI32,
@@ -155,141 +160,141 @@ pub(crate) enum Test {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Op {
+pub(crate) enum HostOp {
     Load {
-        dst: Slot,
+        dst: SlotIndex,
         bits: u64,
     },
     Move {
-        dst: Slot,
-        src: Slot,
+        dst: SlotIndex,
+        src: SlotIndex,
     },
-    /// A dimension of the signature.
+    /// Reads the value of a dimension name of the function's signature.
     Dim {
-        dst: Slot,
+        dst: SlotIndex,
         index: u32,
     },
     Fast {
-        what: Fast,
-        dst: Slot,
-        a: Slot,
-        b: Slot,
+        op: FastOp,
+        dst: SlotIndex,
+        a: SlotIndex,
+        b: SlotIndex,
     },
-    One {
+    Unary {
         f: fn(u64) -> u64,
-        dst: Slot,
-        a: Slot,
+        dst: SlotIndex,
+        a: SlotIndex,
     },
-    Two {
+    Binary {
         f: fn(u64, u64) -> u64,
-        dst: Slot,
-        a: Slot,
-        b: Slot,
+        dst: SlotIndex,
+        a: SlotIndex,
+        b: SlotIndex,
     },
-    /// Where the function gives up, `faults` says what the operation is.
-    TryOne {
+    /// A unary operator. If `f` returns `None`, the interpreter executes the operation in [`HostCode::slow_paths`].
+    TryUnary {
         f: fn(u64) -> Option<u64>,
-        dst: Slot,
-        a: Slot,
+        dst: SlotIndex,
+        a: SlotIndex,
     },
-    TryTwo {
+    TryBinary {
         f: fn(u64, u64) -> Option<u64>,
-        dst: Slot,
-        a: Slot,
-        b: Slot,
+        dst: SlotIndex,
+        a: SlotIndex,
+        b: SlotIndex,
     },
-    /// A function of one to three scalars, which lie side by side.
+    /// A math function of one to three scalars in adjacent slots.
     Math {
         function: MathFn,
         ty: Scalar,
         count: u8,
-        dst: Slot,
-        args: Slot,
+        dst: SlotIndex,
+        args: SlotIndex,
     },
     Select {
-        dst: Slot,
-        cond: Slot,
-        then: Slot,
-        other: Slot,
+        dst: SlotIndex,
+        cond: SlotIndex,
+        then: SlotIndex,
+        other: SlotIndex,
     },
     Jump {
         to: Pc,
     },
-    /// Jumps if the condition is `when`.
+    /// Jumps to `to` if the condition equals `when`.
     If {
-        cond: Slot,
+        cond: SlotIndex,
         when: bool,
         to: Pc,
     },
-    /// Jumps if the comparison gives `when`.
+    /// Jumps to `to` if the result of the comparison equals `when`.
     IfFast {
-        test: Test,
+        test: FastTest,
         when: bool,
-        a: Slot,
-        b: Slot,
+        a: SlotIndex,
+        b: SlotIndex,
         to: Pc,
     },
-    IfTwo {
+    IfBinary {
         f: fn(u64, u64) -> u64,
         when: bool,
-        a: Slot,
-        b: Slot,
+        a: SlotIndex,
+        b: SlotIndex,
         to: Pc,
     },
-    /// Ends the run if a stop was requested.
+    /// Ends the execution with an error if a stop was requested, for example by Ctrl-C.
     Poll,
-    /// Begins to count: `state` and the two slots behind it are the counter, the end and the step. Jumps to `exit` if there is
-    /// nothing to count.
-    Enter {
-        state: Slot,
-        var: Slot,
-        count: Count,
+    /// Starts a counting loop: `state` and the next two slots are the counter, the end and the step. Jumps to `exit` if
+    /// the range is empty.
+    BeginCount {
+        state: SlotIndex,
+        var: SlotIndex,
+        count: LoopCounter,
         exit: Pc,
     },
-    /// Counts on, and jumps back to the body.
-    Again {
-        state: Slot,
-        var: Slot,
-        count: Count,
+    /// Advances the counter, and jumps back to the body unless the range is exhausted.
+    AdvanceCount {
+        state: SlotIndex,
+        var: SlotIndex,
+        count: LoopCounter,
         body: Pc,
     },
-    /// Begins to go over a value: see [`Items`].
-    Begin {
+    /// Starts the loop over a value that [`ValueLoop`] describes.
+    BeginItems {
         items: u32,
     },
-    /// Takes the next of it, or jumps.
-    Next {
+    /// Sets the loop variable to the next item, or jumps to `exit` after the last.
+    NextItem {
         items: u32,
         exit: Pc,
     },
-    /// Reads the script variables of a loop, before it.
-    Enlist {
+    /// Loads a loop's script variables into their slots, before the loop.
+    LoadVariables {
         region: u32,
     },
-    /// Writes them back.
-    Dismiss {
+    /// Stores the slots of a loop's script variables back to the variables.
+    StoreVariables {
         region: u32,
     },
-    /// Reads a script variable that is a scalar.
+    /// Reads a scalar script variable into a slot.
     GetGlobal {
-        dst: Slot,
+        dst: SlotIndex,
         id: GlobalId,
         ty: Scalar,
     },
     SetGlobal {
-        src: Slot,
+        src: SlotIndex,
         id: GlobalId,
         ty: Scalar,
     },
-    /// Reads a scalar out of a local.
+    /// Reads a scalar from a local.
     GetLocal {
-        dst: Slot,
+        dst: SlotIndex,
         local: LocalId,
         ty: Scalar,
     },
-    /// Makes a value of a slot.
-    Put {
-        src: Slot,
+    /// Converts the scalar in a slot to a `HostValue` and stores it in `dst`.
+    StoreScalar {
+        src: SlotIndex,
         ty: Scalar,
         dst: Dest,
     },
@@ -297,17 +302,17 @@ pub(crate) enum Op {
         dst: Dest,
     },
     GetElement {
-        dst: Slot,
+        dst: SlotIndex,
         element: u32,
     },
     SetElement {
-        src: Slot,
+        src: SlotIndex,
         element: u32,
     },
-    /// The extent of an axis of an array.
+    /// Reads the extent of an array's axis.
     Extent {
-        dst: Slot,
-        base: Base,
+        dst: SlotIndex,
+        base: ArrayVariable,
         axis: u8,
     },
     Call {
@@ -318,164 +323,166 @@ pub(crate) enum Op {
         node: u32,
         dst: Dest,
     },
-    /// Ends with the scalar in a slot.
+    /// Ends the execution of this code; its value is the scalar in slot `src`.
     End {
-        src: Slot,
+        src: SlotIndex,
         ty: Scalar,
     },
-    /// Ends with the value that was stored as the result.
+    /// Ends the execution of this code; its value was stored to [`Dest::Result`].
     EndValue,
     Return {
-        src: Slot,
+        src: SlotIndex,
         ty: Scalar,
     },
     ReturnValue,
-    /// `break` and `continue` of a loop around an operand that contains them.
+    /// `break` inside an outlined operand; it leaves the loop that contains the operand. `Continue` is analogous.
     Break,
     Continue,
-    /// Control arrives where it cannot.
+    /// Control flow never reaches this instruction; executing it is an internal error.
     Unreachable,
 }
 
-/// How a loop counts.
+/// Direction and end condition of a counting loop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Count {
+pub(crate) struct LoopCounter {
     pub up: bool,
     pub inclusive: bool,
-    /// The width of the variable's type.
+    /// The width in bits of the loop variable's type.
     pub bits: u8,
 }
 
-/// A part of the tree that is evaluated as a whole.
+/// A subtree of the typed tree that `interp::eval` evaluates, as the operation of one instruction.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct TreeNode {
     pub kind: NodeKind,
-    /// The statement that it belongs to.
-    pub at: Span,
+    /// Location of the enclosing statement.
+    pub stmt_span: Span,
 }
 
-// Not boxed: a node is only ever stored in the list of a code.
+// The large variants are not boxed, because nodes are stored only in the `nodes` list of a `HostCode`.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub(crate) enum NodeKind {
     Expr(Expr),
-    Let { pattern: Pattern, declared: Option<Box<Declared>>, value: Expr },
+    Let { pattern: Pattern, declared: Option<Box<DeclaredType>>, value: Expr },
     LocalArray { local: LocalId, extents: Vec<Expr>, init: ArrayInit },
     Assign { place: Expr, op: Option<BinaryOp>, value: Expr },
     On { device: OnDevice, body: Expr },
     Batch { body: Expr },
 }
 
-/// An operation that is done by `host::ops` if its fast function gives up.
+/// An operation that `clk_host::ops` executes if its fast path returns `None`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    Unary(UnaryOp, (Slot, Scalar)),
-    /// With the places of the operands, if an error shows them.
-    Binary(BinaryOp, (Slot, Scalar), (Slot, Scalar), Option<(Span, Span)>),
-    Convert(Scalar, (Slot, Scalar)),
+pub(crate) enum SlowPathOp {
+    Unary(UnaryOp, (SlotIndex, Scalar)),
+    /// Operator, left operand, right operand, and the locations of the operands if error messages show them.
+    Binary(BinaryOp, (SlotIndex, Scalar), (SlotIndex, Scalar), Option<(Span, Span)>),
+    Convert(Scalar, (SlotIndex, Scalar)),
 }
 
 /// A variable that holds an array.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Base {
+pub(crate) enum ArrayVariable {
     Local(LocalId),
     Global(GlobalId),
 }
 
 /// An element of an array, `x[i, j]`.
 #[derive(Debug)]
-pub(crate) struct Element {
-    pub base: Base,
-    pub indices: Vec<(Slot, Scalar)>,
+pub(crate) struct ElementAccess {
+    pub base: ArrayVariable,
+    pub indices: Vec<(SlotIndex, Scalar)>,
     pub ty: Scalar,
-    /// The expression, for messages.
+    /// The expression `x[i, j]`, for error messages.
     pub expr: Expr,
-    /// It is read as a part of `x[i] += y`.
+    /// Whether the element is read for a compound assignment, `x[i] += y`.
     pub compound: bool,
-    pub at: Span,
+    pub stmt_span: Span,
 }
 
 /// An argument of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Passed {
-    Scalar(Slot, Scalar),
-    Array(Base),
+pub(crate) enum CallOperand {
+    Scalar(SlotIndex, Scalar),
+    Array(ArrayVariable),
 }
 
-/// A call of a function that takes scalars and arrays and has no compile-time parameters.
+/// A call of a function without compile-time parameters that takes scalars and arrays.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ScalarCall {
     pub id: FnId,
-    pub args: Vec<Passed>,
+    pub args: Vec<CallOperand>,
     pub spans: Vec<Span>,
-    pub at: Span,
+    pub stmt_span: Span,
 }
 
-/// A loop over a value: a range whose type or step is known only at run time, an array, or texts.
+/// A `for` loop that is not a counting loop: over an array, an array of texts, or a range whose type or step is known
+/// only at run time.
 #[derive(Debug)]
-pub(crate) struct Items {
-    /// The number of the value, see [`Dest::Held`].
-    pub held: u32,
-    /// The slot that counts.
-    pub state: Slot,
+pub(crate) struct ValueLoop {
+    /// The index of the iterated value in `HostFrame::loop_values`.
+    pub loop_value: u32,
+    /// The slot that holds the current position in the iterated value.
+    pub state: SlotIndex,
     pub var: LocalId,
-    /// The type of a range.
+    /// The counter's type, if the value is a range.
     pub scalar: Scalar,
 }
 
-/// Instructions of a loop that have script variables in slots, while the values of these are old.
+/// A script loop whose scalar script variables are in slots. While it runs, the variables' `HostValue`s are stale.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct ScalarizedLoop {
     pub first: Pc,
-    /// Behind the last one.
+    /// One past the last instruction of the loop.
     pub end: Pc,
-    pub variables: Vec<Resident>,
+    pub variables: Vec<SlotVariable>,
 }
 
-/// A script variable in a slot.
+/// A script variable that has a slot during a loop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Resident {
+pub(crate) struct SlotVariable {
     pub id: GlobalId,
-    pub slot: Slot,
+    pub slot: SlotIndex,
     pub ty: Scalar,
     /// Whether the loop may write it.
     pub mutable: bool,
 }
 
-impl Code {
-    /// Returns the variables that are in slots at an instruction.
+impl HostCode {
+    /// Returns the script variables that are in slots when instruction `pc` executes.
     #[inline(always)]
-    pub fn residents(&self, pc: usize) -> &[Resident] {
-        if self.regions.is_empty() {
+    pub fn slot_variables_at(&self, pc: usize) -> &[SlotVariable] {
+        if self.scalarized_loops.is_empty() {
             return &[];
         }
-        let inside = |region: &&Region| (region.first as usize..region.end as usize).contains(&pc);
-        self.regions.iter().find(inside).map_or(&[], |region| &region.variables)
+        let inside = |region: &&ScalarizedLoop| (region.first as usize..region.end as usize).contains(&pc);
+        self.scalarized_loops.iter().find(inside).map_or(&[], |region| &region.variables)
     }
 
-    /// Returns the type of a variable that is kept in a slot.
+    /// Returns the type of a variable if it is in a slot.
     pub fn scalar(&self, local: LocalId) -> Option<Scalar> {
         self.scalars.get(local.index()).copied().flatten()
     }
 }
 
-/// What code is built for.
+/// Options that change the bytecode built for a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Mode {
-    /// A run with checks of arithmetic.
+pub(crate) struct CodeMode {
+    /// Whether arithmetic is checked for overflow and other lost information.
     pub checked: bool,
-    /// A function that is differentiated, or a run whose expressions are kept: floats are values, which derivatives are taken along
-    /// with, or which are asked where they came from, and not in slots.
+    /// Whether floats are traced, in functions that are being differentiated and in executions that record provenance.
+    /// Traced floats are `HostValue`s rather than slots, so that they can carry derivatives and provenance.
     pub traced: bool,
 }
 
-/// Compiled bodies.
+/// Cache of the bytecode of functions and script chunks.
 #[derive(Default)]
 pub(crate) struct Codes {
-    /// By function without compile-time parameters: without and with checks of arithmetic.
-    pub plain: Vec<[Option<Arc<Code>>; 2]>,
-    /// By address of the body (which the code keeps alive), compile-time arguments, and what the code is for.
-    pub others: FxHashMap<(usize, Arc<[Argument]>, Mode), Arc<Code>>,
-    /// By address of the chunk, which is kept: statements that are run again and again, such as those of calls from other languages.
-    pub chunks: FxHashMap<(usize, Mode), (Arc<Chunk>, Arc<Code>)>,
+    /// For functions without compile-time parameters, by function: code without and with arithmetic checks.
+    pub plain: Vec<[Option<Arc<HostCode>>; 2]>,
+    /// For other functions: code by address of the body (which the code keeps alive), compile-time arguments, and mode.
+    pub instances: FxHashMap<(usize, Arc<[GenericArgument]>, CodeMode), Arc<HostCode>>,
+    /// For script chunks: code by address of the chunk (which the map's value keeps alive) and mode. Some chunks run
+    /// repeatedly, such as calls from Python.
+    pub chunks: FxHashMap<(usize, CodeMode), (Arc<ScriptChunk>, Arc<HostCode>)>,
 }

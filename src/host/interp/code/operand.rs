@@ -1,27 +1,27 @@
-//! Operands of nodes: the parts of an expression that have code of their own are made computed locals.
+//! Operands of tree nodes. Operands that are scalars or contain statements are outlined: they get their own code, and
+//! computed locals replace them in the tree.
 
-use crate::check::typed::{
-    Access, ArrayInit, Block, Declared, Expr, ExprKind, Extent, FnRef, GenericArg, Launch, Param, SliceIndex, StrPart,
-};
-use crate::lang::builtin::Builtin;
+use clk_check::typed::{Access, ArrayInit, Block, DeclaredType, Expr, ExprKind, FnRef, LaunchExpr, Param};
+use clk_check::visit::{VisitMut, walk_mut};
+use clk_scalar::builtin::Builtin;
 
-use super::build::Builder;
+use super::build::CodeBuilder;
 
-impl Builder<'_> {
-    /// Returns an expression to be evaluated as a part of a node.
+impl CodeBuilder<'_> {
+    /// Returns the expression for an operand in its tree node: a computed local if the operand is outlined.
     pub fn operand(&mut self, expr: &Expr) -> Expr {
         match &expr.kind {
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Local(_) | ExprKind::Global(_) => {
                 expr.clone()
             }
             ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => expr.clone(),
-            ExprKind::If { .. } | ExprKind::Block(_) => self.computed(expr),
-            _ if self.is_native(expr) => self.computed(expr),
+            ExprKind::If { .. } | ExprKind::Block(_) => self.outline_operand(expr),
+            _ if self.is_native(expr) => self.outline_operand(expr),
             _ => self.shaped(expr),
         }
     }
 
-    /// Returns an expression of the same kind, with its operands replaced.
+    /// Returns the expression with its operands outlined.
     pub fn shaped(&mut self, expr: &Expr) -> Expr {
         let mut shaped = expr.clone();
         match &mut shaped.kind {
@@ -33,16 +33,16 @@ impl Builder<'_> {
                 for (i, arg) in args.iter_mut().enumerate() {
                     *arg = self.argument(arg, params.get(i));
                 }
-                self.callee(callee);
+                self.visit_fn_ref(callee);
             }
             ExprKind::Derive(derive) => {
                 derive.of = self.shaped(&derive.of);
                 derive.seed.iter_mut().for_each(|seed| *seed = self.operand(seed));
             }
-            // What is called has a frame of its own.
-            ExprKind::Stated(stated) => stated.args.iter_mut().for_each(|arg| *arg = self.operand(arg)),
+            // The function and its VJP rule run in a separate frame, so only the arguments are operands here.
+            ExprKind::CustomVjp(stated) => stated.args.iter_mut().for_each(|arg| *arg = self.operand(arg)),
             ExprKind::Launch(launch) => self.launch(launch),
-            // A failed assertion shows the sides of its condition.
+            // A failed assertion shows both sides of its condition, so a comparison stays in the tree.
             ExprKind::Builtin { builtin: Builtin::Assert, args, .. } => {
                 for (i, arg) in args.iter_mut().enumerate() {
                     let keeps_kind = i == 0
@@ -55,104 +55,28 @@ impl Builder<'_> {
                 }
             }
             ExprKind::Time(block) => {
-                let body = self.computed_block(block);
+                let body = self.outline_block(block);
                 *block = Block { stmts: Vec::new(), tail: Some(Box::new(body)), span: block.span };
             }
-            ExprKind::If { .. } | ExprKind::Block(_) => return self.computed(expr),
-            kind => self.parts(kind),
+            ExprKind::If { .. } | ExprKind::Block(_) => return self.outline_operand(expr),
+            _ => walk_mut::walk_expr(self, &mut shaped),
         }
         shaped
     }
 
-    /// Replaces the operands of expressions that evaluate all of them as values.
-    fn parts(&mut self, kind: &mut ExprKind) {
-        match kind {
-            ExprKind::Unary { expr: inner, .. }
-            | ExprKind::Convert { expr: inner, .. }
-            | ExprKind::ConvertParam { expr: inner, .. }
-            | ExprKind::Bitcast { expr: inner }
-            | ExprKind::Swizzle { base: inner, .. }
-            | ExprKind::Field { base: inner, .. }
-            | ExprKind::TupleField { base: inner, .. }
-            | ExprKind::DynField { base: inner, .. } => self.replace(inner),
-            ExprKind::Binary { left, right, .. } => {
-                self.replace(left);
-                self.replace(right);
-            }
-            ExprKind::Vector { parts: items }
-            | ExprKind::Tuple(items)
-            | ExprKind::Array(items)
-            | ExprKind::Struct { fields: items, .. } => items.iter_mut().for_each(|item| self.replace(item)),
-            ExprKind::Lift { callee, args } => {
-                args.iter_mut().for_each(|arg| self.replace(arg));
-                self.callee(callee);
-            }
-            ExprKind::Builtin { args, named, .. } => {
-                args.iter_mut().for_each(|arg| self.replace(arg));
-                named.iter_mut().for_each(|(_, arg)| self.replace(arg));
-            }
-            ExprKind::Str(parts) => {
-                for part in parts {
-                    if let StrPart::Value { expr, .. } = part {
-                        self.replace(expr);
-                    }
-                }
-            }
-            ExprKind::Index { base, indices } => {
-                self.replace(base);
-                indices.iter_mut().for_each(|index| self.replace(index));
-            }
-            ExprKind::Slice { base, indices } => {
-                self.replace(base);
-                indices.iter_mut().for_each(|index| self.slice_index(index));
-            }
-            ExprKind::Range { start, end, step, .. } => {
-                [start, end, step].into_iter().flatten().for_each(|bound| self.replace(bound));
-            }
-            _ => {}
-        }
-    }
-
-    fn replace(&mut self, expr: &mut Expr) {
-        *expr = self.operand(expr);
-    }
-
-    fn slice_index(&mut self, index: &mut SliceIndex) {
-        match index {
-            SliceIndex::At(expr) | SliceIndex::Of(expr) => self.replace(expr),
-            SliceIndex::Range { start, end, step, .. } => {
-                [start, end, step].into_iter().flatten().for_each(|bound| self.replace(bound));
-            }
-        }
-    }
-
-    fn callee(&mut self, callee: &mut FnRef) {
-        if let FnRef::Fn { generics, .. } = callee {
-            generics.iter_mut().for_each(|generic| self.generic(generic));
-        }
-    }
-
-    fn generic(&mut self, generic: &mut GenericArg) {
-        match generic {
-            GenericArg::Const(expr) => self.replace(expr),
-            GenericArg::Fn(callee) => self.callee(callee),
-            GenericArg::Type(_) | GenericArg::Error | GenericArg::Infer => {}
-        }
-    }
-
-    fn launch(&mut self, launch: &mut Launch) {
+    fn launch(&mut self, launch: &mut LaunchExpr) {
         let params = &self.program.kernels[launch.kernel].sig.params;
         for (i, arg) in launch.args.iter_mut().enumerate() {
             if let Some(arg) = arg {
                 *arg = self.argument(arg, params.get(i));
             }
         }
-        launch.generics.iter_mut().for_each(|generic| self.generic(generic));
-        launch.dims.iter_mut().for_each(|(_, extent)| self.replace(extent));
-        [&mut launch.grid, &mut launch.block].into_iter().flatten().for_each(|size| self.replace(size));
+        launch.generics.iter_mut().for_each(|generic| self.visit_generic_arg(generic));
+        launch.dims.iter_mut().for_each(|(_, extent)| self.visit_expr(extent));
+        [&mut launch.grid, &mut launch.block].into_iter().flatten().for_each(|size| self.visit_expr(size));
     }
 
-    /// Returns an argument: one passed by reference stays a place.
+    /// Returns the expression for an argument in its tree node. Arguments passed by reference stay lvalues.
     fn argument(&mut self, arg: &Expr, param: Option<&Param>) -> Expr {
         match param {
             Some(param) if param.access != Access::In => self.place(arg),
@@ -160,17 +84,17 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns an access path with its indices replaced.
+    /// Returns an lvalue with its indices outlined.
     pub fn place(&mut self, place: &Expr) -> Expr {
         let mut shaped = place.clone();
         match &mut shaped.kind {
             ExprKind::Index { base, indices } => {
                 **base = self.place(base);
-                indices.iter_mut().for_each(|index| self.replace(index));
+                indices.iter_mut().for_each(|index| self.visit_expr(index));
             }
             ExprKind::Slice { base, indices } => {
                 **base = self.place(base);
-                indices.iter_mut().for_each(|index| self.slice_index(index));
+                indices.iter_mut().for_each(|index| self.visit_slice_index(index));
             }
             ExprKind::Field { base, .. }
             | ExprKind::TupleField { base, .. }
@@ -181,22 +105,24 @@ impl Builder<'_> {
         shaped
     }
 
-    pub fn declared(&mut self, declared: &Declared) -> Declared {
+    /// Returns a declared type with its extents outlined.
+    pub fn declared(&mut self, declared: &DeclaredType) -> DeclaredType {
         let mut shaped = declared.clone();
-        for extent in &mut shaped.extents {
-            if let Extent::Is(expr) = extent {
-                self.replace(expr);
-            }
-        }
+        self.visit_declared_type(&mut shaped);
         shaped
     }
 
+    /// Returns an initial value with its operands outlined.
     pub fn initializer(&mut self, init: &ArrayInit) -> ArrayInit {
-        match init {
-            ArrayInit::None => ArrayInit::None,
-            ArrayInit::Fill(value) => ArrayInit::Fill(self.operand(value)),
-            ArrayInit::Copy(value) => ArrayInit::Copy(self.operand(value)),
-            ArrayInit::Elements(items) => ArrayInit::Elements(items.iter().map(|item| self.operand(item)).collect()),
-        }
+        let mut shaped = init.clone();
+        self.visit_array_init(&mut shaped);
+        shaped
+    }
+}
+
+/// Replaces the operands of an expression, not those inside of them.
+impl VisitMut for CodeBuilder<'_> {
+    fn visit_expr(&mut self, expr: &mut Expr) {
+        *expr = self.operand(expr);
     }
 }

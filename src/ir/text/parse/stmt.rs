@@ -1,16 +1,16 @@
-//! Parser of statements.
+//! Parser of statements in DeviceIR's text form.
 
-use super::{MAX_DEPTH, Parsed, Parser, Reading, find_reference};
-use crate::base::arena::Id;
-use crate::base::source::Span;
-use crate::ir::def::*;
-use crate::ir::text::lex::Token;
-use crate::lang::builtin::{Builtin, find};
-use crate::lang::cores::Cores;
+use super::{FunctionParser, IrParseResult, MAX_DEPTH, Parser, find_reference};
+use crate::def::*;
+use crate::text::lex::IrToken;
+use clk_base::arena::Id;
+use clk_base::source::Span;
+use clk_scalar::builtin::{Builtin, find};
+use clk_scalar::tensor_core_model::TensorCoreModel;
 
 impl Parser {
     /// Parses statements up to and including the closing brace.
-    pub(super) fn stmts(&mut self, scope: &mut Reading) -> Parsed<Block> {
+    pub(super) fn stmts(&mut self, scope: &mut FunctionParser) -> IrParseResult<Block> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("nested too deeply".to_string());
@@ -28,15 +28,15 @@ impl Parser {
         Ok(block)
     }
 
-    fn body(&mut self, scope: &mut Reading) -> Parsed<(Span, Block)> {
+    fn body(&mut self, scope: &mut FunctionParser) -> IrParseResult<(Span, Block)> {
         let span = self.span()?;
         self.expect("{")?;
         Ok((span, self.stmts(scope)?))
     }
 
-    fn stmt(&mut self, scope: &mut Reading) -> Parsed<Stmt> {
+    fn stmt(&mut self, scope: &mut FunctionParser) -> IrParseResult<Stmt> {
         let word = match self.peek() {
-            Some(Token::Word(word)) => word.clone(),
+            Some(IrToken::Word(word)) => word.clone(),
             _ => String::new(),
         };
         let (span, kind) = match word.as_str() {
@@ -54,7 +54,7 @@ impl Parser {
                 let (span, body) = self.body(scope)?;
                 (span, StmtKind::Block { label, body })
             }
-            _ if self.is("%") => self.definition(scope)?,
+            _ if self.next_is("%") => self.definition(scope)?,
             _ => {
                 let kind = self.simple(scope)?;
                 (self.span()?, kind)
@@ -64,7 +64,7 @@ impl Parser {
         Ok(Stmt { kind, span })
     }
 
-    fn if_(&mut self, scope: &mut Reading) -> Parsed<(Span, StmtKind)> {
+    fn if_(&mut self, scope: &mut FunctionParser) -> IrParseResult<(Span, StmtKind)> {
         self.at += 1;
         let cond = self.operand(scope)?;
         let (span, then) = self.body(scope)?;
@@ -72,7 +72,7 @@ impl Parser {
         Ok((span, StmtKind::If { cond, then, other }))
     }
 
-    fn for_(&mut self, scope: &mut Reading) -> Parsed<(Span, StmtKind)> {
+    fn for_(&mut self, scope: &mut FunctionParser) -> IrParseResult<(Span, StmtKind)> {
         self.at += 1;
         let label = self.label()?;
         let local = self.local(scope)?;
@@ -86,30 +86,32 @@ impl Parser {
         self.expect_word("step")?;
         let step = self.operand(scope)?;
         let unroll = self.unroll()?;
-        let together = self.together(scope)?;
+        let collective = self.collective(scope)?;
         let (span, body) = self.body(scope)?;
-        Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, together, body }))
+        Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, collective, body }))
     }
 
-    /// Parses how `mma` adds: `rounded`, the name of tensor cores, or nothing for the usual ones.
-    fn sums(&mut self) -> Sums {
+    /// Parses the rounding of `mma`: `rounded`, or the name of a tensor core generation, or nothing for the default
+    /// generation.
+    fn mma_precision(&mut self) -> MmaPrecision {
         if self.eat_word("rounded") {
-            return Sums::Rounded;
+            return MmaPrecision::Sequential;
         }
-        let named = Cores::ALL.into_iter().find(|cores| self.eat_word(cores.name()));
-        named.map_or_else(Sums::default, Sums::Cut)
+        let model = TensorCoreModel::ALL.into_iter().find(|cores| self.eat_word(cores.name()));
+        model.map_or_else(MmaPrecision::default, MmaPrecision::TensorCore)
     }
 
-    /// Parses what a loop is, if that is said: `adds @c = @a * @b`, `copies @b = @a[at %1, 32 from %2 step 1]`.
-    fn together(&mut self, scope: &mut Reading) -> Parsed<Option<Together>> {
+    /// Parses the collective operation of a loop, if there is one: `adds @c = @a * @b`, `copies @b = @a[at %1, 32 from
+    /// %2 step 1]`.
+    fn collective(&mut self, scope: &mut FunctionParser) -> IrParseResult<Option<CollectiveLoop>> {
         if self.eat_word("adds") {
             let sum = self.memory(scope)?;
             self.expect("=")?;
             let left = self.memory(scope)?;
             self.expect("*")?;
             let right = self.memory(scope)?;
-            let sums = self.sums();
-            return Ok(Some(Together::Product(Factors { sum, left, right, sums })));
+            let precision = self.mma_precision();
+            return Ok(Some(CollectiveLoop::Gemm(CollectiveGemm { sum, left, right, precision })));
         }
         if !self.eat_word("copies") {
             return Ok(None);
@@ -118,20 +120,20 @@ impl Parser {
         self.expect("=")?;
         let from = self.memory(scope)?;
         self.expect("[")?;
-        let mut along = vec![];
+        let mut axes = vec![];
         while !self.eat("]") {
-            if !along.is_empty() {
+            if !axes.is_empty() {
                 self.expect(",")?;
             }
-            along.push(self.taken(scope)?);
+            axes.push(self.axis_window(scope)?);
         }
         let (transposed, rounded) = (self.eat_word("transposed"), self.eat_word("rounded"));
-        Ok(Some(Together::Copy(Box::new(Copied { to, from, along, transposed, rounded }))))
+        Ok(Some(CollectiveLoop::Copy(Box::new(TileCopy { to, from, axes, transposed, rounded }))))
     }
 
-    fn taken(&mut self, scope: &mut Reading) -> Parsed<Taken> {
+    fn axis_window(&mut self, scope: &mut FunctionParser) -> IrParseResult<AxisWindow> {
         if self.eat_word("at") {
-            return Ok(Taken::At(self.operand(scope)?));
+            return Ok(AxisWindow::Index(self.operand(scope)?));
         }
         let extent = self.u32()?;
         self.expect_word("from")?;
@@ -139,11 +141,11 @@ impl Parser {
         self.expect_word("step")?;
         let step = self.u32()?;
         let end = if self.eat_word("below") { Some(self.operand(scope)?) } else { None };
-        Ok(Taken::From { start, extent, step, end })
+        Ok(AxisWindow::Range { start, extent, step, end })
     }
 
     /// Parses `%1: f32 = …`: a `Let` or a statement with results.
-    fn definition(&mut self, scope: &mut Reading) -> Parsed<(Span, StmtKind)> {
+    fn definition(&mut self, scope: &mut FunctionParser) -> IrParseResult<(Span, StmtKind)> {
         let targets = self.several(|p| {
             p.expect("%")?;
             let number = p.number()?;
@@ -166,13 +168,13 @@ impl Parser {
         Ok((span, StmtKind::Let(scope.define(*number, kind, *ty, span)?)))
     }
 
-    fn set_results(&self, kind: &mut StmtKind, given: Vec<ExprId>) -> Parsed<()> {
+    fn set_results(&self, kind: &mut StmtKind, ids: Vec<ExprId>) -> IrParseResult<()> {
         match kind {
-            StmtKind::Atomic { result, .. } | StmtKind::Barrier { result, .. } if given.len() <= 1 => {
-                *result = given.first().copied();
+            StmtKind::Atomic { result, .. } | StmtKind::Barrier { result, .. } if ids.len() <= 1 => {
+                *result = ids.first().copied();
                 Ok(())
             }
-            StmtKind::Warp { result, .. } => match given.as_slice() {
+            StmtKind::Warp { result, .. } => match ids.as_slice() {
                 [one] => {
                     *result = *one;
                     Ok(())
@@ -180,16 +182,17 @@ impl Parser {
                 _ => Err("a warp operation has one result".to_string()),
             },
             StmtKind::Call { results, .. } => {
-                *results = given;
+                *results = ids;
                 Ok(())
             }
             _ => Err("this statement has no such results".to_string()),
         }
     }
 
-    /// Parses a statement that may have results, if the line continues with one; the caller fills in its results.
-    fn effect(&mut self, scope: &mut Reading) -> Parsed<Option<StmtKind>> {
-        let Some(Token::Word(word)) = self.peek().cloned() else { return Ok(None) };
+    /// Parses a statement that may have results; `None` if the line does not continue with such a statement. The caller
+    /// fills in the results.
+    fn effect(&mut self, scope: &mut FunctionParser) -> IrParseResult<Option<StmtKind>> {
+        let Some(IrToken::Word(word)) = self.peek().cloned() else { return Ok(None) };
         if word == "call" {
             self.at += 1;
             return self.call(scope).map(Some);
@@ -205,7 +208,7 @@ impl Parser {
             }
             Some(Builtin::Barrier(kind)) => {
                 self.at += 1;
-                let ends = self.is("!") || matches!(self.peek(), Some(Token::Newline) | None);
+                let ends = self.next_is("!") || matches!(self.peek(), Some(IrToken::Newline) | None);
                 let value = if ends { None } else { Some(self.operand(scope)?) };
                 StmtKind::Barrier { kind, value, result: None }
             }
@@ -221,11 +224,11 @@ impl Parser {
         Ok(Some(kind))
     }
 
-    fn call(&mut self, scope: &mut Reading) -> Parsed<StmtKind> {
+    fn call(&mut self, scope: &mut FunctionParser) -> IrParseResult<StmtKind> {
         let function = find_reference(&scope.callees, &self.reference()?)?;
         self.expect("(")?;
         let mut args = vec![];
-        while !self.is(")") && !self.is(";") {
+        while !self.next_is(")") && !self.next_is(";") {
             if !args.is_empty() {
                 self.expect(",")?;
             }
@@ -240,15 +243,15 @@ impl Parser {
         Ok(StmtKind::Call { function, args, memories, results: vec![] })
     }
 
-    /// Parses a statement without results and without blocks.
-    fn simple(&mut self, scope: &mut Reading) -> Parsed<StmtKind> {
+    /// Parses a statement without results and without nested blocks.
+    fn simple(&mut self, scope: &mut FunctionParser) -> IrParseResult<StmtKind> {
         if let Some(kind) = self.effect(scope)? {
             return match kind {
                 StmtKind::Warp { .. } => Err("a warp operation has one result".to_string()),
                 kind => Ok(kind),
             };
         }
-        if self.is("$") {
+        if self.next_is("$") {
             let local = self.local(scope)?;
             self.expect("=")?;
             return Ok(StmtKind::Write { local, value: self.operand(scope)? });
@@ -262,34 +265,36 @@ impl Parser {
                 let value = self.operand(scope)?;
                 StmtKind::Store { place, value, hint: self.hint() }
             }
-            "fence" => StmtKind::Fence(Scope::Device),
-            "fence_block" => StmtKind::Fence(Scope::Block),
+            "fence" => StmtKind::Fence(FenceScope::Device),
+            "fence_block" => StmtKind::Fence(FenceScope::Block),
             "break" => StmtKind::Break(self.label()?),
             "continue" => StmtKind::Continue(self.label()?),
-            "return" if self.is("!") || self.peek() == Some(&Token::Newline) => StmtKind::Return(vec![]),
+            "return" if self.next_is("!") || self.peek() == Some(&IrToken::Newline) => StmtKind::Return(vec![]),
             "return" => StmtKind::Return(self.operands(scope)?),
             "assert" => {
                 let cond = self.operand(scope)?;
                 let message = if self.eat(",") { self.parts(scope)? } else { vec![] };
                 StmtKind::Assert { cond, message }
             }
-            "print" if self.is("!") || self.peek() == Some(&Token::Newline) => StmtKind::Print { parts: vec![] },
+            "print" if self.next_is("!") || self.peek() == Some(&IrToken::Newline) => StmtKind::Print { parts: vec![] },
             "print" => StmtKind::Print { parts: self.parts(scope)? },
             "declare" => StmtKind::Declare(self.memory(scope)?),
             other => return Err(format!("unknown statement `{other}`")),
         })
     }
 
-    fn parts(&mut self, scope: &mut Reading) -> Parsed<Vec<Part>> {
+    fn parts(&mut self, scope: &mut FunctionParser) -> IrParseResult<Vec<MessageSegment>> {
         self.several(|p| {
-            if let Some(Token::Text(text)) = p.peek().cloned() {
+            if let Some(IrToken::Text(text)) = p.peek().cloned() {
                 p.at += 1;
-                return Ok(Part::Text(text));
+                return Ok(MessageSegment::Text(text));
             }
             let value = p.operand(scope)?;
-            let Some(Token::Text(format)) = p.peek().cloned() else { return Ok(Part::Value(value, String::new())) };
+            let Some(IrToken::Text(format)) = p.peek().cloned() else {
+                return Ok(MessageSegment::Value(value, String::new()));
+            };
             p.at += 1;
-            Ok(Part::Value(value, format))
+            Ok(MessageSegment::Value(value, format))
         })
     }
 }

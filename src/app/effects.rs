@@ -1,0 +1,58 @@
+//! The side effects of scripts: printing, showing pictures, reading and writing files.
+
+use super::console::Console;
+use super::{disk, picture};
+use clk_host::interp::{HostEffects, ShownPicture};
+
+/// Effects for a terminal: output goes to the console, and files are on disk.
+pub(crate) struct TerminalEffects<'a> {
+    pub console: &'a mut Console,
+}
+
+impl HostEffects for TerminalEffects<'_> {
+    fn print(&mut self, text: &str) {
+        self.console.print(text);
+    }
+
+    fn show(&mut self, shown: ShownPicture) {
+        if let Some(stage) = &self.console.stage {
+            return stage.show(&shown);
+        }
+        let drawn = picture::draw(&shown, self.console.style, self.console.graphics());
+        self.console.print(&drawn);
+    }
+
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        disk::read(&disk::path_of(path))
+    }
+
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+        // Makes output that was printed before this call visible before the file exists.
+        self.console.flush();
+        disk::write_atomically(&disk::path_of(path), bytes)
+    }
+}
+
+/// Effects that capture printed output; files are on disk. `clk test` shows the output only if a test fails.
+#[derive(Default)]
+pub(crate) struct CapturedEffects {
+    pub printed: String,
+}
+
+impl HostEffects for CapturedEffects {
+    fn print(&mut self, text: &str) {
+        self.printed.push_str(text);
+    }
+
+    fn show(&mut self, _: ShownPicture) {
+        self.printed.push_str("(a picture)\n");
+    }
+
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        disk::read(&disk::path_of(path))
+    }
+
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+        disk::write_atomically(&disk::path_of(path), bytes)
+    }
+}

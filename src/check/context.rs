@@ -1,0 +1,539 @@
+//! The state of checking one body (or one constant, or one signature): scopes, variables, diagnostics, and the
+//! requirements that determine whether the body can run on the host or on devices.
+
+use std::sync::LazyLock;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::format_types::Show;
+use crate::infer::Vars;
+use crate::names::NameRecords;
+use crate::suggestions;
+use crate::typed::*;
+use clk_base::arena::Arena;
+use clk_base::diag::Diagnostic;
+use clk_base::source::Span;
+use clk_scalar::Scalar;
+use clk_scalar::builtin::{BuiltinEntry, TABLE};
+use clk_scalar::ops::BinaryOp;
+use clk_syntax::ast;
+
+/// The kind of body being checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyKind {
+    /// A kernel; `threads` is true for the geometry form `threads(…)`.
+    Kernel {
+        threads: bool,
+    },
+    Fn,
+    /// The statements of a script; variables declared at its top level are globals.
+    Script,
+    /// A `test` or `bench` section.
+    Section,
+    Const,
+    /// The types and dimensions of a signature.
+    Signature,
+}
+
+/// The meaning of a local name in a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LocalMeaning {
+    Local(LocalId),
+    Global(GlobalId),
+    Dim(u32),
+    ConstParam(u32),
+    FnParam(u32),
+    TypeParam(u32),
+}
+
+/// The meaning of a name after lookup in all scopes, the module and the prelude.
+#[derive(Clone)]
+pub(crate) enum ResolvedName {
+    Slot(LocalMeaning),
+    Item(NameBinding),
+    Builtin(&'static BuiltinEntry),
+    Type(Type),
+}
+
+/// What the checker has found out about a local or global, besides its type.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Info {
+    pub used: bool,
+    /// Whether the variable is assigned after its declaration, or passed to an `out` or `inout` parameter.
+    pub assigned: bool,
+    /// The value of an immutable integer, if known.
+    pub const_value: Option<i64>,
+    /// Span of the keyword `let` or `var` that declared it.
+    pub keyword: Option<Span>,
+    /// Whether the value may differ between threads.
+    pub varying: bool,
+    /// Whether an earlier statement has written it; used for `out` parameters and uninitialized variables.
+    pub written: bool,
+    /// Whether the variable is declared without a value.
+    pub uninitialized: bool,
+    /// The span of its initial value, if that is a number without a point or a suffix.
+    pub int_literal: Option<Span>,
+}
+
+/// The first use of a host-only or device-only operation in a body.
+#[derive(Clone, Debug)]
+pub(crate) struct SpaceUse {
+    pub span: Span,
+    pub operation: SmolStr,
+}
+
+/// Operations and calls of a body that determine whether it can run on the host or on devices. `execution_space`
+/// propagates these requirements through the call graph.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpaceRequirements {
+    pub host: Option<SpaceUse>,
+    pub device: Option<SpaceUse>,
+    /// The first use of a block or warp operation or a thread index, which `threads(…)` kernels must not contain.
+    pub block: Option<SpaceUse>,
+    pub grid_barrier: bool,
+    /// A use of `print`, which is an error in a constant.
+    pub print: Option<SpaceUse>,
+    pub calls: Vec<(FnId, Span)>,
+    /// Functions that are applied elementwise to arrays, which is executed as a kernel, and functions passed to them.
+    pub lifts: Vec<(FnId, Span)>,
+}
+
+/// A read of an `out` parameter, or of a variable declared without a value, before any write.
+pub(crate) struct EarlyRead {
+    pub local: LocalId,
+    pub span: Span,
+    pub outer_loop: Option<u32>,
+    /// The operator if a compound assignment reads it, as in `y[i] += 1`.
+    pub op: Option<BinaryOp>,
+}
+
+/// The variables that the top-level statements of a script declare, with the spans of their names.
+pub(crate) type ScriptNames = FxHashMap<SmolStr, Span>;
+
+/// The names that are in scope in every module: builtins and types.
+static PRELUDE: LazyLock<FxHashMap<&'static str, Prelude>> = LazyLock::new(|| {
+    let mut map = FxHashMap::default();
+    for entry in TABLE {
+        map.insert(entry.name, Prelude::Builtin(entry));
+    }
+    for s in Scalar::ALL {
+        map.insert(s.name(), Prelude::Type(Type::Scalar(s)));
+        for n in 2..=4u8 {
+            if s.is_num() {
+                let name: &'static str = Box::leak(format!("{s}x{n}").into_boxed_str());
+                map.insert(name, Prelude::Type(Type::Vector(s, n)));
+            }
+        }
+    }
+    map.insert("str", Prelude::Type(Type::Str));
+    map
+});
+
+enum Prelude {
+    Builtin(&'static BuiltinEntry),
+    Type(Type),
+}
+
+pub(crate) fn prelude_names() -> impl Iterator<Item = &'static str> {
+    PRELUDE.keys().copied()
+}
+
+pub(crate) fn prelude(name: &str) -> Option<ResolvedName> {
+    PRELUDE.get(name).map(|p| match p {
+        Prelude::Builtin(e) => ResolvedName::Builtin(e),
+        Prelude::Type(t) => ResolvedName::Type(t.clone()),
+    })
+}
+
+/// The kind of statement in which threads may diverge.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fork {
+    If,
+    While,
+    For,
+}
+
+/// A condition or range that differs between threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DivergentCondition {
+    pub at: Span,
+    pub of: Fork,
+}
+
+/// An open scope.
+struct BindingScope {
+    /// The number of bindings to restore that outer scopes have made.
+    undo: usize,
+    range: (u32, u32),
+}
+
+pub(crate) struct Cx<'a> {
+    pub program: &'a Program,
+    pub module: &'a Module,
+    pub sig: &'a Signature,
+    pub home: BodyKind,
+    /// All variables that the top-level statements of this file declare.
+    pub script_names: Option<&'a ScriptNames>,
+    /// The type of values that `return` accepts; `None` outside of functions.
+    pub result: Option<Type>,
+    /// Where `-> T` can be inserted in a function without a result type: before its body.
+    pub missing_result: Option<Span>,
+    pub vars: Vars,
+    pub locals: Arena<Local>,
+    pub info: Vec<Info>,
+    /// Globals that this script chunk (the statements of a file or REPL entry) declares. Their ids follow the ids of
+    /// the program's globals.
+    pub globals: Vec<Global>,
+    /// The extents of `shared` and local arrays, from which constant parameters are inferred.
+    pub extents: FxHashMap<LocalId, Vec<Expr>>,
+    pub global_info: Vec<Info>,
+    pub names: FxHashMap<SmolStr, LocalMeaning>,
+    /// The previous bindings of names, which are restored at the end of the open scopes.
+    undo: Vec<(SmolStr, Option<LocalMeaning>)>,
+    scopes: Vec<BindingScope>,
+    /// The end of the statement that is being checked, from which its variables are visible.
+    pub stmt_end: u32,
+    /// The names that were recorded, if the program has a table of names.
+    pub names_found: Option<Box<NameRecords>>,
+    pub diagnostics: Vec<Diagnostic>,
+    /// Span of an erroneous node in the finished tree, if there is one.
+    pub hole: Option<Span>,
+    pub needs: SpaceRequirements,
+    pub used_items: FxHashSet<SmolStr>,
+    pub uses_globals: bool,
+    /// Number of enclosing loops. [`Cx::loop_count`] identifies the outermost one.
+    pub loops: u32,
+    pub loop_count: u32,
+    /// Whether a `break` of the innermost enclosing loop has been checked.
+    pub broke: bool,
+    pub early_reads: Vec<EarlyRead>,
+    /// The compile-time constants of the item that were read so far.
+    pub consts_read: FxHashSet<u32>,
+    pub writes_in_loops: Vec<(LocalId, u32)>,
+    /// Number of reads of thread-dependent values so far. If checking an expression increases this number, the value of
+    /// the expression may differ between threads.
+    pub varying_reads: u32,
+    /// For each enclosing condition and loop: the condition at which threads may diverge, if it depends on the thread.
+    pub divergent: Vec<Option<DivergentCondition>>,
+    /// Span of an earlier `return` under a thread-dependent condition.
+    pub divergent_return: Option<Span>,
+    pub depth: u32,
+    /// Number of enclosing `time` and `bench` blocks.
+    pub measured: u32,
+    /// Nesting depth of tile expressions, which the threads of a block may compute together.
+    pub tiles: u32,
+}
+
+/// Proof that an error has been reported, so that the program is not executed. Functions return it in place of a value
+/// that they could not determine. It can be created only by reporting an error, or from the proof of an earlier report,
+/// so no error is dropped silently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorReported(());
+
+impl ErrorReported {
+    /// Returns the proof for a use of [`NameBinding::Error`], because the error in its definition has been reported.
+    pub fn with_definition() -> Self {
+        ErrorReported(())
+    }
+}
+
+static NO_SIGNATURE: LazyLock<Signature> = LazyLock::new(Signature::default);
+
+impl<'a> Cx<'a> {
+    pub fn new(program: &'a Program, module: ModuleId, sig: Option<&'a Signature>, home: BodyKind) -> Cx<'a> {
+        let sig = sig.unwrap_or(&NO_SIGNATURE);
+        let bounds = sig.generics.iter().map(|g| match g.kind {
+            GenericKind::Type { bound } => bound,
+            GenericKind::Const { .. } | GenericKind::Fn { .. } => TypeBound::Any,
+        });
+        let mut cx = Cx {
+            program,
+            module: &program.modules[module],
+            sig,
+            home,
+            script_names: None,
+            result: None,
+            missing_result: None,
+            vars: Vars::new(bounds.collect()),
+            locals: Arena::new(),
+            info: Vec::new(),
+            globals: Vec::new(),
+            extents: FxHashMap::default(),
+            global_info: Vec::new(),
+            names: FxHashMap::default(),
+            undo: Vec::new(),
+            scopes: Vec::new(),
+            stmt_end: 0,
+            names_found: program.names.is_some().then(Box::default),
+            diagnostics: Vec::new(),
+            hole: None,
+            needs: SpaceRequirements::default(),
+            used_items: FxHashSet::default(),
+            uses_globals: false,
+            loops: 0,
+            loop_count: 0,
+            broke: false,
+            early_reads: Vec::new(),
+            consts_read: FxHashSet::default(),
+            writes_in_loops: Vec::new(),
+            varying_reads: 0,
+            divergent: Vec::new(),
+            divergent_return: None,
+            depth: 0,
+            measured: 0,
+            tiles: 0,
+        };
+        cx.add_signature_names();
+        cx
+    }
+
+    fn add_signature_names(&mut self) {
+        for (i, g) in self.sig.generics.iter().enumerate() {
+            let i = i as u32;
+            let slot = match g.kind {
+                GenericKind::Type { .. } => LocalMeaning::TypeParam(i),
+                GenericKind::Const { .. } => LocalMeaning::ConstParam(i),
+                GenericKind::Fn { .. } => LocalMeaning::FnParam(i),
+            };
+            self.names.insert(g.name.clone(), slot);
+        }
+        for (i, d) in self.sig.dims.iter().enumerate() {
+            self.names.entry(d.name.clone()).or_insert(LocalMeaning::Dim(i as u32));
+        }
+    }
+
+    /// Returns whether the body runs on the host only, regardless of its callers.
+    pub fn in_host(&self) -> bool {
+        matches!(self.home, BodyKind::Script | BodyKind::Section)
+    }
+
+    pub fn in_kernel(&self) -> bool {
+        matches!(self.home, BodyKind::Kernel { .. })
+    }
+
+    // Scopes
+
+    /// Opens a scope for the names that are visible in this part of the source.
+    pub fn open(&mut self, span: Span) {
+        self.scopes.push(BindingScope { undo: self.undo.len(), range: (span.start, span.end) });
+    }
+
+    /// Returns the byte range of the innermost open scope.
+    pub fn scope_range(&self) -> (u32, u32) {
+        self.scopes.last().map_or((0, u32::MAX), |scope| scope.range)
+    }
+
+    pub fn close(&mut self) {
+        let start = self.scopes.pop().map_or(0, |scope| scope.undo);
+        while self.undo.len() > start {
+            if let Some((name, old)) = self.undo.pop() {
+                match old {
+                    Some(slot) => self.names.insert(name, slot),
+                    None => self.names.remove(&name),
+                };
+            }
+        }
+    }
+
+    /// Returns whether the current scope is the outermost one.
+    pub fn outermost(&self) -> bool {
+        self.scopes.is_empty()
+    }
+
+    pub fn bind(&mut self, name: SmolStr, slot: LocalMeaning) {
+        let old = self.names.insert(name.clone(), slot);
+        if !self.scopes.is_empty() {
+            self.undo.push((name, old));
+        }
+    }
+
+    /// Returns whether a name was bound in the innermost open scope, not in an outer one.
+    pub fn bound_here(&self, name: &str) -> bool {
+        let start = self.scopes.last().map_or(0, |scope| scope.undo);
+        self.undo.get(start..).is_some_and(|s| s.iter().any(|(n, _)| n == name))
+    }
+
+    pub fn lookup(&mut self, name: &str) -> Option<ResolvedName> {
+        if let Some(slot) = self.names.get(name) {
+            return Some(ResolvedName::Slot(*slot));
+        }
+        if let Some((name, binding)) = self.module.names.get_key_value(name) {
+            if !self.used_items.contains(name) {
+                self.used_items.insert(name.clone());
+            }
+            return Some(ResolvedName::Item(*binding));
+        }
+        prelude(name)
+    }
+
+    pub fn global(&self, id: GlobalId) -> Option<&Global> {
+        match id.index().checked_sub(self.program.globals.len()) {
+            None => self.program.globals.get(id),
+            Some(i) => self.globals.get(i),
+        }
+    }
+
+    pub fn global_info(&mut self, id: GlobalId) -> Option<&mut Info> {
+        let i = id.index().checked_sub(self.program.globals.len())?;
+        self.global_info.get_mut(i)
+    }
+
+    pub fn local_info(&mut self, id: LocalId) -> Option<&mut Info> {
+        self.info.get_mut(id.index())
+    }
+
+    /// Adds a local and binds its name in the current scope.
+    pub fn declare(
+        &mut self,
+        name: &ast::Name,
+        ty: Type,
+        mutable: bool,
+        kind: LocalKind,
+        word: Option<Span>,
+    ) -> LocalId {
+        let id = self.locals.push(Local { name: name.text.clone(), ty, mutable, kind, span: name.span });
+        self.info.push(Info { keyword: word, ..Info::default() });
+        let definition = match kind {
+            LocalKind::Var => Some(if mutable { DefinitionKind::Var } else { DefinitionKind::Let }),
+            LocalKind::Loop => Some(DefinitionKind::Loop),
+            LocalKind::Shared => Some(DefinitionKind::Shared),
+            // These are recorded with the signature.
+            LocalKind::Param(_) | LocalKind::ThreadIndex => None,
+        };
+        if let Some(definition) = definition {
+            self.record_variable(name, definition, NameTarget::Local(name.span));
+        }
+        if name.text != "_" {
+            self.bind(name.text.clone(), LocalMeaning::Local(id));
+        }
+        id
+    }
+
+    // Diagnostics
+
+    pub fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Reports an error that leaves an expression or item without a value.
+    pub fn report_error(&mut self, error: Diagnostic) -> ErrorReported {
+        debug_assert!(error.is_error());
+        self.report(error);
+        ErrorReported(())
+    }
+
+    pub fn failed(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    pub fn show(&self) -> Show<'_> {
+        Show { program: self.program, sig: Some(self.sig), vars: Some(&self.vars) }
+    }
+
+    pub fn ty_text(&self, ty: &Type) -> String {
+        self.show().ty(ty)
+    }
+
+    pub fn bad(&self, span: Span) -> Expr {
+        Expr { kind: ExprKind::Error, ty: Type::Error, span }
+    }
+
+    // Host and device requirements
+
+    /// Records that an operation requires the host. In a kernel, this is an error. In a function, it determines the
+    /// execution space.
+    pub fn need_host(&mut self, span: Span, what: &str) -> bool {
+        match self.home {
+            BodyKind::Kernel { .. } => {
+                let d = Diagnostic::error("E0401", format!("{what} belongs to the host and can't run in a kernel"))
+                    .at(span, "only scripts, and functions that only scripts call, can do this")
+                    .help(suggestions::in_kernels(what));
+                self.report(d);
+                false
+            }
+            BodyKind::Fn => {
+                self.needs.host.get_or_insert_with(|| SpaceUse { span, operation: what.into() });
+                true
+            }
+            BodyKind::Script | BodyKind::Section => true,
+            BodyKind::Const | BodyKind::Signature => {
+                let d = Diagnostic::error("E0314", format!("{what} can't be part of a constant"))
+                    .at(span, "this is only known when the program runs");
+                self.report(d);
+                false
+            }
+        }
+    }
+
+    /// Records an operation on whole arrays, which the host or, in a tile expression, all threads of a block perform.
+    pub fn need_arrays(&mut self, span: Span, what: &str) -> bool {
+        if !self.in_tile() {
+            return self.need_host(span, what);
+        }
+        self.divergence(span, what);
+        true
+    }
+
+    /// Returns whether the checker is in an expression that the threads of a block compute together.
+    pub fn in_tile(&self) -> bool {
+        self.in_blocks() && self.tiles > 0
+    }
+
+    /// Runs `check` on an expression or place that may be a tile, which the threads of a block compute together.
+    pub fn as_tile<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
+        self.tiles += 1;
+        let checked = check(self);
+        self.tiles -= 1;
+        checked
+    }
+
+    /// Returns whether this is a kernel with the geometry `grid(…) block(…)`; only such kernels have tiles.
+    pub fn in_blocks(&self) -> bool {
+        matches!(self.home, BodyKind::Kernel { threads: false })
+    }
+
+    /// Records a use of `print`, which is an error in a constant.
+    pub fn need_print(&mut self, span: Span) {
+        match self.home {
+            BodyKind::Const | BodyKind::Signature => {
+                let d = Diagnostic::error("E0314", "`print` can't be part of a constant")
+                    .at(span, "a constant only computes a value");
+                self.report(d);
+            }
+            BodyKind::Fn => {
+                self.needs.print.get_or_insert_with(|| SpaceUse { span, operation: "`print`".into() });
+            }
+            BodyKind::Kernel { .. } | BodyKind::Script | BodyKind::Section => {}
+        }
+    }
+
+    /// Records that an operation requires a device. `block` is true if it also requires a kernel with blocks of
+    /// threads.
+    pub fn need_device(&mut self, span: Span, what: &str, block: bool) -> bool {
+        match self.home {
+            BodyKind::Kernel { threads: true } if block => {
+                let d = Diagnostic::error("E0403", format!("{what} has no meaning in a kernel with `threads(…)`"))
+                    .at(span, "this needs the threads of a block or warp")
+                    .note("`threads(i: N)` runs the body once for every index and leaves open how threads form blocks.")
+                    .help("write the geometry as `grid(…) block(…)` instead: `grid(ceil_div(N, 256)) block(256)`");
+                self.report(d);
+                false
+            }
+            BodyKind::Kernel { .. } => true,
+            BodyKind::Fn => {
+                self.needs.device.get_or_insert_with(|| SpaceUse { span, operation: what.into() });
+                if block {
+                    self.needs.block.get_or_insert_with(|| SpaceUse { span, operation: what.into() });
+                }
+                true
+            }
+            BodyKind::Script | BodyKind::Section | BodyKind::Const | BodyKind::Signature => {
+                let d = Diagnostic::error("E0402", format!("{what} only exists in kernels"))
+                    .at(span, "the host runs one thing at a time: there are no threads here")
+                    .help("put this into a `kernel`, or into an `fn` that a kernel calls");
+                self.report(d);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The names that imports define.
+
+use clk_syntax::ast;
+
+/// Returns the name under which an `import` binds a module.
+pub fn module_alias(import: &ast::Import) -> Option<ast::Name> {
+    match (&import.items, &import.source) {
+        (ast::ImportItems::Module { alias: Some(alias) }, _) => Some(alias.clone()),
+        (ast::ImportItems::Module { alias: None }, ast::ImportSource::Path(path)) => path.last().cloned(),
+        (ast::ImportItems::Module { alias: None }, ast::ImportSource::File { path, span }) => {
+            let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+            Some(ast::Name { text: name.strip_suffix(".clk").unwrap_or(name).into(), span: *span })
+        }
+        (ast::ImportItems::Names(_), _) => None,
+    }
+}

@@ -1,0 +1,49 @@
+//! Reports names that are not defined, with the equivalent of a name of another language or the most similar name.
+
+use crate::context::{Cx, ErrorReported};
+use crate::foreign_names::{self, ForeignUse};
+use crate::report::MAX_ERRORS;
+use crate::suggestions;
+use clk_base::diag::{Diagnostic, MisspelledName};
+use clk_base::source::Span;
+use clk_syntax::ast;
+
+impl Cx<'_> {
+    /// Reports an undefined name.
+    pub fn unknown_name(&mut self, name: &ast::Name) -> ErrorReported {
+        self.report_unknown(name, None)
+    }
+
+    /// Reports an undefined name that is called. `span` is that of the call.
+    pub fn unknown_callee(&mut self, name: &ast::Name, args: &[ast::Arg], span: Span) -> ErrorReported {
+        self.report_unknown(name, Some((args, span)))
+    }
+
+    fn report_unknown(&mut self, name: &ast::Name, call: Option<(&[ast::Arg], Span)>) -> ErrorReported {
+        let word = name.text.as_str();
+        let later = self.script_names.and_then(|names| names.get(word)).copied();
+        if later.is_some() && !self.in_host() {
+            return self.script_variable(name);
+        }
+        let mut d = Diagnostic::error("E0201", format!("nothing here is called `{word}`"))
+            .at(name.span, "this name is not defined");
+        if let Some(later) = later {
+            d = d
+                .because(later, "it is declared only here")
+                .help("statements run from top to bottom: move one of the two");
+        } else {
+            // Only the first errors are shown. For these, `clk_check::suggest_names` searches the names of the module
+            // for a similar name.
+            let shown = self.diagnostics.len() < MAX_ERRORS;
+            let own = shown.then(|| suggestions::nearest(word, self.names.keys().map(|n| n.as_str()))).flatten();
+            let near = own.map(str::to_owned);
+            // For an item of the standard library with the same name, `clk_check::suggest_names` adds its import.
+            let foreign = clk_scalar::foreign_names::find(word).filter(|row| !row.is_library_item(word));
+            match foreign.filter(|foreign| !foreign.is_common_word || near.is_none()) {
+                Some(row) => d = foreign_names::explain(d, &row, &ForeignUse { name: word, span: name.span, call }),
+                None => d.misspelled = Some(Box::new(MisspelledName { span: name.span, word: word.to_owned(), near })),
+            }
+        }
+        self.report_error(d)
+    }
+}

@@ -1,0 +1,500 @@
+//! Proves a kernel: tries all obligations, collects certificates, and replays candidate counterexamples.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustc_hash::FxHashMap;
+
+use super::replay::{ReplayFinding, ReplayRunner, ReplaySizes};
+use super::report::{ProofReport, ProofVerdict, Property};
+use super::{evidence, instances, order_comparison};
+use clk_base::linear::{self, AffineForm, LinearProblem, SolverBudget, Var, decide};
+use clk_base::source::Span;
+use clk_check::typed::{Kernel, KernelId, Program};
+use clk_compile::symbolic_launch::{self, LaunchSizes, MAX_DIMENSION, SizedLaunch};
+use clk_ir::PreparedKernel;
+use clk_ir::def::{Access, Function as Body, Module};
+use clk_ir::footprint::overflow_free::{OverflowFreeFootprint, compute_overflow_free};
+use clk_ir::footprint::proof_obligation::{ObligationAnswer, ProofObligation};
+use clk_ir::footprint::warp_cost_bounds::{CostMeasure, SymbolicWarps};
+use clk_ir::footprint::{BarrierReach, Footprint, at_most, constant, number, single, variable};
+use clk_ir::footprint::{property_obligations, write_coverage};
+use clk_ir::inlined_calls::resolve_span;
+use clk_lower::Instance;
+
+/// The maximum dimension that the second attempt assumes, if the first one cannot exclude overflow.
+const SMALLER: i128 = 1 << 29;
+/// Upper limits on the sizes of candidate counterexamples, in the order in which they are tried.
+const CANDIDATE_LIMITS: [i128; 4] = [6, 70, 700, 9000];
+/// Solver budget for a proof. Most proofs need a hundredth of it.
+const PROOF: SolverBudget = SolverBudget { cases: 250, exchanges: 5_000 };
+/// Solver budget for finding a small candidate.
+const CANDIDATE: SolverBudget = SolverBudget { cases: 100, exchanges: 2_000 };
+/// The maximum number of candidates that are replayed for a property.
+const MAX_TRIES: usize = 4;
+/// The maximum number of obligations that are tried after the first unproved one.
+const MAX_AFTER_UNPROVED: usize = 24;
+
+/// Proves all known instances of a kernel and reports the weakest verdict.
+pub fn prove_kernel(program: &Program, id: KernelId) -> ProofReport {
+    prove_kernel_until(program, id, &Arc::default())
+}
+
+/// Like [`prove_kernel`], but can be stopped: soon after `stop` is set, replays end, and properties that are not yet
+/// decided remain unknown.
+pub fn prove_kernel_until(program: &Program, id: KernelId, stop: &Arc<AtomicBool>) -> ProofReport {
+    let Some(kernel) = program.kernels.get(id) else { return ProofReport::default() };
+    let instances::Instances { proved: examined, not_examined: others } =
+        instances::find_instances(program, id, kernel);
+    let has_several = examined.len() > 1;
+    let mut assumption_spans: Vec<Span> = kernel.assumes.iter().map(|assume| assume.span).collect();
+    assumption_spans.dedup();
+    let mut reports = examined.into_iter().map(|named| {
+        let mut report = ProofReport {
+            kernel: kernel.name.to_string(),
+            assuming: assumption_spans.clone(),
+            ..ProofReport::default()
+        };
+        match named.prepared {
+            Ok(prepared) => Examination::new(program, kernel, &named.instance, &prepared, stop).run(&mut report),
+            Err(why) => report.all_unknown(kernel, &why, Some(kernel.name_span)),
+        }
+        report.instance = named.text;
+        report
+    });
+    let first = reports.next().unwrap_or_default();
+    let all = match has_several {
+        true => reports.fold(first.with_instance_names(), |all, one| all.merge(one.with_instance_names())),
+        false => first,
+    };
+    ProofReport { unexamined: others, ..all }
+}
+
+struct Examination<'a> {
+    program: &'a Program,
+    kernel: &'a Kernel,
+    instance: &'a Instance,
+    module: &'a Module,
+    body: &'a Body,
+    runner: ReplayRunner<'a>,
+    certificates: String,
+    unconfirmed: usize,
+}
+
+/// The result of analyzing a kernel: its footprint, and the operations that may overflow.
+struct AnalyzedKernel {
+    launch: SizedLaunch,
+    footprint: Footprint,
+    /// Signed operations that may overflow and on which an index or condition depends.
+    overflowing: Vec<ProofObligation>,
+    steps: usize,
+    certificates: String,
+}
+
+/// The result of trying to prove an obligation.
+enum ProofAnswer {
+    Proved,
+    /// The solver found a solution, so there may be a violation for some sizes.
+    MayFail,
+    Unknown(String),
+}
+
+impl<'a> Examination<'a> {
+    fn new(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        instance: &'a Instance,
+        prepared: &'a PreparedKernel,
+        stop: &Arc<AtomicBool>,
+    ) -> Self {
+        let module: &Module = &prepared.module;
+        let body = &module.functions[module.kernel.body];
+        let runner = ReplayRunner::new(program, kernel, instance, module, stop);
+        Examination { program, kernel, instance, module, body, runner, certificates: String::new(), unconfirmed: 0 }
+    }
+
+    fn run(mut self, report: &mut ProofReport) {
+        let mut analyzed = match self.analyze(MAX_DIMENSION) {
+            Ok(analyzed) => analyzed,
+            Err(why) => return report.all_unknown(self.kernel, &why, Some(self.kernel.name_span)),
+        };
+        let no_launch = property_obligations::is_launchable(&analyzed.launch.symbolic);
+        if let (Some(assume), ProofAnswer::Proved) =
+            (self.kernel.assumes.first(), self.prove_obligation(&no_launch, &mut String::new()))
+        {
+            return report.all_unknown(self.kernel, "no launch keeps all assumptions", Some(assume.span));
+        }
+        if !analyzed.overflowing.is_empty()
+            && let Ok(smaller) = self.analyze(SMALLER)
+            && smaller.overflowing.len() < analyzed.overflowing.len()
+        {
+            report.largest = Some(SMALLER);
+            analyzed = smaller;
+        }
+        self.certificates = std::mem::take(&mut analyzed.certificates);
+        if let Some((why, span)) = &analyzed.footprint.stopped {
+            let (place, _) = resolve_span(&self.body.calls, *span);
+            report.all_unknown(self.kernel, why, Some(place));
+            for (property, verdict) in &mut report.verdicts {
+                if let Some(counterexample) = self.find_counterexample(*property, &analyzed.launch, &[]) {
+                    *verdict = refuted(counterexample);
+                }
+            }
+            return;
+        }
+        let bounds = self.prove_property(
+            Property::InBounds,
+            property_obligations::all_bounds(self.body, &analyzed.launch.symbolic, &analyzed.footprint),
+            &analyzed,
+        );
+        let mut races =
+            match property_obligations::race_freedom(self.body, &analyzed.launch.symbolic, &analyzed.footprint) {
+                Some(asked) => self.prove_property(Property::RaceFree, asked, &analyzed),
+                None => {
+                    self.search_or_unknown(Property::RaceFree, "there are too many pairs of accesses", None, &analyzed)
+                }
+            };
+        let barrier = analyzed.footprint.barriers.iter().find(|barrier| barrier.reach == BarrierReach::Unknown);
+        if let (ProofVerdict::Proved { .. }, Some(barrier)) = (&races, barrier) {
+            let why = "not all threads are known to reach this barrier".to_string();
+            races = ProofVerdict::Unknown { why, place: Some(self.place(barrier.span)) };
+        }
+        let may_race = !matches!(races, ProofVerdict::Proved { .. });
+        let barriers = self.prove_barriers(&analyzed, may_race);
+        let written = self.prove_written(&analyzed);
+        report.possible_overflows = analyzed.overflowing.iter().map(|question| self.place(question.span)).collect();
+        let overflow = match analyzed.overflowing.is_empty() {
+            true => ProofVerdict::Proved { steps: analyzed.steps },
+            false => self.prove_property(Property::NoOverflow, std::mem::take(&mut analyzed.overflowing), &analyzed),
+        };
+        let order = self.order(&analyzed, &races, &barriers);
+        report.verdicts = vec![
+            (Property::InBounds, bounds),
+            (Property::RaceFree, races),
+            (Property::Written, written),
+            (Property::Barriers, barriers),
+            (Property::NoOverflow, overflow),
+            (Property::Order, order),
+        ];
+        for limit in Property::limits(self.kernel) {
+            report.verdicts.push((limit, self.prove_limit(limit, &analyzed)));
+        }
+        report.certificates = self.certificates;
+        report.unconfirmed = self.unconfirmed;
+    }
+
+    fn place(&self, span: Span) -> Span {
+        resolve_span(&self.body.calls, span).0
+    }
+
+    /// Analyzes the body repeatedly, until all results on which the footprint relies are proved to fit their types.
+    fn analyze(&self, largest: i128) -> Result<AnalyzedKernel, String> {
+        let launch = symbolic_launch::symbolic_launch(
+            self.program,
+            self.kernel,
+            self.instance,
+            self.module,
+            &LaunchSizes::Any(largest),
+        )?;
+        let mut prove = |question: &ProofObligation| {
+            let mut certificate = String::new();
+            matches!(self.prove_obligation(question, &mut certificate), ProofAnswer::Proved).then_some(certificate)
+        };
+        let analysis = compute_overflow_free(self.module, &launch.symbolic, &mut prove)
+            .ok_or("too many operations may overflow".to_string())?;
+        let OverflowFreeFootprint { footprint, overflowing, proofs } = analysis;
+        Ok(AnalyzedKernel { launch, footprint, overflowing, steps: proofs.len(), certificates: proofs.concat() })
+    }
+
+    /// Tries to prove an obligation. If proved, appends the certificate to `certificates`.
+    fn prove_obligation(&self, question: &ProofObligation, certificates: &mut String) -> ProofAnswer {
+        match question.answer(&PROOF) {
+            ObligationAnswer::Proved(problem, certificate) => {
+                write_certificate(certificates, question, problem, &certificate.to_string());
+                ProofAnswer::Proved
+            }
+            ObligationAnswer::MayFail => ProofAnswer::MayFail,
+            ObligationAnswer::Unknown(why) => ProofAnswer::Unknown(why),
+        }
+    }
+
+    /// Tries to prove a property by its obligations. If one is not proved, searches for a counterexample.
+    fn prove_property(
+        &mut self,
+        property: Property,
+        obligations: Vec<ProofObligation>,
+        analyzed: &AnalyzedKernel,
+    ) -> ProofVerdict {
+        let mut steps = 0;
+        let mut certificates = String::new();
+        let mut unproved: Option<(String, Span)> = None;
+        let mut suggestions: Vec<(Span, &String)> = vec![];
+        let mut candidates: Vec<ReplaySizes> = vec![];
+        let mut remaining = MAX_AFTER_UNPROVED;
+        for question in &obligations {
+            // After the first unproved obligation, the property can no longer be proved. Further obligations are tried
+            // only to find a counterexample.
+            remaining -= usize::from(unproved.is_some());
+            if remaining == 0 || candidates.len() >= MAX_TRIES {
+                break;
+            }
+            let answer = self.prove_obligation(question, &mut certificates);
+            if let (Some(promise), false) = (&question.suggested_promise, matches!(answer, ProofAnswer::Proved)) {
+                suggestions.push((self.place(question.span), promise));
+            }
+            match answer {
+                ProofAnswer::Proved => steps += 1,
+                ProofAnswer::MayFail => {
+                    for sizes in self.candidates(question, analyzed) {
+                        if !candidates.contains(&sizes) {
+                            candidates.push(sizes);
+                        }
+                    }
+                    unproved.get_or_insert_with(|| {
+                        self.explain_unproved(question, "no run at the candidate sizes shows it")
+                    });
+                }
+                ProofAnswer::Unknown(why) => {
+                    unproved.get_or_insert_with(|| self.explain_unproved(question, &why));
+                }
+            }
+        }
+        let Some((why, span)) = unproved else {
+            self.certificates.push_str(&certificates);
+            return ProofVerdict::Proved { steps };
+        };
+        let has_candidates = !candidates.is_empty();
+        match self.find_counterexample(property, &analyzed.launch, &candidates) {
+            Some(mut found) => {
+                let labels = &found.diagnostic.labels;
+                let suggestion = suggestions.iter().find(|(place, _)| labels.iter().any(|label| label.span == *place));
+                if let Some((_, promise)) = suggestion {
+                    let help = format!("if no caller passes such elements, promise it: `assume {promise}`");
+                    found.diagnostic = found.diagnostic.help(help);
+                }
+                refuted(found)
+            }
+            None => {
+                self.unconfirmed += usize::from(has_candidates);
+                ProofVerdict::Unknown { why, place: Some(span) }
+            }
+        }
+    }
+
+    fn search_or_unknown(
+        &mut self,
+        property: Property,
+        why: &str,
+        place: Option<Span>,
+        analyzed: &AnalyzedKernel,
+    ) -> ProofVerdict {
+        match self.find_counterexample(property, &analyzed.launch, &[]) {
+            Some(found) => refuted(found),
+            None => ProofVerdict::Unknown { why: why.into(), place },
+        }
+    }
+
+    /// Returns the reason why an obligation is unproved, and the location to report.
+    fn explain_unproved(&self, question: &ProofObligation, otherwise: &str) -> (String, Span) {
+        if let Some(promise) = &question.suggested_promise {
+            let why = format!("perhaps {}, unless callers promise `assume {promise}`", question.description);
+            return (why, self.place(question.span));
+        }
+        match question.unknowns.first() {
+            Some((why, span)) => {
+                let place = self.place(*span);
+                (format!("perhaps {}; {why}", question.description), place)
+            }
+            None => (format!("perhaps {}; {otherwise}", question.description), self.place(question.span)),
+        }
+    }
+
+    /// Returns launch sizes at which the obligation may be violated, small ones first.
+    fn candidates(&self, question: &ProofObligation, analyzed: &AnalyzedKernel) -> Vec<ReplaySizes> {
+        let mut tries = vec![];
+        let (problem, launch) =
+            property_obligations::with_thread(&analyzed.launch.symbolic, &analyzed.footprint, question);
+        for most in CANDIDATE_LIMITS {
+            let mut problem = problem.clone();
+            for (_, copy) in &launch {
+                let copy = variable(*copy);
+                problem.facts.push(at_most(&copy, &number(most)));
+                problem.facts.push(at_most(&number(-most), &copy));
+            }
+            if let linear::SolverVerdict::Point(point) = decide(&problem, &CANDIDATE) {
+                let values: FxHashMap<Var, i128> =
+                    launch.iter().map(|(var, copy)| (*var, point[copy.index()])).collect();
+                tries.push(replay_at(&analyzed.launch, &|form| value_at(form, &values).unwrap_or(most.min(5))));
+                break;
+            }
+        }
+        tries
+    }
+
+    /// Replays the kernel at the candidate sizes, then at some small ones, until a run violates the property.
+    fn find_counterexample(
+        &mut self,
+        property: Property,
+        launch: &SizedLaunch,
+        proposed: &[ReplaySizes],
+    ) -> Option<ReplayFinding> {
+        let mut tries: Vec<ReplaySizes> = proposed.to_vec();
+        // The sizes are pairs of dimension and integer parameter. For `Order`, a launch needs several lane groups,
+        // because the threads of a lane group always run in lockstep.
+        let sizes: &[(i128, i128)] = match property {
+            Property::Order => &[(5, 5), (100, 100), (1100, 3)],
+            // Launches with whole warps are tried first.
+            Property::BankWays(_) | Property::Sectors(_) => &[(100, 100), (33, 1), (64, 64), (5, 5), (2, 2), (1, 1)],
+            _ => &[(1, 1), (2, 2), (5, 0), (5, 5), (33, 1), (100, 100)],
+        };
+        for &(n, scalar) in sizes {
+            tries.push(replay_at(launch, &|form| if launch.dims.contains(form) { n } else { scalar }));
+        }
+        if property == Property::Order {
+            return order_comparison::compare_orders(&self.runner, &tries);
+        }
+        let mut counterexample = tries.iter().find_map(|sizes| self.runner.run(sizes, property))?;
+        if let (Property::RaceFree, Some((sizes, fault))) = (property, &counterexample.fault) {
+            let (instance, stop) = (self.instance, &self.runner.stop);
+            let notes = evidence::counterexample_evidence(self.program, self.kernel, instance, sizes, fault, stop);
+            counterexample.diagnostic.notes.extend(notes);
+        }
+        Some(counterexample)
+    }
+
+    /// Proves that results do not depend on the order of blocks and warps. Without races, and if all threads reach the
+    /// barriers, only atomic operations can depend on the order.
+    fn order(&mut self, analyzed: &AnalyzedKernel, races: &ProofVerdict, barriers: &ProofVerdict) -> ProofVerdict {
+        for (verdict, what) in [(races, "threads may race"), (barriers, "threads may miss a barrier")] {
+            if let ProofVerdict::Unknown { why, place } = verdict {
+                return self.search_or_unknown(Property::Order, &format!("{what}: {why}"), *place, analyzed);
+            }
+            if let ProofVerdict::Refuted { found, .. } = verdict {
+                return self.search_or_unknown(Property::Order, what, found.primary(), analyzed);
+            }
+        }
+        match property_obligations::atomic_order(self.body, &analyzed.launch.symbolic, &analyzed.footprint) {
+            Some(obligations) => self.prove_property(Property::Order, obligations, analyzed),
+            None => {
+                self.search_or_unknown(Property::Order, "there are too many pairs of atomic operations", None, analyzed)
+            }
+        }
+    }
+
+    /// Proves an upper limit on the cost of warp-wide accesses.
+    fn prove_limit(&mut self, property: Property, analyzed: &AnalyzedKernel) -> ProofVerdict {
+        let (cost, most) = match property {
+            Property::BankWays(most) => (CostMeasure::SharedTransactions, most),
+            Property::Sectors(most) => (CostMeasure::Sectors, most),
+            _ => return ProofVerdict::Proved { steps: 0 },
+        };
+        let mut warps = match SymbolicWarps::new(self.module, &analyzed.launch.symbolic, &analyzed.footprint) {
+            Ok(warps) => warps,
+            Err(why) => return self.search_or_unknown(property, why, Some(self.kernel.name_span), analyzed),
+        };
+        let mut steps = 0;
+        for access in &analyzed.footprint.accesses {
+            let memory = &self.body.memories[access.memory];
+            if CostMeasure::for_space(memory.space) != Some(cost) {
+                continue;
+            }
+            let why = match (warps.cost(self.body, access, cost), cost) {
+                (Ok(count), _) if count <= most => {
+                    steps += 1;
+                    continue;
+                }
+                (Ok(count), CostMeasure::SharedTransactions) => {
+                    format!("a warp may take {count} transactions to access `{}`", memory.name)
+                }
+                (Ok(count), CostMeasure::Sectors) => format!("a warp may touch {count} sectors of `{}`", memory.name),
+                (Err(why), _) => format!("the accesses of a warp to `{}` are unknown: {why}", memory.name),
+            };
+            return self.search_or_unknown(property, &why, Some(self.place(access.span)), analyzed);
+        }
+        ProofVerdict::Proved { steps }
+    }
+
+    fn prove_barriers(&mut self, analyzed: &AnalyzedKernel, may_race: bool) -> ProofVerdict {
+        let is_doubtful =
+            |reach: BarrierReach| reach == BarrierReach::Unknown || may_race && reach == BarrierReach::IfRaceFree;
+        match analyzed.footprint.barriers.iter().find(|barrier| is_doubtful(barrier.reach)) {
+            None => ProofVerdict::Proved { steps: 0 },
+            Some(barrier) => {
+                let place = self.place(barrier.span);
+                let why = match barrier.reach {
+                    BarrierReach::Unknown => "not all threads are known to reach this barrier",
+                    _ => "whether threads reach this barrier depends on memory that may be written at the same time",
+                };
+                self.search_or_unknown(Property::Barriers, why, Some(place), analyzed)
+            }
+        }
+    }
+
+    fn prove_written(&mut self, analyzed: &AnalyzedKernel) -> ProofVerdict {
+        let mut obligations = vec![];
+        let is_out = |access| access == Access::Out;
+        let unwritten =
+            write_coverage::coverage_obligations(self.body, &analyzed.launch.symbolic, &analyzed.footprint, is_out);
+        for (memory, mut alternatives) in unwritten {
+            if alternatives.is_empty() {
+                let memory = &self.body.memories[memory];
+                let why = format!("no statement is known to cover `{}`", memory.name);
+                let place = self.place(memory.span);
+                return self.search_or_unknown(Property::Written, &why, Some(place), analyzed);
+            }
+            let is_proof = |question: &ProofObligation| {
+                matches!(self.prove_obligation(question, &mut String::new()), ProofAnswer::Proved)
+            };
+            let best = if alternatives.len() == 1 { 0 } else { alternatives.iter().position(is_proof).unwrap_or(0) };
+            obligations.push(alternatives.swap_remove(best));
+        }
+        self.prove_property(Property::Written, obligations, analyzed)
+    }
+}
+
+fn refuted(counterexample: ReplayFinding) -> ProofVerdict {
+    ProofVerdict::Refuted { sizes: counterexample.sizes, found: Box::new(counterexample.diagnostic) }
+}
+
+/// Returns the value of an affine form that is a single variable, if the variable's value is known.
+fn value_at(form: &AffineForm, values: &FxHashMap<Var, i128>) -> Option<i128> {
+    values.get(&single(form)?).copied()
+}
+
+fn replay_at(launch: &SizedLaunch, value: &dyn Fn(&AffineForm) -> i128) -> ReplaySizes {
+    let evaluate = |form: &AffineForm| constant(form).unwrap_or_else(|| value(form));
+    ReplaySizes {
+        dims: launch.dims.iter().map(evaluate).collect(),
+        scalars: launch.scalars.iter().map(|(position, form)| (*position, evaluate(form))).collect(),
+    }
+}
+
+fn write_certificate(to: &mut String, question: &ProofObligation, problem: &LinearProblem, certificate: &str) {
+    let names = &problem.variables;
+    let _ = writeln!(to, "never: {}", question.description);
+    for (i, name) in names.iter().enumerate() {
+        let _ = writeln!(to, "  x{i} is {name}");
+    }
+    for (p, x, y) in &problem.products {
+        let _ = writeln!(to, "  x{} = x{} * x{}", p.0, x.0, y.0);
+    }
+    for fact in &problem.facts {
+        let _ = writeln!(to, "  {}", formula_text(fact));
+    }
+    for line in certificate.lines() {
+        let _ = writeln!(to, "    {line}");
+    }
+}
+
+/// Returns the text of a formula with variable numbers instead of names.
+fn formula_text(formula: &clk_base::linear::Formula) -> String {
+    use clk_base::linear::{Atom, Formula};
+    let list = |parts: &[Formula], by: &str| parts.iter().map(formula_text).collect::<Vec<_>>().join(by);
+    match formula {
+        Formula::Atom(Atom::NonNegative(form)) => format!("{form} >= 0"),
+        Formula::Atom(Atom::Zero(form)) => format!("{form} == 0"),
+        Formula::And(parts) => format!("({})", list(parts, " and ")),
+        Formula::Or(parts) => format!("({})", list(parts, " or ")),
+    }
+}

@@ -1,0 +1,405 @@
+//! Code generation of the simulator: prepared DeviceIR to flat code.
+//!
+//! - `clk_ir::variance` classifies how values vary between lanes, `uses` finds live ranges, `value` allocates
+//!   registers, `expr` and `place` emit expressions and memory accesses, `flow` emits statements; `fuse` is a peephole
+//!   pass, and `strip` combines whole runs of arithmetic.
+//! - The code has two sections: a prologue, which computes what does not change during the run of a group (lanes of the
+//!   thread's coordinates, extents of shared memory), and the body.
+
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::code::AccessOperands;
+use super::code::*;
+use super::control_flow;
+use super::group::{Op, OpFn};
+use super::lanes::{OpStep, pick, plain};
+use super::verify;
+use clk_base::source::Span;
+use clk_ir::def::*;
+use clk_ir::launch_coverage::CoverageGaps;
+use clk_ir::variance::{self, StmtNumber, Variance, is_32_bit_integer};
+use clk_ir::{Checks, PreparedKernel, RaceFreedom, launch_coverage, memory_transactions, nan_bits, ranges};
+use clk_runtime::Isa;
+
+mod decide;
+mod events;
+mod expr;
+mod flow;
+mod fuse;
+mod order;
+pub(crate) mod place;
+mod region;
+mod segment;
+pub(crate) mod state;
+mod strip;
+mod tiles;
+mod tree;
+mod uses;
+mod value;
+
+use state::{CodeSection, CompiledValue, KernelCompiler, MaskScope, OpAnnotation};
+
+/// A compiled kernel: its ops, and the tables that they refer to.
+pub struct CompiledKernel {
+    pub ops: Vec<Op>,
+    pub code: KernelTables,
+}
+
+/// The kernel needs more registers than ops have numbers for.
+#[derive(Debug)]
+pub struct TooLarge;
+
+/// Compiles a kernel for an instruction set.
+pub fn compile(kernel: &PreparedKernel, isa: Isa, jit: bool) -> Result<CompiledKernel, TooLarge> {
+    compile_for(kernel, isa, jit, &[])
+}
+
+/// Compiles a kernel for launches in which threads do not race on some of its memories.
+pub(crate) fn compile_for(
+    kernel: &PreparedKernel,
+    isa: Isa,
+    jit: bool,
+    apart: &[RaceFreedom],
+) -> Result<CompiledKernel, TooLarge> {
+    let module: &Module = &kernel.module;
+    let mut f = module.functions[module.kernel.body].clone();
+    if kernel.cost_counting.is_none() {
+        nan_bits::canonicalize_nans(&mut f);
+    }
+    // The first operation that gives a NaN is reported, so that their order is kept.
+    if !kernel.checks.nan {
+        f = order::reorder(f);
+    }
+    let mut c = KernelCompiler::new(&f, &module.kernel, isa);
+    c.counted = kernel.cost_counting.map(|_| memory_transactions::warp_tile(module));
+    c.instrument(kernel.checks, apart);
+    if kernel.checks.arithmetic {
+        c.exact = ranges::analyze(module, ranges::RangeAssumptions::default()).exact;
+    }
+    // The interpreter looks at each access of threads that synchronize by fences or poll.
+    c.jit = jit && !(kernel.checks.memory && c.waits) && c.counted.is_none();
+    if c.jit {
+        c.guards = c.guards_of_regions().into();
+        c.references = uses::references(&f.body, &f);
+    }
+    c.memories();
+    c.run();
+    c.finish()
+}
+
+/// The use count of registers that are never freed.
+const PERMANENT: u32 = u32::MAX / 2;
+
+impl<'a> KernelCompiler<'a> {
+    fn new(f: &'a Function, kernel: &'a Kernel, isa: Isa) -> Self {
+        let variances = variance::analyze(f);
+        let mut c = KernelCompiler {
+            f,
+            kernel,
+            isa,
+            uses: uses::uses(f, &variances),
+            a: Rc::new(variances),
+            jit: false,
+            guards: Rc::default(),
+            in_region: false,
+            in_together: false,
+            references: FxHashMap::default(),
+            regions_of_lanes: vec![],
+            part: CodeSection::Body,
+            prologue: vec![],
+            numbers: vec![],
+            ops: vec![],
+            marks: vec![],
+            jumps: vec![],
+            regs: vec![],
+            held: vec![],
+            free: vec![vec![]; 5],
+            fresh: vec![],
+            uniform_bytes: 0,
+            columns: 0,
+            kinds: vec![],
+            vals: FxHashMap::default(),
+            locals: vec![],
+            consts: FxHashMap::default(),
+            specials: FxHashMap::default(),
+            spread: FxHashMap::default(),
+            aliases: vec![],
+            in_place: FxHashSet::default(),
+            target: None,
+            number: 0,
+            masks: vec![],
+            free_masks: vec![],
+            mask: 0,
+            regions: vec![],
+            leaked: FxHashSet::default(),
+            launch: vec![],
+            block: vec![],
+            memories: vec![],
+            accesses: vec![],
+            spans: vec![],
+            region_spans: vec![],
+            messages: vec![],
+            slow: vec![],
+            atomics: vec![],
+            warps: vec![],
+            loops: vec![],
+            strips: vec![],
+            products: vec![],
+            copies: vec![],
+            lists: vec![],
+            straight: true,
+            may_view: false,
+            views: vec![],
+            aim: None,
+            touched_columns: 0,
+            last: None,
+            before_not: None,
+            checks: Checks::default(),
+            counted: None,
+            segments: vec![],
+            segment: None,
+            branch: None,
+            notes: vec![],
+            watched: vec![],
+            births: vec![],
+            wait_defs: vec![],
+            exact: FxHashSet::default(),
+            meets: false,
+            warp_ops: false,
+            deciding: FxHashSet::default(),
+            taking: FxHashSet::default(),
+            syncs: false,
+            ordered: false,
+            polls: false,
+            has_spin_loop: false,
+            changes: vec![],
+            stored: FxHashSet::default(),
+            waits: false,
+            splits: false,
+        };
+        let all = c.new_mask();
+        debug_assert_eq!(all, 0);
+        c
+    }
+
+    fn memories(&mut self) {
+        let sums = uses::sums(self.f);
+        for (id, memory) in self.f.memories.iter() {
+            let kind = match memory.space {
+                MemorySpace::Global { param, .. } | MemorySpace::Param { position: param, .. } => {
+                    MemoryKind::Global(param)
+                }
+                MemorySpace::Shared => MemoryKind::Shared,
+                MemorySpace::Local => MemoryKind::Local,
+                MemorySpace::Constant => MemoryKind::Constant,
+            };
+            let place = self.span(memory.span);
+            self.memories.push(MemoryDef {
+                name: memory.name.clone(),
+                kind,
+                layout: memory.layout.clone(),
+                extents: memory.extents.clone(),
+                constants: if kind == MemoryKind::Constant { memory.bytes() } else { vec![] },
+                extent_regs: vec![NONE; memory.extents.len()],
+                writable: match memory.space {
+                    MemorySpace::Global { access, .. } | MemorySpace::Param { access, .. } => {
+                        access != clk_ir::def::Access::In
+                    }
+                    MemorySpace::Shared | MemorySpace::Local => true,
+                    MemorySpace::Constant => false,
+                },
+                // Per-worker partial sums would hide a signed overflow, or an infinity, of the total.
+                only_summed: sums[id.index()] && {
+                    let scalar = memory.layout.leaves[0].ty.scalar();
+                    !(self.checks.arithmetic && scalar.is_signed() || self.checks.nan && scalar.is_float())
+                },
+                span: memory.span,
+                span_index: place,
+            });
+        }
+        self.part = CodeSection::Prologue;
+        let mut shared = false;
+        for (id, memory) in self.f.memories.iter() {
+            shared |= memory.space == MemorySpace::Shared;
+            for (k, extent) in memory.extents.iter().enumerate() {
+                if let Extent::Dynamic(e) = extent {
+                    let val = self.value(*e);
+                    let reg = self.reg(&val[0]);
+                    self.held[reg as usize] = PERMANENT;
+                    self.memories[id.index()].extent_regs[k] = reg;
+                }
+            }
+        }
+        if shared {
+            let arrays = self.memories.iter().filter(|m| m.kind == MemoryKind::Shared);
+            let mut arrays = arrays;
+            let end = arrays.try_fold(0, |used, def| Some(super::shared_memory::array_range(used, def)?.1));
+            let limit = match self.kernel.tile_program {
+                Some(_) => super::shared_memory::MAX_TILE_BYTES,
+                None => super::shared_memory::MAX_SHARED_BYTES,
+            };
+            match end.filter(|&bytes| bytes <= limit as u64) {
+                Some(bytes) => {
+                    let run = self.pick::<super::shared_memory::ClearShared>();
+                    self.emit(run, Op { x: bytes as u32, ..nothing() });
+                }
+                None => {
+                    self.emit(plain::<super::shared_memory::LayOutShared>(), nothing());
+                }
+            }
+        }
+        self.part = CodeSection::Body;
+    }
+
+    fn run(&mut self) {
+        self.make_locals();
+        let mask = if self.a.has_early_return { self.copy_mask() } else { 0 };
+        self.regions.push(MaskScope::new(None, mask));
+        self.block(&self.f.body);
+        self.close_region();
+        self.emit(plain::<control_flow::EndRun>(), nothing());
+    }
+
+    /// Joins prologue and body.
+    fn finish(mut self) -> Result<CompiledKernel, TooLarge> {
+        self.make_strips();
+        if self.regs.len() > NONE.into() {
+            return Err(TooLarge);
+        }
+        let span = self.span(self.kernel.span);
+        let shift = self.prologue.len() as u32;
+        let prologue = std::mem::take(&mut self.prologue);
+        let (mut ops, others): (Vec<Op>, Vec<Op>) = prologue.into_iter().partition(|op| self.is_steady(op));
+        let steady = ops.len() as u32;
+        ops.extend(others);
+        for &jump in &self.jumps {
+            self.ops[jump].x += shift;
+        }
+        ops.append(&mut self.ops);
+        let threads = match self.kernel.form {
+            LaunchForm::Threads { rank } => Some(rank),
+            LaunchForm::Grid => None,
+        };
+        let code = KernelTables {
+            regs: self.regs,
+            uniform_bytes: self.uniform_bytes as usize,
+            columns: self.columns as usize,
+            stored_columns: self.touched_columns,
+            masks: self.masks,
+            launch: self.launch,
+            block: self.block,
+            memories: self.memories,
+            accesses: self.accesses,
+            spans: self.spans,
+            span,
+            region_spans: self.region_spans,
+            messages: self.messages,
+            slow: self.slow,
+            atomics: self.atomics,
+            warps: self.warps,
+            loops: self.loops,
+            strips: self.strips,
+            products: self.products,
+            copies: self.copies,
+            mask_lists: self.lists,
+            threads,
+            cooperative: self.kernel.cooperative,
+            is_straight: self.straight,
+            checks: self.checks,
+            access_sites: self.notes,
+            tracked: self.watched,
+            nan_checks: self.births,
+            counted_warps: self.counted,
+            segments: self.segments,
+            waits: self.wait_defs,
+            coverage_gaps: if self.checks.memory {
+                launch_coverage::find_coverage_gaps(self.f, self.kernel)
+            } else {
+                CoverageGaps::default()
+            },
+            kernel_span: self.kernel.span,
+            warp_ops: self.warp_ops,
+            has_sync: self.syncs,
+            body: shift,
+            block_invariant_end: steady,
+            depends_on_order: self.ordered,
+            calls: self.f.calls.clone(),
+            has_polling: self.polls,
+            has_spin_loop: self.has_spin_loop,
+            can_split_warps: self.splits,
+            regions: self.regions_of_lanes,
+            views: if self.jit {
+                (0..).zip(&self.kinds).filter(|k| *k.1 == state::CompilerRegClass::View).map(|k| k.0).collect()
+            } else {
+                vec![]
+            },
+        };
+        verify::debug_verify(&ops, &code, &self.kernel.name);
+        Ok(CompiledKernel { ops, code })
+    }
+
+    /// Returns whether an op of the prologue computes the lanes of a register that nothing else writes, from what the
+    /// launch sets alone: numbers of threads in their block.
+    fn is_steady(&self, op: &Op) -> bool {
+        let is_set_by_launch = |reg: Reg| self.launch.iter().any(|(set, _)| *set == reg);
+        let form = match self.numbers.iter().find(|(reg, _)| *reg == op.d) {
+            Some((_, None)) => return true,
+            Some((reg, Some(form))) if self.held[*reg as usize] >= PERMANENT => *form,
+            _ => return false,
+        };
+        let index = &self.accesses[form as usize].axes[0];
+        is_set_by_launch(index.base)
+            && index.coef.iter().all(|coef| !matches!(coef, Coef::Reg(reg) if !is_set_by_launch(*reg)))
+    }
+
+    fn emit(&mut self, run: OpFn, op: Op) -> usize {
+        let ops = match self.part {
+            CodeSection::Prologue => &mut self.prologue,
+            CodeSection::Body => {
+                // A fused op replaces earlier ones and reads what they read: it gets the number of the first of them.
+                let replaced = self.marks.drain(self.ops.len().min(self.marks.len())..).map(|mark| mark.number).min();
+                let number = replaced.map_or(self.number, |first| first.min(self.number));
+                self.marks.push(OpAnnotation { number, ..OpAnnotation::default() });
+                &mut self.ops
+            }
+        };
+        ops.push(Op { run, ..op });
+        ops.len() - 1
+    }
+
+    /// Emits an op of the body that jumps; its target is patched later.
+    fn emit_jump(&mut self, run: OpFn, op: Op) -> usize {
+        let at = self.emit(run, op);
+        self.jumps.push(at);
+        at
+    }
+
+    /// Marks this position as a jump target. The op in front is not always the one that ran before, so nothing is fused
+    /// across.
+    fn target(&mut self) -> u32 {
+        (self.last, self.before_not) = (None, None);
+        self.ops.len() as u32
+    }
+
+    fn patch(&mut self, jump: usize) {
+        self.ops[jump].x = self.target();
+    }
+
+    fn pick<S: OpStep>(&self) -> OpFn {
+        pick::<S>(self.isa)
+    }
+
+    fn span(&mut self, span: Span) -> u32 {
+        if self.spans.last() != Some(&span) {
+            self.spans.push(span);
+        }
+        self.spans.len() as u32 - 1
+    }
+}
+
+/// An op without operands, as a base for struct updates.
+fn nothing() -> Op {
+    Op { run: plain::<control_flow::EndRun>(), d: NONE, a: NONE, b: NONE, c: NONE, x: 0, y: 0 }
+}

@@ -1,0 +1,11 @@
+//! Tests scripts: arrays, files, caches and the interpreter of the host.
+
+mod caches;
+mod dynamic_types;
+mod files;
+mod files_numpy;
+mod fuzz_loaders;
+mod host;
+mod host_code;
+mod scripts;
+mod unused_values;

@@ -1,8 +1,0 @@
-//! The decision procedure of integer linear arithmetic against brute force, Z3, mutated certificates and hand-written problems.
-mod brute;
-mod corpus;
-mod forms;
-mod random;
-mod robust;
-mod text;
-mod z3;

@@ -1,0 +1,5 @@
+//! Tests the repository itself: rules for source files, dependencies, and the editor packages.
+
+mod dependencies;
+mod editors;
+mod tidy;
