@@ -249,23 +249,19 @@ fn refused_launches_free_their_arrays() {
         r#"{"op": "load", "file": "nosuch.clk"}"#,
     ];
     let round = |server: &mut Server, times: usize| {
-        let begun = std::time::Instant::now();
         for _ in 0..times {
             for request in refused {
                 assert_eq!(codes(&server.ask(request)).len(), 1, "{request}");
             }
         }
-        begun.elapsed()
     };
     round(&mut server, 40);
-    let (before, first) = (resident(server.child.id()), round(&mut server, 60));
-    round(&mut server, 180);
-    let last = round(&mut server, 60);
+    let before = resident(server.child.id());
+    round(&mut server, 300);
     let grown = resident(server.child.id()).saturating_sub(before);
-    println!("1800 refused requests: {grown} KiB more; 360 took {first:?} at first and {last:?} at last");
+    println!("1800 refused requests: {grown} KiB more");
     // A leaked request would take at least 2 KiB, for its source, module and variables.
     assert!(grown < 1024, "{grown} KiB were leaked");
-    assert!(last < 3 * first, "{first:?} at first, {last:?} at last");
     assert_eq!(server.ask(r#"{"op": "sync"}"#), json!({}));
 }
 
