@@ -89,6 +89,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("docs/internals/stepper.md", include_str!("../../docs/internals/stepper.md")),
     ("docs/internals/tileir.md", include_str!("../../docs/internals/tileir.md")),
     ("docs/internals/verifier-rules.md", include_str!("../../docs/internals/verifier-rules.md")),
+    ("docs/internals/walks.md", include_str!("../../docs/internals/walks.md")),
 ];
 
 /// The examples that the site's gallery shows.

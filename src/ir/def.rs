@@ -366,7 +366,7 @@ pub struct GemmKernel {
     pub epilogue: Module,
 }
 
-/// An operand of a [`GemmKernel`]: an array of `f16` or `bf16` with two axes.
+/// An operand of a [`GemmKernel`]: an array of `f16`, `bf16` or `f32` with two axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmOperand {
     /// The position of the kernel parameter.

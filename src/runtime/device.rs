@@ -30,7 +30,7 @@ pub trait Device: Send + Sync {
     fn capabilities(&self) -> Capabilities;
 
     /// Returns whether kernels that are named in the source are compiled so that a debugger can show all source
-    /// variables ([`PreparedKernel::named`](clk_ir::PreparedKernel)). It is not one of the capabilities, because the
+    /// variables ([`PreparedKernel::is_unoptimized`](clk_ir::PreparedKernel::is_unoptimized)). It is not one of the capabilities, because the
     /// host asks before it compiles, and a kernel with an error should not open a device.
     fn shows_variables(&self) -> bool;
 

@@ -250,39 +250,77 @@ fn access_text(deed: AccessKind, value: Option<ScalarValue>) -> String {
     }
 }
 
+/// What removes a race, as far as the fault alone shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RaceRemedy {
+    /// The threads write the same value: only one of them has to.
+    OneWriter,
+    /// Both threads execute the same update, such as `x[i] += v`.
+    AtomicUpdate,
+    /// The threads are in one block, whose barriers can order them.
+    Barrier,
+    /// The threads of a `threads` kernel, which cannot be ordered.
+    OwnElements,
+    /// The threads are in different blocks.
+    OwnBlocks,
+}
+
+impl RaceRemedy {
+    /// Returns the remedy for a race whose reported access is at `span`.
+    pub fn of(race: &Race, span: Span) -> RaceRemedy {
+        let reads = [race.access_kind, race.other_access_kind].contains(&AccessKind::Load);
+        match (race.same_warp, race.same_block) {
+            _ if race.is_benign() => RaceRemedy::OneWriter,
+            // Both threads execute the same statement. A barrier cannot separate the two accesses.
+            _ if span == race.other_span && reads => RaceRemedy::AtomicUpdate,
+            (true, _) | (_, true) => RaceRemedy::Barrier,
+            (false, false) if race.other.index.is_some() => RaceRemedy::OwnElements,
+            (false, false) => RaceRemedy::OwnBlocks,
+        }
+    }
+
+    /// Returns the general help text.
+    pub fn help(self) -> &'static str {
+        match self {
+            RaceRemedy::OneWriter => "let one thread write it, or use an atomic operation",
+            RaceRemedy::AtomicUpdate => {
+                "an atomic operation, such as `atomic_add`, does both at once; or let each thread write a place of its own"
+            }
+            RaceRemedy::Barrier => "put a `barrier()` between the two",
+            RaceRemedy::OwnElements => "let each thread write elements of its own, or use atomic operations",
+            RaceRemedy::OwnBlocks => {
+                "let each block write elements of its own, use atomic operations, or launch another kernel for the second part"
+            }
+        }
+    }
+}
+
 /// Adds a label for the other access of the race, and help on how to order the two accesses.
-fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
+fn advise_race(race: &Race, span: Span, diagnostic: Diagnostic) -> Diagnostic {
     let other = thread_description(race.other.index.as_deref(), race.other.thread, race.other.block);
     let label = format!("{other} {}", access_text(race.other_access_kind, race.other_value));
     let diagnostic = diagnostic.because(race.other_span, label);
-    if race.is_benign() {
-        return diagnostic.help("let one thread write it, or use an atomic operation");
-    }
-    if diagnostic.primary() == Some(race.other_span)
-        && [race.access_kind, race.other_access_kind].contains(&AccessKind::Load)
-    {
-        // Both threads execute the same statement, such as `x[i] += v`. A barrier cannot separate the two accesses.
-        return diagnostic
-            .note("the statement reads the place and writes it, and another thread can come in between")
-            .help("an atomic operation, such as `atomic_add`, does both at once; or let each thread write a place of its own");
-    }
+    let remedy = RaceRemedy::of(race, span);
     let mixed = race.access_kind.is_atomic() != race.other_access_kind.is_atomic();
-    let diagnostic = match mixed {
+    let diagnostic = match mixed && !matches!(remedy, RaceRemedy::OneWriter | RaceRemedy::AtomicUpdate) {
         true => diagnostic.note("an atomic operation does not order an access that is not atomic"),
         false => diagnostic,
     };
-    match (race.same_warp, race.same_block) {
-        (true, _) => diagnostic
-            .note("both threads are in one warp, but even a warp is ordered by `warp_barrier()` and warp operations only")
-            .help("put a `barrier()` between the two"),
-        (false, true) => diagnostic.note("nothing orders the two threads").help("put a `barrier()` between the two"),
-        (false, false) if race.other.index.is_some() => diagnostic
-            .note("the threads of a `threads` kernel run in any order")
-            .help("let each thread write elements of its own, or use atomic operations"),
-        (false, false) => diagnostic
-            .note("blocks run in any order and at the same time; a barrier orders the threads of one block")
-            .help("let each block write elements of its own, use atomic operations, or launch another kernel for the second part"),
-    }
+    let note = match remedy {
+        RaceRemedy::OneWriter => return diagnostic.help(remedy.help()),
+        RaceRemedy::AtomicUpdate => {
+            "the statement reads the place and writes it, and another thread can come in between"
+        }
+        RaceRemedy::Barrier if race.same_warp => {
+            "both threads are in one warp, but even a warp is ordered by `warp_barrier()` and warp operations only"
+        }
+        RaceRemedy::Barrier => "nothing orders the two threads",
+        RaceRemedy::OwnElements => "the threads of a `threads` kernel run in any order",
+        RaceRemedy::OwnBlocks => {
+            "blocks run in any order and at the same time; a barrier orders the threads of one block"
+        }
+    };
+    diagnostic.note(note).help(remedy.help())
 }
 
 fn bounds_title(array: &str, indices: &[i64], shape: &[u32], axis: usize) -> String {
@@ -298,7 +336,7 @@ fn bounds_title(array: &str, indices: &[i64], shape: &[u32], axis: usize) -> Str
 }
 
 /// Returns whether two indices of a two-dimensional array would be in bounds if they were swapped.
-fn swapped(indices: &[i64], shape: &[u32]) -> bool {
+pub fn are_indices_swapped(indices: &[i64], shape: &[u32]) -> bool {
     match (indices, shape) {
         (&[a, b], &[m, n]) => m != n && (0..i64::from(m)).contains(&b) && (0..i64::from(n)).contains(&a),
         _ => false,
@@ -322,7 +360,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
             let extent = i64::from(shape.get(*axis).copied().unwrap_or_default());
             match index < 0 {
                 true => diagnostic.note("indices begin at 0; a negative one does not count from the end"),
-                false if swapped(indices, shape) => diagnostic
+                false if are_indices_swapped(indices, shape) => diagnostic
                     .note("the last axis varies fastest: `.x` runs along it, `.y` along the one before")
                     .help(format!("are the indices in the wrong order? `[{}]` would be inside", reversed(indices))),
                 false if extent == 0 => diagnostic.note(format!("`{array}` has no elements")),
@@ -344,7 +382,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         }
         FaultKind::Deadlock { .. } => diagnostic
             .note("a thread may wait for blocks that started before its own, never for a thread of its own warp"),
-        FaultKind::Race(race) => advise_race(race, diagnostic),
+        FaultKind::Race(race) => advise_race(race, fault.span, diagnostic),
         FaultKind::Unwritten { space, .. } => match *space {
             "shared" => diagnostic
                 .note("shared memory is uninitialized when a block begins")

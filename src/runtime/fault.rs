@@ -22,9 +22,10 @@ pub struct Fault {
     pub trace: Vec<Span>,
     pub block: [u32; 3],
     pub thread: [u32; 3],
-    /// In a `Form::Threads` launch, the thread's index tuple, which diagnostics show instead of block and thread.
+    /// In a `LaunchForm::Threads` launch, the thread's index tuple, which diagnostics show instead of block and thread.
     pub index: Option<Vec<u32>>,
-    /// The number of other threads with the same fault at the same location, among the blocks that ran.
+    /// The number of other threads with the same fault at the same location. The simulator counts those that it runs
+    /// together with the faulting thread, a GPU those of all blocks that ran.
     pub others: u64,
     /// Text that kernels printed before the fault.
     pub output: PrintedText,
@@ -182,7 +183,7 @@ impl FaultKind {
 pub struct ThreadId {
     pub block: [u32; 3],
     pub thread: [u32; 3],
-    /// In a `Form::Threads` launch, the thread's index tuple, which diagnostics show instead of block and thread.
+    /// In a `LaunchForm::Threads` launch, the thread's index tuple, which diagnostics show instead of block and thread.
     pub index: Option<Vec<u32>>,
 }
 

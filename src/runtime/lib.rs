@@ -39,7 +39,10 @@ pub use device::{
     BoxedTimestamp, Capabilities, Device, DeviceKind, DeviceMemory, DeviceSelector, Devices, Executable, Interop,
     MachineCode, PendingUpload, Statistics, ThreadStateGuard, Timestamp,
 };
-pub use diagnose::{device_diagnostic, fault_diagnostic, fault_message, fault_title, thread_description};
+pub use diagnose::{
+    RaceRemedy, are_indices_swapped, device_diagnostic, fault_diagnostic, fault_message, fault_title,
+    thread_description,
+};
 pub use disagreement::{
     Cause, DifferingArray, Disagreement, DivergenceKind, DivergentOp, FUNCTION_ULPS, FirstDivergence, Variation,
 };

@@ -40,7 +40,7 @@ pub struct ThreadIds {
     pub grid_dim: [u32; 3],
     /// Linear index of the thread in the block, x fastest.
     pub flat: u32,
-    /// In a `Form::Threads` launch, the index tuple and its rank.
+    /// In a `LaunchForm::Threads` launch, the index tuple and its rank.
     pub index: Option<([u32; 3], usize)>,
 }
 

@@ -439,6 +439,42 @@ fn variables_are_documented() {
     }
 }
 
+/// Pages about the present code. The others list former names.
+fn pages_about_code() -> impl Iterator<Item = (String, String)> {
+    let pages = texts().into_iter().filter(|(path, _)| path.starts_with("docs/internals/") && path.ends_with(".md"));
+    pages.filter(|(path, _)| !path.ends_with("/glossary.md") && !path.ends_with("/renames.md"))
+}
+
+/// Words in code font that are not names of the code: registers, and messages of protocols.
+const OTHER_WORDS: &[&str] = &["r12", "r13", "r14", "r15", "Task", "ContentModified", "ServerCancelled"];
+
+#[test]
+fn pages_about_code_use_present_names() {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let files: Vec<(String, String)> = texts().into_iter().filter(|(path, _)| !path.ends_with(".md")).collect();
+    let mut known: BTreeSet<&str> = OTHER_WORDS.iter().copied().collect();
+    for (path, text) in &files {
+        known.extend(text.split(|c: char| !is_word(c)));
+        known.extend(path.split(['/', '.']));
+    }
+    let is_file = |name: &str| files.iter().any(|(path, _)| path == name || path.ends_with(&format!("/{name}")));
+    let (mut names, mut unknown) = (0, vec![]);
+    for (page, text) in pages_about_code() {
+        let prose = text.split("```").step_by(2);
+        for name in prose.flat_map(|text| text.split('`').skip(1).step_by(2)) {
+            let is_path = name.contains('/') && name.ends_with(".rs");
+            let parts: Vec<&str> = name.trim_end_matches("()").split("::").collect();
+            let is_name = parts.iter().all(|part| !part.is_empty() && part.chars().all(is_word));
+            names += usize::from(is_path || is_name);
+            if is_path && !is_file(name) || is_name && !parts.iter().all(|part| known.contains(part)) {
+                unknown.push(format!("{page}: {name}"));
+            }
+        }
+    }
+    assert!(names > 500, "{names} names");
+    assert!(unknown.is_empty(), "the code has no such names: {unknown:#?}");
+}
+
 #[test]
 fn no_machine_specific_paths() {
     let paths = ["/ro@ot/", "/ho@me/", "/Us@ers/", "/wo@rk/", "C:@\\"].map(|p| p.replace('@', ""));

@@ -8,7 +8,7 @@ use super::thread_variance::ThreadCount;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_check::typed::*;
 use clk_check::visit;
-use clk_runtime::LaunchExtents;
+use clk_runtime::{LaunchExtents, are_indices_swapped};
 use clk_scalar::Scalar;
 use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::BinaryOp;
@@ -43,8 +43,8 @@ pub(super) fn advise(
             None => diagnostic,
         };
     }
-    // If a note says that the indices are in the wrong order, the diagnostic already has a better help text.
-    if diagnostic.notes.iter().any(|note| note.starts_with("the last axis")) {
+    // If the indices seem to be in the wrong order, the diagnostic already has a better help text.
+    if are_indices_swapped(indices, shape) {
         return diagnostic;
     }
     match access.kind {

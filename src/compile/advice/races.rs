@@ -7,18 +7,11 @@ use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_check::typed::*;
 use clk_check::visit;
-use clk_runtime::{AccessKind, LaunchExtents, Race};
+use clk_runtime::{AccessKind, LaunchExtents, Race, RaceRemedy};
 use clk_scalar::ops::BinaryOp;
 
 /// The number of threads in a warp.
 const WARP: u64 = 32;
-
-/// The general help text that is replaced by more specific text.
-const BARRIER_HELP: &str = "put a `barrier()` between the two";
-
-/// The part of the general help text for `place += value` that is replaced by a call of `atomic_add`.
-const ATOMIC_HELP: &str = "an atomic operation, such as `atomic_add`,";
-const OWN_PLACE_HELP: &str = "let each thread write a place of its own";
 
 /// The positions of the two racing accesses relative to each other and to loops, which determine where barriers are
 /// needed.
@@ -36,16 +29,19 @@ enum RaceLocation {
 }
 
 pub(super) fn advise(case: &FaultContext<'_>, race: &Race, mut diagnostic: Diagnostic) -> Diagnostic {
-    if let Some(place) = accumulated_place(case) {
-        for help in &mut diagnostic.help {
-            *help = help.replace(ATOMIC_HELP, &format!("`atomic_add({place}, …)`"));
+    let remedy = RaceRemedy::of(race, case.fault.span);
+    if remedy == RaceRemedy::AtomicUpdate {
+        if let Some(place) = accumulated_place(case) {
+            let specific = "does both at once; or let each thread write a place of its own";
+            diagnostic.help = vec![format!("`atomic_add({place}, …)` {specific}")];
         }
+        return match race.same_block && may_meet_in_loop(case) {
+            true => diagnostic
+                .help("if the two are in different iterations, put a `barrier()` at the end of the loop's body"),
+            false => diagnostic,
+        };
     }
-    if race.same_block && diagnostic.help.iter().any(|help| help.ends_with(OWN_PLACE_HELP)) && may_meet_in_loop(case) {
-        diagnostic =
-            diagnostic.help("if the two are in different iterations, put a `barrier()` at the end of the loop's body");
-    }
-    if !diagnostic.help.iter().any(|help| help == BARRIER_HELP) || !case.fault.span.is_in(case.body.root.span) {
+    if remedy != RaceRemedy::Barrier || !case.fault.span.is_in(case.body.root.span) {
         return diagnostic;
     }
     let (first, second) = in_source_order(case.fault.span, race.other_span);

@@ -211,9 +211,7 @@ impl CudaGenerator<'_> {
     fn grid_barrier(&mut self) {
         self.helpers.need("grid_barrier");
         self.uses_grid = true;
-        // It is not known yet whether the kernel has a fault record. At the end, the placeholder is replaced by the
-        // address of the record's first word, or by a null pointer.
-        let args = [CudaExpr::atom("grid_arrivals"), CudaExpr::atom("FAULT_WORD")];
+        let args = [CudaExpr::atom("grid_arrivals"), CudaExpr::atom("fault_word")];
         self.push(Out::If(CudaExpr::call("grid_barrier", args), vec![Out::Return], vec![]));
     }
 }

@@ -460,6 +460,11 @@ impl CudaGenerator<'_> {
             let (ty, name) = ("unsigned".to_string(), "printed".to_string());
             body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(CudaExpr::int(0)) });
         }
+        if self.uses_grid {
+            let (ty, name) = ("const volatile unsigned *".to_string(), "fault_word".to_string());
+            let word = if self.uses_faults { "&faults->place" } else { "nullptr" };
+            body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(CudaExpr::atom(word)) });
+        }
         if looped {
             let indices: Vec<String> = self.indices.iter().map(|(name, _)| format!("const int {name}")).collect();
             body.extend(self.declare_vector_groups());
@@ -484,8 +489,7 @@ impl CudaGenerator<'_> {
         text.push_str(") {\n");
         print::block(&body, 1, &mut text);
         text.push_str("}\n");
-        let fault_word = if self.uses_faults { "&faults->place" } else { "nullptr" };
-        text.replace("FAULT_WORD", fault_word)
+        text
     }
 }
 

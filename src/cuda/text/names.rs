@@ -9,7 +9,7 @@ dynamic_cast else enum explicit export extern false float for friend goto if inl
 not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof \
 static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union \
 unsigned using virtual void volatile wchar_t while xor xor_eq \
-threadIdx blockIdx blockDim gridDim warpSize i8 i16 i64 u8 u16 u64 f16 bf16 faults prints Faults Prints grid_arrivals printed \
+threadIdx blockIdx blockDim gridDim warpSize i8 i16 i64 u8 u16 u64 f16 bf16 faults fault_word prints Faults Prints grid_arrivals printed \
 min max abs main assert printf malloc free memcpy memset size_t isnan isinf isfinite \
 to_float to_f16 to_bf16 to_odd to_i8 to_u8 to_i16 to_u16 to_i32 to_u32 to_i64 to_u64 fused quotient remainder magnitude power \
 saturated saturating_add saturating_sub sign tf32 turns raw wide report stopped print block_number thread_number \

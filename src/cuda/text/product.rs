@@ -329,7 +329,7 @@ impl CudaGenerator<'_> {
         let call =
             format!("tensor_cores::product<Left>({first}, {second}, {packing_argument}{edges}, {terms}, at, write)");
         text.push_str(&format!("    {call};\n}}\n"));
-        text.replace("FAULT_WORD", "nullptr")
+        text
     }
 
     /// Returns the array extents with which the epilogue compares the row, and those with which it compares the column.

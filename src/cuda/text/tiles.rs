@@ -447,7 +447,7 @@ impl TileTextWriter<'_> {
         self.program.write(ops, &mut text);
         text.push_str("}\n");
         Some(CudaKernel {
-            text: text.replace("FAULT_WORD", "nullptr"),
+            text,
             entry,
             options: self.options.clone(),
             params,

@@ -6,6 +6,7 @@
 //! the old value of `x` can be donated. The kernel must read each element of the operand only once, at the position
 //! where it writes the element of the result.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -15,7 +16,7 @@ use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{PlanOutput, plan_context, run_plan_with_control};
 use crate::graph::node::{DeferredNode, ElementwiseOp, NodeOperand, as_node};
 use crate::graph::plan::{FusionPlan, OperandSource, PlanInput};
-use crate::problem::HostResult;
+use crate::problem::{HostResult, RuntimeError};
 use clk_base::stop;
 use clk_runtime::Control;
 use clk_runtime::storage::Storage;
@@ -114,6 +115,21 @@ fn collect_operand_slots(root: &DeferredNode) -> OperandSlots {
     slots
 }
 
+/// The contents of an operand while a kernel overwrites them. If the kernel unwinds, the contents are lost: a later
+/// reader gets an error.
+struct Overwritten;
+
+impl DeferredWork for Overwritten {
+    fn run(&self, _: usize) -> HostResult<Storage> {
+        let title = "the array was lost, because memory ran out while it was being overwritten";
+        Err(RuntimeError::new("E0509", title).help("compute it again"))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 /// The operand whose storage is donated. A placeholder replaces it in the nodes that reference it.
 struct DonatedOperand {
     array: Array,
@@ -130,10 +146,11 @@ impl DonatedOperand {
     ) -> HostResult<DonatedOperand> {
         let input = &mut plan.inputs[donor];
         let placeholder = Array::unplaced(input.scalar, &[0])?;
-        let array = std::mem::replace(&mut input.array, placeholder.clone());
+        let array = std::mem::replace(&mut input.array, placeholder);
         plan.donor = Some(donor);
+        let lost = Array::deferred(array.element().clone(), array.shape(), Arc::new(Overwritten))?;
         let donated = DonatedOperand { array, slots: holders, donor };
-        donated.set_operands(root, &placeholder);
+        donated.set_operands(root, &lost);
         Ok(donated)
     }
 

@@ -1,8 +1,16 @@
 //! Tests of buffer donation: results are written into an operand's memory only if no other value changes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::far::RemoteTestDevice;
 use super::*;
 use crate::array::SliceSpec;
+use crate::unwind::{UnwindReason, catch_stop};
+use clk_base::alloc;
+use clk_base::source::SourceMap;
+use clk_ir::PreparedKernel;
+use clk_runtime::{Arg, Device, DeviceWrapper, Executable, Fault, LaunchExtents, PrintedText};
 
 /// Returns the address of an array's bytes on the host.
 fn address(value: &HostValue) -> usize {
@@ -152,4 +160,64 @@ fn failed_results_can_be_read_again() {
 
 fn span(start: i64, end: i64) -> SliceSpec {
     SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step: None }
+}
+
+/// A simulator whose launches run out of memory while `is_full` is set, after they have written.
+struct FullDevice {
+    simulator: Simulator,
+    is_full: Arc<AtomicBool>,
+}
+
+struct FullExecutable {
+    kernel: Arc<dyn Executable>,
+    is_full: Arc<AtomicBool>,
+}
+
+impl DeviceWrapper for FullDevice {
+    fn inner(&self) -> &dyn Device {
+        &self.simulator
+    }
+
+    fn load(&self, kernel: Arc<PreparedKernel>, sources: Option<&SourceMap>) -> Arc<dyn Executable> {
+        let kernel = Device::load(&self.simulator, kernel, sources);
+        Arc::new(FullExecutable { kernel, is_full: self.is_full.clone() })
+    }
+}
+
+impl Executable for FullExecutable {
+    fn launch(
+        &self,
+        extents: LaunchExtents,
+        args: &mut [Arg<'_>],
+        control: &Control,
+    ) -> Result<PrintedText, Box<Fault>> {
+        let output = self.kernel.launch(extents, args, control);
+        if self.is_full.load(Ordering::Relaxed) {
+            alloc::fail(64);
+        }
+        output
+    }
+
+    fn depends_on_promises(&self) -> bool {
+        self.kernel.depends_on_promises()
+    }
+
+    fn prepare_block_shape(&self, shape: [u32; 3]) {
+        self.kernel.prepare_block_shape(shape);
+    }
+}
+
+/// A donated operand may be partly overwritten when the launch unwinds. It must not be read again.
+#[test]
+fn operands_of_launches_that_unwind_are_lost() {
+    let is_full = Arc::new(AtomicBool::new(false));
+    run_on(FullDevice { simulator: Simulator::default(), is_full: is_full.clone() }, || {
+        let x = step(&numbers(1000), &HostValue::Float(1.0));
+        is_full.store(true, Ordering::Relaxed);
+        let unwound = catch_stop(Default::default(), || array(&x).bytes().map(drop));
+        assert!(matches!(unwound, Err(UnwindReason::OutOfMemory(64))));
+        is_full.store(false, Ordering::Relaxed);
+        let problem = array(&x).bytes().expect_err("the operand is lost");
+        assert_eq!(problem.code, "E0509");
+    });
 }

@@ -343,12 +343,12 @@ fn simulators() -> Vec<Simulator> {
     all
 }
 
-fn run_on<T>(device: Simulator, work: impl FnOnce() -> T) -> T {
+fn run_on<T>(device: impl clk_runtime::Device + 'static, work: impl FnOnce() -> T) -> T {
     with_workers(device, 0, work)
 }
 
 /// Runs `work` on a simulator with this number of workers.
-fn with_workers<T>(device: Simulator, workers: usize, work: impl FnOnce() -> T) -> T {
+fn with_workers<T>(device: impl clk_runtime::Device + 'static, workers: usize, work: impl FnOnce() -> T) -> T {
     let control = Control { workers, ..Control::default() };
     let _standing =
         ExecContext::new(std::sync::Arc::new(device), &control, Default::default()).with_min_donated(0).enter();

@@ -49,7 +49,8 @@
 //! - `spans[pc]` is the location at which errors of the instruction at `pc` are reported.
 //! - Code is valid for one body (`Arc<Body>`), one list of compile-time arguments, and one mode of arithmetic checks.
 //!   Redefining a function gives a new body to the function and to its callers, which are type-checked again.
-//! - Every statement is compiled to bytecode; the interpreter has no other way to execute a statement.
+//! - Every statement is compiled to bytecode. Expressions whose values are not scalars, such as array expressions and
+//!   launches, are tree nodes that an instruction of the bytecode evaluates.
 
 mod arithmetic;
 mod build;
