@@ -71,6 +71,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("docs/internals/cuda-vectorization.md", include_str!("../../docs/internals/cuda-vectorization.md")),
     ("docs/internals/derivatives.md", include_str!("../../docs/internals/derivatives.md")),
     ("docs/internals/differentiation.md", include_str!("../../docs/internals/differentiation.md")),
+    ("docs/internals/execution-context.md", include_str!("../../docs/internals/execution-context.md")),
     ("docs/internals/faults.md", include_str!("../../docs/internals/faults.md")),
     ("docs/internals/footprints.md", include_str!("../../docs/internals/footprints.md")),
     ("docs/internals/foreign-names.md", include_str!("../../docs/internals/foreign-names.md")),

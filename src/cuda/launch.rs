@@ -19,7 +19,7 @@ use clk_ir::def::{Scalar, Ty};
 use clk_runtime::fault_record::{self, RECORD_BYTES, STOP_WORD_AT};
 use clk_runtime::launch_facts::ArgFacts;
 use clk_runtime::size;
-use clk_runtime::{Arg, Control, DeviceError, Executable, Fault, FaultKind, LaunchExtents, PrintedText};
+use clk_runtime::{Arg, Control, DeviceError, Executable, Fault, FaultKind, LaunchConfig, LaunchExtents, PrintedText};
 use clk_scalar::ScalarValue;
 
 /// Maximum size of the output of one launch in bytes.
@@ -28,12 +28,12 @@ const PRINT_BYTES: u64 = 4 << 20;
 impl Executable for KernelVariants {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
         control.launches.fetch_add(1, Ordering::Relaxed);
-        self.run(extents, args, control).map_err(|end| match end {
+        self.run(config, args, control).map_err(|end| match end {
             LaunchError::Fault(fault) => fault,
             LaunchError::Device(error) => FaultKind::Device(error).into_launch_fault(self.definition().span),
         })
@@ -55,18 +55,18 @@ impl Executable for KernelVariants {
 type Buffers = Vec<Option<Arc<Buffer>>>;
 
 impl KernelVariants {
-    fn run(&self, extents: LaunchExtents, args: &mut [Arg<'_>], control: &Control) -> Result<PrintedText, LaunchError> {
-        let context = &self.context;
+    fn run(&self, config: &LaunchConfig, args: &mut [Arg<'_>], control: &Control) -> Result<PrintedText, LaunchError> {
+        let (context, LaunchConfig { extents, declared, .. }) = (&self.context, *config);
         context.report_known_fault()?;
         self.check_memory_limit(args)?;
-        let Some(plan) = self.plan(&ArgFacts { args, extents, declared: control.declared })? else {
+        let Some(plan) = self.plan(&ArgFacts { args, extents, declared })? else {
             return Ok(PrintedText::new());
         };
-        match self.launch_with_plan(&plan, extents, args, control)? {
+        match self.launch_with_plan(&plan, config, args, control)? {
             Ok(output) => Ok(output),
             // Memory for packed operands is full. Retry without packing, which is slower.
-            Err(_) => match self.plan_without_packing(&ArgFacts { args, extents, declared: control.declared })? {
-                Some(plan) => self.launch_with_plan(&plan, extents, args, control)?.map_err(LaunchError::Device),
+            Err(_) => match self.plan_without_packing(&ArgFacts { args, extents, declared })? {
+                Some(plan) => self.launch_with_plan(&plan, config, args, control)?.map_err(LaunchError::Device),
                 None => Ok(PrintedText::new()),
             },
         }
@@ -77,7 +77,7 @@ impl KernelVariants {
     fn launch_with_plan(
         &self,
         plan: &LaunchPlan,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<Result<PrintedText, DeviceError>, LaunchError> {
@@ -85,7 +85,7 @@ impl KernelVariants {
         let loaded = variant.load(context)?;
         let begin = context.settings.timed.then(Instant::now);
         // Output and the caller's arrays must be on the host when this returns.
-        let is_synchronous = control.wait || variant.prints || args.iter().any(|arg| matches!(arg, Arg::Write { .. }));
+        let is_synchronous = config.wait || variant.prints || args.iter().any(|arg| matches!(arg, Arg::Write { .. }));
         if is_synchronous {
             // Report faults of earlier launches first.
             context.confirm()?;
@@ -98,16 +98,16 @@ impl KernelVariants {
             }
             [a, b] => service.packed = [a?, b?],
         }
-        let own = variant.kernel.own_extents(extents);
+        let own = variant.kernel.own_extents(config.extents);
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| driver_argument(p, args, &own, &buffers, &service)));
         context.record_pending(self, control);
-        let pending = || PendingReport { kernel: variant.kernel.clone(), launched: control.launched };
+        let pending = || PendingReport { kernel: variant.kernel.clone(), launched: config.span };
         context.issue(Issue {
             launch: DriverLaunch { function: loaded.function, shape: plan.shape, arguments },
             fault: variant.fault_argument.filter(|_| !is_synchronous).map(|at| (at, pending())),
             stop: variant.may_run_forever.then_some(&control.stop),
-            replay: context.is_isolated().then(|| self.as_record(extents, args, &buffers, control)),
+            replay: context.is_isolated().then(|| self.as_record(config, args, &buffers)),
         })?;
         if variant.kernel.options.product.is_some() {
             context.count_product();
@@ -127,13 +127,7 @@ impl KernelVariants {
     }
 
     /// Records the launch, so that it can be replayed on another device.
-    fn as_record(
-        &self,
-        extents: LaunchExtents,
-        args: &[Arg<'_>],
-        buffers: &Buffers,
-        control: &Control,
-    ) -> Arc<LaunchRecord> {
+    fn as_record(&self, config: &LaunchConfig, args: &[Arg<'_>], buffers: &Buffers) -> Arc<LaunchRecord> {
         let recorded_args = args.iter().zip(buffers).map(|(arg, buffer)| match (arg, buffer) {
             (Arg::Value(values), _) => RecordedArg::Value(values.clone()),
             (_, None) => RecordedArg::Value(vec![]),
@@ -145,7 +139,7 @@ impl KernelVariants {
                 writes: matches!(array, Arg::Write { .. } | Arg::ArrayMut { .. }),
             },
         });
-        let (kernel, launched) = (self.prepared.clone(), control.launched);
+        let (kernel, launched, extents) = (self.prepared.clone(), config.span, config.extents);
         Arc::new(LaunchRecord { kernel, extents, args: recorded_args.collect(), launched })
     }
 

@@ -12,7 +12,7 @@ use clk_base::aligned::AlignedBytes;
 use clk_base::source::Span;
 use clk_ir::PreparedKernel;
 use clk_ir::def::*;
-use clk_runtime::{Arg, Control, Device, LaunchExtents, thread_description};
+use clk_runtime::{Arg, Control, Device, LaunchConfig, thread_description};
 use clk_runtime::{DivergenceKind, DivergentOp, FirstDivergence};
 use clk_scalar::{ScalarValue, format};
 use clk_step::{AccessEvent, AccessKind, ArrayStorage, StepLaunch, StepObserver, StepPosition, ThreadIds, ThreadValue};
@@ -28,7 +28,7 @@ const MOST_THREADS: usize = 16;
 pub(super) struct DivergenceSearch<'a, 'b> {
     pub devices: [&'a Arc<dyn Device>; 2],
     pub kernel: &'a PreparedKernel,
-    pub extents: LaunchExtents,
+    pub config: LaunchConfig,
     pub args: &'a [Arg<'b>],
     /// Copies of the arrays as they were before the launch.
     pub before: &'a WrittenArrays,
@@ -51,7 +51,7 @@ impl DivergenceSearch<'_, '_> {
                 return divergence;
             }
             examined.push((writer.block, writer.thread));
-            let launch = StepLaunch::new(&self.kernel.module, self.extents, self.args, 0);
+            let launch = StepLaunch::new(&self.kernel.module, self.config.extents, self.args, 0);
             let ids = launch.ids(writer.block, u64::from(writer.thread));
             let name =
                 thread_description(ids.index.as_ref().map(|(index, rank)| &index[..*rank]), ids.thread, ids.block);
@@ -141,8 +141,9 @@ impl DivergenceSearch<'_, '_> {
                 self.args.iter().zip(&mut arrays).map(|(arg, copy)| with_copy(arg, copy)).collect();
             given.push(Arg::Write { bytes: &mut record, shape: vec![2 * RECORD_CAPACITY] });
             let (warnings, launches) = (Default::default(), Default::default());
-            let control = Control { warnings, launches, declared: None, larger: None, ..self.control.clone() };
-            device.load(recording.clone(), None).launch(self.extents, &mut given, &control).ok()?;
+            let control = Control { warnings, launches, ..self.control.clone() };
+            let config = LaunchConfig { declared: None, larger: None, ..self.config };
+            device.load(recording.clone(), None).launch(&config, &mut given, &control).ok()?;
             drop(given);
             let left = arrays.get(position)?.as_ref()?.bytes().ok()?.to_vec();
             let is_known = |entry: &ValueRecord| self.body().exprs.get(entry.expr).is_some();
@@ -159,7 +160,7 @@ impl DivergenceSearch<'_, '_> {
         let mut arrays = duplicate_arrays(self.before)?;
         let copied_args: Vec<Arg<'_>> =
             self.args.iter().zip(&mut arrays).map(|(arg, copy)| with_copy(arg, copy)).collect();
-        let launch = StepLaunch::new(&self.kernel.module, self.extents, &copied_args, 0);
+        let launch = StepLaunch::new(&self.kernel.module, self.config.extents, &copied_args, 0);
         let mut state = launch.start(&copied_args).ok()?;
         let mut output = String::new();
         while state.step(&launch, &mut output, observer) {

@@ -27,7 +27,7 @@ use clk_runtime::exchange::CollectiveDevice;
 use clk_runtime::storage::Storage;
 use clk_runtime::{
     Arg, BlockOrder, BoxedTimestamp, Capabilities, Cause, Control, Device, DeviceError, DeviceMemory, DeviceWrapper,
-    DifferingArray, Disagreement, Executable, Fault, FaultKind, FirstDivergence, Interop, LaunchExtents, PrintedText,
+    DifferingArray, Disagreement, Executable, Fault, FaultKind, FirstDivergence, Interop, LaunchConfig, PrintedText,
     Variation, fault_title,
 };
 
@@ -162,7 +162,7 @@ impl Executable for DevicePair {
 
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -177,22 +177,22 @@ impl Executable for DevicePair {
         // Copies of the arrays before the launch, for the other executions.
         let before = self.copies(args)?;
         // The launch is synchronous, so that a fault of the first device is known before the other device starts.
-        let control = &Control { wait: true, ..control.clone() };
-        let end = launch_on(&*self.other, extents, args, &mut others, control);
+        let config = config.synchronous();
+        let end = launch_on(&*self.other, &config, args, &mut others, control);
         let others = DeviceRun { end, arrays: others };
         if let Err(fault) = &others.end
             && matches!(fault.kind, FaultKind::Device(_))
         {
             return others.end;
         }
-        let first = self.reference.launch(extents, args, control);
+        let first = self.reference.launch(&config, args, control);
         let differing = self.differing(args, &others)?;
         if matches!(self.compare_outcomes(&first, &others.end), OutcomeDifference::Same)
             && (differing.is_empty() || first.is_err())
         {
             return first;
         }
-        let witnesses = Witnesses { pair: self, extents, control, before: &before, runs: [None, None] };
+        let witnesses = Witnesses { pair: self, config, control, before: &before, runs: [None, None] };
         self.classify(first, &others, args, differing, witnesses)
     }
 }
@@ -346,7 +346,7 @@ impl DevicePair {
 /// Each of the two sets is computed on first use.
 struct Witnesses<'a> {
     pair: &'a DevicePair,
-    extents: LaunchExtents,
+    config: LaunchConfig,
     control: &'a Control,
     before: &'a WrittenArrays,
     /// The executions in other orders, and those with perturbed rounding.
@@ -388,7 +388,7 @@ impl Witnesses<'_> {
     fn run(&self, executable: &dyn Executable, args: &[Arg<'_>], control: &Control) -> Option<DeviceRun> {
         let mut arrays = duplicate_arrays(self.before)?;
         let quiet = Control { warnings: Arc::default(), launches: Arc::default(), ..control.clone() };
-        let end = launch_on(executable, self.extents, args, &mut arrays, &quiet);
+        let end = launch_on(executable, &self.config, args, &mut arrays, &quiet);
         Some(DeviceRun { end, arrays })
     }
 
@@ -468,7 +468,7 @@ impl Witnesses<'_> {
         let search = first_divergence::DivergenceSearch {
             devices: [reference, other],
             kernel: &self.pair.kernel,
-            extents: self.extents,
+            config: self.config,
             args,
             before: self.before,
             control: self.control,
@@ -486,13 +486,13 @@ impl Witnesses<'_> {
 /// Launches the kernel on `arrays`, copies of the arrays that it may write.
 fn launch_on(
     executable: &dyn Executable,
-    extents: LaunchExtents,
+    config: &LaunchConfig,
     args: &[Arg<'_>],
     arrays: &mut WrittenArrays,
     control: &Control,
 ) -> Result<PrintedText, Box<Fault>> {
     let mut copied_args: Vec<Arg<'_>> = args.iter().zip(arrays).map(|(arg, copy)| with_copy(arg, copy)).collect();
-    executable.launch(extents, &mut copied_args, control)
+    executable.launch(config, &mut copied_args, control)
 }
 
 /// Returns the byte offset in the array, and the size, of a field of an element.

@@ -23,7 +23,7 @@ use clk_differential::{Difference, difference};
 use clk_ir::def::KernelParam;
 use clk_ir::{Checks, CostCounting, PreparedKernel};
 use clk_lower::Instance;
-use clk_runtime::{Arg, Control, Device, Executable, Fault, FaultKind, fault_title};
+use clk_runtime::{Arg, Control, Device, Executable, Fault, FaultKind, LaunchConfig, fault_title};
 use clk_sim::Simulator;
 
 /// The contracts (`expect` clauses) of kernels that tests launch, with their proofs and the results of the trials.
@@ -220,7 +220,7 @@ fn test_with_checks(
         ..isolated_control(trial.control)
     };
     let Some(mut arrays) = WrittenArrayCopies::copy_from(trial) else { return Ok(()) };
-    let result = loaded.executable.launch(trial.extents, &mut arrays.all(trial), &control);
+    let result = loaded.executable.launch(&trial_config(trial), &mut arrays.all(trial), &control);
     let take_faults =
         |list: &Mutex<Vec<Fault>>| list.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
     let mut faults = take_faults(&control.warnings);
@@ -264,7 +264,7 @@ fn test_both_orders(
     for (arrays, reverse_order) in [(&mut first, false), (&mut last, true)] {
         // With several worker threads, the order would be nondeterministic.
         let control = Control { reverse_order, workers: 1, ..isolated_control(trial.control) };
-        match loaded.executable.launch(trial.extents, &mut arrays.all(trial), &control) {
+        match loaded.executable.launch(&trial_config(trial), &mut arrays.all(trial), &control) {
             Err(fault) if fault.kind == FaultKind::Interrupted => return Ok(()),
             Err(fault) => stopped = Some(fault_title(&fault)),
             Ok(_) => {}
@@ -336,7 +336,7 @@ fn run_both_widths(
     let control = Control { deterministic: true, ..isolated_control(trial.control) };
     let run = |loaded: &LoadedKernel, trial: &TrialLaunch<'_>| {
         let mut arrays = WrittenArrayCopies::copy_from(trial).ok_or_else(out_of_memory)?;
-        let ran = loaded.executable.launch(trial.extents, &mut arrays.all(trial), &control);
+        let ran = loaded.executable.launch(&trial_config(trial), &mut arrays.all(trial), &control);
         ran.map(|_| arrays.written).map_err(|fault| fault_title(&fault))
     };
     let left = run(own, trial)?;
@@ -394,14 +394,11 @@ fn first_array_difference(
 
 /// Returns controls for a trial run that keep its reports separate from the reports of the actual launch.
 fn isolated_control(control: &Control) -> Control {
-    Control {
-        stop: control.stop.clone(),
-        max_steps: control.max_steps,
-        workers: control.workers,
-        launched: control.launched,
-        wait: true,
-        ..Control::default()
-    }
+    Control { stop: control.stop.clone(), max_steps: control.max_steps, workers: control.workers, ..Control::default() }
+}
+
+fn trial_config(trial: &TrialLaunch<'_>) -> LaunchConfig {
+    LaunchConfig::new(trial.extents, trial.span).synchronous()
 }
 
 /// Returns the error about a test launch that violates a contract.

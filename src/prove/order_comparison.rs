@@ -7,7 +7,7 @@ use clk_base::source::Span;
 use clk_differential::{Difference, difference};
 use clk_ir::Checks;
 use clk_ir::def::{Access, KernelParam};
-use clk_runtime::{Control, Executable, FaultKind, LaunchExtents};
+use clk_runtime::{Control, Executable, FaultKind, LaunchConfig, LaunchExtents};
 
 const UNCHECKED: Checks = Checks { memory: false, arithmetic: false, nan: false };
 
@@ -54,7 +54,9 @@ fn run_both_orders(
         let control = runner.control(UNCHECKED, extents);
         let control = Control { reverse_order: backward, max_steps: control.max_steps.min(MAX_STEPS), ..control };
         let Some(mut args) = arguments.all(runner.module) else { return Ok(None) };
-        executable.launch(extents, &mut args, &control).map_err(|fault| fault.kind)?;
+        executable
+            .launch(&LaunchConfig::from(extents).synchronous(), &mut args, &control)
+            .map_err(|fault| fault.kind)?;
     }
     Ok(first_difference(runner, &first, &last))
 }

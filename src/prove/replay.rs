@@ -19,7 +19,7 @@ use clk_ir::footprint::vars::ArrayPromises;
 use clk_ir::ranges::type_range;
 use clk_ir::{Checks, CostCounting};
 use clk_lower::Instance;
-use clk_runtime::{Arg, Control, Device, Executable, Fault, LaunchExtents, SignaturePromise};
+use clk_runtime::{Arg, Control, Device, Executable, Fault, LaunchConfig, LaunchExtents, SignaturePromise};
 use clk_scalar::{Scalar, ScalarValue};
 use clk_sim::{Jit, Proofs, Simulator};
 
@@ -236,7 +236,7 @@ impl<'a> ReplayRunner<'a> {
         };
         let operations: u64 = self.module.functions.iter().map(|(_, f)| f.exprs.len() as u64).sum();
         let max_steps = (ALL_OPERATIONS / (operations * groups).max(1)).clamp(1, MAX_STEPS);
-        Control { workers: 1, checks, max_steps, wait: true, stop: self.stop.clone(), ..Control::default() }
+        Control { workers: 1, checks, max_steps, stop: self.stop.clone(), ..Control::default() }
     }
 
     pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
@@ -253,8 +253,9 @@ impl<'a> ReplayRunner<'a> {
         let mut arguments = self.arguments(launch_sizes, ReplayFilling::Numbers(seed))?;
         // The launch satisfies the kernel's assumptions, so the simulator need not check properties that are proved.
         let declared = Some(SignaturePromise { largest: arguments.largest(launch_sizes), promises: true });
-        let control = Control { declared, keep_races: true, ..self.control(CHECKS, arguments.extents) };
-        let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
+        let control = Control { keep_races: true, ..self.control(CHECKS, arguments.extents) };
+        let config = LaunchConfig { declared, ..LaunchConfig::from(arguments.extents).synchronous() };
+        let result = self.executable()?.launch(&config, &mut arguments.all(self.module)?, &control);
         let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         faults.extend(result.err().map(|fault| *fault));
         faults.extend(control.worst_accesses.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default());

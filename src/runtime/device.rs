@@ -13,7 +13,7 @@ use super::exchange::CollectiveDevice;
 use super::import::{ForeignStream, ImportedBuffer};
 use super::isa::Isa;
 use super::storage::{DeviceBytes, Storage};
-use super::{Arg, Control, DeviceError, Fault, LaunchExtents, PrintedText};
+use super::{Arg, Control, DeviceError, Fault, LaunchConfig, PrintedText};
 
 /// A device that runs kernels: the simulator, a GPU.
 ///
@@ -275,14 +275,10 @@ pub trait Devices: Send + Sync {
 pub trait Executable: Send + Sync {
     /// Runs the kernel and returns its output. The arguments match the kernel's parameters: the host has checked types,
     /// ranks and dimensions. The call may return before the kernel ends, unless the kernel prints, an argument is
-    /// [`Arg::Write`], or [`Control::wait`] is set. In that case a fault is reported by a later launch, by a copy, or
+    /// [`Arg::Write`], or [`LaunchConfig::wait`] is set. In that case a fault is reported by a later launch, by a copy, or
     /// by [`Device::report_pending_faults`].
-    fn launch(
-        &self,
-        extents: LaunchExtents,
-        args: &mut [Arg<'_>],
-        control: &Control,
-    ) -> Result<PrintedText, Box<Fault>>;
+    fn launch(&self, config: &LaunchConfig, args: &mut [Arg<'_>], control: &Control)
+    -> Result<PrintedText, Box<Fault>>;
 
     /// Returns whether the compiled kernel relies on the signature's assumptions about array elements. If so, the host
     /// should verify them before each launch ([`SignaturePromise::promises`](super::SignaturePromise)).

@@ -9,7 +9,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use clk_base::source::Span;
 use clk_ir::Checks;
 use clk_scalar::ScalarValue;
 
@@ -23,6 +22,7 @@ mod fault;
 pub mod fault_record;
 pub mod import;
 mod isa;
+mod launch_config;
 pub mod launch_facts;
 pub mod ordered;
 pub mod plan_cache;
@@ -52,6 +52,7 @@ pub use fault::{
 };
 pub use fault::{DeviceError, EarlierFault, Fault, FaultKind, PrintedText};
 pub use isa::Isa;
+pub use launch_config::LaunchConfig;
 use storage::Storage;
 pub use wrapper::DeviceWrapper;
 
@@ -80,17 +81,18 @@ impl Arg<'_> {
     }
 }
 
-/// Options of a launch: limits, checks and what to record.
+/// Options that all launches of a run share: limits, checks and what to record. [`LaunchConfig`] has the parameters of
+/// one launch.
 #[derive(Clone, Default)]
 pub struct Control {
-    /// Set by Ctrl-C: the launch stops soon after with [`FaultKind::Interrupted`].
+    /// Set by Ctrl-C: a launch stops soon after with [`FaultKind::Interrupted`].
     pub stop: Arc<AtomicBool>,
     /// Maximum number of loop iterations that a lane group executes in a launch; more raise [`FaultKind::StepLimit`]. 0
     /// means no limit. Tile loops that run as one collective operation are not counted.
     pub max_steps: u64,
     /// Number of worker threads of the simulator. 0 means one for each available processor.
     pub workers: usize,
-    /// The checks of the launch. Checks are compiled into the kernel, so that a change requires loading the kernel
+    /// The checks of launches. Checks are compiled into the kernel, so that a change requires loading the kernel
     /// again.
     pub checks: Checks,
     /// Makes results reproducible that depend on the order of blocks, such as atomic sums of floats: they are computed
@@ -101,15 +103,6 @@ pub struct Control {
     pub reverse_order: bool,
     /// The order in which blocks start if `reverse_order` is set.
     pub blocks: BlockOrder,
-    /// The statement that launches the kernel. Faults of asynchronous launches are reported with it.
-    pub launched: Span,
-    /// Set if the launch should also report hazards that only occur in larger launches. States which dimensions may be
-    /// larger in other launches.
-    pub larger: Option<LargerDimensions>,
-    /// Set if the launch satisfies the kernel's signature.
-    pub declared: Option<SignaturePromise>,
-    /// Makes the launch synchronous: it returns after the kernel has ended, and reports the kernel's own fault.
-    pub wait: bool,
     /// Warnings and notes of checks, which do not stop the launch. The host collects them.
     pub warnings: Arc<Mutex<Vec<Fault>>>,
     /// Whether races between writes of equal values (W0601) are reported even if a fault ends the launch. Such a race

@@ -17,8 +17,7 @@ use clk_base::source::SourceMap;
 use clk_ir::def::StmtKind;
 use clk_ir::visit::each_stmt;
 use clk_ir::{MAX_ELEMENTS, PreparedKernel, RaceFreedom};
-use clk_runtime::Isa;
-use clk_runtime::{Control, SignaturePromise};
+use clk_runtime::{Isa, SignaturePromise};
 
 /// A compiled kernel.
 pub(super) struct CompiledVersion {
@@ -76,12 +75,12 @@ impl ElidedVersion {
         isa: Isa,
         jit: Jit,
         threads: u64,
-        control: &Control,
+        declared: Option<SignaturePromise>,
     ) -> Option<&CompiledVersion> {
-        let is_proved = |launch: SignaturePromise| launch.largest <= MAX_ELEMENTS && launch.promises;
+        let is_proved = |promise: SignaturePromise| promise.largest <= MAX_ELEMENTS && promise.promises;
         // If threads synchronize by fences or poll, the interpreter has to check each access.
         let exact = full.code.has_sync || full.code.has_polling || full.code.counted_warps.is_some();
-        if proofs == Proofs::Unused || exact || !control.declared.is_some_and(is_proved) {
+        if proofs == Proofs::Unused || exact || !declared.is_some_and(is_proved) {
             return None;
         }
         let before = self.threads.fetch_add(threads, Ordering::Relaxed);

@@ -27,7 +27,7 @@ use clk_ir::{CostCounting, PreparedKernel};
 use clk_runtime::exchange::CollectiveDevice;
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceError, DeviceMemory, Executable, Fault, FaultKind,
-    Interop, Isa, LaunchExtents, PrintedText, Statistics,
+    Interop, Isa, LaunchConfig, LaunchExtents, PrintedText, Statistics,
 };
 use clk_scalar::ScalarValue;
 
@@ -186,7 +186,7 @@ struct OversizedKernel {
 }
 
 impl Executable for OversizedKernel {
-    fn launch(&self, _: LaunchExtents, _: &mut [Arg<'_>], control: &Control) -> Result<PrintedText, Box<Fault>> {
+    fn launch(&self, _: &LaunchConfig, _: &mut [Arg<'_>], control: &Control) -> Result<PrintedText, Box<Fault>> {
         control.launches.fetch_add(1, Ordering::Relaxed);
         let limit = code::NONE.to_string();
         let (device, what) = ("sim".to_string(), DeviceError::REGISTERS);
@@ -228,7 +228,7 @@ struct SimExecutable {
 impl Executable for SimExecutable {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -238,12 +238,12 @@ impl Executable for SimExecutable {
         let args = &mut args
             .map_err(|error| FaultKind::Device(error).into_launch_fault(self.instrumented.code.kernel_span))?;
         if self.instrumented.code.checks.memory {
-            return self.launch_checked(&extents, args, control);
+            return self.launch_checked(config, args, control);
         }
         if self.instrumented.code.is_profiled() {
-            return self.launch_counted(&extents, args, control);
+            return self.launch_counted(config, args, control);
         }
-        self.run(&self.instrumented, &extents, args, control, unchecked_options(control)).result
+        self.run(&self.instrumented, config, args, control, unchecked_options(control)).result
     }
 
     fn depends_on_promises(&self) -> bool {
@@ -314,12 +314,12 @@ impl SimExecutable {
     fn run(
         &self,
         version: &CompiledVersion,
-        extents: &LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [HostArg<'_>],
         control: &Control,
         options: RunOptions,
     ) -> SimRunResult {
-        let (ops, code) = (version.ops.as_slice(), &version.code);
+        let (ops, code, extents) = (version.ops.as_slice(), &version.code, &config.extents);
         let bindings: Vec<BoundParam> = args.iter_mut().map(bind_arg).collect();
         if let Some(misfit) = find_mismatch(&bindings, code) {
             panic!("the arguments do not fit the kernel: {misfit}");
@@ -389,7 +389,7 @@ impl SimExecutable {
         }
         let (order_mattered, is_inconclusive) = (checks.order_mattered(), checks.is_inconclusive());
         if result.is_ok() {
-            checks.finish(&launch.bindings, control.larger);
+            checks.finish(&launch.bindings, config.larger);
         }
         SimRunResult { result, order_mattered, is_inconclusive, profile: None }
     }
@@ -398,21 +398,21 @@ impl SimExecutable {
     /// of the kernel that might make it faster, starting from copies of the original arrays.
     fn launch_counted(
         &self,
-        extents: &LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [HostArg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
         let Some(counting) = &control.counting else {
-            return self.run(&self.instrumented, extents, args, control, unchecked_options(control)).result;
+            return self.run(&self.instrumented, config, args, control, unchecked_options(control)).result;
         };
         let kernel = &self.kernel.module.kernel;
         let of = self.kernel.cost_counting.unwrap_or(CostCounting::Kernel);
         // Changes are suggested only for kernels that the user wrote.
-        let new = of == CostCounting::Kernel && !counting.has_profile(&kernel.name, kernel.span, *extents);
+        let new = of == CostCounting::Kernel && !counting.has_profile(&kernel.name, kernel.span, config.extents);
         let size: usize = args.iter_mut().map(|arg| written_bytes(arg).map_or(0, |bytes| bytes.len())).sum();
         let before = (new && size <= MAX_SAVED_FOR_TRIALS).then(|| copy_written_arrays(args));
         let SimRunResult { result, profile, .. } =
-            self.run(&self.instrumented, extents, args, control, unchecked_options(control));
+            self.run(&self.instrumented, config, args, control, unchecked_options(control));
         let Some(mut profile) = profile.filter(|_| result.is_ok()) else { return result };
         profile.tiled = kernel.tile_program.is_some() || kernel.gemm.is_some();
         profile.of = of;
@@ -422,7 +422,7 @@ impl SimExecutable {
             CostCounting::Expression => profile.set_location(clk_runtime::profile::place()),
         }
         if let Some(before) = before {
-            self.try_changes(&mut profile, &before, args, control);
+            self.try_changes(&mut profile, &before, config, args, control);
         }
         counting.add(profile);
         result
@@ -433,6 +433,7 @@ impl SimExecutable {
         &self,
         profile: &mut clk_runtime::profile::Profile,
         before: &[Option<Vec<u8>>],
+        config: &LaunchConfig,
         args: &mut [HostArg<'_>],
         control: &Control,
     ) {
@@ -443,7 +444,8 @@ impl SimExecutable {
             let version = CompiledVersion::new(compiled, vec![], self.simulator.report.clone());
             restore_arrays(args, before);
             let extents = profile::changed_extents(&profile.extents, &change);
-            let ran = self.run(&version, &extents, args, &with_own_warnings(control), unchecked_options(control));
+            let changed = LaunchConfig { extents, ..*config };
+            let ran = self.run(&version, &changed, args, &with_own_warnings(control), unchecked_options(control));
             let (Ok(_), Some(new_profile)) = (ran.result, ran.profile) else { continue };
             let same = copy_written_arrays(args) == after;
             let (before, after) = (profile.totals(), new_profile.totals());
@@ -455,13 +457,13 @@ impl SimExecutable {
 
     fn launch_checked(
         &self,
-        extents: &LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [HostArg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
         match self.instrumented.code.has_sync {
-            true => self.launch_in_both_orders(extents, args, control),
-            false => self.launch_fast(extents, args, control),
+            true => self.launch_in_both_orders(config, args, control),
+            false => self.launch_fast(config, args, control),
         }
     }
 
@@ -470,7 +472,7 @@ impl SimExecutable {
     /// reverse order.
     fn launch_in_both_orders(
         &self,
-        extents: &LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [HostArg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -479,12 +481,12 @@ impl SimExecutable {
             RunOptions { workers: 1, is_exact: true, reverse_order: false, uses_jit: false, coarse_loads: false };
         let first = with_own_warnings(control);
         let SimRunResult { mut result, order_mattered, .. } =
-            self.run(&self.instrumented, extents, args, &first, options);
+            self.run(&self.instrumented, config, args, &first, options);
         if order_mattered && result.is_ok() {
             let after = copy_written_arrays(args);
             restore_arrays(args, &before);
             let options = RunOptions { reverse_order: true, ..options };
-            let other = self.run(&self.instrumented, extents, args, &with_own_warnings(control), options).result;
+            let other = self.run(&self.instrumented, config, args, &with_own_warnings(control), options).result;
             restore_arrays(args, &after);
             if let Err(fault) = other
                 && depends_on_block_order(&fault.kind)
@@ -502,14 +504,14 @@ impl SimExecutable {
     /// individually.
     fn launch_fast(
         &self,
-        extents: &LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [HostArg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
-        let workers = sched::worker_count(control.workers);
+        let (extents, workers) = (&config.extents, sched::worker_count(control.workers));
         let Simulator { proofs, isa, jit, .. } = self.simulator;
-        let elided =
-            self.elided.for_launch(&self.kernel, &self.instrumented, proofs, isa, jit, thread_count(extents), control);
+        let (threads, declared) = (thread_count(extents), config.declared);
+        let elided = self.elided.for_launch(&self.kernel, &self.instrumented, proofs, isa, jit, threads, declared);
         let version = elided.unwrap_or(&self.instrumented);
         let uses_jit = !version.code.has_polling;
         let options = RunOptions { workers, is_exact: false, reverse_order: false, uses_jit, coarse_loads: false };
@@ -527,7 +529,7 @@ impl SimExecutable {
         if !repeats {
             let uses_jit = options.uses_jit && !checks_shared;
             let only = with_own_warnings(control);
-            let result = self.run(version, extents, args, &only, RunOptions { uses_jit, ..options }).result;
+            let result = self.run(version, config, args, &only, RunOptions { uses_jit, ..options }).result;
             if result.is_ok() && warned(&only) {
                 // A second execution would be needed to decide whether other accesses to these elements conflict.
                 alloc::fail(size);
@@ -538,14 +540,14 @@ impl SimExecutable {
         let before = copy_written_arrays(args);
         let mut first = with_own_warnings(control);
         let coarse_loads = !self.needs_exact_loads.load(Ordering::Relaxed);
-        let mut ran = self.run(version, extents, args, &first, RunOptions { coarse_loads, ..options });
+        let mut ran = self.run(version, config, args, &first, RunOptions { coarse_loads, ..options });
         let is_interrupted = |result: &Result<PrintedText, Box<Fault>>| matches!(result, Err(fault) if fault.kind == FaultKind::Interrupted);
         if ran.is_inconclusive && !is_interrupted(&ran.result) {
             // If one launch is inconclusive, most later launches of the kernel would also be inconclusive.
             self.needs_exact_loads.store(true, Ordering::Relaxed);
             restore_arrays(args, &before);
             first = with_own_warnings(control);
-            ran = self.run(version, extents, args, &first, options);
+            ran = self.run(version, config, args, &first, options);
         }
         let result = ran.result;
         let silent = first.warnings.lock().is_ok_and(|w| w.is_empty());
@@ -561,7 +563,7 @@ impl SimExecutable {
         let is_exact = allows_exact || warned(&first);
         let second = with_own_warnings(control);
         let options = RunOptions { workers: 1, is_exact, reverse_order: false, uses_jit: false, coarse_loads: false };
-        let rerun = self.run(&self.instrumented, extents, args, &second, options).result;
+        let rerun = self.run(&self.instrumented, config, args, &second, options).result;
         // The first execution may report a race as an error although both threads write equal values: with several
         // workers, the first value may not have been in memory yet.
         let benign = warned(&second);
@@ -669,7 +671,7 @@ mod tests {
         let kernel = Simulator::default().load(Arc::new(PreparedKernel::new(module, Default::default())), None);
         let mut array = Storage::zeros(8);
         let args = &mut [Arg::ArrayMut { storage: &mut array, shape: vec![2] }];
-        let fault = kernel.launch(LaunchExtents::Threads([2, 1, 1]), args, &Control::default()).unwrap_err();
+        let fault = kernel.launch(&LaunchExtents::Threads([2, 1, 1]).into(), args, &Control::default()).unwrap_err();
         let what = DeviceError::REGISTERS;
         assert!(matches!(fault.kind, FaultKind::Device(DeviceError::TooLarge { what: w, .. }) if w == what));
     }
@@ -690,7 +692,8 @@ mod tests {
             arrays[far].set_device_copy(Arc::new(FailedMemory::unavailable()));
             let [x, y] = &mut arrays;
             let args = &mut [Arg::Array { storage: x, shape: vec![2] }, Arg::ArrayMut { storage: y, shape: vec![2] }];
-            let fault = kernel.launch(LaunchExtents::Threads([2, 1, 1]), args, &Control::default()).unwrap_err();
+            let fault =
+                kernel.launch(&LaunchExtents::Threads([2, 1, 1]).into(), args, &Control::default()).unwrap_err();
             assert_eq!(fault.kind, FaultKind::Device(FailedMemory::unavailable().0));
         }
     }

@@ -11,7 +11,7 @@ use clk_host::interp::{Interpreter, ScriptOptions};
 use clk_ir::PreparedKernel;
 use clk_runtime::{
     Arg, Capabilities, Control, Device, DeviceError, DeviceSelector, DeviceWrapper, Devices, EarlierFault, Executable,
-    Fault, LaunchExtents, PrintedText,
+    Fault, LaunchConfig, PrintedText,
 };
 use clk_sim::Simulator;
 use clk_testing::world::CapturedOutput;
@@ -65,15 +65,15 @@ struct Queued {
 impl Executable for Queued {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
         let mut failed = self.failed.lock().unwrap();
         if failed.is_none()
-            && let Err(fault) = self.kernel.launch(extents, args, control)
+            && let Err(fault) = self.kernel.launch(config, args, control)
         {
-            *failed = Some(EarlierFault { fault: *fault, launched: control.launched });
+            *failed = Some(EarlierFault { fault: *fault, launched: config.span });
         }
         Ok(PrintedText::new())
     }

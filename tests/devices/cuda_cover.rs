@@ -10,7 +10,9 @@ use clk_ir::PreparedKernel;
 use clk_ir::def::KernelParam;
 use clk_runtime::launch_facts::LaunchFacts;
 use clk_runtime::write_coverage;
-use clk_runtime::{Arg, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, LaunchExtents, PrintedText};
+use clk_runtime::{
+    Arg, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, LaunchConfig, LaunchExtents, PrintedText,
+};
 use clk_scalar::ScalarValue;
 use clk_sim::Simulator;
 use clk_testing::cuda_support;
@@ -72,11 +74,11 @@ impl LaunchFacts for Facts {
 impl Executable for GarbageFilledKernel {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
-        if let LaunchExtents::Grid { .. } = extents {
+        if let LaunchExtents::Grid { .. } = config.extents {
             let one = |arg: &Arg<'_>| match arg {
                 Arg::Value(values) => values.first().copied(),
                 _ => None,
@@ -84,10 +86,10 @@ impl Executable for GarbageFilledKernel {
             let facts = Facts {
                 values: args.iter().map(one).collect(),
                 shapes: args.iter().map(|arg| arg.shape().map(<[u32]>::to_vec)).collect(),
-                extents,
+                extents: config.extents,
             };
             let kernel = &self.prepared.module.kernel;
-            let (covers, _) = write_coverage::overwritten_by_grid(&self.prepared, &facts, control.declared);
+            let (covers, _) = write_coverage::overwritten_by_grid(&self.prepared, &facts, config.declared);
             for ((arg, cover), param) in args.iter_mut().zip(&covers).zip(&kernel.params) {
                 let (Arg::ArrayMut { storage, .. }, true) = (arg, cover) else { continue };
                 let KernelParam::Array { name, .. } = param else { continue };
@@ -95,7 +97,7 @@ impl Executable for GarbageFilledKernel {
                 self.spoiled.lock().expect("the list").insert(format!("{}.{name}", kernel.name));
             }
         }
-        self.inner.launch(extents, args, control)
+        self.inner.launch(config, args, control)
     }
 
     fn depends_on_promises(&self) -> bool {

@@ -12,7 +12,7 @@ use clk_host::interp::{Interpreter, ScriptOptions};
 use clk_ir::def::{BinOp, ExprKind, Module, Ty};
 use clk_ir::verify::verify;
 use clk_ir::{Checks, PreparedKernel};
-use clk_runtime::{Arg, BlockOrder, Control, Device, DeviceWrapper, Executable, Fault, LaunchExtents, PrintedText};
+use clk_runtime::{Arg, BlockOrder, Control, Device, DeviceWrapper, Executable, Fault, LaunchConfig, PrintedText};
 use clk_scalar::Scalar;
 use clk_sim::Simulator;
 use clk_testing::world::CapturedOutput;
@@ -79,7 +79,7 @@ struct Kernel {
 impl Executable for Kernel {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -91,7 +91,7 @@ impl Executable for Kernel {
             _ => control.reverse_order,
         };
         let control = Control { reverse_order: backward, blocks, ..control.clone() };
-        let end = self.kernel.launch(extents, args, &control);
+        let end = self.kernel.launch(config, args, &control);
         for arg in args {
             let bytes: &mut [u8] = match arg {
                 Arg::Write { bytes, .. } => bytes,

@@ -16,7 +16,7 @@ use clk_runtime::exchange::CollectiveDevice;
 use clk_runtime::storage::{DeviceBytes, Storage};
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceError, DeviceKind, DeviceMemory, Executable, Fault,
-    FaultKind, Interop, LaunchExtents, PendingUpload, PrintedText, Statistics,
+    FaultKind, Interop, LaunchConfig, PendingUpload, PrintedText, Statistics,
 };
 use clk_scalar::Scalar;
 use clk_sim::Simulator;
@@ -196,7 +196,7 @@ const MAX_STEPS: u64 = 1_000_000;
 impl Executable for NullKernel {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -236,7 +236,7 @@ impl Executable for NullKernel {
             });
         }
         let most = if control.max_steps == 0 { MAX_STEPS } else { control.max_steps };
-        let launch = StepLaunch::new(module, extents, &own, most);
+        let launch = StepLaunch::new(module, config.extents, &own, most);
         let mut state = launch.start(&own).map_err(failed)?;
         let mut output = PrintedText::new();
         while state.step(&launch, &mut output, &mut NoObserver) {

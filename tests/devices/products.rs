@@ -8,7 +8,7 @@ use clk_cuda::text::{CodegenOptions, OperandStaging, cuda_text};
 use clk_ir::PreparedKernel;
 use clk_ir::def::Kernel;
 use clk_lang::libraries::nvrtc_places;
-use clk_runtime::{Control, Device, LaunchExtents};
+use clk_runtime::{Control, Device, LaunchConfig, LaunchExtents};
 use clk_scalar::{Scalar, ScalarValue};
 use clk_sim::Simulator;
 use clk_testing::nvrtc::nvrtc;
@@ -182,8 +182,10 @@ fn random_product(seed: u64) -> RandomProduct {
 fn launch(kernel: PreparedKernel, arguments: &mut Arguments, grid: [u32; 3]) {
     let executable = Simulator::default().load(Arc::new(kernel), None);
     let extents = LaunchExtents::Grid { grid, block: [64, 1, 1] };
-    let control = Control { wait: true, ..Control::default() };
-    executable.launch(extents, &mut launch_arguments(arguments), &control).expect("no fault");
+    let control = Control::default();
+    executable
+        .launch(&LaunchConfig::from(extents).synchronous(), &mut launch_arguments(arguments), &control)
+        .expect("no fault");
 }
 
 /// Random matrix products are recognized. Their epilogues, and the steps of their tile programs, compute the bits of

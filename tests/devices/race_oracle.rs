@@ -16,7 +16,7 @@ use clk_ir::def::Module;
 use clk_ir::{Checks, PreparedKernel};
 use clk_lower::{Instance, lower};
 use clk_runtime::Isa;
-use clk_runtime::{Arg, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchExtents, PrintedText};
+use clk_runtime::{Arg, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchConfig, PrintedText};
 use clk_sim::{Jit, Proofs, Simulator};
 use clk_testing::setting;
 use clk_testing::world::CapturedOutput;
@@ -57,11 +57,11 @@ impl DeviceWrapper for Recorder {
 impl Executable for RecordedKernel {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
-        let result = self.inner.launch(extents, args, control);
+        let result = self.inner.launch(config, args, control);
         let mut report = self.launch_report.lock().expect("one thread");
         report.warnings = control.warnings.lock().expect("one thread").clone();
         report.fault = result.as_ref().err().cloned();

@@ -116,7 +116,7 @@ fn by_simulator(program: &Program, prepared: PreparedKernel) -> Run {
     // A step limit prevents machine code, so only every eighth program has one. Endless programs are skipped earlier.
     let max_steps = if program.seed.is_multiple_of(8) { 100_000 } else { 0 };
     let control = Control { workers: 1 + program.seed as usize % 3, max_steps, ..Control::default() };
-    match executable.launch(program.extents, &mut generate::launch_arguments(&mut arguments), &control) {
+    match executable.launch(&program.extents.into(), &mut generate::launch_arguments(&mut arguments), &control) {
         Ok(output) => {
             let faults = control.warnings.lock().map(|w| w.clone()).unwrap_or_default();
             Run { arguments, output: lines(&output), faults }

@@ -9,7 +9,7 @@ use clk_compile::{NoFiles, Session, default_instance};
 use clk_ir::PreparedKernel;
 use clk_ir::def::MmaPrecision;
 use clk_runtime::Isa;
-use clk_runtime::{Control, Device, LaunchExtents};
+use clk_runtime::{Control, Device, LaunchConfig, LaunchExtents};
 use clk_scalar::tensor_core_model::TensorCoreModel;
 use clk_scalar::{Scalar, ScalarValue};
 use clk_sim::{Jit, Simulator};
@@ -227,9 +227,10 @@ fn compiled(source: &str, sums: MmaPrecision) -> Arc<PreparedKernel> {
 fn launched(simulator: Simulator, kernel: &Arc<PreparedKernel>, initial: &Arguments) -> Result<Arguments, String> {
     let mut arguments = initial.clone();
     let executable = simulator.load(kernel.clone(), None);
-    let control = Control { wait: true, ..Control::default() };
+    let control = Control::default();
     let extents = LaunchExtents::Grid { grid: [3, 2, 1], block: [32, 1, 1] };
-    let outcome = executable.launch(extents, &mut launch_arguments(&mut arguments), &control);
+    let outcome =
+        executable.launch(&LaunchConfig::from(extents).synchronous(), &mut launch_arguments(&mut arguments), &control);
     outcome.map(|_| arguments).map_err(|fault| format!("{:?}", fault.kind))
 }
 

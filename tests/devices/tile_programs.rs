@@ -10,7 +10,7 @@ use clk_ir::PreparedKernel;
 use clk_ir::text::{parse, parse_tiles, print, print_tiles};
 use clk_ir::tiles::{TileGemmOperand, TileProgram, TileStep};
 use clk_lang::libraries::nvrtc_places;
-use clk_runtime::{Control, Device, FaultKind, LaunchExtents};
+use clk_runtime::{Control, Device, FaultKind, LaunchConfig, LaunchExtents};
 use clk_scalar::{Scalar, ScalarValue};
 use clk_sim::Simulator;
 use clk_testing::nvrtc::nvrtc;
@@ -341,9 +341,11 @@ fn both_ways(source: &str, arrays: &[(&[u32], Scalar)], grid: [u32; 3], seed: u6
     let mut expected = arguments.clone();
     tile_steps::run(&tiles, &mut arguments, grid);
     let executable = Simulator::default().load(Arc::new(kernel), None);
-    let control = Control { wait: true, ..Control::default() };
+    let control = Control::default();
     let extents = LaunchExtents::Grid { grid, block: [32, 1, 1] };
-    executable.launch(extents, &mut launch_arguments(&mut expected), &control).expect("no fault");
+    executable
+        .launch(&LaunchConfig::from(extents).synchronous(), &mut launch_arguments(&mut expected), &control)
+        .expect("no fault");
     [arguments, expected].map(|arguments| arguments.last().map(|(array, _)| array.elements()).unwrap_or_default())
 }
 
@@ -416,9 +418,11 @@ fn random_tile_programs_match_the_bits_of_their_kernels() {
         let grid = [1, m.div_ceil(64), 1];
         tile_steps::run(&tiles, &mut arguments, grid);
         let executable = Simulator::default().load(Arc::new(kernel), None);
-        let control = Control { wait: true, ..Control::default() };
+        let control = Control::default();
         let extents = LaunchExtents::Grid { grid, block: [32, 1, 1] };
-        executable.launch(extents, &mut launch_arguments(&mut expected), &control).expect("no fault");
+        executable
+            .launch(&LaunchConfig::from(extents).synchronous(), &mut launch_arguments(&mut expected), &control)
+            .expect("no fault");
         for at in [6, 7] {
             let [actual, expected_elements] = [&arguments, &expected].map(|arguments| arguments[at].0.elements());
             let same = |(&x, &y): (&u32, &u32)| x == y || f32::from_bits(x).is_nan() && f32::from_bits(y).is_nan();
@@ -634,9 +638,13 @@ fn tile_programs_may_exceed_the_shared_memory_of_blocks() {
         let array = |shape: &[u32]| (Array::zeros(shape, Scalar::Bf16), false);
         let mut arguments = vec![array(&[m, 16]), array(&[16, n]), (Array::zeros(&[m, n], Scalar::F32), true)];
         let executable = Simulator::default().load(Arc::new(prepared(source)), None);
-        let control = Control { wait: true, ..Control::default() };
+        let control = Control::default();
         let extents = LaunchExtents::Grid { grid: [1; 3], block: [128, 1, 1] };
-        let ran = executable.launch(extents, &mut launch_arguments(&mut arguments), &control);
+        let ran = executable.launch(
+            &LaunchConfig::from(extents).synchronous(),
+            &mut launch_arguments(&mut arguments),
+            &control,
+        );
         ran.map(|_| arguments[2].0.elements()).map_err(|fault| fault.kind)
     };
     assert_eq!(run(LARGE), Ok(vec![1_f32.to_bits(); 6]));

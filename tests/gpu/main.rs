@@ -174,7 +174,8 @@ fn random_programs_agree() {
             let mut arguments = program.arguments.clone();
             let executable = both.load(Arc::new(prepared), None);
             let control = Control { workers: 1, max_steps: 1_000_000, ..Control::default() };
-            let ran = executable.launch(program.extents, &mut generate::launch_arguments(&mut arguments), &control);
+            let ran =
+                executable.launch(&program.extents.into(), &mut generate::launch_arguments(&mut arguments), &control);
             compared.fetch_add(1, Ordering::Relaxed);
             use clk_runtime::FaultKind::{Device, Disagreement};
             match ran {

@@ -28,7 +28,7 @@ fn compare(kernel: &dyn Executable, inputs: impl Iterator<Item = u32>) {
         Arg::Write { bytes: bytemuck::cast_slice_mut(&mut y), shape },
     ];
     let extents = LaunchExtents::Threads([x.len() as u32, 1, 1]);
-    kernel.launch(extents, &mut arguments, &Control::default()).expect("no faults");
+    kernel.launch(&extents.into(), &mut arguments, &Control::default()).expect("no faults");
     for (&x, &y) in x.iter().zip(&y) {
         let (input, actual) = (f32::from_bits(x), f32::from_bits(y));
         let defined = input.op_rsqrt();

@@ -12,7 +12,7 @@ use clk_base::stop::Stopped;
 use clk_ir::{Checks, PreparedKernel};
 use clk_runtime::exchange::CollectiveDevice;
 use clk_runtime::{
-    Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchExtents,
+    Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchConfig,
     PrintedText,
 };
 use clk_step::StepLaunch;
@@ -160,7 +160,7 @@ pub(crate) fn lock(state: &Mutex<DebuggerState>) -> MutexGuard<'_, DebuggerState
 impl Executable for DebuggedKernel {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -170,7 +170,7 @@ impl Executable for DebuggedKernel {
         let mut reason = state.settings.applies_to(&self.kernel.module).then_some(DebugReason::Stop);
         loop {
             if let Some(known) = reason {
-                match self.run_debugged(&mut state, extents, args, control, known)? {
+                match self.run_debugged(&mut state, config, args, control, known)? {
                     DebugOutcome::Over(output) => return Ok(output),
                     DebugOutcome::Untouched => {}
                     DebugOutcome::Quit => return Err(interrupted()),
@@ -178,7 +178,7 @@ impl Executable for DebuggedKernel {
             }
             let before = saved(args);
             state.front.runs_freely(true);
-            let ran = catch_unwind(AssertUnwindSafe(|| self.launch_on_inner(extents, args, control)));
+            let ran = catch_unwind(AssertUnwindSafe(|| self.launch_on_inner(config, args, control)));
             state.front.runs_freely(false);
             let ran = ran.unwrap_or_else(|payload| match payload.is::<Stopped>() {
                 true => Err(interrupted()),
@@ -194,7 +194,7 @@ impl Executable for DebuggedKernel {
                 other => return other,
             };
             restore(args, before);
-            return match self.run_debugged(&mut state, extents, args, control, DebugReason::Fault)? {
+            return match self.run_debugged(&mut state, config, args, control, DebugReason::Fault)? {
                 DebugOutcome::Quit => Err(interrupted()),
                 DebugOutcome::Over(_) | DebugOutcome::Untouched => {
                     let text =
@@ -222,7 +222,7 @@ impl DebuggedKernel {
 
     fn launch_on_inner(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -232,7 +232,7 @@ impl DebuggedKernel {
         };
         match self.loaded.get_or_init(load) {
             // Waits for the launch, so that a fault is attributed to it.
-            Ok(executable) => executable.launch(extents, args, &Control { wait: true, ..control.clone() }),
+            Ok(executable) => executable.launch(&config.synchronous(), args, control),
             // Lowering produces only modules that the passes accept, so this error is a bug in Clk.
             Err(broken) => Err(FaultKind::Assert { message: broken.clone() }.into_launch_fault(self.span())),
         }
@@ -243,16 +243,16 @@ impl DebuggedKernel {
     fn run_debugged(
         &self,
         state: &mut DebuggerState,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
         reason: DebugReason,
     ) -> Result<DebugOutcome, Box<Fault>> {
         let failed = |error| FaultKind::Device(error).into_launch_fault(self.span());
-        let launch = StepLaunch::new(&self.kernel.module, extents, args, 0);
+        let launch = StepLaunch::new(&self.kernel.module, config.extents, args, 0);
         let timeline = Timeline::new(launch, args, SNAPSHOT_BYTES, control.stop.clone()).map_err(failed)?;
         let DebuggerState { settings, front, launches, has_quit } = state;
-        let mut debug = Debug::new(timeline, settings, *launches, control.launched);
+        let mut debug = Debug::new(timeline, settings, *launches, config.span);
         match reason {
             DebugReason::Stop => {}
             DebugReason::Pause => debug.arrival = StopLocation::Interrupted,

@@ -10,7 +10,7 @@ use clk_base::aligned::AlignedBytes;
 use clk_base::source::Span;
 use clk_ir::PreparedKernel;
 use clk_runtime::storage::Storage;
-use clk_runtime::{Arg, Control, Device, FaultKind, LaunchExtents, ReplayVerdict, size};
+use clk_runtime::{Arg, Control, Device, FaultKind, LaunchConfig, LaunchExtents, ReplayVerdict, size};
 use clk_scalar::ScalarValue;
 
 /// A recorded launch.
@@ -83,7 +83,11 @@ impl LaunchRecord {
         });
         let Ok(watch) = watch else { return ReplayVerdict::NotRun("no thread can be had to watch it".into()) };
         let begin = Instant::now();
-        let outcome = witness.load(self.kernel.clone(), None).launch(self.extents, &mut args, &control);
+        let outcome = witness.load(self.kernel.clone(), None).launch(
+            &LaunchConfig::new(self.extents, self.launched),
+            &mut args,
+            &control,
+        );
         drop(over);
         let _ = watch.join();
         match outcome {

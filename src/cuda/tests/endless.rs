@@ -1,6 +1,7 @@
 //! Tests of endless kernels, which stop when the user asks for it.
 
 use super::*;
+use clk_runtime::LaunchConfig;
 use clk_runtime::fault_record::STOP_WORD_AT;
 
 /// Returns a kernel with a loop that never ends by itself.
@@ -31,10 +32,11 @@ fn waiting_threads_stop_endless_queued_kernels() {
     });
     fake.state.lock().unwrap().runs_until_poked = true;
     let mut y = storage(&[0.0; 4]);
-    let control = Control { launched: line(3), ..Control::default() };
+    let control = Control::default();
     for _ in 0..2 {
         let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
-        kernel.launch(LaunchExtents::Threads([4, 1, 1]), args, &control).expect("it is only queued");
+        let config = LaunchConfig::new(LaunchExtents::Threads([4, 1, 1]), line(3));
+        kernel.launch(&config, args, &control).expect("it is only queued");
     }
     let stop = control.stop.clone();
     let stopper = std::thread::spawn(move || {
@@ -49,7 +51,7 @@ fn waiting_threads_stop_endless_queued_kernels() {
     fake.state.lock().unwrap().runs_until_poked = true;
     let second_fault = (0..1000).find_map(|_| {
         let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
-        kernel.launch(LaunchExtents::Threads([4, 1, 1]), args, &control).err()
+        kernel.launch(&LaunchExtents::Threads([4, 1, 1]).into(), args, &control).err()
     });
     let fault = second_fault.expect("it does not queue 1000");
     let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
@@ -58,7 +60,7 @@ fn waiting_threads_stop_endless_queued_kernels() {
     fake.state.lock().unwrap().runs_until_poked = false;
     control.stop.store(false, std::sync::atomic::Ordering::Relaxed);
     let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
-    kernel.launch(LaunchExtents::Threads([4, 1, 1]), args, &control).unwrap();
+    kernel.launch(&LaunchExtents::Threads([4, 1, 1]).into(), args, &control).unwrap();
     gpu.finish().unwrap();
     assert_eq!(floats(&y), [0.0; 4]);
 }

@@ -29,7 +29,9 @@ use clk_ir::verify::verify;
 use clk_runtime::fault_record::{NOTICE_AT, RECORD_BYTES};
 use clk_runtime::import::ForeignStream;
 use clk_runtime::storage::Storage;
-use clk_runtime::{Arg, Control, Device, DeviceError, DeviceMemory, Executable, FaultKind, Interop, LaunchExtents};
+use clk_runtime::{
+    Arg, Control, Device, DeviceError, DeviceMemory, Executable, FaultKind, Interop, LaunchConfig, LaunchExtents,
+};
 use clk_scalar::ScalarValue;
 use clk_scalar::tensor_core_model::TensorCoreModel;
 
@@ -414,7 +416,7 @@ fn floats(storage: &Storage) -> Vec<f32> {
 fn run(kernel: &Arc<dyn Executable>, x: &Storage, y: &mut Storage) -> Result<String, Box<clk_runtime::Fault>> {
     let n = x.len() as u32 / 4;
     let args = &mut [Arg::Array { storage: x, shape: vec![n] }, Arg::ArrayMut { storage: y, shape: vec![n] }];
-    kernel.launch(LaunchExtents::Threads([n, 1, 1]), args, &Control::default())
+    kernel.launch(&LaunchExtents::Threads([n, 1, 1]).into(), args, &Control::default())
 }
 
 #[test]
@@ -482,7 +484,7 @@ fn caller_buffers_are_uploaded_and_downloaded() {
         Arg::Read { bytes: bytemuck::cast_slice(&x), shape: vec![4] },
         Arg::Write { bytes: bytemuck::cast_slice_mut(&mut y), shape: vec![4] },
     ];
-    kernel.launch(LaunchExtents::Threads([4, 1, 1]), args, &Control::default()).unwrap();
+    kernel.launch(&LaunchExtents::Threads([4, 1, 1]).into(), args, &Control::default()).unwrap();
     assert_eq!(y, x);
     assert!(fake.state.lock().unwrap().memory.is_empty(), "nothing is left there");
 }
@@ -604,11 +606,8 @@ fn shift(
         Arg::Array { storage: x, shape: vec![n] },
         Arg::ArrayMut { storage: y, shape: vec![n] },
     ];
-    kernel.launch(
-        LaunchExtents::Threads([n, 1, 1]),
-        args,
-        &Control { launched: line(place), wait, ..Control::default() },
-    )
+    let config = LaunchConfig { wait, ..LaunchConfig::new(LaunchExtents::Threads([n, 1, 1]), line(place)) };
+    kernel.launch(&config, args, &Control::default())
 }
 
 fn is_out_of_bounds(fault: &clk_runtime::Fault) {

@@ -72,7 +72,7 @@ fn products_use_tensor_maps_and_a_block_per_multiprocessor() {
         assert_eq!(call.find(KernelArgument::Extent { param: 0, axis: 1 }), 64);
     });
     let mut storages = storages(SHAPES);
-    kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
+    kernel.launch(&BLOCKS.into(), &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
     assert_eq!(gpu.statistics().on_matrix_units, 1);
     let state = fake.state.lock().unwrap();
     let expected = [(700, 128), (300, 256)]
@@ -236,7 +236,7 @@ fn launched_odd(properties: Properties, resident: Option<u32>, copies: Option<Op
     let gpu = CudaGpu::with_parts(properties, settings, move |_| Ok(driver), parts);
     let mut storages = storages(ODD_SHAPES);
     let kernel = KernelVariants::new(gpu.context.clone(), Arc::new(of_cores()), None);
-    kernel.launch(BLOCKS, &mut arguments(&mut storages, ODD_SHAPES), &Control::default()).unwrap();
+    kernel.launch(&BLOCKS.into(), &mut arguments(&mut storages, ODD_SHAPES), &Control::default()).unwrap();
     gpu.context.finish().unwrap();
     assert_eq!(fake.count("launch"), 1);
     gpu.statistics().on_matrix_units
@@ -293,7 +293,7 @@ fn tf32_products_depend_on_the_operand_layout() {
         );
         assert_eq!(planned(&kernel, blocks, shapes), Some((OperandStaging::Boxes, tiles)), "{transposed:?}");
         let mut storages = shapes.map(|[rows, columns]| Storage::zeros((rows * columns) as usize * 4));
-        kernel.launch(blocks, &mut arguments(&mut storages, shapes), &Control::default()).unwrap();
+        kernel.launch(&blocks.into(), &mut arguments(&mut storages, shapes), &Control::default()).unwrap();
         let state = fake.state.lock().unwrap();
         let first = |axes: [u32; MAX_AXES]| [axes[0], axes[1]];
         let launch_maps: Maps = state.maps.iter().map(|map| (first(map.extents), first(map.tma_box.extents))).collect();

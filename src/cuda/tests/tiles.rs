@@ -96,7 +96,7 @@ fn tile_programs_use_the_kernels_grid_and_a_warpgroup_per_64_rows() {
         assert_eq!(call.find(KernelArgument::Extent { param: 2, axis: 0 }), 129);
     });
     let mut storages = storages(SHAPES);
-    kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
+    kernel.launch(&BLOCKS.into(), &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
     assert_eq!(gpu.statistics().on_matrix_units, 1);
     let state = fake.state.lock().unwrap();
     let maps: Vec<_> = state.maps.iter().map(|map| (map.element, map.extents, map.tma_box)).collect();

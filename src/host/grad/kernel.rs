@@ -16,7 +16,7 @@ use clk_derive::{
 };
 use clk_ir::def::{Access, KernelParam, MemorySpace, Module};
 use clk_ir::{Checks, CostCounting, DeclaredLaunches, PreparedKernel};
-use clk_runtime::{Control, Device, Executable, LaunchExtents};
+use clk_runtime::{Control, Device, Executable, LaunchConfig, LaunchExtents};
 
 /// Options for the compilation of a kernel and of its derivatives.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,7 +98,7 @@ pub(super) struct LoadedReductionKernel {
 #[derive(Clone)]
 pub(crate) struct GradLaunch {
     pub kernel: Arc<GradKernel>,
-    pub extents: LaunchExtents,
+    pub config: LaunchConfig,
     pub control: Control,
     /// The text that the kernel and its derivatives printed.
     pub output: Arc<Mutex<String>>,

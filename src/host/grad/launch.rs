@@ -22,7 +22,7 @@ use crate::problem::{ErrorOrigin, HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue};
 use clk_derive::DerivedParamRole;
 use clk_ir::def::{Access, LaunchForm as Shape};
-use clk_runtime::{Arg, Control, LaunchExtents, SignaturePromise};
+use clk_runtime::{Arg, LaunchConfig, LaunchExtents, SignaturePromise};
 use clk_scalar::{Scalar, ScalarValue as Number};
 
 /// Runs a launch on arguments that may be traced. Returns the arrays that it writes, in the order of the parameters.
@@ -96,22 +96,22 @@ fn launch_plain(launch: &GradLaunch, args: Vec<HostValue>) -> HostResult<Vec<Hos
             other => return Err(ops::operand::undefined("a launch", &[other])),
         }
     }
-    let control = launch_control(launch, &launch_args);
-    let outcome = kernel.executable()?.launch(launch.extents, &mut launch_args, &control);
+    let config = adjusted_config(launch, &launch_args);
+    let outcome = kernel.executable()?.launch(&config, &mut launch_args, &launch.control);
     drop(launch_args);
     let printed = outcome.map_err(|fault| graph::fault_error(&fault))?;
     launch.output.lock().unwrap_or_else(PoisonError::into_inner).push_str(&printed);
     Ok(written.into_iter().filter_map(|param| args.get(param).cloned()).collect())
 }
 
-/// Returns the launch options for a derivative. The declared maximum sizes are adjusted, because its arrays may be
-/// larger than the arrays of the kernel.
-fn launch_control(launch: &GradLaunch, given: &[Arg<'_>]) -> Control {
+/// Returns the configuration of the launch of a derivative. The declared maximum sizes are adjusted, because its arrays
+/// may be larger than the arrays of the kernel.
+fn adjusted_config(launch: &GradLaunch, given: &[Arg<'_>]) -> LaunchConfig {
     let count = |arg: &Arg<'_>| arg.shape().map(|shape| shape.iter().map(|&n| u64::from(n)).product::<u64>());
     let largest = given.iter().filter_map(count).max().unwrap_or(0);
     let declared =
-        launch.control.declared.map(|known| SignaturePromise { largest: known.largest.max(largest), ..known });
-    Control { declared, ..launch.control.clone() }
+        launch.config.declared.map(|known| SignaturePromise { largest: known.largest.max(largest), ..known });
+    LaunchConfig { declared, ..launch.config }
 }
 
 /// Number of partial sums for the adjoint of a scalar, to reduce contention between the threads that add to it.
@@ -271,7 +271,8 @@ pub(super) fn launch_reverse(
 fn with_index_space(launch: &GradLaunch, space: &[usize]) -> GradLaunch {
     let mut extents = [1; 3];
     extents.iter_mut().zip(space).for_each(|(extent, &len)| *extent = len as u32);
-    GradLaunch { extents: LaunchExtents::Threads(extents), ..launch.clone() }
+    let config = LaunchConfig { extents: LaunchExtents::Threads(extents), ..launch.config };
+    GradLaunch { config, ..launch.clone() }
 }
 
 /// Returns the adjoints of operands, from the arrays that a derivative's launch has written.
@@ -390,7 +391,7 @@ fn check_tape_size(derivative: &DerivedKernel, slots: &[u64], threads: u64) -> H
 
 /// Returns the extents of the launch's index space. For a grid, this is the total number of threads.
 fn index_space(launch: &GradLaunch) -> Vec<usize> {
-    match (launch.extents, launch.kernel.module.kernel.form) {
+    match (launch.config.extents, launch.kernel.module.kernel.form) {
         (LaunchExtents::Threads(extents), Shape::Threads { rank }) => {
             extents.iter().take(usize::from(rank)).map(|&n| n as usize).collect()
         }

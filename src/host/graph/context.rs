@@ -68,7 +68,6 @@ impl ExecContext {
     pub fn new(device: Arc<dyn Device>, control: &Control, kernels: Arc<FusedKernels>) -> ExecContext {
         let control = Control {
             checks: Checks::default(),
-            larger: None,
             max_steps: 0,
             warnings: Arc::default(),
             launches: Arc::default(),

@@ -186,7 +186,7 @@ impl DonatedOperand {
         let control = Control { stop: Arc::default(), ..context.control().clone() };
         let outcome = stop::with_flag(None, || {
             let output = PlanOutput { storage: &mut storage, extents: &[] };
-            run_plan_with_control(plan, element, root.scalar, &root.shape, context, output, &control)
+            run_plan_with_control(plan, element, root.scalar, &root.shape, context, output, false, &control)
         });
         match outcome {
             Ok(()) => Ok(Some(storage)),

@@ -19,7 +19,9 @@ use clk_base::stop;
 use clk_ir::def::Module;
 use clk_runtime::profile;
 use clk_runtime::storage::Storage;
-use clk_runtime::{Arg, Control, DeviceError, Executable, Fault, FaultKind, LaunchExtents, fault_diagnostic};
+use clk_runtime::{
+    Arg, Control, DeviceError, Executable, Fault, FaultKind, LaunchConfig, LaunchExtents, fault_diagnostic,
+};
 use clk_scalar::dynamic::ScalarError;
 use clk_scalar::{Scalar, ScalarValue};
 
@@ -289,11 +291,10 @@ pub(super) fn run_plan_into(
     output: PlanOutput<'_>,
     wait: bool,
 ) -> HostResult<()> {
-    let control = Control { wait, ..context.control().clone() };
-    run_plan_with_control(plan, element, scalar, shape, context, output, &control)
+    run_plan_with_control(plan, element, scalar, shape, context, output, wait, context.control())
 }
 
-/// Like [`run_plan_into`], but with launch options.
+/// Like [`run_plan_into`], but with other options than the context's.
 pub(super) fn run_plan_with_control(
     plan: &FusionPlan,
     element: OperandSource,
@@ -301,6 +302,7 @@ pub(super) fn run_plan_with_control(
     shape: &[usize],
     context: &ExecContext,
     output: PlanOutput<'_>,
+    wait: bool,
     control: &Control,
 ) -> HostResult<()> {
     let mut key = plan.cache_key();
@@ -313,7 +315,7 @@ pub(super) fn run_plan_with_control(
     let executable = context.kernel(key, || {
         load_kernel(context, kernel_builder::expression_kernel(plan, element, scalar), plan.has_guards)
     })?;
-    launch_plan(plan, &*executable, output, control)?.map_err(|fault| match fault.kind {
+    launch_plan(plan, &*executable, output, wait, control)?.map_err(|fault| match fault.kind {
         FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&ElementType::Scalar(scalar), shape),
         _ => fault_error(&fault),
     })
@@ -389,6 +391,7 @@ fn launch_plan(
     plan: &FusionPlan,
     executable: &dyn Executable,
     output: PlanOutput<'_>,
+    wait: bool,
     control: &Control,
 ) -> HostResult<Result<(), Box<Fault>>> {
     let PlanOutput { storage, extents } = output;
@@ -413,7 +416,8 @@ fn launch_plan(
     for (slot, extent) in space.iter_mut().zip(std::iter::once(first).chain(rest).take(MAX_AXES)) {
         *slot = extent as u32;
     }
-    Ok(executable.launch(LaunchExtents::Threads(space), &mut args, control).map(drop))
+    let config = LaunchConfig { wait, ..LaunchExtents::Threads(space).into() };
+    Ok(executable.launch(&config, &mut args, control).map(drop))
 }
 
 /// Converts a fault to a run-time error.

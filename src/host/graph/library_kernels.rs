@@ -65,7 +65,7 @@ pub(super) fn launch(
     element: &ElementType,
     shape: &[usize],
 ) -> HostResult<()> {
-    match executable.launch(extents, args, context.control()) {
+    match executable.launch(&extents.into(), args, context.control()) {
         Ok(_) => Ok(()),
         Err(fault) => Err(match fault.kind {
             FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(element, shape),

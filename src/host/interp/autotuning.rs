@@ -20,7 +20,7 @@ use clk_check::tune_configs::{self, TuneConfig};
 use clk_check::typed::{Access, Kernel, LaunchExpr};
 use clk_compile::advice::FaultOrigin;
 use clk_lower::{GenericArgument, Instance, describe};
-use clk_runtime::{Arg, BoxedTimestamp, Control, Device, Executable, LaunchExtents, device_diagnostic};
+use clk_runtime::{Arg, BoxedTimestamp, Control, Device, Executable, LaunchConfig, device_diagnostic};
 
 use super::context::{Eval, EvalContext, Signal};
 use super::frame::HostFrame;
@@ -389,7 +389,8 @@ impl EvalContext<'_> {
             ..self.interp.options.control.clone()
         };
         let (outer, stop) = (own.stop.clone(), Arc::new(AtomicBool::new(false)));
-        let control = Control { stop: stop.clone(), launched: tuned_launch.span, larger: None, declared, ..own };
+        let control = Control { stop: stop.clone(), ..own };
+        let config = LaunchConfig { declared, ..LaunchConfig::new(bound.extents, tuned_launch.span) };
         let mut args: Vec<Vec<Arg<'_>>> = vec![];
         for set in sets.iter_mut() {
             args.push(device_args(set, &bound.hidden).map_err(|problem| self.problem(problem, tuned_launch.span))?);
@@ -400,7 +401,7 @@ impl EvalContext<'_> {
         let limit = effort.limit * args.len() as f64;
         let watched = TimeLimit::begin(limit, stop, outer, self.interp.tuning.end_kernels.clone());
         let origin = FaultOrigin::new(self.program, Some((tuned_launch.kernel, bound.extents)), tuned_launch.span);
-        let timed = time_launches(&*device, &**executable, origin, bound.extents, &mut args, &control);
+        let timed = time_launches(&*device, &**executable, origin, &config, &mut args, &control);
         let timed_out = watched.end();
         self.check_stop(tuned_launch.span)?;
         Ok(if timed_out { Err(format!("{TOO_LONG} {} s", effort.limit)) } else { timed })
@@ -451,7 +452,7 @@ fn time_launches(
     device: &dyn Device,
     executable: &dyn Executable,
     origin: FaultOrigin<'_>,
-    extents: LaunchExtents,
+    config: &LaunchConfig,
     sets: &mut [Vec<Arg<'_>>],
     control: &Control,
 ) -> Result<Vec<f64>, String> {
@@ -459,7 +460,7 @@ fn time_launches(
     let mark = || (device.record_timestamp(), Instant::now());
     let (mut marks, mut failure) = (vec![mark()], None);
     for args in sets {
-        if let Err(fault) = executable.launch(extents, args, control) {
+        if let Err(fault) = executable.launch(config, args, control) {
             failure = Some(text(origin.explain(&fault)));
             break;
         }
@@ -468,7 +469,7 @@ fn time_launches(
     // Both calls are needed: otherwise the next launch would report a fault of these launches.
     for ended in [device.finish(), device.report_pending_faults()] {
         if let Err(error) = ended {
-            failure.get_or_insert(text(device_diagnostic(&error, control.launched)));
+            failure.get_or_insert(text(device_diagnostic(&error, config.span)));
         }
     }
     if let Some(why) = failure {

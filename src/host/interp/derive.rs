@@ -16,7 +16,7 @@ use clk_check::typed::{Access, Derive, Expr, ExprKind, FnRef, LaunchExpr, Type};
 use clk_derive::DerivativeLaunches;
 use clk_ir::{Checks, CostCounting, MAX_ELEMENTS};
 use clk_lower::Instance;
-use clk_runtime::{Control, LaunchExtents, SignaturePromise};
+use clk_runtime::{LaunchConfig, LaunchExtents, SignaturePromise};
 use clk_scalar::builtin::DerivativeKind;
 
 use super::call::CallSpans;
@@ -262,8 +262,9 @@ impl EvalContext<'_> {
         args: Vec<HostValue>,
         span: Span,
     ) -> Eval<Vec<HostValue>> {
-        let control = Control { launched: span, larger: None, declared, ..self.interp.options.control.clone() };
-        let launch = grad::GradLaunch { kernel, extents, control, output: Arc::default() };
+        let (config, control) =
+            (LaunchConfig { declared, ..LaunchConfig::new(extents, span) }, self.interp.options.control.clone());
+        let launch = grad::GradLaunch { kernel, config, control, output: Arc::default() };
         let results = grad::launch_traced(&launch, args);
         let said = std::mem::take(&mut *launch.output.lock().unwrap_or_else(PoisonError::into_inner));
         self.print_output(&said);

@@ -15,7 +15,7 @@ use clk_base::source::Span;
 use clk_check::typed::{ExecutionSpace, Expr, FnRef, Type};
 use clk_compile::advice::FaultOrigin;
 use clk_lower::{FunctionInstance, GenericArgument};
-use clk_runtime::{Arg, Executable, LaunchExtents};
+use clk_runtime::{Arg, Executable, LaunchConfig, LaunchExtents};
 
 use super::call::CallSpans;
 use super::compiled_kernels::MapKernelKey;
@@ -133,7 +133,6 @@ impl EvalContext<'_> {
         let element = self.interp.layouts.element(self.program, result);
         let mut out = self.new_result(element, shape, expr.span)?;
         let count = out.count() as u32;
-        self.interp.options.control.launched = expr.span;
         let launched = {
             let mut kernel_args = Vec::with_capacity(values.len() + 1);
             for value in &values {
@@ -147,7 +146,8 @@ impl EvalContext<'_> {
             }
             let storage = out.storage_mut().map_err(|p| self.problem(p, expr.span))?;
             kernel_args.push(Arg::ArrayMut { storage, shape: vec![count] });
-            executable.launch(LaunchExtents::Threads([count, 1, 1]), &mut kernel_args, &self.interp.options.control)
+            let config = LaunchConfig::new(LaunchExtents::Threads([count, 1, 1]), expr.span);
+            executable.launch(&config, &mut kernel_args, &self.interp.options.control)
         };
         match launched {
             Ok(output) => {

@@ -19,7 +19,7 @@ use clk_check::visit;
 use clk_compile::advice::FaultOrigin;
 use clk_ir::{Checks, CostCounting, PreparedKernel};
 use clk_lower::{GenericArgument, Instance, MmaPrecision};
-use clk_runtime::{Arg, Executable, LaunchExtents, SignaturePromise};
+use clk_runtime::{Arg, Executable, LaunchConfig, LaunchExtents, SignaturePromise};
 
 use super::bind::{Binder, BoundArgument, BoundDims, DimOrigin, DimProvenance};
 use super::context::{Eval, EvalContext, Signal};
@@ -595,7 +595,6 @@ impl EvalContext<'_> {
             let prepared = prepared_args.iter().map(PreparedArgument::value_and_access).collect();
             self.record_launch(launch, inner, extents, prepared, hidden, span);
         }
-        self.interp.options.control.launched = span;
         if prepared_args.iter().any(PreparedArgument::is_sharded) {
             let (arrays, ran) = self.launch_sharded(site, inner, parts, prepared_args);
             self.record_results(&arrays);
@@ -605,17 +604,15 @@ impl EvalContext<'_> {
             }
             return Ok(arrays);
         }
-        if self.interp.coverage_hints {
-            let larger = growable_dimensions(self.program, kernel);
+        let larger = self.interp.coverage_hints.then(|| growable_dimensions(self.program, kernel));
+        if let Some(larger) = larger {
             self.interp.launch_coverage.record(launch.kernel, extents, larger);
-            self.interp.options.control.larger = Some(larger);
         }
-        self.interp.options.control.declared =
-            self.signature_promise(launch, kernel, inner, &prepared_args, &**executable);
+        let declared = self.signature_promise(launch, kernel, inner, &prepared_args, &**executable);
+        let config = LaunchConfig { extents, span, larger, declared, wait: false };
         let control = &self.interp.options.control;
         let result =
-            device_args(&mut prepared_args, hidden).map(|mut args| executable.launch(extents, &mut args, control));
-        self.interp.options.control.declared = None;
+            device_args(&mut prepared_args, hidden).map(|mut args| executable.launch(&config, &mut args, control));
         let origin = FaultOrigin::new(self.program, Some((kernel, extents)), span);
         self.collect_device_warnings(origin);
         let evidence = match &result {

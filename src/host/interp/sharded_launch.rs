@@ -27,7 +27,8 @@ use clk_ir::{LaunchNumbers, MAX_ELEMENTS, PreparedKernel};
 use clk_lower::Instance;
 use clk_runtime::storage::Storage;
 use clk_runtime::{
-    Arg, Control, Device, DeviceError, DeviceKind, DeviceSelector, Executable, Fault, LaunchExtents, device_diagnostic,
+    Arg, Device, DeviceError, DeviceKind, DeviceSelector, Executable, Fault, LaunchConfig, LaunchExtents,
+    device_diagnostic,
 };
 
 use super::builtin::NamedArgs;
@@ -441,7 +442,6 @@ impl EvalContext<'_> {
             more.extend([number(start), number(len)]);
         }
         let mut own = own_rows(slots, part, &lacks_halo).map_err(|p| self.problem(p, span))?;
-        let control = Control { larger: None, declared: None, ..self.interp.options.control.clone() };
         // Arrays that this shard reads: replicas of unsharded arrays, and its shards. They must live until the launch
         // is issued.
         let copies: Result<Vec<Option<Array>>, RuntimeError> = slots
@@ -453,6 +453,7 @@ impl EvalContext<'_> {
             })
             .collect();
         let copies = copies.map_err(|p| self.problem(p, span))?;
+        let control = &self.interp.options.control;
         let result = (|| {
             let mut args = vec![];
             for ((slot, copy), own) in slots.iter_mut().zip(&copies).zip(&mut own) {
@@ -469,7 +470,7 @@ impl EvalContext<'_> {
             }
             hidden.iter().try_for_each(|value| push_value(&mut args, value))?;
             args.extend(more);
-            Ok(executable.launch(extents, &mut args, &control))
+            Ok(executable.launch(&LaunchConfig::new(extents, span), &mut args, control))
         })();
         write_rows_back(slots, part, own).map_err(|p| self.problem(p, span))?;
         match result {

@@ -15,7 +15,7 @@ use clk_compile::symbolic_launch;
 use clk_ir::def::{Access, ElementLayout, KernelParam, LaunchForm};
 use clk_ir::{Checks, PreparedKernel};
 use clk_lower::Instance;
-use clk_runtime::{Control, Device, Executable, Fault, FaultKind, LaunchExtents, Race};
+use clk_runtime::{Control, Device, Executable, Fault, FaultKind, LaunchConfig, LaunchExtents, Race};
 use clk_scalar::{Scalar, ScalarValue};
 use clk_sim::{Jit, Simulator};
 
@@ -274,12 +274,14 @@ impl<'a> ReplayCase<'a> {
             workers: 1,
             checks,
             max_steps: (MAX_TOTAL_STEPS / groups.max(1)).clamp(1, MAX_STEPS),
-            wait: true,
             stop: self.stop.clone(),
             ..Control::default()
         };
         let mut args = prepared.arguments.all(&self.prepared.module)?;
-        let fault = executable.launch(extents, &mut args, &control).err().map(|fault| *fault);
+        let fault = executable
+            .launch(&LaunchConfig::from(extents).synchronous(), &mut args, &control)
+            .err()
+            .map(|fault| *fault);
         let is_long = matches!(&fault, Some(Fault { kind: FaultKind::StepLimit { .. }, .. }));
         budget.runs = budget.runs.saturating_sub(if is_long { LONG_RUN_COST } else { 1 });
         budget.threads = budget.threads.saturating_sub(thread_count(extents));

@@ -470,7 +470,7 @@ pub fn grid(blocks: [usize; 2], block: [usize; 2]) -> LaunchExtents {
 /// Runs the kernel with the best instruction set.
 pub fn run_best(kernel: &Kernel, extents: LaunchExtents, args: &mut [Arg<'_>], workers: usize) {
     let control = Control { workers, ..Control::default() };
-    kernel.0.last().expect("an instruction set").launch(extents, args, &control).expect("no fault");
+    kernel.0.last().expect("an instruction set").launch(&extents.into(), args, &control).expect("no fault");
 }
 
 /// Runs the kernel with each instruction set, from the same arrays, and checks that the results are bitwise equal.
@@ -481,7 +481,7 @@ pub fn run(kernel: &Kernel, extents: LaunchExtents, args: &mut [Arg<'_>], worker
     let control = Control { workers, ..Control::default() };
     for other in kernel.0.iter().rev().skip(1) {
         restore(args, &begin);
-        other.launch(extents, args, &control).expect("no fault");
+        other.launch(&extents.into(), args, &control).expect("no fault");
         assert!(written(args) == best, "instruction sets differ");
     }
 }

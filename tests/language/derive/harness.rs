@@ -213,7 +213,7 @@ pub fn by_simulator(module: &Module, problem: &Problem, arguments: &[Argument]) 
     let mut arguments = arguments.to_vec();
     let control = Control { workers: 2, checks, ..Control::default() };
     executable
-        .launch(problem.extents, &mut launch_arguments(&mut arguments), &control)
+        .launch(&problem.extents.into(), &mut launch_arguments(&mut arguments), &control)
         .map_err(|fault| format!("{:?} at {:?}", fault.kind, fault.span))?;
     let warnings = control.warnings.lock().map(|w| w.clone()).unwrap_or_default();
     let matters = |f: &&Fault| match &f.kind {

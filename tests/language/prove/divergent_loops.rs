@@ -14,7 +14,7 @@ use clk_host::interp::{Interpreter, ScriptOptions};
 use clk_ir::{Checks, CostCounting, PreparedKernel};
 use clk_prove::{ProofVerdict, Property, prove_kernel};
 use clk_runtime::{
-    Arg, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchExtents, PrintedText,
+    Arg, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchConfig, PrintedText,
 };
 use clk_sim::Simulator;
 
@@ -77,13 +77,12 @@ impl DeviceWrapper for Counting {
 impl Executable for Loaded {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
         // Waits for the launch, because the counts are available only after it.
-        let control = Control { wait: true, ..control.clone() };
-        let result = self.executable.launch(extents, args, &control);
+        let result = self.executable.launch(&config.synchronous(), args, control);
         let worst_accesses = std::mem::take(&mut *control.worst_accesses.lock().expect("the list"));
         let mut paid = self.paid.lock().expect("the counts");
         for fault in worst_accesses {

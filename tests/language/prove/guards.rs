@@ -10,7 +10,7 @@ use clk_cuda::text::{CodegenOptions as Text, cuda_text};
 use clk_host::interp::{Interpreter, ScriptOptions};
 use clk_ir::{Checks, PreparedKernel};
 use clk_runtime::{
-    Arg, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, LaunchExtents, PrintedText, SignaturePromise,
+    Arg, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, LaunchConfig, PrintedText, SignaturePromise,
 };
 use clk_sim::Simulator;
 
@@ -142,14 +142,14 @@ impl DeviceWrapper for PromiseDevice {
 impl Executable for Loaded {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
         if let Some(known) = &self.known {
-            known.lock().expect("the list").push(control.declared);
+            known.lock().expect("the list").push(config.declared);
         }
-        self.executable.launch(extents, args, control)
+        self.executable.launch(config, args, control)
     }
 
     fn depends_on_promises(&self) -> bool {

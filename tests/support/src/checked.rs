@@ -41,7 +41,7 @@ pub fn by_simulator(
     let mut arguments = arguments.to_vec();
     let control = Control { workers, ..Control::default() };
     let executable = simulator.load(Arc::new(prepared), None);
-    match executable.launch(extents, &mut generate::launch_arguments(&mut arguments), &control) {
+    match executable.launch(&extents.into(), &mut generate::launch_arguments(&mut arguments), &control) {
         Ok(output) => {
             let mut faults = control.warnings.lock().expect("no panic").clone();
             // Ignores warnings about unwritten elements of `out` arrays, which the stepper does not report.

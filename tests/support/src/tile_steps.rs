@@ -8,7 +8,7 @@ use clk_ir::PreparedKernel;
 use clk_ir::def::*;
 use clk_ir::typing::I32;
 use clk_ir::verify::verify;
-use clk_runtime::{Arg, Control, Device, Executable, LaunchExtents};
+use clk_runtime::{Arg, Control, Device, Executable, LaunchConfig, LaunchExtents};
 use clk_scalar::{Scalar, ScalarValue};
 use clk_sim::Simulator;
 
@@ -168,7 +168,7 @@ impl Block<'_> {
             args.push(result.write());
         }
         let extents = LaunchExtents::Threads([shape[0], shape[1], 1]);
-        kernel.launch(extents, &mut args, &Control { wait: true, ..Control::default() }).expect("no fault");
+        kernel.launch(&LaunchConfig::from(extents).synchronous(), &mut args, &Control::default()).expect("no fault");
         drop(args);
         result
     }
@@ -249,7 +249,7 @@ pub fn run_epilogue(epilogue: &Module, product: &Array, arguments: &mut Argument
     let extents = LaunchExtents::Threads([product.shape[0], product.shape[1], 1]);
     let mut args = launch_arguments(arguments);
     args.push(product.read());
-    kernel.launch(extents, &mut args, &Control { wait: true, ..Control::default() }).expect("no fault");
+    kernel.launch(&LaunchConfig::from(extents).synchronous(), &mut args, &Control::default()).expect("no fault");
 }
 
 /// Loads a kernel whose tile elements and result are passed as arrays.

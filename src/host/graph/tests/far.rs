@@ -14,8 +14,8 @@ use clk_base::source::SourceMap;
 use clk_ir::PreparedKernel;
 use clk_runtime::storage::{DeviceBytes, Storage};
 use clk_runtime::{
-    Arg, Capabilities, Device, DeviceError, DeviceKind, DeviceMemory, DeviceWrapper, Executable, Fault, LaunchExtents,
-    PendingUpload, PrintedText,
+    Arg, Capabilities, Device, DeviceError, DeviceKind, DeviceMemory, DeviceWrapper, Executable, Fault, LaunchConfig,
+    LaunchExtents, PendingUpload, PrintedText,
 };
 
 /// A device that counts the bytes copied to it and back.
@@ -86,7 +86,7 @@ impl Kernel {
 impl Executable for Kernel {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
@@ -107,7 +107,7 @@ impl Executable for Kernel {
                 _ => panic!("bytes of the host"),
             });
         }
-        let output = self.0.launch(extents, &mut device_args, control)?;
+        let output = self.0.launch(config, &mut device_args, control)?;
         drop(device_args);
         for (arg, own) in args.iter_mut().zip(own) {
             if let (Arg::ArrayMut { storage, .. }, Some(own)) = (arg, own) {

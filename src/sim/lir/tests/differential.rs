@@ -111,7 +111,7 @@ fn compare(text: &str, n: i64, block: [i32; 2], apart: bool, seed: u64) -> Compa
         Simulator::default().with_jit(Jit::Off).load(Arc::new(PreparedKernel::new(verified, Default::default())), None);
     let [x, y] = block.map(|n| n as u32);
     let extents = LaunchExtents::Grid { grid: [1; 3], block: [x, y, 1] };
-    let ran = kernel.launch(extents, &mut args, &Control::default());
+    let ran = kernel.launch(&extents.into(), &mut args, &Control::default());
 
     let registers = registers(f).1;
     let uniform = |reg: Reg| {

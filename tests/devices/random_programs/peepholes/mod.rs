@@ -62,7 +62,7 @@ fn agree(text: &str, extents: LaunchExtents, words: &[Word]) -> Option<FaultKind
     for (workers, simulator) in [1, 3].into_iter().flat_map(|w| some_simulators().into_iter().map(move |s| (w, s))) {
         let mut memory = words.to_vec();
         let control = Control { workers, ..Control::default() };
-        let run = simulator.load(prepared.clone(), None).launch(extents, &mut arguments(&mut memory), &control);
+        let run = simulator.load(prepared.clone(), None).launch(&extents.into(), &mut arguments(&mut memory), &control);
         if let Err(memory) = run {
             let same =
                 |f: &&clk_runtime::Fault| (&f.kind, f.thread, f.block) == (&memory.kind, memory.thread, memory.block);
