@@ -1,6 +1,7 @@
 """Shared fixtures, and a report of missing optional libraries."""
 
 import importlib.util
+import signal
 
 import clk
 import pytest
@@ -14,6 +15,11 @@ kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N
     r[i] = alpha * x[i] + y[i]
 }
 """
+
+
+def pytest_configure(config):
+    # A background process may inherit that SIGINT is ignored. Tests of Ctrl-C would then wait forever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config):

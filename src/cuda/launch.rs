@@ -19,7 +19,9 @@ use clk_ir::def::{Scalar, Ty};
 use clk_runtime::fault_record::{self, RECORD_BYTES, STOP_WORD_AT};
 use clk_runtime::launch_facts::ArgFacts;
 use clk_runtime::size;
-use clk_runtime::{Arg, Control, DeviceError, Executable, Fault, FaultKind, LaunchConfig, LaunchExtents, PrintedText};
+use clk_runtime::{
+    Arg, Control, DeviceError, Executable, Fault, FaultKind, LaunchConfig, LaunchExtents, LaunchOrigin, PrintedText,
+};
 use clk_scalar::ScalarValue;
 
 /// Maximum size of the output of one launch in bytes.
@@ -102,7 +104,8 @@ impl KernelVariants {
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| driver_argument(p, args, &own, &buffers, &service)));
         context.record_pending(self, control);
-        let pending = || PendingReport { kernel: variant.kernel.clone(), launched: config.span };
+        let pending =
+            || PendingReport { kernel: variant.kernel.clone(), origin: LaunchOrigin::new(&self.prepared, config) };
         context.issue(Issue {
             launch: DriverLaunch { function: loaded.function, shape: plan.shape, arguments },
             fault: variant.fault_argument.filter(|_| !is_synchronous).map(|at| (at, pending())),
@@ -139,8 +142,8 @@ impl KernelVariants {
                 writes: matches!(array, Arg::Write { .. } | Arg::ArrayMut { .. }),
             },
         });
-        let (kernel, launched, extents) = (self.prepared.clone(), config.span, config.extents);
-        Arc::new(LaunchRecord { kernel, extents, args: recorded_args.collect(), launched })
+        let origin = LaunchOrigin::new(&self.prepared, config);
+        Arc::new(LaunchRecord { kernel: self.prepared.clone(), origin, args: recorded_args.collect() })
     }
 
     /// Returns an error if the arrays together exceed the GPU's memory. Called before anything is copied.

@@ -463,7 +463,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
 /// Returns the diagnostic for a device error that occurred outside of any launch.
 pub fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
     if let DeviceError::EarlierLaunch(earlier) = error {
-        return fault_diagnostic(&earlier.fault).because(earlier.launched, "launched here");
+        return fault_diagnostic(&earlier.fault).because(earlier.origin.launched, "launched here");
     }
     if let DeviceError::Lost(loss) = error {
         return loss_diagnostic(loss, span);
@@ -526,8 +526,8 @@ fn loss_diagnostic(loss: &WorkerLoss, span: Span) -> Diagnostic {
             .at(place, if loss.kernel.is_some() { "this kernel was running" } else { "noticed here" })
             .note(format!("the simulator did not run the launch again: {why}")),
     };
-    let diagnostic = match loss.launched {
-        Some(launched) => diagnostic.because(launched, "launched here"),
+    let diagnostic = match loss.origin {
+        Some(origin) => diagnostic.because(origin.launched, "launched here"),
         None => diagnostic,
     };
     let diagnostic = match loss.waiting {

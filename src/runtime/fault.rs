@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::disagreement::{Disagreement, Variation};
+use super::launch_config::LaunchOrigin;
 use clk_base::source::Span;
 pub use clk_ir::AccessKind;
 use clk_scalar::{Scalar, ScalarValue};
@@ -294,8 +295,7 @@ pub enum DeviceError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierFault {
     pub fault: Fault,
-    /// The statement that launched the kernel.
-    pub launched: Span,
+    pub origin: LaunchOrigin,
 }
 
 /// Describes the death of a worker process.
@@ -308,8 +308,7 @@ pub struct WorkerLoss {
     pub stopped: bool,
     /// Name and span of the kernel that was running.
     pub kernel: Option<(String, Span)>,
-    /// The statement that launched the kernel.
-    pub launched: Option<Span>,
+    pub origin: Option<LaunchOrigin>,
     /// Number of launches that were queued after the running kernel and never started.
     pub waiting: usize,
     /// Seconds until a new worker was ready, or the reason why no worker could be started.

@@ -1,6 +1,7 @@
 //! The parameters of one launch.
 
 use clk_base::source::Span;
+use clk_ir::PreparedKernel;
 
 use super::extents::LaunchExtents;
 use super::{LargerDimensions, SignaturePromise};
@@ -18,6 +19,8 @@ pub struct LaunchConfig {
     pub larger: Option<LargerDimensions>,
     /// Set if the launch satisfies the kernel's signature.
     pub declared: Option<SignaturePromise>,
+    /// Whether the launch computes a part of an index space, so that its extents are not those of the source.
+    pub is_part: bool,
     /// Makes the launch synchronous: it returns after the kernel has ended, and reports the kernel's own fault.
     pub wait: bool,
 }
@@ -25,7 +28,7 @@ pub struct LaunchConfig {
 impl LaunchConfig {
     /// Returns the configuration of a launch by the code at `span`.
     pub fn new(extents: LaunchExtents, span: Span) -> LaunchConfig {
-        LaunchConfig { extents, span, larger: None, declared: None, wait: false }
+        LaunchConfig { extents, span, larger: None, declared: None, is_part: false, wait: false }
     }
 
     /// Makes the launch synchronous.
@@ -38,5 +41,22 @@ impl LaunchConfig {
 impl From<LaunchExtents> for LaunchConfig {
     fn from(extents: LaunchExtents) -> LaunchConfig {
         LaunchConfig::new(extents, Span::default())
+    }
+}
+
+/// What is kept of an asynchronous launch to explain its fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaunchOrigin {
+    /// The name of the kernel in the source; `None` if the launch computed a part of the source's index space.
+    pub kernel: Option<Span>,
+    pub extents: LaunchExtents,
+    /// The statement that launched the kernel.
+    pub launched: Span,
+}
+
+impl LaunchOrigin {
+    pub fn new(kernel: &PreparedKernel, config: &LaunchConfig) -> LaunchOrigin {
+        let name = Some(kernel.module.kernel.span).filter(|_| !config.is_part);
+        LaunchOrigin { kernel: name, extents: config.extents, launched: config.span }
     }
 }

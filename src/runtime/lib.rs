@@ -52,7 +52,7 @@ pub use fault::{
 };
 pub use fault::{DeviceError, EarlierFault, Fault, FaultKind, PrintedText};
 pub use isa::Isa;
-pub use launch_config::LaunchConfig;
+pub use launch_config::{LaunchConfig, LaunchOrigin};
 use storage::Storage;
 pub use wrapper::DeviceWrapper;
 

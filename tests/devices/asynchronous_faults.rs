@@ -11,7 +11,7 @@ use clk_host::interp::{Interpreter, ScriptOptions};
 use clk_ir::PreparedKernel;
 use clk_runtime::{
     Arg, Capabilities, Control, Device, DeviceError, DeviceSelector, DeviceWrapper, Devices, EarlierFault, Executable,
-    Fault, LaunchConfig, PrintedText,
+    Fault, LaunchConfig, LaunchOrigin, PrintedText,
 };
 use clk_sim::Simulator;
 use clk_testing::world::CapturedOutput;
@@ -38,7 +38,8 @@ impl DeviceWrapper for Queue {
         Capabilities::SYNCHRONOUS
     }
     fn load(&self, kernel: Arc<PreparedKernel>, sources: Option<&SourceMap>) -> Arc<dyn Executable> {
-        Arc::new(Queued { kernel: self.simulator.load(kernel, sources), failed: self.failed.clone() })
+        let failed = self.failed.clone();
+        Arc::new(Queued { kernel: self.simulator.load(kernel.clone(), sources), prepared: kernel, failed })
     }
     fn report_pending_faults(&self) -> Result<(), DeviceError> {
         self.waits.fetch_add(1, Ordering::Relaxed);
@@ -59,6 +60,7 @@ impl DeviceWrapper for Queue {
 
 struct Queued {
     kernel: Arc<dyn Executable>,
+    prepared: Arc<PreparedKernel>,
     failed: Arc<Mutex<Option<EarlierFault>>>,
 }
 
@@ -73,7 +75,7 @@ impl Executable for Queued {
         if failed.is_none()
             && let Err(fault) = self.kernel.launch(config, args, control)
         {
-            *failed = Some(EarlierFault { fault: *fault, launched: config.span });
+            *failed = Some(EarlierFault { fault: *fault, origin: LaunchOrigin::new(&self.prepared, config) });
         }
         Ok(PrintedText::new())
     }
@@ -148,6 +150,16 @@ fn faults_are_reported_before_later_output() {
     // The fault is reported once, and the session continues.
     script.run("print(at(0, x))").unwrap();
     assert_eq!(script.paper.0, "before\n[1 2 3]\n");
+}
+
+#[test]
+fn faults_have_the_advice_of_synchronous_launches() {
+    for launch in ["let y = at(5, x)", "let y = at(-2, x)", "print(at(5, x))"] {
+        let text = format!("{KERNEL}{launch}");
+        let synchronous = Script::on(Arc::new(Simulator::default()), Arc::default()).run(&text).unwrap_err();
+        assert!(synchronous.help.iter().any(|help| help.starts_with("guard the access")), "{synchronous:#?}");
+        assert_eq!(Script::new().run(&text).unwrap_err(), synchronous);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use clk_base::source::Span;
 use clk_compile::Session;
 use clk_compile::advice::FaultOrigin;
 use clk_ir::def::Module;
-use clk_runtime::Fault;
+use clk_runtime::{Fault, LaunchOrigin};
 use clk_step::timeline::{Interrupted, Timeline};
 use clk_step::{ArrayRef, BlockState, LaunchSnapshot, PagedBytes, Thread, ThreadIds, ThreadPhase};
 
@@ -105,7 +105,9 @@ impl<'a, 'm> Debug<'a, 'm> {
     /// Returns the diagnostic of a fault of this launch.
     pub fn explain(&self, fault: &Fault) -> Diagnostic {
         let (program, launch) = (&self.settings.session.program, &self.timeline.launch);
-        FaultOrigin::of_module(program, launch.module, launch.extents, self.launched).explain(fault)
+        let kernel = Some(launch.module.kernel.span);
+        let origin = LaunchOrigin { kernel, extents: launch.extents, launched: self.launched };
+        FaultOrigin::of_launch(program, &origin).explain(fault)
     }
 
     pub fn state(&self) -> &LaunchSnapshot<'m> {

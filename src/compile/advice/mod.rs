@@ -15,8 +15,9 @@ mod unwritten;
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_check::typed::{Kernel, Program};
-use clk_ir::def::Module;
-use clk_runtime::{DeviceError, Fault, FaultKind, LaunchExtents, device_diagnostic, fault_diagnostic};
+use clk_runtime::{
+    DeviceError, Fault, FaultKind, LaunchExtents, LaunchOrigin, ReplayVerdict, device_diagnostic, fault_diagnostic,
+};
 use context::FaultContext;
 
 /// The launch in which a fault occurred.
@@ -34,10 +35,10 @@ impl<'a> FaultOrigin<'a> {
         FaultOrigin { program, source, launched: Some(launched) }
     }
 
-    /// A launch of a lowered kernel. Its source is found by its location.
-    pub fn of_module(program: &'a Program, module: &Module, extents: LaunchExtents, launched: Span) -> FaultOrigin<'a> {
-        let kernel = program.kernels.iter().find(|(_, kernel)| kernel.name_span == module.kernel.span);
-        FaultOrigin::new(program, kernel.map(|(_, kernel)| (kernel, extents)), launched)
+    /// A launch whose kernel is found by its location.
+    pub fn of_launch(program: &'a Program, origin: &LaunchOrigin) -> FaultOrigin<'a> {
+        let kernel = origin.kernel.and_then(|span| program.kernels.iter().find(|(_, kernel)| kernel.name_span == span));
+        FaultOrigin::new(program, kernel.map(|(_, kernel)| (kernel, origin.extents)), origin.launched)
     }
 
     /// A launch that no statement of the program makes, such as a trial run.
@@ -48,7 +49,7 @@ impl<'a> FaultOrigin<'a> {
     /// Returns the diagnostic of a fault. The faults of earlier launches and of lost devices name their own launch.
     pub fn explain(&self, fault: &Fault) -> Diagnostic {
         if let FaultKind::Device(error @ (DeviceError::EarlierLaunch(_) | DeviceError::Lost(_))) = &fault.kind {
-            return device_diagnostic(error, self.launched.unwrap_or(fault.span));
+            return explain_device_error(self.program, error, self.launched.unwrap_or(fault.span));
         }
         let diagnostic = self.advise(fault, fault_diagnostic(fault));
         match self.launched {
@@ -72,5 +73,23 @@ impl<'a> FaultOrigin<'a> {
             FaultKind::Incomplete { total, .. } => unwritten::advise(&case, *total, diagnostic),
             _ => diagnostic,
         }
+    }
+}
+
+/// Returns the diagnostic of a device error that was noticed at `span`. If a launch of the program caused it, the
+/// diagnostic is the one of that launch's fault.
+pub fn explain_device_error(program: &Program, error: &DeviceError, span: Span) -> Diagnostic {
+    match error {
+        DeviceError::EarlierLaunch(earlier) => FaultOrigin::of_launch(program, &earlier.origin).explain(&earlier.fault),
+        DeviceError::Lost(loss) => {
+            let diagnostic = device_diagnostic(error, span);
+            match (&loss.verdict, &loss.origin) {
+                (ReplayVerdict::Fault(fault), Some(origin)) => {
+                    FaultOrigin::of_launch(program, origin).advise(fault, diagnostic)
+                }
+                _ => diagnostic,
+            }
+        }
+        _ => device_diagnostic(error, span),
     }
 }

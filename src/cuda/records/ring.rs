@@ -5,15 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use crate::driver::{DevicePtr, Driver, DriverResult, StreamEvent, StridedWords};
 use crate::text::abi::CudaKernel;
-use clk_base::source::Span;
-use clk_runtime::EarlierFault;
 use clk_runtime::fault_record::{self, NOTICE_AT, RECORD_BYTES, STOP_WORD_AT};
+use clk_runtime::{EarlierFault, LaunchOrigin};
 
 /// The data with which the fault of a launch can be reported later.
 pub(crate) struct PendingReport {
     pub kernel: Arc<CudaKernel>,
-    /// Location of the statement that launched the kernel.
-    pub launched: Span,
+    pub origin: LaunchOrigin,
 }
 
 /// A block of fault records in GPU memory.
@@ -131,7 +129,7 @@ impl FaultRecords {
             let mut record = [0; RECORD_BYTES];
             driver.download(block.record(index), &mut record)?;
             let fault = fault_record::read(&pending.kernel.places, pending.kernel.index_rank(), &record, "");
-            return Ok(fault.map(|fault| EarlierFault { fault: *fault, launched: pending.launched }));
+            return Ok(fault.map(|fault| EarlierFault { fault: *fault, origin: pending.origin }));
         }
         Ok(None)
     }

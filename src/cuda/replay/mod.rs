@@ -88,10 +88,10 @@ impl GpuContext {
             let kernel = &record.kernel.module.kernel;
             (kernel.name.to_string(), kernel.span)
         });
-        let launched = guilty.map(|record| record.launched);
+        let origin = guilty.map(|record| record.origin);
         let cause = format!("{} says {}", refusal.call, refusal.name);
         let StickyError { waiting, stopped, replaced, problem, .. } = error;
         let replaced = replaced.ok_or_else(|| problem.unwrap_or_default());
-        Some(WorkerLoss { device: self.name.clone(), cause, stopped, kernel, launched, waiting, replaced, verdict })
+        Some(WorkerLoss { device: self.name.clone(), cause, stopped, kernel, origin, waiting, replaced, verdict })
     }
 }

@@ -7,18 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::driver::{DevicePtr, Driver, DriverResult};
 use clk_base::aligned::AlignedBytes;
-use clk_base::source::Span;
 use clk_ir::PreparedKernel;
 use clk_runtime::storage::Storage;
-use clk_runtime::{Arg, Control, Device, FaultKind, LaunchConfig, LaunchExtents, ReplayVerdict, size};
+use clk_runtime::{Arg, Control, Device, FaultKind, LaunchConfig, LaunchOrigin, ReplayVerdict, size};
 use clk_scalar::ScalarValue;
 
 /// A recorded launch.
 pub(crate) struct LaunchRecord {
     pub kernel: Arc<PreparedKernel>,
-    /// Location of the statement that launched the kernel.
-    pub launched: Span,
-    pub extents: LaunchExtents,
+    pub origin: LaunchOrigin,
     pub args: Vec<RecordedArg>,
 }
 
@@ -84,7 +81,7 @@ impl LaunchRecord {
         let Ok(watch) = watch else { return ReplayVerdict::NotRun("no thread can be had to watch it".into()) };
         let begin = Instant::now();
         let outcome = witness.load(self.kernel.clone(), None).launch(
-            &LaunchConfig::new(self.extents, self.launched),
+            &LaunchConfig::new(self.origin.extents, self.origin.launched),
             &mut args,
             &control,
         );

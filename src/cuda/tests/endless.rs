@@ -44,7 +44,7 @@ fn waiting_threads_stop_endless_queued_kernels() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     let earlier_fault = earlier(y.bytes().unwrap_err());
-    assert_eq!((&earlier_fault.fault.kind, earlier_fault.launched), (&FaultKind::Interrupted, line(3)));
+    assert_eq!((&earlier_fault.fault.kind, earlier_fault.origin.launched), (&FaultKind::Interrupted, line(3)));
     stopper.join().unwrap();
     assert!(fake.count("poke") >= 1);
     // If the driver's queue were full, a launch would block the host, which could then not ask kernels to stop.

@@ -655,14 +655,14 @@ fn faults_appear_only_at_reads() {
     fake.state.lock().unwrap().late = false;
     let earlier_fault = earlier(z.bytes().unwrap_err());
     is_out_of_bounds(&earlier_fault.fault);
-    assert_eq!(earlier_fault.launched, line(7), "the first of them, at its own launch");
+    assert_eq!(earlier_fault.origin.launched, line(7), "the first of them, at its own launch");
     gpu.report_pending_faults().expect("it is reported once");
     // The GPU is still usable, and the next fault gets its own report.
     assert_eq!((floats(&y), floats(&w), z.bytes().is_ok()), (vec![1.0; 5], vec![1.0; 5], true));
     shift(&kernel, 0, &x, &mut z, 10, false).unwrap();
     assert_eq!(floats(&z), [1.0; 5]);
     shift(&kernel, 3, &x, &mut z, 11, false).unwrap();
-    assert_eq!(earlier(gpu.finish().unwrap_err()).launched, line(11));
+    assert_eq!(earlier(gpu.finish().unwrap_err()).origin.launched, line(11));
 }
 
 #[test]
@@ -673,7 +673,7 @@ fn faults_are_detected_at_the_next_launch() {
     let launches = fake.count("launch");
     let fault = shift(&kernel, 0, &x, &mut y, 2, false).unwrap_err();
     let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
-    assert_eq!(earlier(error).launched, line(1));
+    assert_eq!(earlier(error).origin.launched, line(1));
     assert_eq!(fake.count("launch"), launches, "it was not made");
     shift(&kernel, 0, &x, &mut y, 3, false).unwrap();
 }
@@ -698,7 +698,7 @@ fn reused_records_keep_launches_apart() {
     let (place, fault) = earlier_fault.expect("found when its half of the ring is needed again");
     assert!(place < 5700 + 1024, "{place}");
     let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
-    assert_eq!(earlier(error).launched, line(5700));
+    assert_eq!(earlier(error).origin.launched, line(5700));
     fake.state.lock().unwrap().late = false;
     gpu.report_pending_faults().unwrap();
     assert_eq!(fake.count("event"), fake.count("forget_event"), "events are given back");
@@ -790,7 +790,7 @@ fn faults_in_batches_name_their_launch() {
     relay(&gpu, &kernel, &mut arrays, &[0, 0, 1, 1], 20);
     shift(&kernel, 1, &arrays[0], &mut Storage::zeros(20), 30, false).unwrap();
     let earlier_fault = earlier(gpu.report_pending_faults().unwrap_err());
-    assert_eq!(earlier_fault.launched, line(22), "the third of the graph's");
+    assert_eq!(earlier_fault.origin.launched, line(22), "the third of the graph's");
     is_out_of_bounds(&earlier_fault.fault);
     // The graph's fault records are reset, so the next run reports nothing.
     relay(&gpu, &kernel, &mut arrays, &[0; 4], 40);

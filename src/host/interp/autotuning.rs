@@ -396,7 +396,7 @@ impl EvalContext<'_> {
             args.push(device_args(set, &bound.hidden).map_err(|problem| self.problem(problem, tuned_launch.span))?);
         }
         let device = self.interp.options.device.clone();
-        device.finish().map_err(|error| self.error(device_diagnostic(&error, tuned_launch.span)))?;
+        device.finish().map_err(|error| self.device_error(&error, tuned_launch.span))?;
         // `effort.limit` is the limit of a single launch.
         let limit = effort.limit * args.len() as f64;
         let watched = TimeLimit::begin(limit, stop, outer, self.interp.tuning.end_kernels.clone());

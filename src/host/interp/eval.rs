@@ -12,7 +12,9 @@ use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_check::literal::NumberLiteral;
 use clk_check::typed::{ConstId, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
+use clk_compile::advice::explain_device_error;
 use clk_lower::GenericArgument;
+use clk_runtime::DeviceError;
 use clk_runtime::profile::{ProfileLocationGuard, enter_location};
 use clk_scalar::Scalar;
 use clk_scalar::builtin::Builtin;
@@ -535,8 +537,12 @@ impl EvalContext<'_> {
             "E0509" | "E0620" => self.largest_arrays(MIN_NAMED_BYTES).into_iter().fold(problem, RuntimeError::note),
             _ => problem,
         };
-        if problem.device().is_some() {
-            return self.error(problem.at(self.interp.current_span));
+        match problem.device() {
+            Some(error @ (DeviceError::EarlierLaunch(_) | DeviceError::Lost(_))) => {
+                return self.device_error(error, self.interp.current_span);
+            }
+            Some(_) => return self.error(problem.at(self.interp.current_span)),
+            None => {}
         }
         let causes = causes().into_iter();
         self.error(causes.fold(problem.at(span), |diagnostic, (span, text)| diagnostic.because(span, text)))
@@ -553,6 +559,11 @@ impl EvalContext<'_> {
     ) -> Signal {
         let place = indices.first().map_or(span, |i| i.span.to(indices[indices.len() - 1].span));
         self.problem_because(problem, place, || vec![(base.span, base_text.to_string())])
+    }
+
+    /// Returns the error of a device, which was noticed at `span`.
+    pub(super) fn device_error(&self, error: &DeviceError, span: Span) -> Signal {
+        self.error(explain_device_error(self.program, error, span))
     }
 
     pub(crate) fn error(&self, diagnostic: Diagnostic) -> Signal {

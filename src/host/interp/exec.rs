@@ -7,7 +7,7 @@ use crate::value::HostValue;
 use clk_base::diag::{Diagnostic, Severity};
 use clk_base::source::Span;
 use clk_check::typed::{Expr, OnDevice, Pattern};
-use clk_runtime::{Device, DeviceError, DeviceSelector, device_diagnostic, size};
+use clk_runtime::{Device, DeviceError, DeviceSelector, size};
 
 use super::code::{HostCode, NodeKind, TreeNode};
 use super::context::{Eval, EvalContext};
@@ -106,7 +106,7 @@ impl EvalContext<'_> {
         let result = self.eval(frame, body);
         let ended = batch.end();
         result?;
-        ended.map_err(|error| self.error(device_diagnostic(&error, span)))
+        ended.map_err(|error| self.device_error(&error, span))
     }
 
     fn run_on_device(&mut self, frame: &mut HostFrame, device: &OnDevice, body: &Expr, span: Span) -> Eval<()> {
@@ -128,7 +128,7 @@ impl EvalContext<'_> {
             Some(devices) => devices.open(selector),
             None => Err(DeviceError::Unavailable { device: "gpu".into(), why: "there are no devices here".into() }),
         };
-        let device = opened.map_err(|error| self.error(device_diagnostic(&error, span)))?;
+        let device = opened.map_err(|error| self.device_error(&error, span))?;
         if !self.interp.used_devices.iter().any(|known| Arc::ptr_eq(known, &device)) {
             self.interp.used_devices.push(device.clone());
         }

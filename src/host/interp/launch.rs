@@ -609,7 +609,7 @@ impl EvalContext<'_> {
             self.interp.launch_coverage.record(launch.kernel, extents, larger);
         }
         let declared = self.signature_promise(launch, kernel, inner, &prepared_args, &**executable);
-        let config = LaunchConfig { extents, span, larger, declared, wait: false };
+        let config = LaunchConfig { larger, declared, ..LaunchConfig::new(extents, span) };
         let control = &self.interp.options.control;
         let result =
             device_args(&mut prepared_args, hidden).map(|mut args| executable.launch(&config, &mut args, control));

@@ -73,7 +73,7 @@ use clk_compile::Session;
 use clk_ir::Checks;
 use clk_lower::MmaPrecision;
 use clk_runtime::profile::ProfileCollector;
-use clk_runtime::{Device, DeviceError, device_diagnostic};
+use clk_runtime::{Device, DeviceError};
 
 pub use bench::BenchResult;
 use call_cache::CallCache;
@@ -476,7 +476,7 @@ impl EvalContext<'_> {
             }
         }
         match failure {
-            Some(error) => Err(self.error(device_diagnostic(&error, self.interp.current_span))),
+            Some(error) => Err(self.device_error(&error, self.interp.current_span)),
             None => ended,
         }
     }
@@ -485,7 +485,7 @@ impl EvalContext<'_> {
     pub(crate) fn report_pending_faults(&mut self, span: Span) -> Eval<()> {
         let own = std::iter::once(&self.interp.options.device);
         let confirmed = own.chain(&self.interp.shard_devices).try_for_each(|device| device.report_pending_faults());
-        confirmed.map_err(|error| self.error(device_diagnostic(&error, span)))
+        confirmed.map_err(|error| self.device_error(&error, span))
     }
 
     /// Returns an error if a stop was requested.

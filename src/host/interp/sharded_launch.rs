@@ -470,7 +470,8 @@ impl EvalContext<'_> {
             }
             hidden.iter().try_for_each(|value| push_value(&mut args, value))?;
             args.extend(more);
-            Ok(executable.launch(&LaunchConfig::new(extents, span), &mut args, control))
+            let config = LaunchConfig { is_part: true, ..LaunchConfig::new(extents, span) };
+            Ok(executable.launch(&config, &mut args, control))
         })();
         write_rows_back(slots, part, own).map_err(|p| self.problem(p, span))?;
         match result {

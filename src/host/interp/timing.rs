@@ -7,7 +7,6 @@ use crate::value::{HostValue, Timing};
 use clk_base::clock::Instant;
 use clk_base::source::Span;
 use clk_check::typed::{Block, TestSection};
-use clk_runtime::device_diagnostic;
 
 use super::bench::BenchResult;
 use super::builtin::as_f64;
@@ -155,6 +154,6 @@ impl EvalContext<'_> {
     fn finish_devices(&mut self, span: Span) -> Eval<()> {
         let own = std::iter::once(&self.interp.options.device);
         let finished = own.chain(&self.interp.shard_devices).try_for_each(|device| device.finish());
-        finished.map_err(|error| self.error(device_diagnostic(&error, span)))
+        finished.map_err(|error| self.device_error(&error, span))
     }
 }

@@ -10,7 +10,7 @@ use crate::unwind::{UnwindReason, catch_stop};
 use clk_base::alloc;
 use clk_base::source::SourceMap;
 use clk_ir::PreparedKernel;
-use clk_runtime::{Arg, Device, DeviceWrapper, Executable, Fault, LaunchExtents, PrintedText};
+use clk_runtime::{Arg, Device, DeviceWrapper, Executable, Fault, LaunchConfig, PrintedText};
 
 /// Returns the address of an array's bytes on the host.
 fn address(value: &HostValue) -> usize {
@@ -187,11 +187,11 @@ impl DeviceWrapper for FullDevice {
 impl Executable for FullExecutable {
     fn launch(
         &self,
-        extents: LaunchExtents,
+        config: &LaunchConfig,
         args: &mut [Arg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
-        let output = self.kernel.launch(extents, args, control);
+        let output = self.kernel.launch(config, args, control);
         if self.is_full.load(Ordering::Relaxed) {
             alloc::fail(64);
         }

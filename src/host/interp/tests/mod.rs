@@ -9,7 +9,7 @@ use super::*;
 use crate::interp::context::ShownPicture;
 use clk_compile::NoFiles;
 use clk_runtime::storage::FailedMemory;
-use clk_runtime::{Control, EarlierFault, FaultKind};
+use clk_runtime::{Control, EarlierFault, FaultKind, LaunchExtents, LaunchOrigin};
 use clk_sim::Simulator;
 
 /// Records the side effects of scripts.
@@ -411,9 +411,10 @@ fn a_fault_of_an_earlier_launch_is_shown_at_its_own_lines() {
         Span::new(file, start, start + text.len())
     };
     let fault = *FaultKind::ZeroStep.into_launch_fault(place("y[i] *= 2.0"));
-    let error =
-        DeviceError::EarlierLaunch(Box::new(EarlierFault { fault, launched: place("var here = [1.0, 2.0, 3.0]") }));
-    let expected = device_diagnostic(&error, Span::default());
+    let launched = place("var here = [1.0, 2.0, 3.0]");
+    let origin = LaunchOrigin { kernel: None, extents: LaunchExtents::Threads([3, 1, 1]), launched };
+    let error = DeviceError::EarlierLaunch(Box::new(EarlierFault { fault, origin }));
+    let expected = clk_runtime::device_diagnostic(&error, Span::default());
     script.interpreter.globals.iter_mut().flatten().for_each(|value| lose_arrays(value, &error));
     for text in ["print(x)", "x[0];", "print(x + 1.0)", "save(\"a.npy\", x)", "x"] {
         assert_eq!(*script.enter(text).expect_err("lost"), expected, "{text}");
