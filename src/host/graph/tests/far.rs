@@ -15,7 +15,7 @@ use clk_ir::PreparedKernel;
 use clk_runtime::storage::{DeviceBytes, Storage};
 use clk_runtime::{
     Arg, Capabilities, Device, DeviceError, DeviceKind, DeviceMemory, DeviceWrapper, Executable, Fault, LaunchConfig,
-    LaunchExtents, PendingUpload, PrintedText,
+    PendingUpload, PrintedText,
 };
 
 /// A device that counts the bytes copied to it and back.
