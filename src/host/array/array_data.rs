@@ -9,10 +9,19 @@ use crate::problem::{HostResult, RuntimeError};
 use clk_runtime::storage::Storage;
 use clk_scalar::Scalar;
 
+/// The reader for which the bytes of an array are computed. The result is the same for both, but it is available faster
+/// on the side of its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    Host,
+    /// A kernel on a device that has its own memory.
+    Device,
+}
+
 /// Deferred work that computes the bytes of an array.
 pub trait DeferredWork: Send + Sync {
     /// Computes the `len` bytes of the array.
-    fn run(&self, len: usize) -> HostResult<Storage>;
+    fn run(&self, len: usize, reader: Reader) -> HostResult<Storage>;
 
     /// Makes the work independent of other arrays, by reading or computing what it needs of them now. Called when one
     /// of these arrays is about to be written. `_len` is the number of bytes that the work computes.
@@ -119,13 +128,18 @@ impl Data {
 
     /// Returns the storage. Computes it now if it is deferred.
     pub fn storage(&self) -> HostResult<&Storage> {
+        self.storage_for(Reader::Host)
+    }
+
+    /// Like [`Data::storage`], for a reader on the host or on a device.
+    pub fn storage_for(&self, reader: Reader) -> HostResult<&Storage> {
         if let Some(storage) = self.storage.get() {
             return Ok(storage);
         }
         // This cannot deadlock, because the computation does not depend on its own result.
         let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = self.work() {
-            let storage = work.run(self.len)?;
+            let storage = work.run(self.len, reader)?;
             // `set` cannot fail: `storage` is empty, and only the holder of the lock sets it.
             let _ = self.storage.set(storage);
             if !work.is_persistent() {

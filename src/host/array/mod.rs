@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub(crate) use array_data::{Data, DeferredWork};
+pub(crate) use array_data::{Data, DeferredWork, Reader};
 pub use array_scalar::ArrayScalar;
 pub(crate) use clk_base::aligned::AlignedBytes;
 use clk_base::stop;

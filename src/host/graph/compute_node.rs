@@ -3,12 +3,11 @@
 
 use std::any::Any;
 
-use crate::array::{AlignedBytes, DeferredWork, ElementType, no_memory};
+use crate::array::{AlignedBytes, DeferredWork, ElementType, Reader, no_memory};
 use crate::graph::donation;
 use crate::graph::evaluate::{EAGER_SCALARS, compute_on_host, run_plan};
 use crate::graph::node::{DeferredNode, NodeOperand, as_node};
 use crate::graph::plan::{FusionPlan, OperandSource};
-use crate::graph::residency::take_device_request;
 use crate::graph::row_planner;
 use crate::problem::HostResult;
 use clk_runtime::profile::enter_location;
@@ -28,12 +27,12 @@ fn needs_device_data(operand: &NodeOperand, depth: usize) -> bool {
 }
 
 impl DeferredWork for DeferredNode {
-    fn run(&self, len: usize) -> HostResult<Storage> {
+    fn run(&self, len: usize, reader: Reader) -> HostResult<Storage> {
         let _place = self.context.counts_launches().then(|| enter_location(self.span));
         // Copying a few scalars to the host is faster than running a kernel. But if a kernel of the device will read
         // the result, the device computes it: the host then need not wait for earlier work.
         let runs_on_device =
-            take_device_request() && self.operands().iter().any(|operand| needs_device_data(operand, SEARCH_DEPTH));
+            reader == Reader::Device && self.operands().iter().any(|operand| needs_device_data(operand, SEARCH_DEPTH));
         if len <= EAGER_SCALARS * self.scalar.size() && !runs_on_device {
             let mut bytes =
                 AlignedBytes::zeroed(len).ok_or_else(|| no_memory(&ElementType::Scalar(self.scalar), &self.shape))?;

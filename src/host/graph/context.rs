@@ -2,11 +2,11 @@
 //! loaded on it.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
 
-use crate::array::Array;
+use crate::array::{Array, Data};
 use crate::graph::prefetch::PrefetchStream;
 use crate::problem::HostResult;
 use clk_ir::{Checks, CostCounting, PreparedKernel};
@@ -39,16 +39,74 @@ impl FusedKernels {
     }
 }
 
+/// What the contexts of an interpreter share: the loaded kernels, and results that are still to be computed.
+#[derive(Default)]
+pub(crate) struct ExpressionState {
+    kernels: FusedKernels,
+    pending: Arc<PendingResults>,
+}
+
+impl ExpressionState {
+    /// Returns a state with the same pending results, but without loaded kernels.
+    pub fn without_kernels(&self) -> Arc<ExpressionState> {
+        Arc::new(ExpressionState { kernels: FusedKernels::default(), pending: self.pending.clone() })
+    }
+}
+
+/// Deferred results that are computed although nothing has read them.
+#[derive(Default)]
+struct PendingResults {
+    /// Deferred reductions that keep large operands alive, oldest first.
+    pinned: Mutex<Vec<PinningReduction>>,
+    /// While code is being timed, the results that will be computed at the end even if they are unused.
+    collected: Mutex<Option<Vec<Array>>>,
+}
+
+/// A deferred reduction whose operands keep `bytes` bytes alive.
+struct PinningReduction {
+    result: Weak<Data>,
+    bytes: usize,
+}
+
+/// Number of most recent reductions that are never computed early: the current expression may be fused with them.
+const RECENT: usize = 4;
+
+impl PendingResults {
+    fn collected(&self) -> MutexGuard<'_, Option<Vec<Array>>> {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tracks a deferred reduction. Returns the oldest ones if all tracked reductions together keep more than `limit`
+    /// bytes alive.
+    fn pin(&self, result: &Array, bytes: usize, limit: usize) -> Vec<Arc<Data>> {
+        let mut waiting = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|reduction| reduction.result.upgrade().is_some_and(|data| data.computed().is_none()));
+        waiting.push(PinningReduction { result: Arc::downgrade(result.data()), bytes });
+        let mut all = waiting.iter().fold(0, |all: usize, reduction| all.saturating_add(reduction.bytes));
+        let mut due = Vec::new();
+        while all > limit && waiting.len() > RECENT {
+            let oldest = waiting.remove(0);
+            all -= oldest.bytes.min(all);
+            due.extend(oldest.result.upgrade());
+        }
+        due
+    }
+}
+
 /// A device, and the options of launches on it. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ExecContext(Arc<ExecContextInner>);
+pub(crate) struct ExecContext {
+    inner: Arc<ExecContextInner>,
+    /// Whether operations in this context change the collected results.
+    collects: bool,
+}
 
 struct ExecContextInner {
     device: Arc<dyn Device>,
     /// The device's name. It is determined lazily, because that may initialize the device.
     name: OnceLock<String>,
     control: Control,
-    kernels: Arc<FusedKernels>,
+    state: Arc<ExpressionState>,
     /// If the device is a GPU, the context that computes small results on the CPU.
     host: OnceLock<Option<ExecContext>>,
     caches_rows: OnceLock<bool>,
@@ -59,13 +117,11 @@ struct ExecContextInner {
 thread_local! {
     /// The context of the script that runs on this thread.
     static CURRENT: RefCell<Option<ExecContext>> = const { RefCell::new(None) };
-    /// While code is being timed, the deferred results that will be computed at the end even if they are unused.
-    static COLLECTED: RefCell<Option<Vec<Array>>> = const { RefCell::new(None) };
 }
 
 impl ExecContext {
     /// Creates a context. Its launches use the stop flag and the number of workers from `control`.
-    pub fn new(device: Arc<dyn Device>, control: &Control, kernels: Arc<FusedKernels>) -> ExecContext {
+    pub fn new(device: Arc<dyn Device>, control: &Control, state: Arc<ExpressionState>) -> ExecContext {
         let control = Control {
             checks: Checks::default(),
             max_steps: 0,
@@ -73,16 +129,17 @@ impl ExecContext {
             launches: Arc::default(),
             ..control.clone()
         };
-        ExecContext(Arc::new(ExecContextInner {
+        let inner = ExecContextInner {
             device,
             name: OnceLock::new(),
             control,
-            kernels,
+            state,
             host: OnceLock::new(),
             caches_rows: OnceLock::new(),
             min_donated_bytes: OnceLock::new(),
             prefetches: PrefetchStream::default(),
-        }))
+        };
+        ExecContext { inner: Arc::new(inner), collects: true }
     }
 
     /// Returns the context of the script that runs on this thread; a context with a simulator if there is no script.
@@ -108,41 +165,47 @@ impl ExecContext {
     }
 
     pub fn device(&self) -> &Arc<dyn Device> {
-        &self.0.device
+        &self.inner.device
     }
 
     pub fn control(&self) -> &Control {
-        &self.0.control
+        &self.inner.control
     }
 
     pub fn name(&self) -> &str {
-        self.0.name.get_or_init(|| self.0.device.name())
+        self.inner.name.get_or_init(|| self.inner.device.name())
     }
 
     /// Returns the state of out-of-core reads on this device.
     pub fn prefetches(&self) -> &PrefetchStream {
-        &self.0.prefetches
+        &self.inner.prefetches
     }
 
     /// Returns the context of the CPU if this device has its own memory, to which operands must be copied.
     pub fn host_context(&self) -> Option<&ExecContext> {
         let make = || {
-            let has_own_memory = self.0.device.memory().is_some();
-            has_own_memory.then(|| ExecContext::new(Arc::new(Simulator::default()), &self.0.control, Arc::default()))
+            let has_own_memory = self.inner.device.memory().is_some();
+            has_own_memory.then(|| {
+                ExecContext::new(
+                    Arc::new(Simulator::default()),
+                    &self.inner.control,
+                    self.inner.state.without_kernels(),
+                )
+            })
         };
-        self.0.host.get_or_init(make).as_ref()
+        self.inner.host.get_or_init(make).as_ref()
     }
 
     /// Whether expressions use the kernels for GPUs. True on a GPU, and on a simulator that counts the cost of launches
     /// on a GPU.
     pub fn is_gpu(&self) -> bool {
-        self.0.device.capabilities().gpu_kernels || self.counts_launches()
+        self.inner.device.capabilities().gpu_kernels || self.counts_launches()
     }
 
     /// Whether the costs of expression kernels are counted
     /// ([`ProfileCollector`](clk_runtime::profile::ProfileCollector)).
     pub fn counts_launches(&self) -> bool {
-        self.0.control.counting.as_ref().is_some_and(|counting| counting.expressions)
+        self.inner.control.counting.as_ref().is_some_and(|counting| counting.expressions)
     }
 
     /// Returns the kernel with this cache key. Builds and loads it on first use.
@@ -152,41 +215,89 @@ impl ExecContext {
         make: impl FnOnce() -> Result<Arc<dyn Executable>, E>,
     ) -> Result<Arc<dyn Executable>, E> {
         key.push(self.counts_launches().into());
-        self.0.kernels.get_or_load(self.name(), key, make)
+        self.inner.state.kernels.get_or_load(self.name(), key, make)
     }
 
     /// Loads a kernel on the device.
     pub fn load(&self, mut prepared: PreparedKernel) -> Arc<dyn Executable> {
         prepared.cost_counting = self.counts_launches().then_some(CostCounting::Expression);
-        self.0.device.load(Arc::new(prepared), None)
+        self.inner.device.load(Arc::new(prepared), None)
     }
 
     /// Returns whether row-wise kernels cache their rows in shared memory. GPUs do, because their caches are small
     /// compared with the number of rows in flight.
     pub fn caches_rows(&self) -> bool {
-        *self.0.caches_rows.get_or_init(|| self.is_gpu())
+        *self.inner.caches_rows.get_or_init(|| self.is_gpu())
     }
 
     /// Makes row-wise kernels on a simulator cache rows in shared memory, like on GPUs.
     #[cfg(test)]
     pub fn with_cached_rows(self) -> ExecContext {
-        self.0.caches_rows.set(true).expect("a new site");
+        self.inner.caches_rows.set(true).expect("a new site");
         self
     }
 
     /// Returns the minimum size for buffer donation.
     pub fn min_donated_bytes(&self) -> usize {
-        *self.0.min_donated_bytes.get_or_init(|| MIN_DONATED_BYTES)
+        *self.inner.min_donated_bytes.get_or_init(|| MIN_DONATED_BYTES)
     }
 
     #[cfg(test)]
     pub fn with_min_donated(self, bytes: usize) -> Self {
-        self.0.min_donated_bytes.set(bytes).expect("a new site");
+        self.inner.min_donated_bytes.set(bytes).expect("a new site");
         self
     }
 
+    /// Returns a context whose operations do not change the collected results.
+    pub fn without_collecting(&self) -> ExecContext {
+        ExecContext { collects: false, ..self.clone() }
+    }
+
+    /// Tracks a deferred reduction whose operands keep `bytes` bytes alive. If all tracked reductions together keep more
+    /// than `limit` bytes alive, computes the oldest ones.
+    pub fn pin(&self, result: &Array, bytes: usize, limit: usize) {
+        for data in self.inner.state.pending.pin(result, bytes, limit) {
+            // An error is ignored here, because a later reader computes the reduction again and reports it.
+            drop(data.storage());
+        }
+    }
+
+    /// Begins to collect results. They are collected until the guard is dropped.
+    pub fn begin_collecting(&self) -> ResultCollector {
+        let pending = self.inner.state.pending.clone();
+        let outer = pending.collected().replace(Vec::new());
+        ResultCollector { pending, outer }
+    }
+
+    /// Removes an array from the collected results, because another kernel computes it inline.
+    pub fn forget_result(&self, array: &Array) {
+        if !self.collects {
+            return;
+        }
+        if let Some(collected) = &mut *self.inner.state.pending.collected() {
+            collected.retain(|kept| !Arc::ptr_eq(kept.data(), array.data()));
+        }
+    }
+
+    /// Adds a new result if code is being timed, and removes the operands of its expression.
+    pub fn record_result<'a>(&self, result: &Array, operands: impl Iterator<Item = &'a Array>) -> HostResult<()> {
+        if !self.collects {
+            return Ok(());
+        }
+        let oldest = {
+            let mut collected = self.inner.state.pending.collected();
+            let Some(collected) = &mut *collected else { return Ok(()) };
+            for operand in operands {
+                collected.retain(|kept| !Arc::ptr_eq(kept.data(), operand.data()));
+            }
+            collected.push(result.clone());
+            (collected.len() > MAX_COLLECTED).then(|| collected.remove(0))
+        };
+        oldest.map_or(Ok(()), |array| array.storage().map(drop))
+    }
+
     pub fn is_same(&self, other: &ExecContext) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
 
@@ -199,52 +310,26 @@ impl Drop for ContextRestorer {
     }
 }
 
-/// Collects deferred results while code is timed, and computes them at the end. Otherwise the time of unused results
-/// would not be measured.
-pub(crate) struct ResultCollector(Option<Vec<Array>>);
-
 /// Maximum number of collected results. If there are more, the oldest one is computed immediately.
 const MAX_COLLECTED: usize = 16;
 
+/// Collects deferred results while code is timed, and computes them at the end. Otherwise the time of unused results
+/// would not be measured.
+pub(crate) struct ResultCollector {
+    pending: Arc<PendingResults>,
+    outer: Option<Vec<Array>>,
+}
+
 impl ResultCollector {
-    pub fn begin() -> ResultCollector {
-        ResultCollector(COLLECTED.replace(Some(Vec::new())))
-    }
-
-    /// Calls `evaluate` without collecting its results.
-    pub fn suspend<R>(evaluate: impl FnOnce() -> R) -> R {
-        let _suspended = ResultCollector(COLLECTED.replace(None));
-        evaluate()
-    }
-
     /// Computes the collected results.
     pub fn finish(self) -> HostResult<()> {
-        let arrays = COLLECTED.with_borrow_mut(|held| held.as_mut().map(std::mem::take)).unwrap_or_default();
+        let arrays = self.pending.collected().as_mut().map(std::mem::take).unwrap_or_default();
         arrays.iter().try_for_each(|array| array.storage().map(drop))
-    }
-
-    /// Removes an array from the collected results, because another kernel computes it inline.
-    pub fn forget(array: &Array) {
-        COLLECTED.with_borrow_mut(|held| {
-            let others = |kept: &Array| !Arc::ptr_eq(kept.data(), array.data());
-            held.iter_mut().for_each(|held| held.retain(others));
-        });
-    }
-
-    /// Adds a new result if code is being timed, and removes the operands of its expression.
-    pub fn record<'a>(result: &Array, operands: impl Iterator<Item = &'a Array>) -> HostResult<()> {
-        operands.for_each(ResultCollector::forget);
-        let oldest = COLLECTED.with_borrow_mut(|collected| {
-            let collected = collected.as_mut()?;
-            collected.push(result.clone());
-            (collected.len() > MAX_COLLECTED).then(|| collected.remove(0))
-        });
-        oldest.map_or(Ok(()), |array| array.storage().map(drop))
     }
 }
 
 impl Drop for ResultCollector {
     fn drop(&mut self) {
-        COLLECTED.set(self.0.take());
+        *self.pending.collected() = self.outer.take();
     }
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::array::broadcast::{BroadcastIter, strides};
-use crate::array::{AlignedBytes, Array, DeferredWork, ElementType, MAX_EXTENT, byte_count, no_memory, shape_text};
-use crate::graph::context::{ExecContext, ResultCollector};
+use crate::array::{
+    AlignedBytes, Array, DeferredWork, ElementType, MAX_EXTENT, Reader, byte_count, no_memory, shape_text,
+};
+use crate::graph::context::ExecContext;
 use crate::graph::kernel_builder::{self, MAX_AXES};
 use crate::graph::lazy_gather::{LazyGather, as_gather};
 use crate::graph::node::{DeferredNode, ElementwiseOp, GraphSize, MAX_INPUTS, MAX_OPS, MAX_PINNED_BYTES, NodeOperand};
 use crate::graph::out_of_core;
 use crate::graph::plan::{FusionPlan, OperandSource};
-use crate::graph::residency::take_device_request;
 use crate::graph::view::{LazyView, as_view, view_lattice};
 use crate::problem::{HostResult, RuntimeError};
 use clk_base::stop;
@@ -83,7 +84,7 @@ pub(crate) fn defer(
         op_count: size,
         input_count: inputs,
         pinned_bytes: pinned,
-        context,
+        context: context.clone(),
         has_reductions: folds,
         was_inlined: AtomicBool::new(false),
         span: profile::place(),
@@ -92,7 +93,7 @@ pub(crate) fn defer(
     if may_fault {
         result.storage()?;
     } else {
-        ResultCollector::record(&result, arrays.iter())?;
+        context.record_result(&result, arrays.iter())?;
     }
     Ok(result)
 }
@@ -201,9 +202,9 @@ pub(super) fn internal_error(what: &str) -> RuntimeError {
 }
 
 /// Copies the elements of a view. `is_sole_owner` is true if the view holds the only reference to its source.
-fn copy_view(view: &LazyView, source: &Array, is_sole_owner: bool, len: usize) -> HostResult<Storage> {
+fn copy_view(view: &LazyView, source: &Array, is_sole_owner: bool, len: usize, reader: Reader) -> HostResult<Storage> {
     let _place = view.context.counts_launches().then(|| profile::enter_location(view.span));
-    if let (Some(bytes), true) = (&view.separate_upload, take_device_request())
+    if let (Some(bytes), Reader::Device) = (&view.separate_upload, reader)
         && let Some(storage) = out_of_core::upload_range(&view.context, source, bytes.clone())?
     {
         return Ok(storage);
@@ -230,19 +231,19 @@ fn copy_view(view: &LazyView, source: &Array, is_sole_owner: bool, len: usize) -
 }
 
 impl DeferredWork for LazyView {
-    fn run(&self, len: usize) -> HostResult<Storage> {
+    fn run(&self, len: usize, reader: Reader) -> HostResult<Storage> {
         match self.source_or_copy() {
             Some(Ok(storage)) => Ok(storage),
             // If the view is the sole owner, there are two references: this one and the one of the view. The view keeps
             // its reference, so that it remains readable if the copy is interrupted.
-            Some(Err(source)) => copy_view(self, &source, Arc::strong_count(source.data()) == 2, len),
+            Some(Err(source)) => copy_view(self, &source, Arc::strong_count(source.data()) == 2, len, reader),
             None => Err(internal_error("a view that is copied twice")),
         }
     }
 
     fn detach(&self, len: usize) -> HostResult<()> {
         let Some(source) = self.source() else { return Ok(()) };
-        let copied = copy_view(self, &source, false, len)?;
+        let copied = copy_view(self, &source, false, len, Reader::Host)?;
         self.set_copied(copied);
         Ok(())
     }

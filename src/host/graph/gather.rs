@@ -7,8 +7,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::array::{Array, ArrayScalar, DeferredWork, MAX_EXTENT, byte_count};
-use crate::graph::context::{ExecContext, ResultCollector};
+use crate::array::{Array, ArrayScalar, DeferredWork, MAX_EXTENT, Reader, byte_count};
+use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{defer, graph_size, internal_error, run_plan};
 use crate::graph::lazy_gather::{GatherSource, IndexList, LazyGather};
 use crate::graph::node::{ElementwiseOp, GraphSize, MAX_INPUTS, MAX_OPS, NodeOperand, ReductionOp, ReductionShape};
@@ -68,7 +68,7 @@ pub(crate) fn gather(
         source_shape,
         shape: result_shape,
         scalar,
-        context,
+        context: context.clone(),
         op_count: size,
         input_count: inputs,
         pinned_bytes: pinned,
@@ -82,7 +82,7 @@ pub(crate) fn gather(
         // Compute the result now, because deferring it would keep a much larger array in memory.
         result.storage()?;
     } else {
-        ResultCollector::record(&result, operands.iter())?;
+        context.record_result(&result, operands.iter())?;
     }
     Ok(Some(result))
 }
@@ -164,8 +164,8 @@ pub(super) fn are_in_bounds(at: &Array, len: usize, context: &ExecContext) -> Ho
     let inside = if at.count() <= MAX_HOST_ELEMENTS && is_on_host(at) {
         with_integer!(scalar, T => check_on_host::<T>(at, len)?, _ => return Ok(false))
     } else {
-        let _standing = context.clone().enter();
-        ResultCollector::suspend(|| check_by_reduction(at, scalar, len))?
+        let _standing = context.without_collecting().enter();
+        check_by_reduction(at, scalar, len)?
     };
     if inside && at.data().computed().is_some() {
         at.data().record_index_bound(scalar, len);
@@ -217,7 +217,7 @@ fn compute_gather(picked: &LazyGather, parts: &GatherSource, len: usize) -> Host
 }
 
 impl DeferredWork for LazyGather {
-    fn run(&self, len: usize) -> HostResult<Storage> {
+    fn run(&self, len: usize, _: Reader) -> HostResult<Storage> {
         if let Some(parts) = self.pending_source() {
             return compute_gather(self, &parts, len);
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::array::{AlignedBytes, Array, ElementType, MAX_EXTENT, no_memory};
-use crate::graph::context::{ExecContext, ResultCollector};
+use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{defer, internal_error, to_extents};
 use crate::graph::gather::MAX_HOST_ELEMENTS;
 use crate::graph::library_kernels::{self, LibraryArgument};
@@ -38,9 +38,9 @@ struct MaskPredicate {
 }
 
 impl MaskPredicate {
-    fn from_mask(mask: &Array) -> HostResult<MaskPredicate> {
+    fn from_mask(context: &ExecContext, mask: &Array) -> HostResult<MaskPredicate> {
         if let Some(compares) = MaskPredicate::from_comparison(mask) {
-            ResultCollector::forget(mask);
+            context.forget_result(mask);
             return Ok(compares);
         }
         let by = mask.reinterpret_as(ElementType::Scalar(Scalar::U8), &[mask.count()])?;
@@ -104,7 +104,12 @@ fn gpu_context(mask: &Array, array: &Array) -> Option<ExecContext> {
 /// the array that will be indexed by them.
 pub(crate) fn mask_positions(mask: &Array, array: &Array) -> HostResult<Option<Array>> {
     let Some(context) = gpu_context(mask, array) else { return Ok(None) };
-    let at = run_selection(&context, &MaskPredicate::from_mask(mask)?, SelectionSource::Positions, Scalar::I32.into())?;
+    let at = run_selection(
+        &context,
+        &MaskPredicate::from_mask(&context, mask)?,
+        SelectionSource::Positions,
+        Scalar::I32.into(),
+    )?;
     at.data().record_index_bound(Scalar::I32, mask.count());
     Ok(Some(at))
 }
@@ -117,14 +122,14 @@ pub(crate) fn select_by_mask(array: &Array, mask: &Array) -> HostResult<Option<A
     let (Some(word), true) = (word, array.shape() == mask.shape()) else { return Ok(None) };
     let Some(context) = gpu_context(mask, array) else { return Ok(None) };
     array.storage()?;
-    let predicate = MaskPredicate::from_mask(mask)?;
+    let predicate = MaskPredicate::from_mask(&context, mask)?;
     let is_same =
         Arc::ptr_eq(predicate.array.data(), array.data()) && element == ElementType::Scalar(predicate.limit.ty);
     let from = match is_same {
         true => SelectionSource::Compared,
         false => SelectionSource::Array(array.reinterpret_as(ElementType::Scalar(word), &[array.count()])?),
     };
-    ResultCollector::forget(array);
+    context.forget_result(array);
     run_selection(&context, &predicate, from, element).map(Some)
 }
 
@@ -193,7 +198,8 @@ fn run_selection(
         return Array::with_storage(element, &[total], result);
     }
     let result = Array::with_storage(element, &[count], result)?;
-    let part = ResultCollector::suspend(|| make_view(&result, vec![ViewAxis::full(0)], &[total]))?;
+    let _standing = context.without_collecting().enter();
+    let part = make_view(&result, vec![ViewAxis::full(0)], &[total])?;
     part.storage()?;
     Ok(part)
 }

@@ -19,7 +19,7 @@
 
 use crate::array::strided::Lattice;
 use crate::array::{Array, ElementType, MAX_EXTENT, byte_count, no_memory, shape_text};
-use crate::graph::context::{ExecContext, ResultCollector};
+use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{self, defer, internal_error};
 use crate::graph::integer_range::max_magnitude;
 use crate::graph::library_kernels::{self, LibraryArgument};
@@ -191,7 +191,8 @@ fn packed_matmul<T: packed::MicroKernelScalar>(
     shape: &[usize],
 ) -> HostResult<Option<Array>> {
     let GemmSizes { rows, inner, columns, .. } = sizes;
-    let (a, b) = (MatmulOperand::from_array(a, [rows, inner]), MatmulOperand::from_array(b, [inner, columns]));
+    let a = MatmulOperand::from_array(context, a, [rows, inner]);
+    let b = MatmulOperand::from_array(context, b, [inner, columns]);
     let element = ElementType::Scalar(a.array.scalar().ok_or_else(|| internal_error("a product of structs"))?);
     let (left, right) = (a.packed_factor::<T>()?, b.packed_factor::<T>()?);
     let mut storage = Storage::unset(byte_count(&element, shape)?);
@@ -219,7 +220,7 @@ struct MatmulOperand {
 }
 
 impl MatmulOperand {
-    fn from_array(array: &Array, [m, n]: [usize; 2]) -> MatmulOperand {
+    fn from_array(context: &ExecContext, array: &Array, [m, n]: [usize; 2]) -> MatmulOperand {
         let through_view = strided_source(array).and_then(|(source, lattice)| {
             let matrices = lattice.shape.len().checked_sub(2)?;
             let (outer, inner) = (lattice.shape.split_at(matrices), lattice.strides.split_at(matrices));
@@ -230,7 +231,7 @@ impl MatmulOperand {
                 _ => return None,
             };
             let &[row, column] = inner.1 else { return None };
-            ResultCollector::forget(array);
+            context.forget_result(array);
             Some(MatmulOperand { array: source, offset: lattice.offset, strides: [batch, row, column] })
         });
         through_view.unwrap_or_else(|| {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::array::{Array, DeferredWork, MAX_EXTENT};
-use crate::graph::context::{ExecContext, ResultCollector};
+use crate::graph::context::ExecContext;
 use crate::graph::lazy_gather::{GatherSource, LazyGather, as_gather};
 use crate::graph::memo::{DeferredKey, DeferredMemo};
 use crate::graph::node::{DeferredNode, ElementwiseOp, NodeOperand, as_node, non_unit_extents};
@@ -155,7 +155,7 @@ impl FusionPlan {
             }
             NodeOperand::Array(array, own) => {
                 let source = planner.array(array, own, &broadcast_axes(&planner.identity_axes(), shape, own))?;
-                ResultCollector::forget(array);
+                context.forget_result(array);
                 source
             }
         };

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::array::DeferredWork;
+use crate::array::{DeferredWork, Reader};
 use crate::problem::{HostResult, RuntimeError};
 use clk_base::background::Background;
 use clk_runtime::DeviceError;
@@ -49,7 +49,7 @@ pub(super) struct PrefetchCopy {
 
 /// The copy is registered as a reader of the array, so that a writer waits for it.
 impl DeferredWork for PrefetchCopy {
-    fn run(&self, _len: usize) -> HostResult<Storage> {
+    fn run(&self, _len: usize, _: Reader) -> HostResult<Storage> {
         Err(RuntimeError::new("E0999", "internal error: a copy that is no array"))
     }
 
@@ -75,7 +75,7 @@ pub(super) struct PageLocking {
 }
 
 impl DeferredWork for PageLocking {
-    fn run(&self, _len: usize) -> HostResult<Storage> {
+    fn run(&self, _len: usize, _: Reader) -> HostResult<Storage> {
         Err(RuntimeError::new("E0999", "internal error: pages that are no array"))
     }
 

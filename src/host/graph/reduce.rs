@@ -16,12 +16,11 @@
 //! reduced expression inline, so that they are not stored.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
 
-use crate::array::{Array, Data, DeferredWork, ElementType};
-use crate::graph::context::{ExecContext, ResultCollector};
+use crate::array::{Array, DeferredWork, ElementType, Reader};
+use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{self, internal_error};
 use crate::graph::kernel_builder::{self, MAX_AXES, ReductionRound};
 use crate::graph::library_kernels;
@@ -29,6 +28,7 @@ use crate::graph::node::{
     ElementwiseOp, MAX_OPS, MAX_PINNED_BYTES, ReductionNode, ReductionOp, ReductionShape, as_node,
 };
 use crate::graph::plan::{FusionPlan, OperandSource};
+use crate::graph::residency::materialize_for;
 use crate::graph::row_plan::round_results;
 use crate::graph::row_planner;
 use crate::graph::view::PIN_RATIO;
@@ -83,6 +83,7 @@ fn defer_reduction(fold: &ReductionOp, array: &Array, shape: &[usize], rows: Red
         array.storage()?;
         size = evaluate::graph_size(array);
     }
+    let context = ExecContext::current();
     let folded = ReductionNode {
         op: *fold,
         array: array.clone(),
@@ -92,56 +93,23 @@ fn defer_reduction(fold: &ReductionOp, array: &Array, shape: &[usize], rows: Red
         op_count: size.op_count + 1,
         input_count: size.input_count,
         pinned_bytes: size.pinned_bytes,
-        context: ExecContext::current(),
+        context: context.clone(),
         was_inlined: AtomicBool::new(false),
         span: place(),
     };
     let result = Array::deferred(ElementType::Scalar(fold.result), &[rows.outer, 1, 1], Arc::new(folded))?;
-    ResultCollector::record(&result, std::iter::once(array))?;
-    track_pinned(&result, array.byte_len());
+    context.record_result(&result, std::iter::once(array))?;
+    if array.byte_len() >= MIN_TRACKED_BYTES && array.byte_len() / PIN_RATIO >= result.byte_len() {
+        context.pin(&result, array.byte_len(), MAX_PINNED_BYTES);
+    }
     Ok(result)
-}
-
-/// A deferred reduction whose operands keep `bytes` bytes alive.
-struct DeferredReduction {
-    result: Weak<Data>,
-    bytes: usize,
 }
 
 /// Minimum number of bytes kept alive by a reduction that is tracked.
 const MIN_TRACKED_BYTES: usize = 1 << 20;
-/// Number of most recent reductions that are never computed early: the current expression may be fused with them.
-const RECENT: usize = 4;
-
-thread_local! {
-    static PINNING: RefCell<Vec<DeferredReduction>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Tracks a deferred reduction. If all tracked reductions together keep too many bytes alive, computes the oldest ones.
-fn track_pinned(result: &Array, bytes: usize) {
-    if bytes < MIN_TRACKED_BYTES || bytes / PIN_RATIO < result.byte_len() {
-        return;
-    }
-    let due = PINNING.with_borrow_mut(|waiting| {
-        waiting.retain(|reduction| reduction.result.upgrade().is_some_and(|data| data.computed().is_none()));
-        waiting.push(DeferredReduction { result: Arc::downgrade(result.data()), bytes });
-        let mut all = waiting.iter().fold(0, |all: usize, reduction| all.saturating_add(reduction.bytes));
-        let mut due = Vec::new();
-        while all > MAX_PINNED_BYTES && waiting.len() > RECENT {
-            let oldest = waiting.remove(0);
-            all -= oldest.bytes.min(all);
-            due.extend(oldest.result.upgrade());
-        }
-        due
-    });
-    for data in due {
-        // An error is ignored here, because a later reader computes the reduction again and reports it.
-        drop(data.storage());
-    }
-}
 
 impl DeferredWork for ReductionNode {
-    fn run(&self, _: usize) -> HostResult<Storage> {
+    fn run(&self, _: usize, _: Reader) -> HostResult<Storage> {
         let _place = self.context.counts_launches().then(|| enter_location(self.span));
         if let Some(storage) = row_planner::compute_reduction(self)? {
             return Ok(storage);
@@ -217,7 +185,7 @@ fn reduce_in_rounds(
 fn materialize_for_few_threads(array: &Array, threads: usize) -> HostResult<()> {
     let is_expression = array.data().work().is_some_and(|work| as_node(&*work).is_some());
     if is_expression && threads < MIN_FUSED_THREADS && ExecContext::current().is_gpu() {
-        array.storage()?;
+        materialize_for(array, &ExecContext::current())?;
     }
     Ok(())
 }
@@ -256,7 +224,7 @@ pub(super) fn plan_reduction(
     if !is_even(&kinds) {
         // An input has different strides along the axes of a group, which prevents merging. The stored array has a
         // single stride.
-        array.storage()?;
+        materialize_for(array, &context)?;
         (plan, element, kinds) = FusionPlan::for_axis_groups(array, shape, groups, &context)?;
         if !is_even(&kinds) {
             return Ok(None);
@@ -277,7 +245,7 @@ pub(super) fn plan_reduction(
     if plan.axes.len() > MAX_AXES {
         return Ok(None);
     }
-    ResultCollector::forget(array);
+    context.forget_result(array);
     let context = evaluate::plan_context(&context, &plan, rows.outer * rows.len * rows.inner * size).clone();
     let axis =
         kinds.iter().position(|kind| *kind == 1).ok_or_else(|| internal_error("a reduction without its axis"))?;

@@ -1,9 +1,7 @@
 //! Residency: whether the bytes of an array are on the host or on a GPU. Also converts arrays of vectors and structs to
 //! arrays of scalars.
 
-use std::cell::Cell;
-
-use crate::array::{Array, ElementType};
+use crate::array::{Array, ElementType, Reader};
 use crate::graph::context::ExecContext;
 use crate::problem::HostResult;
 use clk_scalar::Scalar;
@@ -44,20 +42,11 @@ pub(crate) fn struct_words(size: usize) -> Option<(Scalar, usize)> {
     (size > 0).then(|| (largest_word, size / largest_word.size()))
 }
 
-thread_local! {
-    static FOR_DEVICE: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Computes a deferred array that a kernel on the device of this context is about to read.
 pub(crate) fn materialize_for(array: &Array, context: &ExecContext) -> HostResult<()> {
-    let before = FOR_DEVICE.replace(context.device().memory().is_some());
-    let computed = array.storage().map(drop);
-    FOR_DEVICE.set(before);
-    computed
-}
-
-/// Returns whether the result of the current computation will be read by a kernel of a device with its own memory.
-/// Resets the flag, so that it does not apply to nested computations.
-pub(super) fn take_device_request() -> bool {
-    FOR_DEVICE.replace(false)
+    if array.data().computed().is_some() {
+        return Ok(());
+    }
+    let reader = if context.device().memory().is_some() { Reader::Device } else { Reader::Host };
+    array.data().storage_for(reader).map(drop)
 }

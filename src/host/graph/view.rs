@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::array::strided::Lattice;
 use crate::array::{AlignedBytes, Array, DeferredWork, ElementType, MAX_EXTENT, byte_count, no_memory};
-use crate::graph::context::{ExecContext, ResultCollector};
+use crate::graph::context::ExecContext;
 use crate::graph::node::GraphSize;
 use crate::graph::out_of_core;
 use crate::graph::residency::{may_be_on_device, view_as_scalars};
@@ -255,7 +255,7 @@ fn make_scalar_view(
         source_shape,
         shape: scalar_extents,
         scalar,
-        context,
+        context: context.clone(),
         separate_upload,
         was_inlined: AtomicBool::new(false),
         span: place(),
@@ -263,7 +263,7 @@ fn make_scalar_view(
     let work: Arc<dyn DeferredWork> = Arc::new(view);
     source.data().add_reader(&work);
     let result = Array::deferred(element, shape, work)?;
-    ResultCollector::record(&result, std::iter::once(array))?;
+    context.record_result(&result, std::iter::once(array))?;
     Ok(result)
 }
 

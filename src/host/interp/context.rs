@@ -151,8 +151,8 @@ pub struct Interpreter {
     pub copy_statistics: Option<CopyStatistics>,
     /// Whether the note that arrays were moved to the host (W0607) was already reported.
     pub(crate) has_noted_spill: bool,
-    /// Compiled kernels of array expressions.
-    pub(crate) fused_kernels: Arc<graph::FusedKernels>,
+    /// Compiled kernels of array expressions, and results that are still to be computed.
+    pub(crate) expressions: Arc<graph::ExpressionState>,
     /// Compiled kernels of devices other than the current one, by device name.
     pub(crate) inactive_kernels: Vec<(String, DeviceKernels)>,
     /// Devices used by `on … { }` since the last wait for all launches.

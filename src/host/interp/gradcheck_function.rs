@@ -223,6 +223,7 @@ impl F64Shadow {
         }
         let mut interp = Interpreter::new(options);
         (interp.devices, interp.max_array_bytes) = (own.devices.clone(), own.max_array_bytes);
+        interp.expressions = own.expressions.without_kernels();
         (interp.stack_end, interp.depth, interp.current_span) = (own.stack_end, own.depth, own.current_span);
         let generics = frame.generics.iter().map(GenericArgument::widened).collect();
         F64Shadow {

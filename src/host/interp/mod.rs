@@ -140,7 +140,7 @@ impl Interpreter {
             frames: Vec::new(),
             copy_statistics: None,
             has_noted_spill: false,
-            fused_kernels: Arc::default(),
+            expressions: Arc::default(),
             inactive_kernels: Vec::new(),
             used_devices: Vec::new(),
             shard_devices: Vec::new(),
@@ -302,7 +302,7 @@ impl Interpreter {
 
     /// Returns the context in which array expressions are evaluated on the current device.
     fn exec_context(&self) -> ExecContext {
-        ExecContext::new(self.options.device.clone(), &self.options.control, self.fused_kernels.clone())
+        ExecContext::new(self.options.device.clone(), &self.options.control, self.expressions.clone())
     }
 
     /// Sets the run-time checks of launches. Discards compiled kernels, because the previous checks are compiled into
@@ -350,7 +350,7 @@ impl Interpreter {
     /// device.
     pub fn replace_device(&mut self, device: Arc<dyn Device>) {
         self.options.device = device;
-        self.fused_kernels = Arc::default();
+        self.expressions = self.expressions.without_kernels();
         self.kernels = DeviceKernels::default();
         self.inactive_kernels.clear();
     }

@@ -162,7 +162,7 @@ impl EvalContext<'_> {
                 return Err(self.error(diagnostic.at(span, "one of the numbers is negative")));
             };
             let device = self.open_shard_device(number, span)?;
-            sites.push(ExecContext::new(device, &self.interp.options.control, self.interp.fused_kernels.clone()));
+            sites.push(ExecContext::new(device, &self.interp.options.control, self.interp.expressions.clone()));
         }
         if sites.is_empty() {
             let diagnostic = Diagnostic::error("E0740", "an array cannot be cut into no parts");

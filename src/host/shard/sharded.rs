@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::array::{Array, DeferredWork, ElementType, SliceSpec, no_memory};
+use crate::array::{Array, DeferredWork, ElementType, Reader, SliceSpec, no_memory};
 use crate::graph::{self, ExecContext, NodeOperand, ViewAxis};
 use crate::problem::HostResult;
 use crate::shard::layout::ShardLayout;
@@ -344,7 +344,7 @@ impl HaloExchange {
 }
 
 impl DeferredWork for Sharded {
-    fn run(&self, len: usize) -> HostResult<Storage> {
+    fn run(&self, len: usize, _: Reader) -> HostResult<Storage> {
         let counts = &self.0.team.counters;
         ShardTransferCounters::add(&counts.gathers, &counts.gathered, len);
         let storage = match self.gather_all()?.into_storage() {

@@ -462,7 +462,7 @@ fn long_histories_are_computed_in_parts() {
 fn collected_results_are_computed_without_a_reader() {
     let x = numbers(1000);
     let work = || {
-        let collector = ResultCollector::begin();
+        let collector = ExecContext::current().begin_collecting();
         drop(add(&add(&x, &x), &x));
         drop(add(&x, &HostValue::Float(1.0)));
         collector.finish().expect("computed");
@@ -484,7 +484,7 @@ fn collected_operands_are_fused_into_their_reader() {
         ops::assign(&mut target, &part, &value).expect("a part");
     };
     let with_collector = || {
-        let with_collector = ResultCollector::begin();
+        let with_collector = ExecContext::current().begin_collecting();
         work();
         with_collector.finish().expect("computed");
     };

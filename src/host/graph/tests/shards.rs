@@ -35,9 +35,9 @@ fn cut(value: &HostValue) -> HostValue {
 
 /// Runs a program with several new devices.
 fn on_devices(device: &Simulator, seed: u64, work: impl FnOnce()) {
-    let kernels: Arc<FusedKernels> = Arc::default();
+    let state: Arc<ExpressionState> = Arc::default();
     let context =
-        |_| ExecContext::new(Arc::new(device.clone()), &Control::default(), kernels.clone()).with_min_donated(0);
+        |_| ExecContext::new(Arc::new(device.clone()), &Control::default(), state.clone()).with_min_donated(0);
     let contexts: Vec<ExecContext> = (0..4).map(context).collect();
     let _standing = contexts[0].clone().enter();
     DEVICES.set(Some(ShardTestDevices { contexts, random: Random(seed ^ 0x5a) }));
