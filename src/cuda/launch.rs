@@ -104,8 +104,10 @@ impl KernelVariants {
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| driver_argument(p, args, &own, &buffers, &service)));
         context.record_pending(self, control);
-        let pending =
-            || PendingReport { kernel: variant.kernel.clone(), origin: LaunchOrigin::new(&self.prepared, config) };
+        let pending = || PendingReport {
+            kernel: variant.kernel.clone(),
+            origin: LaunchOrigin::new(&self.prepared.module.kernel, config),
+        };
         context.issue(Issue {
             launch: DriverLaunch { function: loaded.function, shape: plan.shape, arguments },
             fault: variant.fault_argument.filter(|_| !is_synchronous).map(|at| (at, pending())),
@@ -142,7 +144,7 @@ impl KernelVariants {
                 writes: matches!(array, Arg::Write { .. } | Arg::ArrayMut { .. }),
             },
         });
-        let origin = LaunchOrigin::new(&self.prepared, config);
+        let origin = LaunchOrigin::new(&self.prepared.module.kernel, config);
         Arc::new(LaunchRecord { kernel: self.prepared.clone(), origin, args: recorded_args.collect() })
     }
 

@@ -282,7 +282,8 @@ pub enum DeviceError {
     Rejected { kernel: String, log: String },
     /// A driver call failed. After a sticky error (`lost`) all further calls of this process fail too.
     Driver { device: String, call: String, name: String, lost: bool },
-    /// A fault of an earlier asynchronous launch, reported late.
+    /// The fault of a launch, which is reported where its results are used: because the launch was asynchronous, or
+    /// because it is a part of a derivative.
     EarlierLaunch(Box<EarlierFault>),
     /// The worker process that runs kernels died or was killed. The arrays survive in another process, so that a new
     /// worker can use them.
@@ -291,7 +292,7 @@ pub enum DeviceError {
     Unavailable { device: String, why: String },
 }
 
-/// A fault of an asynchronous launch, detected after the launch call had returned.
+/// A fault, and what is known about its launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierFault {
     pub fault: Fault,

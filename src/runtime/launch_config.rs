@@ -1,7 +1,7 @@
 //! The parameters of one launch.
 
 use clk_base::source::Span;
-use clk_ir::PreparedKernel;
+use clk_ir::def::Kernel;
 
 use super::extents::LaunchExtents;
 use super::{LargerDimensions, SignaturePromise};
@@ -44,7 +44,7 @@ impl From<LaunchExtents> for LaunchConfig {
     }
 }
 
-/// What is kept of an asynchronous launch to explain its fault.
+/// What is kept of a launch to explain its fault later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaunchOrigin {
     /// The name of the kernel in the source; `None` if the launch computed a part of the source's index space.
@@ -55,8 +55,8 @@ pub struct LaunchOrigin {
 }
 
 impl LaunchOrigin {
-    pub fn new(kernel: &PreparedKernel, config: &LaunchConfig) -> LaunchOrigin {
-        let name = Some(kernel.module.kernel.span).filter(|_| !config.is_part);
+    pub fn new(kernel: &Kernel, config: &LaunchConfig) -> LaunchOrigin {
+        let name = Some(kernel.span).filter(|_| !config.is_part);
         LaunchOrigin { kernel: name, extents: config.extents, launched: config.span }
     }
 }

@@ -75,7 +75,8 @@ impl Executable for Queued {
         if failed.is_none()
             && let Err(fault) = self.kernel.launch(config, args, control)
         {
-            *failed = Some(EarlierFault { fault: *fault, origin: LaunchOrigin::new(&self.prepared, config) });
+            *failed =
+                Some(EarlierFault { fault: *fault, origin: LaunchOrigin::new(&self.prepared.module.kernel, config) });
         }
         Ok(PrintedText::new())
     }

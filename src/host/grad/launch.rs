@@ -22,7 +22,9 @@ use crate::problem::{ErrorOrigin, HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue};
 use clk_derive::DerivedParamRole;
 use clk_ir::def::{Access, LaunchForm as Shape};
-use clk_runtime::{Arg, LaunchConfig, LaunchExtents, SignaturePromise};
+use clk_runtime::{
+    Arg, DeviceError, EarlierFault, Fault, FaultKind, LaunchConfig, LaunchExtents, LaunchOrigin, SignaturePromise,
+};
 use clk_scalar::{Scalar, ScalarValue as Number};
 
 /// Runs a launch on arguments that may be traced. Returns the arrays that it writes, in the order of the parameters.
@@ -99,9 +101,23 @@ fn launch_plain(launch: &GradLaunch, args: Vec<HostValue>) -> HostResult<Vec<Hos
     let config = adjusted_config(launch, &launch_args);
     let outcome = kernel.executable()?.launch(&config, &mut launch_args, &launch.control);
     drop(launch_args);
-    let printed = outcome.map_err(|fault| graph::fault_error(&fault))?;
-    launch.output.lock().unwrap_or_else(PoisonError::into_inner).push_str(&printed);
+    let print = |text: &str| launch.output.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    outcome
+        .inspect_err(|fault| print(&fault.output))
+        .map(|text| print(&text))
+        .map_err(|fault| launch_error(launch, fault))?;
     Ok(written.into_iter().filter_map(|param| args.get(param).cloned()).collect())
+}
+
+/// Converts the fault of a launch to an error that has its own location.
+fn launch_error(launch: &GradLaunch, fault: Box<Fault>) -> RuntimeError {
+    match &fault.kind {
+        FaultKind::Device(_) | FaultKind::Interrupted => graph::fault_error(&fault),
+        _ => {
+            let origin = LaunchOrigin::new(&launch.kernel.module.kernel, &launch.config);
+            DeviceError::EarlierLaunch(Box::new(EarlierFault { fault: *fault, origin })).into()
+        }
+    }
 }
 
 /// Returns the configuration of the launch of a derivative. The declared maximum sizes are adjusted, because its arrays
@@ -271,7 +287,7 @@ pub(super) fn launch_reverse(
 fn with_index_space(launch: &GradLaunch, space: &[usize]) -> GradLaunch {
     let mut extents = [1; 3];
     extents.iter_mut().zip(space).for_each(|(extent, &len)| *extent = len as u32);
-    let config = LaunchConfig { extents: LaunchExtents::Threads(extents), ..launch.config };
+    let config = LaunchConfig { extents: LaunchExtents::Threads(extents), is_part: true, ..launch.config };
     GradLaunch { config, ..launch.clone() }
 }
 

@@ -13,10 +13,11 @@ use crate::problem::{HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue, RecordValue};
 use clk_base::source::Span;
 use clk_check::typed::{Access, Derive, Expr, ExprKind, FnRef, LaunchExpr, Type};
+use clk_compile::advice::FaultOrigin;
 use clk_derive::DerivativeLaunches;
 use clk_ir::{Checks, CostCounting, MAX_ELEMENTS};
 use clk_lower::Instance;
-use clk_runtime::{LaunchConfig, LaunchExtents, SignaturePromise};
+use clk_runtime::{LaunchConfig, LaunchExtents, LaunchOrigin, SignaturePromise};
 use clk_scalar::builtin::DerivativeKind;
 
 use super::call::CallSpans;
@@ -53,6 +54,8 @@ impl EvalContext<'_> {
             _ => Err(self.internal_error(span, "a derivative without its seed")),
         };
         self.interp.derivative_depth -= 1;
+        // The warnings of the reverse sweep, whose kernels are generated.
+        self.collect_device_warnings(FaultOrigin::new(self.program, None, span));
         result
     }
 
@@ -268,6 +271,8 @@ impl EvalContext<'_> {
         let results = grad::launch_traced(&launch, args);
         let said = std::mem::take(&mut *launch.output.lock().unwrap_or_else(PoisonError::into_inner));
         self.print_output(&said);
+        let origin = LaunchOrigin::new(&launch.kernel.module.kernel, &launch.config);
+        self.collect_device_warnings(FaultOrigin::of_launch(self.program, &origin));
         self.locate_error(results, span)
     }
 
