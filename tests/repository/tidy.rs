@@ -143,7 +143,6 @@ const STRING_ERRORS: &[(&str, usize, &str)] = &[
     ("pass", 8, "not yet replaced by an error type"),
     ("prove", 3, "not yet replaced by an error type"),
     ("runtime", 8, "not yet replaced by an error type"),
-    ("scalar", 7, "not yet replaced by an error type"),
     ("sim", 21, "not yet replaced by an error type"),
 ];
 
