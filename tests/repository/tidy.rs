@@ -139,7 +139,6 @@ const STRING_ERRORS: &[(&str, usize, &str)] = &[
     ("fmt", 3, "not yet replaced by an error type"),
     ("host", 21, "not yet replaced by an error type"),
     ("ide", 4, "not yet replaced by an error type"),
-    ("ir", 23, "not yet replaced by an error type"),
     ("pass", 8, "not yet replaced by an error type"),
     ("prove", 3, "not yet replaced by an error type"),
     ("runtime", 8, "not yet replaced by an error type"),
