@@ -10,6 +10,7 @@ use super::session::{Debug, DebugSettings, StopLocation};
 use clk_base::source::{SourceMap, Span};
 use clk_base::stop::Stopped;
 use clk_ir::{Checks, PreparedKernel};
+use clk_pass::InvalidIrError;
 use clk_runtime::exchange::CollectiveDevice;
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchExtents,
@@ -150,7 +151,7 @@ struct DebuggedKernel {
     state: Arc<Mutex<DebuggerState>>,
     inner: Arc<dyn Device>,
     /// The optimized kernel on the other device; loaded when a launch first needs it.
-    loaded: OnceLock<Result<Arc<dyn Executable>, String>>,
+    loaded: OnceLock<Result<Arc<dyn Executable>, InvalidIrError>>,
 }
 
 pub(crate) fn lock(state: &Mutex<DebuggerState>) -> MutexGuard<'_, DebuggerState> {
@@ -234,7 +235,7 @@ impl DebuggedKernel {
             // Waits for the launch, so that a fault is attributed to it.
             Ok(executable) => executable.launch(extents, args, &Control { wait: true, ..control.clone() }),
             // Lowering produces only modules that the passes accept, so this error is a bug in Clk.
-            Err(broken) => Err(FaultKind::Assert { message: broken.clone() }.into_launch_fault(self.span())),
+            Err(broken) => Err(FaultKind::Assert { message: broken.to_string() }.into_launch_fault(self.span())),
         }
     }
 

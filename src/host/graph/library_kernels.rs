@@ -77,13 +77,13 @@ pub(super) fn launch(
 fn load(context: &ExecContext, name: &str, given: &[LibraryArgument]) -> HostResult<Arc<dyn Executable>> {
     let program = library()?;
     let kernel = program.kernels.iter().find(|(_, kernel)| kernel.name == name).map(|(id, _)| id);
-    let kernel = kernel.ok_or_else(|| internal_error(&format!("the library has no kernel `{name}`")))?;
+    let kernel = kernel.ok_or_else(|| internal_error(format!("the library has no kernel `{name}`")))?;
     let arguments =
         given.iter().map(|given| argument(program, *given)).collect::<HostResult<Vec<GenericArgument>>>()?;
     let prepared = clk_compile::compile_kernel(program, &Instance::new(kernel, arguments), Checks::default());
     let prepared = prepared.map_err(|errors| {
         let why = errors.first().map_or("", |error| error.title.as_str());
-        internal_error(&format!("`{name}` of the library: {why}"))
+        internal_error(format!("`{name}` of the library: {why}"))
     })?;
     Ok(context.load(prepared))
 }
@@ -95,7 +95,7 @@ fn argument(program: &Program, given: LibraryArgument) -> HostResult<GenericArgu
         LibraryArgument::Math(function) => GenericArgument::Fn(FunctionInstance::Builtin(Builtin::Math(function))),
         LibraryArgument::Function(name, scalar) => {
             let id = program.fns.iter().find(|(_, function)| function.name == name).map(|(id, _)| id);
-            let id = id.ok_or_else(|| internal_error(&format!("the library has no function `{name}`")))?;
+            let id = id.ok_or_else(|| internal_error(format!("the library has no function `{name}`")))?;
             GenericArgument::Fn(FunctionInstance::Fn {
                 id,
                 arguments: vec![GenericArgument::Type(Type::Scalar(scalar))],

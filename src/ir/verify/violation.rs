@@ -3,7 +3,7 @@
 use crate::def::*;
 
 /// The message about a violated invariant. It contains the function and the expression.
-pub(crate) type Violation = String;
+pub type Violation = String;
 
 pub(super) fn is_type(ty: Ty) -> bool {
     matches!(ty, Ty::Scalar(_) | Ty::Vector(_, 2..=4))
