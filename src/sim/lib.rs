@@ -24,7 +24,7 @@ use self::tiering::LaunchTier;
 use clk_base::alloc;
 use clk_base::source::SourceMap;
 use clk_ir::{CostCounting, PreparedKernel};
-use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceError, DeviceMemory, Executable, Fault, FaultKind,
     Interop, Isa, LaunchExtents, PrintedText, Statistics,
@@ -149,8 +149,8 @@ impl Device for Simulator {
         Arc::new(SimExecutable { kernel, simulator, instrumented: full, elided: lean, needs_exact_loads: doubted })
     }
 
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
-        Err("sim exchanges nothing with other processes".into())
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
+        Err(CollectiveError::Unsupported("sim".into()))
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

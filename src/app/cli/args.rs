@@ -1,6 +1,7 @@
 //! Definition and parsing of the command line.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -188,9 +189,9 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
 }
 
 /// Parses the value of an environment variable. Returns the default if the variable is unset or empty.
-fn from_environment<T: FromStr<Err = String> + Default>(variable: &str) -> Result<T, Box<clap::Error>> {
+fn from_environment<T: FromStr<Err: Display> + Default>(variable: &str) -> Result<T, Box<clap::Error>> {
     match std::env::var(variable) {
-        Ok(text) if !text.is_empty() => text.parse().map_err(|why: String| {
+        Ok(text) if !text.is_empty() => text.parse().map_err(|why| {
             let complaint = format!("{variable}: {why}");
             Box::new(command().error(clap::error::ErrorKind::InvalidValue, complaint))
         }),

@@ -11,7 +11,7 @@ use clk_base::source::{SourceMap, Span};
 use clk_base::stop::Stopped;
 use clk_ir::{Checks, PreparedKernel};
 use clk_pass::InvalidIrError;
-use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchExtents,
     PrintedText,
@@ -113,8 +113,8 @@ impl DeviceWrapper for Debugger {
 
     /// The processes of a debugged run may stop at different places. The operations then run on the host, because on
     /// the device they would occupy the devices of all processes while one of them is stopped.
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
-        Err(format!("{} exchanges nothing with other processes while it is debugged", self.inner.name()))
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
+        Err(CollectiveError::Debugged(self.inner.name()))
     }
 
     /// The clock of the other device does not measure the stepper.

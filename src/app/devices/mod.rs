@@ -26,8 +26,8 @@ use clk_runtime::{Device, DeviceError, DeviceSelector, DeviceWrapper, Devices, S
 use clk_sim::Simulator;
 use smallvec::SmallVec;
 
+use back_end::{BackEndError, GpuBackEnd, GpuSetup};
 pub(crate) use back_end::{DeviceOptions, GpuCodeOptions, Isolate};
-use back_end::{GpuBackEnd, GpuSetup};
 pub(crate) use nvidia::CudaEmitter;
 
 /// The environment variable that selects the default device. The command line overrides it.
@@ -102,8 +102,8 @@ fn gpu_back_end(number: u32) -> (&'static dyn GpuBackEnd, u32) {
 }
 
 /// Returns the number of GPUs, or the reason why there are none.
-fn count_gpus() -> Result<u32, String> {
-    let counts: Vec<Result<u32, String>> = GPU_BACK_ENDS.iter().map(|back_end| back_end.count()).collect();
+fn count_gpus() -> Result<u32, BackEndError> {
+    let counts: Vec<Result<u32, BackEndError>> = GPU_BACK_ENDS.iter().map(|back_end| back_end.count()).collect();
     match counts.iter().flatten().sum() {
         0 => counts.into_iter().find(Result::is_err).unwrap_or(Ok(0)),
         count => Ok(count),
@@ -128,7 +128,7 @@ pub(crate) fn preserve_thread_state() -> SmallVec<[ThreadStateGuard; 1]> {
 }
 
 /// Returns the stream of a GPU on which libraries that lend arrays order their pending work before Clk's.
-pub(crate) fn lender_stream(number: u32) -> Result<ForeignStream, String> {
+pub(crate) fn lender_stream(number: u32) -> Result<ForeignStream, BackEndError> {
     let (back_end, number) = gpu_back_end(number);
     back_end.lender_stream(number)
 }
