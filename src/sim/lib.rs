@@ -59,6 +59,7 @@ mod polling;
 pub mod product;
 mod profile;
 mod register_ids;
+mod rule_violation;
 mod sanitizer;
 mod sched;
 mod shared_memory;
