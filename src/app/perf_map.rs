@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use super::disk;
+use clk_base::file_error::FileError;
 use clk_sim::{CodeSymbol, Listener};
 
 /// The environment variable that enables writing the file.
@@ -36,11 +36,11 @@ pub(crate) fn writer() -> Listener {
     let file: Mutex<Option<Option<File>>> = Mutex::default();
     Box::new(move |symbol| {
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = file.get_or_insert_with(|| create(&path).map_err(|why| note(&path, &why)).ok());
+        let open = file.get_or_insert_with(|| create(&path).map_err(|why| note(&path, why)).ok());
         if let Some(into) = open
             && let Err(why) = into.write_all(line(symbol).as_bytes())
         {
-            note(&path, &why);
+            note(&path, why);
             *open = None;
         }
     })
@@ -56,11 +56,11 @@ fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-fn note(path: &Path, why: &io::Error) {
+fn note(path: &Path, why: io::Error) {
     eprintln!(
         "note: `{}` is not written, so `perf` cannot name machine code: {}",
         path.display(),
-        disk::io_reason(why)
+        FileError::from(why)
     );
 }
 

@@ -131,10 +131,10 @@ const MAX_SHARED_PERCENT: usize = 10;
 /// How often the code of each crate uses `Result<_, String>`, with the reason. Callers cannot match such an error, and
 /// its message is not made in one place, so other crates use error types.
 const STRING_ERRORS: &[(&str, usize, &str)] = &[
-    ("app", 143, "to be replaced"),
-    ("compile", 8, "not yet replaced by an error type"),
+    ("app", 100, "to be replaced"),
+    ("compile", 6, "not yet replaced by an error type"),
     ("fmt", 3, "not yet replaced by an error type"),
-    ("host", 21, "not yet replaced by an error type"),
+    ("host", 16, "not yet replaced by an error type"),
     ("ide", 4, "not yet replaced by an error type"),
     ("prove", 3, "not yet replaced by an error type"),
     ("runtime", 1, "the reasons why a lost worker process was not replaced, shown as a note"),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use clk_base::file_error::FileError;
 use clk_check::typed::{ExprKind, NameUse, Program};
 use clk_compile::{Files, NoFiles, Session};
 use clk_ide::{Analysis, Completion, CompletionKind, HighlightClass, LensKind, SymbolKind, highlight};
@@ -200,8 +201,8 @@ fn completions() {
 struct Neighbours;
 
 impl Files for Neighbours {
-    fn read(&self, _: &Path) -> Result<String, String> {
-        Err("no".into())
+    fn read(&self, _: &Path) -> Result<String, FileError> {
+        Err(FileError::Refused("no"))
     }
 
     fn neighbors(&self, _: &Path) -> Vec<String> {

@@ -64,7 +64,7 @@ pub(crate) fn stdin(args: Vec<String>, context: &mut AppContext) -> u8 {
     let mut bytes = Vec::new();
     let text = match std::io::stdin().lock().take(disk::MAX_SOURCE + 1).read_to_end(&mut bytes) {
         Ok(_) => disk::source_text(bytes),
-        Err(error) => Err(disk::io_reason(&error)),
+        Err(error) => Err(error.into()),
     };
     match text {
         Ok(text) => {

@@ -23,6 +23,7 @@ use super::debug;
 use super::framing::{self, WireFrame};
 use super::interrupt::Interrupt;
 use super::{disk, exit, picture, script};
+use clk_base::file_error::FileError;
 use clk_base::render::{self, RenderStyle};
 use clk_host::interp::{HostEffects, ShownPicture};
 
@@ -167,11 +168,11 @@ impl HostEffects for DapOutput {
         self.0.output("stdout", &picture::draw(&shown, STYLE, None));
     }
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
     }
 
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         disk::write_atomically(&disk::path_of(path), bytes)
     }
 }

@@ -24,6 +24,7 @@ use crate::script::{RunLimits, ScriptDevices};
 use crate::{crash, disk, memory, ranks};
 use clk_base::aligned;
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_base::stop;
 use clk_check::typed::{Access, GlobalId, NameBinding, Type};
@@ -170,7 +171,8 @@ const RETURN_MEMORY_AFTER: usize = 64 << 20;
 impl EmbedProgram {
     /// Compiles a file.
     pub fn load(path: &Path) -> Result<EmbedProgram, EmbedErrors> {
-        let unreadable = |why: String| EmbedReport::all(&[disk::unreadable(path, &why)], &Session::default().sources);
+        let unreadable =
+            |why: FileError| EmbedReport::all(&[disk::unreadable(path, &why)], &Session::default().sources);
         let text = disk::read_source(path).map_err(unreadable)?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         let program = EmbedProgram::new(&path.display().to_string(), &text, folder)?;

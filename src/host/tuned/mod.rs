@@ -12,6 +12,7 @@ use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
 
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::{FileId, SourceMap, Span};
 use clk_check::tune_configs::{self, TuneConfig};
 use clk_check::typed::{self, KernelId, Program, Tunable};
@@ -24,7 +25,7 @@ use file::{ParseError, TunedEntry, TunedFile, WrittenConfig};
 pub trait TuningStore: Send + Sync {
     /// Returns the name of a source's tuning file, and its text or the reason why it cannot be read. Returns `None` if
     /// the file does not exist.
-    fn read(&self, source: &str) -> Option<(String, Result<String, String>)>;
+    fn read(&self, source: &str) -> Option<(String, Result<String, FileError>)>;
 }
 
 /// What the interpreter does at a launch of a kernel with a `tune` clause.
@@ -72,7 +73,7 @@ pub struct Tuning {
 #[derive(Clone)]
 pub enum TunedFileState {
     Absent,
-    Unreadable { name: String, why: String },
+    Unreadable { name: String, error: Arc<FileError> },
     Damaged { name: String, damage: ParseError },
     Whole { name: String, file: Arc<TunedFile> },
 }
@@ -124,7 +125,7 @@ impl TunedFileState {
         match text.map(|text| TunedFile::parse(&text)) {
             Ok(Ok(file)) => TunedFileState::Whole { name, file: Arc::new(file) },
             Ok(Err(damage)) => TunedFileState::Damaged { name, damage },
-            Err(why) => TunedFileState::Unreadable { name, why },
+            Err(error) => TunedFileState::Unreadable { name, error: Arc::new(error) },
         }
     }
 
@@ -134,9 +135,9 @@ impl TunedFileState {
         let title = match self {
             TunedFileState::Absent => return Ok(None),
             TunedFileState::Whole { name, file } => return Ok(Some((name, file))),
-            TunedFileState::Unreadable { name, why } => format!("the choices in `{name}` cannot be read: {why}"),
+            TunedFileState::Unreadable { name, error } => format!("the choices in `{name}` cannot be read: {error}"),
             TunedFileState::Damaged { name, damage } => {
-                format!("`{name}` is not a tuning file: line {}: {}", damage.line, damage.why)
+                format!("`{name}` is not a tuning file: {damage}")
             }
         };
         let d = Diagnostic::error("E0526", title).at(clause, "the choices for these are in that file");

@@ -8,6 +8,7 @@ use crate::disk::temporary::TempFolder;
 use crate::repl::state::{CommandResult, Repl};
 use crate::repl::transcript;
 use clk_base::escape;
+use clk_base::file_error::FileError;
 use clk_compile::Session;
 
 impl Repl<'_> {
@@ -116,7 +117,7 @@ fn path_of(file: &str) -> PathBuf {
 fn in_editor(text: &str) -> Result<String, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| "vi".into());
-    let failed = |why: String| format!("`:edit` needs a temporary file: {why}");
+    let failed = |why: FileError| format!("`:edit` needs a temporary file: {why}");
     let folder = TempFolder::new().map_err(failed)?;
     let path = folder.file("entry.clk", format!("{text}\n").as_bytes()).map_err(failed)?;
     run_editor(&editor, &path)?;
@@ -131,6 +132,6 @@ fn run_editor(editor: &str, path: &Path) -> Result<(), String> {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err(format!("`{editor}` reported a failure; nothing was entered")),
-        Err(why) => Err(format!("`{editor}` cannot be started: {}; set EDITOR", disk::io_reason(&why))),
+        Err(error) => Err(format!("`{editor}` cannot be started: {}; set EDITOR", FileError::from(error))),
     }
 }
