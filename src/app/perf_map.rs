@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
+use crate::command_error::{CommandError, CommandResult};
 use clk_base::file_error::FileError;
 use clk_sim::{CodeSymbol, Listener};
 
@@ -18,13 +19,13 @@ pub(crate) const VARIABLE: &str = "CLK_SIM_PERF";
 pub(crate) struct PerfMapOption(pub bool);
 
 impl FromStr for PerfMapOption {
-    type Err = String;
+    type Err = CommandError;
 
-    fn from_str(text: &str) -> Result<PerfMapOption, String> {
+    fn from_str(text: &str) -> CommandResult<PerfMapOption> {
         match text {
             "0" => Ok(PerfMapOption(false)),
             "1" => Ok(PerfMapOption(true)),
-            _ => Err(format!("it is 1, to write a map for `perf`, or 0; not `{text}`")),
+            _ => Err(format!("it is 1, to write a map for `perf`, or 0; not `{text}`").into()),
         }
     }
 }

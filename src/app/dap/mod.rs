@@ -47,7 +47,7 @@ pub(crate) fn main(context: &mut AppContext) -> u8 {
     let Some(compiled) = script::compile_file(Path::new(&program), &mut context.console) else {
         wire.answer(
             &launch,
-            Err(format!("`{program}` has mistakes, or cannot be read: `clk check {program}` lists them")),
+            Err(format!("`{program}` has mistakes, or cannot be read: `clk check {program}` lists them").into()),
         );
         wire.event("terminated", json!({}));
         // Answers requests until the client sends `disconnect`.
@@ -105,7 +105,7 @@ fn read(wire: &DapWire, to: &Sender<DapRequest>, shared: &SharedTraffic, interru
             },
             WireFrame::Garbage(why) => {
                 let unknown = DapRequest { seq: 0, command: "unknown".into(), arguments: Value::Null };
-                wire.answer(&unknown, Err(format!("a message that cannot be read: {why}")));
+                wire.answer(&unknown, Err(format!("a message that cannot be read: {why}").into()));
                 continue;
             }
         };
@@ -132,7 +132,7 @@ fn launch_request(wire: &DapWire, requests: &Receiver<DapRequest>) -> Option<Dap
                 wire.answer(&request, Ok(Value::Null));
                 return None;
             }
-            other => Err(format!("`{other}` must follow `launch`")),
+            other => Err(format!("`{other}` must follow `launch`").into()),
         };
         wire.answer(&request, result);
     }

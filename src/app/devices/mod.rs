@@ -16,6 +16,7 @@ use super::cache::{self, Cache};
 use super::perf_map;
 #[cfg(target_os = "linux")]
 use super::worker_processes::WorkerProcesses;
+use crate::command_error::{CommandError, CommandResult};
 use clk_differential::Both;
 use clk_runtime::code_cache::CacheStore;
 use clk_runtime::import::ForeignStream;
@@ -60,9 +61,9 @@ pub(crate) enum DeviceChoice {
 }
 
 impl std::str::FromStr for DeviceChoice {
-    type Err = String;
+    type Err = CommandError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> CommandResult<Self> {
         let number = |rest: &str| match rest.strip_prefix(':') {
             None if rest.is_empty() => Ok(None),
             Some(digits) => digits.parse().map(Some).map_err(|_| ()),
@@ -79,7 +80,7 @@ impl std::str::FromStr for DeviceChoice {
             },
         };
         choice.map_err(|()| {
-            format!("there is no device `{text}`; devices are auto, sim, sim:N, gpu, gpu:N, both and both:N")
+            format!("there is no device `{text}`; devices are auto, sim, sim:N, gpu, gpu:N, both and both:N").into()
         })
     }
 }

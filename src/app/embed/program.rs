@@ -14,6 +14,7 @@ use super::argument::{self, EmbedValue};
 use super::describe::{self, Callable, ParamKind};
 use super::gpu_arrays::{self, Borrowed, bring_to_host};
 use super::report::EmbedReport;
+use crate::command_error::CommandError;
 use crate::devices::{DeviceChoice, DeviceOptions, DeviceRegistry, VARIABLE};
 use crate::effects::CapturedEffects;
 use crate::interrupt::Interrupt;
@@ -258,7 +259,7 @@ impl EmbedProgram {
     /// Returns a new interpreter for these options.
     fn interpreter(&self, how: &CallOptions) -> Result<Interpreter, EmbedErrors> {
         let device_name = how.device.clone().or_else(|| std::env::var(VARIABLE).ok().filter(|name| !name.is_empty()));
-        let wrong = |why: String| vec![EmbedReport::of(RuntimeError::new("E0803", why))];
+        let wrong = |why: CommandError| vec![EmbedReport::of(RuntimeError::new("E0803", why.title))];
         let choice: DeviceChoice = device_name.as_deref().unwrap_or("sim").parse().map_err(wrong)?;
         // An option that only the simulator supports selects the simulator.
         let is_simulated = how.is_checked() || how.deterministic;
