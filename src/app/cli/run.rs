@@ -94,7 +94,7 @@ fn run_compiled(compiled: Option<CompiledScript>, args: Vec<String>, show_value:
     let member = match ranks::join(&compiled.session, context) {
         Ok(member) => member,
         Err(why) => {
-            context.console.report(&Diagnostic::error("E0554", why), &compiled.session.sources);
+            context.console.report(&Diagnostic::error("E0554", why.to_string()), &compiled.session.sources);
             return script::failure_code(&context.interrupt);
         }
     };

@@ -296,7 +296,7 @@ impl EmbedProgram {
     fn interpreter_with_ranks(&mut self, how: &CallOptions) -> Result<Interpreter, EmbedErrors> {
         let mut interpreter = self.interpreter(how)?;
         let group = ranks::join_embedded(&self.session.sources, &self.stop);
-        self.member = group.map_err(|why| vec![EmbedReport::of(RuntimeError::new("E0554", why))])?;
+        self.member = group.map_err(|why| vec![EmbedReport::of(RuntimeError::new("E0554", why.to_string()))])?;
         interpreter.communicator = self.member.clone().map(|member| member as _);
         Ok(interpreter)
     }
