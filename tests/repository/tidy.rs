@@ -132,7 +132,6 @@ const MAX_SHARED_PERCENT: usize = 10;
 /// its message is not made in one place, so other crates use error types.
 const STRING_ERRORS: &[(&str, usize, &str)] = &[
     ("app", 5, "the interface of notebooks, whose message becomes a Python exception"),
-    ("fmt", 3, "not yet replaced by an error type"),
     ("host", 16, "helpers of the parser of tuning files; saved reasons of rejected configurations"),
     ("ide", 4, "not yet replaced by an error type"),
     ("prove", 2, "reasons of verdicts: titles of diagnostics and faults"),
