@@ -102,7 +102,7 @@ fn renamed(marked: &str, new: &str, expected: Result<&str, &str>) {
             places.into_iter().for_each(|range| text.replace_range(range, new));
             assert_eq!(text, expected);
         }
-        (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+        (Err(why), Err(expected)) => assert!(why.to_string().contains(expected), "{why}"),
         (found, _) => panic!("{found:?}, not {expected:?}"),
     }
 }
