@@ -8,6 +8,7 @@ use crate::array::{ElementType, no_memory};
 use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{fault_error, internal_error};
 use crate::problem::HostResult;
+use clk_base::diag::Diagnostic;
 use clk_check::typed::{Program, Type};
 use clk_compile::{NoFiles, Session};
 use clk_ir::Checks;
@@ -106,14 +107,14 @@ fn argument(program: &Program, given: LibraryArgument) -> HostResult<GenericArgu
 
 /// Returns the parsed and type-checked library.
 fn library() -> HostResult<&'static Program> {
-    static LIBRARY: OnceLock<Result<Program, String>> = OnceLock::new();
+    static LIBRARY: OnceLock<Result<Program, Box<Diagnostic>>> = OnceLock::new();
     let program = LIBRARY.get_or_init(|| {
         let mut session = Session::default();
         let outcome = session.add("<arrays>", IMPORTS, &NoFiles);
         match outcome.diagnostics.iter().find(|found| found.is_error()) {
-            Some(error) => Err(error.title.clone()),
+            Some(error) => Err(Box::new(error.clone())),
             None => Ok(session.program),
         }
     });
-    program.as_ref().map_err(|why| internal_error(&format!("the standard library: {why}")))
+    program.as_ref().map_err(|error| internal_error(format_args!("the standard library: {}", error.title)))
 }
