@@ -131,7 +131,6 @@ const MAX_SHARED_PERCENT: usize = 10;
 /// How often the code of each crate uses `Result<_, String>`, with the reason. Callers cannot match such an error, and
 /// its message is not made in one place, so other crates use error types.
 const STRING_ERRORS: &[(&str, usize, &str)] = &[
-    ("app", 5, "the interface of notebooks, whose message becomes a Python exception"),
     ("host", 12, "helpers of the parser of tuning files; saved reasons of rejected configurations"),
     ("prove", 2, "reasons of verdicts: titles of diagnostics and faults"),
     ("runtime", 1, "the reason why a lost worker process was not replaced, a note of its diagnostic"),

@@ -126,7 +126,7 @@ fn dimension(text: &str) -> CommandResult<(String, i64)> {
     Ok((name, extent))
 }
 
-fn triple(text: &str) -> Result<[i64; 3], String> {
+fn triple(text: &str) -> CommandResult<[i64; 3]> {
     let mut sizes = [1; 3];
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > 3 {

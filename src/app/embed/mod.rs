@@ -26,7 +26,7 @@ pub use program::{CallOptions, CallResult, CheckLevel, EmbedCall, EmbedProgram};
 pub use report::{EmbedReport, ReportLocation};
 pub use stubs::text as stubs;
 
-pub use super::repl::notebook::{Candidate, Event, Notebook};
+pub use super::repl::notebook::{Candidate, Event, Notebook, NotebookError};
 
 use crate::{memory, ranks};
 use clk_base::alloc;
