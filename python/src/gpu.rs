@@ -127,7 +127,7 @@ pub fn find_common_gpu(py: Python<'_>, arrays: &[Option<ImportedArray>]) -> PyRe
 pub fn synchronization_stream(py: Python<'_>, gpu: u32) -> PyResult<usize> {
     py.detach(|| embed::lender_stream(gpu)).map_err(|reason| {
         let title = format!("this array is in the memory of GPU {gpu}, which cannot be used");
-        errors::call_error(py, "E0809", title, &[], &[&reason])
+        errors::call_error(py, "E0809", title, &[], &[&reason.to_string()])
     })
 }
 

@@ -35,7 +35,7 @@ impl Notebook {
     #[new]
     #[pyo3(signature = (check=true))]
     fn new(check: bool) -> PyResult<Notebook> {
-        let inner = embed::Notebook::start(check).map_err(PyRuntimeError::new_err)?;
+        let inner = embed::Notebook::start(check).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(Notebook { inner, events: Mutex::new(None), is_interrupted: AtomicBool::new(false) })
     }
 
@@ -112,7 +112,7 @@ impl Notebook {
             Some(value) => value,
             None => HostValue::Array(imported_array::import_array(value, None, &Destination::Host)?.to_input(true)?),
         };
-        py.detach(|| self.inner.set(name, value)).map_err(PyValueError::new_err)
+        py.detach(|| self.inner.set(name, value)).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Returns the definitions of the session as the text of a program, and the folder for its imports. Returns `None`

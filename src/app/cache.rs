@@ -5,14 +5,18 @@
 //! never see a partial entry, even if writers are concurrent or killed. A failed write is not an error: the kernel is
 //! compiled again next time.
 
+use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use thiserror::Error;
+
 use super::{disk, permissions, user_dirs};
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_runtime::code_cache::CacheStore;
 
 /// The environment variable with the path of the cache directory.
@@ -58,34 +62,39 @@ pub(crate) struct CacheEntry {
 }
 
 /// Why Clk does not use a directory as its cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Error)]
 pub(crate) enum CacheDirError {
-    /// The directory has content that Clk did not write, or other users can write to it.
-    Foreign(String),
-    /// The directory cannot be created or read, for this reason.
-    Unusable(String),
+    /// The directory is not Clk's alone.
+    #[error(transparent)]
+    Foreign(FileError),
+    /// The directory contains this file, which Clk did not write.
+    #[error("`{}` lies there", .0.display())]
+    ForeignFile(OsString),
+    /// The directory cannot be created or read.
+    #[error(transparent)]
+    Unusable(FileError),
+}
+
+impl From<io::Error> for CacheDirError {
+    fn from(error: io::Error) -> CacheDirError {
+        CacheDirError::Unusable(error.into())
+    }
 }
 
 impl CacheDirError {
-    /// Returns the reason as a clause for the middle of a sentence.
-    pub fn why(&self) -> &str {
-        let (CacheDirError::Foreign(why) | CacheDirError::Unusable(why)) = self;
-        why
-    }
-
     /// Returns the diagnostic that reports this error for a directory.
     pub fn diagnostic(&self, folder: &Path) -> Diagnostic {
-        let (folder, why) = (folder.display(), self.why());
+        let folder = folder.display();
         match self {
-            CacheDirError::Foreign(_) => {
-                Diagnostic::error("E0703", format!("`{folder}` is not a cache of Clk's: {why}"))
+            CacheDirError::Foreign(_) | CacheDirError::ForeignFile(_) => {
+                Diagnostic::error("E0703", format!("`{folder}` is not a cache of Clk's: {self}"))
                     .help(format!(
                         "let `{CACHE_VARIABLE}` name a folder that does not exist yet, or an empty one of yours"
                     ))
                     .note("nothing in it was changed")
             }
             CacheDirError::Unusable(_) => {
-                Diagnostic::error("E0703", format!("the cache `{folder}` cannot be used: {why}"))
+                Diagnostic::error("E0703", format!("the cache `{folder}` cannot be used: {self}"))
             }
         }
     }
@@ -112,11 +121,11 @@ impl Cache {
     /// Opens the cache directory, creating and tagging it if necessary.
     pub fn open(folder: &Path) -> Result<Cache, CacheDirError> {
         if fs::metadata(folder).is_err() {
-            create_directory(folder).map_err(|error| CacheDirError::Unusable(disk::io_reason(&error)))?;
+            create_directory(folder)?;
         }
         if !is_tagged(folder)? {
             reject_foreign(folder)?;
-            write_tag(folder).map_err(|error| CacheDirError::Unusable(disk::io_reason(&error)))?;
+            write_tag(folder)?;
         }
         Ok(Cache::at(folder))
     }
@@ -277,30 +286,33 @@ fn write_tag(folder: &Path) -> std::io::Result<()> {
 #[cfg(unix)]
 fn is_tagged(folder: &Path) -> Result<bool, CacheDirError> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let unusable = |error: std::io::Error| CacheDirError::Unusable(disk::io_reason(&error));
     // All checks use one open handle, because the name may refer to another directory between two checks.
     if fs::metadata(folder).is_ok_and(|data| !data.is_dir()) {
-        return Err(CacheDirError::Foreign("it is not a folder".into()));
+        return Err(CacheDirError::Foreign(FileError::Refused("it is not a folder")));
     }
     let mut options = fs::File::options();
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_DIRECTORY | libc::O_NONBLOCK);
-    let handle = options.read(true).open(folder).map_err(unusable)?;
-    let data = handle.metadata().map_err(unusable)?;
+    let handle = options.read(true).open(folder)?;
+    let data = handle.metadata()?;
     if data.uid() != permissions::effective_user() {
-        return Err(CacheDirError::Foreign("it belongs to another user".into()));
+        return Err(CacheDirError::Foreign(FileError::Refused("it belongs to another user")));
     }
     if !has_tag(folder) {
         return Ok(false);
     }
     if data.mode() & 0o077 != 0 {
-        handle.set_permissions(fs::Permissions::from_mode(data.mode() & 0o700)).map_err(unusable)?;
+        handle.set_permissions(fs::Permissions::from_mode(data.mode() & 0o700))?;
     }
     Ok(true)
 }
 
 #[cfg(not(unix))]
 fn is_tagged(folder: &Path) -> Result<bool, CacheDirError> {
-    if folder.is_dir() { Ok(has_tag(folder)) } else { Err(CacheDirError::Foreign("it is not a folder".into())) }
+    if folder.is_dir() {
+        Ok(has_tag(folder))
+    } else {
+        Err(CacheDirError::Foreign(FileError::Refused("it is not a folder")))
+    }
 }
 
 fn has_tag(folder: &Path) -> bool {
@@ -317,7 +329,7 @@ fn tag(folder: &Path) -> Option<Vec<u8>> {
 /// Rejects an untagged directory if another user can write to it or if it has content that Clk did not write.
 fn reject_foreign(folder: &Path) -> Result<(), CacheDirError> {
     permissions::create_private_directory(folder).map_err(CacheDirError::Foreign)?;
-    let entries = fs::read_dir(folder).map_err(|error| CacheDirError::Unusable(disk::io_reason(&error)))?;
+    let entries = fs::read_dir(folder)?;
     // If a concurrent process is writing the tag, it may be incomplete. Early versions of Clk wrote no tag.
     let begun = || tag(folder).is_some_and(|text| TAG_CONTENT.as_bytes().starts_with(&text));
     let strange = entries.flatten().find(|entry| {
@@ -325,7 +337,7 @@ fn reject_foreign(folder: &Path) -> Result<(), CacheDirError> {
         !(name == TAG && begun() || is_entry(&name) || is_temporary(&name) || name.starts_with(LIBRARY))
     });
     match strange {
-        Some(entry) => Err(CacheDirError::Foreign(format!("`{}` lies there", entry.file_name().display()))),
+        Some(entry) => Err(CacheDirError::ForeignFile(entry.file_name())),
         None => Ok(()),
     }
 }
@@ -507,7 +519,7 @@ mod tests {
         }
         assert_eq!(cache.get(&key("a")), None, "an entry");
         chown(&folder, Some(other), None).unwrap();
-        assert!(Cache::open(&folder).is_err_and(|refusal| refusal.why().contains("another user")), "the folder");
+        assert!(Cache::open(&folder).is_err_and(|refusal| refusal.to_string().contains("another user")), "the folder");
     }
 
     #[test]

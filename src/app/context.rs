@@ -7,6 +7,7 @@ use super::devices::{DeviceChoice, DeviceRegistry, GpuCodeOptions};
 use super::exit;
 use super::interrupt::Interrupt;
 use super::script::RunLimits;
+use crate::command_error::CommandResult;
 use clk_runtime::Isa;
 use clk_sim::Jit;
 
@@ -27,15 +28,15 @@ pub(crate) struct AppContext {
 }
 
 impl AppContext {
-    /// Prints a page, or the error message in `Err`; returns the exit code.
-    pub fn show(&mut self, found: Result<String, String>) -> u8 {
+    /// Prints a page or an error; returns the exit code.
+    pub fn show(&mut self, found: CommandResult) -> u8 {
         match found {
             Ok(text) => {
                 self.console.print(&text);
                 exit::OK
             }
             Err(complaint) => {
-                self.console.error_line(&complaint);
+                self.console.error_line(&complaint.to_string());
                 exit::FAILURE
             }
         }

@@ -2,6 +2,7 @@
 
 use super::console::Console;
 use super::{disk, picture};
+use clk_base::file_error::FileError;
 use clk_host::interp::{HostEffects, ShownPicture};
 
 /// Effects for a terminal: output goes to the console, and files are on disk.
@@ -22,11 +23,11 @@ impl HostEffects for TerminalEffects<'_> {
         self.console.print(&drawn);
     }
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
     }
 
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         // Makes output that was printed before this call visible before the file exists.
         self.console.flush();
         disk::write_atomically(&disk::path_of(path), bytes)
@@ -48,11 +49,11 @@ impl HostEffects for CapturedEffects {
         self.printed.push_str("(a picture)\n");
     }
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
     }
 
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         disk::write_atomically(&disk::path_of(path), bytes)
     }
 }

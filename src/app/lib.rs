@@ -53,6 +53,7 @@
 
 mod cache;
 mod cli;
+mod command_error;
 mod console;
 mod context;
 mod crash;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use super::disk;
+use crate::command_error::{CommandError, CommandResult};
+use clk_base::file_error::FileError;
 use clk_sim::{CodeSymbol, Listener};
 
 /// The environment variable that enables writing the file.
@@ -18,13 +19,13 @@ pub(crate) const VARIABLE: &str = "CLK_SIM_PERF";
 pub(crate) struct PerfMapOption(pub bool);
 
 impl FromStr for PerfMapOption {
-    type Err = String;
+    type Err = CommandError;
 
-    fn from_str(text: &str) -> Result<PerfMapOption, String> {
+    fn from_str(text: &str) -> CommandResult<PerfMapOption> {
         match text {
             "0" => Ok(PerfMapOption(false)),
             "1" => Ok(PerfMapOption(true)),
-            _ => Err(format!("it is 1, to write a map for `perf`, or 0; not `{text}`")),
+            _ => Err(format!("it is 1, to write a map for `perf`, or 0; not `{text}`").into()),
         }
     }
 }
@@ -36,11 +37,11 @@ pub(crate) fn writer() -> Listener {
     let file: Mutex<Option<Option<File>>> = Mutex::default();
     Box::new(move |symbol| {
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = file.get_or_insert_with(|| create(&path).map_err(|why| note(&path, &why)).ok());
+        let open = file.get_or_insert_with(|| create(&path).map_err(|why| note(&path, why)).ok());
         if let Some(into) = open
             && let Err(why) = into.write_all(line(symbol).as_bytes())
         {
-            note(&path, &why);
+            note(&path, why);
             *open = None;
         }
     })
@@ -56,11 +57,11 @@ fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-fn note(path: &Path, why: &io::Error) {
+fn note(path: &Path, why: io::Error) {
     eprintln!(
         "note: `{}` is not written, so `perf` cannot name machine code: {}",
         path.display(),
-        disk::io_reason(why)
+        FileError::from(why)
     );
 }
 

@@ -3,29 +3,30 @@
 use std::fs;
 use std::path::Path;
 
+use clk_base::file_error::FileError;
+
 /// Creates a directory with mode 0700 unless it exists. Returns `Err` if it belongs to another user or others can write
 /// to it.
 #[cfg(unix)]
-pub(crate) fn create_private_directory(folder: &Path) -> Result<(), String> {
+pub(crate) fn create_private_directory(folder: &Path) -> Result<(), FileError> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    let why = |error: std::io::Error| super::disk::io_reason(&error);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(why)?;
-    let data = fs::metadata(folder).map_err(why)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let data = fs::metadata(folder)?;
     if !data.is_dir() {
-        return Err("it is not a folder".into());
+        return Err(FileError::Refused("it is not a folder"));
     }
     if data.uid() != effective_user() {
-        return Err("it belongs to another user".into());
+        return Err(FileError::Refused("it belongs to another user"));
     }
     if data.mode() & 0o022 != 0 {
-        return Err("other users may write there".into());
+        return Err(FileError::Refused("other users may write there"));
     }
     Ok(())
 }
 
 #[cfg(not(unix))]
-pub(crate) fn create_private_directory(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| super::disk::io_reason(&error))
+pub(crate) fn create_private_directory(folder: &Path) -> Result<(), FileError> {
+    Ok(fs::create_dir_all(folder)?)
 }
 
 /// Returns the effective user ID.

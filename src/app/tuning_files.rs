@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::disk;
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_check::typed::{self, KernelId};
 use clk_compile::Session;
 use clk_host::format;
@@ -15,7 +16,7 @@ use clk_host::tuned::{self, TunedFileState, TuningResult, TuningStore};
 pub(crate) struct TuningFiles;
 
 impl TuningStore for TuningFiles {
-    fn read(&self, source: &str) -> Option<(String, Result<String, String>)> {
+    fn read(&self, source: &str) -> Option<(String, Result<String, FileError>)> {
         let path = tuning_path(source)?;
         // Only a missing file means that there are no configurations. A file that exists but cannot be read is an
         // error.

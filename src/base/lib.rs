@@ -10,6 +10,7 @@ pub mod background;
 pub mod clock;
 pub mod diag;
 pub mod escape;
+pub mod file_error;
 pub mod idset;
 pub mod linear;
 pub mod render;

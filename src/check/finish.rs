@@ -9,7 +9,7 @@ use crate::visit::{VisitMut, walk_mut};
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_scalar::decimal::Decimal;
-use clk_scalar::format::{self, NumberStyle, SYNTAX, Spec};
+use clk_scalar::format::{self, FormatError, NumberStyle, SYNTAX, Spec};
 use clk_scalar::{Scalar, ScalarValue};
 
 struct Finish<'v> {
@@ -120,7 +120,7 @@ impl Finish<'_> {
 
 /// Explains why a format specification can't be used for values of a type. `None` if it can be used, or if that is
 /// known only at run time.
-fn format_error(program: &Program, spec: &Spec, ty: &Type) -> Option<String> {
+fn format_error(program: &Program, spec: &Spec, ty: &Type) -> Option<FormatError> {
     match ty {
         Type::Scalar(s) | Type::Vector(s, _) => format::with_spec(ScalarValue { ty: *s, bits: 0 }, spec).err(),
         Type::Array(array) => format_error(program, spec, &array.element),
@@ -129,7 +129,7 @@ fn format_error(program: &Program, spec: &Spec, ty: &Type) -> Option<String> {
             program.structs.get(*id)?.fields.iter().find_map(|field| format_error(program, spec, &field.ty))
         }
         Type::Str | Type::Strings if spec.style != NumberStyle::Plain || spec.plus || spec.zeros => {
-            Some("is for numbers, and the value is of type str".into())
+            Some(FormatError::NotANumber("str".into()))
         }
         _ => None,
     }

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::session::{Files, ModuleKey, Session};
 use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::file_error::FileError;
 use clk_base::source::Span;
 use clk_check::Imports;
 use clk_check::typed::{Module, ModuleId};
@@ -119,7 +120,7 @@ impl<'a> ImportLoader<'a> {
         )
     }
 
-    fn unreadable_error(&self, import: &ast::Import, path: &Path, why: &str, span: Span) -> Box<Diagnostic> {
+    fn unreadable_error(&self, import: &ast::Import, path: &Path, why: &FileError, span: Span) -> Box<Diagnostic> {
         let written = match &import.source {
             ast::ImportSource::File { path, .. } => path.as_str(),
             ast::ImportSource::Path(_) => "",

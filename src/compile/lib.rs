@@ -14,6 +14,7 @@ use clk_ir::{Checks, DeclaredLaunches, MAX_ELEMENTS, PreparedKernel};
 use clk_lower::{
     FunctionInstance, GenericArgument, Instance, default_argument, lower_for, lower_map, lower_with_debug_locals,
 };
+use clk_pass::InvalidIrError;
 use clk_syntax::ast;
 use symbolic_launch::LaunchSizes;
 
@@ -175,7 +176,7 @@ fn prepare(module: clk_ir::def::Module, checks: Checks, place: Span) -> Result<P
     clk_pass::prepare_for(module, checks).map_err(|broken| invalid_ir(broken, place))
 }
 
-fn invalid_ir(broken: String, place: Span) -> Vec<Diagnostic> {
+fn invalid_ir(broken: InvalidIrError, place: Span) -> Vec<Diagnostic> {
     let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
-    vec![diagnostic.at(place, "this kernel").note(broken).help("please report this as a bug of Clk")]
+    vec![diagnostic.at(place, "this kernel").note(broken.to_string()).help("please report this as a bug of Clk")]
 }

@@ -9,14 +9,15 @@ use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::{FileId, SourceMap};
 use clk_check::typed::{ModuleId, Program};
 use clk_syntax::ast;
 
 /// Access to imported files.
 pub trait Files {
-    /// Returns the text of a file, or the reason why it cannot be read ("no such file", "not UTF-8 at byte 17").
-    fn read(&self, path: &Path) -> Result<String, String>;
+    /// Returns the text of a file.
+    fn read(&self, path: &Path) -> Result<String, FileError>;
 
     /// Returns the names of the files in the same directory, for suggestions about a misspelled import.
     fn neighbors(&self, _path: &Path) -> Vec<String> {
@@ -41,8 +42,8 @@ pub struct MissingModule {
 pub struct NoFiles;
 
 impl Files for NoFiles {
-    fn read(&self, _path: &Path) -> Result<String, String> {
-        Err("files are not available here".into())
+    fn read(&self, _path: &Path) -> Result<String, FileError> {
+        Err(FileError::Refused("files are not available here"))
     }
 }
 

@@ -3,6 +3,8 @@
 
 use rustc_hash::FxHashMap;
 
+use thiserror::Error;
+
 use clk_base::linear::{AffineForm, Formula, Var};
 use clk_check::typed::{self, ArrayPromise, AssumeKind, Dim, Expr, ExprKind, Geometry, LocalId, Program, Type};
 use clk_ir::def::{BuiltinIndex, ExprKind as IrKind, KernelParam, Module, Ty};
@@ -35,6 +37,27 @@ pub struct SizedLaunch {
     pub space: Vec<AffineForm>,
 }
 
+/// The construct of a signature that cannot be described symbolically.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UndescribedLaunch {
+    #[error("a dimension that does not exist")]
+    NoDimension,
+    #[error("an extent that does not exist")]
+    NoExtent,
+    #[error("`{0}` has no known shape")]
+    UnknownShape(String),
+    #[error("a launch that is rejected")]
+    Rejected,
+    #[error("a condition that cannot be analyzed")]
+    Condition,
+    #[error("a bound that cannot be analyzed")]
+    Bound,
+    #[error("a parameter without a type")]
+    NoType,
+    #[error("a parameter without a layout")]
+    NoLayout,
+}
+
 struct SizeScope<'a> {
     program: &'a Program,
     arguments: &'a [GenericArgument],
@@ -45,15 +68,14 @@ struct SizeScope<'a> {
 
 pub const MAX_DIMENSION: i128 = i32::MAX as i128;
 
-/// Describes the launches of a kernel symbolically. The error message is the construct of the signature that cannot be
-/// described.
+/// Describes the launches of a kernel symbolically.
 pub fn symbolic_launch(
     program: &Program,
     kernel: &typed::Kernel,
     instance: &Instance,
     module: &Module,
     sizes: &LaunchSizes<'_>,
-) -> Result<SizedLaunch, String> {
+) -> Result<SizedLaunch, UndescribedLaunch> {
     let mut scope = SizeScope {
         program,
         arguments: &instance.arguments,
@@ -117,14 +139,14 @@ pub fn symbolic_launch(
         for (axis, dim) in array.dims.iter().enumerate() {
             let extent = match dim {
                 Dim::Known(n) => number(i128::from(*n)),
-                Dim::Name(dim) => scope.dims.get(*dim as usize).cloned().ok_or("a dimension that does not exist")?,
+                Dim::Name(dim) => scope.dims.get(*dim as usize).cloned().ok_or(UndescribedLaunch::NoDimension)?,
                 Dim::Expr(i) => {
-                    let expr = kernel.sig.dim_exprs.get(*i as usize).ok_or("an extent that does not exist")?;
+                    let expr = kernel.sig.dim_exprs.get(*i as usize).ok_or(UndescribedLaunch::NoExtent)?;
                     let form = scope.form(expr);
                     scope.add_extent_facts(&form, 0);
                     form
                 }
-                Dim::Local(_) | Dim::Unknown => return Err(format!("`{}` has no known shape", param.name)),
+                Dim::Local(_) | Dim::Unknown => return Err(UndescribedLaunch::UnknownShape(param.name.to_string())),
             };
             if most < MAX_DIMENSION {
                 count = scope.space.product(&count, &extent);
@@ -167,7 +189,7 @@ pub fn symbolic_launch(
 }
 
 impl SizeScope<'_> {
-    fn leaves(&self, ty: &Type) -> Result<u32, String> {
+    fn leaves(&self, ty: &Type) -> Result<u32, UndescribedLaunch> {
         leaf_count(self.program, self.arguments, ty)
     }
 
@@ -194,15 +216,15 @@ impl SizeScope<'_> {
 
     /// Adds an `assume` condition to the facts. Operands of `&&` that cannot be expressed as formulas are ignored. If
     /// the sizes are known, they must satisfy the whole condition; otherwise the result is an error.
-    fn add_assumption(&mut self, condition: &Expr, known: bool) -> Result<(), String> {
+    fn add_assumption(&mut self, condition: &Expr, known: bool) -> Result<(), UndescribedLaunch> {
         if let ExprKind::Binary { op: BinaryOp::And, left, right } = &condition.kind {
             self.add_assumption(left, known)?;
             return self.add_assumption(right, known);
         }
         let fact = self.formula(condition);
         match fact {
-            Some(fact) if known && !is_always(&fact) => Err("a launch that is rejected".into()),
-            None if known => Err("a condition that cannot be analyzed".into()),
+            Some(fact) if known && !is_always(&fact) => Err(UndescribedLaunch::Rejected),
+            None if known => Err(UndescribedLaunch::Condition),
             Some(fact) => {
                 self.space.narrow(&fact);
                 let mut on = vec![];
@@ -219,7 +241,12 @@ impl SizeScope<'_> {
     }
 
     /// Adds the promises about arrays to the launch. If the sizes are known, all bounds in promises must be known too.
-    fn add_promises(&mut self, kernel: &typed::Kernel, launch: &SymbolicLaunch, known: bool) -> Result<(), String> {
+    fn add_promises(
+        &mut self,
+        kernel: &typed::Kernel,
+        launch: &SymbolicLaunch,
+        known: bool,
+    ) -> Result<(), UndescribedLaunch> {
         let mut position = 0;
         for (i, param) in kernel.sig.params.iter().enumerate() {
             let Type::Array(array) = &param.ty else {
@@ -250,7 +277,7 @@ impl SizeScope<'_> {
         promise: &ArrayPromise,
         array_promises: &mut ArrayPromises,
         known: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), UndescribedLaunch> {
         match promise {
             ArrayPromise::Ascending => array_promises.ascending = true,
             ArrayPromise::Distinct => array_promises.distinct = true,
@@ -262,7 +289,7 @@ impl SizeScope<'_> {
             ArrayPromise::All { op, bound } => {
                 match is_exact(bound).then(|| self.symbolic_or_constant(bound)).flatten() {
                     Some(bound) if !known || constant(&bound).is_some() => array_promises.all.push((*op, bound)),
-                    _ if known => return Err("a bound that cannot be analyzed".into()),
+                    _ if known => return Err(UndescribedLaunch::Bound),
                     _ => {}
                 }
             }
@@ -436,15 +463,15 @@ impl SizeScope<'_> {
 }
 
 /// Returns the number of device parameters for a by-value parameter: one for each scalar or vector field.
-pub fn leaf_count(program: &Program, arguments: &[GenericArgument], ty: &Type) -> Result<u32, String> {
+pub fn leaf_count(program: &Program, arguments: &[GenericArgument], ty: &Type) -> Result<u32, UndescribedLaunch> {
     let ty = match ty {
         Type::Param(i) => match arguments.get(*i as usize) {
             Some(GenericArgument::Type(ty)) => ty,
-            _ => return Err("a parameter without a type".into()),
+            _ => return Err(UndescribedLaunch::NoType),
         },
         ty => ty,
     };
-    let layout = clk_lower::layout(program, ty).map_err(|_| "a parameter without a layout")?;
+    let layout = clk_lower::layout(program, ty).map_err(|_| UndescribedLaunch::NoLayout)?;
     Ok(layout.leaves.len() as u32)
 }
 

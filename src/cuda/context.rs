@@ -60,14 +60,19 @@ pub enum TensorInstructions {
     Sync,
 }
 
-impl FromStr for TensorInstructions {
-    type Err = String;
+/// The text selects no instructions.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are no instructions `{0}` for tensor cores; there are best and sync")]
+pub struct UnknownTensorInstructions(String);
 
-    fn from_str(text: &str) -> Result<TensorInstructions, String> {
+impl FromStr for TensorInstructions {
+    type Err = UnknownTensorInstructions;
+
+    fn from_str(text: &str) -> Result<TensorInstructions, UnknownTensorInstructions> {
         match text {
             "best" => Ok(TensorInstructions::Best),
             "sync" => Ok(TensorInstructions::Sync),
-            _ => Err(format!("there are no instructions `{text}` for tensor cores; there are best and sync")),
+            _ => Err(UnknownTensorInstructions(text.into())),
         }
     }
 }
@@ -294,9 +299,10 @@ impl GpuContext {
     }
 
     /// Makes the GPU's context current on this thread.
-    pub fn enter(&self) -> Result<(), String> {
-        let driver = self.driver().map_err(|error| error.to_string())?;
-        driver.stream().map(drop).ok_or_else(|| "its context cannot be made current".to_string())
+    pub fn enter(&self) -> Result<(), DeviceError> {
+        let why = "its context cannot be made current";
+        let failed = || DeviceError::Unavailable { device: self.name.clone(), why: why.into() };
+        self.driver()?.stream().map(drop).ok_or_else(failed)
     }
 
     /// Sets the guard that confirms collective operations. Only the first call has an effect.

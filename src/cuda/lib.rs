@@ -30,13 +30,13 @@ use std::any::Any;
 use std::sync::Arc;
 
 use self::context::GpuContext;
-use self::driver::nvidia::{self, GpuUnavailable, Nvidia};
+use self::driver::nvidia::{self, Nvidia};
 use self::driver::{Driver, DriverResult, Properties, StreamEvent};
 use self::nvrtc::{CudaCompiler, Nvrtc};
 use clk_base::aligned::BufferGuard;
 use clk_base::source::SourceMap;
 use clk_ir::PreparedKernel;
-use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::import::{ForeignStream, ImportedBuffer};
 use clk_runtime::storage::{DeviceBytes, Storage};
 use clk_runtime::{
@@ -77,7 +77,7 @@ impl CudaGpu {
     #[cfg(target_os = "linux")]
     fn open_isolated(ordinal: u32, settings: GpuSettings, isolation: Isolation) -> Result<CudaGpu, DeviceError> {
         let starting = isolate::start(ordinal, isolation.starter)
-            .map_err(|why| DeviceError::Unavailable { device: format!("gpu:{ordinal}"), why })?;
+            .map_err(|error| DeviceError::Unavailable { device: format!("gpu:{ordinal}"), why: error.to_string() })?;
         let (places, properties) = (settings.nvrtc.clone(), starting.properties().clone());
         let open = move |properties| match (starting.finish(), isolation.fallback_notice) {
             (Ok(driver), _) => Ok(Arc::new(driver) as Arc<dyn Driver>),
@@ -85,7 +85,7 @@ impl CudaGpu {
             (Err(refusal), Some(tell)) => {
                 tell(&format!("{} says {}", refusal.call, refusal.name));
                 // Initialize the driver in this process: so far, only the worker process has used it.
-                nvidia::probe(ordinal).map_err(|absent| absent.refusal())?;
+                nvidia::probe(ordinal)?;
                 Nvidia::open(properties).map(|driver| Arc::new(driver) as Arc<dyn Driver>)
             }
         };
@@ -111,41 +111,6 @@ impl CudaGpu {
 /// See [`Interop::preserve_thread_state`]. Works for all GPUs, and before any is opened.
 pub fn preserve_thread_state() -> ThreadStateGuard {
     Box::new(nvidia::ContextGuard::begin())
-}
-
-impl GpuUnavailable {
-    /// Converts the reason to the error of a driver call.
-    #[cfg(target_os = "linux")]
-    fn refusal(self) -> driver::DriverError {
-        match self {
-            GpuUnavailable::Refused(refusal) => refusal,
-            other => driver::DriverError { call: "the driver".into(), code: 100, name: other.to_string() },
-        }
-    }
-}
-
-impl std::fmt::Display for GpuUnavailable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            GpuUnavailable::NoDriver => f.write_str("NVIDIA's driver (libcuda.so.1) is not installed"),
-            GpuUnavailable::NoDevice => f.write_str("NVIDIA's driver finds no GPU"),
-            GpuUnavailable::NoSuchDevice { wanted, count: 1 } => {
-                write!(f, "there is one GPU, `gpu:0`, and no `gpu:{wanted}`")
-            }
-            GpuUnavailable::NoSuchDevice { count, .. } => {
-                write!(f, "there are {count} GPUs, the last is `gpu:{}`", count - 1)
-            }
-            GpuUnavailable::Refused(refusal) => {
-                write!(f, "NVIDIA's driver does not start: {} says {}", refusal.call, refusal.name)
-            }
-            GpuUnavailable::TooOld { driver } => {
-                write!(f, "NVIDIA's driver is too old: it is for CUDA {}.{}", driver / 1000, driver % 1000 / 10)
-            }
-            GpuUnavailable::Lacks { function } => {
-                write!(f, "NVIDIA's driver is not whole: its library has no `{function}`; installing it again may help")
-            }
-        }
-    }
 }
 
 impl Device for CudaGpu {
@@ -187,7 +152,7 @@ impl Device for CudaGpu {
         Arc::new(kernel::KernelVariants::new(self.context.clone(), kernel, sources))
     }
 
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
         Ok(Box::new(nccl::NcclDevice::new(&self.context, &self.context.settings.nccl)?))
     }
 

@@ -18,7 +18,7 @@ use super::driver::{DevicePtr, nvidia};
 use super::memory::{make_readable, make_writable};
 use clk_runtime::DeviceError;
 use clk_runtime::exchange::{
-    CollectiveDevice, CollectiveReduction, CommunicatorDevice, DeviceCollective, ENDED, ExchangeGuard,
+    CollectiveDevice, CollectiveError, CollectiveReduction, CommunicatorDevice, DeviceCollective, ENDED, ExchangeGuard,
 };
 use clk_runtime::storage::Storage;
 use clk_scalar::Scalar;
@@ -48,6 +48,30 @@ struct NcclFunctions {
     broadcast: unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Comm, NcclStream) -> NcclStatus,
 }
 
+/// Why NCCL cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NcclError {
+    /// `tried` is empty, or the error for the first library in parentheses.
+    #[error("NCCL is not found{tried}; `pip install nvidia-nccl-cu12` brings it, `CLK_NCCL` names it")]
+    NotFound { tried: String },
+    #[error("{call} says: {message}")]
+    Call { call: &'static str, message: String },
+    #[error("its kernels run in a process of their own")]
+    IsolatedGpu,
+    #[error("its place is not known")]
+    UnknownPlace,
+    #[error("a ticket of NCCL has 128 bytes")]
+    Ticket,
+    #[error(transparent)]
+    Gpu(#[from] DeviceError),
+}
+
+impl From<NcclError> for CollectiveError {
+    fn from(error: NcclError) -> CollectiveError {
+        CollectiveError::Library(error.into())
+    }
+}
+
 /// The NCCL library, which has been opened.
 pub(crate) struct Nccl {
     functions: NcclFunctions,
@@ -57,7 +81,7 @@ pub(crate) struct Nccl {
 
 impl Nccl {
     /// Opens the first of these libraries that can be loaded.
-    fn open(places: &[PathBuf]) -> Result<Nccl, String> {
+    fn open(places: &[PathBuf]) -> Result<Nccl, NcclError> {
         let mut first = None;
         for place in places {
             // SAFETY: loading NCCL runs only its initializers.
@@ -66,20 +90,19 @@ impl Nccl {
                 Err(error) => drop(first.get_or_insert(error)),
             }
         }
-        let tried = first.map_or(String::new(), |error| format!(" ({error})"));
-        Err(format!("NCCL is not found{tried}; `pip install nvidia-nccl-cu12` brings it, `CLK_NCCL` names it"))
+        Err(NcclError::NotFound { tried: first.map_or(String::new(), |error| format!(" ({error})")) })
     }
 
-    fn check(&self, call: &str, status: NcclStatus) -> Result<(), String> {
+    fn check(&self, call: &'static str, status: NcclStatus) -> Result<(), NcclError> {
         if status == SUCCESS {
             return Ok(());
         }
         // SAFETY: for every number, the library returns a string that it owns.
-        let text = unsafe {
+        let message = unsafe {
             let text = (self.functions.error)(status);
             if text.is_null() { "an error".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
         };
-        Err(format!("{call} says: {text}"))
+        Err(NcclError::Call { call, message })
     }
 }
 
@@ -135,12 +158,11 @@ pub(crate) struct NcclDevice {
 }
 
 impl NcclDevice {
-    pub fn new(context: &Arc<GpuContext>, places: &[PathBuf]) -> Result<NcclDevice, String> {
-        let driver = context.driver().map_err(|error| error.to_string())?;
-        if driver.stream().is_none() {
-            return Err("its kernels run in a process of their own".into());
+    pub fn new(context: &Arc<GpuContext>, places: &[PathBuf]) -> Result<NcclDevice, NcclError> {
+        if context.driver()?.stream().is_none() {
+            return Err(NcclError::IsolatedGpu);
         }
-        let place = nvidia::identity(context.properties.ordinal).ok_or("its place is not known")?;
+        let place = nvidia::identity(context.properties.ordinal).ok_or(NcclError::UnknownPlace)?;
         let identity = format!("{}/{place}", context.settings.machine);
         Ok(NcclDevice { context: context.clone(), nccl: Arc::new(Nccl::open(places)?), identity })
     }
@@ -151,7 +173,7 @@ impl CollectiveDevice for NcclDevice {
         self.identity.clone()
     }
 
-    fn ticket(&self) -> Result<Vec<u8>, String> {
+    fn ticket(&self) -> Result<Vec<u8>, CollectiveError> {
         let mut id = NcclId([0; ID]);
         // SAFETY: the buffer has the size of an identifier.
         self.nccl.check("ncclGetUniqueId", unsafe { (self.nccl.functions.unique_id)(&mut id) })?;
@@ -164,13 +186,13 @@ impl CollectiveDevice for NcclDevice {
         rank: u32,
         ranks: u32,
         guard: ExchangeGuard,
-    ) -> Result<Arc<dyn CommunicatorDevice>, String> {
-        let id = NcclId(ticket.try_into().map_err(|_| "a ticket of NCCL has 128 bytes".to_string())?);
-        self.context.enter()?;
+    ) -> Result<Arc<dyn CommunicatorDevice>, CollectiveError> {
+        let id = NcclId(ticket.try_into().map_err(|_| NcclError::Ticket)?);
+        self.context.enter().map_err(NcclError::from)?;
         let mut comm: Comm = std::ptr::null_mut();
         // SAFETY: the GPU's context is current on this thread, and `comm` receives the communicator.
         let status = unsafe { (self.nccl.functions.init)(&mut comm, ranks as c_int, id, rank as c_int) };
-        self.context.enter()?;
+        self.context.enter().map_err(NcclError::from)?;
         self.nccl.check("ncclCommInitRank", status)?;
         self.context.set_exchange_guard(guard);
         let nccl = self.nccl.clone();
@@ -261,7 +283,7 @@ impl CommunicatorDevice for NcclMember {
         let source = make_readable(from, context)?;
         let target = make_writable(into, context, true)?;
         let broken = |why: String| DeviceError::Unavailable { device: context.name.clone(), why };
-        context.enter().map_err(broken)?;
+        context.enter()?;
         let stream =
             context.driver()?.stream().ok_or_else(|| broken("it has no stream of this process".into()))? as NcclStream;
         let (read, write) = (pointer(source.address()), pointer(target.address()));
@@ -301,8 +323,8 @@ impl CommunicatorDevice for NcclMember {
             }
         });
         let (call, status) = called.ok_or_else(|| broken(ENDED.into()))?;
-        context.enter().map_err(broken)?;
-        self.nccl.check(call, status).map_err(broken)
+        context.enter()?;
+        self.nccl.check(call, status).map_err(|error| broken(error.to_string()))
     }
 
     fn abort(&self) {
@@ -320,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_reported() {
-        let why = Nccl::open(&["/nowhere/libnccl.so.2".into()]).err().expect("it is not there");
+        let why = Nccl::open(&["/nowhere/libnccl.so.2".into()]).err().expect("it is not there").to_string();
         assert!(why.contains("NCCL is not found") && why.contains("CLK_NCCL"), "{why}");
     }
 

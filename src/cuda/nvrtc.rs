@@ -35,6 +35,15 @@ pub enum NvrtcError {
     Call { function: &'static str, code: i32, name: String },
 }
 
+/// The reason why a library cannot be used as NVRTC.
+#[derive(Debug, thiserror::Error)]
+enum NvrtcOpenError {
+    #[error(transparent)]
+    Library(#[from] libloading::Error),
+    #[error("nvrtcVersion returns {0}")]
+    Version(NvrtcStatus),
+}
+
 /// The interface to a CUDA compiler: NVRTC, or a fake compiler in tests.
 pub trait CudaCompiler: Send + Sync {
     /// Returns the compiler's major and minor version, which are part of the cache key.
@@ -121,9 +130,9 @@ impl Nvrtc {
         Err(complaints)
     }
 
-    fn open_one(place: &NvrtcPath) -> Result<Nvrtc, String> {
+    fn open_one(place: &NvrtcPath) -> Result<Nvrtc, NvrtcOpenError> {
         // SAFETY: NVRTC's initializers do not depend on the state of this process.
-        let library = unsafe { Library::new(&place.library) }.map_err(|e| e.to_string())?;
+        let library = unsafe { Library::new(&place.library) }?;
         if let Some(builtins) = &place.builtins {
             // Ignore an error: compilation reports a missing library. SAFETY: as above.
             if let Ok(builtins) = unsafe { Library::new(builtins) } {
@@ -131,14 +140,14 @@ impl Nvrtc {
                 std::mem::forget(builtins);
             }
         }
-        let functions = functions(&library).map_err(|e| e.to_string())?;
+        let functions = functions(&library)?;
         // Never unload NVRTC: this would crash if another thread compiles, and has no benefit.
         std::mem::forget(library);
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both arguments point to integers.
         let status = unsafe { (functions.version)(&mut major, &mut minor) };
         if status != SUCCESS {
-            return Err(format!("nvrtcVersion returns {status}"));
+            return Err(NvrtcOpenError::Version(status));
         }
         Ok(Nvrtc { functions: Arc::new(functions), version: (major, minor), place: place.library.clone() })
     }

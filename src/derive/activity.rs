@@ -214,7 +214,7 @@ fn check_stmt(f: &Function, activity: &Activity, stmt: &Stmt, mode: DerivativeMo
     match &stmt.kind {
         StmtKind::Let(id) => match f.exprs[*id].kind {
             ExprKind::Convert(value) if activity.expr(value) && !f.exprs[*id].ty.scalar().is_float() => {
-                let to = clk_ir::typing::name(f.exprs[*id].ty);
+                let to = f.exprs[*id].ty;
                 Err(NotDifferentiable::new(
                     f.spans[*id],
                     format!("this conversion to `{to}` has no derivative"),

@@ -2,6 +2,7 @@
 
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
+use clk_pass::InvalidIrError;
 
 /// The reason why a kernel is not differentiable, with its location.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,9 +22,15 @@ impl NotDifferentiable {
         NotDifferentiable { code: "E0491", span, title, label: label.into(), help: help.into() }
     }
 
-    pub(super) fn internal(why: String) -> NotDifferentiable {
+    pub(super) fn internal(why: InvalidIrError) -> NotDifferentiable {
         let help = "please report this as a bug of Clk".to_string();
-        NotDifferentiable { code: "E0999", span: Span::default(), title: "internal error".into(), label: why, help }
+        NotDifferentiable {
+            code: "E0999",
+            span: Span::default(),
+            title: "internal error".into(),
+            label: why.to_string(),
+            help,
+        }
     }
 
     pub fn diagnostic(&self) -> Diagnostic {

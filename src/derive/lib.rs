@@ -57,7 +57,7 @@ pub fn reverse_mode(
 }
 
 /// Simplifies a derived kernel so that its printed text is easier to read.
-pub fn simplify(module: &Module) -> Result<Module, String> {
+pub fn simplify(module: &Module) -> Result<Module, clk_pass::InvalidIrError> {
     clk_pass::simplify_for_reading(module)
 }
 

@@ -10,7 +10,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::derived::{DerivedParamRole, param_of};
 use clk_ir::def::*;
-use clk_ir::typing;
 use clk_ir::visit::each_stmt;
 use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::{BinaryOp, UnaryOp};
@@ -124,7 +123,7 @@ fn precedence_of(op: BinOp) -> Precedence {
 }
 
 fn type_name(ty: Ty) -> Option<String> {
-    (!matches!(ty, Ty::Vector(Scalar::Bool, _))).then(|| typing::name(ty))
+    (!matches!(ty, Ty::Vector(Scalar::Bool, _))).then(|| ty.to_string())
 }
 
 fn constant(value: ScalarValue) -> String {

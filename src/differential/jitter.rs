@@ -8,7 +8,7 @@
 use clk_base::source::Span;
 use clk_ir::PreparedKernel;
 use clk_ir::def::*;
-use clk_ir::verify::verify;
+use clk_ir::verify::{Violation, verify};
 use clk_runtime::FUNCTION_ULPS;
 use clk_scalar::Scalar;
 use clk_scalar::ops::{AtomicOp, MathFn, WarpOp};
@@ -64,7 +64,7 @@ pub fn is_approximate(module: &Module) -> bool {
 }
 
 /// Returns the kernel with the perturbation inserted after each inexact operation. Different seeds perturb differently.
-pub fn perturb_roundings(kernel: &PreparedKernel, loose: Loose, seed: u32) -> Result<PreparedKernel, String> {
+pub fn perturb_roundings(kernel: &PreparedKernel, loose: Loose, seed: u32) -> Result<PreparedKernel, Vec<Violation>> {
     let mut module: Module = (*kernel.module).clone();
     let body = module.kernel.body;
     let function = &mut module.functions[body];
@@ -72,8 +72,7 @@ pub fn perturb_roundings(kernel: &PreparedKernel, loose: Loose, seed: u32) -> Re
     let mut jitter = Jitter { function, loose, factor: 0x9e37_79b9_7f4a_7c15 ^ (u64::from(seed) << 1) };
     let block = jitter.block(block);
     function.body = block;
-    let module = verify(module).map_err(|violations| violations.join("\n"))?;
-    Ok(PreparedKernel::new(module, Default::default()))
+    Ok(PreparedKernel::new(verify(module)?, Default::default()))
 }
 
 struct Jitter<'a> {

@@ -23,7 +23,7 @@ use clk_base::source::{SourceMap, Span};
 use clk_ir::PreparedKernel;
 use clk_ir::def::{Access, ElementLayout, Kernel, KernelParam, Module, StmtKind};
 use clk_ir::visit;
-use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::storage::Storage;
 use clk_runtime::{
     Arg, BlockOrder, BoxedTimestamp, Capabilities, Cause, Control, Device, DeviceError, DeviceMemory, DeviceWrapper,
@@ -88,8 +88,8 @@ impl DeviceWrapper for Both {
         })
     }
 
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
-        Err(format!("{} exchanges nothing with other processes", DeviceWrapper::name(self)))
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
+        Err(CollectiveError::Unsupported(DeviceWrapper::name(self)))
     }
 
     /// Each launch has reported its faults.

@@ -25,6 +25,7 @@ use clk_base::source::FileId;
 use clk_syntax::ast;
 pub use tokenized_text::Edit;
 use tokenized_text::TokenizedText;
+use verify::FormatDifference;
 
 /// Maximum width of a line in characters.
 pub const WIDTH: usize = 120;
@@ -50,11 +51,11 @@ pub fn format(file: FileId, text: &str) -> Result<Formatted, Vec<Diagnostic>> {
 pub fn format_to(file: FileId, text: &str, width: usize) -> Result<Formatted, Vec<Diagnostic>> {
     let tree = parse_valid(file, text)?;
     let old = TokenizedText::read(file, text);
-    let new = format_to_fixpoint(file, text, width).map_err(|why| internal_error(&why))?;
+    let new = format_to_fixpoint(file, text, width).map_err(internal_error)?;
     if new == text {
         return Ok(Formatted { text: new, edits: Vec::new() });
     }
-    let edits = verify::check(&old, &tree, &TokenizedText::read(file, &new)).map_err(|why| internal_error(&why))?;
+    let edits = verify::check(&old, &tree, &TokenizedText::read(file, &new)).map_err(internal_error)?;
     Ok(Formatted { text: new, edits })
 }
 
@@ -87,9 +88,9 @@ fn parse_valid(file: FileId, text: &str) -> Result<ast::SourceFile, Vec<Diagnost
     Ok(tree)
 }
 
-fn internal_error(reason: &str) -> Vec<Diagnostic> {
+fn internal_error(difference: FormatDifference) -> Vec<Diagnostic> {
     let title = "internal error: formatting would change the meaning of this program";
-    vec![Diagnostic::error("E0999", title).note(reason).note("nothing was written")]
+    vec![Diagnostic::error("E0999", title).note(difference.to_string()).note("nothing was written")]
 }
 
 /// Repeats passes until a text occurs for the second time. Returns the smallest text of this cycle, which nearly always
@@ -102,7 +103,7 @@ fn internal_error(reason: &str) -> Vec<Diagnostic> {
 /// - *Formatting is idempotent.* The result of a pass depends only on the text, so the iteration ends in a cycle. The
 ///   smallest text of the cycle does not depend on the text with which the cycle begins. Formatting this text again
 ///   goes through the same cycle.
-fn format_to_fixpoint(file: FileId, text: &str, width: usize) -> Result<String, String> {
+fn format_to_fixpoint(file: FileId, text: &str, width: usize) -> Result<String, FormatDifference> {
     let mut texts = vec![TokenizedText::read(file, text).pass(width)];
     while let Some(last) = texts.last().filter(|_| texts.len() < PASSES) {
         let next = TokenizedText::read(file, last).pass(width);
@@ -111,7 +112,7 @@ fn format_to_fixpoint(file: FileId, text: &str, width: usize) -> Result<String, 
         }
         texts.push(next);
     }
-    Err(format!("the layout did not converge after {PASSES} passes"))
+    Err(FormatDifference::NoFixpoint(PASSES))
 }
 
 /// Applies edits, which must be ordered and disjoint, to a text.

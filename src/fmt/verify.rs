@@ -1,28 +1,50 @@
 //! Verifies that formatting preserves the program: its tokens (except separators), its comments, and its syntax tree
 //! (except spans). Returns the differences in whitespace and separators as edits.
 
+use thiserror::Error;
+
 use super::elements::{ElementKind, FormatElement};
 use super::tokenized_text::{Edit, TokenizedText};
 use clk_syntax::token::Tok;
 use clk_syntax::{ast, dump};
 
-/// Compares a text and its tree with the formatted text; the error describes the first difference.
-pub(crate) fn check(old: &TokenizedText, tree: &ast::SourceFile, new: &TokenizedText) -> Result<Vec<Edit>, String> {
+/// How formatting would change the program: its first difference.
+#[derive(Debug, Error)]
+pub(crate) enum FormatDifference {
+    #[error("the new text has an error: {0}")]
+    SyntaxError(String),
+    #[error("{old} would become {new}")]
+    Replaced { old: String, new: String },
+    #[error("a part of the tree would be lost")]
+    Lost,
+    #[error("the layout did not converge after {0} passes")]
+    NoFixpoint(usize),
+}
+
+/// Compares a text and its tree with the formatted text.
+pub(crate) fn check(
+    old: &TokenizedText,
+    tree: &ast::SourceFile,
+    new: &TokenizedText,
+) -> Result<Vec<Edit>, FormatDifference> {
     let edits = edits(old, new)?;
     let (other, diagnostics) = clk_syntax::parse(new.file, new.text);
     if let Some(error) = diagnostics.iter().find(|d| d.is_error()) {
-        return Err(format!("the new text has an error: {}", error.title));
+        return Err(FormatDifference::SyntaxError(error.title.clone()));
     }
     let (old, new) = (dump(tree), dump(&other));
     match old.lines().zip(new.lines()).find(|(a, b)| a != b) {
-        Some((a, b)) => Err(format!("`{}` would become `{}`", a.trim(), b.trim())),
-        None if old.len() != new.len() => Err("a part of the tree would be lost".into()),
+        Some((old, new)) => {
+            let quoted = |line: &str| format!("`{}`", line.trim());
+            Err(FormatDifference::Replaced { old: quoted(old), new: quoted(new) })
+        }
+        None if old.len() != new.len() => Err(FormatDifference::Lost),
         None => Ok(edits),
     }
 }
 
 /// Returns the differences between two texts outside the tokens and comments that they share.
-fn edits(old: &TokenizedText, new: &TokenizedText) -> Result<Vec<Edit>, String> {
+fn edits(old: &TokenizedText, new: &TokenizedText) -> Result<Vec<Edit>, FormatDifference> {
     let (mut ours, mut theirs) = (old.elements.iter().filter(is_compared), new.elements.iter().filter(is_compared));
     let (mut edits, mut at, mut place) = (Vec::new(), 0, 0);
     let mut gap = |range: std::ops::Range<usize>, other: std::ops::Range<usize>| {
@@ -40,7 +62,7 @@ fn edits(old: &TokenizedText, new: &TokenizedText) -> Result<Vec<Edit>, String> 
             }
             (a, b) => {
                 let shown = |e: Option<&FormatElement>, of| e.map_or("the end".into(), |e| format!("`{}`", e.text(of)));
-                return Err(format!("{} would become {}", shown(a, old.text), shown(b, new.text)));
+                return Err(FormatDifference::Replaced { old: shown(a, old.text), new: shown(b, new.text) });
             }
         }
     }

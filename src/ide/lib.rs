@@ -37,6 +37,7 @@ pub use hints::LensKind;
 pub use hints::{InlayHint, Lens};
 pub use outline::SymbolKind;
 pub use outline::{DocumentSymbol, FoldingRange};
+pub use rename::RenameError;
 
 /// A location: the name of a source text and a byte range in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

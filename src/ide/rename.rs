@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use thiserror::Error;
+
 use super::{Analysis, is_prelude_type, slice};
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
@@ -9,6 +11,37 @@ use clk_check::typed::{Definition, DefinitionKind, NameBinding, NameTarget};
 use clk_compile::Files;
 use clk_scalar::builtin;
 use clk_syntax::token::{KEYWORDS, Tok, Token};
+
+/// Why a name cannot be renamed, or not to this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RenameError {
+    #[error("there is no name here")]
+    NoName,
+    #[error("`{0}` is part of the language")]
+    Builtin(String),
+    #[error("`{0}` has no definition")]
+    NoDefinition(String),
+    #[error("`{name}` is defined in {file}: rename it there")]
+    OtherFile { name: String, file: String },
+    #[error("`{0}` differs from the name at its definition")]
+    OtherName(String),
+    #[error(
+        "because of an error, the meaning of `{name}` in line {line} of {file} is unknown: correct the error first"
+    )]
+    Unresolved { name: String, file: String, line: usize },
+    #[error("`{0}` is not a valid name: use letters, digits and `_`, and do not begin with a digit")]
+    InvalidName(String),
+    #[error("`{0}` is a keyword")]
+    Keyword(String),
+    #[error("`{0}` is already the name of something else here")]
+    Conflict(String),
+    #[error("`{0}` already means something else here")]
+    Captured(String),
+    #[error("`{0}` would refer to something else")]
+    OtherTarget(String),
+    #[error("with `{new}` there would be an error: {error}")]
+    WouldFail { new: String, error: String },
+}
 
 impl Analysis {
     /// Returns the references in this text to the definition at an offset, including the definition itself. The flag is
@@ -60,19 +93,19 @@ impl Analysis {
     }
 
     /// Returns the range of the name at an offset, or the reason why it cannot be renamed.
-    pub fn renamable(&self, offset: usize) -> Result<Range<usize>, String> {
-        let (span, target) = self.names().at(offset as u32).ok_or("there is no name here")?;
+    pub fn renamable(&self, offset: usize) -> Result<Range<usize>, RenameError> {
+        let (span, target) = self.names().at(offset as u32).ok_or(RenameError::NoName)?;
         let name = slice(&self.text, span.range());
         if matches!(target, NameTarget::Builtin(_) | NameTarget::Type) {
-            return Err(format!("`{name}` is part of the language"));
+            return Err(RenameError::Builtin(name.into()));
         }
-        let place = self.definition_span(target).ok_or_else(|| format!("`{name}` has no definition"))?;
+        let place = self.definition_span(target).ok_or_else(|| RenameError::NoDefinition(name.into()))?;
         if place.file != self.file {
-            let file = self.session.sources.name(place.file);
-            return Err(format!("`{name}` is defined in {file}: rename it there"));
+            let file = self.session.sources.name(place.file).to_string();
+            return Err(RenameError::OtherFile { name: name.into(), file });
         }
         if slice(&self.text, place.range()) != name {
-            return Err(format!("`{name}` differs from the name at its definition"));
+            return Err(RenameError::OtherName(name.into()));
         }
         Ok(span.range())
     }
@@ -106,12 +139,12 @@ impl Analysis {
     /// Returns the ranges to replace with a new name. Fails if the name is invalid or would change the meaning of a
     /// reference: the renamed text is analyzed and must not have more errors or other references. Also fails if the
     /// text has references that the checker may not have recorded.
-    pub fn rename(&self, offset: usize, new: &str, files: &dyn Files) -> Result<Vec<Range<usize>>, String> {
+    pub fn rename(&self, offset: usize, new: &str, files: &dyn Files) -> Result<Vec<Range<usize>>, RenameError> {
         let renamable = self.renamable(offset)?;
         check_name(new)?;
         let old = slice(&self.text, renamable);
         if let Some(place) = self.unresolved(old, self.is_shared(offset)) {
-            return Err(self.unresolved_reason(old, &place));
+            return Err(self.unresolved_error(old, &place));
         }
         let places: Vec<Range<usize>> = self.references(offset).into_iter().map(|(range, _)| range).collect();
         let names = self.names();
@@ -128,7 +161,7 @@ impl Analysis {
             let conflicts = places.iter().any(|place| is_in(place.start as u32, other))
                 || renamed.iter().any(|definition| is_in(other.span.start, definition));
             if conflicts {
-                return Err(format!("`{new}` is already the name of something else here"));
+                return Err(RenameError::Conflict(new.into()));
             }
         }
         let foreign = names.uses.iter().filter(|u| slice(&self.text, u.span.range()) == new && !is_reference(u.span));
@@ -136,23 +169,21 @@ impl Analysis {
             if !matches!(used.target, NameTarget::Field(..))
                 && renamed.first().is_some_and(|definition| is_in(used.span.start, definition))
             {
-                return Err(format!("`{new}` already means something else here"));
+                return Err(RenameError::Captured(new.into()));
             }
         }
         self.try_name(&places, new, files)?;
         Ok(places)
     }
 
-    /// Formats the reason why a name with an unresolved occurrence cannot be renamed.
-    pub fn unresolved_reason(&self, name: &str, place: &Range<usize>) -> String {
+    /// Returns the error for a name with an unresolved occurrence.
+    pub fn unresolved_error(&self, name: &str, place: &Range<usize>) -> RenameError {
         let span = Span::new(self.file, place.start, place.end);
-        let (file, line) = (self.session.sources.name(self.file), self.session.sources.line_column(span).0);
-        format!(
-            "because of an error, the meaning of `{name}` in line {line} of {file} is unknown: correct the error first"
-        )
+        let (file, line) = (self.session.sources.name(self.file).to_string(), self.session.sources.line_column(span).0);
+        RenameError::Unresolved { name: name.into(), file, line }
     }
 
-    fn try_name(&self, places: &[Range<usize>], new: &str, files: &dyn Files) -> Result<(), String> {
+    fn try_name(&self, places: &[Range<usize>], new: &str, files: &dyn Files) -> Result<(), RenameError> {
         let mut text = self.text.clone();
         for range in places.iter().rev() {
             text.replace_range(range.clone(), new);
@@ -161,27 +192,25 @@ impl Analysis {
         let after = Analysis::after(self.previous_session.clone(), &name, &text, files);
         let errors = |a: &Analysis| a.diagnostics.iter().filter(|d| d.is_error()).count();
         if errors(&after) > errors(self) {
-            let why = after.diagnostics.iter().find(|d| d.is_error()).map_or("", |d| &d.title);
-            return Err(format!("with `{new}` there would be an error: {why}"));
+            let error = after.diagnostics.iter().find(|d| d.is_error()).map_or(String::new(), |d| d.title.clone());
+            return Err(RenameError::WouldFail { new: new.into(), error });
         }
         let occurrences_where = places.first().is_none_or(|first| after.references(first.start).len() == places.len());
-        if occurrences_where { Ok(()) } else { Err(format!("`{new}` would refer to something else")) }
+        if occurrences_where { Ok(()) } else { Err(RenameError::OtherTarget(new.into())) }
     }
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), RenameError> {
     let mut letters = name.chars();
     let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if !first || !letters.all(|c| c.is_ascii_alphanumeric() || c == '_') || name == "_" {
-        return Err(format!(
-            "`{name}` is not a valid name: use letters, digits and `_`, and do not begin with a digit"
-        ));
+        return Err(RenameError::InvalidName(name.into()));
     }
     if KEYWORDS.iter().any(|(word, _)| *word == name) {
-        return Err(format!("`{name}` is a keyword"));
+        return Err(RenameError::Keyword(name.into()));
     }
     if builtin::find(name).is_some() || is_prelude_type(name) {
-        return Err(format!("`{name}` is part of the language"));
+        return Err(RenameError::Builtin(name.into()));
     }
     Ok(())
 }

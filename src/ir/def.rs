@@ -9,6 +9,7 @@
 //! - `Read` of a local and `Load` of memory are expressions. The position of their `Let` determines when they execute.
 //! - `verify` lists and checks all invariants. Devices accept only [`crate::verify::Verified`] modules.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::inlined_calls::InlinedCall;
@@ -29,6 +30,16 @@ pub enum Ty {
     Scalar(Scalar),
     /// A vector of 2, 3 or 4 lanes.
     Vector(Scalar, u8),
+}
+
+/// Formats as `f32` or `i32x4`.
+impl fmt::Display for Ty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ty::Scalar(s) => f.write_str(s.name()),
+            Ty::Vector(s, n) => write!(f, "{}x{n}", s.name()),
+        }
+    }
 }
 
 impl Ty {

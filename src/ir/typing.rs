@@ -1,7 +1,8 @@
 //! Type rules: the result type of each operation for given operand types, shared by builder, verifier and passes.
 
-use crate::def::{BinOp, Place, Ty};
-use crate::def::{ElementLayout, Function};
+use thiserror::Error;
+
+use crate::def::{BinOp, ElementLayout, Function, LocalId, MemId, Place, Ty};
 use clk_scalar::Scalar;
 use clk_scalar::ops::{AtomicOp, BarrierKind, MathFamily, MathFn, MathFnInfo, UnaryOp, WarpOp};
 
@@ -10,15 +11,7 @@ pub const I32: Ty = Ty::Scalar(Scalar::I32);
 pub const U32: Ty = Ty::Scalar(Scalar::U32);
 pub const F32: Ty = Ty::Scalar(Scalar::F32);
 
-/// Returns the name of a type: `f32`, `i32x4`.
-pub fn name(ty: Ty) -> String {
-    match ty {
-        Ty::Scalar(s) => s.name().to_string(),
-        Ty::Vector(s, n) => format!("{}x{n}", s.name()),
-    }
-}
-
-/// Parses the name of a type. The inverse of [`name`].
+/// Parses the name of a type.
 pub(crate) fn from_name(text: &str) -> Option<Ty> {
     if let Some(s) = Scalar::from_name(text) {
         return Some(Ty::Scalar(s));
@@ -28,36 +21,86 @@ pub(crate) fn from_name(text: &str) -> Option<Ty> {
     Some(Ty::Vector(Scalar::from_name(scalar)?, lanes))
 }
 
-fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(message()) }
+/// Why an operation has no result type.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TypingError {
+    #[error("{op:?} of {value}")]
+    Unary { op: UnaryOp, value: Ty },
+    #[error("{op:?} of {left} and {right}")]
+    Binary { op: BinOp, left: Ty, right: Ty },
+    #[error("{function} takes {arity} arguments, not {count}")]
+    ArgumentCount { function: &'static str, arity: usize, count: usize },
+    #[error("{function} of {}", list(.args))]
+    Math { function: &'static str, args: Vec<Ty> },
+    #[error("select by {cond} of {then} and {other}")]
+    Select { cond: Ty, then: Ty, other: Ty },
+    #[error("convert of {from} to {to}")]
+    Convert { from: Ty, to: Ty },
+    #[error("bitcast of {from} to {to}")]
+    Bitcast { from: Ty, to: Ty },
+    #[error("compose of {}", list(.0))]
+    Compose(Vec<Ty>),
+    #[error("extract of lane {lane} of {value}")]
+    Extract { value: Ty, lane: u8 },
+    #[error("leaf {leaf} of a layout of {count}")]
+    Leaf { leaf: u32, count: usize },
+    #[error("component {component} of {leaf}")]
+    Component { component: u8, leaf: Ty },
+    #[error("atomic {op:?} on {place}")]
+    Atomic { op: AtomicOp, place: Ty },
+    #[error("{op:?} of {value}")]
+    Warp { op: WarpOp, value: Ty },
+    #[error("a constant of {0}")]
+    Constant(Ty),
+    #[error("the bits {bits:#x} do not fit {scalar}")]
+    ConstantBits { bits: u64, scalar: Scalar },
+    #[error("a thread id in a `threads` kernel")]
+    ThreadId,
+    #[error("index {0}, which the kernel does not have")]
+    NoIndex(u8),
+    #[error("axis {axis} of `{memory}`")]
+    NoAxis { axis: u8, memory: String },
+    #[error("value parameter {0} does not exist")]
+    NoParam(u32),
+    #[error("local {0:?} does not exist")]
+    NoLocal(LocalId),
+    #[error("memory {0:?} does not exist")]
+    NoMemory(MemId),
+    #[error("{count} indices into `{memory}` of rank {rank}")]
+    IndexCount { count: usize, memory: String, rank: usize },
+    #[error("an index into `{memory}` is {index}")]
+    Index { memory: String, index: Ty },
+    #[error("`{0}` is read-only, but it is written")]
+    ReadOnly(String),
 }
 
-pub fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
+fn list(types: &[Ty]) -> String {
+    types.iter().map(Ty::to_string).collect::<Vec<_>>().join(", ")
+}
+
+type TypingResult = Result<Ty, TypingError>;
+
+pub fn unary(op: UnaryOp, value: Ty) -> TypingResult {
     let s = value.scalar();
     let is_valid = match op {
         UnaryOp::Neg => s.is_num(),
         UnaryOp::Not => s.is_int() || s == Scalar::Bool,
     };
-    ensure(is_valid, || format!("{op:?} of {}", name(value)))?;
-    Ok(value)
+    if is_valid { Ok(value) } else { Err(TypingError::Unary { op, value }) }
 }
 
-pub fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
+pub fn binary(op: BinOp, left: Ty, right: Ty) -> TypingResult {
     use BinOp::*;
     let s = left.scalar();
-    let describe = || format!("{op:?} of {} and {}", name(left), name(right));
-    if matches!(op, Shl | Shr) {
-        ensure(s.is_int() && right.scalar().is_int() && left.lanes() == right.lanes(), describe)?;
-        return Ok(left);
-    }
-    ensure(left == right, describe)?;
     let is_valid = match op {
-        Add | Sub | Mul | Div | Rem | Pow | Lt | Le | Gt | Ge => s.is_num(),
-        And | Or | Xor => s.is_int() || s == Scalar::Bool,
-        Eq | Ne => true,
-        Shl | Shr => s.is_int(),
+        Add | Sub | Mul | Div | Rem | Pow | Lt | Le | Gt | Ge => left == right && s.is_num(),
+        And | Or | Xor => left == right && (s.is_int() || s == Scalar::Bool),
+        Eq | Ne => left == right,
+        Shl | Shr => s.is_int() && right.scalar().is_int() && left.lanes() == right.lanes(),
     };
-    ensure(is_valid, describe)?;
+    if !is_valid {
+        return Err(TypingError::Binary { op, left, right });
+    }
     Ok(if op.is_comparison() { left.with_scalar(Scalar::Bool) } else { left })
 }
 
@@ -71,87 +114,80 @@ fn family_accepts(family: MathFamily, s: Scalar) -> bool {
     }
 }
 
-pub fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
-    let &MathFnInfo { name: called, arity, family, .. } = function.row();
-    ensure(args.len() == arity, || format!("{called} takes {arity} arguments, not {}", args.len()))?;
-    let Some(&first) = args.first() else { return Err(format!("{called} without arguments")) };
-    ensure(args.iter().all(|&a| a == first) && family_accepts(family, first.scalar()), || {
-        format!("{called} of {}", args.iter().map(|&a| name(a)).collect::<Vec<_>>().join(", "))
-    })?;
-    Ok(if family == MathFamily::Tests { first.with_scalar(Scalar::Bool) } else { first })
+pub fn math(function: MathFn, args: &[Ty]) -> TypingResult {
+    let &MathFnInfo { name: function, arity, family, .. } = function.row();
+    match args {
+        _ if args.len() != arity => Err(TypingError::ArgumentCount { function, arity, count: args.len() }),
+        [first, rest @ ..] if rest.iter().all(|ty| ty == first) && family_accepts(family, first.scalar()) => {
+            Ok(if family == MathFamily::Tests { first.with_scalar(Scalar::Bool) } else { *first })
+        }
+        _ => Err(TypingError::Math { function, args: args.to_vec() }),
+    }
 }
 
-pub fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {
+pub fn select(cond: Ty, then: Ty, other: Ty) -> TypingResult {
     let lanes = cond.lanes() == 1 || cond.lanes() == then.lanes();
-    ensure(cond.scalar() == Scalar::Bool && lanes && then == other, || {
-        format!("select by {} of {} and {}", name(cond), name(then), name(other))
-    })?;
-    Ok(then)
+    let is_valid = cond.scalar() == Scalar::Bool && lanes && then == other;
+    if is_valid { Ok(then) } else { Err(TypingError::Select { cond, then, other }) }
 }
 
-pub(crate) fn convert(from: Ty, to: Ty) -> Result<Ty, String> {
-    ensure(from.lanes() == to.lanes(), || format!("convert of {} to {}", name(from), name(to)))?;
-    Ok(to)
+pub(crate) fn convert(from: Ty, to: Ty) -> TypingResult {
+    if from.lanes() == to.lanes() { Ok(to) } else { Err(TypingError::Convert { from, to }) }
 }
 
-pub(crate) fn bitcast(from: Ty, to: Ty) -> Result<Ty, String> {
+pub(crate) fn bitcast(from: Ty, to: Ty) -> TypingResult {
     let is_valid = from.lanes() == to.lanes()
         && from.scalar().size() == to.scalar().size()
         && from.scalar().is_num()
         && to.scalar().is_num();
-    ensure(is_valid, || format!("bitcast of {} to {}", name(from), name(to)))?;
-    Ok(to)
+    if is_valid { Ok(to) } else { Err(TypingError::Bitcast { from, to }) }
 }
 
-pub(crate) fn compose(parts: &[Ty]) -> Result<Ty, String> {
+pub(crate) fn compose(parts: &[Ty]) -> TypingResult {
     let first = parts.first().copied();
     match first {
         Some(Ty::Scalar(s)) if (2..=4).contains(&parts.len()) && parts.iter().all(|&p| Some(p) == first) => {
             Ok(Ty::Vector(s, parts.len() as u8))
         }
-        _ => Err(format!("compose of {}", parts.iter().map(|&p| name(p)).collect::<Vec<_>>().join(", "))),
+        _ => Err(TypingError::Compose(parts.to_vec())),
     }
 }
 
-pub fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
+pub fn extract(value: Ty, lane: u8) -> TypingResult {
     match value {
         Ty::Vector(s, n) if lane < n => Ok(Ty::Scalar(s)),
-        _ => Err(format!("extract of lane {lane} of {}", name(value))),
+        _ => Err(TypingError::Extract { value, lane }),
     }
 }
 
 /// Returns the type of a leaf of an element, or of a component of that leaf.
-pub(crate) fn leaf(layout: &ElementLayout, leaf: u32, component: Option<u8>) -> Result<Ty, String> {
+pub(crate) fn leaf(layout: &ElementLayout, leaf: u32, component: Option<u8>) -> TypingResult {
     let Some(leaf_layout) = layout.leaves.get(leaf as usize) else {
-        return Err(format!("leaf {leaf} of a layout of {}", layout.leaves.len()));
+        return Err(TypingError::Leaf { leaf, count: layout.leaves.len() });
     };
-    match component {
-        None => Ok(leaf_layout.ty),
-        Some(lane) => {
-            extract(leaf_layout.ty, lane).map_err(|_| format!("component {lane} of {}", name(leaf_layout.ty)))
-        }
-    }
+    let leaf = leaf_layout.ty;
+    component
+        .map_or(Ok(leaf), |component| extract(leaf, component).map_err(|_| TypingError::Component { component, leaf }))
 }
 
 /// Returns the type of a memory location. Does not check the indices.
-pub fn place(function: &Function, place: &Place) -> Result<Ty, String> {
+pub fn place(function: &Function, place: &Place) -> TypingResult {
     match function.memories.get(place.memory) {
         Some(memory) => leaf(&memory.layout, place.leaf, place.component),
-        None => Err(format!("memory {:?} does not exist", place.memory)),
+        None => Err(TypingError::NoMemory(place.memory)),
     }
 }
 
 /// Returns the type of the old value of an atomic operation on a location of this type.
-pub(crate) fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
+pub(crate) fn atomic(op: AtomicOp, place: Ty) -> TypingResult {
     use AtomicOp::*;
-    let Ty::Scalar(s) = place else { return Err(format!("atomic {op:?} on {}", name(place))) };
+    let s = place.scalar();
     let is_valid = match op {
         Add | Sub | Min | Max => s.is_num(),
         And | Or | Xor => s.is_int() || s == Scalar::Bool,
         Exchange | CompareExchange => true,
     };
-    ensure(is_valid, || format!("atomic {op:?} on {}", name(place)))?;
-    Ok(place)
+    if is_valid && place.lanes() == 1 { Ok(place) } else { Err(TypingError::Atomic { op, place }) }
 }
 
 /// Returns the operand type and the result type of a barrier; `None` for a barrier without operand or result.
@@ -170,7 +206,7 @@ pub fn warp_has_lane(op: WarpOp) -> bool {
     matches!(op, Shuffle | ShuffleUp | ShuffleDown | ShuffleXor)
 }
 
-pub fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
+pub fn warp(op: WarpOp, value: Ty) -> TypingResult {
     use WarpOp::*;
     let s = value.scalar();
     let scalar = value.lanes() == 1;
@@ -182,6 +218,5 @@ pub fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
         ReduceAnd | ReduceOr | ReduceXor => (scalar && s.is_int(), value),
         MatchAny => (scalar, U32),
     };
-    ensure(is_valid, || format!("{op:?} of {}", name(value)))?;
-    Ok(result)
+    if is_valid { Ok(result) } else { Err(TypingError::Warp { op, value }) }
 }

@@ -26,21 +26,34 @@ pub use simplify::is_gradient_barrier;
 
 use std::sync::Arc;
 
+use thiserror::Error;
+
 use clk_base::stop;
 use clk_ir::def::{CollectiveLoop, Module, StmtKind};
 use clk_ir::text::print;
 use clk_ir::tiles::{GemmKernel, TileProgram};
-use clk_ir::verify::{Verified, verify_or_return_module, violations};
+use clk_ir::verify::{Verified, Violation, verify_or_return_module, violations};
 use clk_ir::visit::each_stmt_mut;
 use clk_ir::{Checks, PreparedKernel};
 
-/// Runs the standard pipeline. An error indicates a bug in Clk; its message contains the name of the pass and the IR.
-pub fn prepare(module: Module) -> Result<PreparedKernel, String> {
+/// A pass, or the code that built a module, broke the IR: a bug in Clk.
+#[derive(Clone, Debug, Error)]
+#[error("the IR is invalid after {after}:\n{}\n\n{text}", .violations.join("\n"))]
+pub struct InvalidIrError {
+    /// The pass, or what built the module.
+    pub after: &'static str,
+    pub violations: Vec<Violation>,
+    /// The text of the module.
+    pub text: String,
+}
+
+/// Runs the standard pipeline.
+pub fn prepare(module: Module) -> Result<PreparedKernel, InvalidIrError> {
     prepare_for(module, Checks::default())
 }
 
 /// Like [`prepare`], but for launches with the given checks: the passes preserve everything that the checks report.
-pub fn prepare_for(module: Module, checks: Checks) -> Result<PreparedKernel, String> {
+pub fn prepare_for(module: Module, checks: Checks) -> Result<PreparedKernel, InvalidIrError> {
     let mut module = verify_after(module, "lowering")?.into_module();
     // The passes change only the body.
     let tile_program = module.kernel.tile_program.take();
@@ -52,7 +65,7 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<PreparedKernel, Str
         if cfg!(debug_assertions) {
             let violations = violations(&module);
             if !violations.is_empty() {
-                return Err(invalid_ir_message(&module, pass.name, &violations));
+                return Err(invalid_ir(&module, pass.name, violations));
             }
         }
     }
@@ -62,9 +75,8 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<PreparedKernel, Str
     Ok(PreparedKernel::new(module, checks))
 }
 
-/// Prepares a module that will run exactly as lowered, with its calls: only verifies it. An error indicates a bug in
-/// Clk.
-pub fn verify_only(module: Module) -> Result<PreparedKernel, String> {
+/// Prepares a module that will run exactly as lowered, with its calls: only verifies it.
+pub fn verify_only(module: Module) -> Result<PreparedKernel, InvalidIrError> {
     Ok(PreparedKernel {
         is_unoptimized: true,
         ..PreparedKernel::new(verify_after(module, "lowering")?, Checks::default())
@@ -99,14 +111,14 @@ fn with_prepared_steps(tiles: &TileProgram, checks: Checks) -> Option<TileProgra
     succeeds.then_some(tiles)
 }
 
-/// Inlines and simplifies a kernel before differentiation. An error indicates a bug in Clk.
-pub fn for_derivative(module: &Module) -> Result<Module, String> {
+/// Inlines and simplifies a kernel before differentiation.
+pub fn for_derivative(module: &Module) -> Result<Module, InvalidIrError> {
     run_passes(module, pipeline::DERIVED, "lowering")
 }
 
 /// Like [`for_derivative`], but for a kernel that repeats operations of a previously executed kernel, so none of them
 /// can fault.
-pub fn for_recomputation(module: &Module) -> Result<Module, String> {
+pub fn for_recomputation(module: &Module) -> Result<Module, InvalidIrError> {
     run_passes(module, pipeline::REPEATED, "a derivative")
 }
 
@@ -115,12 +127,12 @@ pub fn remove_unneeded(module: &mut Module) {
     dead_code::run_for_recomputation(module);
 }
 
-/// Simplifies a kernel so that its printed text is easier to read. An error indicates a bug in Clk.
-pub fn simplify_for_reading(module: &Module) -> Result<Module, String> {
+/// Simplifies a kernel so that its printed text is easier to read.
+pub fn simplify_for_reading(module: &Module) -> Result<Module, InvalidIrError> {
     run_passes(module, pipeline::READABLE, "a derivative")
 }
 
-fn run_passes(module: &Module, passes: &[pipeline::Pass], after: &str) -> Result<Module, String> {
+fn run_passes(module: &Module, passes: &[pipeline::Pass], after: &'static str) -> Result<Module, InvalidIrError> {
     let mut module = verify_after(module.clone(), after)?.into_module();
     // The alternative implementations belong to the original kernel.
     (module.kernel.gemm, module.kernel.tile_program) = (None, None);
@@ -138,12 +150,12 @@ fn run_passes(module: &Module, passes: &[pipeline::Pass], after: &str) -> Result
     Ok(verify_after(module, "the last pass")?.into_module())
 }
 
-fn verify_after(module: Module, after: &str) -> Result<Verified, String> {
-    verify_or_return_module(module).map_err(|(module, violations)| invalid_ir_message(&module, after, &violations))
+fn verify_after(module: Module, after: &'static str) -> Result<Verified, InvalidIrError> {
+    verify_or_return_module(module).map_err(|(module, violations)| invalid_ir(&module, after, violations))
 }
 
-fn invalid_ir_message(module: &Module, after: &str, violations: &[String]) -> String {
-    format!("the IR is invalid after {after}:\n{}\n\n{}", violations.join("\n"), print(module))
+fn invalid_ir(module: &Module, after: &'static str, violations: Vec<Violation>) -> InvalidIrError {
+    InvalidIrError { after, violations, text: print(module) }
 }
 
 #[cfg(test)]

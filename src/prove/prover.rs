@@ -12,7 +12,7 @@ use super::{evidence, instances, order_comparison};
 use clk_base::linear::{self, AffineForm, LinearProblem, SolverBudget, Var, decide};
 use clk_base::source::Span;
 use clk_check::typed::{Kernel, KernelId, Program};
-use clk_compile::symbolic_launch::{self, LaunchSizes, MAX_DIMENSION, SizedLaunch};
+use clk_compile::symbolic_launch::{self, LaunchSizes, MAX_DIMENSION, SizedLaunch, UndescribedLaunch};
 use clk_ir::PreparedKernel;
 use clk_ir::def::{Access, Function as Body, Module};
 use clk_ir::footprint::overflow_free::{OverflowFreeFootprint, compute_overflow_free};
@@ -82,6 +82,15 @@ struct Examination<'a> {
     unconfirmed: usize,
 }
 
+/// Why a kernel cannot be analyzed.
+#[derive(Debug, thiserror::Error)]
+enum AnalysisError {
+    #[error(transparent)]
+    Launch(#[from] UndescribedLaunch),
+    #[error("too many operations may overflow")]
+    Overflows,
+}
+
 /// The result of analyzing a kernel: its footprint, and the operations that may overflow.
 struct AnalyzedKernel {
     launch: SizedLaunch,
@@ -117,7 +126,7 @@ impl<'a> Examination<'a> {
     fn run(mut self, report: &mut ProofReport) {
         let mut analyzed = match self.analyze(MAX_DIMENSION) {
             Ok(analyzed) => analyzed,
-            Err(why) => return report.all_unknown(self.kernel, &why, Some(self.kernel.name_span)),
+            Err(error) => return report.all_unknown(self.kernel, &error.to_string(), Some(self.kernel.name_span)),
         };
         let no_launch = property_obligations::is_launchable(&analyzed.launch.symbolic);
         if let (Some(assume), ProofAnswer::Proved) =
@@ -189,7 +198,7 @@ impl<'a> Examination<'a> {
     }
 
     /// Analyzes the body repeatedly, until all results on which the footprint relies are proved to fit their types.
-    fn analyze(&self, largest: i128) -> Result<AnalyzedKernel, String> {
+    fn analyze(&self, largest: i128) -> Result<AnalyzedKernel, AnalysisError> {
         let launch = symbolic_launch::symbolic_launch(
             self.program,
             self.kernel,
@@ -201,8 +210,8 @@ impl<'a> Examination<'a> {
             let mut certificate = String::new();
             matches!(self.prove_obligation(question, &mut certificate), ProofAnswer::Proved).then_some(certificate)
         };
-        let analysis = compute_overflow_free(self.module, &launch.symbolic, &mut prove)
-            .ok_or("too many operations may overflow".to_string())?;
+        let analysis =
+            compute_overflow_free(self.module, &launch.symbolic, &mut prove).ok_or(AnalysisError::Overflows)?;
         let OverflowFreeFootprint { footprint, overflowing, proofs } = analysis;
         Ok(AnalyzedKernel { launch, footprint, overflowing, steps: proofs.len(), certificates: proofs.concat() })
     }

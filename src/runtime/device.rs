@@ -9,7 +9,7 @@ use clk_base::aligned::BufferGuard;
 use clk_base::source::SourceMap;
 use clk_ir::PreparedKernel;
 
-use super::exchange::CollectiveDevice;
+use super::exchange::{CollectiveDevice, CollectiveError};
 use super::import::{ForeignStream, ImportedBuffer};
 use super::isa::Isa;
 use super::storage::{DeviceBytes, Storage};
@@ -46,7 +46,7 @@ pub trait Device: Send + Sync {
 
     /// Returns the interface for collective operations with devices of other processes, or the reason why the device
     /// does not support them.
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String>;
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError>;
 
     /// Waits for all pending operations.
     fn finish(&self) -> Result<(), DeviceError>;

@@ -6,6 +6,7 @@
 //! may wait forever or produce meaningless bytes. Therefore the device calls an [`ExchangeGuard`] before it copies
 //! results to the host.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use super::fault::DeviceError;
@@ -40,13 +41,25 @@ pub enum DeviceCollective {
 /// Waits for the other processes, and returns whether all processes have made the same collective calls so far.
 pub type ExchangeGuard = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// Why a device does not take part in collective operations.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectiveError {
+    #[error("{0} exchanges nothing with other processes")]
+    Unsupported(String),
+    #[error("{0} exchanges nothing with other processes while it is debugged")]
+    Debugged(String),
+    /// An error of the library for collective operations.
+    #[error(transparent)]
+    Library(#[from] Box<dyn Error + Send + Sync>),
+}
+
 /// A device that can form a group with devices of other processes.
 pub trait CollectiveDevice: Send + Sync {
     /// Returns an identifier that is unique among the devices of all machines.
     fn identity(&self) -> String;
 
     /// Returns the identifier of a new group. Every member passes it to [`CollectiveDevice::join`].
-    fn ticket(&self) -> Result<Vec<u8>, String>;
+    fn ticket(&self) -> Result<Vec<u8>, CollectiveError>;
 
     /// Joins a group. Waits until all members have joined.
     fn join(
@@ -55,7 +68,7 @@ pub trait CollectiveDevice: Send + Sync {
         rank: u32,
         ranks: u32,
         guard: ExchangeGuard,
-    ) -> Result<Arc<dyn CommunicatorDevice>, String>;
+    ) -> Result<Arc<dyn CommunicatorDevice>, CollectiveError>;
 }
 
 /// A device that has joined a group of devices of several processes.

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use thiserror::Error;
+
 use super::disagreement::{Disagreement, Variation};
 use super::launch_config::LaunchOrigin;
 use clk_base::source::Span;
@@ -269,26 +271,34 @@ impl fmt::Display for Fault {
 }
 
 /// Why a device failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum DeviceError {
     /// An allocation of `wanted` bytes failed, but no data is lost. `free` and `total` are the sizes of the device's
     /// free and total memory. `arrays` is the number of bytes that this program's arrays use.
+    #[error("`{device}` has no room for {}", size(*.wanted))]
     OutOfMemory { device: String, wanted: u64, free: u64, total: u64, arrays: u64 },
     /// There is not enough host memory for an array that is read back from the device.
+    #[error("there is not enough memory to read an array of {} from the device", size(*.wanted))]
     NoHostMemory { wanted: u64 },
     /// The launch requests `wanted` of the resource `what`, but the device has only `limit`.
+    #[error("the launch needs {wanted} {what}, and `{device}` has {limit}")]
     TooLarge { device: String, what: &'static str, wanted: String, limit: String },
     /// The device's compiler rejected the generated code, which is a bug in Clk.
+    #[error("internal error: the text generated for `{kernel}` was refused")]
     Rejected { kernel: String, log: String },
     /// A driver call failed. After a sticky error (`lost`) all further calls of this process fail too.
+    #[error("`{device}` failed: {call} says {name}")]
     Driver { device: String, call: String, name: String, lost: bool },
     /// The fault of a launch, which is reported where its results are used: because the launch was asynchronous, or
     /// because it is a part of a derivative.
+    #[error("a kernel launched before has failed: {}", .0.fault)]
     EarlierLaunch(Box<EarlierFault>),
     /// The worker process that runs kernels died or was killed. The arrays survive in another process, so that a new
     /// worker can use them.
+    #[error("{0}")]
     Lost(Box<WorkerLoss>),
     /// The device cannot be used, for the reason `why`.
+    #[error("`{device}` cannot be used: {why}")]
     Unavailable { device: String, why: String },
 }
 
@@ -337,29 +347,12 @@ impl DeviceError {
     pub const REGISTERS: &'static str = "registers for the values and constants of the kernel";
 }
 
-impl fmt::Display for DeviceError {
+impl fmt::Display for WorkerLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceError::OutOfMemory { device, wanted, .. } => {
-                write!(f, "`{device}` has no room for {}", size(*wanted))
-            }
-            DeviceError::NoHostMemory { wanted } => {
-                write!(f, "there is not enough memory to read an array of {} from the device", size(*wanted))
-            }
-            DeviceError::TooLarge { device, what, wanted, limit } => {
-                write!(f, "the launch needs {wanted} {what}, and `{device}` has {limit}")
-            }
-            DeviceError::Rejected { kernel, .. } => {
-                write!(f, "internal error: the text generated for `{kernel}` was refused")
-            }
-            DeviceError::Driver { device, call, name, .. } => write!(f, "`{device}` failed: {call} says {name}"),
-            DeviceError::EarlierLaunch(earlier) => write!(f, "a kernel launched before has failed: {}", earlier.fault),
-            DeviceError::Lost(loss) => match (&loss.kernel, loss.stopped) {
-                (_, true) => f.write_str("interrupted"),
-                (Some((kernel, _)), _) => write!(f, "`{}` failed in kernel `{kernel}`: {}", loss.device, loss.cause),
-                (None, _) => write!(f, "`{}` failed: {}", loss.device, loss.cause),
-            },
-            DeviceError::Unavailable { device, why } => write!(f, "`{device}` cannot be used: {why}"),
+        match &self.kernel {
+            _ if self.stopped => f.write_str("interrupted"),
+            Some((kernel, _)) => write!(f, "`{}` failed in kernel `{kernel}`: {}", self.device, self.cause),
+            None => write!(f, "`{}` failed: {}", self.device, self.cause),
         }
     }
 }

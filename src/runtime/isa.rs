@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use thiserror::Error;
+
 /// An instruction set. Kernels compute the same results with every instruction set; wider vectors make them faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
@@ -75,22 +77,28 @@ impl fmt::Display for Isa {
     }
 }
 
+/// Why a text does not select an instruction set.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum IsaParseError {
+    #[error("unknown instruction set `{name}`; the simulator supports {}", names(|_| true))]
+    Unknown { name: String },
+    #[error("this machine does not support {isa}; it supports {}", names(Isa::is_supported))]
+    Unsupported { isa: Isa },
+}
+
+fn names(is_listed: impl Fn(Isa) -> bool) -> String {
+    Isa::ALL.iter().copied().filter(|isa| is_listed(*isa)).map(Isa::name).collect::<Vec<_>>().join(", ")
+}
+
 impl FromStr for Isa {
-    type Err = String;
+    type Err = IsaParseError;
 
     /// Parses a name. Returns an error if this machine does not support the instruction set.
-    fn from_str(text: &str) -> Result<Isa, String> {
-        let names = |list: &mut dyn Iterator<Item = Isa>| list.map(Isa::name).collect::<Vec<_>>().join(", ");
+    fn from_str(text: &str) -> Result<Isa, IsaParseError> {
         match Isa::ALL.iter().find(|isa| isa.name() == text) {
             Some(isa) if isa.is_supported() => Ok(*isa),
-            Some(isa) => {
-                let supported = names(&mut Isa::ALL.iter().copied().filter(|isa| isa.is_supported()));
-                Err(format!("this machine does not support {isa}; it supports {supported}"))
-            }
-            None => {
-                let all = names(&mut Isa::ALL.iter().copied());
-                Err(format!("unknown instruction set `{text}`; the simulator supports {all}"))
-            }
+            Some(isa) => Err(IsaParseError::Unsupported { isa: *isa }),
+            None => Err(IsaParseError::Unknown { name: text.into() }),
         }
     }
 }
@@ -105,7 +113,7 @@ mod tests {
             assert_eq!(isa.name().parse::<Isa>().is_ok(), isa.is_supported());
         }
         assert_eq!("baseline".parse(), Ok(Isa::Base));
-        assert!("sse9".parse::<Isa>().is_err_and(|why| why.contains("baseline")));
+        assert!("sse9".parse::<Isa>().is_err_and(|why| why.to_string().contains("baseline")));
         assert!(Isa::detect().is_supported());
     }
 }

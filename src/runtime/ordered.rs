@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::exchange::CollectiveDevice;
+use super::exchange::{CollectiveDevice, CollectiveError};
 use super::{Device, DeviceWrapper, Executable};
 use clk_base::source::SourceMap;
 use clk_ir::PreparedKernel;
@@ -39,8 +39,8 @@ impl DeviceWrapper for DeterministicDevice {
     }
 
     /// The libraries for collective operations add in an order that they choose.
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
-        Err(format!("{} exchanges nothing with other processes", self.device.name()))
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
+        Err(CollectiveError::Unsupported(self.device.name()))
     }
 }
 

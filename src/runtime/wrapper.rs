@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clk_base::source::SourceMap;
 use clk_ir::PreparedKernel;
 
-use super::exchange::CollectiveDevice;
+use super::exchange::{CollectiveDevice, CollectiveError};
 use super::{BoxedTimestamp, Capabilities, Device, DeviceError, DeviceMemory, Executable, Interop, Statistics};
 
 /// A device that forwards all methods of [`Device`] to another device, except for those that it implements itself.
@@ -52,7 +52,7 @@ pub trait DeviceWrapper: Send + Sync {
     }
 
     /// See [`Device::collectives`].
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
         self.inner().collectives()
     }
 
@@ -121,7 +121,7 @@ impl<W: DeviceWrapper> Device for W {
         DeviceWrapper::load(self, kernel, sources)
     }
 
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
         DeviceWrapper::collectives(self)
     }
 

@@ -2,7 +2,7 @@
 //! interpreter. They call the generic functions for the type, so that results have the same bits in all parts of Clk.
 //! Every NaN that they compute has the bits [`Scalar::canonical_nan`].
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{Float, Integer, Logic, NumericScalar, Scalar, ScalarType, ScalarValue};
 use crate::functions::math_functions;
@@ -10,21 +10,14 @@ use crate::ops::{AtomicOp, BinaryOp, MathFn, UnaryOp};
 use crate::{with_element, with_float, with_integer, with_logic, with_number};
 
 /// Why an operation has no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ScalarError {
     /// An integer division or remainder by zero.
+    #[error("division by zero")]
     DivisionByZero,
-    /// The operation is not defined for these types. The checker rejects such programs.
+    /// The checker rejects programs with such operations.
+    #[error("the operation is not defined for these types")]
     Undefined,
-}
-
-impl fmt::Display for ScalarError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ScalarError::DivisionByZero => "division by zero",
-            ScalarError::Undefined => "the operation is not defined for these types",
-        })
-    }
 }
 
 type ScalarResult = Result<ScalarValue, ScalarError>;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use thiserror::Error;
+
 use super::{Scalar, ScalarValue, bf16, f16};
 
 /// A format specification: `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`.
@@ -41,9 +43,32 @@ pub const SYNTAX: &str = "a format is `[fill][<^>][+][0][width][.precision][x|X|
 /// The maximum width and precision. Larger values could exhaust the memory.
 const LARGEST: usize = 1000;
 
+/// Why a text is not a specification, or does not fit a value. The message is a clause for the end of a sentence that
+/// begins with the specification.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FormatError {
+    #[error("needs a number after the `.`")]
+    NoPrecision,
+    #[error("does not know `{0}`; a type is one of x, X, b, o, e")]
+    UnknownStyle(String),
+    /// The digits are those of the width or the precision.
+    #[error("asks for {0} places; the maximum is {LARGEST}")]
+    TooManyPlaces(String),
+    #[error("asks for digits, but the value is a bool")]
+    DigitsOfBool,
+    #[error("asks for digits after the decimal point, but the value is an {0}")]
+    DecimalsOfInteger(Scalar),
+    #[error("is for integers, but the value is an {0}; `bitcast` gives its bits")]
+    BitsOfFloat(Scalar),
+    /// The specification does more than pad.
+    #[error("is for numbers, and the value is of type {0}")]
+    NotANumber(String),
+    #[error("is for numbers and texts, and the value is a table")]
+    Table,
+}
+
 impl Spec {
-    /// Parses a specification. The error is a clause for the end of a sentence that begins with the specification.
-    pub fn parse(text: &str) -> Result<Spec, String> {
+    pub fn parse(text: &str) -> Result<Spec, FormatError> {
         let mut spec = Spec {
             fill: ' ',
             align: None,
@@ -64,7 +89,7 @@ impl Spec {
         (spec.width, rest) = (width.unwrap_or(0), after);
         if let Some(after) = rest.strip_prefix('.') {
             let (precision, after) = number(after)?;
-            spec.precision = Some(precision.ok_or("needs a number after the `.`")?);
+            spec.precision = Some(precision.ok_or(FormatError::NoPrecision)?);
             rest = after;
         }
         spec.style = match rest {
@@ -74,7 +99,7 @@ impl Spec {
             "b" => NumberStyle::Binary,
             "o" => NumberStyle::Octal,
             "e" => NumberStyle::Exponent,
-            _ => return Err(format!("does not know `{rest}`; a type is one of x, X, b, o, e")),
+            _ => return Err(FormatError::UnknownStyle(rest.into())),
         };
         Ok(spec)
     }
@@ -111,29 +136,28 @@ impl Spec {
 }
 
 /// Splits a text into its leading digits, as a number, and the remaining text.
-fn number(text: &str) -> Result<(Option<usize>, &str), String> {
+fn number(text: &str) -> Result<(Option<usize>, &str), FormatError> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     match digits.parse::<usize>() {
         _ if digits.is_empty() => Ok((None, rest)),
         Ok(n) if n <= LARGEST => Ok((Some(n), rest)),
-        _ => Err(format!("asks for {digits} places; the maximum is {LARGEST}")),
+        _ => Err(FormatError::TooManyPlaces(digits.into())),
     }
 }
 
-/// Formats a value by a specification. The error is a clause for the end of a sentence that begins with the
-/// specification.
-pub fn format(value: ScalarValue, spec: &str) -> Result<String, String> {
+/// Formats a value by a specification.
+pub fn format(value: ScalarValue, spec: &str) -> Result<String, FormatError> {
     if spec.is_empty() { Ok(plain(value)) } else { with_spec(value, &Spec::parse(spec)?) }
 }
 
 /// Formats a value by a parsed specification.
-pub fn with_spec(value: ScalarValue, spec: &Spec) -> Result<String, String> {
+pub fn with_spec(value: ScalarValue, spec: &Spec) -> Result<String, FormatError> {
     let text = match value.as_integer() {
         _ if value.ty == Scalar::Bool => {
             return match (spec.precision, spec.style) {
                 (None, NumberStyle::Plain) => Ok(spec.pad(&plain(value), Align::Left)),
-                _ => Err("asks for digits, but the value is a bool".into()),
+                _ => Err(FormatError::DigitsOfBool),
             };
         }
         Some(integer) => integer_text(value, integer, spec)?,
@@ -152,9 +176,9 @@ pub fn with_spec(value: ScalarValue, spec: &Spec) -> Result<String, String> {
 }
 
 /// Formats an integer. Hexadecimal, binary and octal show the two's complement bits of negative numbers.
-fn integer_text(value: ScalarValue, integer: i128, spec: &Spec) -> Result<String, String> {
+fn integer_text(value: ScalarValue, integer: i128, spec: &Spec) -> Result<String, FormatError> {
     if spec.precision.is_some() {
-        return Err(format!("asks for digits after the decimal point, but the value is an {}", value.ty));
+        return Err(FormatError::DecimalsOfInteger(value.ty));
     }
     Ok(match spec.style {
         NumberStyle::Plain => integer.to_string(),
@@ -166,7 +190,7 @@ fn integer_text(value: ScalarValue, integer: i128, spec: &Spec) -> Result<String
     })
 }
 
-fn float_text(value: ScalarValue, spec: &Spec) -> Result<String, String> {
+fn float_text(value: ScalarValue, spec: &Spec) -> Result<String, FormatError> {
     let number = value.as_f64();
     match (spec.style, spec.precision) {
         _ if !number.is_finite() => Ok(plain(value)),
@@ -175,7 +199,7 @@ fn float_text(value: ScalarValue, spec: &Spec) -> Result<String, String> {
         (NumberStyle::Exponent, Some(digits)) => Ok(format!("{number:.digits$e}")),
         (NumberStyle::Exponent, None) => Ok(shortest_exponent(value)),
         (NumberStyle::LowerHex | NumberStyle::UpperHex | NumberStyle::Binary | NumberStyle::Octal, _) => {
-            Err(format!("is for integers, but the value is an {}; `bitcast` gives its bits", value.ty))
+            Err(FormatError::BitsOfFloat(value.ty))
         }
     }
 }

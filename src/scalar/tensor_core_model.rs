@@ -9,6 +9,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use thiserror::Error;
+
 /// A generation of tensor cores whose arithmetic `mma` reproduces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TensorCoreModel {
@@ -77,12 +79,18 @@ impl fmt::Display for TensorCoreModel {
     }
 }
 
-impl FromStr for TensorCoreModel {
-    type Err = String;
+/// The text is not the name of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no model of tensor cores `{name}`; models are {}", TensorCoreModel::ALL.map(TensorCoreModel::name).join(" and "))]
+pub struct UnknownTensorCoreModel {
+    name: String,
+}
 
-    fn from_str(text: &str) -> Result<TensorCoreModel, String> {
+impl FromStr for TensorCoreModel {
+    type Err = UnknownTensorCoreModel;
+
+    fn from_str(text: &str) -> Result<TensorCoreModel, UnknownTensorCoreModel> {
         let selected = TensorCoreModel::ALL.into_iter().find(|cores| cores.name() == text);
-        let names = TensorCoreModel::ALL.map(TensorCoreModel::name).join(" and ");
-        selected.ok_or_else(|| format!("there is no model of tensor cores `{text}`; models are {names}"))
+        selected.ok_or_else(|| UnknownTensorCoreModel { name: text.into() })
     }
 }

@@ -24,7 +24,7 @@ use self::tiering::LaunchTier;
 use clk_base::alloc;
 use clk_base::source::SourceMap;
 use clk_ir::{CostCounting, PreparedKernel};
-use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceError, DeviceMemory, Executable, Fault, FaultKind,
     Interop, Isa, LaunchConfig, LaunchExtents, PrintedText, Statistics,
@@ -59,6 +59,7 @@ mod polling;
 pub mod product;
 mod profile;
 mod register_ids;
+mod rule_violation;
 mod sanitizer;
 mod sched;
 mod shared_memory;
@@ -149,8 +150,8 @@ impl Device for Simulator {
         Arc::new(SimExecutable { kernel, simulator, instrumented: full, elided: lean, needs_exact_loads: doubted })
     }
 
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
-        Err("sim exchanges nothing with other processes".into())
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
+        Err(CollectiveError::Unsupported("sim".into()))
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

@@ -10,6 +10,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use thiserror::Error;
+
 #[cfg(not(target_arch = "x86_64"))]
 use self::without::{VectorDivision, compile};
 use super::code::KernelTables;
@@ -98,15 +100,19 @@ impl fmt::Display for Jit {
     }
 }
 
-impl FromStr for Jit {
-    type Err = String;
+/// The text is not a setting.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown setting `{name}`; choose one of {}", Jit::ALL.map(Jit::name).join(", "))]
+pub struct UnknownJit {
+    name: String,
+}
 
-    fn from_str(text: &str) -> Result<Jit, String> {
+impl FromStr for Jit {
+    type Err = UnknownJit;
+
+    fn from_str(text: &str) -> Result<Jit, UnknownJit> {
         let choice = Jit::ALL.into_iter().find(|jit| jit.name() == text);
-        choice.ok_or_else(|| {
-            let names = Jit::ALL.map(Jit::name).join(", ");
-            format!("unknown setting `{text}`; choose one of {names}")
-        })
+        choice.ok_or_else(|| UnknownJit { name: text.into() })
     }
 }
 
@@ -349,7 +355,7 @@ fn saxpy() {
         for jit in Jit::ALL {
             assert_eq!(jit.name().parse(), Ok(jit));
         }
-        let why = "sometimes".parse::<Jit>().expect_err("no such choice");
+        let why = "sometimes".parse::<Jit>().expect_err("no such choice").to_string();
         assert!(why.contains("`sometimes`") && why.contains("off, auto, always"), "{why}");
     }
 

@@ -613,7 +613,7 @@ impl<'m> Thread<'m> {
                 MessageSegment::Value(expr, spec) => {
                     let val = self.eval(world, *expr)?;
                     let shown: Vec<String> =
-                        val.values().map(|v| format::format(v, spec).unwrap_or_else(|e| e)).collect();
+                        val.values().map(|v| format::format(v, spec).unwrap_or_else(|e| e.to_string())).collect();
                     match val.ty {
                         Ty::Scalar(_) => text.push_str(&shown.concat()),
                         Ty::Vector(..) => text.push_str(&format!("({})", shown.join(", "))),

@@ -43,7 +43,7 @@ fn failure(program: &Program) -> Option<String> {
             let simulator = Simulator::with_isa(isa).with_jit(jit);
             let prepared = match clk_pass::prepare_for(program.module.clone(), checks(program)) {
                 Ok(prepared) => prepared,
-                Err(error) => return Some(error),
+                Err(error) => return Some(error.to_string()),
             };
             let text = text::print(&prepared.module);
             let workers = 1 + program.seed as usize % 3;

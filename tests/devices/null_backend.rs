@@ -12,7 +12,7 @@ use clk_compile::{NoFiles, Session};
 use clk_host::interp::{Interpreter, ScriptOptions};
 use clk_ir::PreparedKernel;
 use clk_ir::def::{Module, Ty};
-use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::storage::{DeviceBytes, Storage};
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceError, DeviceKind, DeviceMemory, Executable, Fault,
@@ -80,8 +80,8 @@ impl Device for NullDevice {
         Arc::new(NullKernel { is_refused: has_f64(&kernel.module), kernel, counters: self.counters.clone() })
     }
 
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
-        Err("null exchanges nothing with other processes".into())
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
+        Err(CollectiveError::Unsupported("null".into()))
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

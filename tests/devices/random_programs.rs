@@ -99,7 +99,7 @@ fn reads_back(program: &Program, expected: &Run) -> Option<String> {
 
 fn passes_keep_the_meaning(program: &Program, expected: &Run) -> Option<String> {
     match clk_pass::prepare(program.module.clone()) {
-        Err(error) => Some(error),
+        Err(error) => Some(error.to_string()),
         Ok(prepared) => {
             let actual = by_reference(&prepared.module, program.extents, &program.arguments);
             difference(expected, &actual).map(|d| format!("{d}\nprepared:\n{}", text::print(&prepared.module)))
@@ -127,7 +127,7 @@ fn by_simulator(program: &Program, prepared: PreparedKernel) -> Run {
 
 fn simulator_agrees(program: &Program, expected: &Run) -> Option<String> {
     match clk_pass::prepare(program.module.clone()) {
-        Err(error) => Some(error),
+        Err(error) => Some(error.to_string()),
         Ok(prepared) => {
             let text = text::print(&prepared.module);
             let actual = by_simulator(program, prepared);
@@ -141,7 +141,7 @@ fn simulator_agrees(program: &Program, expected: &Run) -> Option<String> {
 fn checks_are_silent(program: &Program, expected: &Run) -> Option<String> {
     let checks = Checks { memory: true, ..Checks::default() };
     match clk_pass::prepare_for(program.module.clone(), checks) {
-        Err(error) => Some(error),
+        Err(error) => Some(error.to_string()),
         Ok(prepared) => {
             let text = text::print(&prepared.module);
             let mut actual = by_simulator(program, prepared);
@@ -416,5 +416,5 @@ fn crashes_are_shrunk() {
     assert!(crashes(&program), "it does not crash");
     let small = shrink::shrink(program, crashes).module;
     println!("{}", text::print(&small));
-    println!("prepared:\n{}", clk_pass::prepare(small).map_or_else(|e| e, |p| text::print(&p.module)));
+    println!("prepared:\n{}", clk_pass::prepare(small).map_or_else(|e| e.to_string(), |p| text::print(&p.module)));
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_check::typed::{KernelId, NameBinding};
 use clk_compile::{CompileResult, Files, NoFiles, Session, default_instance};
 use clk_ir::{text, verify::verify};
@@ -12,9 +13,9 @@ use clk_lower::lower;
 struct Memory(HashMap<&'static str, &'static str>);
 
 impl Files for Memory {
-    fn read(&self, path: &Path) -> Result<String, String> {
+    fn read(&self, path: &Path) -> Result<String, FileError> {
         let source = path.to_str().and_then(|path| self.0.get(path));
-        source.map(|text| text.to_string()).ok_or_else(|| "there is no such file".into())
+        source.map(|text| text.to_string()).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound).into())
     }
 
     fn neighbors(&self, path: &Path) -> Vec<String> {

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_compile::{Files, NoFiles, Session};
 use clk_host::interp::{Interpreter, ScriptOptions};
 use clk_ir::Checks;
@@ -108,7 +109,7 @@ fn scripts_keep_their_promises_or_report_the_line() {
 struct Imported;
 
 impl Files for Imported {
-    fn read(&self, _path: &Path) -> Result<String, String> {
+    fn read(&self, _path: &Path) -> Result<String, FileError> {
         Ok("let base = 5\nconst STEP: i32 = 2\nfn next(x: i32) -> i32 { x + STEP }\n".into())
     }
 }

@@ -51,6 +51,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("smol_str", &["src/"]),
     ("strsim", &["src/app/", "src/check/", "src/compile/", "src/host/ops/"]),
     ("tempfile", &["src/app/"]),
+    ("thiserror", &["src/"]),
     ("toml", &["src/app/project/"]),
 ];
 
@@ -126,6 +127,15 @@ const SHARED_TYPE_NAMES: &[(&[&str], &str)] = &[
 
 /// Maximum percentage of type names that may be defined more than once.
 const MAX_SHARED_PERCENT: usize = 10;
+
+/// How often the code of each crate uses `Result<_, String>`, with the reason. Callers cannot match such an error, and
+/// its message is not made in one place, so other crates use error types.
+const STRING_ERRORS: &[(&str, usize, &str)] = &[
+    ("host", 12, "helpers of the parser of tuning files; saved reasons of rejected configurations"),
+    ("prove", 2, "reasons of verdicts: titles of diagnostics and faults"),
+    ("runtime", 1, "the reason why a lost worker process was not replaced, a note of its diagnostic"),
+    ("sim", 2, "the parser of LaneIR, which only tests use"),
+];
 
 const MAX_LINES: usize = 1000;
 
@@ -404,6 +414,56 @@ fn type_names_are_unique() {
     assert!(wrong.is_empty(), "rename all but one, or list the name with a reason:\n{}", wrong.join("\n"));
     let shared = SHARED_TYPE_NAMES.iter().map(|(names, _)| names.len()).sum::<usize>();
     assert!(100 * shared <= MAX_SHARED_PERCENT * places.len(), "{shared} of {} type names are shared", places.len());
+}
+
+/// Returns the error types of all `Result` types with two arguments in a text without comments and literals.
+fn error_types(code: &str) -> Vec<&str> {
+    let mut types = vec![];
+    for (at, start) in code.match_indices("Result<") {
+        let arguments = &code[at + start.len()..];
+        let (mut depth, mut last, mut before) = (0, None, ' ');
+        for (at, c) in arguments.char_indices() {
+            match c {
+                '<' | '(' | '[' => depth += 1,
+                // `->` in the type of a function.
+                '>' if before == '-' => {}
+                '>' | ')' | ']' if depth > 0 => depth -= 1,
+                '>' => {
+                    types.extend(last.map(|from| arguments[from..at].trim().trim_end_matches(',')));
+                    break;
+                }
+                ',' if depth == 0 && !arguments[at + 1..].trim_start().starts_with('>') => last = Some(at + 1),
+                ')' | ']' | ';' | '{' if depth == 0 => break,
+                _ => {}
+            }
+            before = c;
+        }
+    }
+    types
+}
+
+#[test]
+fn error_types_are_found() {
+    let types = "fn f(a: Result<(A, B), String>) -> Result<Vec<Result<u8, E>>,\n  String,\n> {} Result<Box<dyn Fn(u8) -> R>, G>";
+    assert_eq!(error_types(types), ["String", "String", "E", "G"]);
+    assert_eq!(error_types("Result<T> Result<(A, String)> Result<a, b; String>"), Vec::<&str>::new());
+}
+
+#[test]
+fn errors_have_types() {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (path, text) in
+        sources().into_iter().filter(|(path, _)| !path.ends_with("tests.rs") && !path.contains("/tests/"))
+    {
+        let code = tidy_support::code(&text, Strings::Blanked);
+        let count = error_types(&code).into_iter().filter(|name| *name == "String").count();
+        if count > 0 {
+            *counts.entry(layer(&path).to_string()).or_default() += count;
+        }
+    }
+    let listed: BTreeMap<String, usize> =
+        STRING_ERRORS.iter().map(|(layer, count, _)| (layer.to_string(), *count)).collect();
+    assert_eq!(counts, listed, "uses of `Result<_, String>` (left) and `STRING_ERRORS` (right) differ");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use clk_base::file_error::FileError;
 use clk_check::typed::{ExprKind, NameUse, Program};
 use clk_compile::{Files, NoFiles, Session};
 use clk_ide::{Analysis, Completion, CompletionKind, HighlightClass, LensKind, SymbolKind, highlight};
@@ -101,7 +102,7 @@ fn renamed(marked: &str, new: &str, expected: Result<&str, &str>) {
             places.into_iter().for_each(|range| text.replace_range(range, new));
             assert_eq!(text, expected);
         }
-        (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+        (Err(why), Err(expected)) => assert!(why.to_string().contains(expected), "{why}"),
         (found, _) => panic!("{found:?}, not {expected:?}"),
     }
 }
@@ -200,8 +201,8 @@ fn completions() {
 struct Neighbours;
 
 impl Files for Neighbours {
-    fn read(&self, _: &Path) -> Result<String, String> {
-        Err("no".into())
+    fn read(&self, _: &Path) -> Result<String, FileError> {
+        Err(FileError::Refused("no"))
     }
 
     fn neighbors(&self, _: &Path) -> Vec<String> {

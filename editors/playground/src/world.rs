@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{EventSink, PageEvent};
+use clk_base::file_error::FileError;
 use clk_host::interp::{HostEffects, ShownPicture};
 use clk_host::picture::shown;
 
@@ -41,17 +42,17 @@ impl HostEffects for BrowserEffects<'_> {
         }
     }
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         let path = path.trim_start_matches("./");
         if let Some(bytes) = self.written.get(path) {
             return Ok(bytes.clone());
         }
         let data = EXAMPLE_FILES.iter().find(|(name, _)| *name == path);
         data.map(|(_, bytes)| bytes.to_vec())
-            .ok_or_else(|| "in a browser, a script can only read files that it has written".into())
+            .ok_or(FileError::Refused("in a browser, a script can only read files that it has written"))
     }
 
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         let path = path.trim_start_matches("./");
         (self.page)(PageEvent::File(path, bytes));
         self.written.insert(path.into(), bytes.to_vec());

@@ -1,6 +1,7 @@
 //! Definition and parsing of the command line.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,6 +13,7 @@ use super::common_args::{file, script, switch};
 use super::profile::ProfileOptions;
 use super::test::TestOptions;
 use super::{doc_site, fetch, help, install, launch, new, stubs, watch, why};
+use crate::command_error::CommandResult;
 use crate::console::{ColorMode, OutputOptions};
 use crate::devices::{self, DeviceChoice, DeviceOptions, GpuCodeOptions, Isolate};
 use crate::generated::EmitStage;
@@ -188,9 +190,9 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
 }
 
 /// Parses the value of an environment variable. Returns the default if the variable is unset or empty.
-fn from_environment<T: FromStr<Err = String> + Default>(variable: &str) -> Result<T, Box<clap::Error>> {
+fn from_environment<T: FromStr<Err: Display> + Default>(variable: &str) -> Result<T, Box<clap::Error>> {
     match std::env::var(variable) {
-        Ok(text) if !text.is_empty() => text.parse().map_err(|why: String| {
+        Ok(text) if !text.is_empty() => text.parse().map_err(|why| {
             let complaint = format!("{variable}: {why}");
             Box::new(command().error(clap::error::ErrorKind::InvalidValue, complaint))
         }),
@@ -578,9 +580,9 @@ fn bench() -> Command {
 }
 
 /// Parses a compute capability: `sm_90` or `90`.
-fn architecture(text: &str) -> Result<u32, String> {
+fn architecture(text: &str) -> CommandResult<u32> {
     let number = text.trim_start_matches("sm_").parse().ok().filter(|n| (30..1000).contains(n));
-    number.ok_or_else(|| "an architecture is named such as `sm_90`".to_string())
+    number.ok_or_else(|| "an architecture is named such as `sm_90`".into())
 }
 
 fn emit() -> Command {
@@ -737,7 +739,7 @@ fn dap() -> Command {
         .about("Serve an editor: the debugger, by the Debug Adapter Protocol, on standard input and output")
 }
 
-fn line_range(text: &str) -> Result<(usize, usize), String> {
+fn line_range(text: &str) -> CommandResult<(usize, usize)> {
     let (first, last) = text.split_once(':').ok_or("two line numbers, as in `10:20`")?;
     let number =
         |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or(format!("`{text}` is not a line number"));

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::command_error::{CommandError, CommandResult};
 use crate::context::AppContext;
 use crate::disk::{self, Disk};
 use crate::{markdown, suggestions};
@@ -13,14 +14,16 @@ use clk_scalar::builtin::{self, BuiltinEntry, BuiltinGroup};
 use clk_scalar::foreign_names::{self, ClkEquivalent, ForeignName};
 use clk_syntax::token::{CONTEXTUAL, KEYWORDS};
 
+/// The help for a name that is not documented, if no other name is similar.
+pub(super) const LIST_HELP: &str = "without a name, all builtins, modules and keywords are listed";
+
 pub(crate) fn name(name: Option<&str>, context: &mut AppContext) -> u8 {
     let page = lookup(name, context.console.style);
     context.show(page)
 }
 
-/// Returns the documentation of a name, or an overview without a name. A word that is not a name is searched for. `Err`
-/// is the message if nothing is found.
-pub(crate) fn lookup(name: Option<&str>, style: RenderStyle) -> Result<String, String> {
+/// Returns the documentation of a name, or an overview without a name. A word that is not a name is searched for.
+pub(crate) fn lookup(name: Option<&str>, style: RenderStyle) -> CommandResult {
     let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else { return Ok(overview(style)) };
     let foreign = foreign_names::find(name).filter(|row| row.equivalent != ClkEquivalent::Same || name.contains('.'));
     match (documented(name, style), foreign) {
@@ -32,8 +35,8 @@ pub(crate) fn lookup(name: Option<&str>, style: RenderStyle) -> Result<String, S
     }
 }
 
-/// Returns the documentation of a name of Clk. `Err` is the message if the file or module cannot be read.
-fn documented(name: &str, style: RenderStyle) -> Option<Result<String, String>> {
+/// Returns the documentation of a name of Clk.
+fn documented(name: &str, style: RenderStyle) -> Option<CommandResult> {
     if let Some(entry) = builtin::find(name) {
         return Some(Ok(builtin_page(entry, style)));
     }
@@ -53,7 +56,7 @@ fn documented(name: &str, style: RenderStyle) -> Option<Result<String, String>> 
         return Some(module(&format!("std.{name}"), style));
     }
     let homes = library::homes(name);
-    let pages: Result<Vec<String>, String> = homes
+    let pages: CommandResult<Vec<String>> = homes
         .iter()
         .map(|home| Ok(format!("std.{home}\n\n{}", module(&format!("std.{home}.{name}"), style)?)))
         .collect();
@@ -69,16 +72,16 @@ fn foreign_page(row: &ForeignName, name: &str, style: RenderStyle) -> String {
     }
 }
 
-/// Searches for the words of a text that is not a name. `Err` is the message if nothing is found.
-fn found(name: &str, style: RenderStyle) -> Result<String, String> {
+/// Searches for the words of a text that is not a name.
+fn found(name: &str, style: RenderStyle) -> CommandResult {
     let hits = search(name);
     if !hits.is_empty() {
         return Ok(markdown::render(&format!("# What speaks of {name}\n\n{hits}"), style));
     }
     let members = library::MODULES.iter().flat_map(|(module, _)| library::members(module)).map(|member| member.name);
     let suggestion = suggestions::did_you_mean(name, builtin::TABLE.iter().map(|e| e.name).chain(members));
-    let help = suggestion.unwrap_or_else(|| "without a name, all builtins, modules and keywords are listed".into());
-    Err(format!("error: nothing is documented under `{name}`\n  Help: {help}"))
+    let help = suggestion.unwrap_or_else(|| LIST_HELP.into());
+    Err(CommandError::from(format!("error: nothing is documented under `{name}`")).help(help))
 }
 
 /// Lists the builtins, library members and keywords whose name or documentation contains all of these words.
@@ -182,7 +185,7 @@ fn builtin_page(entry: &BuiltinEntry, style: RenderStyle) -> String {
 }
 
 /// Returns the documentation of a standard library module or of one of its members.
-fn module(name: &str, style: RenderStyle) -> Result<String, String> {
+fn module(name: &str, style: RenderStyle) -> CommandResult {
     match imported(name) {
         Ok((session, module)) => Ok(module_page(name, &session, &module, style)),
         Err(complaint) => {
@@ -193,7 +196,7 @@ fn module(name: &str, style: RenderStyle) -> Result<String, String> {
             let Some(&binding) = module.names.get(member) else {
                 let suggestion = suggestions::did_you_mean(member, module.names.keys().map(|k| k.as_str()));
                 let help = suggestion.unwrap_or_else(|| format!("`clk doc {parent}` lists its items"));
-                return Err(format!("error: `{parent}` has no `{member}`\n  Help: {help}"));
+                return Err(CommandError::from(format!("error: `{parent}` has no `{member}`")).help(help));
             };
             let item = item(member, binding, &session).unwrap_or_default();
             Ok(markdown::render(&item, style))
@@ -202,11 +205,11 @@ fn module(name: &str, style: RenderStyle) -> Result<String, String> {
 }
 
 /// Compiles a script that only imports a library module; returns its session and that module.
-pub(crate) fn imported(name: &str) -> Result<(Session, Module), String> {
+pub(crate) fn imported(name: &str) -> CommandResult<(Session, Module)> {
     let mut session = Session::default();
     let outcome = session.add("<doc>", &format!("import {name} as documented\n"), &Disk);
     if let Some(error) = outcome.diagnostics.iter().find(|d| d.is_error()) {
-        return Err(format!("error: {}", error.title));
+        return Err(format!("error: {}", error.title).into());
     }
     let documented =
         session.main.and_then(|main| match session.program.modules.get(main)?.names.get("documented")? {
@@ -218,13 +221,13 @@ pub(crate) fn imported(name: &str) -> Result<(Session, Module), String> {
 }
 
 /// Returns the documentation of the definitions in a file.
-fn file(path: &Path, style: RenderStyle) -> Result<String, String> {
+fn file(path: &Path, style: RenderStyle) -> CommandResult {
     let text = disk::read_source(path).map_err(|why| format!("error: `{}` cannot be read: {why}", path.display()))?;
     let mut session =
         Session { folder: path.parent().map(Path::to_path_buf).unwrap_or_default(), ..Session::default() };
     let outcome = session.add(&path.display().to_string(), &text, &Disk);
     if outcome.failed() {
-        return Err(format!("error: `{0}` has mistakes; `clk check {0}` shows them", path.display()));
+        return Err(format!("error: `{0}` has mistakes; `clk check {0}` shows them", path.display()).into());
     }
     let module = session.main.and_then(|main| session.program.modules.get(main)).cloned();
     let module = module.ok_or("error: the file is empty")?;

@@ -8,6 +8,7 @@ use super::check;
 use crate::context::AppContext;
 use crate::site::{self, SiteSources};
 use crate::{disk, exit};
+use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 
 /// Options of `clk doc` that concern the site.
@@ -57,11 +58,11 @@ pub(crate) fn make(out: &Path, own: &SiteInputs, paths: &[PathBuf], context: &mu
     if site.complaints.is_empty() { exit::OK } else { exit::FAILURE }
 }
 
-/// Reads a WebAssembly module; on failure, returns the path and the reason.
-fn simulator(path: &Path) -> Result<Vec<u8>, (PathBuf, String)> {
+/// Reads a WebAssembly module; on failure, returns the path and the error.
+fn simulator(path: &Path) -> Result<Vec<u8>, (PathBuf, FileError)> {
     let bytes = disk::read(path).map_err(|why| (path.to_path_buf(), why))?;
     let is_module = bytes.starts_with(b"\0asm");
-    is_module.then_some(bytes).ok_or_else(|| (path.to_path_buf(), "it is not a WebAssembly module".into()))
+    is_module.then_some(bytes).ok_or_else(|| (path.to_path_buf(), FileError::Refused("it is not a WebAssembly module")))
 }
 
 fn build(own: &SiteInputs, paths: &[PathBuf], context: &mut AppContext) -> Result<site::Website, u8> {

@@ -50,6 +50,6 @@ fn cache_text() -> String {
             let bytes = entries.iter().map(|entry| entry.bytes).sum();
             format!("{}, {} kernels, {}", folder.display(), entries.len(), size(bytes))
         }
-        Err(refusal) => format!("{} is not used: {}", folder.display(), refusal.why()),
+        Err(refusal) => format!("{} is not used: {}", folder.display(), refusal),
     }
 }

@@ -1,5 +1,6 @@
 //! `clk explain`: prints the page of a diagnostic code.
 
+use crate::command_error::{CommandError, CommandResult};
 use crate::context::AppContext;
 use crate::{exit, markdown, suggestions};
 use clk_base::render::RenderStyle;
@@ -14,13 +15,13 @@ pub(crate) fn code(code: Option<&str>, context: &mut AppContext) -> u8 {
     context.show(text)
 }
 
-/// Returns the page of a code, or the reason why there is none.
-pub(crate) fn page(code: &str, style: RenderStyle) -> Result<String, String> {
+/// Returns the page of a code.
+pub(crate) fn page(code: &str, style: RenderStyle) -> CommandResult {
     if let Some(page) = clk_codes::find(code.trim()) {
         let heading = format!("# {}: {}\n\n", page.code, page.title);
         return Ok(markdown::render(&(heading + page.text.trim()), style));
     }
     let suggestion = suggestions::did_you_mean(code, clk_codes::pages().map(|p| p.code));
     let help = suggestion.unwrap_or_else(|| "`clk explain` lists all codes".into());
-    Err(format!("error: there is no code `{code}`\n  Help: {help}"))
+    Err(CommandError::from(format!("error: there is no code `{code}`")).help(help))
 }

@@ -87,8 +87,8 @@ impl DependencyFetcher<'_> {
                 return Err(unpinned(name, &project.manifest.name, root));
             }
             let pinned = pinned.filter(|_| own == ProjectKind::Fetched || !self.update);
-            let pin =
-                project::fetch(url, wanted, pinned, root, self.interrupt).map_err(|why| failed(name, url, &why))?;
+            let pin = project::fetch(url, wanted, pinned, root, self.interrupt)
+                .map_err(|why| failed(name, url, &why.to_string()))?;
             self.said.push(format!("{name}  {}  {wanted} of {url}", pin.commit.get(..12).unwrap_or(&pin.commit)));
             next.extend(project::checkout(url, &pin.commit).map(|home| (home, ProjectKind::Fetched)));
             pins.0.insert(name.clone(), pin);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::check::program_files;
 use crate::context::AppContext;
 use crate::{difference, disk, exit};
+use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_fmt::Formatted;
 
@@ -83,8 +84,8 @@ fn file(path: &Path, check: bool, lines: Option<(usize, usize)>, count: &mut For
 
 fn standard_input(check: bool, lines: Option<(usize, usize)>, context: &mut AppContext) -> u8 {
     let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| disk::io_reason(&e));
-    let text = match read.and_then(|_| disk::source_text(bytes)) {
+    let read = std::io::stdin().lock().read_to_end(&mut bytes);
+    let text = match read.map_err(FileError::from).and_then(|_| disk::source_text(bytes)) {
         Ok(text) => text,
         Err(why) => {
             context.console.error_line(&format!("error: standard input cannot be read: {why}"));

@@ -4,6 +4,7 @@
 use clap::{Arg, Command};
 
 use super::{doc, explain};
+use crate::command_error::CommandResult;
 use crate::context::AppContext;
 use crate::{manual, markdown, repl};
 
@@ -26,7 +27,7 @@ pub(crate) fn topic(topic: Option<&str>, mut clk: Command, context: &mut AppCont
     context.show(text)
 }
 
-fn page(topic: &str, clk: &mut Command, context: &AppContext) -> Result<String, String> {
+fn page(topic: &str, clk: &mut Command, context: &AppContext) -> CommandResult {
     let style = context.console.style;
     if let Some(command) = clk.find_subcommand_mut(topic) {
         return Ok(command.render_long_help().to_string());
@@ -43,11 +44,10 @@ fn page(topic: &str, clk: &mut Command, context: &AppContext) -> Result<String, 
     if let Some(section) = manual::section(topic) {
         return Ok(markdown::render(&section, style));
     }
-    let without = |complaint: String| {
-        complaint
-            .replace("without a name, all builtins, modules and keywords are listed", "`clk help` lists all topics")
-    };
-    doc::lookup(Some(topic), style).map_err(without)
+    doc::lookup(Some(topic), style).map_err(|error| match error.help.as_deref() {
+        Some(doc::LIST_HELP) => error.help("`clk help` lists all topics"),
+        _ => error,
+    })
 }
 
 fn overview(clk: &Command) -> String {

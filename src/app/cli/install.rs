@@ -39,7 +39,7 @@ pub(crate) fn completions(shell: Shell, mut clk: Command, context: &mut AppConte
 
 pub(crate) fn man(folder: &Path, mut clk: Command, context: &mut AppContext) -> u8 {
     if let Err(error) = std::fs::create_dir_all(folder) {
-        context.console.report(&disk::unwritable(folder, &disk::io_reason(&error)), &SourceMap::default());
+        context.console.report(&disk::unwritable(folder, &error.into()), &SourceMap::default());
         return exit::FAILURE;
     }
     clk.build();

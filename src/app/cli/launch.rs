@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use crate::command_error::CommandResult;
 use crate::launch::LaunchJob;
 
 /// Default value of `--max-bytes`, in bytes.
@@ -111,7 +112,7 @@ pub(crate) fn job(sub: &ArgMatches) -> LaunchJob {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+fn pair(text: &str) -> CommandResult<(String, String)> {
     let (name, value) = text.split_once('=').ok_or("a name and a value, as in `N=1024`")?;
     if name.is_empty() || value.is_empty() {
         return Err("a name and a value, as in `N=1024`".into());
@@ -119,13 +120,13 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.into(), value.into()))
 }
 
-fn dimension(text: &str) -> Result<(String, i64), String> {
+fn dimension(text: &str) -> CommandResult<(String, i64)> {
     let (name, extent) = pair(text)?;
     let extent = extent.parse().map_err(|_| format!("`{extent}` is not an integer"))?;
     Ok((name, extent))
 }
 
-fn triple(text: &str) -> Result<[i64; 3], String> {
+fn triple(text: &str) -> CommandResult<[i64; 3]> {
     let mut sizes = [1; 3];
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > 3 {
@@ -137,7 +138,7 @@ fn triple(text: &str) -> Result<[i64; 3], String> {
     Ok(sizes)
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+fn bytes(text: &str) -> CommandResult<u64> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),
@@ -145,5 +146,5 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => (text, 0),
     };
     let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    number.ok_or_else(|| format!("`{text}` is not a number of bytes"))
+    number.ok_or_else(|| format!("`{text}` is not a number of bytes").into())
 }

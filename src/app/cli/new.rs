@@ -10,6 +10,7 @@ use crate::context::AppContext;
 use crate::project::{self, MANIFEST};
 use crate::{disk, exit};
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 
 /// The diagnostic code for a project that cannot be created.
@@ -123,7 +124,7 @@ fn create_project(path: &Path) -> Result<String, Box<Diagnostic>> {
         return Err(Box::new(refusal.help("give a name that is free, or add a `clk.toml` with `name = \"…\"` there")));
     }
     fs::create_dir_all(path)
-        .map_err(|error| refused(format!("`{}` cannot be made: {}", path.display(), disk::io_reason(&error))))?;
+        .map_err(|error| refused(format!("`{}` cannot be made: {}", path.display(), FileError::from(error))))?;
     for (file, text) in FILES {
         let file = path.join(file.replace("NAME", &name));
         disk::write_atomically(&file, text.replace("NAME", &name).as_bytes())

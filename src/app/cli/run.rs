@@ -64,7 +64,7 @@ pub(crate) fn stdin(args: Vec<String>, context: &mut AppContext) -> u8 {
     let mut bytes = Vec::new();
     let text = match std::io::stdin().lock().take(disk::MAX_SOURCE + 1).read_to_end(&mut bytes) {
         Ok(_) => disk::source_text(bytes),
-        Err(error) => Err(disk::io_reason(&error)),
+        Err(error) => Err(error.into()),
     };
     match text {
         Ok(text) => {
@@ -94,7 +94,7 @@ fn run_compiled(compiled: Option<CompiledScript>, args: Vec<String>, show_value:
     let member = match ranks::join(&compiled.session, context) {
         Ok(member) => member,
         Err(why) => {
-            context.console.report(&Diagnostic::error("E0554", why), &compiled.session.sources);
+            context.console.report(&Diagnostic::error("E0554", why.to_string()), &compiled.session.sources);
             return script::failure_code(&context.interrupt);
         }
     };

@@ -1,6 +1,7 @@
 //! `clk tune`: measures all configurations of tuned kernels in the launches of a program. Writes the fastest ones to a
 //! file next to the source.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -106,15 +107,11 @@ fn find_targets(
         return None;
     }
     for target in &mut targets {
-        let text = match std::fs::symlink_metadata(&target.path) {
-            Ok(_) => disk::read_source(&target.path).map(Some),
-            Err(_) => Ok(None),
+        let read = || -> Result<Option<TunedFile>, Box<dyn Error>> {
+            let exists = std::fs::symlink_metadata(&target.path).is_ok();
+            if exists { Ok(Some(TunedFile::parse(&disk::read_source(&target.path)?)?)) } else { Ok(None) }
         };
-        let parsed = text.and_then(|text| {
-            let file = text.map(|text| TunedFile::parse(&text)).transpose();
-            file.map_err(|damage| format!("line {}: {}", damage.line, damage.why))
-        });
-        match parsed {
+        match read() {
             Ok(old) => target.existing = old,
             Err(why) => {
                 let title = format!("`{}` is not a tuning file: {why}", target.path.display());

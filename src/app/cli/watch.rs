@@ -16,6 +16,7 @@ use crate::context::AppContext;
 use crate::disk::{self, Disk};
 use crate::exit;
 use crate::project::{self, LOCK, MANIFEST};
+use clk_base::file_error::FileError;
 use clk_compile::{Files, MissingModule, Session};
 
 /// Interval at which the files are checked for changes.
@@ -82,7 +83,7 @@ impl RecordingDisk {
 }
 
 impl Files for RecordingDisk {
-    fn read(&self, path: &Path) -> Result<String, String> {
+    fn read(&self, path: &Path) -> Result<String, FileError> {
         self.note(path);
         Disk.read(path)
     }
@@ -167,7 +168,7 @@ fn run_action(
     let start = std::env::current_exe()
         .and_then(|clk| std::process::Command::new(clk).args(&wanted.options).arg(action).args(words).spawn());
     let mut child = start.map_err(|error| {
-        let why = disk::io_reason(&error);
+        let why = FileError::from(error);
         context.console.error_line(&format!("error: `clk {action}` cannot be started: {why}"));
     })?;
     loop {

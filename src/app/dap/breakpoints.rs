@@ -40,12 +40,12 @@ fn refused(why: &str) -> Value {
     json!({ "verified": false, "message": why })
 }
 
-pub(super) fn set_line_breakpoints(request: &DapRequest, settings: &mut DebugSettings) -> Result<Value, String> {
+pub(super) fn set_line_breakpoints(request: &DapRequest, settings: &mut DebugSettings) -> Value {
     let source = request.arguments.get("source").cloned().unwrap_or(Value::Null);
     let path = text(&source, "path").unwrap_or_default();
     let Some(file) = file_at(settings, path) else {
         let none = vec![refused("the program has no such file"); items(request, "breakpoints").len()];
-        return Ok(json!({ "breakpoints": none }));
+        return json!({ "breakpoints": none });
     };
     let name = settings.session.sources.name(file).to_string();
     settings.points.retain(|point| !matches!(&point.kind, BreakpointKind::Line { file, .. } if *file == name));
@@ -68,7 +68,7 @@ pub(super) fn set_line_breakpoints(request: &DapRequest, settings: &mut DebugSet
             }
         });
     }
-    Ok(json!({ "breakpoints": answers }))
+    json!({ "breakpoints": answers })
 }
 
 pub(super) fn set_function_breakpoints(request: &DapRequest, settings: &mut DebugSettings) -> Value {
@@ -97,7 +97,7 @@ pub(super) fn set_data_breakpoints(request: &DapRequest, settings: &mut DebugSet
                 point.condition = text(wanted, "condition").map(str::to_string);
                 verified(settings.add(point))
             }
-            Err(why) => refused(&why),
+            Err(error) => refused(&error.title),
         });
     }
     json!({ "breakpoints": answers })

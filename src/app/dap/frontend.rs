@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::breakpoints;
 use super::variables::{self, VariableRefs, focus_thread, thread_id};
 use super::wire::{DapRequest, DapWire};
+use crate::command_error::CommandResult;
 use crate::debug::device::{DebugContinuation, DebuggerFrontEnd};
 use crate::debug::frame::NamedContents;
 use crate::debug::session::{Debug, DebugSettings, SearchDirection, StopLocation};
@@ -105,9 +106,9 @@ impl EditorFrontEnd {
         &mut self,
         request: &DapRequest,
         settings: &mut DebugSettings,
-    ) -> Option<Result<Value, String>> {
+    ) -> Option<CommandResult<Value>> {
         Some(match request.command.as_str() {
-            "setBreakpoints" => breakpoints::set_line_breakpoints(request, settings),
+            "setBreakpoints" => Ok(breakpoints::set_line_breakpoints(request, settings)),
             "setFunctionBreakpoints" => Ok(breakpoints::set_function_breakpoints(request, settings)),
             "setDataBreakpoints" => Ok(breakpoints::set_data_breakpoints(request, settings)),
             "setExceptionBreakpoints" => Ok(breakpoints::set_exception_filters(request, settings)),
@@ -154,7 +155,7 @@ impl EditorFrontEnd {
                 self.wire.answer(request, Ok(Value::Null));
                 return AfterRequest::Quit;
             }
-            other => Err(format!("`{other}` is not supported")),
+            other => Err(format!("`{other}` is not supported").into()),
         };
         self.wire.answer(request, result);
         AfterRequest::Stay
@@ -230,7 +231,7 @@ impl EditorFrontEnd {
     }
 }
 
-fn evaluate(request: &DapRequest, debug: &mut Debug<'_, '_>, refs: &mut VariableRefs) -> Result<Value, String> {
+fn evaluate(request: &DapRequest, debug: &mut Debug<'_, '_>, refs: &mut VariableRefs) -> CommandResult<Value> {
     refs.look(request, debug)?;
     let text = request.text("expression").unwrap_or_default().trim().to_string();
     if text.is_empty() {
@@ -296,7 +297,7 @@ impl DebuggerFrontEnd for EditorFrontEnd {
                     self.wire.answer(&request, Ok(Value::Null));
                     return false;
                 }
-                other => Err(format!("`{other}` needs a kernel that has stopped")),
+                other => Err(format!("`{other}` needs a kernel that has stopped").into()),
             };
             self.wire.answer(&request, result);
         }

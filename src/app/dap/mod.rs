@@ -23,6 +23,7 @@ use super::debug;
 use super::framing::{self, WireFrame};
 use super::interrupt::Interrupt;
 use super::{disk, exit, picture, script};
+use clk_base::file_error::FileError;
 use clk_base::render::{self, RenderStyle};
 use clk_host::interp::{HostEffects, ShownPicture};
 
@@ -46,7 +47,7 @@ pub(crate) fn main(context: &mut AppContext) -> u8 {
     let Some(compiled) = script::compile_file(Path::new(&program), &mut context.console) else {
         wire.answer(
             &launch,
-            Err(format!("`{program}` has mistakes, or cannot be read: `clk check {program}` lists them")),
+            Err(format!("`{program}` has mistakes, or cannot be read: `clk check {program}` lists them").into()),
         );
         wire.event("terminated", json!({}));
         // Answers requests until the client sends `disconnect`.
@@ -104,7 +105,7 @@ fn read(wire: &DapWire, to: &Sender<DapRequest>, shared: &SharedTraffic, interru
             },
             WireFrame::Garbage(why) => {
                 let unknown = DapRequest { seq: 0, command: "unknown".into(), arguments: Value::Null };
-                wire.answer(&unknown, Err(format!("a message that cannot be read: {why}")));
+                wire.answer(&unknown, Err(format!("a message that cannot be read: {why}").into()));
                 continue;
             }
         };
@@ -131,7 +132,7 @@ fn launch_request(wire: &DapWire, requests: &Receiver<DapRequest>) -> Option<Dap
                 wire.answer(&request, Ok(Value::Null));
                 return None;
             }
-            other => Err(format!("`{other}` must follow `launch`")),
+            other => Err(format!("`{other}` must follow `launch`").into()),
         };
         wire.answer(&request, result);
     }
@@ -167,11 +168,11 @@ impl HostEffects for DapOutput {
         self.0.output("stdout", &picture::draw(&shown, STYLE, None));
     }
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
     }
 
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         disk::write_atomically(&disk::path_of(path), bytes)
     }
 }

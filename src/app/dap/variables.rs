@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::breakpoints::path_of;
 use super::wire::DapRequest;
+use crate::command_error::CommandResult;
 use crate::debug::frame::{self, NamedContents};
 use crate::debug::session::{Debug, Focus};
 use crate::debug::show;
@@ -53,20 +54,20 @@ impl VariableRefs {
         self.0.len()
     }
 
-    fn get(&self, id: i64) -> Result<&VariableRef, String> {
+    fn get(&self, id: i64) -> CommandResult<&VariableRef> {
         let reference = usize::try_from(id).ok().and_then(|id| self.0.get(id.checked_sub(1)?));
-        reference.ok_or_else(|| format!("the reference {id} is out of date"))
+        reference.ok_or_else(|| format!("the reference {id} is out of date").into())
     }
 
     /// Focuses the frame given by the request's `frameId`, if it has one.
-    pub fn look(&self, request: &DapRequest, debug: &mut Debug<'_, '_>) -> Result<(), String> {
+    pub fn look(&self, request: &DapRequest, debug: &mut Debug<'_, '_>) -> CommandResult<()> {
         let Some(id) = request.number("frameId") else { return Ok(()) };
         match self.get(id)? {
             VariableRef::Frame(focus) => {
                 debug.focus = *focus;
                 Ok(())
             }
-            _ => Err(format!("{id} is not a frame")),
+            _ => Err(format!("{id} is not a frame").into()),
         }
     }
 }
@@ -76,7 +77,7 @@ pub(super) fn thread_id(block: u64, thread: u32) -> u64 {
 }
 
 /// Focuses the thread given by the request's `threadId`.
-pub(super) fn focus_thread(request: &DapRequest, debug: &mut Debug<'_, '_>) -> Result<(), String> {
+pub(super) fn focus_thread(request: &DapRequest, debug: &mut Debug<'_, '_>) -> CommandResult<()> {
     let id = request.number("threadId").and_then(|id| u64::try_from(id).ok()?.checked_sub(1));
     let id = id.ok_or("which thread?")?;
     let (block, thread) = (id / MOST_THREADS, (id % MOST_THREADS) as u32);
@@ -130,7 +131,7 @@ pub(super) fn stack_trace(
     request: &DapRequest,
     debug: &mut Debug<'_, '_>,
     refs: &mut VariableRefs,
-) -> Result<Value, String> {
+) -> CommandResult<Value> {
     focus_thread(request, debug)?;
     let Some(thread) = debug.thread() else { return Err("the block is not in progress".into()) };
     let mut frames = vec![];
@@ -156,11 +157,7 @@ fn one_frame(debug: &Debug<'_, '_>, refs: &mut VariableRefs, focus: Focus, name:
     })
 }
 
-pub(super) fn scopes(
-    request: &DapRequest,
-    debug: &mut Debug<'_, '_>,
-    refs: &mut VariableRefs,
-) -> Result<Value, String> {
+pub(super) fn scopes(request: &DapRequest, debug: &mut Debug<'_, '_>, refs: &mut VariableRefs) -> CommandResult<Value> {
     refs.look(request, debug)?;
     let focus = debug.focus;
     let of = |name: &str, scope: VariableScope, hint: Option<&str>, expensive: bool, refs: &mut VariableRefs| {
@@ -187,7 +184,7 @@ pub(super) fn variables(
     request: &DapRequest,
     debug: &mut Debug<'_, '_>,
     refs: &mut VariableRefs,
-) -> Result<Value, String> {
+) -> CommandResult<Value> {
     let reference = refs.get(request.number("variablesReference").unwrap_or(0))?.clone();
     let values = match reference {
         VariableRef::Frame(_) => return Err("a frame has scopes".into()),
@@ -277,7 +274,7 @@ fn children(
     name: &str,
     start: usize,
     count: usize,
-) -> Result<Vec<Value>, String> {
+) -> CommandResult<Vec<Value>> {
     debug.focus = focus;
     let array = debug.array(name).ok_or_else(|| format!("`{name}` is not visible any more"))?;
     let bytes = debug.bytes(&array).ok_or("it is not there")?;
@@ -304,6 +301,6 @@ pub(super) fn data_breakpoint_info(request: &DapRequest, refs: &VariableRefs) ->
         Ok(_) => {
             json!({ "dataId": id, "description": format!("writes to {id}"), "accessTypes": ["write"], "canPersist": true })
         }
-        Err(why) => json!({ "dataId": null, "description": why }),
+        Err(error) => json!({ "dataId": null, "description": error.title }),
     }
 }

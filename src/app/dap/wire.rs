@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
+use crate::command_error::CommandResult;
 use crate::framing;
 
 /// Sends messages to the client. Clones share one stream and one sequence number.
@@ -41,7 +42,7 @@ impl DapWire {
     }
 
     /// Sends the response to a request.
-    pub fn answer(&self, request: &DapRequest, result: Result<Value, String>) {
+    pub fn answer(&self, request: &DapRequest, result: CommandResult<Value>) {
         let mut message = json!({ "type": "response", "request_seq": request.seq, "command": request.command });
         match result {
             Ok(body) => {
@@ -52,6 +53,7 @@ impl DapWire {
             }
             Err(why) => {
                 message["success"] = json!(false);
+                let why = why.to_string();
                 message["message"] = json!(why);
                 message["body"] =
                     json!({ "error": { "id": 1, "format": "{why}", "variables": { "why": why }, "showUser": false } });

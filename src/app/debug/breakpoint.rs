@@ -1,5 +1,6 @@
 //! Breakpoints and watchpoints.
 
+use crate::command_error::{CommandError, CommandResult};
 use std::fmt;
 
 /// The location or event at which a breakpoint stops the run.
@@ -87,13 +88,13 @@ pub(crate) fn matches_coordinates(given: &[u32], at: &[u32]) -> bool {
 }
 
 /// Parses coordinates such as `5` or `(1, 2)`; returns them and the rest of the text.
-pub(crate) fn read_coordinates(text: &str) -> Result<(Vec<u32>, &str), String> {
+pub(crate) fn read_coordinates(text: &str) -> CommandResult<(Vec<u32>, &str)> {
     let text = text.trim_start();
-    let refused = || format!("`{text}` is not an index; write `5` or `(1, 2)`");
+    let refused = || CommandError::from(format!("`{text}` is not an index; write `5` or `(1, 2)`"));
     let number = |text: &str| text.trim().parse::<u32>().map_err(|_| refused());
     if let Some(inner) = text.strip_prefix('(') {
         let (inner, rest) = inner.split_once(')').ok_or_else(refused)?;
-        let parts = inner.split(',').map(number).collect::<Result<Vec<u32>, String>>()?;
+        let parts = inner.split(',').map(number).collect::<CommandResult<Vec<u32>>>()?;
         return if (1..=3).contains(&parts.len()) { Ok((parts, rest)) } else { Err(refused()) };
     }
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -101,8 +102,8 @@ pub(crate) fn read_coordinates(text: &str) -> Result<(Vec<u32>, &str), String> {
 }
 
 /// Parses an array element such as `y[17]` or `y[2, 3]`.
-pub(crate) fn read_element(text: &str) -> Result<(String, Vec<i64>), String> {
-    let refused = || format!("`{text}` is not an element; write `y[17]` or `a[2, 3]`, for example");
+pub(crate) fn read_element(text: &str) -> CommandResult<(String, Vec<i64>)> {
+    let refused = || CommandError::from(format!("`{text}` is not an element; write `y[17]` or `a[2, 3]`, for example"));
     let text = text.trim();
     let (name, rest) = text.split_once('[').ok_or_else(refused)?;
     let inner = rest.strip_suffix(']').ok_or_else(refused)?;
@@ -115,7 +116,7 @@ pub(crate) fn read_element(text: &str) -> Result<(String, Vec<i64>), String> {
 }
 
 /// Parses the filters and the condition of a breakpoint: `thread (1, 2) block 3 if x > 0`.
-pub(crate) fn read_filters(mut text: &str, point: &mut Breakpoint) -> Result<(), String> {
+pub(crate) fn read_filters(mut text: &str, point: &mut Breakpoint) -> CommandResult<()> {
     loop {
         text = text.trim_start();
         if text.is_empty() {
@@ -132,7 +133,7 @@ pub(crate) fn read_filters(mut text: &str, point: &mut Breakpoint) -> Result<(),
                 *(if word == "thread" { &mut point.thread } else { &mut point.block }) = Some(at);
                 text = rest;
             }
-            _ => return Err(format!("`{text}` is not understood; say `thread …`, `block …` or `if …`")),
+            _ => return Err(format!("`{text}` is not understood; say `thread …`, `block …` or `if …`").into()),
         }
     }
 }

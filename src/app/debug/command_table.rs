@@ -1,4 +1,5 @@
 //! The debugger's command names and their help texts.
+use crate::command_error::CommandResult;
 
 /// A command of the debugger.
 pub(crate) struct DebugCommand {
@@ -53,7 +54,7 @@ pub(crate) const WORDS: &[DebugCommand] = &[
 ];
 
 /// Finds a command by its name, an alias, or an unambiguous prefix.
-pub(crate) fn find(text: &str) -> Result<&'static DebugCommand, String> {
+pub(crate) fn find(text: &str) -> CommandResult<&'static DebugCommand> {
     if let Some(exact) = WORDS.iter().find(|word| word.name == text || word.short.contains(&text)) {
         return Ok(exact);
     }
@@ -63,11 +64,12 @@ pub(crate) fn find(text: &str) -> Result<&'static DebugCommand, String> {
         [] => {
             let near =
                 WORDS.iter().map(|w| w.name).max_by(|a, b| strsim::jaro(a, text).total_cmp(&strsim::jaro(b, text)));
-            Err(format!("there is no command `{text}`; did you mean `{}`? `help` lists them", near.unwrap_or("help")))
+            Err(format!("there is no command `{text}`; did you mean `{}`? `help` lists them", near.unwrap_or("help"))
+                .into())
         }
         several => {
             let names: Vec<String> = several.iter().map(|word| format!("`{}`", word.name)).collect();
-            Err(format!("`{text}` begins several commands: {}", names.join(", ")))
+            Err(format!("`{text}` begins several commands: {}", names.join(", ")).into())
         }
     }
 }
@@ -85,6 +87,6 @@ pub(crate) fn help(text: &str) -> String {
     }
     match find(text) {
         Ok(word) => one(word),
-        Err(why) => why + "\n",
+        Err(error) => format!("{error}\n"),
     }
 }

@@ -6,6 +6,7 @@ use super::frame;
 use super::session::{Debug, DebugSettings, SearchDirection, StopLocation};
 use super::show;
 use super::stop_search::{Goal, StopReason};
+use crate::command_error::CommandResult;
 use clk_base::source::FileId;
 use clk_host::array::{Array, ElementType};
 use clk_host::interp::ShownPicture;
@@ -31,7 +32,7 @@ pub(crate) fn run_outside_launch(
     name: &str,
     rest: &str,
     settings: &mut DebugSettings,
-) -> Option<Result<CommandOutcome, String>> {
+) -> Option<CommandResult<CommandOutcome>> {
     let text = |text: String| Ok(CommandOutcome::Text(text));
     Some(match name {
         "break" => add(rest, settings, false),
@@ -58,11 +59,11 @@ fn points(settings: &DebugSettings) -> String {
     settings.points.iter().map(one).collect()
 }
 
-fn number(rest: &str) -> Result<u32, String> {
-    rest.trim().parse().map_err(|_| format!("`{rest}` is not the number of a breakpoint"))
+fn number(rest: &str) -> CommandResult<u32> {
+    rest.trim().parse().map_err(|_| format!("`{rest}` is not the number of a breakpoint").into())
 }
 
-fn delete(rest: &str, settings: &mut DebugSettings) -> Result<String, String> {
+fn delete(rest: &str, settings: &mut DebugSettings) -> CommandResult {
     if rest.is_empty() {
         settings.points.clear();
         return Ok("no breakpoints\n".into());
@@ -70,10 +71,10 @@ fn delete(rest: &str, settings: &mut DebugSettings) -> Result<String, String> {
     let id = number(rest)?;
     let before = settings.points.len();
     settings.points.retain(|point| point.id != id);
-    if settings.points.len() < before { Ok(String::new()) } else { Err(format!("there is no breakpoint {id}")) }
+    if settings.points.len() < before { Ok(String::new()) } else { Err(format!("there is no breakpoint {id}").into()) }
 }
 
-fn enable(rest: &str, settings: &mut DebugSettings, enabled: bool) -> Result<String, String> {
+fn enable(rest: &str, settings: &mut DebugSettings, enabled: bool) -> CommandResult {
     let id = number(rest)?;
     let point = settings.points.iter_mut().find(|point| point.id == id);
     point.ok_or(format!("there is no breakpoint {id}"))?.enabled = enabled;
@@ -81,7 +82,7 @@ fn enable(rest: &str, settings: &mut DebugSettings, enabled: bool) -> Result<Str
 }
 
 /// Adds the breakpoint described by `rest`: `12 if x > 0.0`, `lib.clk:12`, `blur thread 3`, `nan`.
-fn add(rest: &str, settings: &mut DebugSettings, once: bool) -> Result<CommandOutcome, String> {
+fn add(rest: &str, settings: &mut DebugSettings, once: bool) -> CommandResult<CommandOutcome> {
     let (word, filters) = rest.split_once(' ').unwrap_or((rest, ""));
     let mut point = match word {
         "" => return Err("where? say a line, a kernel or function, or `nan`".into()),
@@ -103,7 +104,7 @@ fn add(rest: &str, settings: &mut DebugSettings, once: bool) -> Result<CommandOu
 }
 
 /// Returns the statements on a line of the script (`12`) or of a file (`lib.clk:12`).
-pub(crate) fn on_line(word: &str, settings: &DebugSettings) -> Result<BreakpointKind, String> {
+pub(crate) fn on_line(word: &str, settings: &DebugSettings) -> CommandResult<BreakpointKind> {
     let (file, line) = match word.rsplit_once(':') {
         Some((file, line)) => (Some(file), line),
         None => (None, word),
@@ -125,17 +126,17 @@ pub(crate) fn on_line(word: &str, settings: &DebugSettings) -> Result<Breakpoint
     Ok(BreakpointKind::Line { file: sources.name(file).to_string(), line, places })
 }
 
-fn item(word: &str, settings: &DebugSettings) -> Result<BreakpointKind, String> {
+fn item(word: &str, settings: &DebugSettings) -> CommandResult<BreakpointKind> {
     let names = settings.source.item_names();
     if names.contains(&word) {
         return Ok(BreakpointKind::Item { name: word.to_string() });
     }
     let near = names.iter().max_by(|a, b| strsim::jaro(a, word).total_cmp(&strsim::jaro(b, word)));
     let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    Err(format!("`{word}` is not a line, kernel or function{near}"))
+    Err(format!("`{word}` is not a line, kernel or function{near}").into())
 }
 
-fn watch(rest: &str, settings: &mut DebugSettings) -> Result<CommandOutcome, String> {
+fn watch(rest: &str, settings: &mut DebugSettings) -> CommandResult<CommandOutcome> {
     let end = rest.find(']').map_or(rest.len(), |at| at + 1);
     let (array, indices) = read_element(&rest[..end])?;
     let mut point = Breakpoint::new(BreakpointKind::Write { array, indices });
@@ -146,7 +147,7 @@ fn watch(rest: &str, settings: &mut DebugSettings) -> Result<CommandOutcome, Str
 }
 
 /// Performs a command while a launch is stopped.
-pub(crate) fn run_in_launch(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<CommandOutcome, String> {
+pub(crate) fn run_in_launch(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> CommandResult<CommandOutcome> {
     if let Some(answer) = run_outside_launch(name, rest, debug.settings) {
         return answer;
     }
@@ -171,11 +172,11 @@ pub(crate) fn run_in_launch(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -
         "where" => text(show::calls(debug)),
         "up" | "down" => frame_by(name == "up", debug).and_then(text),
         "list" => text(show::list(debug)),
-        other => Err(format!("`{other}` is not for a launch")),
+        other => Err(format!("`{other}` is not for a launch").into()),
     }
 }
 
-fn moved(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<CommandOutcome, String> {
+fn moved(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> CommandResult<CommandOutcome> {
     let (way, verb) = match name.strip_prefix("reverse-") {
         Some(verb) => (SearchDirection::Backward, verb),
         None => (SearchDirection::Forward, name),
@@ -221,7 +222,7 @@ pub(crate) fn arrival_text(debug: &Debug<'_, '_>) -> String {
     text + &show::arrival(debug)
 }
 
-fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> Result<CommandOutcome, String> {
+fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> CommandResult<CommandOutcome> {
     match rest {
         "start" => debug.go_to(0),
         "end" => debug.go_to(u64::MAX),
@@ -242,7 +243,7 @@ fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> Result<CommandOutcome, String>
     Ok(CommandOutcome::Text(arrival_text(debug)))
 }
 
-fn print(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+fn print(rest: &str, debug: &mut Debug<'_, '_>) -> CommandResult {
     if rest.is_empty() {
         return Err("print what?".into());
     }
@@ -256,7 +257,7 @@ fn print(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
     Ok(debug.value(rest)? + "\n")
 }
 
-fn print_all(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+fn print_all(rest: &str, debug: &mut Debug<'_, '_>) -> CommandResult {
     if rest.is_empty() {
         return Err("print what?".into());
     }
@@ -268,7 +269,7 @@ fn print_all(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
         debug.look_at(focus.block, thread);
         let value = match debug.value(rest) {
             Ok(value) => value,
-            Err(why) => format!("({})", why.lines().next().unwrap_or("no value")),
+            Err(error) => format!("({})", error.title.lines().next().unwrap_or("no value")),
         };
         let mark = if thread == focus.thread { ">" } else { " " };
         text += &format!("{mark} {:<22} {value}\n", show::thread_label(debug, focus.block, thread));
@@ -278,15 +279,17 @@ fn print_all(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
 }
 
 /// Copies an array of numbers, to be drawn as a picture.
-fn copy_array(rest: &str, debug: &Debug<'_, '_>) -> Result<Array, String> {
+fn copy_array(rest: &str, debug: &Debug<'_, '_>) -> CommandResult<Array> {
     let array = debug.array(rest).ok_or_else(|| format!("`{rest}` is not an array that the thread can access"))?;
-    let [leaf] = array.layout.leaves.as_slice() else { return Err(format!("`{rest}` is not an array of numbers")) };
+    let [leaf] = array.layout.leaves.as_slice() else {
+        return Err(format!("`{rest}` is not an array of numbers").into());
+    };
     let clk_ir::def::Ty::Scalar(scalar) = leaf.ty else {
-        return Err(format!("`{rest}` is not an array of numbers"));
+        return Err(format!("`{rest}` is not an array of numbers").into());
     };
     let (bytes, count) = (debug.bytes(&array).ok_or("it is not there")?, frame::count(&array));
     if count > MOST_PIXELS {
-        return Err(format!("`{rest}` has {count} elements, too many for a picture"));
+        return Err(format!("`{rest}` has {count} elements, too many for a picture").into());
     }
     let shape: Vec<usize> = array.extents.iter().map(|&n| n as usize).collect();
     let mut numbers = Vec::with_capacity(count * scalar.size());
@@ -295,33 +298,32 @@ fn copy_array(rest: &str, debug: &Debug<'_, '_>) -> Result<Array, String> {
         let value = value.map_or(clk_scalar::ScalarValue::zero(scalar), |val| val.lane(0));
         numbers.extend_from_slice(&value.to_bytes()[..scalar.size()]);
     }
-    Array::from_bytes(ElementType::Scalar(scalar), &shape, &numbers).map_err(|problem| problem.anywhere().title)
+    Ok(Array::from_bytes(ElementType::Scalar(scalar), &shape, &numbers)?)
 }
 
 fn picture(
     rest: &str,
     debug: &Debug<'_, '_>,
     draw: impl Fn(&Array) -> clk_host::problem::HostResult<ShownPicture>,
-) -> Result<CommandOutcome, String> {
+) -> CommandResult<CommandOutcome> {
     let array = copy_array(rest, debug)?;
     let flat = array.shape().len() == 1;
-    let array = if flat { array.with_shape(&[1, array.count()]).map_err(|p| p.anywhere().title)? } else { array };
-    draw(&array).map(|shown| CommandOutcome::Picture(Box::new(shown))).map_err(|problem| problem.anywhere().title)
+    let array = if flat { array.with_shape(&[1, array.count()])? } else { array };
+    Ok(CommandOutcome::Picture(Box::new(draw(&array)?)))
 }
 
-fn curve(rest: &str, debug: &Debug<'_, '_>) -> Result<CommandOutcome, String> {
+fn curve(rest: &str, debug: &Debug<'_, '_>) -> CommandResult<CommandOutcome> {
     let y = copy_array(rest, debug)?;
     if y.shape().len() != 1 {
-        return Err(format!("`plot` draws arrays of one axis; `heat {rest}` draws this one"));
+        return Err(format!("`plot` draws arrays of one axis; `heat {rest}` draws this one").into());
     }
     let numbers: Vec<u8> = (0..y.count()).flat_map(|i| (i as f32).to_le_bytes()).collect();
     let element = ElementType::Scalar(clk_scalar::Scalar::F32);
-    let x = Array::from_bytes(element, &[y.count()], &numbers).map_err(|problem| problem.anywhere().title)?;
-    let host = |array: Array| array.fetched().map_err(|problem| problem.anywhere().title);
-    Ok(CommandOutcome::Picture(Box::new(ShownPicture::Plot { x: host(x)?, y: host(y)? })))
+    let x = Array::from_bytes(element, &[y.count()], &numbers)?;
+    Ok(CommandOutcome::Picture(Box::new(ShownPicture::Plot { x: x.fetched()?, y: y.fetched()? })))
 }
 
-fn info(rest: &str, debug: &Debug<'_, '_>) -> Result<String, String> {
+fn info(rest: &str, debug: &Debug<'_, '_>) -> CommandResult {
     const TOPICS: [&str; 5] = ["locals", "threads", "barriers", "launch", "history"];
     let topic = TOPICS.into_iter().find(|topic| !rest.is_empty() && topic.starts_with(rest));
     Ok(match topic {
@@ -349,7 +351,7 @@ fn info(rest: &str, debug: &Debug<'_, '_>) -> Result<String, String> {
 
 /// Focuses a thread of the current block, given by its coordinates in the block or, for a `threads` kernel, by its
 /// index tuple.
-fn thread(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+fn thread(rest: &str, debug: &mut Debug<'_, '_>) -> CommandResult {
     if rest.is_empty() {
         return Ok(show::location_text(debug));
     }
@@ -368,34 +370,36 @@ fn thread(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
     Ok(show::location_text(debug))
 }
 
-fn block_number(at: &[u32], debug: &Debug<'_, '_>) -> Result<u64, String> {
+fn block_number(at: &[u32], debug: &Debug<'_, '_>) -> CommandResult<u64> {
     let clk_runtime::LaunchExtents::Grid { grid, .. } = debug.timeline.launch.extents else {
         let (number, blocks) = (u64::from(at[0]), debug.timeline.launch.blocks);
-        let refused = || format!("the launch has {blocks} groups of 32 threads");
+        let refused = || format!("the launch has {blocks} groups of 32 threads").into();
         return if at.len() == 1 && number < blocks { Ok(number) } else { Err(refused()) };
     };
     let axis = |i: usize| u64::from(at.get(i).copied().unwrap_or(0));
     if (0..3).any(|i| axis(i) >= u64::from(grid[i])) {
-        return Err(format!("the grid has {} by {} by {} blocks", grid[0], grid[1], grid[2]));
+        return Err(format!("the grid has {} by {} by {} blocks", grid[0], grid[1], grid[2]).into());
     }
     Ok((axis(2) * u64::from(grid[1]) + axis(1)) * u64::from(grid[0]) + axis(0))
 }
 
-fn block(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+fn block(rest: &str, debug: &mut Debug<'_, '_>) -> CommandResult {
     if !rest.is_empty() {
         let (at, _) = read_coordinates(rest)?;
         let number = block_number(&at, debug)?;
         if debug.state().block(number).is_none() {
             let current = debug.state().block.number;
             let status = if number < current { "has ended" } else { "has not begun" };
-            return Err(format!("block {number} {status} at this step; `goto block {number}` goes to its first one"));
+            return Err(
+                format!("block {number} {status} at this step; `goto block {number}` goes to its first one").into()
+            );
         }
         debug.look_at(number, 0);
     }
     Ok(show::threads(debug))
 }
 
-fn frame_by(up: bool, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+fn frame_by(up: bool, debug: &mut Debug<'_, '_>) -> CommandResult {
     let deepest = debug.thread().map_or(0, |thread| thread.frames.len().saturating_sub(1));
     let depth = debug.focus.depth;
     debug.focus.depth = match up {

@@ -10,7 +10,8 @@ use super::session::{Debug, DebugSettings, StopLocation};
 use clk_base::source::{SourceMap, Span};
 use clk_base::stop::Stopped;
 use clk_ir::{Checks, PreparedKernel};
-use clk_runtime::exchange::CollectiveDevice;
+use clk_pass::InvalidIrError;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::{
     Arg, BoxedTimestamp, Capabilities, Control, Device, DeviceWrapper, Executable, Fault, FaultKind, LaunchConfig,
     PrintedText,
@@ -112,8 +113,8 @@ impl DeviceWrapper for Debugger {
 
     /// The processes of a debugged run may stop at different places. The operations then run on the host, because on
     /// the device they would occupy the devices of all processes while one of them is stopped.
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
-        Err(format!("{} exchanges nothing with other processes while it is debugged", self.inner.name()))
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
+        Err(CollectiveError::Debugged(self.inner.name()))
     }
 
     /// The clock of the other device does not measure the stepper.
@@ -150,7 +151,7 @@ struct DebuggedKernel {
     state: Arc<Mutex<DebuggerState>>,
     inner: Arc<dyn Device>,
     /// The optimized kernel on the other device; loaded when a launch first needs it.
-    loaded: OnceLock<Result<Arc<dyn Executable>, String>>,
+    loaded: OnceLock<Result<Arc<dyn Executable>, InvalidIrError>>,
 }
 
 pub(crate) fn lock(state: &Mutex<DebuggerState>) -> MutexGuard<'_, DebuggerState> {
@@ -234,7 +235,7 @@ impl DebuggedKernel {
             // Waits for the launch, so that a fault is attributed to it.
             Ok(executable) => executable.launch(&config.synchronous(), args, control),
             // Lowering produces only modules that the passes accept, so this error is a bug in Clk.
-            Err(broken) => Err(FaultKind::Assert { message: broken.clone() }.into_launch_fault(self.span())),
+            Err(broken) => Err(FaultKind::Assert { message: broken.to_string() }.into_launch_fault(self.span())),
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::frame::{NamedContents, contents_of, machine_text, stored_bytes};
 use super::stmt_table::{ProgramSource, ScopedName};
+use crate::command_error::CommandResult;
 use clk_base::render::{self, RenderStyle};
 use clk_base::source::{FileId, Span};
 use clk_check::format_types::Show;
@@ -17,8 +18,7 @@ use clk_compile::{NoFiles, Session};
 use clk_ir::PreparedKernel;
 use clk_ir::def::{Leaf, Ty};
 use clk_lower::Instance;
-use clk_runtime::fault_message;
-use clk_step::{BlockState, LaunchSnapshot, ParamValue, QueryError, Thread, ThreadValue, ask};
+use clk_step::{BlockState, LaunchSnapshot, ParamValue, Thread, ThreadValue, ask};
 use clk_syntax::token::Tok;
 
 /// Name of the generated kernel that evaluates an expression.
@@ -27,7 +27,7 @@ const NAME: &str = "value_of_expression";
 /// Evaluates expressions of one program, and caches their compiled kernels.
 pub(crate) struct Evaluator {
     session: Session,
-    compiled: HashMap<String, Result<Arc<PreparedKernel>, String>>,
+    compiled: HashMap<String, CommandResult<Arc<PreparedKernel>>>,
 }
 
 impl Evaluator {
@@ -36,16 +36,11 @@ impl Evaluator {
     }
 
     /// Returns the text of an expression's value in a frame of a thread.
-    pub fn value(
-        &mut self,
-        text: &str,
-        source: &ProgramSource,
-        look: &InspectedFrame<'_, '_>,
-    ) -> Result<String, String> {
+    pub fn value(&mut self, text: &str, source: &ProgramSource, look: &InspectedFrame<'_, '_>) -> CommandResult {
         let (mut params, mut given) = (vec![], vec![]);
         for name in names_in(text, &source.visible(look.at)) {
             let Some(found) = look.thread.frames.get(look.depth).and_then(|frame| contents_of(name, frame)) else {
-                return Err(format!("`{}` is nothing that a thread holds", name.name));
+                return Err(format!("`{}` is nothing that a thread holds", name.name).into());
             };
             let (ty, parameters) = parameter(&self.session.program, name, found, look)?;
             params.push(format!("{}: {ty}", name.name));
@@ -53,24 +48,20 @@ impl Evaluator {
         }
         let kernel = format!("kernel {NAME}({}) grid(1) block(1) {{\n    print(({text}))\n}}", params.join(", "));
         let module = self.compiled(kernel)?;
-        let printed = ask(look.state, look.block, look.thread, &module.module, &given).map_err(|why| match why {
-            QueryError::Fault(kind) => fault_message(&kind),
-            QueryError::Waits => "it waits for other threads".to_string(),
-            QueryError::Unwritten(array) => format!("`{array}` holds nothing there yet"),
-        })?;
+        let printed = ask(look.state, look.block, look.thread, &module.module, &given)?;
         Ok(printed.trim_end_matches('\n').to_string())
     }
 
     /// Evaluates a condition; an expression that is not a Boolean is an error.
-    pub fn holds(&mut self, text: &str, source: &ProgramSource, look: &InspectedFrame<'_, '_>) -> Result<bool, String> {
+    pub fn holds(&mut self, text: &str, source: &ProgramSource, look: &InspectedFrame<'_, '_>) -> CommandResult<bool> {
         match self.value(text, source, look)?.as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
-            other => Err(format!("`{text}` is {other}, and a condition is `true` or `false`")),
+            other => Err(format!("`{text}` is {other}, and a condition is `true` or `false`").into()),
         }
     }
 
-    fn compiled(&mut self, kernel: String) -> Result<Arc<PreparedKernel>, String> {
+    fn compiled(&mut self, kernel: String) -> CommandResult<Arc<PreparedKernel>> {
         if let Some(known) = self.compiled.get(&kernel) {
             return known.clone();
         }
@@ -103,7 +94,7 @@ fn parameter(
     name: &ScopedName,
     found: NamedContents<'_>,
     look: &InspectedFrame<'_, '_>,
-) -> Result<(String, Vec<ParamValue>), String> {
+) -> CommandResult<(String, Vec<ParamValue>)> {
     let show = |ty: &Type| Show { program, sig: None, vars: None }.ty(ty);
     match found {
         NamedContents::Leaves(leaves) => {
@@ -116,7 +107,7 @@ fn parameter(
                 let value = value.ok_or_else(|| format!("`{}{dot}{path}` has no value yet", name.name))?;
                 Ok(ParamValue::Value(ThreadValue { ty: *ty, ..value }))
             };
-            Ok((ty, leaves.iter().map(value).collect::<Result<_, String>>()?))
+            Ok((ty, leaves.iter().map(value).collect::<CommandResult<_>>()?))
         }
         NamedContents::Array(array) => {
             let element = match (array.layout.leaves.as_slice(), &name.ty) {
@@ -138,17 +129,17 @@ fn parameter(
     }
 }
 
-fn compiled(session: &Session, kernel: &str) -> Result<PreparedKernel, String> {
+fn compiled(session: &Session, kernel: &str) -> CommandResult<PreparedKernel> {
     let mut session = session.clone();
     let outcome = session.add("<expression>", kernel, &NoFiles);
     let mut failed = outcome.diagnostics.into_iter().filter(|d| d.is_error());
     if let Some(first) = failed.next() {
         let style = RenderStyle { color: false, ascii: false, width: 100 };
-        return Err(render::text(&first, &session.sources, style).trim_end().to_string());
+        return Err(render::text(&first, &session.sources, style).trim_end().into());
     }
     let program = &session.program;
     let kernel = program.kernels_of(session.main).filter(|(_, kernel)| kernel.name == NAME).map(|(id, _)| id).last();
     let kernel = kernel.ok_or("it cannot be compiled")?;
     clk_compile::compile_unoptimized(program, &Instance::new(kernel, vec![]))
-        .map_err(|found| found.first().map_or_else(|| "it cannot be compiled".to_string(), |first| first.title.clone()))
+        .map_err(|found| found.first().map_or("it cannot be compiled", |first| first.title.as_str()).into())
 }

@@ -31,6 +31,7 @@ use super::script::{self, CompiledScript};
 use super::{disk, exit};
 use clk_base::arena::Id;
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_check::typed::TestSection;
 use clk_host::interp::{HostEffects, Interpreter, ShownPicture};
 use clk_sim::Simulator;
@@ -192,11 +193,11 @@ impl HostEffects for SharedConsole {
         effects::TerminalEffects { console: &mut console }.show(shown);
     }
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
     }
 
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         let mut console = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         effects::TerminalEffects { console: &mut console }.write(path, bytes)
     }

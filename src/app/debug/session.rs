@@ -7,6 +7,7 @@ use super::evaluate::{Evaluator, InspectedFrame};
 use super::frame::{self, NamedContents};
 use super::stmt_table::{ProgramSource, ScopedName, StmtTable};
 use super::stop_search::{Goal, StateSearch, StopReason, can_stop_in};
+use crate::command_error::CommandResult;
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_compile::Session;
@@ -290,7 +291,7 @@ impl<'a, 'm> Debug<'a, 'm> {
         self.timeline.go_to(u64::MAX)
     }
 
-    fn look(&self) -> Result<InspectedFrame<'_, 'm>, String> {
+    fn look(&self) -> CommandResult<InspectedFrame<'_, 'm>> {
         let block = self.block().ok_or("the block is not in progress")?;
         let thread = self.thread().ok_or("there is no such thread")?;
         let at = self.current_span().ok_or("the thread is nowhere")?;
@@ -298,7 +299,7 @@ impl<'a, 'm> Debug<'a, 'm> {
     }
 
     /// Evaluates an expression in the focused frame.
-    pub fn value(&mut self, text: &str) -> Result<String, String> {
+    pub fn value(&mut self, text: &str) -> CommandResult {
         let (block, focus) = (self.timeline.now().block(self.focus.block), self.focus);
         let block = block.ok_or("the block is not in progress")?;
         let thread = block.threads.get(focus.thread as usize).ok_or("there is no such thread")?;

@@ -254,7 +254,7 @@ impl<'a, 'm> StateSearch<'a, 'm> {
         match self.evaluator.holds(&condition, self.source, &look) {
             Ok(true) => Some(stop),
             Ok(false) => None,
-            Err(why) => Some(StopReason::Refused(id, why)),
+            Err(error) => Some(StopReason::Refused(id, error.to_string())),
         }
     }
 

@@ -11,6 +11,7 @@ use super::device::{DebugContinuation, DebuggerFrontEnd};
 use super::prompt::Prompt;
 use super::session::{Debug, DebugSettings, SearchDirection, StopLocation};
 use super::stop_search::Goal;
+use crate::command_error::CommandResult;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
 use crate::picture;
@@ -106,7 +107,7 @@ impl DebugTerminal {
         }
     }
 
-    fn show(&self, answer: Result<CommandOutcome, String>) -> Option<CommandOutcome> {
+    fn show(&self, answer: CommandResult<CommandOutcome>) -> Option<CommandOutcome> {
         match answer {
             Ok(CommandOutcome::Text(text)) => self.say(&text),
             Ok(CommandOutcome::Picture(shown)) => {
@@ -143,7 +144,8 @@ impl DebuggerFrontEnd for DebugTerminal {
                     settings.stop_at_launch = true;
                     return true;
                 }
-                _ => Err(format!("`{name}` needs a launch; `run` runs the script, `launch` stops at its first launch")),
+                _ => Err(format!("`{name}` needs a launch; `run` runs the script, `launch` stops at its first launch")
+                    .into()),
             };
             if let Some(CommandOutcome::Quit) = self.show(answer) {
                 return false;

@@ -60,10 +60,13 @@ pub(crate) struct GpuSetup<'a> {
     pub replay_device: Arc<dyn Device>,
 }
 
+/// The reason why a back end cannot use its GPUs.
+pub(crate) type BackEndError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A back end for GPUs: an entry in the list of [`devices`](super).
 pub(crate) trait GpuBackEnd: Sync {
     /// Returns the number of GPUs, or the reason why there are none.
-    fn count(&self) -> Result<u32, String>;
+    fn count(&self) -> Result<u32, BackEndError>;
 
     /// Describes a GPU, or says why it cannot be used.
     fn describe(&self, number: u32) -> String;
@@ -83,7 +86,7 @@ pub(crate) trait GpuBackEnd: Sync {
     fn preserve_thread_state(&self) -> ThreadStateGuard;
 
     /// Returns the stream of a GPU on which libraries that lend arrays order their pending work before Clk's.
-    fn lender_stream(&self, number: u32) -> Result<ForeignStream, String>;
+    fn lender_stream(&self, number: u32) -> Result<ForeignStream, BackEndError>;
 
     /// Returns whether launches on a stream are currently recorded instead of executed.
     fn is_capturing(&self, stream: ForeignStream) -> bool;

@@ -16,6 +16,7 @@ use super::cache::{self, Cache};
 use super::perf_map;
 #[cfg(target_os = "linux")]
 use super::worker_processes::WorkerProcesses;
+use crate::command_error::{CommandError, CommandResult};
 use clk_differential::Both;
 use clk_runtime::code_cache::CacheStore;
 use clk_runtime::import::ForeignStream;
@@ -26,8 +27,8 @@ use clk_runtime::{Device, DeviceError, DeviceSelector, DeviceWrapper, Devices, S
 use clk_sim::Simulator;
 use smallvec::SmallVec;
 
+use back_end::{BackEndError, GpuBackEnd, GpuSetup};
 pub(crate) use back_end::{DeviceOptions, GpuCodeOptions, Isolate};
-use back_end::{GpuBackEnd, GpuSetup};
 pub(crate) use nvidia::CudaEmitter;
 
 /// The environment variable that selects the default device. The command line overrides it.
@@ -60,9 +61,9 @@ pub(crate) enum DeviceChoice {
 }
 
 impl std::str::FromStr for DeviceChoice {
-    type Err = String;
+    type Err = CommandError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> CommandResult<Self> {
         let number = |rest: &str| match rest.strip_prefix(':') {
             None if rest.is_empty() => Ok(None),
             Some(digits) => digits.parse().map(Some).map_err(|_| ()),
@@ -79,7 +80,7 @@ impl std::str::FromStr for DeviceChoice {
             },
         };
         choice.map_err(|()| {
-            format!("there is no device `{text}`; devices are auto, sim, sim:N, gpu, gpu:N, both and both:N")
+            format!("there is no device `{text}`; devices are auto, sim, sim:N, gpu, gpu:N, both and both:N").into()
         })
     }
 }
@@ -102,8 +103,8 @@ fn gpu_back_end(number: u32) -> (&'static dyn GpuBackEnd, u32) {
 }
 
 /// Returns the number of GPUs, or the reason why there are none.
-fn count_gpus() -> Result<u32, String> {
-    let counts: Vec<Result<u32, String>> = GPU_BACK_ENDS.iter().map(|back_end| back_end.count()).collect();
+fn count_gpus() -> Result<u32, BackEndError> {
+    let counts: Vec<Result<u32, BackEndError>> = GPU_BACK_ENDS.iter().map(|back_end| back_end.count()).collect();
     match counts.iter().flatten().sum() {
         0 => counts.into_iter().find(Result::is_err).unwrap_or(Ok(0)),
         count => Ok(count),
@@ -128,7 +129,7 @@ pub(crate) fn preserve_thread_state() -> SmallVec<[ThreadStateGuard; 1]> {
 }
 
 /// Returns the stream of a GPU on which libraries that lend arrays order their pending work before Clk's.
-pub(crate) fn lender_stream(number: u32) -> Result<ForeignStream, String> {
+pub(crate) fn lender_stream(number: u32) -> Result<ForeignStream, BackEndError> {
     let (back_end, number) = gpu_back_end(number);
     back_end.lender_stream(number)
 }

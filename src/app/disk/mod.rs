@@ -1,7 +1,6 @@
 //! File access: reads sources, suggests names for missing files, and lists programs. All files are opened through
 //! [`open()`] (reading), [`mod@replace`] (writing) and [`temporary`] (short-lived files).
 
-mod io_error;
 mod open;
 mod replace;
 mod source;
@@ -14,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use super::{project, suggestions};
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_compile::{Files, MissingModule};
 
-pub(crate) use self::io_error::io_reason;
 pub(crate) use self::open::{contents, open, read};
 pub(crate) use self::replace::write_atomically;
 pub(crate) use self::source::{MAX_SOURCE, read_source, source_text};
@@ -28,7 +27,7 @@ pub(crate) const CODE: &str = "E0701";
 pub(crate) struct Disk;
 
 impl Files for Disk {
-    fn read(&self, path: &Path) -> Result<String, String> {
+    fn read(&self, path: &Path) -> Result<String, FileError> {
         read_source(path)
     }
 
@@ -47,7 +46,7 @@ pub(crate) fn path_of(written: &str) -> PathBuf {
 }
 
 /// Returns the diagnostic for a source file that cannot be read, with a suggestion of a similar file name.
-pub(crate) fn unreadable(path: &Path, why: &str) -> Diagnostic {
+pub(crate) fn unreadable(path: &Path, why: &FileError) -> Diagnostic {
     let mut diagnostic = Diagnostic::error(CODE, format!("`{}` cannot be read: {why}", path.display()));
     if path.is_dir() {
         return diagnostic
@@ -82,13 +81,13 @@ pub(crate) fn unreadable(path: &Path, why: &str) -> Diagnostic {
 }
 
 /// Returns the diagnostic for a directory that cannot be listed.
-pub(crate) fn unlisted(folder: &Path, why: &str) -> Diagnostic {
+pub(crate) fn unlisted(folder: &Path, why: &FileError) -> Diagnostic {
     Diagnostic::error(CODE, format!("the folder `{}` cannot be read: {why}", folder.display()))
         .note("the programs in it are left out")
 }
 
 /// Returns the diagnostic for a file that cannot be written.
-pub(crate) fn unwritable(path: &Path, why: &str) -> Diagnostic {
+pub(crate) fn unwritable(path: &Path, why: &FileError) -> Diagnostic {
     Diagnostic::error("E0702", format!("`{}` cannot be written: {why}", path.display()))
 }
 
@@ -109,8 +108,8 @@ fn sources_in(folder: &Path) -> Vec<String> {
 pub(crate) struct FoundPrograms {
     /// The `.clk` files, sorted.
     pub programs: Vec<PathBuf>,
-    /// Directories that could not be listed, with the reason.
-    pub unread: Vec<(PathBuf, String)>,
+    /// Directories that could not be listed.
+    pub unread: Vec<(PathBuf, FileError)>,
 }
 
 /// Finds all `.clk` files in a directory tree, except in hidden directories and `target`.
@@ -119,7 +118,7 @@ pub(crate) fn programs(folder: &Path) -> FoundPrograms {
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         let listed = list(&folder, &mut folders, &mut result.programs);
-        result.unread.extend(listed.err().map(|error| (folder, io_reason(&error))));
+        result.unread.extend(listed.err().map(|error| (folder, error.into())));
     }
     result.programs.sort();
     result
@@ -151,18 +150,19 @@ mod tests {
     fn similar_file_is_suggested() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("mandelbrot.clk"), "").expect("written");
-        let typo = unreadable(&folder.path().join("mandlebrot.clk"), "there is no such file");
+        let missing = FileError::Io(io::ErrorKind::NotFound.into());
+        let typo = unreadable(&folder.path().join("mandlebrot.clk"), &missing);
         assert_eq!(typo.help, ["did you mean `mandelbrot.clk`?"]);
-        let bare = unreadable(&folder.path().join("mandelbrot"), "there is no such file");
+        let bare = unreadable(&folder.path().join("mandelbrot"), &missing);
         assert!(bare.help.iter().any(|h| h.contains("mandelbrot.clk")), "{bare:?}");
-        let far = unreadable(&folder.path().join("x.clk"), "there is no such file");
+        let far = unreadable(&folder.path().join("x.clk"), &missing);
         assert!(far.notes.iter().any(|n| n.contains("mandelbrot.clk")), "{far:?}");
     }
 
     #[test]
     fn programs_must_be_utf8() {
-        assert_eq!(source_text(b"\xef\xbb\xbfa".to_vec()), Ok("a".into()));
-        assert!(source_text(b"ab\xff".to_vec()).is_err_and(|e| e.contains("byte 2")));
+        assert_eq!(source_text(b"\xef\xbb\xbfa".to_vec()).expect("UTF-8"), "a");
+        assert!(matches!(source_text(b"ab\xff".to_vec()), Err(FileError::NotUtf8(2))));
     }
 
     #[test]

@@ -8,24 +8,25 @@ use std::fs::{File, FileType, Metadata};
 use std::io::Read;
 use std::path::Path;
 
-use super::io_reason;
+use clk_base::file_error::FileError;
 use clk_base::{alloc, stop};
 
-/// Opens a regular file for reading; `Err` is the reason why that fails.
-pub(crate) fn open(path: &Path) -> Result<File, String> {
-    let regular = |data: Metadata| if data.is_file() { Ok(()) } else { Err(kind(data.file_type()).to_string()) };
-    regular(std::fs::metadata(path).map_err(|error| io_reason(&error))?)?;
+/// Opens a regular file for reading.
+pub(crate) fn open(path: &Path) -> Result<File, FileError> {
+    let regular =
+        |data: Metadata| if data.is_file() { Ok(()) } else { Err(FileError::Refused(kind(data.file_type()))) };
+    regular(std::fs::metadata(path)?)?;
     let mut options = File::options();
     options.read(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path).map_err(|error| io_reason(&error))?;
-    regular(file.metadata().map_err(|error| io_reason(&error))?)?;
+    let file = options.open(path)?;
+    regular(file.metadata()?)?;
     Ok(file)
 }
 
-/// Returns the content of a regular file; `Err` is the reason why it cannot be read.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// Returns the content of a regular file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     contents(open(path)?, u64::MAX)
 }
 
@@ -33,12 +34,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
 ///
 /// # Unwinds
 /// if the memory cannot be allocated or a stop was requested.
-pub(crate) fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn contents(file: File, most: u64) -> Result<Vec<u8>, FileError> {
     // The reported length is only an estimate: files in `/proc` report 0, and a file may grow while it is read.
     let length = file.metadata().map_or(0, |data| data.len()).min(most);
     let mut bytes = alloc::vec(usize::try_from(length).unwrap_or(usize::MAX));
     let mut file = file.take(most);
-    while file.by_ref().take(stop::POLL_BYTES as u64).read_to_end(&mut bytes).map_err(|error| io_reason(&error))? > 0 {
+    while file.by_ref().take(stop::POLL_BYTES as u64).read_to_end(&mut bytes)? > 0 {
         stop::poll();
         alloc::reserve(&mut bytes, 1);
     }
@@ -71,10 +72,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a");
         std::fs::write(&path, "0123456789").expect("written");
-        assert_eq!(read(&path).as_deref(), Ok(&b"0123456789"[..]));
-        assert_eq!(contents(open(&path).expect("open"), 3).as_deref(), Ok(&b"012"[..]));
-        assert!(open(folder.path()).is_err_and(|why| why.contains("a folder")));
-        assert!(open(&folder.path().join("b")).is_err_and(|why| why.contains("no such file")));
+        assert_eq!(read(&path).expect("read"), b"0123456789");
+        assert_eq!(contents(open(&path).expect("open"), 3).expect("read"), b"012");
+        assert!(open(folder.path()).is_err_and(|why| why.to_string().contains("a folder")));
+        assert!(open(&folder.path().join("b")).is_err_and(|why| why.to_string().contains("no such file")));
     }
 
     #[cfg(target_os = "linux")]
@@ -82,7 +83,7 @@ mod tests {
     fn files_of_unknown_or_infinite_length() {
         assert!(!read(Path::new("/proc/self/status")).expect("a file of /proc").is_empty());
         for device in ["/dev/zero", "/dev/null", "/dev/full"] {
-            assert!(open(Path::new(device)).is_err_and(|why| why.contains("a device")), "{device}");
+            assert!(open(Path::new(device)).is_err_and(|why| why.to_string().contains("a device")), "{device}");
         }
     }
 
@@ -94,12 +95,12 @@ mod tests {
         let name = std::ffi::CString::new(pipe.display().to_string()).expect("no zeros");
         // SAFETY: the name is zero-terminated and lives until the call returns.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        assert!(open(&pipe).is_err_and(|why| why.contains("a pipe")));
+        assert!(open(&pipe).is_err_and(|why| why.to_string().contains("a pipe")));
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&pipe, &link).expect("a link");
-        assert!(open(&link).is_err_and(|why| why.contains("a pipe")), "through a link");
+        assert!(open(&link).is_err_and(|why| why.to_string().contains("a pipe")), "through a link");
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-        assert!(open(&socket).is_err_and(|why| why.contains("a socket")));
+        assert!(open(&socket).is_err_and(|why| why.to_string().contains("a socket")));
     }
 }

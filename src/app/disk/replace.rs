@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{io_reason, stale_files};
+use super::stale_files;
 use crate::temp_files::TempFileRegistration;
+use clk_base::file_error::FileError;
 use clk_base::stop;
 
 /// Writes a file atomically. On failure, returns the reason and leaves the old file unchanged.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     if path.is_dir() {
-        return Err("it is a folder".into());
+        return Err(FileError::Refused("it is a folder"));
     }
     // A device or a pipe, such as `/dev/stdout`, cannot be replaced. The content is written to it directly.
     if path.exists() && !path.is_file() {
-        let written = fs::File::options().write(true).open(path).and_then(|mut device| device.write_all(bytes));
-        return written.map_err(|error| io_reason(&error));
+        return Ok(fs::File::options().write(true).open(path)?.write_all(bytes)?);
     }
     let path = resolve_link(path)?;
     let folder = match path.parent() {
@@ -30,37 +30,36 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), String> 
         _ => Path::new("."),
     };
     if !folder.is_dir() {
-        return Err(format!("the folder `{}` does not exist", folder.display()));
+        return Err(FileError::NoFolder(folder.into()));
     }
-    path.file_name().ok_or("it has no file name")?;
+    path.file_name().ok_or(FileError::Refused("it has no file name"))?;
     let old = fs::metadata(&path).ok();
     if old.is_some() && !is_writable(&path) {
-        return Err("it is read-only".into());
+        return Err(FileError::Refused("it is read-only"));
     }
     stale_files::remove_abandoned(folder);
     // Unwinding, as after a stop request, drops the temporary file and thereby removes it. The end of the process
     // removes it too.
-    let begun = TempFileRegistration::make(|| create_temporary(folder, old.is_some()), |file| file.path());
-    let written = begun.and_then(|(mut file, _leftover)| {
-        for part in bytes.chunks(stop::POLL_BYTES) {
-            stop::poll();
-            file.write_all(part)?;
-        }
-        if let Some(old) = &old {
-            file.as_file().set_permissions(permissions_after(file.as_file(), old))?;
-        }
-        file.persist(&path)?;
-        Ok(())
-    });
-    written.map_err(|error: io::Error| io_reason(&error))
+    let (mut file, _leftover) =
+        TempFileRegistration::make(|| create_temporary(folder, old.is_some()), |file| file.path())?;
+    for part in bytes.chunks(stop::POLL_BYTES) {
+        stop::poll();
+        file.write_all(part)?;
+    }
+    if let Some(old) = &old {
+        file.as_file().set_permissions(permissions_after(file.as_file(), old))?;
+    }
+    file.persist(&path).map_err(io::Error::from)?;
+    Ok(())
 }
 
 /// Resolves a symbolic link, so that its target is replaced and the link stays. Like the Linux kernel
 /// (`protected_symlinks`), rejects links that another user has created in a directory that others can write to.
-fn resolve_link(path: &Path) -> Result<PathBuf, String> {
+fn resolve_link(path: &Path) -> Result<PathBuf, FileError> {
     let Ok(link) = fs::symlink_metadata(path) else { return Ok(path.to_path_buf()) };
     if link.is_symlink() && is_planted(path, &link) {
-        return Err("it is a link that another user has put into a folder which everybody may write".into());
+        let why = "it is a link that another user has put into a folder which everybody may write";
+        return Err(FileError::Refused(why));
     }
     Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()))
 }
@@ -142,7 +141,10 @@ mod tests {
         write_atomically(&path, b"two").expect("written");
         assert_eq!(fs::read(&path).expect("read"), b"two");
         assert_eq!(count(folder.path()), 1, "no temporary file is left");
-        assert!(write_atomically(&folder.path().join("no/a.npy"), b"x").is_err_and(|e| e.contains("does not exist")));
+        assert!(
+            write_atomically(&folder.path().join("no/a.npy"), b"x")
+                .is_err_and(|e| e.to_string().contains("does not exist"))
+        );
         assert!(write_atomically(folder.path(), b"x").is_err());
         let longest = folder.path().join("n".repeat(255));
         write_atomically(&longest, b"x").expect("a temporary name is not longer than the name");
@@ -181,7 +183,7 @@ mod tests {
             let path = folder.path().join("a.clk");
             fs::write(&path, "old").expect("written");
             fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("set");
-            assert_eq!(write_atomically(&path, b"new"), Err("it is read-only".into()));
+            assert!(matches!(write_atomically(&path, b"new"), Err(FileError::Refused("it is read-only"))));
             assert_eq!(fs::read(&path).expect("read"), b"old");
             fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
             let link = folder.path().join("link");
@@ -195,7 +197,7 @@ mod tests {
             lchown(&link, Some(65_534), Some(65_534)).expect("given away");
             write_atomically(&link, b"own").expect("other users cannot put a link here");
             fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("open");
-            assert!(write_atomically(&link, b"bad").is_err_and(|why| why.contains("another user")));
+            assert!(write_atomically(&link, b"bad").is_err_and(|why| why.to_string().contains("another user")));
             assert_eq!(fs::read(&path).expect("read"), b"own");
         }
 

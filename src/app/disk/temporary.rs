@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::io_reason;
 use crate::temp_files::TempFileRegistration;
+use clk_base::file_error::FileError;
 
 /// A private temporary directory, also removed if a signal ends the process.
 pub(crate) struct TempFolder(
@@ -19,46 +19,46 @@ pub(crate) struct TempFolder(
 );
 
 impl TempFolder {
-    /// Creates a directory in the system's temporary directory; `Err` is the reason why that fails.
-    pub fn new() -> Result<TempFolder, String> {
+    /// Creates a directory in the system's temporary directory.
+    pub fn new() -> Result<TempFolder, FileError> {
         TempFolder::within(&std::env::temp_dir())
     }
 
-    fn within(parent: &Path) -> Result<TempFolder, String> {
-        reject_replaceable_parent(parent).map_err(|why| format!("in `{}`, {why}", parent.display()))?;
+    fn within(parent: &Path) -> Result<TempFolder, FileError> {
+        let inside = |error| FileError::InFolder { folder: parent.into(), error: Box::new(error) };
+        reject_replaceable_parent(parent).map_err(inside)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix("clk-").rand_bytes(12);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let created = TempFileRegistration::make(|| builder.tempdir_in(parent), |folder| folder.path());
-        let (folder, leftover) =
-            created.map_err(|error| format!("in `{}`, {}", parent.display(), io_reason(&error)))?;
+        let (folder, leftover) = created.map_err(|error| inside(error.into()))?;
         Ok(TempFolder(folder, leftover))
     }
 
     /// Creates a file with this content in the directory. Only the owner can access it.
-    pub fn file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, String> {
+    pub fn file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, FileError> {
         let path = self.0.path().join(name);
-        let written = new_private_file(&path).and_then(|mut file| file.write_all(bytes));
-        written.map(|()| path).map_err(|error| io_reason(&error))
+        new_private_file(&path)?.write_all(bytes)?;
+        Ok(path)
     }
 }
 
 /// Rejects a parent directory that others can write to, unless it has the sticky bit. Otherwise, they could replace the
 /// new directory by another one.
 #[cfg(unix)]
-fn reject_replaceable_parent(parent: &Path) -> Result<(), String> {
+fn reject_replaceable_parent(parent: &Path) -> Result<(), FileError> {
     use std::os::unix::fs::MetadataExt;
-    let data = std::fs::metadata(parent).map_err(|error| io_reason(&error))?;
+    let data = std::fs::metadata(parent)?;
     let sticky = data.mode() & 0o1000 != 0;
     if data.mode() & 0o022 != 0 && !sticky {
-        return Err("other users may replace its files (it lacks the sticky bit)".into());
+        return Err(FileError::Refused("other users may replace its files (it lacks the sticky bit)"));
     }
     Ok(())
 }
 
 #[cfg(not(unix))]
-fn reject_replaceable_parent(_: &Path) -> Result<(), String> {
+fn reject_replaceable_parent(_: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
@@ -98,7 +98,7 @@ mod tests {
     fn replaceable_parent_folder_is_rejected() {
         let parent = tempfile::tempdir().expect("a folder");
         fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).expect("open");
-        assert!(TempFolder::within(parent.path()).is_err_and(|why| why.contains("sticky")));
+        assert!(TempFolder::within(parent.path()).is_err_and(|why| why.to_string().contains("sticky")));
         fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o1777)).expect("open");
         assert!(TempFolder::within(parent.path()).is_ok());
     }

@@ -279,7 +279,7 @@ const DEFERRED_ARRAYS: usize = 256;
 static DEFERRED: Mutex<Vec<ExportedArray>> = Mutex::new(Vec::new());
 
 /// Returns the stream of a GPU on which libraries that lend arrays order their pending work before Clk's.
-pub fn lender_stream(gpu: u32) -> Result<usize, String> {
+pub fn lender_stream(gpu: u32) -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
     devices::lender_stream(gpu).map(|stream| stream.0)
 }
 

@@ -6,6 +6,7 @@
 use super::describe::Callable;
 use super::program::{EmbedCall, EmbedErrors, EmbedProgram, ObservedCall};
 use super::report::EmbedReport;
+use crate::command_error::CommandResult;
 use crate::devices::GpuCodeOptions;
 use crate::generated::{EmitError, EmitStage, KernelEmitter, assumed_types};
 use crate::launch::compiled_launch::CallableItem;
@@ -130,7 +131,7 @@ impl EmbedProgram {
     ) -> Result<String, EmbedErrors> {
         let begin = |interpreter: &mut Interpreter| interpreter.recorded_launches = Some(vec![]);
         self.observe(callable, call, stack_end, begin, |ran| {
-            origin(ran, asked).map_err(|why| Box::new(RuntimeError::new("E0803", why).anywhere()))
+            origin(ran, asked).map_err(|why| Box::new(RuntimeError::new("E0803", why.to_string()).anywhere()))
         })
     }
 
@@ -165,20 +166,21 @@ fn shown(profiles: &[Profile], session: &Session, gpu: &'static GpuModel) -> Cal
     CallProfile { text, counts, advice }
 }
 
-fn origin(ran: &ObservedCall<'_>, asked: &OriginQuery) -> Result<String, String> {
+fn origin(ran: &ObservedCall<'_>, asked: &OriginQuery) -> CommandResult {
     let OriginQuery { element, levels, more, first_nan } = asked;
     let part = why::TreeWindow::new(*levels, more.as_deref())?;
     let arrays = ran.arrays();
-    let find = |name: &str| -> Result<Array, String> {
+    let find = |name: &str| -> CommandResult<Array> {
         if let Some((_, array)) = arrays.iter().find(|(own, _)| own == name) {
             return Ok(array.clone());
         }
         let known: Vec<String> = arrays.iter().map(|(own, _)| format!("`{own}`")).collect();
-        Err(match (&known[..], suggestions::did_you_mean(name, arrays.iter().map(|(own, _)| own.as_str()))) {
+        let title = match (&known[..], suggestions::did_you_mean(name, arrays.iter().map(|(own, _)| own.as_str()))) {
             ([], _) => format!("`{}` writes and returns no array", ran.of.name),
             (_, Some(meant)) => format!("`{}` writes no array `{name}`; {meant}", ran.of.name),
             (known, None) => format!("`{}` writes no array `{name}`, but {}", ran.of.name, known.join(", ")),
-        })
+        };
+        Err(title.into())
     };
     let (session, interpreter) = (ran.session, ran.interpreter);
     let tree = match first_nan {

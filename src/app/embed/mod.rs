@@ -26,7 +26,7 @@ pub use program::{CallOptions, CallResult, CheckLevel, EmbedCall, EmbedProgram};
 pub use report::{EmbedReport, ReportLocation};
 pub use stubs::text as stubs;
 
-pub use super::repl::notebook::{Candidate, Event, Notebook};
+pub use super::repl::notebook::{Candidate, Event, Notebook, NotebookError};
 
 use crate::{memory, ranks};
 use clk_base::alloc;
@@ -55,7 +55,7 @@ pub fn command_line(arguments: Vec<OsString>, relaunch: Vec<OsString>) -> u8 {
 
 /// Returns the reason if a name is not the name of a device; `None` if it is.
 pub fn device_error(name: &str) -> Option<String> {
-    name.parse::<super::devices::DeviceChoice>().err()
+    name.parse::<super::devices::DeviceChoice>().err().map(|error| error.title)
 }
 
 /// Returns the name of each device and a description, which for an unavailable device is the reason.

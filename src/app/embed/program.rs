@@ -14,6 +14,7 @@ use super::argument::{self, EmbedValue};
 use super::describe::{self, Callable, ParamKind};
 use super::gpu_arrays::{self, Borrowed, bring_to_host};
 use super::report::EmbedReport;
+use crate::command_error::CommandError;
 use crate::devices::{DeviceChoice, DeviceOptions, DeviceRegistry, VARIABLE};
 use crate::effects::CapturedEffects;
 use crate::interrupt::Interrupt;
@@ -24,6 +25,7 @@ use crate::script::{RunLimits, ScriptDevices};
 use crate::{crash, disk, memory, ranks};
 use clk_base::aligned;
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_base::stop;
 use clk_check::typed::{Access, GlobalId, NameBinding, Type};
@@ -170,7 +172,8 @@ const RETURN_MEMORY_AFTER: usize = 64 << 20;
 impl EmbedProgram {
     /// Compiles a file.
     pub fn load(path: &Path) -> Result<EmbedProgram, EmbedErrors> {
-        let unreadable = |why: String| EmbedReport::all(&[disk::unreadable(path, &why)], &Session::default().sources);
+        let unreadable =
+            |why: FileError| EmbedReport::all(&[disk::unreadable(path, &why)], &Session::default().sources);
         let text = disk::read_source(path).map_err(unreadable)?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         let program = EmbedProgram::new(&path.display().to_string(), &text, folder)?;
@@ -256,7 +259,7 @@ impl EmbedProgram {
     /// Returns a new interpreter for these options.
     fn interpreter(&self, how: &CallOptions) -> Result<Interpreter, EmbedErrors> {
         let device_name = how.device.clone().or_else(|| std::env::var(VARIABLE).ok().filter(|name| !name.is_empty()));
-        let wrong = |why: String| vec![EmbedReport::of(RuntimeError::new("E0803", why))];
+        let wrong = |why: CommandError| vec![EmbedReport::of(RuntimeError::new("E0803", why.title))];
         let choice: DeviceChoice = device_name.as_deref().unwrap_or("sim").parse().map_err(wrong)?;
         // An option that only the simulator supports selects the simulator.
         let is_simulated = how.is_checked() || how.deterministic;
@@ -293,7 +296,7 @@ impl EmbedProgram {
     fn interpreter_with_ranks(&mut self, how: &CallOptions) -> Result<Interpreter, EmbedErrors> {
         let mut interpreter = self.interpreter(how)?;
         let group = ranks::join_embedded(&self.session.sources, &self.stop);
-        self.member = group.map_err(|why| vec![EmbedReport::of(RuntimeError::new("E0554", why))])?;
+        self.member = group.map_err(|why| vec![EmbedReport::of(RuntimeError::new("E0554", why.to_string()))])?;
         interpreter.communicator = self.member.clone().map(|member| member as _);
         Ok(interpreter)
     }

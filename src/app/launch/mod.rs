@@ -37,6 +37,7 @@ use self::state::ClientState;
 use self::write::ArrayEncoding;
 use super::context::AppContext;
 use super::{disk, exit, script};
+use clk_base::file_error::FileError;
 use clk_compile::Session;
 use clk_host::value::HostValue;
 
@@ -116,7 +117,7 @@ fn run_files(job: &LaunchJob, state: &mut ClientState, from: &Path, to: &Path) -
 /// Reads all arrays of an NPZ file, by name.
 fn read_arrays(path: &Path, limit: u64) -> Result<NamedArrays> {
     let unreadable =
-        |why: String| LaunchRequestError::new("E0701", format!("`{}` cannot be read: {why}", path.display()));
+        |why: FileError| LaunchRequestError::new("E0701", format!("`{}` cannot be read: {why}", path.display()));
     let file = disk::open(path).map_err(unreadable)?;
     let length = file.metadata().map_or(0, |data| data.len());
     let bytes = disk::contents(file, limit.saturating_add(1)).map_err(unreadable)?;

@@ -15,6 +15,7 @@ pub fn serve(_: &super::LaunchJob, _: &std::path::Path, context: &mut crate::con
 
 #[cfg(unix)]
 mod unix {
+    use std::fmt::Display;
     use std::fs;
     use std::io::{self, Write};
     use std::os::fd::AsRawFd;
@@ -34,7 +35,8 @@ mod unix {
     use crate::launch::shutdown::ShutdownSignals;
     use crate::launch::state::{AsyncClient, ClientState};
     use crate::temp_files::TempFileRegistration;
-    use crate::{disk, exit, permissions};
+    use crate::{exit, permissions};
+    use clk_base::file_error::FileError;
     use clk_base::source::SourceMap;
     use clk_compile::Session;
     use clk_host::problem::RuntimeError;
@@ -141,7 +143,7 @@ mod unix {
             Ok(user) if user == permissions::effective_user() => {}
             Ok(user) => return Err(RuntimeError::new("E0808", format!("this socket serves another user than {user}"))),
             Err(error) => {
-                let why = disk::io_reason(&error);
+                let why = FileError::from(error);
                 return Err(RuntimeError::new(
                     "E0808",
                     format!("the system does not say whose connection this is: {why}"),
@@ -173,20 +175,21 @@ mod unix {
 
     impl Socket {
         fn bind(path: &Path) -> Result<Socket, RuntimeError> {
-            let cannot =
-                |why: String| RuntimeError::new("E0808", format!("`{}` cannot be a socket: {why}", path.display()));
+            let cannot = |why: &dyn Display| {
+                RuntimeError::new("E0808", format!("`{}` cannot be a socket: {why}", path.display()))
+            };
             let folder = match path.parent() {
                 Some(folder) if !folder.as_os_str().is_empty() => folder,
                 _ => Path::new("."),
             };
             let own = "use a folder of your own, such as `$XDG_RUNTIME_DIR/clk`, which is made if it does not exist";
             permissions::create_private_directory(folder)
-                .map_err(|why| cannot(format!("of its folder, {why}")).help(own))?;
-            path.file_name().ok_or_else(|| cannot("it has no name".into()))?;
+                .map_err(|why| cannot(&format_args!("of its folder, {why}")).help(own))?;
+            path.file_name().ok_or_else(|| cannot(&"it has no name"))?;
             // The lock prevents another server from creating a file of this name between the check and the rename.
-            let _lock = lock_folder(folder).map_err(|error| cannot(disk::io_reason(&error)))?;
+            let _lock = lock_folder(folder).map_err(|error| cannot(&FileError::from(error)))?;
             clear(path)?;
-            let (listener, file) = Socket::make(folder, path).map_err(|error| cannot(disk::io_reason(&error)))?;
+            let (listener, file) = Socket::make(folder, path).map_err(|error| cannot(&FileError::from(error)))?;
             Ok(Socket { listener, path: path.to_path_buf(), file, _leftover: TempFileRegistration::new(path) })
         }
 
@@ -251,7 +254,7 @@ mod unix {
             Ok(_) => {
                 Err(conflict("a server answers there").help("stop it by `{\"op\": \"stop\"}`, or use another name"))
             }
-            Err(_) => fs::remove_file(path).map_err(|error| conflict(&disk::io_reason(&error))),
+            Err(_) => fs::remove_file(path).map_err(|error| conflict(&FileError::from(error).to_string())),
         }
     }
 }

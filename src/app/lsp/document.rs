@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::text::Text;
 use super::uri;
 use crate::disk::Disk;
+use clk_base::file_error::FileError;
 use clk_compile::{Files, MissingModule};
 use clk_ide::Analysis;
 use clk_syntax::ast::{ImportSource, Item, ItemKind};
@@ -55,7 +56,7 @@ pub(crate) type Documents = BTreeMap<String, Arc<Document>>;
 pub(crate) struct Overlay<'d>(pub &'d Documents);
 
 impl Files for Overlay<'_> {
-    fn read(&self, path: &Path) -> Result<String, String> {
+    fn read(&self, path: &Path) -> Result<String, FileError> {
         match self.0.values().find(|d| d.path.as_deref() == Some(path)) {
             Some(document) => Ok(document.text.as_str().to_owned()),
             None => Disk.read(path),

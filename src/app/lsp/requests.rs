@@ -245,7 +245,7 @@ fn rename(
         let name = target.analysis.text.get(name).unwrap_or("");
         for analysis in search.texts.iter().filter(|text| text.address != target.address).map(|text| &text.analysis) {
             if let Some(place) = analysis.unresolved(name, true) {
-                return Err(RequestError::refused(analysis.unresolved_reason(name, &place)));
+                return Err(RequestError::refused(analysis.unresolved_error(name, &place)));
             }
         }
         report_incomplete(search.missing(), messages);

@@ -25,8 +25,8 @@ pub(crate) struct RequestError {
 }
 
 impl RequestError {
-    pub fn refused(message: impl Into<String>) -> RequestError {
-        RequestError { code: REQUEST_FAILED, message: message.into() }
+    pub fn refused(message: impl ToString) -> RequestError {
+        RequestError { code: REQUEST_FAILED, message: message.to_string() }
     }
 }
 

@@ -10,6 +10,7 @@ use super::snapshot::DocumentsView;
 use super::text::Text;
 use super::uri;
 use crate::{disk, project};
+use clk_base::file_error::FileError;
 use clk_ide::Analysis;
 
 /// Maximum number of files to analyze in one search. Files that do not contain the searched word are not counted.
@@ -25,7 +26,7 @@ pub(crate) struct AnalyzedText {
 /// A file or directory that a search could not read.
 struct UnreadPath {
     path: PathBuf,
-    why: String,
+    why: FileError,
     /// Whether the path may contain a program with imports. False for a file that is not text.
     may_import: bool,
 }

@@ -7,15 +7,19 @@
 //! or its hash, and a checkout enters the cache only if its `HEAD` is the expected commit.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use thiserror::Error;
+
 use super::lock::{self, PinnedDependency};
+use crate::cache::CacheDirError;
 use crate::interrupt::Interrupt;
 use crate::temp_files::TempFileRegistration;
 use crate::{cache, disk, permissions};
+use clk_base::file_error::FileError;
 use clk_base::stop;
 
 /// The transports that `git` may use. An address `user@host:path` uses `ssh`. By default, Git also accepts transports
@@ -42,6 +46,44 @@ const ATTRIBUTES: &str = "* -filter -ident -text -eol -working-tree-encoding\n";
 
 /// Prefixes of those environment variables of Git that are passed on: for ssh, certificates and proxy authentication.
 const VARIABLES: [&str; 4] = ["GIT_SSH", "GIT_SSL_", "GIT_PROXY_SSL_", "GIT_HTTP_PROXY_"];
+
+/// Why a dependency cannot be fetched.
+#[derive(Debug, Error)]
+pub(crate) enum FetchError {
+    #[error("there is no folder for a cache: set `CLK_CACHE_DIR`, or `HOME`")]
+    NoCache,
+    #[error("{}", error.diagnostic(folder).title)]
+    Cache { folder: PathBuf, error: CacheDirError },
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("the program `git` is not installed")]
+    NoGit,
+    #[error("`git` does not start: {0}")]
+    NoStart(FileError),
+    /// `git` failed with this line of output, or exit status.
+    #[error("git: {0}")]
+    Failed(String),
+    #[error("`git` did not answer in UTF-8")]
+    NotUtf8,
+    #[error("`git` answered `{0}` instead of a commit")]
+    NotACommit(String),
+    #[error("`git` checked out the commit {actual} instead of {commit}")]
+    OtherCommit { actual: String, commit: String },
+    #[error("the repository has no {0}")]
+    NoRevision(String),
+    #[error("the hashes of {count} commits begin with {start}; write more digits")]
+    Ambiguous { start: String, count: usize },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<io::Error> for FetchError {
+    fn from(error: io::Error) -> FetchError {
+        FetchError::File(error.into())
+    }
+}
+
+type FetchResult<T = ()> = Result<T, FetchError>;
 
 /// Interval at which a running `git` is checked.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -81,28 +123,27 @@ pub(crate) fn fetch(
     known: Option<&str>,
     root: &Path,
     interrupt: &Interrupt,
-) -> Result<PinnedDependency, String> {
-    let cache = cache::folder().ok_or("there is no folder for a cache: set `CLK_CACHE_DIR`, or `HOME`")?;
+) -> FetchResult<PinnedDependency> {
+    let cache = cache::folder().ok_or(FetchError::NoCache)?;
     let pin = |commit: &str| PinnedDependency { url: url.into(), requested: wanted.into(), commit: commit.into() };
     let home = checkout_folder(&cache, url);
     if let Some(commit) = known.filter(|commit| is_checkout_of(&home.join(commit), commit)) {
         return Ok(pin(commit));
     }
     // Creates the cache folder and tags it. Fails if the folder has other content.
-    cache::Cache::open(&cache).map_err(|refusal| refusal.diagnostic(&cache).title)?;
+    cache::Cache::open(&cache).map_err(|error| FetchError::Cache { folder: cache.clone(), error })?;
     permissions::create_private_directory(&cache.join("projects"))?;
     permissions::create_private_directory(&home)?;
-    let scratch = TempFileRegistration::make(|| tempfile::tempdir_in(&home), |folder| folder.path());
-    let (scratch, _leftover) = scratch.map_err(|error| disk::io_reason(&error))?;
+    let (scratch, _leftover) = TempFileRegistration::make(|| tempfile::tempdir_in(&home), |folder| folder.path())?;
     let clone = scratch.path().join("clone");
     let git = Git { clone: &clone, interrupt };
     git.clone_from(&address(url, root)?)?;
     let commit = match known {
         Some(commit) => commit.to_owned(),
-        None => git.find(wanted)?.ok_or_else(|| format!("the repository has no {wanted}"))?,
+        None => git.find(wanted)?.ok_or_else(|| FetchError::NoRevision(wanted.into()))?,
     };
     if !lock::is_hash(&commit) {
-        return Err(format!("`git` answered `{commit}` instead of a commit"));
+        return Err(FetchError::NotACommit(commit));
     }
     git.check_out(&commit)?;
     let place = home.join(&commit);
@@ -113,22 +154,22 @@ pub(crate) fn fetch(
 }
 
 /// Moves a verified checkout into the cache. Succeeds if another process has stored the same commit meanwhile.
-fn store_checkout(clone: &Path, place: &Path, commit: &str) -> Result<(), String> {
+fn store_checkout(clone: &Path, place: &Path, commit: &str) -> FetchResult {
     if place.exists() {
         // The existing folder is not a checkout of this commit, so it is damaged or comes from another program.
-        std::fs::remove_dir_all(place).map_err(|error| disk::io_reason(&error))?;
+        std::fs::remove_dir_all(place)?;
     }
     std::fs::rename(clone, place)
-        .or_else(|error| if is_checkout_of(place, commit) { Ok(()) } else { Err(disk::io_reason(&error)) })
+        .or_else(|error| if is_checkout_of(place, commit) { Ok(()) } else { Err(error.into()) })
 }
 
 /// Returns the address to pass to Git. An address without a colon is a path relative to `root`. It is made absolute,
 /// because Git would interpret a relative path that contains a colon as a host.
-fn address(url: &str, root: &Path) -> Result<PathBuf, String> {
+fn address(url: &str, root: &Path) -> FetchResult<PathBuf> {
     if url.contains(':') {
         return Ok(PathBuf::from(url));
     }
-    std::path::absolute(root.join(url)).map_err(|error| disk::io_reason(&error))
+    Ok(std::path::absolute(root.join(url))?)
 }
 
 /// Runs `git` commands for one clone.
@@ -138,7 +179,7 @@ struct Git<'a> {
 }
 
 impl Git<'_> {
-    fn clone_from(&self, address: &Path) -> Result<(), String> {
+    fn clone_from(&self, address: &Path) -> FetchResult {
         // With `--no-local`, Git verifies the hashes of objects even if the address is a path. Otherwise, it trusts the
         // file names of objects.
         let words = ["clone", "--quiet", "--no-checkout", "--no-local", "--template=", "--origin=origin"];
@@ -148,12 +189,12 @@ impl Git<'_> {
         }
         self.run(command.args(words).arg("--").arg(address).arg(self.clone))?;
         let info = self.clone.join(".git/info");
-        std::fs::create_dir_all(&info).map_err(|error| disk::io_reason(&error))?;
-        disk::write_atomically(&info.join("attributes"), ATTRIBUTES.as_bytes())
+        std::fs::create_dir_all(&info)?;
+        Ok(disk::write_atomically(&info.join("attributes"), ATTRIBUTES.as_bytes())?)
     }
 
     /// Returns the commit of the revision that `clk.toml` requests; `None` if the repository does not have it.
-    fn find(&self, wanted: &str) -> Result<Option<String>, String> {
+    fn find(&self, wanted: &str) -> FetchResult<Option<String>> {
         let object = match wanted.split_once(' ') {
             Some(("rev", hash)) if lock::is_hash(hash) => Some(hash.to_ascii_lowercase()),
             Some(("rev", start)) => return self.find_abbreviated(start),
@@ -169,13 +210,13 @@ impl Git<'_> {
     }
 
     /// Returns the hash of the object to which a reference with exactly this name points.
-    fn find_reference(&self, name: &str) -> Result<Option<String>, String> {
+    fn find_reference(&self, name: &str) -> FetchResult<Option<String>> {
         self.answer(&["show-ref", "--verify", "--hash", "--", name])
     }
 
     /// Returns the only commit whose hash begins with `start`. Plain `rev-parse START` would prefer a branch of that
     /// name.
-    fn find_abbreviated(&self, start: &str) -> Result<Option<String>, String> {
+    fn find_abbreviated(&self, start: &str) -> FetchResult<Option<String>> {
         let objects = self.answer(&["rev-parse", &format!("--disambiguate={start}")])?.unwrap_or_default();
         let mut commits = Vec::new();
         for object in objects.lines() {
@@ -185,18 +226,18 @@ impl Git<'_> {
         }
         match &commits[..] {
             [] | [_] => Ok(commits.pop()),
-            _ => Err(format!("the hashes of {} commits begin with {start}; write more digits", commits.len())),
+            _ => Err(FetchError::Ambiguous { start: start.into(), count: commits.len() }),
         }
     }
 
     /// Writes the files of a commit.
-    fn check_out(&self, commit: &str) -> Result<(), String> {
+    fn check_out(&self, commit: &str) -> FetchResult {
         // `git checkout HASH` would check out a branch that is named `HASH`. No branch can be named `HASH^{commit}`.
         let object = format!("{commit}^{{commit}}");
         self.run(self.inside().args(["checkout", "--quiet", "--detach", &object, "--"]))?;
         let head = self.run(self.inside().args(["rev-parse", "--verify", "HEAD"]))?;
         if !head.trim().eq_ignore_ascii_case(commit) || !is_checkout_of(self.clone, commit) {
-            return Err(format!("`git` checked out the commit {} instead of {commit}", head.trim()));
+            return Err(FetchError::OtherCommit { actual: head.trim().into(), commit: commit.into() });
         }
         Ok(())
     }
@@ -204,7 +245,7 @@ impl Git<'_> {
     /// Returns the ssh command line with `BatchMode=yes`, which prevents prompts for passwords and unknown hosts.
     /// Returns `None` if the user has configured a program other than OpenSSH, which has other options. Such a program
     /// cannot prompt either, because it has no terminal.
-    fn ssh(&self) -> Result<Option<String>, String> {
+    fn ssh(&self) -> FetchResult<Option<String>> {
         let own = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let mut command = own("GIT_SSH_COMMAND");
         if command.is_none() {
@@ -247,66 +288,65 @@ impl Git<'_> {
     }
 
     /// Returns the trimmed output of a `git` command in the clone; `None` if the command fails.
-    fn answer(&self, words: &[&str]) -> Result<Option<String>, String> {
+    fn answer(&self, words: &[&str]) -> FetchResult<Option<String>> {
         let printed = self.succeeds(self.inside().args(words))?;
         Ok(printed.map(|text| text.trim().to_owned()))
     }
 
     /// Runs a `git` command; returns its output, or `None` if the command fails.
-    fn succeeds(&self, command: &mut Command) -> Result<Option<String>, String> {
+    fn succeeds(&self, command: &mut Command) -> FetchResult<Option<String>> {
         let (status, printed, _) = self.output(command)?;
         if status.success() { Ok(Some(text(printed)?)) } else { Ok(None) }
     }
 
-    /// Runs a `git` command; returns its output. On failure, `Err` is the last line of its error output.
-    fn run(&self, command: &mut Command) -> Result<String, String> {
+    /// Runs a `git` command; returns its output. The error contains the last line of its error output.
+    fn run(&self, command: &mut Command) -> FetchResult<String> {
         let (status, printed, complaint) = self.output(command)?;
         if status.success() {
             return text(printed);
         }
         let complaint = String::from_utf8_lossy(&complaint);
         let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).map(str::trim);
-        Err(last.map_or_else(|| format!("git: it ended with {status}"), |line| format!("git: {line}")))
+        Err(FetchError::Failed(last.map_or_else(|| format!("it ended with {status}"), str::to_string)))
     }
 
     /// Runs a `git` command until it ends or Ctrl-C is pressed. Returns its status, its output and its error output.
-    fn output(&self, command: &mut Command) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {
+    fn output(&self, command: &mut Command) -> FetchResult<(ExitStatus, Vec<u8>, Vec<u8>)> {
         // Uses files instead of pipes: a program that `git` leaves running may keep a pipe open.
-        let file = || tempfile::tempfile().map_err(|error| disk::io_reason(&error));
-        let copy = |file: &File| file.try_clone().map_err(|error| disk::io_reason(&error));
-        let (printed, complaint) = (file()?, file()?);
-        command.stdin(Stdio::null()).stdout(copy(&printed)?).stderr(copy(&complaint)?);
+        let (printed, complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        command.stdin(Stdio::null()).stdout(printed.try_clone()?).stderr(complaint.try_clone()?);
         start_new_session(command);
         let mut child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => "the program `git` is not installed".into(),
-            _ => format!("`git` does not start: {}", disk::io_reason(&error)),
+            io::ErrorKind::NotFound => FetchError::NoGit,
+            _ => FetchError::NoStart(error.into()),
         })?;
         let status = self.wait(&mut child)?;
         Ok((status, content(printed)?, content(complaint)?))
     }
 
-    fn wait(&self, child: &mut Child) -> Result<ExitStatus, String> {
+    fn wait(&self, child: &mut Child) -> FetchResult<ExitStatus> {
         loop {
-            if let Some(status) = child.try_wait().map_err(|error| disk::io_reason(&error))? {
+            if let Some(status) = child.try_wait()? {
                 return Ok(status);
             }
             if self.interrupt.is_set() {
                 stop::acknowledge();
                 terminate(child);
-                return Err("interrupted".into());
+                return Err(FetchError::Interrupted);
             }
             std::thread::sleep(PAUSE);
         }
     }
 }
 
-fn text(bytes: Vec<u8>) -> Result<String, String> {
-    String::from_utf8(bytes).map_err(|_| "`git` did not answer in UTF-8".into())
+fn text(bytes: Vec<u8>) -> FetchResult<String> {
+    String::from_utf8(bytes).map_err(|_| FetchError::NotUtf8)
 }
 
-fn content(mut file: File) -> Result<Vec<u8>, String> {
+fn content(mut file: File) -> FetchResult<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(|error| disk::io_reason(&error))?;
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -363,8 +403,8 @@ mod tests {
 
     #[test]
     fn a_path_is_not_a_host() {
-        assert_eq!(address("x@h:p", Path::new("a:b")), Ok("x@h:p".into()));
-        assert_eq!(address("../c", Path::new("/a:b")), Ok("/a:b/../c".into()));
+        assert_eq!(address("x@h:p", Path::new("a:b")).expect("a path"), Path::new("x@h:p"));
+        assert_eq!(address("../c", Path::new("/a:b")).expect("a path"), Path::new("/a:b/../c"));
         assert!(address("../c", Path::new("a:b")).expect("a path").is_absolute());
     }
 }

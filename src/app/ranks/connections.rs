@@ -21,8 +21,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::coordinator::{Coordinator, Outgoing};
-use super::environment::{self, RankEnvironment};
+use super::environment::RankEnvironment;
 use super::handshake::{HandshakeResult, HandshakeServer, send_refusal};
+use super::join_error::JoinError;
 use super::wire::{self, Hello, RankMessage};
 use crate::exit;
 use clk_base::{alloc, stop, threads};
@@ -462,7 +463,7 @@ pub(super) fn join(
     listener: Option<TcpListener>,
     stop: &stop::StopFlag,
     last_resort: LastResort,
-) -> Result<Arc<RankMember>, String> {
+) -> Result<Arc<RankMember>, JoinError> {
     let shared = Arc::new(RankState {
         rank: place.rank,
         heard: Mutex::default(),
@@ -489,18 +490,9 @@ fn own_address(place: &RankEnvironment) -> IpAddr {
     }
 }
 
-fn listen(place: &RankEnvironment) -> Result<TcpListener, String> {
-    TcpListener::bind((own_address(place), place.port)).map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::AddrInUse => "another program uses it".to_string(),
-            _ => error.to_string(),
-        };
-        format!(
-            "rank 0 cannot listen on port {}: {why}; {} names another, for all ranks",
-            place.port,
-            environment::PORT
-        )
-    })
+fn listen(place: &RankEnvironment) -> Result<TcpListener, JoinError> {
+    TcpListener::bind((own_address(place), place.port))
+        .map_err(|error| JoinError::PortInUse { port: place.port, error })
 }
 
 /// Returns the time at which a wait ends; `None` if that is too far in the future to be represented.
@@ -519,10 +511,9 @@ fn accept_ranks(
     listener: Option<TcpListener>,
     shared: &Arc<RankState>,
     stop: &stop::StopFlag,
-) -> Result<Arc<RankZero>, String> {
+) -> Result<Arc<RankZero>, JoinError> {
     let listener = listener.map_or_else(|| listen(place), Ok)?;
-    let failed = |error: io::Error| format!("rank 0 cannot listen: {error}");
-    listener.set_nonblocking(true).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(JoinError::Listen)?;
     let mut greeter = HandshakeServer::new(hello(place, program));
     let mut streams: Vec<Option<TcpStream>> = (0..place.ranks).map(|_| None).collect();
     let mut left = place.ranks as usize - 1;
@@ -548,7 +539,7 @@ fn accept_ranks(
         }
         for greeted in greeted {
             match greeted {
-                HandshakeResult::Misfit(why) if greeter.has_token() => return Err(why),
+                HandshakeResult::Misfit(why) if greeter.has_token() => return Err(JoinError::Misfit(why)),
                 // The job has no token, so the client may be unrelated. It does not end the ranks.
                 HandshakeResult::Misfit(why) => refused = refused.or(Some(why)),
                 HandshakeResult::Rank(rank, stream) => match streams.get_mut(rank as usize) {
@@ -562,25 +553,19 @@ fn accept_ranks(
         }
         stop::poll();
         if stop.load(Ordering::SeqCst) {
-            return Err("interrupted".into());
+            return Err(JoinError::Interrupted);
         }
         if is_past(end) {
             let missing = streams.iter().enumerate().skip(1).filter(|(_, stream)| stream.is_none());
-            let missing: Vec<String> = missing.map(|(rank, _)| rank.to_string()).collect();
-            let seconds = program.patience.as_secs();
-            let refused = refused.map_or(String::new(), |why| format!("; a connection was refused: {why}"));
-            return Err(format!(
-                "after {seconds} s there is still no rank {}{refused}; {} sets how long to wait",
-                missing.join(", "),
-                environment::WAIT
-            ));
+            let ranks = missing.map(|(rank, _)| rank).collect();
+            return Err(JoinError::MissingRanks { seconds: program.patience.as_secs(), ranks, refused });
         }
     }
     let readers: Vec<Option<TcpStream>> = streams
         .iter()
         .map(|stream| stream.as_ref().map(TcpStream::try_clone).transpose())
         .collect::<io::Result<_>>()
-        .map_err(failed)?;
+        .map_err(JoinError::Listen)?;
     let center = Arc::new(RankZero {
         hub: Mutex::new(Coordinator::new(place.ranks)),
         streams: streams.into_iter().map(|stream| stream.map(Mutex::new)).collect(),
@@ -594,7 +579,7 @@ fn accept_ranks(
             run_reporting(|| center.read(rank as u32, stream), |why| center.collapse(&why));
             center.readers.fetch_sub(1, Ordering::SeqCst);
         };
-        start_thread(format!("clk-rank-{rank}"), read).map_err(failed)?;
+        start_thread(format!("clk-rank-{rank}"), read).map_err(JoinError::Listen)?;
     }
     // Tells all ranks that every rank is connected. None continues before that.
     for stream in center.streams.iter().flatten() {
@@ -625,17 +610,11 @@ fn connect(
     program: &RankProgram,
     shared: &Arc<RankState>,
     stop: &stop::StopFlag,
-) -> Result<TcpStream, String> {
+) -> Result<TcpStream, JoinError> {
     let end = deadline(program.patience);
-    let given_up = |why: String| {
-        let seconds = program.patience.as_secs();
-        format!(
-            "rank 0 is not reached at {}:{} within {seconds} s: {why}; {} sets how long to wait",
-            place.host,
-            place.port,
-            environment::WAIT
-        )
-    };
+    let address = || format!("{}:{}", place.host, place.port);
+    let given_up =
+        |reason: String| JoinError::Unreachable { address: address(), seconds: program.patience.as_secs(), reason };
     let stopped = || {
         stop::poll();
         stop.load(Ordering::SeqCst)
@@ -647,10 +626,10 @@ fn connect(
             Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
         if stopped() {
-            return Err("interrupted".into());
+            return Err(JoinError::Interrupted);
         }
     };
-    let failed = |error: io::Error| format!("the connection to rank 0 is broken: {error}");
+    let failed = JoinError::Connection;
     stream.set_nodelay(true).map_err(failed)?;
     wire::write(&mut stream, &RankMessage::Hello(hello(place, program))).map_err(failed)?;
     let mut reader = stream.try_clone().map_err(failed)?;
@@ -667,12 +646,12 @@ fn connect(
     loop {
         match told.recv_timeout(POLL_INTERVAL) {
             Ok(Ok(Some(RankMessage::Welcome))) => return Ok(stream),
-            Ok(Ok(Some(RankMessage::Refused { why }))) => return Err(format!("rank 0 refuses this one: {why}")),
-            Ok(Ok(None)) => return Err("rank 0 is gone before all ranks were there".into()),
-            Ok(Ok(Some(_))) => return Err(format!("what listens at {}:{} is not rank 0", place.host, place.port)),
+            Ok(Ok(Some(RankMessage::Refused { why }))) => return Err(JoinError::Refused(why)),
+            Ok(Ok(None)) => return Err(JoinError::Gone),
+            Ok(Ok(Some(_))) => return Err(JoinError::NotRankZero(address())),
             Ok(Err(error)) => return Err(failed(error)),
             Err(_) if is_past(end) => return Err(given_up("not all ranks are there".into())),
-            Err(_) if stopped() => return Err("interrupted".into()),
+            Err(_) if stopped() => return Err(JoinError::Interrupted),
             Err(_) => {}
         }
     }

@@ -8,6 +8,8 @@
 //! are tried, in this order. torchrun itself listens on `MASTER_PORT`, so Clk uses the next port. If no port is set,
 //! one is computed from a hash of the job's number or name, so that two jobs on a node rarely use the same port.
 
+use thiserror::Error;
+
 /// The environment variables that Clk defines.
 pub(crate) const RANK: &str = "CLK_RANK";
 pub(crate) const RANKS: &str = "CLK_RANKS";
@@ -95,21 +97,40 @@ const LAUNCHERS: [Launcher; 5] = [
     },
 ];
 
+/// Why the environment does not say which rank this process is.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum RankEnvironmentError {
+    #[error("{variable} is `{text}`, and no number of a rank")]
+    RankNumber { variable: String, text: String },
+    #[error("{set} is set and {missing} is not: ranks need both")]
+    MissingVariable { set: &'static str, missing: &'static str },
+    #[error("{} is {rank} and {} is {ranks}: ranks count from 0, and there are at most {MAX_RANKS}", .variables.0, .variables.1)]
+    RankRange { variables: (&'static str, &'static str), rank: u32, ranks: u32 },
+    #[error("{launcher} does not say where rank 0 is; set {HOST} to the name of its node, for all ranks")]
+    NoHost { launcher: &'static str },
+    #[error("MASTER_PORT is {0}, and there is no next one; set {PORT}")]
+    NoNextPort(u16),
+    #[error("{variable} is `{text}`, and no port: those are from 1 to 65535")]
+    Port { variable: &'static str, text: String },
+}
+
 /// Determines the rank of this process; `None` if it is not one of several ranks.
-pub(crate) fn rank_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<RankEnvironment>, String> {
+pub(crate) fn rank_environment(
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<RankEnvironment>, RankEnvironmentError> {
     let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     let number = |name: &str| match set(name) {
         None => Ok(None),
         Some(text) => {
             let number = text.trim().parse::<u32>();
-            number.map(Some).map_err(|_| format!("{name} is `{text}`, and no number of a rank"))
+            number.map(Some).map_err(|_| RankEnvironmentError::RankNumber { variable: name.into(), text })
         }
     };
     let first = |names: &[&str]| names.iter().find(|name| set(name).is_some()).map_or(Ok(None), |name| number(name));
     // Only Clk uses these names. If one of the two is set without the other, that is an error.
     for (one, other) in [(RANK, RANKS), (RANKS, RANK)] {
         if set(one).is_some() && set(other).is_none() {
-            return Err(format!("{one} is set and {other} is not: ranks need both"));
+            return Err(RankEnvironmentError::MissingVariable { set: one, missing: other });
         }
     }
     let Some(launcher) = LAUNCHERS.iter().find(|of| set(of.rank).is_some() && set(of.ranks).is_some()) else {
@@ -118,8 +139,7 @@ pub(crate) fn rank_environment(variable: impl Fn(&str) -> Option<String>) -> Res
     let rank = number(launcher.rank)?.unwrap_or(0);
     let ranks = number(launcher.ranks)?.unwrap_or(1);
     if ranks == 0 || ranks > MAX_RANKS || rank >= ranks {
-        let (a, b) = (launcher.rank, launcher.ranks);
-        return Err(format!("{a} is {rank} and {b} is {ranks}: ranks count from 0, and there are at most {MAX_RANKS}"));
+        return Err(RankEnvironmentError::RankRange { variables: (launcher.rank, launcher.ranks), rank, ranks });
     }
     if ranks == 1 {
         return Ok(None);
@@ -129,14 +149,13 @@ pub(crate) fn rank_environment(variable: impl Fn(&str) -> Option<String>) -> Res
     let host = set(HOST).or_else(|| set("MASTER_ADDR"));
     let host = host.or_else(|| is_one_node.then(|| "127.0.0.1".to_string()));
     let host = host.or_else(|| first_host(&set("SLURM_STEP_NODELIST").or_else(|| set("SLURM_JOB_NODELIST"))?));
-    let host = host.or_else(|| (launcher.name == "clk").then(|| "127.0.0.1".to_string())).ok_or_else(|| {
-        format!("{} does not say where rank 0 is; set {HOST} to the name of its node, for all ranks", launcher.name)
-    })?;
+    let host = host.or_else(|| (launcher.name == "clk").then(|| "127.0.0.1".to_string()));
+    let host = host.ok_or(RankEnvironmentError::NoHost { launcher: launcher.name })?;
     let port = match (set(PORT), set("MASTER_PORT")) {
         (Some(port), _) => port_of(PORT, &port)?,
         (None, Some(port)) => {
             let port = port_of("MASTER_PORT", &port)?;
-            port.checked_add(1).ok_or_else(|| format!("MASTER_PORT is {port}, and there is no next one; set {PORT}"))?
+            port.checked_add(1).ok_or(RankEnvironmentError::NoNextPort(port))?
         }
         (None, None) => {
             let job = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"];
@@ -147,9 +166,9 @@ pub(crate) fn rank_environment(variable: impl Fn(&str) -> Option<String>) -> Res
     Ok(Some(RankEnvironment { rank, ranks, local, host, port, token: set(TOKEN).unwrap_or_default() }))
 }
 
-fn port_of(name: &str, text: &str) -> Result<u16, String> {
+fn port_of(name: &'static str, text: &str) -> Result<u16, RankEnvironmentError> {
     let port = text.trim().parse::<u16>().ok().filter(|port| *port > 0);
-    port.ok_or_else(|| format!("{name} is `{text}`, and no port: those are from 1 to 65535"))
+    port.ok_or_else(|| RankEnvironmentError::Port { variable: name, text: text.into() })
 }
 
 /// Computes the FNV-1a hash of a text, which is the same on every machine.
@@ -180,7 +199,7 @@ fn first_host(list: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Result<Option<RankEnvironment>, String> {
+    fn of(variables: &[(&str, &str)]) -> Result<Option<RankEnvironment>, RankEnvironmentError> {
         rank_environment(|name| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| value.to_string()))
     }
 
@@ -236,7 +255,7 @@ mod tests {
 
     #[test]
     fn invalid_variables_are_errors() {
-        let wrong = |variables: &[(&str, &str)]| of(variables).expect_err("an error");
+        let wrong = |variables: &[(&str, &str)]| of(variables).expect_err("an error").to_string();
         assert!(wrong(&[("RANK", "x"), ("WORLD_SIZE", "2")]).contains("RANK is `x`"));
         assert!(wrong(&[("CLK_RANK", "1")]).contains("CLK_RANKS is not"));
         assert!(wrong(&[("CLK_RANKS", "2"), ("RANK", "1"), ("WORLD_SIZE", "2")]).contains("CLK_RANK is not"));

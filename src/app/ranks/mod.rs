@@ -19,6 +19,7 @@ mod connections;
 mod coordinator;
 pub(crate) mod environment;
 mod handshake;
+mod join_error;
 mod launcher;
 mod wire;
 
@@ -31,7 +32,8 @@ pub(crate) use connections::RankMember;
 pub(crate) use environment::is_launched;
 pub(crate) use launcher::{follow_launcher, run_ranks};
 
-use self::environment::WAIT;
+use self::environment::{RankEnvironmentError, WAIT};
+use self::join_error::JoinError;
 use super::context::AppContext;
 use super::exit;
 use clk_base::diag::Diagnostic;
@@ -45,7 +47,7 @@ use clk_syntax::token::Tok;
 const USUAL_WAIT: u64 = 300;
 
 /// Determines the rank of this process from the environment.
-pub(crate) fn place() -> Result<Option<environment::RankEnvironment>, String> {
+pub(crate) fn place() -> Result<Option<environment::RankEnvironment>, RankEnvironmentError> {
     environment::rank_environment(|name| std::env::var(name).ok())
 }
 
@@ -60,7 +62,7 @@ pub(crate) fn prepare() {
 }
 
 /// Connects to the other ranks. Returns `None` if there are none or the program uses no builtin for ranks.
-pub(crate) fn join(session: &Session, context: &AppContext) -> Result<Option<Arc<RankMember>>, String> {
+pub(crate) fn join(session: &Session, context: &AppContext) -> Result<Option<Arc<RankMember>>, JoinError> {
     if !uses_ranks(&session.sources) {
         return Ok(None);
     }
@@ -74,9 +76,9 @@ pub(crate) fn join(session: &Session, context: &AppContext) -> Result<Option<Arc
 }
 
 /// Returns how long ranks wait for each other at the start.
-fn patience() -> Result<Duration, String> {
+fn patience() -> Result<Duration, JoinError> {
     let seconds = match std::env::var(WAIT).ok().filter(|text| !text.is_empty()) {
-        Some(text) => text.parse().map_err(|_| format!("{WAIT} is `{text}`, and no number of seconds"))?,
+        Some(text) => text.parse().map_err(|_| JoinError::Wait(text))?,
         None => USUAL_WAIT,
     };
     Ok(Duration::from_secs(seconds))
@@ -88,7 +90,7 @@ static EMBEDDED: Mutex<Option<Arc<RankMember>>> = Mutex::new(None);
 /// Connects to the other ranks for a program that another language calls, if it uses a builtin for ranks. All such
 /// programs of a process are one rank. The first of them connects, so it must be the same on all ranks. The calls of
 /// all programs are compared together.
-pub(crate) fn join_embedded(sources: &SourceMap, stop: &Arc<AtomicBool>) -> Result<Option<Arc<RankMember>>, String> {
+pub(crate) fn join_embedded(sources: &SourceMap, stop: &Arc<AtomicBool>) -> Result<Option<Arc<RankMember>>, JoinError> {
     if !uses_ranks(sources) {
         return Ok(None);
     }

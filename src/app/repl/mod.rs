@@ -22,6 +22,7 @@ use self::keys::is_unfinished;
 use self::state::Repl;
 use super::context::AppContext;
 use super::{disk, exit, user_dirs};
+use clk_base::file_error::FileError;
 
 /// The startup file, in the folder for configuration.
 const STARTUP: &str = "startup.clk";
@@ -80,7 +81,7 @@ impl Repl<'_> {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => {
-                    let complaint = format!("error: standard input cannot be read: {}", super::disk::io_reason(&error));
+                    let complaint = format!("error: standard input cannot be read: {}", FileError::from(error));
                     self.context.console.error_line(&complaint);
                     return exit::FAILURE;
                 }

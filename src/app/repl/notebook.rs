@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use thiserror::Error;
+
 use super::command_of_other_repls;
 use super::commands;
 use super::helper::LineHelper;
@@ -68,9 +70,24 @@ enum Order {
     Run(String, SyncSender<Event>),
     Complete(String, usize, Sender<Vec<Candidate>>),
     Inspect(String, usize, Sender<Option<String>>),
-    Set(String, HostValue, Sender<Result<(), String>>),
+    Set(String, HostValue, Sender<Result<(), NotebookError>>),
     Get(String, Sender<Option<HostValue>>),
     Program(String, Sender<Option<(String, PathBuf)>>),
+}
+
+/// Why a session does not start, or does not take a value.
+#[derive(Debug, Error)]
+pub enum NotebookError {
+    #[error("the system refuses a thread for the session")]
+    NoThread,
+    #[error("the session has ended")]
+    Ended,
+    #[error("`{0}` cannot be the name of a variable")]
+    Name(String),
+    #[error("the session has no struct `{0}` with these fields")]
+    NoStruct(String),
+    #[error("a value of type `{0}` cannot be given to a session")]
+    Type(String),
 }
 
 /// A session for a notebook. Dropping it ends its thread.
@@ -82,7 +99,7 @@ pub struct Notebook {
 
 impl Notebook {
     /// Starts a session. If `checked`, launches are checked for races and similar errors.
-    pub fn start(checked: bool) -> Result<Notebook, String> {
+    pub fn start(checked: bool) -> Result<Notebook, NotebookError> {
         let interrupt = Interrupt::default();
         let stop = interrupt.flag();
         let progress = Arc::<Mutex<Arc<LaunchProgress>>>::default();
@@ -99,7 +116,7 @@ impl Notebook {
                 return Ok(Notebook { orders, stop, progress });
             }
         }
-        Err("the system refuses a thread for the session".into())
+        Err(NotebookError::NoThread)
     }
 
     fn ask<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> Receiver<T> {
@@ -140,9 +157,9 @@ impl Notebook {
     }
 
     /// Defines a variable.
-    pub fn set(&self, name: &str, value: HostValue) -> Result<(), String> {
+    pub fn set(&self, name: &str, value: HostValue) -> Result<(), NotebookError> {
         let set = self.ask(|answer| Order::Set(name.into(), value, answer)).recv();
-        set.unwrap_or_else(|_| Err("the session has ended".into()))
+        set.unwrap_or(Err(NotebookError::Ended))
     }
 
     /// Returns the value of a variable.
@@ -342,7 +359,7 @@ impl Repl<'_> {
         page.ok()
     }
 
-    fn define(&mut self, name: &str, value: HostValue) -> Result<(), String> {
+    fn define(&mut self, name: &str, value: HostValue) -> Result<(), NotebookError> {
         // Declares the variable by an entry, so that invalid names are rejected as in the language.
         let text = format!("var {name} = 0\n");
         let before = self.session.clone();
@@ -351,17 +368,17 @@ impl Repl<'_> {
             Some(NameBinding::Global(id)) if !entered.outcome.failed() => id,
             _ => {
                 self.session = before;
-                return Err(format!("`{name}` cannot be the name of a variable"));
+                return Err(NotebookError::Name(name.into()));
             }
         };
         let ty = match &value {
             HostValue::Array(array) => match self.interpreter.element_type(array.element()) {
-                Type::Unknown => Err(format!("the session has no struct `{}` with these fields", array.element())),
+                Type::Unknown => Err(NotebookError::NoStruct(array.element().to_string())),
                 element => Ok(crate::launch::compiled_launch::array_type(element, array.rank())),
             },
             HostValue::Scalar(number) => Ok(Type::Scalar(number.ty)),
             HostValue::Str(_) => Ok(Type::Str),
-            other => Err(format!("a value of type `{}` cannot be given to a session", other.type_name())),
+            other => Err(NotebookError::Type(other.type_name())),
         };
         let ty = match ty {
             Ok(ty) => ty,

@@ -9,9 +9,6 @@ use crate::context::AppContext;
 use clk_compile::Session;
 use clk_host::interp::Interpreter;
 
-/// The result of a command: a text to show, or an error message.
-pub(super) type CommandResult = Result<String, String>;
-
 /// The state of a session.
 pub(super) struct Repl<'a> {
     pub(super) context: &'a mut AppContext,

@@ -23,6 +23,7 @@ use self::markdown::RenderedPage;
 use self::page::SitePage;
 pub(crate) use self::texts::SiteSources;
 use super::disk;
+use clk_base::file_error::FileError;
 
 /// A generated site: its files, and the errors in its sources.
 pub(crate) struct Website {
@@ -96,25 +97,28 @@ fn build(pages: Vec<SitePage>, texts: &SiteSources) -> Website {
 const LIST: &str = ".clk-doc";
 const LIST_HEAD: &str = "# Files that `clk doc --html` has written here, and may replace.\n";
 
-const FOREIGN: &str = "`clk doc` has not written this file; give another folder, or remove the file";
+const FOREIGN: FileError =
+    FileError::Refused("`clk doc` has not written this file; give another folder, or remove the file");
 
 impl Website {
     /// Writes all files to a folder and returns the number of pages. On failure, returns the file that cannot be
     /// written, and the reason. Replaces only files that an earlier run has written.
-    pub fn write(&self, folder: &Path) -> Result<usize, (PathBuf, String)> {
+    pub fn write(&self, folder: &Path) -> Result<usize, (PathBuf, FileError)> {
         let list = folder.join(LIST);
         let before = match list.symlink_metadata() {
             Ok(_) => disk::read_source(&list).map_err(|why| (list.clone(), why))?,
             Err(_) => LIST_HEAD.to_owned(),
         };
-        let before = before.strip_prefix(LIST_HEAD).ok_or_else(|| (list.clone(), FOREIGN.to_owned()))?;
+        let before = before.strip_prefix(LIST_HEAD).ok_or_else(|| (list.clone(), FOREIGN))?;
         let replaceable: BTreeSet<&str> = before.lines().collect();
         let is_foreign = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
-            path.symlink_metadata().is_ok() && !replaceable.contains(name) && disk::read(&path).as_deref() != Ok(bytes)
+            path.symlink_metadata().is_ok()
+                && !replaceable.contains(name)
+                && !disk::read(&path).is_ok_and(|old| old == bytes)
         };
         if let Some((name, _)) = self.files.iter().find(|(name, bytes)| is_foreign(name, bytes)) {
-            return Err((folder.join(name), FOREIGN.to_owned()));
+            return Err((folder.join(name), FOREIGN));
         }
         // The list is written before the other files, so that an interrupted run can be repeated.
         let names: BTreeSet<&str> = replaceable.into_iter().chain(self.files.keys().map(String::as_str)).collect();
@@ -124,7 +128,7 @@ impl Website {
         for (name, bytes) in lists.into_iter().chain(files) {
             let path = folder.join(name);
             if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent).map_err(|error| (parent.to_path_buf(), disk::io_reason(&error)))?;
+                std::fs::create_dir_all(parent).map_err(|error| (parent.to_path_buf(), error.into()))?;
             }
             disk::write_atomically(&path, bytes).map_err(|why| (path, why))?;
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::{disk, manual};
+use clk_base::file_error::FileError;
 use clk_compile::library;
 
 /// The texts and pictures of the site, by path relative to the root of the repository.
@@ -49,15 +50,15 @@ impl SiteSources {
     }
 
     /// Reads the texts and pictures from a copy of the repository. `Err` is the file that cannot be read, and the
-    /// reason.
-    pub fn of_folder(root: &Path) -> Result<SiteSources, (PathBuf, String)> {
+    /// error.
+    pub fn of_folder(root: &Path) -> Result<SiteSources, (PathBuf, FileError)> {
         let mut sources = SiteSources { root: Some(root.to_path_buf()), ..SiteSources::default() };
         for name in SINGLE {
             sources.add(root, (*name).to_owned())?;
         }
         for (folder, extension) in FOLDERS {
             let path = root.join(folder);
-            let entries = std::fs::read_dir(&path).map_err(|error| (path.clone(), disk::io_reason(&error)))?;
+            let entries = std::fs::read_dir(&path).map_err(|error| (path.clone(), error.into()))?;
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
             for name in names.filter(|name| name.ends_with(&format!(".{extension}")) && name != RENAMES) {
                 sources.add(root, format!("{folder}/{name}"))?;
@@ -66,7 +67,7 @@ impl SiteSources {
         Ok(sources)
     }
 
-    fn add(&mut self, root: &Path, name: String) -> Result<(), (PathBuf, String)> {
+    fn add(&mut self, root: &Path, name: String) -> Result<(), (PathBuf, FileError)> {
         let path = root.join(&name);
         if name.ends_with(".png") {
             let bytes = disk::read(&path).map_err(|why| (path, why))?;

@@ -11,7 +11,8 @@ use clk_host::value::HostValue;
 use super::expression_text::{
     SourceElement, constant_text, is_name, is_number, is_plain, not_finite, shortened, text, value_at,
 };
-use super::{ProvenanceWriter, WhyResult, join_indices, unflatten};
+use super::{ProvenanceWriter, join_indices, unflatten};
+use crate::command_error::CommandResult;
 
 impl ProvenanceWriter<'_> {
     /// Writes the provenance of an element of an expression's result. `name` denotes the element. Also writes the text
@@ -23,7 +24,7 @@ impl ProvenanceWriter<'_> {
         is_named_by_text: bool,
         at: usize,
         level: usize,
-    ) -> WhyResult<()> {
+    ) -> CommandResult<()> {
         if self.tree.is_full() {
             return Ok(());
         }
@@ -76,7 +77,7 @@ impl ProvenanceWriter<'_> {
 
     /// Writes the operands of an element of an expression that is an argument of a launch. The element itself was
     /// already written.
-    pub(super) fn parts_of_argument(&mut self, number: usize, at: usize, level: usize) -> WhyResult<()> {
+    pub(super) fn parts_of_argument(&mut self, number: usize, at: usize, level: usize) -> CommandResult<()> {
         let Some(step) = self.interpreter.provenance.steps.get(number) else { return Ok(()) };
         match step.element_origin(at) {
             origin @ (ElementOrigin::Each(..) | ElementOrigin::Moved(..)) => self.parts(step, origin, level),
@@ -95,7 +96,7 @@ impl ProvenanceWriter<'_> {
         operand.step.is_none() && (is_number(&own) || text(&operand.value).is_ok_and(|value| value == own))
     }
 
-    fn parts(&mut self, step: &TraceStep, origin: ElementOrigin, level: usize) -> WhyResult<()> {
+    fn parts(&mut self, step: &TraceStep, origin: ElementOrigin, level: usize) -> CommandResult<()> {
         match origin {
             ElementOrigin::Each(places, other) => {
                 if let Some(other) = other {
@@ -121,7 +122,11 @@ impl ProvenanceWriter<'_> {
 
     /// Traces a non-finite number backward through expressions. If it came from an array that a launch wrote, returns
     /// the element. If an expression created it, writes that expression and returns `None`.
-    pub(super) fn follow_nonfinite(&mut self, mut number: usize, mut at: usize) -> WhyResult<Option<SourceElement>> {
+    pub(super) fn follow_nonfinite(
+        &mut self,
+        mut number: usize,
+        mut at: usize,
+    ) -> CommandResult<Option<SourceElement>> {
         let interpreter = self.interpreter;
         while let Some(step) = interpreter.provenance.steps.get(number) {
             let mut wrong = None;
@@ -170,7 +175,7 @@ impl ProvenanceWriter<'_> {
         Ok(None)
     }
 
-    fn report_start(&mut self, number: usize, at: usize, title: &str) -> WhyResult<Option<SourceElement>> {
+    fn report_start(&mut self, number: usize, at: usize, title: &str) -> CommandResult<Option<SourceElement>> {
         let Some(step) = self.interpreter.provenance.steps.get(number) else { return Ok(None) };
         let place = self.place(step.span);
         self.say(0, &format!("{title} the expression at {place}:"));
@@ -189,7 +194,7 @@ impl ProvenanceWriter<'_> {
         place: Option<usize>,
         launches: usize,
         level: usize,
-    ) -> WhyResult<()> {
+    ) -> CommandResult<()> {
         let own = self.source(operand.span);
         let (Some(at), HostValue::Array(array)) = (place, &operand.value) else {
             let value = value_at(&operand.value, 0)?;

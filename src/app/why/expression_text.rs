@@ -3,6 +3,7 @@
 //! If an index is appended to an expression, most expressions need parentheses. Names, calls, indexed expressions,
 //! lists and parenthesized expressions do not.
 
+use crate::command_error::CommandResult;
 use clk_host::array::Array;
 use clk_host::format::print_brief;
 use clk_host::value::HostValue;
@@ -47,9 +48,9 @@ pub(super) fn shortened(text: String) -> String {
 }
 
 /// Returns whether a number, or an element of an array, is infinite or NaN; `None` if it is not a number.
-pub(super) fn not_finite(value: &HostValue, at: usize) -> Result<Option<bool>, String> {
+pub(super) fn not_finite(value: &HostValue, at: usize) -> CommandResult<Option<bool>> {
     let item = match value {
-        HostValue::Array(array) => array.item(at).map_err(|problem| problem.anywhere().title)?,
+        HostValue::Array(array) => array.item(at)?,
         value => Some(value.clone()),
     };
     Ok(match item {
@@ -83,15 +84,15 @@ pub(super) fn element_text(array: &Array, at: usize) -> Option<String> {
 }
 
 /// Returns an array element, or a value that is not an array, as text.
-pub(super) fn value_at(value: &HostValue, at: usize) -> Result<String, String> {
+pub(super) fn value_at(value: &HostValue, at: usize) -> CommandResult {
     let HostValue::Array(array) = value else { return text(value) };
-    let item = array.item(at).map_err(|problem| problem.anywhere().title)?;
+    let item = array.item(at)?;
     item.map_or(Ok("?".into()), |item| text(&item))
 }
 
-pub(super) fn text(value: &HostValue) -> Result<String, String> {
+pub(super) fn text(value: &HostValue) -> CommandResult {
     match value {
         HostValue::Scalar(number) => Ok(format::plain(*number)),
-        value => print_brief(value).map_err(|problem| problem.anywhere().title),
+        value => Ok(print_brief(value)?),
     }
 }

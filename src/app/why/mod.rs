@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::command_error::{CommandError, CommandResult};
 use clk_base::source::{SourceMap, Span};
 use clk_check::typed::{Global, KernelId, NameBinding};
 use clk_compile::Session;
@@ -21,7 +22,7 @@ use clk_scalar::{ScalarValue as Scalar, format};
 use clk_step::StepLaunch;
 use clk_step::ThreadValue;
 use clk_step::origin::{ElementPoint, LoopSum, OriginNode, Origins, ValueSource, is_finite};
-use clk_step::timeline::{Interrupted, Timeline};
+use clk_step::timeline::Timeline;
 use clk_step::{ArrayStorage, ThreadIds};
 
 mod expression;
@@ -38,8 +39,6 @@ use super::launch::compiled_launch;
 /// Maximum total size of the snapshots of one launch, in bytes.
 const SNAPSHOT_BYTES: u64 = 256 << 20;
 
-type WhyResult<T> = Result<T, String>;
-
 /// Returns the provenance tree of an element of a variable, such as `y[17]`. The program must have recorded its
 /// launches.
 pub(crate) fn element(
@@ -47,7 +46,7 @@ pub(crate) fn element(
     interpreter: &mut Interpreter,
     asked: &str,
     part: &TreeWindow,
-) -> WhyResult<WhyTree> {
+) -> CommandResult<WhyTree> {
     let (name, index) = split_element(asked)?;
     let array = variable(session, interpreter, name)?;
     let index = indices(session, interpreter, &index)?;
@@ -60,13 +59,13 @@ pub(crate) fn element_of_call(
     session: &Session,
     interpreter: &Interpreter,
     asked: &str,
-    find: impl FnOnce(&str) -> WhyResult<Array>,
+    find: impl FnOnce(&str) -> CommandResult<Array>,
     part: &TreeWindow,
-) -> WhyResult<WhyTree> {
+) -> CommandResult<WhyTree> {
     let (name, index) = split_element(asked)?;
     let array = find(name)?;
-    let number = |text: &&str| text.parse().map_err(|_| format!("`{text}` is not an index"));
-    let index = index.iter().map(number).collect::<WhyResult<Vec<usize>>>()?;
+    let number = |text: &&str| text.parse().map_err(|_| format!("`{text}` is not an index").into());
+    let index = index.iter().map(number).collect::<CommandResult<Vec<usize>>>()?;
     element_tree(session, interpreter, asked, name, &array, &index, part)
 }
 
@@ -79,11 +78,11 @@ fn element_tree(
     array: &Array,
     index: &[usize],
     part: &TreeWindow,
-) -> WhyResult<WhyTree> {
+) -> CommandResult<WhyTree> {
     let shape = array.shape().to_vec();
     let outside = index.iter().zip(&shape).any(|(at, extent)| at >= extent);
     if index.len() != shape.len() || outside {
-        return Err(format!("`{name}` has the shape {shape:?}: `{asked}` is not an element of it"));
+        return Err(format!("`{name}` has the shape {shape:?}: `{asked}` is not an element of it").into());
     }
     let mut writer = ProvenanceWriter::new(session, interpreter, part);
     let launch_count = recorded(writer.interpreter).len();
@@ -98,7 +97,7 @@ pub(crate) fn trace_nonfinite(
     interpreter: &Interpreter,
     name: &str,
     part: &TreeWindow,
-) -> WhyResult<WhyTree> {
+) -> CommandResult<WhyTree> {
     let name = name.trim();
     let array = variable(session, interpreter, name)?;
     trace_nonfinite_in(session, interpreter, name, array, part)
@@ -111,11 +110,13 @@ pub(crate) fn trace_nonfinite_in(
     name: &str,
     array: Array,
     part: &TreeWindow,
-) -> WhyResult<WhyTree> {
+) -> CommandResult<WhyTree> {
     let recorded = recorded(interpreter);
     let by_launch = recorded.iter().any(|launch| launch.result_param(&array).is_some());
     if !by_launch && interpreter.provenance.producing_step(&array).is_none() {
-        return Err(format!("neither a launch nor an expression left `{name}`: only what these compute is followed"));
+        return Err(
+            format!("neither a launch nor an expression left `{name}`: only what these compute is followed").into()
+        );
     }
     let layout = array.element().layout();
     let parts = (0..array.count()).flat_map(|at| layout.leaves.iter().map(move |leaf| (at, leaf)));
@@ -126,7 +127,7 @@ pub(crate) fn trace_nonfinite_in(
             break;
         }
     }
-    let Some((offset, ty)) = wrong else { return Err(format!("all numbers of `{name}` are finite")) };
+    let Some((offset, ty)) = wrong else { return Err(format!("all numbers of `{name}` are finite").into()) };
     let mut writer = ProvenanceWriter::new(session, interpreter, part);
     writer.trace_nonfinite(array, name, offset, ty)?;
     writer.tree.finished()
@@ -137,8 +138,8 @@ fn recorded(interpreter: &Interpreter) -> &[RecordedLaunch] {
 }
 
 /// Reads the value at a byte offset in an array's host memory; `None` if the offset is out of range.
-fn stored_value(array: &Array, offset: usize, ty: Ty) -> WhyResult<Option<ThreadValue>> {
-    let bytes = array.bytes().map_err(|problem| problem.anywhere().title)?;
+fn stored_value(array: &Array, offset: usize, ty: Ty) -> CommandResult<Option<ThreadValue>> {
+    let bytes = array.bytes()?;
     let scalar = ty.scalar();
     let lane = |lane: usize| Some(Scalar::from_bytes(scalar, bytes.get(offset + lane * scalar.size()..)?));
     let lanes: Option<Vec<Scalar>> = (0..usize::from(ty.lanes())).map(lane).collect();
@@ -159,16 +160,12 @@ fn join_indices(index: &[usize]) -> String {
     index.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn stopped(Interrupted: Interrupted) -> String {
-    "interrupted".to_string()
-}
-
-fn no_memory<E>(_: E) -> String {
-    "there is not enough memory".to_string()
+fn no_memory<E>(_: E) -> CommandError {
+    "there is not enough memory".into()
 }
 
 /// Splits the text `y[i, j]` into the name and the texts of the indices.
-fn split_element(asked: &str) -> WhyResult<(&str, Vec<&str>)> {
+fn split_element(asked: &str) -> CommandResult<(&str, Vec<&str>)> {
     let no_element = || format!("`{asked}` is not an element of a variable, such as `y[17]`");
     let (name, rest) = asked.trim().split_once('[').ok_or_else(no_element)?;
     let inside = rest.strip_suffix(']').ok_or_else(no_element)?;
@@ -185,20 +182,20 @@ fn split_element(asked: &str) -> WhyResult<(&str, Vec<&str>)> {
 }
 
 /// Returns the value of a variable of the program, which must be an array.
-fn variable(session: &Session, interpreter: &Interpreter, name: &str) -> WhyResult<Array> {
+fn variable(session: &Session, interpreter: &Interpreter, name: &str) -> CommandResult<Array> {
     let module = session.main.and_then(|main| session.program.modules.get(main));
     let Some(NameBinding::Global(id)) = module.and_then(|module| module.names.get(name)) else {
-        return Err(format!("the program has no variable `{name}`"));
+        return Err(format!("the program has no variable `{name}`").into());
     };
     match interpreter.globals.get(id.index()) {
         Some(Some(HostValue::Array(array))) => Ok(array.clone()),
-        Some(Some(_)) => Err(format!("`{name}` is not an array; only elements of arrays are traced")),
-        _ => Err(format!("`{name}` has no value: the program did not get there")),
+        Some(Some(_)) => Err(format!("`{name}` is not an array; only elements of arrays are traced").into()),
+        _ => Err(format!("`{name}` has no value: the program did not get there").into()),
     }
 }
 
 /// Evaluates the expressions of indices in the session.
-fn indices(session: &mut Session, interpreter: &mut Interpreter, texts: &[&str]) -> WhyResult<Vec<usize>> {
+fn indices(session: &mut Session, interpreter: &mut Interpreter, texts: &[&str]) -> CommandResult<Vec<usize>> {
     let mut all = vec![];
     for text in texts {
         let wrong = || format!("`{text}` is not an index");
@@ -208,7 +205,7 @@ fn indices(session: &mut Session, interpreter: &mut Interpreter, texts: &[&str])
         }
         let entered = session.enter("<index>", text, &Disk).outcome;
         if entered.failed() {
-            return Err(wrong());
+            return Err(wrong().into());
         }
         let mut index = None;
         for chunk in entered.chunks {
@@ -320,7 +317,7 @@ impl<'a> ProvenanceWriter<'a> {
         name: &str,
         index: &[usize],
         level: usize,
-    ) -> WhyResult<()> {
+    ) -> CommandResult<()> {
         let interpreter: &'a Interpreter = self.interpreter;
         let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
         let Some((number, launch, param)) = self.maker(array, launch_count) else {
@@ -340,7 +337,7 @@ impl<'a> ProvenanceWriter<'a> {
         let (args, positions) = recorded_args(launch).map_err(no_memory)?;
         let position = positions.get(param).copied().unwrap_or(0);
         let mut origins = self.origins(launch, &prepared, &args)?;
-        let end = origins.end().map_err(stopped)?;
+        let end = origins.end()?;
         let (own, layout) = array_of(&prepared, position).ok_or("the launch has no such array")?;
         for leaf in &layout.leaves {
             let spot = memory_location(&own, index, position, end, leaf, flat * layout.size + leaf.offset);
@@ -352,7 +349,7 @@ impl<'a> ProvenanceWriter<'a> {
                 };
                 self.say(level, &format!("{name} is `{own}` of `{kernel}`{launched}"));
             }
-            let node = origins.find_last_write(&spot).map_err(stopped)?;
+            let node = origins.find_last_write(&spot)?;
             self.compare(&node, stored_value(array, spot.offset, spot.ty)?, level);
             self.node(&mut origins, TracedLaunch { number, recorded: launch, prepared: &prepared }, &node, level)?;
         }
@@ -381,7 +378,7 @@ impl<'a> ProvenanceWriter<'a> {
 
     /// Traces a non-finite number back to the operation that first produced it, and writes that operation. The number
     /// has the type `ty` and is at a byte offset in an array.
-    fn trace_nonfinite(&mut self, array: Array, name: &str, mut offset: usize, ty: Ty) -> WhyResult<()> {
+    fn trace_nonfinite(&mut self, array: Array, name: &str, mut offset: usize, ty: Ty) -> CommandResult<()> {
         let (mut array, mut name) = (array, name.to_string());
         let mut launch_count = recorded(self.interpreter).len();
         loop {
@@ -401,14 +398,12 @@ impl<'a> ProvenanceWriter<'a> {
             let (args, positions) = recorded_args(launch).map_err(no_memory)?;
             let position = positions.get(param).copied().unwrap_or(0);
             let mut origins = self.origins(launch, &prepared, &args)?;
-            let end = origins.end().map_err(stopped)?;
+            let end = origins.end()?;
             let (own, layout) = array_of(&prepared, position).ok_or("the launch has no such array")?;
             let leaf = layout.leaves.iter().rfind(|leaf| leaf.offset <= offset % layout.size.max(1));
             let leaf = Leaf { ty, ..leaf.ok_or("the launch has no such array")?.clone() };
             let index = unflatten(offset / layout.size.max(1), array.shape());
-            let node = origins
-                .find_last_write(&memory_location(&own, &index, position, end, &leaf, offset))
-                .map_err(stopped)?;
+            let node = origins.find_last_write(&memory_location(&own, &index, position, end, &leaf, offset))?;
             if node.value.is_none_or(is_finite) {
                 let stored = stored_value(&array, offset, ty)?.map_or(String::new(), |value| shown(&value));
                 let element = format!("{name}[{}]", join_indices(&index));
@@ -416,9 +411,10 @@ impl<'a> ProvenanceWriter<'a> {
                     "`{element}` is {stored} in the run, and finite if {} runs step by step: it \
                      depends on the order of threads (`--check` reports races)",
                     self.launch_at(launch.span)
-                ));
+                )
+                .into());
             }
-            let (node, is_there) = origins.trace_nonfinite(node).map_err(stopped)?;
+            let (node, is_there) = origins.trace_nonfinite(node)?;
             if let ValueSource::Argument(position, spot) = &node.source {
                 let param = positions.iter().position(|at| at == position);
                 let argument =
@@ -477,7 +473,7 @@ impl<'a> ProvenanceWriter<'a> {
         }
     }
 
-    fn prepared(&self, launch: &RecordedLaunch) -> WhyResult<PreparedKernel> {
+    fn prepared(&self, launch: &RecordedLaunch) -> CommandResult<PreparedKernel> {
         let checks = Checks { memory: true, ..Checks::default() };
         clk_compile::compile_kernel(&self.session.program, &launch.instance, checks)
             .map_err(|_| "the kernel cannot be compiled".into())
@@ -488,10 +484,10 @@ impl<'a> ProvenanceWriter<'a> {
         launch: &RecordedLaunch,
         prepared: &'m PreparedKernel,
         args: &[clk_runtime::Arg<'_>],
-    ) -> WhyResult<Origins<'m>> {
+    ) -> CommandResult<Origins<'m>> {
         let stepped = StepLaunch::new(&prepared.module, launch.extents, args, 0);
         let stop: Arc<AtomicBool> = self.interpreter.options.control.stop.clone();
-        let timeline = Timeline::new(stepped, args, SNAPSHOT_BYTES, stop).map_err(|error| error.to_string())?;
+        let timeline = Timeline::new(stepped, args, SNAPSHOT_BYTES, stop)?;
         Ok(Origins::new(timeline))
     }
 
@@ -501,7 +497,7 @@ impl<'a> ProvenanceWriter<'a> {
         launch: TracedLaunch<'_>,
         node: &OriginNode,
         level: usize,
-    ) -> WhyResult<()> {
+    ) -> CommandResult<()> {
         self.node_as(origins, launch, node, None, level)
     }
 
@@ -514,7 +510,7 @@ impl<'a> ProvenanceWriter<'a> {
         node: &OriginNode,
         read: Option<&str>,
         level: usize,
-    ) -> WhyResult<()> {
+    ) -> CommandResult<()> {
         if self.tree.is_full() {
             return Ok(());
         }
@@ -541,7 +537,7 @@ impl<'a> ProvenanceWriter<'a> {
             ValueSource::Element(_) => {
                 // The tree has no line for the element itself. It has a line for the statement that stored the element,
                 // with the name and value of the element.
-                let parts = origins.parts(node).map_err(stopped)?;
+                let parts = origins.parts(node)?;
                 let read = Some(text.as_str());
                 return parts.iter().try_for_each(|part| self.node_as(origins, launch, part, read, level));
             }
@@ -552,7 +548,7 @@ impl<'a> ProvenanceWriter<'a> {
                     (None, Some(_)) => format!("{head}: {place}{by}"),
                     (None, None) => head,
                 };
-                let sum = origins.sum(node).map_err(stopped)?;
+                let sum = origins.sum(node)?;
                 if let Some(LoopSum { count, start, largest }) = sum {
                     let from_zero = start.value.is_some_and(|start| start.values().all(|lane| lane.as_f64() == 0.0));
                     let first = match &start.value {
@@ -574,11 +570,11 @@ impl<'a> ProvenanceWriter<'a> {
             return Ok(());
         }
         self.told.push(key);
-        let parts = origins.parts(node).map_err(stopped)?;
+        let parts = origins.parts(node)?;
         // If the statement's only operand has the same text as the statement, shows the operands of that operand
         // instead.
         let parts = match &parts[..] {
-            [one] if self.shows_expression(node, one) => origins.parts(one).map_err(stopped)?,
+            [one] if self.shows_expression(node, one) => origins.parts(one)?,
             _ => parts,
         };
         parts.iter().try_for_each(|part| self.node(origins, launch, part, level + 1))?;
@@ -592,8 +588,8 @@ impl<'a> ProvenanceWriter<'a> {
         launch: TracedLaunch<'_>,
         node: &OriginNode,
         level: usize,
-    ) -> WhyResult<()> {
-        for condition in origins.conditions(node).map_err(stopped)? {
+    ) -> CommandResult<()> {
+        for condition in origins.conditions(node)? {
             // Skips a condition that belongs to the statement itself, such as one generated by the compiler, because
             // its text contains the statement's.
             if condition.span.file == node.span.file && condition.span.contains(node.span.start) {
@@ -611,7 +607,7 @@ impl<'a> ProvenanceWriter<'a> {
                 continue;
             }
             self.told.push(key);
-            for part in origins.parts(&condition).map_err(stopped)? {
+            for part in origins.parts(&condition)? {
                 self.node(origins, launch, &part, level + 1)?;
             }
         }
@@ -654,7 +650,7 @@ impl<'a> ProvenanceWriter<'a> {
         spot: &ElementPoint,
         head: &str,
         level: usize,
-    ) -> WhyResult<()> {
+    ) -> CommandResult<()> {
         let TracedLaunch { number, recorded: launch, prepared } = launch;
         let (_, positions) = recorded_args(launch).map_err(no_memory)?;
         let param = positions.iter().position(|at| *at == position);

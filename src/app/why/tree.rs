@@ -4,6 +4,7 @@
 //! children are omitted, the tree shows `… [2]`. When the user requests `[2]`, the same lines are generated again, and
 //! those below that mark are shown.
 
+use crate::command_error::CommandResult;
 use std::fmt::Write as _;
 
 /// Default number of levels to show, and maximum number of lines.
@@ -20,7 +21,7 @@ pub(crate) struct TreeWindow {
 
 impl TreeWindow {
     /// Parses a position such as `2.1`, which is the mark `[1]` in the tree that is shown for `[2]`.
-    pub fn new(levels: Option<usize>, from: Option<&str>) -> Result<TreeWindow, String> {
+    pub fn new(levels: Option<usize>, from: Option<&str>) -> CommandResult<TreeWindow> {
         let number = |text: &str| text.parse().ok().filter(|&number| number > 0);
         let from: Option<Vec<usize>> = from.map_or(Some(vec![]), |from| from.split('.').map(number).collect());
         let expected = "a place in the tree is a number that it shows in brackets, or several: `2.1`";
@@ -116,9 +117,9 @@ impl WhyTree {
         self.lines > MOST_LINES || self.is_over
     }
 
-    pub(super) fn finished(self) -> Result<WhyTree, String> {
+    pub(super) fn finished(self) -> CommandResult<WhyTree> {
         match self.ahead.last() {
-            Some(number) => Err(format!("the tree has no place [{number}] there")),
+            Some(number) => Err(format!("the tree has no place [{number}] there").into()),
             None => Ok(self),
         }
     }
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    fn build_tree(from: &[usize], levels: usize) -> Result<WhyTree, String> {
+    fn build_tree(from: &[usize], levels: usize) -> CommandResult<WhyTree> {
         let from: Vec<String> = from.iter().map(usize::to_string).collect();
         let from = from.join(".");
         let mut tree = WhyTree::new(&TreeWindow::new(Some(levels), (!from.is_empty()).then_some(&from)).unwrap());

@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use thiserror::Error;
+
 use super::form::{AffineForm, Var};
 
 /// Maximum depth of nested cases. [`recheck`](super::recheck()) and the parser reject deeper certificates.
@@ -80,6 +82,22 @@ pub enum CertificateEnd {
     },
 }
 
+/// Why a text is not a certificate. Steps are given as they stand in the text.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CertificateParseError {
+    #[error("not a product: `{0}`")]
+    NotAProduct(String),
+    #[error("not a step: `{0}`")]
+    NotAStep(String),
+    /// The root of the proof tree is complete before this step.
+    #[error("the certificate ends before `{0}`")]
+    TrailingStep(String),
+    #[error("the certificate ends within a case")]
+    OpenCase,
+    #[error("more than {DEEPEST} cases within each other")]
+    TooDeep,
+}
+
 /// The size of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateSize {
@@ -100,16 +118,16 @@ impl Certificate {
     }
 
     /// Parses the text that `Display` writes.
-    pub fn parse(text: &str) -> Result<Certificate, String> {
+    pub fn parse(text: &str) -> Result<Certificate, CertificateParseError> {
         let mut steps = text.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
         let mut products = Vec::new();
         while let Some(step) = steps.next_if(|step| step.starts_with("with ")) {
-            products.push(product(step).ok_or_else(|| format!("not a product: `{step}`"))?);
+            products.push(product(step).ok_or_else(|| CertificateParseError::NotAProduct(step.into()))?);
         }
         let root = node(&mut steps, 0)?;
         match steps.next() {
             None => Ok(Certificate { products, root }),
-            Some(step) => Err(format!("the certificate ends before `{step}`")),
+            Some(step) => Err(CertificateParseError::TrailingStep(step.into())),
         }
     }
 }
@@ -176,9 +194,9 @@ fn product(step: &str) -> Option<(Var, Var)> {
     Some((Var(x.parse().ok()?), Var(y.parse().ok()?)))
 }
 
-fn node<'a>(steps: &mut impl Iterator<Item = &'a str>, depth: usize) -> Result<CertificateNode, String> {
+fn node<'a>(steps: &mut impl Iterator<Item = &'a str>, depth: usize) -> Result<CertificateNode, CertificateParseError> {
     if depth > DEEPEST {
-        return Err(format!("more than {DEEPEST} cases within each other"));
+        return Err(CertificateParseError::TooDeep);
     }
     let mut lines = Vec::new();
     for step in &mut *steps {
@@ -187,11 +205,11 @@ fn node<'a>(steps: &mut impl Iterator<Item = &'a str>, depth: usize) -> Result<C
         } else if step == "!" {
             return Ok(CertificateNode { lines, end: CertificateEnd::Contradiction });
         } else {
-            let end = cases(step, steps, depth).ok_or_else(|| format!("not a step: `{step}`"))??;
+            let end = cases(step, steps, depth).ok_or_else(|| CertificateParseError::NotAStep(step.into()))??;
             return Ok(CertificateNode { lines, end });
         }
     }
-    Err("the certificate ends within a case".to_string())
+    Err(CertificateParseError::OpenCase)
 }
 
 fn line(step: &str) -> Option<DerivedLine> {
@@ -218,11 +236,11 @@ fn cases<'a>(
     step: &str,
     steps: &mut impl Iterator<Item = &'a str>,
     depth: usize,
-) -> Option<Result<CertificateEnd, String>> {
+) -> Option<Result<CertificateEnd, CertificateParseError>> {
     if let Some(choice) = step.strip_prefix("or ") {
         let (choice, count) = choice.split_once(" of ")?;
         let (choice, count): (usize, usize) = (choice.parse().ok()?, count.parse().ok()?);
-        let cases: Result<Vec<CertificateNode>, String> = (0..count).map(|_| node(steps, depth + 1)).collect();
+        let cases: Result<Vec<CertificateNode>, _> = (0..count).map(|_| node(steps, depth + 1)).collect();
         return Some(cases.map(|cases| CertificateEnd::Choice { choice, cases }));
     }
     let (bound, form) = step.strip_prefix("split ")?.split_once(" : ")?;

@@ -31,9 +31,11 @@ mod steps;
 mod system;
 mod verdict;
 
-pub use certificate::{Certificate, CertificateEnd, CertificateNode, CertificateSize, DerivedLine};
+pub use certificate::{
+    Certificate, CertificateEnd, CertificateNode, CertificateParseError, CertificateSize, DerivedLine,
+};
 pub use form::{AffineForm, Var};
 pub use formula::{Atom, Formula, LinearProblem};
-pub use recheck::recheck;
+pub use recheck::{RecheckError, recheck};
 pub use search::decide;
 pub use verdict::{SolverBudget, SolverVerdict, UnknownReason};

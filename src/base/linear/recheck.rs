@@ -5,22 +5,47 @@
 //! tree with the list of atoms on the path from the root. Recompute each derived atom from its premises with checked
 //! arithmetic. The last atom of each leaf must be unsatisfiable.
 
+use thiserror::Error;
+
 use super::certificate::{Certificate, CertificateEnd, CertificateNode, DEEPEST, DerivedLine};
 use super::form::{AffineForm, Var};
 use super::formula::{Atom, Formula, LinearProblem, monomial, sides};
 
+/// The first wrong step of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RecheckError {
+    #[error("the problem uses an undefined variable")]
+    UndefinedVariable,
+    #[error("the product of x{} and x{} uses undefined variables", .0.0, .1.0)]
+    UndefinedFactors(Var, Var),
+    #[error("too many variables")]
+    TooManyVariables,
+    #[error("more than {DEEPEST} cases within each other")]
+    TooDeep,
+    #[error("line {number} does not follow: {line}")]
+    DoesNotFollow { number: usize, line: DerivedLine },
+    #[error("line {0} is not a contradiction")]
+    NoContradiction(usize),
+    #[error("there is no disjunction {0}")]
+    NoDisjunction(usize),
+    #[error("disjunction {choice} has {alternatives} alternatives, not {cases}")]
+    WrongCaseCount { choice: usize, alternatives: usize, cases: usize },
+    #[error("the sides of a split overflow")]
+    SplitOverflow,
+}
+
 /// Checks that the certificate proves that the problem has no solution; the error names the first wrong step.
-pub fn recheck(problem: &LinearProblem, certificate: &Certificate) -> Result<(), String> {
+pub fn recheck(problem: &LinearProblem, certificate: &Certificate) -> Result<(), RecheckError> {
     if !problem.is_closed() {
-        return Err("the problem uses an undefined variable".to_string());
+        return Err(RecheckError::UndefinedVariable);
     }
     let mut products = problem.products.clone();
     for &(x, y) in &certificate.products {
         let fresh = problem.variables.len() + (products.len() - problem.products.len());
         if x.index().max(y.index()) >= fresh {
-            return Err(format!("the product of x{} and x{} uses undefined variables", x.0, y.0));
+            return Err(RecheckError::UndefinedFactors(x, y));
         }
-        products.push((Var(u32::try_from(fresh).map_err(|_| "too many variables")?), x, y));
+        products.push((Var(u32::try_from(fresh).map_err(|_| RecheckError::TooManyVariables)?), x, y));
     }
     let mut path = RecheckPath { products: &products, lines: Vec::new(), choices: Vec::new() };
     problem.facts.iter().for_each(|fact| path.assume(fact));
@@ -41,29 +66,24 @@ impl<'a> RecheckPath<'a> {
         self.lines.extend(atoms.into_iter().cloned());
     }
 
-    fn check(&mut self, node: &CertificateNode, depth: usize) -> Result<(), String> {
+    fn check(&mut self, node: &CertificateNode, depth: usize) -> Result<(), RecheckError> {
         if depth > DEEPEST {
-            return Err(format!("more than {DEEPEST} cases within each other"));
+            return Err(RecheckError::TooDeep);
         }
         for line in &node.lines {
-            let derived =
-                self.derive(line).ok_or_else(|| format!("line {} does not follow: {line}", self.lines.len()))?;
-            self.lines.push(derived);
+            let wrong = || RecheckError::DoesNotFollow { number: self.lines.len(), line: line.clone() };
+            self.lines.push(self.derive(line).ok_or_else(wrong)?);
         }
         match &node.end {
             CertificateEnd::Contradiction => match self.lines.last() {
                 Some(line) if is_unsatisfiable(line) => Ok(()),
-                _ => Err(format!("line {} is not a contradiction", self.lines.len().saturating_sub(1))),
+                _ => Err(RecheckError::NoContradiction(self.lines.len().saturating_sub(1))),
             },
             CertificateEnd::Choice { choice, cases } => {
-                let alternatives =
-                    *self.choices.get(*choice).ok_or_else(|| format!("there is no disjunction {choice}"))?;
+                let alternatives = *self.choices.get(*choice).ok_or(RecheckError::NoDisjunction(*choice))?;
                 if alternatives.len() != cases.len() {
-                    return Err(format!(
-                        "disjunction {choice} has {} alternatives, not {}",
-                        alternatives.len(),
-                        cases.len()
-                    ));
+                    let (choice, alternatives, cases) = (*choice, alternatives.len(), cases.len());
+                    return Err(RecheckError::WrongCaseCount { choice, alternatives, cases });
                 }
                 alternatives
                     .iter()
@@ -71,7 +91,7 @@ impl<'a> RecheckPath<'a> {
                     .try_for_each(|(formula, case)| self.case(case, depth, |path| path.assume(formula)))
             }
             CertificateEnd::Split { form, bound, cases } => {
-                let sides = sides(form, *bound).ok_or("the sides of a split overflow")?;
+                let sides = sides(form, *bound).ok_or(RecheckError::SplitOverflow)?;
                 let push = |side: AffineForm| move |path: &mut Self| path.lines.push(Atom::NonNegative(side));
                 sides.into_iter().zip(&**cases).try_for_each(|(side, case)| self.case(case, depth, push(side)))
             }
@@ -79,7 +99,12 @@ impl<'a> RecheckPath<'a> {
     }
 
     /// Verifies a case under its assumption, then removes the assumption.
-    fn case(&mut self, case: &CertificateNode, depth: usize, assume: impl FnOnce(&mut Self)) -> Result<(), String> {
+    fn case(
+        &mut self,
+        case: &CertificateNode,
+        depth: usize,
+        assume: impl FnOnce(&mut Self),
+    ) -> Result<(), RecheckError> {
         let (lines, choices) = (self.lines.len(), self.choices.len());
         assume(self);
         self.check(case, depth + 1)?;

@@ -6,6 +6,8 @@ pub(crate) mod shared_ptr;
 
 use std::borrow::Cow;
 
+use thiserror::Error;
+
 use super::text::abi::{MAX_AXES, TmaBox};
 use clk_runtime::import::ForeignStream;
 
@@ -150,6 +152,43 @@ impl DriverError {
     /// for an illegal or misaligned address, a failed assertion, or a trap.
     pub fn is_sticky(&self) -> bool {
         (700..=720).contains(&self.code) && ![701, 704, 705].contains(&self.code) || self.code == 999
+    }
+}
+
+/// The reason why a GPU cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum GpuUnavailable {
+    #[error("NVIDIA's driver (libcuda.so.1) is not installed")]
+    NoDriver,
+    #[error("NVIDIA's driver finds no GPU")]
+    NoDevice,
+    /// The ordinal `wanted` is too large for the number of GPUs.
+    #[error("{}", no_such_device(*.wanted, *.count))]
+    NoSuchDevice { wanted: u32, count: u32 },
+    /// Initializing the driver, or querying the GPU, failed.
+    #[error("NVIDIA's driver does not start: {} says {}", .0.call, .0.name)]
+    Refused(DriverError),
+    /// The driver is older than the oldest supported version.
+    #[error("NVIDIA's driver is too old: it is for CUDA {}.{}", .driver / 1000, .driver % 1000 / 10)]
+    TooOld { driver: u32 },
+    /// The driver's library lacks a function that Clk calls.
+    #[error("NVIDIA's driver is not whole: its library has no `{function}`; installing it again may help")]
+    Lacks { function: &'static str },
+}
+
+impl From<GpuUnavailable> for DriverError {
+    fn from(error: GpuUnavailable) -> DriverError {
+        match error {
+            GpuUnavailable::Refused(error) => error,
+            other => DriverError { call: "the driver".into(), code: 100, name: other.to_string() },
+        }
+    }
+}
+
+fn no_such_device(wanted: u32, count: u32) -> String {
+    match count {
+        1 => format!("there is one GPU, `gpu:0`, and no `gpu:{wanted}`"),
+        _ => format!("there are {count} GPUs, the last is `gpu:{}`", count - 1),
     }
 }
 

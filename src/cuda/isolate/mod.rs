@@ -15,10 +15,10 @@ pub mod wire;
 
 use std::sync::Arc;
 
-use super::driver::{DevicePtr, Driver, DriverResult, Properties, StreamEvent};
+use super::driver::{DevicePtr, Driver, DriverResult, GpuUnavailable, Properties, StreamEvent};
 
 pub use remote::IsolatedGpu;
-pub use remote::{Starting, start};
+pub use remote::{Starting, WorkerStartError, start};
 pub use serve::{keep, work};
 
 /// A handle by which one process maps memory of another (CUDA IPC).
@@ -65,7 +65,7 @@ pub trait Shareable: Driver {
 /// Gives a child process access to its GPU: the GPU's properties and a context.
 pub trait Opener {
     /// Returns the GPU's properties, or the reason why no GPU is available.
-    fn probe(&self) -> Result<Properties, String>;
+    fn probe(&self) -> Result<Properties, GpuUnavailable>;
 
     /// Creates a context of the GPU.
     fn open(&self, properties: Properties) -> DriverResult<Arc<dyn Shareable>>;

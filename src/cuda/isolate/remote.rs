@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use thiserror::Error;
+
 use super::super::driver::{
     DevicePtr, Driver, DriverArgument, DriverError, DriverFunction, DriverLaunch, DriverModule, DriverResult, Graph,
     LaunchShape, Peer, Properties, StickyError, StreamEvent, StridedWords,
@@ -721,19 +723,33 @@ pub struct Starting {
     worker: ChildSocket,
 }
 
-/// Starts the child processes for the GPU with this ordinal. The error is the reason why this failed.
-pub fn start(ordinal: u32, starter: Arc<dyn Starter>) -> Result<Starting, String> {
-    let failed = |error: io::Error| format!("its processes do not start: {error}");
-    let segment = SharedSegment::create().map_err(failed)?;
-    let mut worker = ChildSocket::new(starter.start(ChildRole::Worker, ordinal, &segment).map_err(failed)?);
-    let keeper = ChildSocket::new(starter.start(ChildRole::Keeper, ordinal, &segment).map_err(failed)?);
+/// Why the child processes of a GPU did not start.
+#[derive(Debug, Error)]
+pub enum WorkerStartError {
+    #[error("its processes do not start: {0}")]
+    Io(#[from] io::Error),
+    /// The worker cannot use the GPU, for this reason.
+    #[error("{0}")]
+    GpuUnavailable(String),
+    #[error("its worker process speaks another language")]
+    UnexpectedReply,
+    /// The worker ended before its first reply, in this way.
+    #[error("its worker process does not start: {0}")]
+    Ended(String),
+}
+
+/// Starts the child processes for the GPU with this ordinal.
+pub fn start(ordinal: u32, starter: Arc<dyn Starter>) -> Result<Starting, WorkerStartError> {
+    let segment = SharedSegment::create()?;
+    let mut worker = ChildSocket::new(starter.start(ChildRole::Worker, ordinal, &segment)?);
+    let keeper = ChildSocket::new(starter.start(ChildRole::Keeper, ordinal, &segment)?);
     match worker.read() {
         Ok(WorkerReply::Properties(properties)) => {
             Ok(Starting { properties: *properties, starter, segment, memory_owner: keeper, worker })
         }
-        Ok(WorkerReply::Absent(why)) => Err(why),
-        Ok(_) => Err("its worker process speaks another language".into()),
-        Err(_) => Err(format!("its worker process does not start: {}", how_it_ended(&worker))),
+        Ok(WorkerReply::Absent(why)) => Err(WorkerStartError::GpuUnavailable(why)),
+        Ok(_) => Err(WorkerStartError::UnexpectedReply),
+        Err(_) => Err(WorkerStartError::Ended(how_it_ended(&worker))),
     }
 }
 

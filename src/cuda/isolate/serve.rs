@@ -23,7 +23,7 @@ fn open(opener: &dyn Opener, socket: &mut UnixStream) -> io::Result<Option<Arc<d
     let properties = match opener.probe() {
         Ok(properties) => properties,
         Err(why) => {
-            socket.write_all(&WorkerReply::Absent(why).encode())?;
+            socket.write_all(&WorkerReply::Absent(why.to_string()).encode())?;
             return Ok(None);
         }
     };

@@ -12,7 +12,7 @@ use crate::format::layout::ArrayTextLayout;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{HostValue, RangeValue, RecordValue, Timing};
 use clk_base::escape;
-use clk_scalar::format::{self, Align, Spec};
+use clk_scalar::format::{self, Align, FormatError, Spec};
 
 /// Returns the output of `print(value)`.
 pub fn print(value: &HostValue) -> HostResult<String> {
@@ -153,9 +153,9 @@ pub(crate) fn with_spec(value: &HostValue, spec: &str) -> HostResult<String> {
     if spec.is_empty() {
         return print(value);
     }
-    let parsed = Spec::parse(spec).map_err(|reason| bad_spec(spec, &reason))?;
+    let parsed = Spec::parse(spec).map_err(|reason| bad_spec(spec, reason))?;
     let number =
-        |number: clk_scalar::ScalarValue| format::with_spec(number, &parsed).map_err(|reason| bad_spec(spec, &reason));
+        |number: clk_scalar::ScalarValue| format::with_spec(number, &parsed).map_err(|reason| bad_spec(spec, reason));
     match value {
         HostValue::Scalar(n) => number(*n),
         HostValue::Int(_) => value.clone().with_default_type().as_scalar().map_or_else(|| print(value), number),
@@ -170,7 +170,7 @@ pub(crate) fn with_spec(value: &HostValue, spec: &str) -> HostResult<String> {
         }
         HostValue::Table(table) => {
             let name = table.keys().next().map_or("name", SmolStr::as_str);
-            let problem = bad_spec(spec, "is for numbers and texts, and the value is a table");
+            let problem = bad_spec(spec, FormatError::Table);
             Err(problem.help(format!("give it to one column: `{{t[{name:?}]:{spec}}}`")))
         }
         HostValue::Str(_) | HostValue::Unit | HostValue::Range(_) | HostValue::Timing(_) | HostValue::Kernel(_) => {
@@ -202,8 +202,7 @@ fn text(value: &HostValue, spec: &str, parsed: &Spec) -> HostResult<String> {
     let plain = matches!(parsed.style, format::NumberStyle::Plain) && !parsed.plus && !parsed.zeros;
     // A precision is an error unless the value is a text, which it truncates.
     if !plain || parsed.precision.is_some() && !matches!(value, HostValue::Str(_)) {
-        let name = value.type_name();
-        return Err(bad_spec(spec, &format!("is for numbers, and the value is of type {name}")));
+        return Err(bad_spec(spec, FormatError::NotANumber(value.type_name())));
     }
     let mut text = print(value)?;
     if let Some(most) = parsed.precision {
@@ -212,7 +211,7 @@ fn text(value: &HostValue, spec: &str, parsed: &Spec) -> HostResult<String> {
     Ok(parsed.pad(&text, Align::Left))
 }
 
-fn bad_spec(spec: &str, reason: &str) -> RuntimeError {
+fn bad_spec(spec: &str, reason: FormatError) -> RuntimeError {
     RuntimeError::new("E0545", format!("the format `{spec}` {reason}")).note(format::SYNTAX)
 }
 

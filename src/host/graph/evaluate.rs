@@ -1,6 +1,7 @@
 //! Defers operations, computes small results immediately, and launches the kernels of fused expressions.
 
 use std::any::Any;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -197,7 +198,7 @@ const MAX_OPERANDS: usize = 3;
 /// Error code of an integer division by zero. The caller adds the location of the divisor.
 pub(crate) const DIVISION_BY_ZERO: &str = "E0506";
 
-pub(super) fn internal_error(what: &str) -> RuntimeError {
+pub(super) fn internal_error(what: impl Display) -> RuntimeError {
     RuntimeError::new("E0999", format!("internal error: {what}")).help("please report this as a bug of Clk")
 }
 
@@ -347,7 +348,7 @@ pub(super) fn load_kernel(
     guards: bool,
 ) -> HostResult<Arc<dyn Executable>> {
     let module = kernel.ok_or_else(|| internal_error("an operation without a kernel"))?;
-    let mut prepared = clk_pass::prepare(module).map_err(|why| internal_error(&why))?;
+    let mut prepared = clk_pass::prepare(module).map_err(internal_error)?;
     // Without gathers, all indices are in bounds by construction. Bounds checks could end loops early, which would
     // prevent the compiler from issuing several loads at once.
     prepared.in_bounds = !guards;

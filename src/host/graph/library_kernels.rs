@@ -8,6 +8,7 @@ use crate::array::{ElementType, no_memory};
 use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{fault_error, internal_error};
 use crate::problem::HostResult;
+use clk_base::diag::Diagnostic;
 use clk_check::typed::{Program, Type};
 use clk_compile::{NoFiles, Session};
 use clk_ir::Checks;
@@ -77,13 +78,13 @@ pub(super) fn launch(
 fn load(context: &ExecContext, name: &str, given: &[LibraryArgument]) -> HostResult<Arc<dyn Executable>> {
     let program = library()?;
     let kernel = program.kernels.iter().find(|(_, kernel)| kernel.name == name).map(|(id, _)| id);
-    let kernel = kernel.ok_or_else(|| internal_error(&format!("the library has no kernel `{name}`")))?;
+    let kernel = kernel.ok_or_else(|| internal_error(format!("the library has no kernel `{name}`")))?;
     let arguments =
         given.iter().map(|given| argument(program, *given)).collect::<HostResult<Vec<GenericArgument>>>()?;
     let prepared = clk_compile::compile_kernel(program, &Instance::new(kernel, arguments), Checks::default());
     let prepared = prepared.map_err(|errors| {
         let why = errors.first().map_or("", |error| error.title.as_str());
-        internal_error(&format!("`{name}` of the library: {why}"))
+        internal_error(format!("`{name}` of the library: {why}"))
     })?;
     Ok(context.load(prepared))
 }
@@ -95,7 +96,7 @@ fn argument(program: &Program, given: LibraryArgument) -> HostResult<GenericArgu
         LibraryArgument::Math(function) => GenericArgument::Fn(FunctionInstance::Builtin(Builtin::Math(function))),
         LibraryArgument::Function(name, scalar) => {
             let id = program.fns.iter().find(|(_, function)| function.name == name).map(|(id, _)| id);
-            let id = id.ok_or_else(|| internal_error(&format!("the library has no function `{name}`")))?;
+            let id = id.ok_or_else(|| internal_error(format!("the library has no function `{name}`")))?;
             GenericArgument::Fn(FunctionInstance::Fn {
                 id,
                 arguments: vec![GenericArgument::Type(Type::Scalar(scalar))],
@@ -106,14 +107,14 @@ fn argument(program: &Program, given: LibraryArgument) -> HostResult<GenericArgu
 
 /// Returns the parsed and type-checked library.
 fn library() -> HostResult<&'static Program> {
-    static LIBRARY: OnceLock<Result<Program, String>> = OnceLock::new();
+    static LIBRARY: OnceLock<Result<Program, Box<Diagnostic>>> = OnceLock::new();
     let program = LIBRARY.get_or_init(|| {
         let mut session = Session::default();
         let outcome = session.add("<arrays>", IMPORTS, &NoFiles);
         match outcome.diagnostics.iter().find(|found| found.is_error()) {
-            Some(error) => Err(error.title.clone()),
+            Some(error) => Err(Box::new(error.clone())),
             None => Ok(session.program),
         }
     });
-    program.as_ref().map_err(|why| internal_error(&format!("the standard library: {why}")))
+    program.as_ref().map_err(|error| internal_error(format_args!("the standard library: {}", error.title)))
 }

@@ -122,9 +122,9 @@ impl EvalContext<'_> {
             Err(NoChoiceReason::Nothing) => {
                 self.note_choice(kernel, bound, &format!("{name} has nothing{of} on {device}"))
             }
-            Err(NoChoiceReason::Stale { line, why }) => {
+            Err(NoChoiceReason::Stale { line, reason }) => {
                 self.note_choice(kernel, bound, &format!("line {line} of {name} is out of date"));
-                self.interp.warn(tuned::stale_warning(kernel, self.sources, &name, line, &why));
+                self.interp.warn(tuned::stale_warning(kernel, self.sources, &name, line, &reason));
             }
         }
         Ok(None)

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use thiserror::Error;
+
 use crate::array::{Array, ElementType};
 use crate::grad;
 use crate::problem::{HostResult, RuntimeError};
@@ -335,9 +337,22 @@ fn contains_traced(value: &HostValue) -> bool {
     }
 }
 
+/// Why ranks exchange arrays through the host.
+#[derive(Debug, PartialEq, Eq, Error)]
+enum NoDeviceExchange {
+    #[error("rank {rank}: {why}")]
+    Rank { rank: usize, why: String },
+    #[error("kernels of rank {0} run on the simulator")]
+    Simulator(usize),
+    #[error("ranks {0} and {1} have the same GPU")]
+    SameGpu(usize, usize),
+    #[error("rank 0 has no ticket")]
+    NoTicket,
+}
+
 /// Evaluates the messages with which the ranks describe their devices. Returns the ticket for joining the communicator
-/// if all ranks can join, and `None` if all run on the simulator. Otherwise the error is the reason for using the host.
-fn agree_on_ticket(words: &[String]) -> Result<Option<Vec<u8>>, String> {
+/// if all ranks can join, and `None` if all run on the simulator.
+fn agree_on_ticket(words: &[String]) -> Result<Option<Vec<u8>>, NoDeviceExchange> {
     if words.iter().all(|word| word == "sim") {
         return Ok(None);
     }
@@ -345,18 +360,18 @@ fn agree_on_ticket(words: &[String]) -> Result<Option<Vec<u8>>, String> {
     let mut ticket = vec![];
     for (rank, word) in words.iter().enumerate() {
         if let Some(why) = word.strip_prefix("no ") {
-            return Err(format!("rank {rank}: {why}"));
+            return Err(NoDeviceExchange::Rank { rank, why: why.into() });
         }
         let mut parts = word.strip_prefix("yes ").unwrap_or("").split(' ');
         let (Some(identity), Some(own)) = (parts.next().filter(|word| !word.is_empty()), parts.next()) else {
-            return Err(format!("kernels of rank {rank} run on the simulator"));
+            return Err(NoDeviceExchange::Simulator(rank));
         };
         if let Some(other) = identities.iter().position(|known| *known == identity) {
-            return Err(format!("ranks {other} and {rank} have the same GPU"));
+            return Err(NoDeviceExchange::SameGpu(other, rank));
         }
         identities.push(identity);
         if rank == 0 {
-            ticket = parse_hexadecimal(own).ok_or("rank 0 has no ticket")?;
+            ticket = parse_hexadecimal(own).ok_or(NoDeviceExchange::NoTicket)?;
         }
     }
     Ok(Some(ticket))
@@ -402,9 +417,9 @@ mod tests {
         let of = |words: &[&str]| agree_on_ticket(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
         assert_eq!(of(&["sim", "sim"]), Ok(None));
         assert_eq!(of(&["yes a 01ff", "yes b "]), Ok(Some(vec![1, 255])));
-        assert_eq!(of(&["yes a 01ff", "yes a "]), Err("ranks 0 and 1 have the same GPU".into()));
-        assert_eq!(of(&["yes a 01ff", "sim"]), Err("kernels of rank 1 run on the simulator".into()));
-        assert_eq!(of(&["yes a 01ff", "no NCCL"]), Err("rank 1: NCCL".into()));
+        assert_eq!(of(&["yes a 01ff", "yes a "]), Err(NoDeviceExchange::SameGpu(0, 1)));
+        assert_eq!(of(&["yes a 01ff", "sim"]), Err(NoDeviceExchange::Simulator(1)));
+        assert_eq!(of(&["yes a 01ff", "no NCCL"]), Err(NoDeviceExchange::Rank { rank: 1, why: "NCCL".into() }));
         assert!(of(&["yes a 01f", "yes b "]).is_err());
         assert_eq!(parse_hexadecimal(&to_hexadecimal(&[0, 127, 255])), Some(vec![0, 127, 255]));
     }

@@ -24,6 +24,7 @@ use crate::shard::ShardTransferCounters;
 use crate::tuned::Tuning;
 use crate::value::HostValue;
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::{SourceMap, Span};
 use clk_check::typed::{ConstId, Expr, Program, Type};
 use clk_compile::trials::{RaceEvidenceFinder, Trials};
@@ -37,10 +38,10 @@ pub trait HostEffects {
     fn print(&mut self, text: &str);
     /// Shows a picture in the terminal.
     fn show(&mut self, picture: ShownPicture);
-    /// Returns the content of a file, or the reason why it cannot be read.
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String>;
-    /// Writes a file completely, or returns the reason and leaves it unchanged.
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String>;
+    /// Returns the content of a file.
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError>;
+    /// Writes a file completely, or leaves it unchanged.
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError>;
 }
 
 /// A picture that a script shows in the terminal or a notebook, rather than saves to a file.

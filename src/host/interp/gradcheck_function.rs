@@ -13,6 +13,7 @@ use crate::ops;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue, RecordValue};
 use clk_base::alloc;
+use clk_base::file_error::FileError;
 use clk_base::source::Span;
 use clk_check::promote_f64;
 use clk_check::typed::{Derive, Program, Type};
@@ -34,11 +35,11 @@ impl HostEffects for SilentEffects<'_> {
 
     fn show(&mut self, _: ShownPicture) {}
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         self.0.read(path)
     }
 
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         self.0.write(path, bytes)
     }
 }

@@ -392,7 +392,9 @@ impl EvalContext<'_> {
         let prepared = clk_pass::prepare_for(module, whole.checks);
         let mut prepared = prepared.map_err(|why| {
             let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
-            self.error(diagnostic.at(span, "launched here").note(why).help("please report this as a bug of Clk"))
+            self.error(
+                diagnostic.at(span, "launched here").note(why.to_string()).help("please report this as a bug of Clk"),
+            )
         })?;
         prepared.in_bounds = plan.in_bounds;
         let executable = device.load(Arc::new(prepared), Some(self.sources));

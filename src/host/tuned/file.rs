@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use thiserror::Error;
+
 /// The first line, with the version of the format.
 pub(crate) const HEADER: &str = "clk tunings 1";
 
@@ -53,7 +55,8 @@ pub struct MeasuredConfig {
 }
 
 /// The reason why a text is not a tuning file, with the line of the error.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("line {line}: {why}")]
 pub struct ParseError {
     pub line: usize,
     pub why: String,

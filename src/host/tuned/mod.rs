@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
+use smol_str::SmolStr;
+use thiserror::Error;
 
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::{FileId, SourceMap, Span};
 use clk_check::tune_configs::{self, TuneConfig};
 use clk_check::typed::{self, KernelId, Program, Tunable};
@@ -24,7 +27,7 @@ use file::{ParseError, TunedEntry, TunedFile, WrittenConfig};
 pub trait TuningStore: Send + Sync {
     /// Returns the name of a source's tuning file, and its text or the reason why it cannot be read. Returns `None` if
     /// the file does not exist.
-    fn read(&self, source: &str) -> Option<(String, Result<String, String>)>;
+    fn read(&self, source: &str) -> Option<(String, Result<String, FileError>)>;
 }
 
 /// What the interpreter does at a launch of a kernel with a `tune` clause.
@@ -72,7 +75,7 @@ pub struct Tuning {
 #[derive(Clone)]
 pub enum TunedFileState {
     Absent,
-    Unreadable { name: String, why: String },
+    Unreadable { name: String, error: Arc<FileError> },
     Damaged { name: String, damage: ParseError },
     Whole { name: String, file: Arc<TunedFile> },
 }
@@ -94,14 +97,30 @@ pub struct TuningResult {
     pub best: usize,
 }
 
+/// Why a line of a tuning file is out of date.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StaleReason {
+    #[error("the source tunes no kernel `{0}`")]
+    NoKernel(String),
+    #[error("the head of `{0}` has changed since it was measured")]
+    ChangedHead(SmolStr),
+    #[error("`{kernel}` no longer allows {choice}")]
+    NotAllowed { kernel: SmolStr, choice: String },
+    #[error("`{constant}` is missing, which `{kernel}` tunes")]
+    NotChosen { kernel: SmolStr, constant: String },
+    #[error("`{kernel}` no longer lists {constant} = {value}")]
+    NotListed { kernel: SmolStr, constant: String, value: String },
+    #[error("`{kernel}` no longer tunes `{constant}`")]
+    NotTuned { kernel: SmolStr, constant: String },
+}
+
 /// The reason why no choice is recorded for a launch, or why the recorded choice cannot be used.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NoChoiceReason {
     /// There are no measurements for the kernel, the device or the tuning class.
     Nothing,
-    /// The kernel's head has changed since the measurement, or its `tune` clause does not allow the choice any more.
     /// `line` is the line in the tuning file.
-    Stale { line: usize, why: String },
+    Stale { line: usize, reason: StaleReason },
 }
 
 impl Tuning {
@@ -124,7 +143,7 @@ impl TunedFileState {
         match text.map(|text| TunedFile::parse(&text)) {
             Ok(Ok(file)) => TunedFileState::Whole { name, file: Arc::new(file) },
             Ok(Err(damage)) => TunedFileState::Damaged { name, damage },
-            Err(why) => TunedFileState::Unreadable { name, why },
+            Err(error) => TunedFileState::Unreadable { name, error: Arc::new(error) },
         }
     }
 
@@ -134,9 +153,9 @@ impl TunedFileState {
         let title = match self {
             TunedFileState::Absent => return Ok(None),
             TunedFileState::Whole { name, file } => return Ok(Some((name, file))),
-            TunedFileState::Unreadable { name, why } => format!("the choices in `{name}` cannot be read: {why}"),
+            TunedFileState::Unreadable { name, error } => format!("the choices in `{name}` cannot be read: {error}"),
             TunedFileState::Damaged { name, damage } => {
-                format!("`{name}` is not a tuning file: line {}: {}", damage.line, damage.why)
+                format!("`{name}` is not a tuning file: {damage}")
             }
         };
         let d = Diagnostic::error("E0526", title).at(clause, "the choices for these are in that file");
@@ -154,7 +173,13 @@ pub fn tune_clause(kernel: &typed::Kernel) -> Span {
 }
 
 /// Returns the warning for a line of a tuning file that is out of date.
-pub fn stale_warning(kernel: &typed::Kernel, sources: &SourceMap, name: &str, line: usize, why: &str) -> Diagnostic {
+pub fn stale_warning(
+    kernel: &typed::Kernel,
+    sources: &SourceMap,
+    name: &str,
+    line: usize,
+    why: &StaleReason,
+) -> Diagnostic {
     let title = format!("line {line} of `{name}` is out of date: {why}");
     let command = format!("clk tune {} {}", sources.name(kernel.span.file), kernel.name);
     let warning = Diagnostic::warning("W0612", title).at(tune_clause(kernel), "the defaults are taken");
@@ -168,15 +193,15 @@ pub fn find_stale_lines<'k>(
     program: &Program,
     kernels: &[&'k typed::Kernel],
     sources: &SourceMap,
-) -> Vec<(usize, Option<&'k typed::Kernel>, String)> {
+) -> Vec<(usize, Option<&'k typed::Kernel>, StaleReason)> {
     let mut stale_lines = vec![];
     for known in &file.kernels {
         let Some(kernel) = kernels.iter().find(|kernel| kernel.name == known.name.as_str()) else {
-            stale_lines.push((known.line, None, format!("the source tunes no kernel `{}`", known.name)));
+            stale_lines.push((known.line, None, StaleReason::NoKernel(known.name.clone())));
             continue;
         };
         if known.hash != head_hash(kernel, sources) {
-            stale_lines.push((known.line, Some(*kernel), changed_head_text(kernel)));
+            stale_lines.push((known.line, Some(*kernel), StaleReason::ChangedHead(kernel.name.clone())));
             continue;
         }
         let of_entries =
@@ -184,10 +209,6 @@ pub fn find_stale_lines<'k>(
         stale_lines.extend(of_entries.map(|(line, why)| (line, Some(*kernel), why)));
     }
     stale_lines
-}
-
-fn changed_head_text(kernel: &typed::Kernel) -> String {
-    format!("the head of `{}` has changed since it was measured", kernel.name)
 }
 
 /// The recorded choice for a launch.
@@ -212,38 +233,42 @@ pub(crate) fn look_up_choice(
         return Err(NoChoiceReason::Nothing);
     };
     if known.hash != head_hash(kernel, sources) {
-        return Err(NoChoiceReason::Stale { line: known.line, why: changed_head_text(kernel) });
+        let reason = StaleReason::ChangedHead(kernel.name.clone());
+        return Err(NoChoiceReason::Stale { line: known.line, reason });
     }
     let Some(entry) = known.entries.iter().find(|entry| entry.device == device && entry.class == class) else {
         return Err(NoChoiceReason::Nothing);
     };
-    let choice = check_choice(program, kernel, entry).map_err(|why| NoChoiceReason::Stale { line: entry.line, why })?;
+    let stale = |reason| NoChoiceReason::Stale { line: entry.line, reason };
+    let choice = check_choice(program, kernel, entry).map_err(stale)?;
     let is_of_other_body = entry.body.is_some_and(|body| body != body_hash(kernel, sources));
     Ok(RecordedChoice { choice, is_of_other_body })
 }
 
 /// Returns the choice of an entry in a tuning file, or the reason why the kernel no longer allows it.
-pub fn check_choice(program: &Program, kernel: &typed::Kernel, entry: &TunedEntry) -> Result<TuneConfig, String> {
+pub fn check_choice(program: &Program, kernel: &typed::Kernel, entry: &TunedEntry) -> Result<TuneConfig, StaleReason> {
     let choice = choice_of(kernel, &entry.choice)?;
     match tune_configs::admissible(program, kernel).contains(&choice) {
         true => Ok(choice),
-        false => Err(format!("`{}` no longer allows {}", kernel.name, choice_text(kernel, &choice))),
+        false => Err(StaleReason::NotAllowed { kernel: kernel.name.clone(), choice: choice_text(kernel, &choice) }),
     }
 }
 
 /// Parses the values of a configuration, and returns them in the order of the kernel's `tune` clause.
-fn choice_of(kernel: &typed::Kernel, setting: &WrittenConfig) -> Result<TuneConfig, String> {
+fn choice_of(kernel: &typed::Kernel, setting: &WrittenConfig) -> Result<TuneConfig, StaleReason> {
     let mut choice = vec![];
     for tunable in &kernel.tunes {
         let name = name_of(kernel, tunable);
         let Some((_, value)) = setting.iter().find(|(given, _)| given == name) else {
-            return Err(format!("`{name}` is missing, which `{}` tunes", kernel.name));
+            return Err(StaleReason::NotChosen { kernel: kernel.name.clone(), constant: name.into() });
         };
         let value_found = tunable.values.iter().find(|listed| tune_configs::text(**listed) == *value);
-        choice.push(*value_found.ok_or_else(|| format!("`{}` no longer lists {name} = {value}", kernel.name))?);
+        let (constant, value) = (name.to_string(), value.clone());
+        let kernel = kernel.name.clone();
+        choice.push(*value_found.ok_or(StaleReason::NotListed { kernel, constant, value })?);
     }
     match setting.iter().find(|(given, _)| !kernel.tunes.iter().any(|tunable| name_of(kernel, tunable) == given)) {
-        Some((name, _)) => Err(format!("`{}` no longer tunes `{name}`", kernel.name)),
+        Some((name, _)) => Err(StaleReason::NotTuned { kernel: kernel.name.clone(), constant: name.clone() }),
         None => Ok(choice),
     }
 }

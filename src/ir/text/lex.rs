@@ -1,5 +1,7 @@
 //! The lexer of DeviceIR's text form.
 
+use super::parse_error::{IrParseError, IrParseErrorReason as Reason};
+
 /// A token. Names and numbers are stored as text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum IrToken {
@@ -20,12 +22,12 @@ const PUNCTUATION: [&str; 36] = [
 ];
 
 /// Returns the tokens with their line numbers, from 1.
-pub(crate) fn tokens(text: &str) -> Result<Vec<(IrToken, usize)>, String> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<(IrToken, usize)>, IrParseError> {
     let mut out = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let mut rest = line.trim_start();
         while !rest.is_empty() && !rest.starts_with("//") {
-            let (token, length) = token(rest).map_err(|e| format!("line {}: {e}", number + 1))?;
+            let (token, length) = token(rest).map_err(|reason| IrParseError { line: number + 1, reason })?;
             out.push((token, number + 1));
             rest = rest.get(length..).unwrap_or("").trim_start();
         }
@@ -34,7 +36,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(IrToken, usize)>, String> {
     Ok(out)
 }
 
-fn token(rest: &str) -> Result<(IrToken, usize), String> {
+fn token(rest: &str) -> Result<(IrToken, usize), Reason> {
     let first = rest.chars().next().unwrap_or(' ');
     let run = |text: &str| text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     if first.is_ascii_alphabetic() || first == '_' {
@@ -47,7 +49,7 @@ fn token(rest: &str) -> Result<(IrToken, usize), String> {
     }
     if first == '#' {
         let length = run(&rest[1..]);
-        let bits = u64::from_str_radix(&rest[1..1 + length], 16).map_err(|_| "bits are hexadecimal".to_string())?;
+        let bits = u64::from_str_radix(&rest[1..1 + length], 16).map_err(|_| Reason::Bits)?;
         return Ok((IrToken::Bits(bits), 1 + length));
     }
     if first == '"' {
@@ -55,7 +57,7 @@ fn token(rest: &str) -> Result<(IrToken, usize), String> {
     }
     match PUNCTUATION.into_iter().find(|p| rest.starts_with(p)) {
         Some(p) => Ok((IrToken::Punctuation(p), p.len())),
-        None => Err(format!("unexpected `{first}`")),
+        None => Err(Reason::Character(first)),
     }
 }
 
@@ -84,7 +86,7 @@ fn number_length(rest: &str) -> usize {
     end
 }
 
-fn text(rest: &str) -> Result<(IrToken, usize), String> {
+fn text(rest: &str) -> Result<(IrToken, usize), Reason> {
     let mut out = String::new();
     let mut chars = rest.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -100,5 +102,5 @@ fn text(rest: &str) -> Result<(IrToken, usize), String> {
             c => out.push(c),
         }
     }
-    Err("a text without its closing quote".to_string())
+    Err(Reason::OpenText)
 }

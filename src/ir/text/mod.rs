@@ -23,10 +23,12 @@
 
 mod lex;
 mod parse;
+mod parse_error;
 mod print;
 mod print_tiles;
 
 pub use parse::{parse, parse_tiles};
+pub use parse_error::{IrParseError, IrParseErrorReason};
 pub use print::print;
 pub use print::print_spans;
 pub use print_tiles::print_tiles;

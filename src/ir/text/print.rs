@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 use super::{AXES, COMPONENTS, IDS, is_identifier, keyword_of};
 use crate::def::*;
 use crate::renumber::tree_size;
-use crate::typing;
 use clk_base::arena::{Arena, Id};
 use clk_base::source::Span;
 use clk_scalar::Scalar;
@@ -42,7 +41,7 @@ fn kernel(out: &mut String, module: &Module, spans: bool) {
     let params: Vec<String> = params
         .iter()
         .map(|param| match param {
-            KernelParam::Value { name, ty } => format!("{}: {}", quoted_name(name), typing::name(*ty)),
+            KernelParam::Value { name, ty } => format!("{}: {}", quoted_name(name), ty),
             KernelParam::Array { name, access, memory } => {
                 let memory = function.map_or(format!("@{}", memory.index()), |f| memory_ref(f, *memory));
                 format!("{}: {} {memory}", quoted_name(name), access_word(*access))
@@ -183,7 +182,7 @@ impl IrPrinter<'_> {
 
     fn function(&mut self, id: FunctionId) {
         let function = self.function;
-        let tys = |tys: &[Ty]| tys.iter().map(|&t| typing::name(t)).collect::<Vec<_>>().join(", ");
+        let tys = |tys: &[Ty]| tys.iter().map(Ty::to_string).collect::<Vec<_>>().join(", ");
         let results =
             if function.results.is_empty() { String::new() } else { format!(" -> {}", tys(&function.results)) };
         let name = reference(&self.module.functions, id, |f| &f.name);
@@ -193,7 +192,7 @@ impl IrPrinter<'_> {
             self.memory(id, memory);
         }
         for (id, local) in function.locals.iter() {
-            let text = format!("var {}: {}{}", self.local_ref(id), typing::name(local.ty), self.span(local.span));
+            let text = format!("var {}: {}{}", self.local_ref(id), local.ty, self.span(local.span));
             self.line(&text);
         }
         self.block(&function.body);
@@ -233,7 +232,7 @@ impl IrPrinter<'_> {
     fn tree(&self, id: ExprId) -> String {
         match self.function.exprs.get(id) {
             Some(expr) if !expr.kind.is_free() => {
-                format!("({}: {})", typing::name(expr.ty), self.expression(&expr.kind, &|id| self.tree(id)))
+                format!("({}: {})", expr.ty, self.expression(&expr.kind, &|id| self.tree(id)))
             }
             _ => self.operand(id),
         }
@@ -396,7 +395,7 @@ impl IrPrinter<'_> {
             return String::new();
         }
         let one = |&id: &ExprId| {
-            let ty = self.function.exprs.get(id).map_or("?".to_string(), |e| typing::name(e.ty));
+            let ty = self.function.exprs.get(id).map_or("?".to_string(), |e| e.ty.to_string());
             format!("%{}: {ty}", id.index())
         };
         format!("{} = ", results.iter().map(one).collect::<Vec<_>>().join(", "))
@@ -481,9 +480,9 @@ fn layout(layout: &ElementLayout) -> String {
     if let [leaf] = layout.leaves.as_slice()
         && *layout == ElementLayout::plain(leaf.ty)
     {
-        return typing::name(leaf.ty);
+        return leaf.ty.to_string();
     }
-    let leaf = |leaf: &Leaf| format!("{}: {} at {}", quoted_name(&leaf.path), typing::name(leaf.ty), leaf.offset);
+    let leaf = |leaf: &Leaf| format!("{}: {} at {}", quoted_name(&leaf.path), leaf.ty, leaf.offset);
     let leaves: Vec<String> = layout.leaves.iter().map(leaf).collect();
     format!("{{{}; size {}; align {}}}", leaves.join(", "), layout.size, layout.align)
 }

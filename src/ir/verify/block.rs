@@ -2,9 +2,9 @@
 
 use super::expr::{PlaceUse, access};
 use super::verifier::{ExprVisibility, FunctionVerifier};
-use super::violation::{describe, is_int_scalar};
+use super::violation::is_int_scalar;
 use crate::def::*;
-use crate::typing::{self, BOOL, I32, U32};
+use crate::typing::{self, BOOL, I32, TypingError, U32};
 use clk_scalar::ops::{AtomicOp, BarrierKind};
 
 /// The maximum nesting depth of blocks.
@@ -33,13 +33,12 @@ impl FunctionVerifier<'_> {
         for &index in &place.indices {
             self.operand(index);
         }
-        match self.place(place, usage) {
-            Ok(ty) => Some(ty),
-            Err(message) => {
-                self.report(message);
-                None
-            }
-        }
+        self.valid(self.place(place, usage))
+    }
+
+    /// Returns the type, or reports the error.
+    fn valid(&mut self, ty: Result<Ty, TypingError>) -> Option<Ty> {
+        ty.map_err(|error| self.report(error.to_string())).ok()
     }
 
     fn stmt(&mut self, kind: &StmtKind, defined: &mut Vec<ExprId>) {
@@ -70,22 +69,14 @@ impl FunctionVerifier<'_> {
             StmtKind::Warp { op, value, lane, among, result } => {
                 let threads = self.is_threads();
                 self.require(!threads, || format!("{op:?} in a `threads` kernel"));
-                let result_ty = self.operand(*value).map(|ty| typing::warp(*op, ty));
-                let result_ty = match result_ty {
-                    Some(Err(message)) => {
-                        self.report(message);
-                        None
-                    }
-                    Some(Ok(ty)) => Some(ty),
-                    None => None,
-                };
+                let result_ty = self.operand(*value).and_then(|ty| self.valid(typing::warp(*op, ty)));
                 let needs_lane = typing::warp_has_lane(*op);
                 self.require(lane.is_some() == needs_lane, || format!("{op:?} with the lane {lane:?}"));
                 if let Some(ty) = lane.and_then(|lane| self.operand(lane)) {
-                    self.require(ty == I32 || ty == U32, || format!("a lane is {}", describe(ty)));
+                    self.require(ty == I32 || ty == U32, || format!("a lane is {ty}"));
                 }
                 if let Some(ty) = among.and_then(|among| self.operand(among)) {
-                    self.require(ty == U32, || format!("the lane mask is {}", describe(ty)));
+                    self.require(ty == U32, || format!("the lane mask is {ty}"));
                 }
                 self.results(&[*result], result_ty.as_slice(), defined);
             }
@@ -155,7 +146,7 @@ impl FunctionVerifier<'_> {
         let ty = self.function.locals.get(*local).map(|l| l.ty);
         match ty {
             Some(ty) => {
-                self.require(is_int_scalar(ty), || format!("the variable of a for is {}", describe(ty)));
+                self.require(is_int_scalar(ty), || format!("the variable of a for is {ty}"));
                 for (bound, role) in [(start, "a for's start"), (end, "a for's end"), (step, "a for's step")] {
                     self.operand_of_type(*bound, ty, role);
                 }
@@ -206,13 +197,7 @@ impl FunctionVerifier<'_> {
                 }
             }
         }
-        match typing::atomic(op, ty?) {
-            Ok(ty) => Some(ty),
-            Err(message) => {
-                self.report(message);
-                None
-            }
-        }
+        self.valid(typing::atomic(op, ty?))
     }
 
     fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>) {

@@ -1,9 +1,9 @@
 //! Verification of expressions: their types, and whether they are visible where they are used.
 
 use super::verifier::{ExprVisibility, FunctionVerifier};
-use super::violation::{describe, is_int_scalar, is_type};
+use super::violation::{is_int_scalar, is_type};
 use crate::def::*;
-use crate::typing::{self, I32};
+use crate::typing::{self, I32, TypingError};
 use clk_scalar::Scalar;
 
 /// How a memory location is accessed.
@@ -38,9 +38,7 @@ impl FunctionVerifier<'_> {
     /// Checks an operand that must have a given type.
     pub fn operand_of_type(&mut self, id: ExprId, ty: Ty, role: &str) {
         if let Some(actual) = self.operand(id) {
-            self.require(actual == ty, || {
-                format!("{role} is %{} of {}, not {}", id.index(), describe(actual), describe(ty))
-            });
+            self.require(actual == ty, || format!("{role} is %{} of {actual}, not {ty}", id.index()));
         }
     }
 
@@ -72,7 +70,12 @@ impl FunctionVerifier<'_> {
         let actual = expr.ty;
         self.require(expr.kind == ExprKind::Result, || format!("%{} is not a result", id.index()));
         self.require(ty.is_none_or(|ty| ty == actual), || {
-            format!("the result %{} is {}, not {}", id.index(), describe(actual), ty.map_or_else(String::new, describe))
+            format!(
+                "the result %{} is {}, not {}",
+                id.index(),
+                actual,
+                ty.map_or_else(String::new, |ty| ty.to_string())
+            )
         });
         expr.kind == ExprKind::Result && self.define(id)
     }
@@ -95,11 +98,11 @@ impl FunctionVerifier<'_> {
         match self.result_type(&expr.kind, expr.ty) {
             Ok(Some(ty)) => {
                 self.require(ty == expr.ty, || {
-                    format!("%{} is {}, but its operation has the type {}", id.index(), describe(expr.ty), describe(ty))
+                    format!("%{} is {}, but its operation has the type {}", id.index(), expr.ty, ty)
                 });
             }
             Ok(None) => {}
-            Err(message) => self.report(format!("%{}: {message}", id.index())),
+            Err(error) => self.report(format!("%{}: {error}", id.index())),
         }
     }
 
@@ -112,25 +115,25 @@ impl FunctionVerifier<'_> {
     }
 
     /// Returns the result type of an operation; `None` if an operand is invalid, which has already been reported.
-    fn result_type(&mut self, kind: &ExprKind, own: Ty) -> Result<Option<Ty>, String> {
+    fn result_type(&mut self, kind: &ExprKind, own: Ty) -> Result<Option<Ty>, TypingError> {
         use ExprKind::*;
         let result = match kind {
             Const(bits) => return constant(*bits, own).map(Some),
             Param(i) => return self.param(*i).map(Some),
-            Id(..) | LaneIdx | WarpIdx if self.is_threads() => Err("a thread id in a `threads` kernel".to_string()),
+            Id(..) | LaneIdx | WarpIdx if self.is_threads() => Err(TypingError::ThreadId),
             Id(..) | LaneIdx | WarpIdx => Ok(I32),
             Index(k) => match self.module.kernel.form {
                 LaunchForm::Threads { rank } if *k < rank => Ok(I32),
-                _ => Err(format!("index {k}, which the kernel does not have")),
+                _ => Err(TypingError::NoIndex(*k)),
             },
             Extent(memory, axis) => match self.function.memories.get(*memory) {
                 Some(m) if (*axis as usize) < m.extents.len() => Ok(I32),
-                Some(m) => Err(format!("axis {axis} of `{}`", m.name)),
-                None => Err(format!("memory {memory:?} does not exist")),
+                Some(m) => Err(TypingError::NoAxis { axis: *axis, memory: m.name.clone() }),
+                None => Err(TypingError::NoMemory(*memory)),
             },
             Read(local) => match self.function.locals.get(*local) {
                 Some(local) => Ok(local.ty),
-                None => Err(format!("local {local:?} does not exist")),
+                None => Err(TypingError::NoLocal(*local)),
             },
             Load { place, .. } => self.place(place, PlaceUse::Read),
             Unary { op, value } => return self.ty(*value).map(|ty| typing::unary(*op, ty)).transpose(),
@@ -156,7 +159,7 @@ impl FunctionVerifier<'_> {
         result.map(Some)
     }
 
-    fn param(&self, i: u32) -> Result<Ty, String> {
+    fn param(&self, i: u32) -> Result<Ty, TypingError> {
         let actual = if self.is_body() {
             match self.module.kernel.params.get(i as usize) {
                 Some(KernelParam::Value { ty, .. }) => Some(*ty),
@@ -165,32 +168,28 @@ impl FunctionVerifier<'_> {
         } else {
             self.function.params.get(i as usize).copied()
         };
-        actual.ok_or_else(|| format!("value parameter {i} does not exist"))
+        actual.ok_or(TypingError::NoParam(i))
     }
 
     /// Returns the type of a memory location. Checks the number and types of its indices and the permitted access, but
     /// not whether the indices are visible.
-    pub fn place(&self, place: &Place, usage: PlaceUse) -> Result<Ty, String> {
+    pub fn place(&self, place: &Place, usage: PlaceUse) -> Result<Ty, TypingError> {
         let Some(memory) = self.function.memories.get(place.memory) else {
-            return Err(format!("memory {:?} does not exist", place.memory));
+            return Err(TypingError::NoMemory(place.memory));
         };
         if place.indices.len() != memory.extents.len() {
-            return Err(format!(
-                "{} indices into `{}` of rank {}",
-                place.indices.len(),
-                memory.name,
-                memory.extents.len()
-            ));
+            let (count, rank) = (place.indices.len(), memory.extents.len());
+            return Err(TypingError::IndexCount { count, memory: memory.name.clone(), rank });
         }
         for &index in &place.indices {
             if let Some(ty) = self.ty(index)
                 && !is_int_scalar(ty)
             {
-                return Err(format!("an index into `{}` is {}", memory.name, describe(ty)));
+                return Err(TypingError::Index { memory: memory.name.clone(), index: ty });
             }
         }
         if usage == PlaceUse::Write && access(memory) == Access::In {
-            return Err(format!("`{}` is read-only, but it is written", memory.name));
+            return Err(TypingError::ReadOnly(memory.name.clone()));
         }
         typing::leaf(&memory.layout, place.leaf, place.component)
     }
@@ -205,11 +204,11 @@ pub(super) fn access(memory: &Memory) -> Access {
     }
 }
 
-fn constant(bits: u64, ty: Ty) -> Result<Ty, String> {
-    let Ty::Scalar(scalar) = ty else { return Err(format!("a constant of {}", describe(ty))) };
+fn constant(bits: u64, ty: Ty) -> Result<Ty, TypingError> {
+    let Ty::Scalar(scalar) = ty else { return Err(TypingError::Constant(ty)) };
     let is_in_range = match scalar {
         Scalar::Bool => bits <= 1,
         _ => scalar.bits() == 64 || bits >> scalar.bits() == 0,
     };
-    if is_in_range { Ok(ty) } else { Err(format!("the bits {bits:#x} do not fit {scalar}")) }
+    if is_in_range { Ok(ty) } else { Err(TypingError::ConstantBits { bits, scalar }) }
 }

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::verifier::{ExprVisibility, FunctionVerifier};
-use super::violation::{Violation, describe, is_type};
+use super::violation::{Violation, is_type};
 use crate::def::*;
 use crate::renumber::{MAX_TREE_SIZE, tree_size};
 use crate::typing;
@@ -55,10 +55,10 @@ impl FunctionVerifier<'_> {
             format!("{} spans for {} expressions", function.spans.len(), function.exprs.len())
         });
         for &ty in function.params.iter().chain(&function.results) {
-            self.require(is_type(ty), || format!("its signature has {}", describe(ty)));
+            self.require(is_type(ty), || format!("its signature has {ty}"));
         }
         for (_, local) in function.locals.iter() {
-            self.require(is_type(local.ty), || format!("local `{}` is {}", local.name, describe(local.ty)));
+            self.require(is_type(local.ty), || format!("local `{}` is {}", local.name, local.ty));
         }
         let mut positions = 0;
         for (_, memory) in function.memories.iter() {
@@ -133,7 +133,7 @@ impl FunctionVerifier<'_> {
         let Some(expr) = self.function.exprs.get(id) else {
             return self.report(format!("an extent of `{name}` is {id:?}, which does not exist"));
         };
-        self.require(expr.ty == typing::I32, || format!("an extent of `{name}` is {}", describe(expr.ty)));
+        self.require(expr.ty == typing::I32, || format!("an extent of `{name}` is {}", expr.ty));
         if tree_size(self.function, id).is_none() {
             return self
                 .report(format!("an extent of `{name}` is computed from more than {MAX_TREE_SIZE} expressions"));

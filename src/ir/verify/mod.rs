@@ -62,7 +62,7 @@ mod tiles;
 mod verifier;
 mod violation;
 
-pub(crate) use self::violation::Violation;
+pub use self::violation::Violation;
 use self::violation::is_type;
 use crate::def::*;
 

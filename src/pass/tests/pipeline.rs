@@ -122,7 +122,7 @@ fn an_invalid_module_is_described() {
     let module = clk_ir::text::parse(&kernel("if lane {\n}")).unwrap();
     let error = prepare(module).map(|_| ()).unwrap_err();
     assert!(
-        error.contains("invalid after lowering") && error.contains("a condition is") && error.contains("fn k()"),
+        error.after == "lowering" && error.violations[0].contains("a condition is") && error.text.contains("fn k()"),
         "{error}"
     );
 }

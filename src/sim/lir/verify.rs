@@ -10,25 +10,26 @@ use rustc_hash::FxHashSet;
 
 use super::value_ranges::ValueDefinitions;
 use super::*;
+use crate::rule_violation::{RuleViolation, violation};
 use clk_scalar::ops::WarpOp;
 
-/// Verifies a region. The error describes the first violation.
-pub(crate) fn verify(region: &LaneRegion) -> Result<(), String> {
+/// Verifies a region. The error is the first violation.
+pub(crate) fn verify(region: &LaneRegion) -> Result<(), RuleViolation> {
     let mut insts: Vec<&LaneInst> = region.setup.iter().collect();
     for_each_inst(&region.body, &mut |inst| insts.push(inst));
     tables(region, &insts)?;
     for inst in &insts {
-        types(region, inst).map_err(at("R2 types", inst))?;
-        masks(region, inst).map_err(at("R3 masks", inst))?;
+        types(region, inst)?;
+        masks(region, inst)?;
     }
     for inst in &region.setup {
-        setup(region, inst).map_err(at("R4 setup", inst))?;
+        setup(region, inst)?;
     }
     phases(region, &region.body, false)?;
     let of_setup =
         |inst: &&&LaneInst| matches!(inst.op, LaneOp::CheckRange | LaneOp::ReportWord(_) | LaneOp::SubmitReports);
     if let Some(inst) = insts[region.setup.len()..].iter().find(of_setup) {
-        return Err(at("R4 setup", inst)("an operation of the setup".into()));
+        return Err(violation_in(inst, "R4 setup", "an operation of the setup"));
     }
     single(region, &insts)?;
     coordinates(region, &insts)?;
@@ -58,21 +59,21 @@ pub(crate) fn debug_verify(region: &LaneRegion, after: &str) {
     }
 }
 
-fn at(rule: &'static str, inst: &LaneInst) -> impl Fn(String) -> String {
-    let inst = *inst;
-    move |message| format!("{rule}: {message} in `{inst}`")
+/// Returns a violation by an instruction.
+fn violation_in(inst: &LaneInst, rule: &'static str, message: impl Into<String>) -> RuleViolation {
+    violation(rule, message).at(format_args!(" in `{inst}`"))
 }
 
 // Rules about the region's tables
 
-fn tables(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), String> {
+fn tables(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), RuleViolation> {
     let exists = |v: LaneValue| v == LaneValue::NONE || v.index() < region.values.len();
     let wide = region.values.iter().any(|v| v.ty == LaneTy::V64);
     if wide != region.wide {
-        return Err("R1 tables: `wide` does not match the types of the values".into());
+        return Err(violation("R1 tables", "`wide` does not match the types of the values"));
     }
     for inst in insts {
-        let fail = |message: &str| Err(at("R1 tables", inst)(message.to_string()));
+        let fail = |message| Err(violation_in(inst, "R1 tables", message));
         if !inst.args.iter().chain([&inst.dst, &inst.mask]).all(|&v| exists(v)) {
             return fail("a value that does not exist");
         }
@@ -93,7 +94,7 @@ fn tables(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), String> {
     let of_accesses = region.accesses.iter().flat_map(|access| access.values());
     let of_names = region.phase_origins.iter().flat_map(|(&name, &origin)| [name, origin]);
     match conditions.chain(of_accesses).chain(of_names).find(|&v| !exists(v)) {
-        Some(value) => Err(format!("R1 tables: {value} does not exist")),
+        Some(value) => Err(violation("R1 tables", format!("{value} does not exist"))),
         None => Ok(()),
     }
 }
@@ -136,13 +137,13 @@ enum OpSignature {
     Wrong(&'static str),
 }
 
-fn types(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
+fn types(region: &LaneRegion, inst: &LaneInst) -> Result<(), RuleViolation> {
     let ty = |v: LaneValue| (v != LaneValue::NONE).then(|| region.ty(v));
     let [a, b, c] = inst.args.map(ty);
     let dst = ty(inst.dst);
     let (args, result) = match signature(inst.op, [a, b, c], dst) {
         OpSignature::Of(args, result) => (args, result),
-        OpSignature::Wrong(message) => return Err(message.into()),
+        OpSignature::Wrong(message) => return Err(violation_in(inst, "R2 types", message)),
     };
     let actual: Vec<Option<LaneTy>> = vec![a, b, c];
     let matches = (0..3).all(|k| actual[k] == args.get(k).copied());
@@ -151,10 +152,10 @@ fn types(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
         let list =
             |tys: Vec<Option<LaneTy>>| tys.into_iter().flatten().map(|t| text(Some(t))).collect::<Vec<_>>().join(", ");
         let expected = list(args.iter().copied().map(Some).collect());
-        return Err(format!("operands of types ({}), not ({expected}),", list(actual)));
+        return Err(violation_in(inst, "R2 types", format!("operands of types ({}), not ({expected}),", list(actual))));
     }
     if dst != result {
-        return Err(format!("a result of type {}, not {},", text(dst), text(result)));
+        return Err(violation_in(inst, "R2 types", format!("a result of type {}, not {},", text(dst), text(result))));
     }
     Ok(())
 }
@@ -289,7 +290,7 @@ fn has_unary(un: LaneUnaryOp, elem: LaneElem) -> bool {
 
 // Rules about masks
 
-fn masks(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
+fn masks(region: &LaneRegion, inst: &LaneInst) -> Result<(), RuleViolation> {
     let (mut needs, mut may) = (false, false);
     match inst.op {
         LaneOp::Load(_, AddressForm::Uniform) | LaneOp::CheckUniform | LaneOp::ExitIfAny => may = true,
@@ -298,7 +299,7 @@ fn masks(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
         LaneOp::AnyActive | LaneOp::Atomic(..) | LaneOp::Warp(..) | LaneOp::ReportAccess(..)
             if inst.mask == LaneValue::NONE =>
         {
-            return Err("no mask".into());
+            return Err(violation_in(inst, "R3 masks", "no mask"));
         }
         LaneOp::AnyActive | LaneOp::Atomic(..) | LaneOp::Warp(..) | LaneOp::ReportAccess(..) => may = true,
         LaneOp::Move => may = !region.ty(inst.dst).is_scalar(),
@@ -306,18 +307,22 @@ fn masks(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
         _ => {}
     }
     if inst.mask == LaneValue::NONE {
-        return if needs && region.full_group.is_none() { Err("no mask".into()) } else { Ok(()) };
+        return if needs && region.full_group.is_none() {
+            Err(violation_in(inst, "R3 masks", "no mask"))
+        } else {
+            Ok(())
+        };
     }
     match region.ty(inst.mask) {
         LaneTy::Mask if needs || may => Ok(()),
-        LaneTy::Mask => Err("a mask".into()),
-        ty => Err(format!("a {ty} as the mask")),
+        LaneTy::Mask => Err(violation_in(inst, "R3 masks", "a mask")),
+        ty => Err(violation_in(inst, "R3 masks", format!("a {ty} as the mask"))),
     }
 }
 
 // Rules about the setup
 
-fn setup(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
+fn setup(region: &LaneRegion, inst: &LaneInst) -> Result<(), RuleViolation> {
     let allowed = match inst.op {
         LaneOp::Const(_)
         | LaneOp::Input(_)
@@ -345,8 +350,8 @@ fn setup(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
     };
     let mutable = inst.dst != LaneValue::NONE && region.values[inst.dst.index()].mutable;
     match allowed {
-        false => Err("an operation of the body".into()),
-        true if mutable => Err("a mutable value".into()),
+        false => Err(violation_in(inst, "R4 setup", "an operation of the body")),
+        true if mutable => Err(violation_in(inst, "R4 setup", "a mutable value")),
         true => Ok(()),
     }
 }
@@ -354,16 +359,16 @@ fn setup(region: &LaneRegion, inst: &LaneInst) -> Result<(), String> {
 // Rules about phases
 
 /// Verifies that each instruction is allowed where it is, inside or outside a phase.
-fn phases(region: &LaneRegion, nodes: &[LaneNode], inside: bool) -> Result<(), String> {
+fn phases(region: &LaneRegion, nodes: &[LaneNode], inside: bool) -> Result<(), RuleViolation> {
     let divided = region.has_phases();
     for node in nodes {
         match node {
-            LaneNode::Inst(inst) => phase_inst(region, inst, divided, inside).map_err(at("R12 phases", inst))?,
+            LaneNode::Inst(inst) => phase_inst(region, inst, divided, inside)?,
             LaneNode::Block(_, inner) | LaneNode::Loop(inner) => phases(region, inner, inside)?,
-            LaneNode::Phase(_) if inside => return Err("R12 phases: nested phases".into()),
+            LaneNode::Phase(_) if inside => return Err(violation("R12 phases", "nested phases")),
             LaneNode::Phase(inner) => {
                 if !region.has_barriers || region.full_group.is_none_or(|extents| extents.contains(&0)) {
-                    return Err("R12 phases: a phase in a region for unknown extents".into());
+                    return Err(violation("R12 phases", "a phase in a region for unknown extents"));
                 }
                 phases(region, inner, true)?;
             }
@@ -373,21 +378,27 @@ fn phases(region: &LaneRegion, nodes: &[LaneNode], inside: bool) -> Result<(), S
     Ok(())
 }
 
-fn phase_inst(region: &LaneRegion, inst: &LaneInst, divided: bool, inside: bool) -> Result<(), String> {
+fn phase_inst(region: &LaneRegion, inst: &LaneInst, divided: bool, inside: bool) -> Result<(), RuleViolation> {
     let plain = |def: &ValueDef| def.ty.is_scalar() && !def.depends_on_x && !def.depends_on_row;
     match inst.op {
-        LaneOp::Barrier if divided || !region.has_barriers => Err("a barrier".into()),
-        LaneOp::SaveSlot(_) | LaneOp::LoadSlot(_) if !divided => Err("a phase slot outside phases".into()),
-        LaneOp::SaveSlot(_) if !inside => Err("a phase slot outside phases".into()),
+        LaneOp::Barrier if divided || !region.has_barriers => Err(violation_in(inst, "R12 phases", "a barrier")),
+        LaneOp::SaveSlot(_) | LaneOp::LoadSlot(_) if !divided => {
+            Err(violation_in(inst, "R12 phases", "a phase slot outside phases"))
+        }
+        LaneOp::SaveSlot(_) if !inside => Err(violation_in(inst, "R12 phases", "a phase slot outside phases")),
         LaneOp::SaveSlot(slot) | LaneOp::LoadSlot(slot) => {
             let value = if matches!(inst.op, LaneOp::SaveSlot(_)) { inst.args[0] } else { inst.dst };
             let def = region.values[value.index()];
             if (def.depends_on_x, def.depends_on_row) != (slot.depends_on_x, slot.depends_on_row)
                 || region.phase_slots[slot.number as usize] != def.ty
             {
-                return Err(format!("a {def}"));
+                return Err(violation_in(inst, "R12 phases", format!("a {def}")));
             }
-            if inside || plain(&def) { Ok(()) } else { Err("a value that differs between batches".into()) }
+            if inside || plain(&def) {
+                Ok(())
+            } else {
+                Err(violation_in(inst, "R12 phases", "a value that differs between batches"))
+            }
         }
         _ if inside || !divided => Ok(()),
         LaneOp::Const(_)
@@ -398,12 +409,12 @@ fn phase_inst(region: &LaneRegion, inst: &LaneInst, divided: bool, inside: bool)
         | LaneOp::Trunc
         | LaneOp::SelectScalar => Ok(()),
         LaneOp::RowLimit(_) | LaneOp::Move => Ok(()),
-        _ => Err("an operation that is only allowed in a phase".into()),
+        _ => Err(violation_in(inst, "R12 phases", "an operation that is only allowed in a phase")),
     }
     .and_then(|()| {
         let outside = divided && !inside && inst.dst != LaneValue::NONE;
         if outside && !plain(&region.values[inst.dst.index()]) {
-            Err("a value that differs between batches".into())
+            Err(violation_in(inst, "R12 phases", "a value that differs between batches"))
         } else {
             Ok(())
         }
@@ -417,16 +428,16 @@ fn is_safe_divisor(region: &LaneRegion, value: LaneValue) -> bool {
     region.setup.iter().any(|inst| inst.dst == value && safe(&inst))
 }
 
-fn single(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), String> {
+fn single(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), RuleViolation> {
     let mut defined = vec![false; region.values.len()];
     for inst in insts.iter().filter(|inst| inst.dst != LaneValue::NONE) {
         let mutable = region.values[inst.dst.index()].mutable;
         let is_redefined = std::mem::replace(&mut defined[inst.dst.index()], true);
         if is_redefined && !mutable {
-            return Err(at("R5 single", inst)("another definition of a value that is not mutable".into()));
+            return Err(violation_in(inst, "R5 single", "another definition of a value that is not mutable"));
         }
         if matches!(inst.op, LaneOp::Move | LaneOp::Vector(..)) && inst.mask != LaneValue::NONE && !mutable {
-            return Err(at("R5 single", inst)("a move under a mask of a value that is not mutable".into()));
+            return Err(violation_in(inst, "R5 single", "a move under a mask of a value that is not mutable"));
         }
     }
     Ok(())
@@ -434,7 +445,7 @@ fn single(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), String> {
 
 // Rules about coordinates and variance
 
-fn coordinates(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), String> {
+fn coordinates(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), RuleViolation> {
     let mut marks = vec![(false, false); region.values.len()];
     loop {
         let mut changed = false;
@@ -451,7 +462,7 @@ fn coordinates(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), String> {
     }
     for (number, (def, mark)) in region.values.iter().zip(&marks).enumerate() {
         if mark.0 & !def.depends_on_x | mark.1 & !def.depends_on_row {
-            return Err(format!("R8 coordinates: %{number} is marked as {def}"));
+            return Err(violation("R8 coordinates", format!("%{number} is marked as {def}")));
         }
     }
     // A vector value may be marked as dependent although it is the same for all vectors of the batch, for example a
@@ -459,11 +470,13 @@ fn coordinates(region: &LaneRegion, insts: &[&LaneInst]) -> Result<(), String> {
     let varies = |v: LaneValue| v != LaneValue::NONE && region.ty(v).is_scalar() && marks[v.index()] != (false, false);
     for inst in insts {
         if matches!(inst.op, LaneOp::Output(_) | LaneOp::ExitIfZero) && varies(inst.args[0]) {
-            return Err(at("R8 coordinates", inst)(format!("{} differs between vectors", inst.args[0])));
+            return Err(violation_in(inst, "R8 coordinates", format!("{} differs between vectors", inst.args[0])));
         }
     }
     match branches(&region.body).into_iter().find(|cond| cond.uses().any(varies)) {
-        Some(cond) => Err(format!("R8 coordinates: the condition differs between vectors in `branch{cond}`")),
+        Some(cond) => {
+            Err(violation("R8 coordinates", format!("the condition differs between vectors in `branch{cond}`")))
+        }
         None => Ok(()),
     }
 }
@@ -579,14 +592,14 @@ struct RegionVerifier<'a> {
 
 impl RegionVerifier<'_> {
     /// Verifies nodes and updates the state. The state is `None` in unreachable code.
-    fn nodes(&mut self, nodes: &[LaneNode], state: &mut Option<VerifierState>) -> Result<(), String> {
+    fn nodes(&mut self, nodes: &[LaneNode], state: &mut Option<VerifierState>) -> Result<(), RuleViolation> {
         for node in nodes {
             match node {
                 LaneNode::Inst(inst) => self.inst(inst, state)?,
                 LaneNode::Branch(cond, exit) => self.branch(cond, *exit, state)?,
                 LaneNode::Block(exit, inner) => {
                     if !self.seen.insert(*exit) {
-                        return Err(format!("R6 exits: there are two blocks 'e{}", exit.0));
+                        return Err(violation("R6 exits", format!("there are two blocks 'e{}", exit.0)));
                     }
                     self.exits.push(OpenExit { exit: *exit, state: None });
                     self.nodes(inner, state)?;
@@ -612,8 +625,14 @@ impl RegionVerifier<'_> {
         Ok(())
     }
 
-    fn branch(&mut self, cond: &BranchCond, exit: Exit, state: &mut Option<VerifierState>) -> Result<(), String> {
-        let fail = |message: &str| Err(format!("{message} in `branch 'e{}{cond}`", exit.0));
+    fn branch(
+        &mut self,
+        cond: &BranchCond,
+        exit: Exit,
+        state: &mut Option<VerifierState>,
+    ) -> Result<(), RuleViolation> {
+        let fail =
+            |rule, message: String| Err(violation(rule, message).at(format_args!(" in `branch 'e{}{cond}`", exit.0)));
         let wrong = match *cond {
             BranchCond::Always => false,
             BranchCond::MaskEmpty(mask) => self.region.ty(mask) != LaneTy::Mask,
@@ -622,14 +641,14 @@ impl RegionVerifier<'_> {
             }
         };
         if wrong {
-            return fail("R2 types: operands of other types");
+            return fail("R2 types", "operands of other types".into());
         }
         let Some(target) = self.exits.iter_mut().rfind(|target| target.exit == exit) else {
-            return fail("R6 exits: no block with this exit is open");
+            return fail("R6 exits", "no block with this exit is open".into());
         };
         let Some(here) = state else { return Ok(()) };
         if let Some(value) = cond.uses().find(|v| !here.defined[v.index()]) {
-            return fail(&format!("R7 defined: {value} may not be defined"));
+            return fail("R7 defined", format!("{value} may not be defined"));
         }
         target.state = join(target.state.take(), Some(here.clone()));
         if *cond == BranchCond::Always {
@@ -638,12 +657,12 @@ impl RegionVerifier<'_> {
         Ok(())
     }
 
-    fn inst(&mut self, inst: &LaneInst, state: &mut Option<VerifierState>) -> Result<(), String> {
+    fn inst(&mut self, inst: &LaneInst, state: &mut Option<VerifierState>) -> Result<(), RuleViolation> {
         let Some(state) = state else { return Ok(()) };
         if let Some(value) = inst.uses().find(|v| !state.defined[v.index()]) {
-            return Err(at("R7 defined", inst)(format!("{value} may not be defined")));
+            return Err(violation_in(inst, "R7 defined", format!("{value} may not be defined")));
         }
-        self.access(inst, state).map_err(|(rule, message)| at(rule, inst)(message))?;
+        self.access(inst, state)?;
         if inst.dst != LaneValue::NONE {
             state.define(inst, self.region);
         }
@@ -653,7 +672,7 @@ impl RegionVerifier<'_> {
         if let LaneOp::LoadSlot(slot) = inst.op
             && !state.saved_slots[slot.number as usize]
         {
-            return Err(at("R13 kept", inst)("the slot may not have been written".into()));
+            return Err(violation_in(inst, "R13 kept", "the slot may not have been written"));
         }
         if matches!(inst.op, LaneOp::CheckUniform | LaneOp::CheckRow(_) | LaneOp::CheckLanes | LaneOp::CheckRange) {
             let all = matches!(inst.op, LaneOp::CheckUniform | LaneOp::CheckRange) || inst.mask == LaneValue::NONE;
@@ -665,9 +684,8 @@ impl RegionVerifier<'_> {
     }
 
     /// Verifies that the checks required for an access have been performed. If several entries of
-    /// [`LaneRegion::accesses`] match the access, the checks of one of them suffice. The error contains the rule's
-    /// name.
-    fn access(&self, inst: &LaneInst, state: &mut VerifierState) -> Result<(), (&'static str, String)> {
+    /// [`LaneRegion::accesses`] match the access, the checks of one of them suffice.
+    fn access(&self, inst: &LaneInst, state: &mut VerifierState) -> Result<(), RuleViolation> {
         let (offsets, form) = match inst.op {
             LaneOp::LoadScalar(_) => (LaneValue::NONE, AddressForm::Uniform),
             LaneOp::Load(_, form) | LaneOp::ReportAccess(_, form, _) => (inst.args[1], form),
@@ -712,7 +730,8 @@ impl RegionVerifier<'_> {
                 Some(check) => missing = ("R9 checked", format!("`{}` is missing", check.to_inst())),
             }
         }
-        Err(missing)
+        let (rule, message) = missing;
+        Err(violation_in(inst, rule, message))
     }
 }
 

@@ -2,15 +2,16 @@
 
 use super::registers::{CodeVerifier, VerifyResult};
 use crate::op_shape::{OpFlow, OperandRole};
+use crate::rule_violation::violation;
 use crate::strip::TURNS;
 
 impl CodeVerifier<'_> {
     pub fn target(&self, number: u32, at: usize) -> VerifyResult {
         let body = self.code.body..self.ops.len() as u32;
         match (at as u32) < self.code.body {
-            true => Err("C3 flow: a jump of the prologue".into()),
+            true => Err(violation("C3 flow", "a jump of the prologue")),
             false if body.contains(&number) => Ok(()),
-            false => Err(format!("C3 flow: a jump to {number}")),
+            false => Err(violation("C3 flow", format!("a jump to {number}"))),
         }
     }
 
@@ -22,7 +23,7 @@ impl CodeVerifier<'_> {
         };
         match last < self.ops.len() {
             true => Ok(()),
-            false => Err("C3 flow: there is no op after it".into()),
+            false => Err(violation("C3 flow", "there is no op after it")),
         }
     }
 

@@ -4,6 +4,7 @@
 use super::registers::{CodeVerifier, OpEffects, VerifyResult};
 use crate::code::{MaskId, Reg};
 use crate::op_shape::OperandRole;
+use crate::rule_violation::violation;
 
 /// A bit set of views and masks.
 type ViewMaskSet = Vec<u64>;
@@ -55,10 +56,13 @@ pub(super) fn defined(verifier: &CodeVerifier<'_>, effects: &[OpEffects]) -> Ver
         let missing = |reg: &&Reg| items.view(**reg).is_some_and(|item| !has_bit(set, item));
         // The redirection by an `aim` op is one of the op's effects.
         if let Some(reg) = effects.reads.iter().find(missing) {
-            return Err(format!("C6 views: register {reg} may not have been redirected in op {at}, `{name}`"));
+            return Err(violation(
+                "C6 views",
+                format!("register {reg} may not have been redirected in op {at}, `{name}`"),
+            ));
         }
         if let Some(mask) = effects.masks.iter().find(|&&mask| !has_bit(set, items.mask(mask))) {
-            return Err(format!("C2 masks: mask {mask} may not have been computed in op {at}, `{name}`"));
+            return Err(violation("C2 masks", format!("mask {mask} may not have been computed in op {at}, `{name}`")));
         }
     }
     Ok(())

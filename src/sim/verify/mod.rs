@@ -16,14 +16,15 @@ use super::group::Op;
 use super::op_shape::{OpFlow, OperandRole, RegisterRole};
 use super::shared_memory;
 use super::strip::TURNS;
+use crate::rule_violation::violation;
 use clk_scalar::Scalar;
 
 /// The span index that means "no span".
 const NO_SPAN: u32 = u32::MAX;
 
-/// Returns a message about the first violation. Builds without debug assertions do not store the shapes of ops, so they
+/// Returns the first violation. Builds without debug assertions do not store the shapes of ops, so they
 /// accept all code.
-pub(crate) fn verify(ops: &[Op], code: &KernelTables) -> Result<(), String> {
+pub(crate) fn verify(ops: &[Op], code: &KernelTables) -> VerifyResult {
     let Some(shapes) = ops.iter().map(|op| op.run.shape()).collect::<Option<Vec<_>>>() else { return Ok(()) };
     let effects = OpEffects::default();
     let mut verifier = CodeVerifier { ops, code, shapes, views: views(ops, code), set: set(code), effects };
@@ -31,7 +32,7 @@ pub(crate) fn verify(ops: &[Op], code: &KernelTables) -> Result<(), String> {
     let mut all = vec![];
     for at in 0..ops.len() {
         verifier.effects = OpEffects::default();
-        verifier.op(at).map_err(|message| format!("{message} in op {at}, `{}`", verifier.shapes[at].name))?;
+        verifier.op(at).map_err(|e| e.at(format_args!(" in op {at}, `{}`", verifier.shapes[at].name)))?;
         all.push(std::mem::take(&mut verifier.effects));
     }
     dataflow::defined(&verifier, &all)
@@ -86,7 +87,7 @@ impl CodeVerifier<'_> {
             OperandRole::Target => self.target(number, at),
             OperandRole::Read(width) => match Reg::try_from(number) {
                 Ok(reg) => self.read(reg, width),
-                Err(_) => Err(format!("C1 registers: there is no register {number}")),
+                Err(_) => Err(violation("C1 registers", format!("there is no register {number}"))),
             },
             OperandRole::Load(indices, bytes) => self.load(number, indices, bytes),
             OperandRole::Store(indices, bytes) => self.store(number, indices, bytes, at),
@@ -118,7 +119,9 @@ impl CodeVerifier<'_> {
             OperandRole::Product => in_table("product", number, self.code.products.len()),
             OperandRole::Copy => self.copy(number),
             OperandRole::Shared if number as usize <= shared_memory::shared_bytes(&self.code.memories) => Ok(()),
-            OperandRole::Shared => Err(format!("C9 memories: {number} bytes are cleared, but there are fewer")),
+            OperandRole::Shared => {
+                Err(violation("C9 memories", format!("{number} bytes are cleared, but there are fewer")))
+            }
         }
     }
 
@@ -128,28 +131,30 @@ impl CodeVerifier<'_> {
         let (op, shape) = (self.ops[at], self.shapes[at]);
         let name = |at: usize| self.shapes.get(at).map_or("", |shape| shape.name);
         if !shape.followers.is_empty() && !shape.followers.contains(&name(at + 1)) {
-            return Err(format!("C7 companions: it precedes `{}`", name(at + 1)));
+            return Err(violation("C7 companions", format!("it precedes `{}`", name(at + 1))));
         }
         let next_op = self.ops.get(at + 1);
         match shape.name {
             "strip loop" if next_op.is_none_or(|jump| Some(jump.b) != self.code.strips[op.y as usize].kept) => {
-                Err("C7 companions: its jump has another mask".into())
+                Err(violation("C7 companions", "its jump has another mask"))
             }
             "strip" if op.c == TURNS => {
                 let next = next_op.is_some_and(|next| name(at + 1) == "next" && next.x == op.x);
                 let plain = |k: usize| self.shapes[k].flow == OpFlow::Next && self.next(k).count() == 1;
                 match next && op.x as usize <= at && (op.x as usize..at).all(plain) {
                     true => Ok(()),
-                    false => Err("C7 companions: it is not a whole loop".into()),
+                    false => Err(violation("C7 companions", "it is not a whole loop")),
                 }
             }
             "aim" if name(at + 2) != "store unless aimed" || self.ops[at + 2].x != op.x => {
-                Err("C7 companions: no store of its register follows".into())
+                Err(violation("C7 companions", "no store of its register follows"))
             }
             "aim" if (0..self.ops.len()).any(|k| k != at && k != at + 1 && self.enters(k, at)) => {
-                Err("C7 companions: a jump enters after it".into())
+                Err(violation("C7 companions", "a jump enters after it"))
             }
-            "store unless aimed" if at < 2 || name(at - 2) != "aim" => Err("C7 companions: no aim precedes it".into()),
+            "store unless aimed" if at < 2 || name(at - 2) != "aim" => {
+                Err(violation("C7 companions", "no aim precedes it"))
+            }
             _ => Ok(()),
         }
     }

@@ -6,6 +6,7 @@ use crate::code::*;
 use crate::group::Op;
 use crate::lanes::is_wide;
 use crate::op_shape::{OpShape, RegisterRole, Width};
+use crate::rule_violation::{RuleViolation, violation};
 use clk_scalar::Scalar;
 
 pub(super) fn width(scalar: Scalar) -> Width {
@@ -55,7 +56,7 @@ pub(super) struct CodeVerifier<'a> {
     pub effects: OpEffects,
 }
 
-pub(super) type VerifyResult = Result<(), String>;
+pub(super) type VerifyResult<T = ()> = Result<T, RuleViolation>;
 
 impl CodeVerifier<'_> {
     pub fn is_uniform(&self, reg: Reg) -> bool {
@@ -65,11 +66,11 @@ impl CodeVerifier<'_> {
     pub fn exists(&self, reg: Reg, width: Width) -> VerifyResult {
         let wide = match self.code.regs.get(reg as usize) {
             Some(&(RegDef::Uniform { wide, .. } | RegDef::Lanes { wide, .. })) => wide,
-            None => return Err(format!("C1 registers: there is no register {reg}")),
+            None => return Err(violation("C1 registers", format!("there is no register {reg}"))),
         };
         match wide == (width == Width::Eight) {
             true => Ok(()),
-            false => Err(format!("C1 registers: register {reg} has lanes of another size")),
+            false => Err(violation("C1 registers", format!("register {reg} has lanes of another size"))),
         }
     }
 
@@ -86,7 +87,7 @@ impl CodeVerifier<'_> {
         self.read(reg, width)?;
         match self.is_uniform(reg) {
             true => Ok(()),
-            false => Err(format!("C1 registers: register {reg} is not uniform")),
+            false => Err(violation("C1 registers", format!("register {reg} is not uniform"))),
         }
     }
 
@@ -95,10 +96,12 @@ impl CodeVerifier<'_> {
         self.effects.writes.push(reg);
         self.exists(reg, width)?;
         if self.views.contains(&reg) {
-            return Err(format!("C6 views: register {reg}, which may view memory, is written"));
+            return Err(violation("C6 views", format!("register {reg}, which may view memory, is written")));
         }
         match self.set.contains(&reg) {
-            true => Err(format!("C10 launch: register {reg}, which the launch or the block sets, is written")),
+            true => {
+                Err(violation("C10 launch", format!("register {reg}, which the launch or the block sets, is written")))
+            }
             false => Ok(()),
         }
     }
@@ -106,7 +109,7 @@ impl CodeVerifier<'_> {
     pub fn write_lanes(&mut self, reg: Reg, width: Width) -> VerifyResult {
         self.write(reg, width)?;
         match self.is_uniform(reg) {
-            true => Err(format!("C1 registers: lanes of the uniform register {reg} are written")),
+            true => Err(violation("C1 registers", format!("lanes of the uniform register {reg} are written"))),
             false => Ok(()),
         }
     }
@@ -115,7 +118,7 @@ impl CodeVerifier<'_> {
         self.write(reg, width)?;
         match self.is_uniform(reg) {
             true => Ok(()),
-            false => Err(format!("C1 registers: register {reg} is not uniform")),
+            false => Err(violation("C1 registers", format!("register {reg} is not uniform"))),
         }
     }
 
@@ -123,7 +126,9 @@ impl CodeVerifier<'_> {
     pub fn result(&mut self, reg: Reg, width: Width) -> VerifyResult {
         self.write(reg, width)?;
         match self.effects.reads.iter().find(|&&used| self.is_uniform(reg) && !self.is_uniform(used)) {
-            Some(lanes) => Err(format!("C1 registers: the result {reg} is uniform, but not the operand {lanes}")),
+            Some(lanes) => {
+                Err(violation("C1 registers", format!("the result {reg} is uniform, but not the operand {lanes}")))
+            }
             None => Ok(()),
         }
     }
@@ -141,7 +146,7 @@ impl CodeVerifier<'_> {
     pub fn mask_exists(&self, mask: MaskId) -> VerifyResult {
         match self.code.masks.get(mask as usize) {
             Some(_) => Ok(()),
-            None => Err(format!("C2 masks: there is no mask {mask}")),
+            None => Err(violation("C2 masks", format!("there is no mask {mask}"))),
         }
     }
 
@@ -149,7 +154,7 @@ impl CodeVerifier<'_> {
         self.effects.redirects.push(reg);
         self.exists(reg, Width::Four)?;
         match self.is_uniform(reg) || self.code.masks.contains(&reg) {
-            true => Err(format!("C6 views: register {reg} is not one that may view memory")),
+            true => Err(violation("C6 views", format!("register {reg} is not one that may view memory"))),
             false => Ok(()),
         }
     }
@@ -158,6 +163,6 @@ impl CodeVerifier<'_> {
 pub(super) fn in_table(what: &str, number: u32, len: usize) -> VerifyResult {
     match (number as usize) < len {
         true => Ok(()),
-        false => Err(format!("C4 tables: there is no {what} {number}")),
+        false => Err(violation("C4 tables", format!("there is no {what} {number}"))),
     }
 }

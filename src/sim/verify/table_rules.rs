@@ -10,6 +10,7 @@ use crate::lir::{self, RegionInput, for_each_inst};
 use crate::memory::layout::{element_columns, known_extents};
 use crate::op_shape::{Indices, LoopKind, MemoryOperandKind, Width, WriteKind};
 use crate::product::TileGemm;
+use crate::rule_violation::violation;
 use crate::strip::{Micro, PLACES, SCRATCH, StripDef, StripOpcode as Act, StripOperand};
 use crate::tile_copy::MAX_COPIED_AXES;
 use crate::tiles::{ProductDef, WindowDef};
@@ -21,15 +22,15 @@ use clk_scalar::ops::WarpOp;
 pub(super) fn code(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
     let code = verifier.code;
     if code.regs.len() > NONE.into() || code.masks.len() > NONE.into() {
-        return Err("C1 registers: too many registers or masks".into());
+        return Err(violation("C1 registers", "too many registers or masks"));
     }
     masks(verifier)?;
     launch(verifier)?;
     for (number, memory) in code.memories.iter().enumerate() {
-        self::memory(verifier, memory).map_err(|e| format!("{e} of memory {number}, {}", memory.name))?;
+        self::memory(verifier, memory).map_err(|e| e.at(format_args!(" of memory {number}, {}", memory.name)))?;
     }
     if code.tracked.len() != code.memories.len() {
-        return Err("C4 tables: the table of tracked memories is incomplete".into());
+        return Err(violation("C4 tables", "the table of tracked memories is incomplete"));
     }
     for product in &code.products {
         self::product(code, product)?;
@@ -38,14 +39,14 @@ pub(super) fn code(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
         in_table("note", site, code.access_sites.len())?;
     }
     for (number, region) in code.regions.iter().enumerate() {
-        self::region(verifier, region).map_err(|e| format!("{e} in region {number}"))?;
+        self::region(verifier, region).map_err(|e| e.at(format_args!(" in region {number}")))?;
         if region.inner as usize > number {
-            return Err(format!("C4 tables: region {number} has parts that do not exist"));
+            return Err(violation("C4 tables", format!("region {number} has parts that do not exist")));
         }
     }
     match code.region_spans.len() == code.regions.len() {
         true => Ok(()),
-        false => Err("C4 tables: not every region has a span".into()),
+        false => Err(violation("C4 tables", "not every region has a span")),
     }
 }
 
@@ -53,9 +54,9 @@ fn masks(verifier: &CodeVerifier<'_>) -> VerifyResult {
     let code = verifier.code;
     let mut seen_registers = FxHashSet::default();
     for (number, &reg) in code.masks.iter().enumerate() {
-        verifier.exists(reg, Width::Four).map_err(|e| format!("{e} in mask {number}"))?;
+        verifier.exists(reg, Width::Four).map_err(|e| e.at(format_args!(" in mask {number}")))?;
         if verifier.is_uniform(reg) || !seen_registers.insert(reg) || verifier.views.contains(&reg) {
-            return Err(format!("C2 masks: register {reg} cannot be that of mask {number}"));
+            return Err(violation("C2 masks", format!("register {reg} cannot be that of mask {number}")));
         }
     }
     verifier.mask_exists(0)
@@ -73,30 +74,38 @@ fn launch(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
             Special::Id(..) => Scalar::I32,
         };
         if verifier.uniform(reg, width(scalar)).is_err() {
-            return Err(format!("C10 launch: register {reg} cannot hold what is set"));
+            return Err(violation("C10 launch", format!("register {reg} cannot hold what is set")));
         }
     }
     let of_block = |special| matches!(special, Special::Id(BuiltinIndex::Block | BuiltinIndex::Global, _));
     let is_separate = code.block.iter().all(|&(_, s)| of_block(s)) && !code.launch.iter().any(|&(_, s)| of_block(s));
-    if is_separate { Ok(()) } else { Err("C10 launch: a launch value in the block's table, or the reverse".into()) }
+    if is_separate {
+        Ok(())
+    } else {
+        Err(violation("C10 launch", "a launch value in the block's table, or the reverse"))
+    }
 }
 
 fn memory(verifier: &mut CodeVerifier<'_>, memory: &MemoryDef) -> VerifyResult {
     if memory.extent_regs.len() != memory.extents.len() {
-        return Err("C9 memories: the table of extent registers is incomplete".into());
+        return Err(violation("C9 memories", "the table of extent registers is incomplete"));
     }
     for (extent, &reg) in memory.extents.iter().zip(&memory.extent_regs) {
         match extent {
             Extent::Dynamic(_) => verifier.uniform(reg, Width::Four)?,
-            _ if reg != NONE => return Err("C9 memories: a register for an extent that is not dynamic".into()),
+            _ if reg != NONE => return Err(violation("C9 memories", "a register for an extent that is not dynamic")),
             _ => {}
         }
     }
     let fixed = memory.extents.iter().all(|extent| matches!(extent, Extent::Known(_)));
     let bytes = || known_extents(memory).map(|n| n as usize).product::<usize>() * memory.layout.size;
     match memory.kind {
-        MemoryKind::Local | MemoryKind::Constant if !fixed => Err("C9 memories: an extent that is not known".into()),
-        MemoryKind::Constant if memory.constants.len() != bytes() => Err("C9 memories: constants are missing".into()),
+        MemoryKind::Local | MemoryKind::Constant if !fixed => {
+            Err(violation("C9 memories", "an extent that is not known"))
+        }
+        MemoryKind::Constant if memory.constants.len() != bytes() => {
+            Err(violation("C9 memories", "constants are missing"))
+        }
         _ => Ok(()),
     }
 }
@@ -115,13 +124,13 @@ fn product(code: &KernelTables, product: &ProductDef) -> VerifyResult {
             && known_extents(def).map(|n| n as usize).eq(extents)
             && def.layout.size == scalar.size();
         if def.kind != MemoryKind::Shared || !is_valid {
-            return Err(format!("C12 products: {} is no such matrix", def.name));
+            return Err(violation("C12 products", format!("{} is no such matrix", def.name)));
         }
     }
     let is_distinct = product.sum != product.left && product.sum != product.right;
     match is_distinct && product.gemm.is_covered(product.isa) {
         true => Ok(()),
-        false => Err("C12 products: there is no code for it".into()),
+        false => Err(violation("C12 products", "there is no code for it")),
     }
 }
 
@@ -151,7 +160,7 @@ impl CodeVerifier<'_> {
         for taken in &copy.windows {
             match *taken {
                 WindowDef::At(index) => self.uniform(index, Width::Four)?,
-                WindowDef::Range { step, .. } if step < 1 => return Err("C13 copies: a step below 1".into()),
+                WindowDef::Range { step, .. } if step < 1 => return Err(violation("C13 copies", "a step below 1")),
                 WindowDef::Range { start, end, .. } => {
                     self.uniform(start, Width::Four)?;
                     if end != NONE {
@@ -160,20 +169,20 @@ impl CodeVerifier<'_> {
                 }
             }
         }
-        if is_valid { Ok(()) } else { Err(format!("C13 copies: {} does not match the copy", to.name)) }
+        if is_valid { Ok(()) } else { Err(violation("C13 copies", format!("{} does not match the copy", to.name))) }
     }
 }
 
 fn region(verifier: &mut CodeVerifier<'_>, region: &lir::LaneRegion) -> VerifyResult {
-    lir::verify::verify(region).map_err(|e| format!("C11 regions: {e}"))?;
+    lir::verify::verify(region).map_err(|e| violation("C11 regions", e.to_string()))?;
     let lanes = |v: &CodeVerifier<'_>, reg: Reg| matches!(v.code.regs.get(reg as usize), Some(RegDef::Lanes { .. }));
     if let Some(reg) = region.reads.iter().find(|&&reg| !lanes(verifier, reg)) {
-        return Err(format!("C11 regions: {reg} is not a register of lanes"));
+        return Err(violation("C11 regions", format!("{reg} is not a register of lanes")));
     }
     for written in &region.writes {
         verifier.exists(written.reg, width(written.scalar))?;
         if verifier.is_uniform(written.reg) != written.uniform || verifier.set.contains(&written.reg) {
-            return Err(format!("C11 regions: register {} cannot be written", written.reg));
+            return Err(violation("C11 regions", format!("register {} cannot be written", written.reg)));
         }
     }
     for touched in &region.memories {
@@ -181,7 +190,7 @@ fn region(verifier: &mut CodeVerifier<'_>, region: &lir::LaneRegion) -> VerifyRe
         in_table("memory", number as u32, verifier.code.memories.len())?;
         let def = &verifier.code.memories[number];
         if touched.own != (def.kind == MemoryKind::Local) || (touched.stores && !def.writable) {
-            return Err(format!("C11 regions: {} is accessed", def.name));
+            return Err(violation("C11 regions", format!("{} is accessed", def.name)));
         }
     }
     for &(memory, _) in &region.owned {
@@ -223,7 +232,7 @@ fn inputs(verifier: &mut CodeVerifier<'_>, region: &lir::LaneRegion) -> VerifyRe
         let bytes = if region.ty(value) == lir::LaneTy::V64 { Width::Eight } else { Width::Four };
         match columns.iter().find(|(address, _)| *address == inst.args[0]) {
             Some(&(_, reg)) => verifier.exists(reg, bytes)?,
-            None => return Err(format!("C11 regions: `{inst}` has no register")),
+            None => return Err(violation("C11 regions", format!("`{inst}` has no register"))),
         }
     }
     Ok(())
@@ -241,22 +250,26 @@ impl CodeVerifier<'_> {
                 memory.kind == MemoryKind::Shared && memory.layout.size == 4 && memory.extents.len() == 1
             }
         };
-        if is_valid { Ok(()) } else { Err(format!("C5 accesses: array {} is of another kind", memory.name)) }
+        if is_valid {
+            Ok(())
+        } else {
+            Err(violation("C5 accesses", format!("array {} is of another kind", memory.name)))
+        }
     }
 
     /// Checks the memory, the indices and the offset of an access to `count` components.
-    fn place(&mut self, access: &AccessOperands, indices: Indices, count: usize) -> Result<MemoryKind, String> {
+    fn place(&mut self, access: &AccessOperands, indices: Indices, count: usize) -> VerifyResult<MemoryKind> {
         in_table("memory", access.memory, self.code.memories.len())?;
         let memory = &self.code.memories[access.memory as usize];
         if access.axes.len() != memory.extents.len() {
-            return Err(format!("C5 accesses: {} indices of {}", access.axes.len(), memory.name));
+            return Err(violation("C5 accesses", format!("{} indices of {}", access.axes.len(), memory.name)));
         }
         let (size, end) = match memory.kind {
             MemoryKind::Local => (if is_wide(access.scalar) { 2 } else { 1 }, element_columns(memory)),
             _ => (access.scalar.size(), memory.layout.size),
         };
         if access.offset as usize + count * size > end {
-            return Err(format!("C5 accesses: a component beyond the element of {}", memory.name));
+            return Err(violation("C5 accesses", format!("a component beyond the element of {}", memory.name)));
         }
         access.axes.iter().try_for_each(|index| self.index(index, indices))?;
         Ok(memory.kind)
@@ -276,10 +289,10 @@ impl CodeVerifier<'_> {
             Indices::Lanes => plain,
             Indices::Any => plain || (uniform && !index.wide),
         };
-        if is_valid { Ok(()) } else { Err("C5 accesses: an index of another form".into()) }
+        if is_valid { Ok(()) } else { Err(violation("C5 accesses", "an index of another form")) }
     }
 
-    fn access(&self, number: u32) -> Result<AccessOperands, String> {
+    fn access(&self, number: u32) -> VerifyResult<AccessOperands> {
         in_table("access", number, self.code.accesses.len())?;
         let access = self.code.accesses[number as usize].clone();
         in_table("span", access.span, self.code.spans.len())?;
@@ -290,10 +303,10 @@ impl CodeVerifier<'_> {
         let access = self.access(number)?;
         let kind = self.place(&access, indices, access.regs.len())?;
         if kind == MemoryKind::Local || access.scalar.size() != bytes {
-            return Err("C5 accesses: another load's elements".into());
+            return Err(violation("C5 accesses", "another load's elements"));
         }
         if access.may_view && (access.regs.len() != 1 || bytes != 4 || indices != Indices::Affine) {
-            return Err("C6 views: a load that cannot be a view".into());
+            return Err(violation("C6 views", "a load that cannot be a view"));
         }
         for &reg in &access.regs {
             match indices {
@@ -310,7 +323,7 @@ impl CodeVerifier<'_> {
         let kind = self.place(&access, indices, access.regs.len())?;
         let writable = self.code.memories[access.memory as usize].writable;
         if kind == MemoryKind::Local || !writable || access.scalar.size() != bytes {
-            return Err("C5 accesses: another store's elements".into());
+            return Err(violation("C5 accesses", "another store's elements"));
         }
         let aims = self.shapes[at].name == "aim";
         access.regs.iter().try_for_each(|&reg| match aims {
@@ -323,7 +336,7 @@ impl CodeVerifier<'_> {
         let access = self.access(number)?;
         let kind = self.place(&access, indices, access.regs.len())?;
         if kind != MemoryKind::Local || super::registers::width(access.scalar) != width {
-            return Err("C5 accesses: elements that are not a local array's".into());
+            return Err(violation("C5 accesses", "elements that are not a local array's"));
         }
         access.regs.iter().try_for_each(|&reg| match write {
             WriteKind::Yes => self.read(reg, width),
@@ -335,7 +348,7 @@ impl CodeVerifier<'_> {
         in_table("access", number, self.code.accesses.len())?;
         let axes = &self.code.accesses[number as usize].axes;
         if axes.len() != count || axes.iter().any(|index| index.wide) {
-            return Err(format!("C5 accesses: not {count} affine forms"));
+            return Err(violation("C5 accesses", format!("not {count} affine forms")));
         }
         axes.iter().try_for_each(|index| self.index(index, Indices::Affine))
     }
@@ -351,7 +364,7 @@ impl CodeVerifier<'_> {
         let writable = self.code.memories[access.memory as usize].writable;
         let place = matches!(kind, MemoryKind::Global(_) | MemoryKind::Shared) && writable;
         if !place || !aligned || (bytes != 0 && bytes != size) {
-            return Err("C5 accesses: an atomic operation's elements".into());
+            return Err(violation("C5 accesses", "an atomic operation's elements"));
         }
         let width = width(access.scalar);
         self.read(def.value, width)?;
@@ -413,7 +426,7 @@ impl CodeVerifier<'_> {
             LoopKind::Uniform => true,
         };
         if !is_valid {
-            return Err("C4 tables: the op of another loop".into());
+            return Err(violation("C4 tables", "the op of another loop"));
         }
         if !by_lanes {
             return Ok(());
@@ -443,7 +456,7 @@ impl CodeVerifier<'_> {
                 in_table("atomic operation", note.atomic, self.code.atomics.len())?;
             }
             if self.code.tracked[access.memory as usize].is_none() && self.code.counted_warps.is_none() {
-                return Err("C4 tables: a note of a memory that is not watched".into());
+                return Err(violation("C4 tables", "a note of a memory that is not watched"));
             }
         }
         Ok(())
@@ -472,13 +485,13 @@ impl CodeVerifier<'_> {
         in_table("strip", number, self.code.strips.len())?;
         let def = &self.code.strips[number as usize];
         if def.places.len() > PLACES {
-            return Err("C8 strips: too many operands".into());
+            return Err(violation("C8 strips", "too many operands"));
         }
         for &place in &def.places {
             match place {
                 StripOperand::Reg(reg) => self.read(reg, Width::Four)?,
                 StripOperand::Scratch(k) if usize::from(k) >= SCRATCH => {
-                    return Err("C8 strips: too many temporaries".into());
+                    return Err(violation("C8 strips", "too many temporaries"));
                 }
                 StripOperand::Kept(mask) => self.set_mask(mask)?,
                 StripOperand::Scratch(_) | StripOperand::Mask => {}
@@ -493,7 +506,7 @@ impl CodeVerifier<'_> {
                 if let StripOperand::Scratch(k) = place_of(def, number)?
                     && !scratch.contains(&k)
                 {
-                    return Err(format!("C8 strips: temporary {k} is read before it is written"));
+                    return Err(violation("C8 strips", format!("temporary {k} is read before it is written")));
                 }
             }
             let Some(number) = writes else { continue };
@@ -504,11 +517,11 @@ impl CodeVerifier<'_> {
                     scratch.insert(k);
                 }
                 StripOperand::Kept(mask) if is_keep(micro.code) && def.kept == Some(mask) => keeps = true,
-                StripOperand::Kept(_) | StripOperand::Mask => return Err("C8 strips: a mask is written".into()),
+                StripOperand::Kept(_) | StripOperand::Mask => return Err(violation("C8 strips", "a mask is written")),
             }
         }
         if keeps != def.kept.is_some() {
-            return Err("C8 strips: it does not compute the mask that it says".into());
+            return Err(violation("C8 strips", "it does not compute the mask that it says"));
         }
         match self.shapes[at].name == "strip" && self.jumps(at) {
             true => self.target(self.ops[at].x, at),
@@ -523,8 +536,8 @@ impl CodeVerifier<'_> {
     }
 }
 
-fn place_of(def: &StripDef, number: u8) -> Result<StripOperand, String> {
-    let missing = || format!("C8 strips: there is no operand {number}");
+fn place_of(def: &StripDef, number: u8) -> VerifyResult<StripOperand> {
+    let missing = || violation("C8 strips", format!("there is no operand {number}"));
     def.places.get(usize::from(number)).copied().ok_or_else(missing)
 }
 

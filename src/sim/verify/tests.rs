@@ -198,7 +198,7 @@ fn check_rejected_with(
     damage(&mut compiled, at);
     let result = verify(&compiled.ops, &compiled.code);
     let violation = result.expect_err("damaged code is refused");
-    assert!(violation.starts_with(rule), "{rule} of `{name}`: {violation}");
+    assert!(violation.to_string().starts_with(rule), "{rule} of `{name}`: {violation}");
 }
 
 fn access(compiled: &mut CompiledKernel, at: usize) -> &mut AccessOperands {

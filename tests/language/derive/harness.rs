@@ -208,7 +208,7 @@ fn by_reference(module: &Module, extents: LaunchExtents, arguments: &[Argument])
 /// Runs a module on the simulator with checks.
 pub fn by_simulator(module: &Module, problem: &Problem, arguments: &[Argument]) -> Result<Vec<Argument>, String> {
     let checks = Checks { memory: true, arithmetic: problem.smooth != Smoothness::No, ..Checks::default() };
-    let prepared = clk_pass::prepare_for(module.clone(), checks)?;
+    let prepared = clk_pass::prepare_for(module.clone(), checks).map_err(|error| error.to_string())?;
     let executable = Simulator::default().load(Arc::new(prepared), None);
     let mut arguments = arguments.to_vec();
     let control = Control { workers: 2, checks, ..Control::default() };
@@ -455,7 +455,7 @@ fn as_source(
         threads: (0..indices.len().max(1)).map(|k| format!("TAPE{k}")).collect(),
         indices,
     };
-    let simple = clk_derive::simplify(part.module)?;
+    let simple = clk_derive::simplify(part.module).map_err(|error| error.to_string())?;
     let Some(printed) = clk_derive::print(&simple, part.roles, &head) else {
         // A forward-mode derivative keeps the jumps of its kernel, and Clk source cannot express a jump out of several
         // loops.

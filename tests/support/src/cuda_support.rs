@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_compile::{NoFiles, Session};
 use clk_host::interp::{HostEffects, Interpreter, ScriptOptions, ShownPicture};
@@ -47,11 +48,11 @@ impl HostEffects for SilentEffects<'_> {
 
     fn show(&mut self, _: ShownPicture) {}
 
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        std::fs::read(self.0.join(path)).map_err(|e| e.to_string())
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
+        Ok(std::fs::read(self.0.join(path))?)
     }
 
-    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
+    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), FileError> {
         Ok(())
     }
 }

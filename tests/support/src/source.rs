@@ -5,7 +5,6 @@
 use std::fmt::Write;
 
 use clk_ir::def::*;
-use clk_ir::typing;
 use clk_runtime::LaunchExtents;
 use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::UnaryOp;
@@ -33,7 +32,7 @@ fn declaration(name: &str, layout: &ElementLayout) -> String {
     let mut leaves = layout.leaves.as_slice();
     while let [leaf, rest @ ..] = leaves {
         let Some((field, _)) = leaf.path.split_once('.') else {
-            fields.push(format!("{}: {}", leaf.path, typing::name(leaf.ty)));
+            fields.push(format!("{}: {}", leaf.path, leaf.ty));
             leaves = rest;
             continue;
         };
@@ -94,7 +93,7 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
 }
 
 fn type_name(ty: Ty) -> Option<String> {
-    (!matches!(ty, Ty::Vector(Scalar::Bool, _))).then(|| typing::name(ty))
+    (!matches!(ty, Ty::Vector(Scalar::Bool, _))).then(|| ty.to_string())
 }
 
 fn constant(value: ScalarValue) -> String {

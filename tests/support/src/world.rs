@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use clk_base::file_error::FileError;
 use clk_host::interp::{HostEffects, ShownPicture};
 use clk_runtime::{Device, DeviceError, DeviceSelector, Devices};
 use clk_sim::Simulator;
@@ -16,10 +17,10 @@ impl HostEffects for CapturedOutput {
         self.0 += text;
     }
     fn show(&mut self, _: ShownPicture) {}
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("{path} is not there"))
+    fn read(&mut self, _: &str) -> Result<Vec<u8>, FileError> {
+        Err(FileError::Refused("it is not there"))
     }
-    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
+    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), FileError> {
         Ok(())
     }
 }
@@ -36,10 +37,10 @@ impl HostEffects for FilesInMemory {
         self.printed += text;
     }
     fn show(&mut self, _: ShownPicture) {}
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        self.files.get(path).cloned().ok_or_else(|| format!("{path} is not there"))
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
+        self.files.get(path).cloned().ok_or(FileError::Refused("it is not there"))
     }
-    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         self.files.insert(path.into(), bytes.into());
         Ok(())
     }

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use thiserror::Error;
+
 use super::libraries;
 use crate::devices::back_end::GpuCodeOptions;
 use crate::disk::temporary::TempFolder;
 use crate::emit_stage::{EmitError, EmitStage};
+use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_cuda::cubin::{self, CubinResources};
 use clk_cuda::driver::nvidia;
@@ -182,23 +185,35 @@ fn disassemble_cubin(file: &[u8], lines: bool) -> Result<String, (String, String
                 .into(),
         ));
     };
-    let failed = |why: String| {
+    let failed = |why: DisassemblyError| {
         (format!("`{}` fails: {why}", program.display()), "is it of the same CUDA version as NVRTC?".into())
     };
-    let ran = TempFolder::new().and_then(|folder| disassemble(&program, &folder.file("kernel.cubin", file)?, lines));
-    ran.map_err(failed)
+    let ran = TempFolder::new().map_err(DisassemblyError::from);
+    ran.and_then(|folder| disassemble(&program, &folder.file("kernel.cubin", file)?, lines)).map_err(failed)
 }
 
-fn disassemble(program: &Path, file: &Path, lines: bool) -> Result<String, String> {
+/// Why a tool has not disassembled a cubin.
+#[derive(Debug, Error)]
+enum DisassemblyError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{0}")]
+    NoStart(std::io::Error),
+    /// The error output of the tool.
+    #[error("{0}")]
+    Failed(String),
+}
+
+fn disassemble(program: &Path, file: &Path, lines: bool) -> Result<String, DisassemblyError> {
     let mut command = Command::new(program);
     match program.file_stem().is_some_and(|name| name == "nvdisasm") {
         true => command.args(if lines { &["-c", "-g"][..] } else { &["-c"] }),
         false => command.arg("-sass"),
     };
-    let output = command.arg(file).output().map_err(|error| error.to_string())?;
+    let output = command.arg(file).output().map_err(DisassemblyError::NoStart)?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+        false => Err(DisassemblyError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_string())),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
 use super::back_end::Isolate;
-use super::back_end::{GpuBackEnd, GpuCodeOptions, GpuSetup};
+use super::back_end::{BackEndError, GpuBackEnd, GpuCodeOptions, GpuSetup};
 use crate::disk;
 use clk_cuda::driver::nvidia;
 use clk_cuda::nvrtc::Nvrtc;
@@ -24,8 +24,8 @@ pub(crate) use emit::CudaEmitter;
 pub(super) struct NvidiaGpus;
 
 impl GpuBackEnd for NvidiaGpus {
-    fn count(&self) -> Result<u32, String> {
-        nvidia::count().map_err(|absent| absent.to_string())
+    fn count(&self) -> Result<u32, BackEndError> {
+        Ok(nvidia::count()?)
     }
 
     fn describe(&self, number: u32) -> String {
@@ -77,8 +77,8 @@ impl GpuBackEnd for NvidiaGpus {
         clk_cuda::preserve_thread_state()
     }
 
-    fn lender_stream(&self, number: u32) -> Result<ForeignStream, String> {
-        nvidia::meeting(number).map(ForeignStream)
+    fn lender_stream(&self, number: u32) -> Result<ForeignStream, BackEndError> {
+        Ok(ForeignStream(nvidia::meeting(number)?))
     }
 
     fn is_capturing(&self, stream: ForeignStream) -> bool {

@@ -13,7 +13,7 @@ fn names_of_devices() {
     assert_eq!(parse("gpu:3"), Ok(DeviceChoice::Gpu(Some(3))));
     assert_eq!(parse("both:1"), Ok(DeviceChoice::Both(Some(1))));
     for wrong in ["gpus", "gpu:", "gpu:x", "", "GPU", "gpu:-1", "cpu", "sim:0", "sim:", "simulator"] {
-        assert!(parse(wrong).is_err_and(|e| e.contains("devices are auto, sim")), "{wrong}");
+        assert!(parse(wrong).is_err_and(|e| e.title.contains("devices are auto, sim")), "{wrong}");
     }
 }
 

@@ -12,7 +12,7 @@ use clk_compile::{NoFiles, Session};
 use clk_differential::Both;
 use clk_ir::{Checks, PreparedKernel};
 use clk_lower::Instance;
-use clk_runtime::exchange::CollectiveDevice;
+use clk_runtime::exchange::{CollectiveDevice, CollectiveError};
 use clk_runtime::import::{ForeignStream, ImportedBuffer};
 use clk_runtime::ordered::DeterministicDevice;
 use clk_runtime::storage::{DeviceBytes, Storage};
@@ -50,7 +50,7 @@ fn call(device: &dyn Device, method: Method, kernel: &Arc<PreparedKernel>) -> St
             device.load(kernel.clone(), None);
             String::new()
         }
-        Method::Collectives => device.collectives().err().unwrap_or_default(),
+        Method::Collectives => device.collectives().map_or_else(|error| error.to_string(), |_| String::new()),
         Method::Finish => format!("{:?}", device.finish()),
         Method::ReportPendingFaults => format!("{:?}", device.report_pending_faults()),
         Method::BeginBatch => {
@@ -130,9 +130,9 @@ impl Device for MethodRecorder {
         self.simulator.load(kernel, sources)
     }
 
-    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, String> {
+    fn collectives(&self) -> Result<Box<dyn CollectiveDevice>, CollectiveError> {
         self.record(Method::Collectives);
-        Err("collectives of the recorder".into())
+        Err(CollectiveError::Unsupported("the recorder".into()))
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

@@ -1,8 +1,9 @@
 //! Commands that show the generated code of a kernel.
 
+use crate::command_error::{CommandError, CommandResult};
 use crate::generated::{EmitError, EmitStage, KernelEmitter, assumed_types};
 use crate::listing::{self, Language};
-use crate::repl::state::{CommandResult, Repl};
+use crate::repl::state::Repl;
 use crate::{proof, suggestions};
 use clk_check::typed::{KernelId, NameBinding};
 use clk_prove::prove_kernel_until;
@@ -28,14 +29,15 @@ impl Repl<'_> {
                 Ok(String::new())
             }
             Err(EmitError::Open) => {
-                Err(format!("`{name}` has compile-time parameters without a default, so their values are unknown"))
+                Err(format!("`{name}` has compile-time parameters without a default, so their values are unknown")
+                    .into())
             }
             Err(EmitError::Tool { what, help, shown }) => {
                 self.context.console.print(&colored(&shown));
-                Err(format!("{what}\n  Help: {help}"))
+                Err(CommandError::from(what).help(help))
             }
-            Err(EmitError::NoTiles(why)) => Err(format!("`{name}` has no tile program: {why}")),
-            Err(EmitError::Internal(why)) => Err(format!("internal error while `{name}` was prepared: {why}")),
+            Err(EmitError::NoTiles(why)) => Err(format!("`{name}` has no tile program: {why}").into()),
+            Err(EmitError::Internal(why)) => Err(format!("internal error while `{name}` was prepared: {why}").into()),
         }
     }
 
@@ -59,9 +61,9 @@ impl Repl<'_> {
     }
 
     /// Finds a kernel of the session, or of an imported module (`nn.softmax`).
-    fn kernel(&self, command: &str, name: &str) -> Result<KernelId, String> {
+    fn kernel(&self, command: &str, name: &str) -> CommandResult<KernelId> {
         if name.is_empty() {
-            return Err(format!("`:{command}` wants the name of a kernel; {}", self.kernels_here()));
+            return Err(format!("`:{command}` wants the name of a kernel; {}", self.kernels_here()).into());
         }
         let binding = match name.split_once('.') {
             None => self.binding(name),
@@ -75,9 +77,9 @@ impl Repl<'_> {
         match binding {
             Some(NameBinding::Kernel(id)) => Ok(id),
             Some(NameBinding::Fn(_)) => {
-                Err(format!("`{name}` is a function: it becomes part of the kernels that call it"))
+                Err(format!("`{name}` is a function: it becomes part of the kernels that call it").into())
             }
-            _ => Err(self.no_kernel(name)),
+            _ => Err(self.no_kernel(name).into()),
         }
     }
 

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
+use crate::command_error::CommandResult;
 use crate::console::paint;
 use crate::devices::{self, DeviceChoice};
-use crate::repl::state::{CommandResult, Repl};
+use crate::repl::state::Repl;
 use clk_ir::Checks;
 
 /// The fixed arguments of `:device`, for completion.
@@ -22,7 +23,7 @@ impl Repl<'_> {
         let opened = self.context.machine.choose(choice);
         let device = opened.map_err(|error| format!("{error}; kernels run on {} as before", self.device_label()))?;
         // Waits for launches on the old device and reports their errors.
-        self.interpreter.options.device.finish().map_err(|error| error.to_string())?;
+        self.interpreter.options.device.finish()?;
         self.context.limits.places.device = Some(device.clone());
         self.interpreter.switch_device(device);
         Ok(format!("kernels run on {} from now on; values stay\n", self.device_label()))
@@ -81,10 +82,10 @@ impl Repl<'_> {
     }
 
     /// Runs an entry with all checks. If the device in use does not support them, the simulator runs it.
-    fn run_checked(&mut self, entry: &str) -> Result<(), String> {
+    fn run_checked(&mut self, entry: &str) -> CommandResult<()> {
         let other_device = match self.interpreter.options.device.capabilities().checks {
             true => None,
-            false => Some(self.context.machine.choose(DeviceChoice::Sim(None)).map_err(|error| error.to_string())?),
+            false => Some(self.context.machine.choose(DeviceChoice::Sim(None))?),
         };
         let outer = other_device.map(|simulator| self.interpreter.switch_device(simulator));
         let usual = self.interpreter.options.control.checks;

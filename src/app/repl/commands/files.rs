@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::command_error::CommandResult;
 use crate::disk;
 use crate::disk::temporary::TempFolder;
-use crate::repl::state::{CommandResult, Repl};
+use crate::repl::state::Repl;
 use crate::repl::transcript;
 use clk_base::escape;
+use clk_base::file_error::FileError;
 use clk_compile::Session;
 
 impl Repl<'_> {
@@ -76,10 +78,10 @@ impl Repl<'_> {
         }
         let path = path_of(file);
         if self.log.is_empty() {
-            return Err(format!("the session has nothing to save yet; `{}` was not written", path.display()));
+            return Err(format!("the session has nothing to save yet; `{}` was not written", path.display()).into());
         }
         if !replace && path.is_file() && !self.has_saved(&path) {
-            return Err(format!("`{0}` is there already; `:save! {0}` replaces it", path.display()));
+            return Err(format!("`{0}` is there already; `:save! {0}` replaces it", path.display()).into());
         }
         let script = transcript::script(&self.log, self.context.limits.seed, &path);
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -90,7 +92,8 @@ impl Repl<'_> {
             return Err(format!(
                 "`{}` was not written: a script cannot have what is pointed at above; `:history` lists the entries",
                 path.display()
-            ));
+            )
+            .into());
         }
         disk::write_atomically(&path, script.as_bytes())
             .map_err(|why| format!("`{}` cannot be written: {why}", path.display()))?;
@@ -113,24 +116,24 @@ fn path_of(file: &str) -> PathBuf {
 }
 
 /// Opens a text in the user's editor; returns the edited text.
-fn in_editor(text: &str) -> Result<String, String> {
+fn in_editor(text: &str) -> CommandResult {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| "vi".into());
-    let failed = |why: String| format!("`:edit` needs a temporary file: {why}");
+    let failed = |why: FileError| format!("`:edit` needs a temporary file: {why}");
     let folder = TempFolder::new().map_err(failed)?;
     let path = folder.file("entry.clk", format!("{text}\n").as_bytes()).map_err(failed)?;
     run_editor(&editor, &path)?;
-    disk::read_source(&path).map_err(|why| format!("what `{editor}` left cannot be read: {why}"))
+    disk::read_source(&path).map_err(|why| format!("what `{editor}` left cannot be read: {why}").into())
 }
 
 /// Runs the editor on a file. The variable that names the editor may include arguments, as in `code --wait`.
-fn run_editor(editor: &str, path: &Path) -> Result<(), String> {
+fn run_editor(editor: &str, path: &Path) -> CommandResult<()> {
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
     let status = Command::new(program).args(words).arg(path).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(format!("`{editor}` reported a failure; nothing was entered")),
-        Err(why) => Err(format!("`{editor}` cannot be started: {}; set EDITOR", disk::io_reason(&why))),
+        Ok(_) => Err(format!("`{editor}` reported a failure; nothing was entered").into()),
+        Err(error) => Err(format!("`{editor}` cannot be started: {}; set EDITOR", FileError::from(error)).into()),
     }
 }

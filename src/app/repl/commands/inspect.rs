@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::repl::state::{CommandResult, Repl};
+use crate::command_error::CommandResult;
+use crate::repl::state::Repl;
 use crate::{cli, markdown, suggestions};
 use clk_base::arena::Id;
 use clk_check::typed::{Access, ExecutionSpace, Geometry, Global, Module, NameBinding, Type};
@@ -81,7 +82,8 @@ impl Repl<'_> {
                     None => Err(format!(
                         "nothing here is called `{name}`; {}",
                         near.unwrap_or("`:vars` lists what is".into())
-                    )),
+                    )
+                    .into()),
                 };
             }
             Some(NameBinding::Global(id)) => match about_variable(&program.globals[id], self.value(id)) {

@@ -1,7 +1,8 @@
 //! `:time` and `:bench`: evaluate an expression repeatedly, in a copy of the session.
 
+use crate::command_error::CommandResult;
 use crate::disk::Disk;
-use crate::repl::state::{CommandResult, Repl};
+use crate::repl::state::Repl;
 use clk_base::source::FileId;
 use clk_check::typed::NameBinding;
 use clk_host::format;

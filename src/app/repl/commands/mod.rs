@@ -13,7 +13,8 @@ mod why;
 use std::ops::ControlFlow;
 
 use super::guide;
-use super::state::{CommandResult, Repl};
+use super::state::Repl;
+use crate::command_error::CommandResult;
 use crate::generated::EmitStage;
 use crate::{cli, suggestions};
 
@@ -82,7 +83,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 /// Finds a command by its name or a prefix, with or without `!`; returns an error message if there is none.
-pub(crate) fn find(word: &str) -> Result<&'static Command, String> {
+pub(crate) fn find(word: &str) -> CommandResult<&'static Command> {
     let word = word.strip_suffix('!').unwrap_or(word);
     if let Some(exact) = COMMANDS.iter().find(|c| c.name == word) {
         return Ok(exact);
@@ -92,11 +93,12 @@ pub(crate) fn find(word: &str) -> Result<&'static Command, String> {
         [one] => Ok(one),
         [] => {
             let near = suggestions::did_you_mean(word, COMMANDS.iter().map(|c| c.name));
-            Err(format!("there is no command `:{word}`; {}", near.unwrap_or_else(|| "`:help` lists them".into())))
+            Err(format!("there is no command `:{word}`; {}", near.unwrap_or_else(|| "`:help` lists them".into()))
+                .into())
         }
         several => {
             let names: Vec<&str> = several.iter().map(|c| c.name).collect();
-            Err(format!("`:{word}` could be :{}", names.join(" or :")))
+            Err(format!("`:{word}` could be :{}", names.join(" or :")).into())
         }
     }
 }
@@ -107,14 +109,14 @@ impl Repl<'_> {
         let forced = word.ends_with('!');
         let answer = match find(word) {
             Ok(command) if forced && command.name == "save" => self.save(rest.trim(), true),
-            Ok(command) if forced => Err(format!("`:{}` takes no `!`", command.name)),
+            Ok(command) if forced => Err(format!("`:{}` takes no `!`", command.name).into()),
             Ok(command) if command.name == "quit" => return ControlFlow::Break(()),
             Ok(command) => (command.run)(self, rest.trim()),
             Err(complaint) => Err(complaint),
         };
         match answer {
             Ok(text) => self.context.console.print(&text),
-            Err(complaint) => self.context.console.error_line(&complaint),
+            Err(complaint) => self.context.console.error_line(&complaint.to_string()),
         }
         ControlFlow::Continue(())
     }
@@ -196,8 +198,8 @@ mod tests {
         let name = |word: &str| find(word).map(|c| c.name);
         assert_eq!(name("q"), Ok("quit"));
         assert_eq!(name("help"), Ok("help"));
-        assert!(name("zz").is_err_and(|e| e.contains(":help")));
-        assert!(name("hepl").is_err_and(|e| e.contains("help")));
-        assert!(name("re").is_err_and(|e| e.contains(":reload or :reset")));
+        assert!(name("zz").is_err_and(|e| e.title.contains(":help")));
+        assert!(name("hepl").is_err_and(|e| e.title.contains("help")));
+        assert!(name("re").is_err_and(|e| e.title.contains(":reload or :reset")));
     }
 }

@@ -1,8 +1,9 @@
 //! `:profile`: shows the estimated cost of an entry's launches on a GPU.
 
 use crate::cli::profile_of_session;
+use crate::command_error::CommandResult;
 use crate::devices::DeviceChoice;
-use crate::repl::state::{CommandResult, Repl};
+use crate::repl::state::Repl;
 use clk_runtime::profile::ProfileCollector;
 
 impl Repl<'_> {
@@ -16,7 +17,7 @@ impl Repl<'_> {
         }
         let other_device = match self.interpreter.options.device.capabilities().checks {
             true => None,
-            false => Some(self.context.machine.choose(DeviceChoice::Sim(None)).map_err(|error| error.to_string())?),
+            false => Some(self.context.machine.choose(DeviceChoice::Sim(None))?),
         };
         let outer = other_device.map(|simulator| self.interpreter.switch_device(simulator));
         let (usual, counting) =

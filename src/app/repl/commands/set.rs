@@ -1,5 +1,6 @@
 //! The command `:set`.
 
+use crate::command_error::{CommandError, CommandResult};
 use crate::devices::Isolate;
 use crate::repl::settings::NAMES;
 use crate::repl::state::Repl;
@@ -8,7 +9,7 @@ use clk_host::interp::RandomPosition;
 
 impl Repl<'_> {
     /// Handles `:set`, `:set name` and `:set name value`.
-    pub(super) fn set(&mut self, text: &str) -> Result<String, String> {
+    pub(super) fn set(&mut self, text: &str) -> CommandResult {
         let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let value = value.trim().trim_start_matches('=').trim();
         if name.is_empty() {
@@ -44,7 +45,7 @@ impl Repl<'_> {
         rows.iter().map(|(name, value, about)| format!("{name:<10} {value:<8} {about}\n")).collect()
     }
 
-    fn change(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn change(&mut self, name: &str, value: &str) -> CommandResult<()> {
         let options = &mut self.interpreter.options;
         match name {
             "vi" => self.settings.vi = switch(value)?,
@@ -79,28 +80,28 @@ impl Repl<'_> {
     }
 
     /// Sets isolation and reopens the device; arrays are transferred at their next use.
-    fn isolate(&mut self, on: bool) -> Result<(), String> {
+    fn isolate(&mut self, on: bool) -> CommandResult<()> {
         let machine = &self.context.machine;
         machine.set_isolation(if on { Isolate::Yes } else { Isolate::No });
-        let device = machine.choose(self.context.device).map_err(|error| error.to_string())?;
+        let device = machine.choose(self.context.device)?;
         self.context.limits.places.device = Some(device.clone());
         self.interpreter.replace_device(device);
         Ok(())
     }
 }
 
-fn unknown(name: &str) -> String {
-    format!("there is no setting `{name}`; there are {}", NAMES.join(", "))
+fn unknown(name: &str) -> CommandError {
+    format!("there is no setting `{name}`; there are {}", NAMES.join(", ")).into()
 }
 
-fn switch(value: &str) -> Result<bool, String> {
+fn switch(value: &str) -> CommandResult<bool> {
     match value {
         "on" | "true" | "yes" | "1" => Ok(true),
         "off" | "false" | "no" | "0" => Ok(false),
-        _ => Err(format!("`{value}` is neither `on` nor `off`")),
+        _ => Err(format!("`{value}` is neither `on` nor `off`").into()),
     }
 }
 
-fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
-    value.replace('_', "").parse().map_err(|_| format!("`{value}` is not a number that fits here"))
+fn number<T: std::str::FromStr>(value: &str) -> CommandResult<T> {
+    value.replace('_', "").parse().map_err(|_| format!("`{value}` is not a number that fits here").into())
 }

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use crate::command_error::CommandResult;
 use crate::disk;
 use crate::effects::CapturedEffects;
-use crate::repl::state::{CommandResult, Repl};
+use crate::repl::state::Repl;
 use crate::repl::transcript;
 use crate::script::{self, CompiledScript};
 use crate::why;
@@ -30,7 +31,7 @@ impl Repl<'_> {
     }
 
     /// Runs the entries of the session again as one script, and records its launches.
-    fn rerun_recorded(&mut self) -> Result<(Session, Interpreter), String> {
+    fn rerun_recorded(&mut self) -> CommandResult<(Session, Interpreter)> {
         let text = transcript::script(&self.log, self.context.limits.seed, Path::new("session.clk"));
         let mut session = Session { folder: self.session.folder.clone(), ..Session::default() };
         let outcome = session.add("<session>", &text, &disk::Disk);
@@ -48,7 +49,7 @@ impl Repl<'_> {
 
 /// Parses the arguments after an element. `9` is the number of levels to show; `more 2.1` shows a subtree that an
 /// earlier answer left out.
-fn part(rest: &str) -> Result<why::TreeWindow, String> {
+fn part(rest: &str) -> CommandResult<why::TreeWindow> {
     let (mut levels, mut from) = (None, None);
     let mut words = rest.split_whitespace();
     while let Some(word) = words.next() {

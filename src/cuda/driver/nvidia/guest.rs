@@ -13,8 +13,8 @@ use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUpointer_attribute_enum as Attribute, CUresult};
 
 use super::symbols::Library;
-use super::{GpuUnavailable, check_call, start};
-use crate::driver::DriverResult;
+use super::{check_call, start};
+use crate::driver::{DriverResult, GpuUnavailable};
 
 /// Returns whether a driver is installed and can report the current context.
 fn is_present() -> bool {
@@ -50,15 +50,15 @@ impl Drop for ContextGuard {
 
 /// Returns the stream of a GPU on which owners of imported buffers make Clk wait for their work. It is created once for
 /// each GPU.
-pub fn meeting(gpu: u32) -> Result<usize, String> {
+pub fn meeting(gpu: u32) -> Result<usize, GpuUnavailable> {
     static STREAMS: Mutex<BTreeMap<u32, usize>> = Mutex::new(BTreeMap::new());
     let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(stream) = streams.get(&gpu) {
         return Ok(*stream);
     }
     let _visit = ContextGuard::begin();
-    start().map_err(|absent| absent.to_string())?;
-    let stream = create_stream(gpu).map_err(|refusal| GpuUnavailable::Refused(refusal).to_string())?;
+    start()?;
+    let stream = create_stream(gpu).map_err(GpuUnavailable::Refused)?;
     streams.insert(gpu, stream);
     Ok(stream)
 }

@@ -26,27 +26,11 @@ use self::host_copy::{HostCopyMode, MIN_STAGED_BYTES, Staging};
 use self::symbols::Library;
 use super::super::text::abi::MAX_AXES;
 use super::{
-    DevicePtr, Driver, DriverArgument, DriverError, DriverFunction, DriverLaunch, DriverModule, DriverResult, Graph,
-    LaunchShape, MapElement, Peer, Properties, StickyError, StreamEvent, StridedWords, TensorMap,
+    DevicePtr, Driver, DriverArgument, DriverError, DriverFunction, DriverLaunch, DriverModule, DriverResult,
+    GpuUnavailable, Graph, LaunchShape, MapElement, Peer, Properties, StickyError, StreamEvent, StridedWords,
+    TensorMap,
 };
 use clk_runtime::import::ForeignStream;
-
-/// The reason why a GPU cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GpuUnavailable {
-    /// No driver is installed.
-    NoDriver,
-    /// The driver finds no GPU.
-    NoDevice,
-    /// The ordinal `wanted` is too large for the number of GPUs.
-    NoSuchDevice { wanted: u32, count: u32 },
-    /// Initializing the driver, or querying the GPU, failed.
-    Refused(DriverError),
-    /// The driver is older than [`OLDEST`].
-    TooOld { driver: u32 },
-    /// The driver's library lacks a function that Clk calls.
-    Lacks { function: &'static str },
-}
 
 /// The oldest driver version that has all functions Clk calls.
 const OLDEST: u32 = 12_000;

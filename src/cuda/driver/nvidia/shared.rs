@@ -6,7 +6,7 @@ use cudarc::driver::result as cu;
 use cudarc::driver::sys;
 
 use super::{Nvidia, check_call, probe};
-use crate::driver::{DevicePtr, DriverResult, Properties, StreamEvent};
+use crate::driver::{DevicePtr, DriverResult, GpuUnavailable, Properties, StreamEvent};
 use crate::isolate::{IpcHandle, Opener, Shareable};
 
 impl Shareable for Nvidia {
@@ -98,8 +98,8 @@ impl Shareable for Nvidia {
 pub struct GpuByOrdinal(pub u32);
 
 impl Opener for GpuByOrdinal {
-    fn probe(&self) -> Result<Properties, String> {
-        probe(self.0).map_err(|absent| absent.to_string())
+    fn probe(&self) -> Result<Properties, GpuUnavailable> {
+        probe(self.0)
     }
 
     fn open(&self, properties: Properties) -> DriverResult<Arc<dyn Shareable>> {

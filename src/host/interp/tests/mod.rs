@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::interp::context::ShownPicture;
+use clk_base::file_error::FileError;
 use clk_compile::NoFiles;
 use clk_runtime::storage::FailedMemory;
 use clk_runtime::{Control, EarlierFault, FaultKind, LaunchExtents, LaunchOrigin};
@@ -23,10 +24,10 @@ impl HostEffects for RecordedEffects {
     fn show(&mut self, _: ShownPicture) {
         self.0.push("show".into());
     }
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("no `{path}` here"))
+    fn read(&mut self, _: &str) -> Result<Vec<u8>, FileError> {
+        Err(FileError::Refused("there are no files here"))
     }
-    fn write(&mut self, path: &str, _: &[u8]) -> Result<(), String> {
+    fn write(&mut self, path: &str, _: &[u8]) -> Result<(), FileError> {
         self.0.push(format!("write {path}"));
         Ok(())
     }

@@ -10,6 +10,7 @@ use half::{bf16, f16};
 use rustc_hash::FxHashMap;
 
 use super::lex::{IrToken, tokens};
+use super::parse_error::{IrParseError, IrParseErrorReason as Reason};
 use super::{AXES, COMPONENTS, IDS, OPERATORS, value_of};
 use crate::def::*;
 use crate::renumber::compact;
@@ -20,14 +21,14 @@ use clk_scalar::Scalar;
 use clk_scalar::builtin::{Builtin, find};
 use clk_scalar::ops::UnaryOp;
 
-/// Parses a module. The error message contains the line number.
-pub fn parse(text: &str) -> Result<Module, String> {
+/// Parses a module.
+pub fn parse(text: &str) -> Result<Module, IrParseError> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
     let module = parser.module().and_then(|module| parser.end().map(|()| module));
-    module.map_err(|message| format!("line {}: {message}", parser.line()))
+    module.map_err(|reason| parser.error(reason))
 }
 
-type IrParseResult<T> = Result<T, String>;
+type IrParseResult<T> = Result<T, Reason>;
 
 /// The maximum nesting depth. Bounds the recursion of the parser.
 const MAX_DEPTH: usize = 200;
@@ -54,7 +55,7 @@ struct FunctionParser {
 
 fn find_reference<T>(list: &[(NameRef, Id<T>)], reference: &NameRef) -> IrParseResult<Id<T>> {
     let id = list.iter().find(|(r, _)| r == reference).map(|(_, id)| *id);
-    id.ok_or_else(|| format!("unknown name `{}`", reference.0))
+    id.ok_or_else(|| Reason::Unknown("name", reference.0.clone()))
 }
 
 impl FunctionParser {
@@ -75,7 +76,7 @@ impl FunctionParser {
     fn define(&mut self, number: u64, kind: ExprKind, ty: Ty, span: Span) -> IrParseResult<ExprId> {
         let id = self.expr_of_number(number);
         if self.defined.insert(id, ()).is_some() {
-            return Err(format!("%{number} is defined twice"));
+            return Err(Reason::DefinedTwice(number));
         }
         self.function.exprs[id] = Expr { kind, ty };
         self.function.spans[id] = span;
@@ -84,8 +85,11 @@ impl FunctionParser {
 }
 
 impl Parser {
-    fn line(&self) -> usize {
-        self.tokens.get(self.at.min(self.tokens.len().saturating_sub(1))).map_or(0, |(_, line)| *line)
+    /// Returns the error for the current line.
+    fn error(&self, reason: Reason) -> IrParseError {
+        let last = self.tokens.len().saturating_sub(1);
+        let line = self.tokens.get(self.at.min(last)).map_or(0, |(_, line)| *line);
+        IrParseError { line, reason }
     }
 
     fn peek(&self) -> Option<&IrToken> {
@@ -119,39 +123,43 @@ impl Parser {
     }
 
     fn expect(&mut self, punctuation: &str) -> IrParseResult<()> {
-        if self.eat(punctuation) { Ok(()) } else { Err(format!("expected `{punctuation}`, found {:?}", self.peek())) }
+        if self.eat(punctuation) { Ok(()) } else { Err(self.expected(format!("`{punctuation}`"))) }
     }
 
     fn expect_word(&mut self, word: &str) -> IrParseResult<()> {
-        if self.eat_word(word) { Ok(()) } else { Err(format!("expected `{word}`, found {:?}", self.peek())) }
+        if self.eat_word(word) { Ok(()) } else { Err(self.expected(format!("`{word}`"))) }
+    }
+
+    fn expected(&self, what: String) -> Reason {
+        Reason::found(what, format_args!("{:?}", self.peek()))
     }
 
     fn word(&mut self) -> IrParseResult<String> {
         match self.next() {
             Some(IrToken::Word(word)) => Ok(word),
-            other => Err(format!("expected a word, found {other:?}")),
+            other => Err(Reason::found("a word", format_args!("{other:?}"))),
         }
     }
 
     fn number(&mut self) -> IrParseResult<u64> {
         match self.next() {
-            Some(IrToken::Number(text)) => text.parse().map_err(|_| format!("expected a whole number, found {text}")),
-            other => Err(format!("expected a number, found {other:?}")),
+            Some(IrToken::Number(text)) => text.parse().map_err(|_| Reason::found("a whole number", text)),
+            other => Err(Reason::found("a number", format_args!("{other:?}"))),
         }
     }
 
     fn u32(&mut self) -> IrParseResult<u32> {
-        u32::try_from(self.number()?).map_err(|_| "the number is too large".to_string())
+        u32::try_from(self.number()?).map_err(|_| Reason::TooLarge)
     }
 
     fn u8(&mut self) -> IrParseResult<u8> {
-        u8::try_from(self.number()?).map_err(|_| "the number is too large".to_string())
+        u8::try_from(self.number()?).map_err(|_| Reason::TooLarge)
     }
 
     fn end_of_line(&mut self) -> IrParseResult<()> {
         match self.next() {
             Some(IrToken::Newline) | None => Ok(()),
-            other => Err(format!("expected the end of the line, found {other:?}")),
+            other => Err(Reason::found("the end of the line", format_args!("{other:?}"))),
         }
     }
 
@@ -185,7 +193,7 @@ impl Parser {
     fn name(&mut self) -> IrParseResult<String> {
         match self.next() {
             Some(IrToken::Word(name) | IrToken::Text(name)) => Ok(name),
-            other => Err(format!("expected a name, found {other:?}")),
+            other => Err(Reason::found("a name", format_args!("{other:?}"))),
         }
     }
 
@@ -197,7 +205,7 @@ impl Parser {
 
     fn ty(&mut self) -> IrParseResult<Ty> {
         let word = self.word()?;
-        typing::from_name(&word).ok_or_else(|| format!("`{word}` is not a type"))
+        typing::from_name(&word).ok_or(Reason::IsNot(word, "a type"))
     }
 
     fn span(&mut self) -> IrParseResult<Span> {
@@ -216,7 +224,7 @@ impl Parser {
             "in" => Ok(Access::In),
             "out" => Ok(Access::Out),
             "inout" => Ok(Access::InOut),
-            other => Err(format!("expected in, out or inout, found `{other}`")),
+            other => Err(Reason::found("in, out or inout", format_args!("`{other}`"))),
         }
     }
 
@@ -275,7 +283,7 @@ impl Parser {
     }
 
     fn end(&self) -> IrParseResult<()> {
-        self.peek().map_or(Ok(()), |token| Err(format!("expected `fn`, found {token:?}")))
+        if self.peek().is_none() { Ok(()) } else { Err(self.expected("`fn`".into())) }
     }
 
     /// Parses the kernel. Returns the names of the array parameters, and the name of the body function if that is not
@@ -299,7 +307,7 @@ impl Parser {
         let form = match self.word()?.as_str() {
             "threads" => LaunchForm::Threads { rank: self.u8()? },
             "grid" => LaunchForm::Grid,
-            other => return Err(format!("expected threads or grid, found `{other}`")),
+            other => return Err(Reason::found("threads or grid", format_args!("`{other}`"))),
         };
         let cooperative = self.eat_word("cooperative");
         let body = if self.eat_word("body") { Some(Id::new(self.u32()? as usize)) } else { None };
@@ -347,7 +355,7 @@ impl Parser {
         }
         scope.function.body = self.stmts(&mut scope)?;
         if let Some((number, _)) = scope.names.iter().find(|(_, id)| !scope.defined.contains_key(id)) {
-            return Err(format!("%{number} is never defined in `{}`", reference.0));
+            return Err(Reason::NeverDefined { number: *number, function: reference.0 });
         }
         Ok((reference, scope))
     }
@@ -399,9 +407,9 @@ impl Parser {
             Some(IrToken::Word(word)) if word == "false" => Ok(0),
             Some(IrToken::Word(word)) if Scalar::from_name(&word).is_some() => match self.next() {
                 Some(IrToken::Bits(bits)) => Ok(bits),
-                other => Err(format!("expected `#` and bits, found {other:?}")),
+                other => Err(Reason::found("`#` and bits", format_args!("{other:?}"))),
             },
-            other => Err(format!("expected a constant, found {other:?}")),
+            other => Err(Reason::found("a constant", format_args!("{other:?}"))),
         }
     }
 
@@ -451,7 +459,7 @@ impl Parser {
         if self.eat("(") {
             self.depth += 1;
             if self.depth > MAX_DEPTH {
-                return Err("nested too deeply".to_string());
+                return Err(Reason::TooDeep);
             }
             let ty = self.ty()?;
             self.expect(":")?;
@@ -470,7 +478,7 @@ impl Parser {
                 let (kind, ty) = self.free(scope, &word)?;
                 Ok(scope.push(kind, ty))
             }
-            other => Err(format!("expected an operand, found {other:?}")),
+            other => Err(Reason::found("an operand", format_args!("{other:?}"))),
         }
     }
 
@@ -479,20 +487,20 @@ impl Parser {
         if let Some(id) = value_of(&IDS, word) {
             self.expect(".")?;
             let axis = self.word()?;
-            let axis = value_of(&AXES, &axis).ok_or_else(|| format!("`{axis}` is not an axis"))?;
+            let axis = value_of(&AXES, &axis).ok_or(Reason::IsNot(axis, "an axis"))?;
             return Ok((ExprKind::Id(id, axis), typing::I32));
         }
         if let Some(scalar) = Scalar::from_name(word) {
             return match self.next() {
                 Some(IrToken::Bits(bits)) => Ok((ExprKind::Const(bits), Ty::Scalar(scalar))),
-                other => Err(format!("expected `#` and bits, found {other:?}")),
+                other => Err(Reason::found("`#` and bits", format_args!("{other:?}"))),
             };
         }
         if let Some(i) = counted("arg") {
             return Ok((ExprKind::Param(i), typing::I32));
         }
         if let Some(k) = counted("index") {
-            let k = u8::try_from(k).map_err(|_| "the number is too large".to_string())?;
+            let k = u8::try_from(k).map_err(|_| Reason::TooLarge)?;
             return Ok((ExprKind::Index(k), typing::I32));
         }
         match word {
@@ -508,7 +516,7 @@ impl Parser {
                 self.expect(")")?;
                 Ok((ExprKind::Extent(memory, axis), typing::I32))
             }
-            _ => Err(format!("unknown operand `{word}`")),
+            _ => Err(Reason::Unknown("operand", word.into())),
         }
     }
 
@@ -530,7 +538,7 @@ impl Parser {
         let component = if self.eat(".") {
             let word = self.word()?;
             let at = COMPONENTS.iter().position(|c| *c == word);
-            Some(at.ok_or_else(|| format!("`{word}` is not a component"))? as u8)
+            Some(at.ok_or(Reason::IsNot(word, "a component"))? as u8)
         } else {
             None
         };
@@ -585,7 +593,7 @@ impl Parser {
             Some(IrToken::Punctuation(p)) => OPERATORS.into_iter().find(|op| op.operator().symbol() == p),
             _ => None,
         };
-        let op = op.ok_or("expected an operator")?;
+        let op = op.ok_or(Reason::Expected("an operator"))?;
         Ok(ExprKind::Binary { op, left, right: self.operand(scope)? })
     }
 }
@@ -593,10 +601,10 @@ impl Parser {
 /// Parses a number with its type suffix.
 fn constant(text: &str, negative: bool) -> IrParseResult<(u64, Scalar)> {
     let scalar = Scalar::ALL.into_iter().filter(|s| text.ends_with(s.name())).max_by_key(|s| s.name().len());
-    let scalar = scalar.ok_or_else(|| format!("`{text}` has no type"))?;
+    let scalar = scalar.ok_or_else(|| Reason::NoType(text.into()))?;
     let digits = text.strip_suffix(scalar.name()).unwrap_or(text);
     let digits = if negative { format!("-{digits}") } else { digits.to_string() };
-    let bad = || format!("`{digits}` is not a valid {scalar}");
+    let bad = || Reason::InvalidConstant { digits: digits.clone(), scalar };
     let single = || digits.parse::<f32>().map_err(|_| bad());
     let bits = match scalar {
         Scalar::F16 => f16::from_f32(single()?).to_bits() as u64,

@@ -1,6 +1,6 @@
 //! Parser of statements in DeviceIR's text form.
 
-use super::{FunctionParser, IrParseResult, MAX_DEPTH, Parser, find_reference};
+use super::{FunctionParser, IrParseResult, MAX_DEPTH, Parser, Reason, find_reference};
 use crate::def::*;
 use crate::text::lex::IrToken;
 use clk_base::arena::Id;
@@ -13,13 +13,13 @@ impl Parser {
     pub(super) fn stmts(&mut self, scope: &mut FunctionParser) -> IrParseResult<Block> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err("nested too deeply".to_string());
+            return Err(Reason::TooDeep);
         }
         let mut block = vec![];
         self.skip_lines();
         while !self.eat("}") {
             if self.peek().is_none() {
-                return Err("expected `}`".to_string());
+                return Err(Reason::Expected("`}`"));
             }
             block.push(self.stmt(scope)?);
             self.skip_lines();
@@ -162,7 +162,7 @@ impl Parser {
             self.set_results(&mut kind, results)?;
             return Ok((span, kind));
         }
-        let [(number, ty)] = targets.as_slice() else { return Err("an expression has one value".to_string()) };
+        let [(number, ty)] = targets.as_slice() else { return Err(Reason::SeveralValues) };
         let kind = self.expression(scope)?;
         let span = self.span()?;
         Ok((span, StmtKind::Let(scope.define(*number, kind, *ty, span)?)))
@@ -179,13 +179,13 @@ impl Parser {
                     *result = *one;
                     Ok(())
                 }
-                _ => Err("a warp operation has one result".to_string()),
+                _ => Err(Reason::WarpResults),
             },
             StmtKind::Call { results, .. } => {
                 *results = ids;
                 Ok(())
             }
-            _ => Err("this statement has no such results".to_string()),
+            _ => Err(Reason::Results),
         }
     }
 
@@ -247,7 +247,7 @@ impl Parser {
     fn simple(&mut self, scope: &mut FunctionParser) -> IrParseResult<StmtKind> {
         if let Some(kind) = self.effect(scope)? {
             return match kind {
-                StmtKind::Warp { .. } => Err("a warp operation has one result".to_string()),
+                StmtKind::Warp { .. } => Err(Reason::WarpResults),
                 kind => Ok(kind),
             };
         }
@@ -279,7 +279,7 @@ impl Parser {
             "print" if self.next_is("!") || self.peek() == Some(&IrToken::Newline) => StmtKind::Print { parts: vec![] },
             "print" => StmtKind::Print { parts: self.parts(scope)? },
             "declare" => StmtKind::Declare(self.memory(scope)?),
-            other => return Err(format!("unknown statement `{other}`")),
+            other => return Err(Reason::Unknown("statement", other.into())),
         })
     }
 

@@ -1,15 +1,15 @@
 //! Parser of TileIR's text form. It also accepts programs that the verifier rejects.
 
-use super::{IrParseResult, MAX_DEPTH, NameRef, Parser};
+use super::{IrParseError, IrParseResult, MAX_DEPTH, NameRef, Parser, Reason};
 use crate::def::{MmaPrecision, Module, Scalar};
 use crate::text::lex::{IrToken, tokens};
 use crate::tiles::{ArrayShape, ArrayWindow, TileAxis, TileGemmOperand, TileProgram, TileStep, TileTarget, TileVar};
 use clk_scalar::tensor_core_model::TensorCoreModel;
 
-/// Parses a tile program. The error message contains the line number.
-pub fn parse_tiles(text: &str) -> Result<TileProgram, String> {
+/// Parses a tile program.
+pub fn parse_tiles(text: &str) -> Result<TileProgram, IrParseError> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
-    parser.tile_program().map_err(|message| format!("line {}: {message}", parser.line()))
+    parser.tile_program().map_err(|reason| parser.error(reason))
 }
 
 /// The declarations to which steps refer.
@@ -21,7 +21,7 @@ struct TileScope {
 }
 
 fn position(list: &[NameRef], reference: &NameRef) -> IrParseResult<usize> {
-    list.iter().position(|item| item == reference).ok_or_else(|| format!("unknown name `{}`", reference.0))
+    list.iter().position(|item| item == reference).ok_or_else(|| Reason::Unknown("name", reference.0.clone()))
 }
 
 impl Parser {
@@ -34,7 +34,7 @@ impl Parser {
         let sums = match cores {
             Some(cores) => MmaPrecision::TensorCore(cores),
             None if self.eat_word("rounded") => MmaPrecision::Sequential,
-            None => return Err("expected a tensor core generation or `rounded`".to_string()),
+            None => return Err(Reason::Expected("a tensor core generation or `rounded`")),
         };
         self.expect("{")?;
         // The steps refer to the element kernels, which follow them.
@@ -46,7 +46,7 @@ impl Parser {
         let (arrays, tiles, counters) = self.tile_declarations(&mut scope)?;
         let steps = self.tile_steps(&scope)?;
         if self.at != end {
-            return Err("expected the element kernels".to_string());
+            return Err(Reason::Expected("the element kernels"));
         }
         self.at = after;
         Ok(TileProgram { sums, rows, arrays, tiles, counters, steps })
@@ -60,7 +60,7 @@ impl Parser {
                 Some(IrToken::Punctuation("{")) => open += 1,
                 Some(IrToken::Punctuation("}")) => open -= 1,
                 Some(_) => {}
-                None => return Err("expected `}`".to_string()),
+                None => return Err(Reason::Expected("`}`")),
             }
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Parser {
                 return Ok(());
             }
             if !self.eat_word(&format!("e{}", scope.elements.len())) {
-                return Err(format!("expected `e{}`, found {:?}", scope.elements.len(), self.peek()));
+                return Err(self.expected(format!("`e{}`", scope.elements.len())));
             }
             self.expect("{")?;
             let module = self.module()?;
@@ -121,14 +121,14 @@ impl Parser {
 
     fn scalar_type(&mut self) -> IrParseResult<Scalar> {
         let word = self.word()?;
-        Scalar::from_name(&word).ok_or_else(|| format!("`{word}` is not a scalar type"))
+        Scalar::from_name(&word).ok_or(Reason::IsNot(word, "a scalar type"))
     }
 
     /// Parses steps up to and including the closing brace.
     fn tile_steps(&mut self, scope: &TileScope) -> IrParseResult<Vec<TileStep>> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err("nested too deeply".to_string());
+            return Err(Reason::TooDeep);
         }
         let mut steps = vec![];
         self.skip_lines();
@@ -176,7 +176,7 @@ impl Parser {
                 self.expect("{")?;
                 TileStep::Repeat { counter, bounds: Box::new([start, end]), step, body: self.tile_steps(scope)? }
             }
-            other => return Err(format!("unknown step `{other}`")),
+            other => return Err(Reason::Unknown("step", other.into())),
         })
     }
 
@@ -218,14 +218,14 @@ impl Parser {
     /// Parses the name of an element kernel: `e3`.
     fn element(&mut self, scope: &TileScope) -> IrParseResult<Module> {
         let number = self.numbered("e")?;
-        scope.elements.get(number as usize).cloned().ok_or_else(|| format!("there is no element kernel `e{number}`"))
+        scope.elements.get(number as usize).cloned().ok_or(Reason::NoElementKernel(number))
     }
 
     /// Parses a word that consists of a prefix and a number.
     fn numbered(&mut self, prefix: &str) -> IrParseResult<u32> {
         let word = self.word()?;
         let number = word.strip_prefix(prefix).and_then(|number| number.parse().ok());
-        number.ok_or_else(|| format!("expected `{prefix}` and a number, found `{word}`"))
+        number.ok_or_else(|| Reason::found(format!("`{prefix}` and a number"), format_args!("`{word}`")))
     }
 
     /// Parses a window: `arg0[128 from e3, 16 from e4 step 2] transposed: f16 by e5`.

@@ -154,7 +154,7 @@ fn constants_keep_their_bits() {
 
 #[test]
 fn errors_name_the_line() {
-    let error = |text: &str| parse(text).unwrap_err();
+    let error = |text: &str| parse(text).unwrap_err().to_string();
     assert_eq!(error("kernel k() grid\nfn k() {\n  print %1\n}"), "line 4: %1 is never defined in `k`");
     assert!(error("kernel k() grid\nfn k() {\n  frobnicate\n}").starts_with("line 3: unknown statement"));
     assert!(error("kernel k() grid\nfn k() {\n  break '0 '1\n}").starts_with("line 3: expected the end of the line"));

@@ -97,7 +97,7 @@ fn every_step_round_trips() {
 fn errors_in_tile_programs_name_the_line() {
     let error = |from: &str, to: &str| {
         assert!(every_step().contains(from), "{from}");
-        parse_tiles(&every_step().replacen(from, to, 1)).unwrap_err()
+        parse_tiles(&every_step().replacen(from, to, 1)).unwrap_err().to_string()
     };
     assert_eq!(error("$part = e3", "$port = e3"), "line 13: unknown name `port`");
     assert_eq!(error("by e8", "by e80"), "line 19: there is no element kernel `e80`");

@@ -146,7 +146,7 @@ fn invalid_phases_are_rejected() {
         assert_eq!(text.matches(from).count(), 1, "`{from}` in\n{text}");
         let damaged = text.replace(from, to);
         let region = parse(&damaged).unwrap_or_else(|e| panic!("{e}\n{damaged}"));
-        assert_eq!(verify(&region).expect_err("a violation"), expected, "{damaged}");
+        assert_eq!(verify(&region).expect_err("a violation").to_string(), expected, "{damaged}");
     };
     check(
         "            %7 = scalar add",

@@ -55,7 +55,7 @@ fn check_in(region: &str, from: &str, to: &str, expected: &str) {
     let text = region.replacen(from, to, 1);
     assert!(from.is_empty() || text != region, "`{from}` is in the region");
     let region = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    assert_eq!(verify(&region).err().unwrap_or_default(), expected);
+    assert_eq!(verify(&region).expect_err("a violation").to_string(), expected);
 }
 
 #[test]
@@ -334,7 +334,7 @@ body {
 }
 ";
     let missing = "R9 checked: `check_one %3, %2` is missing in `%0 = load_scalar.w4 %4`";
-    assert_eq!(verify(&parse(text).unwrap()), Err(missing.to_string()));
+    assert_eq!(verify(&parse(text).unwrap()).expect_err("a violation").to_string(), missing);
     let inside = text.replacen("        loop {\n", "        loop {\n            check_one %3, %2\n", 1);
     assert_eq!(verify(&parse(&inside).unwrap()), Ok(()));
     let constant = text.replacen("            %3 = scalar add.i64 %3, %5\n", "", 1);

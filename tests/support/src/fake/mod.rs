@@ -41,7 +41,7 @@ pub fn child() {
 pub struct Fake;
 
 impl Opener for Fake {
-    fn probe(&self) -> Result<Properties, String> {
+    fn probe(&self) -> Result<Properties, GpuUnavailable> {
         Ok(Properties {
             name: "Fake".into(),
             architecture: 90,
