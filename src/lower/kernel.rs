@@ -43,7 +43,7 @@ pub(crate) fn kernel<'a>(
         return Ok(module);
     }
 
-    module.kernel.tile_program = super::program::tiles(unit.program, kernel, instance).ok().map(Arc::new);
+    module.kernel.tile_program = super::tile_program::find(unit.program, kernel, instance).ok().map(Arc::new);
     Ok(module)
 }
 

@@ -31,10 +31,10 @@ mod mma_emulation;
 mod mono;
 mod operator;
 mod place;
-mod program;
 mod speculation;
 mod stmt;
 mod tile_expr;
+mod tile_program;
 mod tile_window;
 mod tiles;
 mod types;
@@ -50,7 +50,7 @@ pub use describe::arguments as describe;
 pub(crate) use error::Fallible;
 pub use instance::{FunctionInstance, GenericArgument, Instance, MmaPrecision, hidden_params};
 pub use mono::default_argument;
-pub use program::TileRefusal;
+pub use tile_program::TileRefusal;
 
 /// Lowers a kernel. Errors are those that depend on the compile-time arguments (a local array of zero size, a division
 /// by a constant zero, …).
@@ -69,7 +69,7 @@ pub fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Resu
 /// Returns why a kernel has no tile program; `None` if it has one.
 pub fn tile_refusal(program: &Program, instance: &Instance) -> Option<TileRefusal> {
     let kernel = program.kernels.get(instance.kernel)?;
-    program::tiles(program, kernel, instance).err()
+    tile_program::find(program, kernel, instance).err()
 }
 
 /// Lowers a kernel for debugging. At its binding, each source variable is written to IR locals with its name and the

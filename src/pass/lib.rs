@@ -69,8 +69,11 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<PreparedKernel, Inv
             }
         }
     }
-    module.kernel.gemm = gemm.and_then(|gemm| with_prepared_epilogue(gemm, checks)).map(Arc::new);
-    module.kernel.tile_program = tile_program.and_then(|tiles| with_prepared_steps(&tiles, checks)).map(Arc::new);
+    // Checks must see every operation, so the body runs then.
+    let gemm = gemm.filter(|_| !checks.any()).map(with_prepared_epilogue).transpose()?;
+    let tile_program = tile_program.filter(|tiles| tiles.is_supported());
+    let tile_program = tile_program.map(|tiles| with_prepared_steps(&tiles, checks)).transpose()?;
+    (module.kernel.gemm, module.kernel.tile_program) = (gemm.map(Arc::new), tile_program.map(Arc::new));
     let module = verify_after(module, "the last pass")?;
     Ok(PreparedKernel::new(module, checks))
 }
@@ -83,32 +86,24 @@ pub fn verify_only(module: Module) -> Result<PreparedKernel, InvalidIrError> {
     })
 }
 
-/// Runs the passes on the epilogue of a matrix product. `None` if they fail, or if checks are enabled: the body must
-/// run then, because checks must see every operation.
-fn with_prepared_epilogue(gemm: GemmKernel, checks: Checks) -> Option<GemmKernel> {
-    if checks.any() {
-        return None;
-    }
-    let epilogue = prepare(gemm.epilogue).ok()?.module.into_module();
-    Some(GemmKernel { epilogue, ..gemm })
+/// Runs the passes on the epilogue of a matrix product.
+fn with_prepared_epilogue(gemm: GemmKernel) -> Result<GemmKernel, InvalidIrError> {
+    let epilogue = prepare(gemm.epilogue)?.module.into_module();
+    Ok(GemmKernel { epilogue, ..gemm })
 }
 
-/// Runs the passes on the element kernels of a tile program; `None` if they fail, or if no device has code for the
-/// program. If checks are enabled, the body runs instead, so the steps are dropped; the empty tile program only shows
-/// that there was one.
-fn with_prepared_steps(tiles: &TileProgram, checks: Checks) -> Option<TileProgram> {
-    if !tiles.is_supported() {
-        return None;
-    }
+/// Runs the passes on the element kernels of a tile program. If checks are enabled, the body runs instead, so the steps
+/// are dropped; the empty tile program only shows that there was one.
+fn with_prepared_steps(tiles: &TileProgram, checks: Checks) -> Result<TileProgram, InvalidIrError> {
     if checks.any() {
-        return Some(TileProgram { steps: vec![], ..tiles.clone() });
+        return Ok(TileProgram { steps: vec![], ..tiles.clone() });
     }
-    let (mut tiles, mut succeeds) = (tiles.clone(), true);
+    let (mut tiles, mut error) = (tiles.clone(), None);
     tiles.each_module_mut(&mut |element| match prepare(element.clone()) {
         Ok(prepared) => *element = prepared.module.into_module(),
-        Err(_) => succeeds = false,
+        Err(invalid) => error = error.take().or(Some(invalid)),
     });
-    succeeds.then_some(tiles)
+    error.map_or(Ok(tiles), Err)
 }
 
 /// Inlines and simplifies a kernel before differentiation.

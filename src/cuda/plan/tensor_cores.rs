@@ -39,7 +39,7 @@ impl KernelVariants {
         let rounded = is_rounded(&self.prepared, product.a);
         let in_boxes = rows.map(|bytes| bytes.is_multiple_of(TMA_ALIGN));
         let pieces = OperandStaging::Pieces { packed: in_boxes.map(|whole| rounded || !whole) };
-        let mut staging_options = match (self.requires_sm90a(), in_boxes) {
+        let mut staging_options = match (self.may_use_sm90a(), in_boxes) {
             (true, [true, true]) => vec![OperandStaging::Boxes, pieces],
             // Packing operands first is faster than copying them by elements.
             (true, _) => vec![pieces, OperandStaging::Elements],
@@ -55,11 +55,11 @@ impl KernelVariants {
             return vec![];
         }
         let pieces = OperandStaging::Pieces { packed: [false; 2] };
-        if self.requires_sm90a() && in_boxes { vec![OperandStaging::Boxes, pieces] } else { vec![pieces] }
+        if self.may_use_sm90a() && in_boxes { vec![OperandStaging::Boxes, pieces] } else { vec![pieces] }
     }
 
     /// Returns whether generated code may use sm_90a instructions.
-    fn requires_sm90a(&self) -> bool {
+    fn may_use_sm90a(&self) -> bool {
         let GpuContext { properties, settings, .. } = &*self.context;
         properties.architecture == TENSOR_ARCHITECTURE && settings.tensor == TensorInstructions::Best
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::array::{Array, Data, DeferredWork};
+use crate::array::{Array, Data, DeferredWork, Reader};
 use crate::graph::context::ExecContext;
 use crate::graph::evaluate::{PlanOutput, plan_context, run_plan_with_control};
 use crate::graph::node::{DeferredNode, ElementwiseOp, NodeOperand, as_node};
@@ -120,7 +120,7 @@ fn collect_operand_slots(root: &DeferredNode) -> OperandSlots {
 struct Overwritten;
 
 impl DeferredWork for Overwritten {
-    fn run(&self, _: usize) -> HostResult<Storage> {
+    fn run(&self, _: usize, _: Reader) -> HostResult<Storage> {
         let title = "the array was lost, because memory ran out while it was being overwritten";
         Err(RuntimeError::new("E0509", title).help("compute it again"))
     }

@@ -38,11 +38,7 @@ pub struct TileRefusal {
 }
 
 /// Returns the tile program of a kernel that has one.
-pub(super) fn tiles(
-    program: &Program,
-    kernel: &typed::Kernel,
-    instance: &Instance,
-) -> Result<TileProgram, TileRefusal> {
+pub(super) fn find(program: &Program, kernel: &typed::Kernel, instance: &Instance) -> Result<TileProgram, TileRefusal> {
     let refusal = |reason| TileRefusal { span: kernel.name_span, reason };
     let (typed::Geometry::Grid { .. }, Some(typed)) = (&kernel.geometry, kernel.body.as_deref()) else {
         return Err(refusal("it is not a `grid` kernel"));
