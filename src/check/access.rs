@@ -11,6 +11,7 @@ use crate::{const_eval, suggestions, value_advice, visit};
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::Scalar;
+use clk_scalar::ops::BinaryOp;
 use clk_syntax::ast::{self, ExprKind as Ast};
 
 /// Returns whether a word is a common name of an array attribute or method in other languages, such as `shape` or
@@ -773,8 +774,17 @@ impl Cx<'_> {
             let word = Span { start: declared.start.saturating_sub(4), end: declared.start, ..declared };
             let d = Diagnostic::error("E0406", format!("`{name}` is read before it is written"))
                 .at(read.span, "an `out` array holds nothing yet")
-                .because(declared, "declared `out` here")
-                .fix("declare it `inout`", word, "inout ", Applicability::MaybeIncorrect);
+                .because(declared, "declared `out` here");
+            if let (Some(op), Some(_)) = (read.op, read.outer_loop) {
+                let symbol = op.symbol();
+                let start = if matches!(op, BinaryOp::Mul | BinaryOp::Div) { "1.0" } else { "0.0" };
+                self.report(d.help(format!(
+                    "a variable collects the value: `var s = {start}` before the loop, `s {symbol}= …` in it, and \
+                     `{name}[…] = s` after it"
+                )));
+                continue;
+            }
+            let d = d.fix("declare it `inout`", word, "inout ", Applicability::MaybeIncorrect);
             let explanation = "`inout` arrays keep the caller's values";
             let d = match read.op {
                 Some(op) => {

@@ -85,7 +85,10 @@ fn by_position(entry: &BuiltinEntry, name: &str) -> bool {
 fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<String> {
     Some(match (callee, argument) {
         (_, "keepdims" | "keepdim" | "keep_dims" | "keep") if names.contains(&"axis") => {
-            format!("`reshape` restores the axis: `reshape({callee}(x, axis = 1), -1, 1)`")
+            format!(
+                "leave it off for `axis = 0`, because a row broadcasts to all rows; for `axis = 1`, `reshape` restores the \
+                 axis: `reshape({callee}(x, axis = 1), -1, 1)`"
+            )
         }
         ("sort", "reverse" | "descending") => "`flip(sort(x))` sorts in descending order".into(),
         ("argsort", "reverse" | "descending") => "`flip(argsort(x))` gives the positions in descending order".into(),
@@ -283,6 +286,19 @@ impl Cx<'_> {
         let d = Diagnostic::error("E0304", format!("`{name}` takes {expected}, but {count_given} {verb} given"))
             .at(call.span, format!("{count_given} given"))
             .note(format!("`{name}{}`", call.entry.signature));
+        // `atomic_add(bins, i, 1)` of Numba.
+        let d = match &call.args {
+            _ if name == "transpose" && count_given == 2 => d.help(
+                "`transpose` reverses the order of all axes; for another order, write a kernel: `r[i, k, j] = x[i, j, k]`",
+            ),
+            [array, index, ..] if name.starts_with("atomic_") && count_given == accepted.most + 1 => {
+                let (array, index) = (array.value.span, index.value.span);
+                let between = Span { start: array.end, end: index.start, ..array };
+                let edits = vec![(between, "[".to_owned()), (index.after(), "]".to_owned())];
+                d.fix_all("pass an element, `x[i]`", edits, Applicability::MaybeIncorrect)
+            }
+            _ => d,
+        };
         self.report(d);
         None
     }

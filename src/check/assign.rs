@@ -142,12 +142,25 @@ impl Cx<'_> {
     /// Reports `x = …` for an undeclared `x`, and recovers by declaring it.
     fn undeclared(&mut self, name: &ast::Name, value: &ast::Expr) -> StmtKind {
         let before = self.diagnostics.len();
+        let is_part = match &bare(value).kind {
+            Ast::Index { args, .. } => args.iter().any(|arg| matches!(bare(arg).kind, Ast::Range { .. })),
+            _ => false,
+        };
         let value = self.expr(value, None);
         let unknown = format!("nothing here is called `{}`", name.text);
         let already_reported = self.diagnostics.iter().skip(before).any(|d| d.title == unknown);
         if !already_reported {
             let near = suggestions::nearest(&name.text, self.variables()).map(str::to_owned);
-            let d = self.undeclared_message(name, near);
+            let mut d = self.undeclared_message(name, near);
+            // A part of an array is a tile in a kernel, which only shared memory holds.
+            let is_window = is_part && !self.in_host();
+            if is_window && d.code == UNDECLARED {
+                d.fixes.clear();
+                d = d.help(format!(
+                    "a tile is declared before it is set: `shared {}: [f32; 16, 64]`, with the extents of this part",
+                    name.text
+                ));
+            }
             self.report(d);
         }
         let ty = if already_reported { Type::Error } else { value.ty.clone() };

@@ -7,7 +7,7 @@ use crate::context::{BodyKind, Cx, DivergentCondition, Fork};
 use crate::infer::TypeClass;
 use crate::ops::{CommonType, scalar_of, with_scalar};
 use crate::typed::*;
-use clk_base::diag::Diagnostic;
+use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::Scalar;
 use clk_scalar::builtin::{Builtin, BuiltinEntry, BuiltinSpaces, DerivativeKind};
@@ -410,7 +410,12 @@ impl Cx<'_> {
         if !ok {
             let d = Diagnostic::error("E0306", format!("there is no axis {axis}"))
                 .at(span, format!("the array has {}, counted from 0", count(rank, "axis", "axes")));
-            self.report(d);
+            // `axis = -1` is the last one in Python.
+            let from_end = i64::try_from(rank).map_or(-1, |rank| rank + axis);
+            self.report(match axis < 0 && from_end >= 0 {
+                true => d.fix(format!("write `{from_end}`"), span, from_end.to_string(), Applicability::MaybeIncorrect),
+                false => d,
+            });
         }
         ok
     }
@@ -502,6 +507,12 @@ impl Cx<'_> {
                     .at(call.at, "the sum of the products of their components")
                     .because(a.span, format!("this is `{x}`"))
                     .because(b.span, format!("this is `{y}`"));
+                let has_axes = |ty: &Type| matches!(ty, Type::Array(array) if array.dims.len() == 2);
+                let d = match (has_axes(&at) && has_axes(&bt), self.in_host()) {
+                    (true, true) => d.help("`a @ b` is the product of matrices"),
+                    (true, false) => d.help("the product of two tiles is added to a third: `acc = mma(acc, a, b)`"),
+                    _ => d,
+                };
                 self.report(d);
                 return self.bad(call.span);
             }

@@ -141,6 +141,7 @@ impl Cx<'_> {
     /// Reports a method call such as `x.sum()`: Clk has only free functions.
     fn method(&mut self, base: &ast::Expr, name: &ast::Name, args: &[ast::Arg], span: Span) -> Expr {
         let word = name.text.as_str();
+        let base = foreign_names::without_iterators(base);
         let value = self.expr(base, None);
         if value.ty == Type::Error {
             return self.after_error(args, span);
@@ -160,6 +161,11 @@ impl Cx<'_> {
             let edits = foreign_names::call_edits(word, base.span, name.span, !args.is_empty());
             d = d.help(format!("`{word}` is a function: write `{word}(…)` with the value as first argument"));
             d = d.fix_all(format!("call the function `{word}`"), edits, Applicability::MaybeIncorrect);
+        } else if let Some(ty) = foreign_names::target_type(word, args) {
+            let before = Span { end: base.span.start, ..base.span };
+            let after = Span { start: base.span.end, ..span };
+            let edits = vec![(before, format!("{ty}(")), (after, ")".to_owned())];
+            d = d.fix_all(format!("write `{ty}(…)`"), edits, Applicability::MaybeIncorrect);
         } else if word == "to" {
             d = d.help("arrays move to where they are used; no call is needed");
         } else {

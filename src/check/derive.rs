@@ -276,7 +276,7 @@ impl Cx<'_> {
                 let text = self.ty_text(&ty);
                 let d = Diagnostic::error(CODE, format!("there is no derivative by a `{text}`"))
                     .at(arg.span, "only floats, and arrays, tuples and structs of them, change continuously");
-                return Some(d.help("name another parameter: `wrt = …`"));
+                return Some(d.help("name another parameter, `wrt = …`, or declare this one as `f32`"));
             }
         }
         let scalar = matches!(result, Type::Unknown)
@@ -390,11 +390,21 @@ impl Cx<'_> {
         let mut d = Diagnostic::error(CODE, format!("`{}(…)` is a function, and functions are not values", name.text))
             .at(span, "nothing is given to it")
             .help(format!("call it: `{}(f)(x)`; to pass it on, write a function that calls it", name.text));
-        if let [f, x] = args
+        if let [f, x, seed @ ..] = args
             && let (None, None, Ast::Name(_)) = (&f.name, &x.name, &bare(&f.value).kind)
         {
             let between = Span { start: f.value.span.end, end: x.value.span.start, ..span };
-            d = d.fix("call the derivative", between, ")(", Applicability::MaybeIncorrect);
+            let mut edits = vec![(between, ")(".to_owned())];
+            let word = match name.text.as_str() {
+                "vjp" => "cotangent",
+                "jvp" => "tangent",
+                _ => "",
+            };
+            // The last argument of `vjp(f, x, u)` is the seed.
+            if let ([.., ast::Arg { name: None, value }], false) = (seed, word.is_empty()) {
+                edits.push((Span { end: value.span.start, ..value.span }, format!("{word} = ")));
+            }
+            d = d.fix_all("call the derivative", edits, Applicability::MaybeIncorrect);
         }
         self.report(d);
         self.bad(span)

@@ -516,7 +516,9 @@ impl Cx<'_> {
         if flat.is_empty() && ok && self.vars.kind(&element).is_some() {
             let d =
                 Diagnostic::error("E0307", "an empty array needs a type").at(span, "the type of its elements is open");
-            self.report(d.help("write `zeros(0)`, or give the variable a type"));
+            self.report(d.help(
+                "write `zeros(0)`, to which `x = concat(x, [v])` appends, or `zeros(n)` for elements that are set later",
+            ));
             return self.bad(span);
         }
         let ty = match ok {
@@ -677,7 +679,9 @@ impl Cx<'_> {
             let mut d = Diagnostic::error("E0308", format!("a condition must be `bool`, but this is `{actual}`"))
                 .at(checked.span, format!("this is `{actual}`"));
             d = match self.vars.shallow(&checked.ty) {
-                Type::Array(a) if a.element == BOOL => d.help("say which you mean: `all(…)` or `any(…)`"),
+                Type::Array(a) if a.element == BOOL => d
+                    .help("say which you mean: `all(…)` or `any(…)`")
+                    .help("`select(condition, a, b)` chooses for each element"),
                 ty if self.vars.scalar_kind(&ty).is_some() => d.help("compare it with something: `x != 0`"),
                 _ => d,
             };

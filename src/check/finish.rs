@@ -6,7 +6,7 @@ use crate::infer::Vars;
 use crate::literal::NumberLiteral;
 use crate::typed::*;
 use crate::visit::{VisitMut, walk_mut};
-use clk_base::diag::Diagnostic;
+use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::decimal::Decimal;
 use clk_scalar::format::{self, FormatError, NumberStyle, SYNTAX, Spec};
@@ -107,8 +107,24 @@ impl Finish<'_> {
             let d = Diagnostic::error("E0545", format!("the format `{text}` {reason}"))
                 .at(format.span, "does not fit the value")
                 .note(SYNTAX);
-            self.diagnostics.push(d);
+            self.diagnostics.push(match format::from_foreign(text).filter(|clk| clk != text) {
+                Some(clk) if self.fits(&clk, ty) => {
+                    // The colon goes with an empty format.
+                    let colon = u32::from(clk.is_empty());
+                    let span = Span { start: format.span.start - colon, ..format.span };
+                    let title =
+                        if clk.is_empty() { "leave the format off".to_owned() } else { format!("write `{clk}`") };
+                    d.fix(title, span, clk, Applicability::MachineApplicable)
+                }
+                _ if text.ends_with('%') => d.help("a percentage is computed: `{100.0 * x:.1}%`"),
+                _ => d,
+            });
         }
+    }
+
+    /// Returns whether a format specification can be used for the type of a value.
+    fn fits(&self, format: &str, ty: &Type) -> bool {
+        format.is_empty() || Spec::parse(format).is_ok_and(|spec| format_error(self.program, &spec, ty).is_none())
     }
 
     fn check_number(&mut self, number: NumberLiteral, ty: Scalar, span: Span) {

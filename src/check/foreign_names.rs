@@ -62,6 +62,32 @@ pub(crate) fn method(word: &str) -> Option<ForeignName> {
     foreign_names::find(if foreign_names::is_module(word) { "cpu" } else { word })
 }
 
+/// Returns the array of `x.iter()`, `x.into_iter()` and the like, which have no equivalent.
+pub(crate) fn without_iterators(e: &ast::Expr) -> &ast::Expr {
+    let Ast::Call { callee, args } = &bare(e).kind else { return e };
+    match &bare(callee).kind {
+        Ast::Field { base, name } if args.is_empty() && is_iterator(&name.text) => without_iterators(base),
+        _ => e,
+    }
+}
+
+fn is_iterator(method: &str) -> bool {
+    matches!(method, "iter" | "into_iter" | "iter_mut" | "cloned" | "copied" | "collect" | "to_vec" | "clone")
+}
+
+/// Returns the type to which a method such as `.to(f16)` or `.astype(float32)` converts.
+pub(crate) fn target_type(method: &str, args: &[ast::Arg]) -> Option<&'static str> {
+    let [ast::Arg { name: None, value }] = args else { return None };
+    let name = match &bare(value).kind {
+        Ast::Name(name) | Ast::Field { name, .. } if matches!(method, "to" | "astype" | "type") => name.text.as_str(),
+        _ => return None,
+    };
+    match foreign_names::find_type(name).map(|row| row.equivalent) {
+        Some(ClkEquivalent::Name(clk)) => Some(clk),
+        _ => Scalar::from_name(name).map(Scalar::name),
+    }
+}
+
 /// Returns whether a builtin has the name of a foreign function that does something else with an array: `split` is for
 /// text, and `shuffle` for warps.
 fn differs_for_arrays(row: &ForeignName) -> bool {

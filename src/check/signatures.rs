@@ -590,7 +590,10 @@ fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
         let word = if p.access == Access::Out { "out" } else { "inout" };
         let d = Diagnostic::error("E0316", format!("only an array can be `{word}`"))
             .at(p.span, format!("this is `{}`", cx.ty_text(&ty)))
-            .help("for a single result write an array of one element: `out total: [f32; 1]`");
+            .help(
+                "a single result is an array of one element: `out total: [f32; 1]`, or `inout total: [f32; 1]` if all \
+                 threads add to it, `atomic_add(total[0], v)`",
+            );
         cx.report(d);
     }
     let is_allowed = match &ty {
@@ -612,7 +615,10 @@ fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
             if text_in_kernel { "text exists on the host only" } else { "not a plain value or an array" },
         );
         if matches!(ty, Type::Fn(_)) {
-            d = d.help(format!("a function is a compile-time parameter: `<{}: {text}>`", p.name.text));
+            let name = &p.name.text;
+            d = d.help(format!(
+                "a function is a compile-time parameter, `<{name}: {text}>`, which a call passes by name: `{name} = …`"
+            ));
         }
         if text_in_kernel {
             d = d.help("kernels take numbers: `parse(f32, text)` reads one from a text, or from each text of an array");

@@ -40,15 +40,16 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
 pub(crate) fn in_kernels(what: &str) -> &'static str {
     match what.trim_end_matches(" of a whole array").trim_matches('`') {
         "arange" | "linspace" | "indexing by an array" => {
-            "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`"
+            "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`, which stands for all of \
+             `block_idx.x * B + arange(0, B)`"
         }
         "load" => "`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`",
         "save" | "image" | "plot" | "heat" => {
             "a kernel writes its results to an `out` array: `out r: [f32; N]`; the script does the rest"
         }
         "zeros" | "ones" | "full" | "eye" => {
-            "an array of one thread is declared as `var acc: [f32; 8] = 0.0`, one of a block as `shared s: [f32; 64]`; \
-             results are written to an `out` array"
+            "an array of one thread is declared as `var acc: [f32; 8] = 0.0`, one of a block as `shared s: [f32; 64]`, and \
+             then `s = 0.0` sets it; results are written to an `out` array"
         }
         "sum" | "prod" | "mean" | "all" | "any" | "argmin" | "argmax" | "min" | "max" => {
             "a loop goes over the elements: `for k in 0..N { s += x[k] }`; the threads of a warp add up with \

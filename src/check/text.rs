@@ -76,6 +76,9 @@ impl Cx<'_> {
                 d.help("`concat(a, b)` joins arrays, `join(a, \", \")` makes one text of an array")
             }
             BinaryOp::Mul if !many => d.help("a text is repeated in a loop: `for _ in 0..n { s += t }`"),
+            BinaryOp::Rem if !many => d.help(
+                "values are put into a text between braces, with their format: `\"x = {x:.2}\"` for `\"x = %.2f\" % x`",
+            ),
             op if op.is_comparison() && !many => d.help("`parse(i32, text)` reads the number that a text spells"),
             _ => d,
         }

@@ -4,7 +4,8 @@ use crate::context::{Cx, ErrorReported};
 use crate::foreign_names::{self, ForeignUse};
 use crate::report::MAX_ERRORS;
 use crate::suggestions;
-use clk_base::diag::{Diagnostic, MisspelledName};
+use crate::typed::NameBinding;
+use clk_base::diag::{Applicability, Diagnostic, MisspelledName};
 use clk_base::source::Span;
 use clk_syntax::ast;
 
@@ -17,6 +18,12 @@ impl Cx<'_> {
     /// Reports an undefined name that is called. `span` is that of the call.
     pub fn unknown_callee(&mut self, name: &ast::Name, args: &[ast::Arg], span: Span) -> ErrorReported {
         self.report_unknown(name, Some((args, span)))
+    }
+
+    /// Returns whether the first argument of a call is a function of the program.
+    fn is_function_first(&self, call: Option<(&[ast::Arg], Span)>) -> bool {
+        let first = call.and_then(|(args, _)| args.first()).map(|arg| &crate::build::bare(&arg.value).kind);
+        matches!(first, Some(ast::ExprKind::Name(f)) if matches!(self.module.names.get(f.text.as_str()), Some(NameBinding::Fn(_))))
     }
 
     fn report_unknown(&mut self, name: &ast::Name, call: Option<(&[ast::Arg], Span)>) -> ErrorReported {
@@ -38,8 +45,25 @@ impl Cx<'_> {
             let own = shown.then(|| suggestions::nearest(word, self.names.keys().map(|n| n.as_str()))).flatten();
             let near = own.map(str::to_owned);
             // For an item of the standard library with the same name, `clk_check::suggest_names` adds its import.
+            if word == "end" {
+                d = d.help("indices count from 0, so the last element is `x[len(x) - 1]`");
+                return self.report_error(d);
+            }
             let foreign = clk_scalar::foreign_names::find(word).filter(|row| !row.is_library_item(word));
             match foreign.filter(|foreign| !foreign.is_common_word || near.is_none()) {
+                Some(_) if word == "gradient" && self.is_function_first(call) => {
+                    d = d.help("the derivative of a function is `grad(f)(x)`");
+                    if let Some(([f, x, ..], _)) = call {
+                        let edits = vec![
+                            (name.span, "grad".to_owned()),
+                            (
+                                Span { start: f.value.span.end, end: x.value.span.start, ..f.value.span },
+                                ")(".to_owned(),
+                            ),
+                        ];
+                        d = d.fix_all("call the derivative", edits, Applicability::MaybeIncorrect);
+                    }
+                }
                 Some(row) => d = foreign_names::explain(d, &row, &ForeignUse { name: word, span: name.span, call }),
                 None => d.misspelled = Some(Box::new(MisspelledName { span: name.span, word: word.to_owned(), near })),
             }

@@ -58,10 +58,7 @@ impl Session {
         // The chunks of imported files are skipped: an import makes a file's items available, but does not run its
         // script.
         let first = first.max(self.program.chunks.len());
-        let broken = broken_items(&tree, text, &diagnostics);
-        let mut errors = clk_check::check(&mut self.program, main, &tree, &imports);
-        errors.retain(|d| !d.primary().is_some_and(|at| broken.iter().any(|item| item.contains(at.start))));
-        diagnostics.extend(errors);
+        check_valid_items(&mut self.program, main, &tree, text, &imports, &mut diagnostics);
         drop_unreported(&mut diagnostics);
         let outcome = CompileResult { file, diagnostics, chunks: first..self.program.chunks.len() };
         (tree, outcome)
@@ -96,12 +93,30 @@ fn drop_unreported(diagnostics: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Returns the spans of items with an unclosed `{`. Other errors in these items are usually consequences of it.
+/// Checks a file. Adds the errors to its syntax errors, except those in broken items.
+fn check_valid_items(
+    program: &mut Program,
+    module: ModuleId,
+    tree: &ast::SourceFile,
+    text: &str,
+    imports: &clk_check::Imports,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let broken = broken_items(tree, text, diagnostics);
+    let mut errors = clk_check::check(program, module, tree, imports);
+    errors.retain(|d| !d.primary().is_some_and(|at| broken.iter().any(|item| item.contains(at.start))));
+    diagnostics.extend(errors);
+}
+
+/// Returns the spans of items with an unclosed `{`, and of code in another language with the items that contain it.
+/// Other errors in these spans are usually consequences of it.
 fn broken_items(tree: &ast::SourceFile, text: &str, diagnostics: &[Diagnostic]) -> Vec<Span> {
     let unclosed = diagnostics.iter().filter(|d| d.code == "E0102").filter_map(Diagnostic::primary);
     let braces = unclosed.filter(|span| text.get(span.range()) == Some("{"));
-    let item = |brace: Span| tree.items.iter().map(|item| item.span).find(|item| item.contains(brace.start));
-    braces.filter_map(item).collect()
+    let item = |place: Span| tree.items.iter().map(|item| item.span).find(|item| item.contains(place.start));
+    let translated: Vec<Span> = diagnostics.iter().filter_map(clk_syntax::translated_span).collect();
+    let items = braces.chain(translated.iter().copied()).filter_map(item).collect::<Vec<_>>();
+    items.into_iter().chain(translated).collect()
 }
 
 /// Drops a syntax tree. If it is large, that happens in another thread, because the tree may consist of millions of

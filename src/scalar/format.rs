@@ -135,6 +135,21 @@ impl Spec {
     }
 }
 
+/// Converts a specification of Python, C or Rust: `.3f` is `.3`, `5d` is `5`, `,.2f` is `.2`, and `-8s` is `<8`.
+/// Letters that state the type of the value, separators and conversions such as `!r` are dropped. `None` if the rest
+/// means nothing.
+pub fn from_foreign(text: &str) -> Option<String> {
+    let text = ["!r", "!s", "!a"].iter().find_map(|conversion| text.strip_prefix(conversion)).unwrap_or(text);
+    let text = text.strip_prefix(':').unwrap_or(text);
+    let text = text.strip_suffix(['f', 'F', 'd', 'i', 's', 'g', 'G', 'n', '?']).unwrap_or(text);
+    let text = text.replace([',', '_', '#'], "");
+    let text = match text.strip_prefix('-').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        Some(width) => format!("<{width}"),
+        None => text,
+    };
+    Spec::parse(&text).is_ok().then_some(text)
+}
+
 /// Splits a text into its leading digits, as a number, and the remaining text.
 fn number(text: &str) -> Result<(Option<usize>, &str), FormatError> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

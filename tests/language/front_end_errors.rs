@@ -57,17 +57,17 @@ fn cuda_and_c() {
 
 #[test]
 fn declarations_of_c() {
-    one("float x = 1.0;", "E0116", "float", "let x: f32 = 1.0;");
-    one("const int n = 3;", "E0116", "const int", "const n: i32 = 3;");
+    one("float x = 1.0;", "E0116", "float", "let x = 1.0");
+    one("const int n = 3;", "E0116", "const int", "const n: i32 = 3");
     one("unsigned int n = 3", "E0116", "unsigned", "let n: u32 = 3");
-    one("fn f() { float acc[4][2]; }", "E0116", "float", "fn f() { var acc: [f32; 4, 2]; }");
-    one("fn f() { __shared__ float s[256]; }", "E0115", "__shared__", "fn f() { shared s: [f32; 256]; }");
+    one("fn f() { float acc[4][2]; }", "E0116", "float", "fn f() { var acc: [f32; 4, 2] }");
+    one("fn f() { __shared__ float s[256]; }", "E0115", "__shared__", "fn f() { shared s: [f32; 256] }");
     one("fn f() { shared s: f32 = 0.0 }", "E0115", "= 0.0", "");
     one("x := 1", "E0116", "x", "let x = 1");
     one("x: f32 = 1.0", "E0116", "x", "let x: f32 = 1.0");
     one("let mut x = 1", "E0139", "mut", "var x = 1");
     one("let float x = 1.0", "E0116", "float", "let x: f32 = 1.0");
-    one("float f(float x) { return x; }", "E0117", "float", "fn f(x: f32) -> f32 { return x; }");
+    one("float f(float x) { return x; }", "E0117", "float", "fn f(x: f32) -> f32 { x }");
 }
 
 #[test]
@@ -77,19 +77,19 @@ fn expressions_of_other_languages() {
     one("print(n as f32)", "E0131", "as", "print(f32(n))");
     one("let y = a + (b + c) as i32 * 2", "E0131", "as", "let y = a + i32(b + c) * 2");
     one("let y = f(x).z[0] as float", "E0131", "as", "let y = f32(f(x).z[0])");
-    one("let y = n as usize", "E0131", "as", "");
+    one("let y = n as usize", "E0131", "as", "let y = u64(n)");
     one("let y = match n { 1 => 2, _ => 3 }", "E0138", "match", "");
     one("print(match n { 1 => 2 })", "E0138", "match", "");
     one("let p = new Point(1)", "E0138", "new", "");
-    one("let f = lambda x: x + 1", "E0140", "lambda", "");
+    one("let f = lambda x: x + 1", "E0140", "lambda", "fn f(x: f32) -> f32 { x + 1.0 }");
     one("apply(lambda x: x, 1)", "E0140", "lambda", "");
-    one("let f = x -> x + 1", "E0140", "->", "");
+    one("let f = x -> x + 1", "E0140", "->", "fn f(x: f32) -> f32 { x + 1.0 }");
     one("apply(x => x + 1)", "E0140", "=>", "");
     one("let f = fn(x: i32) -> i32 { x }", "E0140", "fn", "");
-    one("let a = [i * i for i in 0..10]", "E0138", "for", "");
-    one("print(sum(i for i in x))", "E0138", "for", "");
+    one("let a = [i * i for i in 0..10]", "E0138", "for", "let a = arange(10) * arange(10)");
+    one("print(sum(i for i in x))", "E0138", "for", "print(sum(x))");
     one("let y = a if p else b", "E0120", "if", "let y = if p { a } else { b }");
-    one("f(a if p else b)", "E0120", "if", "");
+    one("f(a if p else b)", "E0120", "if", "f(if p { a } else { b })");
     one("let y = a .+ b", "E0121", ".+", "let y = a + b");
     one("let y = a .^ 2", "E0121", ".^", "let y = a ** 2");
     one("print(a .* b)", "E0121", ".*", "print(a * b)");
@@ -108,11 +108,11 @@ fn slices_of_python() {
     one("print(x[1:9:2, ...])", "E0138", "[1:9:2, ...]", "print(x[1..9 step 2, ..])");
     one("print(x[-3:])", "E0138", "[-3:]", "print(x[len(x) - 3..])");
     one("print(x[0, :-1])", "E0138", "[0, :-1]", "print(x[0, ..shape(x, 1) - 1])");
-    one("print(x[::-1])", "E0138", "[::-1]", "");
+    one("print(x[::-1])", "E0138", "[::-1]", "print(flip(x))");
     one("print(x[:, None])", "E0138", "[:, None]", "print(reshape(x, -1, 1))");
     one("print(x[None, :])", "E0138", "[None, :]", "print(reshape(x, 1, -1))");
     one("print(x[:, None, :])", "E0138", "[:, None, :]", "");
-    one("print(p.x[-1:])", "E0138", "[-1:]", "");
+    one("print(p.x[-1:])", "E0138", "[-1:]", "print(p.x[len(p.x) - 1..])");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn loops_and_operators_of_other_languages() {
     one("for (i = 1; i <= n; i += 2) { g(i) }", "E0118", "for (", "for i in 1..=n step 2 { g(i) }");
     one("i++", "E0119", "++", "i += 1");
     one("i--\nlet y = 1", "E0119", "--", "i -= 1\nlet y = 1");
-    one("let y = x > 0 ? 1 : 2", "E0120", "?", "");
+    one("let y = x > 0 ? 1 : 2", "E0120", "?", "let y = if x > 0 { 1 } else { 2 }");
     one("if a and b { }", "E0121", "and", "if a && b { }");
     one("let c = a or b", "E0121", "or", "let c = a || b");
     one("if not a { }", "E0121", "not", "if !a { }");
@@ -196,8 +196,9 @@ fn loops_and_operators_of_other_languages() {
     one("let p = &x", "E0140", "&", "let p = x");
     one("let y = *(p + i)", "E0140", "*", "let y = p[i]");
     one("let y = (float)n", "E0131", "(float)", "let y = f32(n)");
-    one("let f = |x| x", "E0140", "|", "");
+    one("let f = |x| x", "E0140", "|", "fn f(x: f32) -> f32 { x }");
     one("switch x { }", "E0138", "switch", "");
+    one("'outer: for i in 0..3 { g(i) }", "E0138", "'outer: for i in 0..3 { g(i) }", "");
 }
 
 #[test]
@@ -206,7 +207,7 @@ fn functions_of_other_languages() {
     one("func f(x: f32) -> f32 { x }", "E0117", "func", "fn f(x: f32) -> f32 { x }");
     one("fn f(x) -> f32 { x }", "E0124", "x", "fn f(x: f32) -> f32 { x }");
     one("fn f(float x) { }", "E0124", "float x", "fn f(x: f32) { }");
-    one("kernel f(float* x) threads(i: N) { }", "E0124", "float* x", "kernel f(inout x: [f32; N]) threads(i: N) { }");
+    one("kernel f(float* x) threads(i: N) { }", "E0124", "float* x", "kernel f(x: [f32; N]) threads(i: N) { }");
     one("fn f(x: f32): f32 { x }", "E0101", ":", "fn f(x: f32) -> f32 { x }");
     one("fn f(x: f32) -> { x }", "E0141", "", "");
     one("fn f(x: out [f32; 3]) { }", "E0141", "out", "fn f(out x: [f32; 3]) { }");
@@ -215,8 +216,8 @@ fn functions_of_other_languages() {
     one("kernel f(x: [f32; N]) { }", "E0125", "", "kernel f(x: [f32; N]) threads(i: N) { }");
     one("kernel f(x: [f32; N]) grid(1) { }", "E0125", "grid(1)", "kernel f(x: [f32; N]) grid(1) block(256) { }");
     one("import foo from bar", "E0129", "from", "");
-    one("from numpy import array", "E0129", "from", "");
-    one("#include <math.h>\nlet x = 1", "E0113", "#include", "");
+    one("from numpy import array\nlet x = 1", "E0129", "from", "\nlet x = 1");
+    one("#include <math.h>\nlet x = 1", "E0113", "#include", "\nlet x = 1");
     one("let x = True", "E0128", "True", "let x = true");
     one("let x = None", "E0128", "None", "");
     one("print \"a\"", "E0131", "\"", "print(\"a\")");

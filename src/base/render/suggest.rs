@@ -7,7 +7,7 @@ use crate::diag::Fix;
 use crate::source::{FileId, SourceMap, Span};
 
 /// Maximum number of lines shown.
-const MAX_LINES: usize = 8;
+const MAX_LINES: usize = 40;
 
 /// Adds the changed lines of a fix to the help texts: below `last_help` if that text already suggests the fix, else
 /// below the title of the fix.

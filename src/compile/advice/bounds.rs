@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::context::FaultContext;
 use super::thread_variance::ThreadCount;
 use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
 use clk_check::typed::*;
 use clk_check::visit;
 use clk_runtime::{LaunchExtents, are_indices_swapped};
@@ -70,6 +71,11 @@ fn advise_argument(
         let title = format!("`{text}` is at least `{least}` here; to begin at 0, write `{name}[{text} - {offset}]`");
         return diagnostic.fix(title, index.span.after(), format!(" - {offset}"), Applicability::MaybeIncorrect);
     }
+    if let Some(edits) = one_based_indices(case, access.indices.get(axis)) {
+        diagnostic.help.clear();
+        let title = "leave the `+ 1` off: indices count from 0";
+        return diagnostic.fix_all(title, edits, Applicability::MaybeIncorrect);
+    }
     let Some(guard) = guard(case, access, axis) else { return diagnostic };
     diagnostic.help.clear();
     let number = access.indices.get(axis).and_then(|index| case.number(index));
@@ -88,6 +94,30 @@ fn advise_argument(
         _ => None,
     };
     diagnostic.help(format!("guard the access: `if {guard} {{ … }}`{}", threads.unwrap_or_default()))
+}
+
+/// Returns the edits that remove `+ 1` from all indices `i + 1` of a kernel, if it uses the index `i` of its threads in
+/// no other way: then it counts from 1, as in Julia.
+fn one_based_indices(case: &FaultContext<'_>, index: Option<&Expr>) -> Option<Vec<(Span, String)>> {
+    let thread_index = |e: &Expr| match &e.kind {
+        ExprKind::Binary { op: BinaryOp::Add, left, right } => match (&left.kind, &right.kind) {
+            (ExprKind::Local(id), ExprKind::Int(1)) => {
+                let local = case.body.locals.get(*id)?;
+                (local.kind == LocalKind::ThreadIndex).then_some((*id, left.span))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let (id, _) = thread_index(index?)?;
+    let (mut uses, mut edits) = (0, Vec::new());
+    visit::exprs(&case.body.root, &mut |e| {
+        uses += usize::from(matches!(e.kind, ExprKind::Local(local) if local == id));
+        if let Some((_, name)) = thread_index(e).filter(|(found, _)| *found == id) {
+            edits.push((Span { start: name.end, ..e.span }, String::new()));
+        }
+    });
+    (edits.len() == uses && uses > 1).then_some(edits)
 }
 
 /// Advice on a shared array: unlike an argument, it has no element for each thread of the grid, so the intended element

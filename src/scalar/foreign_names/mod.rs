@@ -55,6 +55,9 @@ pub fn find(path: &str) -> Option<ForeignName> {
     let (_, module) = MODULES.iter().find(|(prefix, _)| *prefix == module)?;
     let name = last_name(member);
     let qualified = find_in(rows(), &format!("{module}.{name}"));
+    // `cuda.local.array` is a part of `cuda.local`.
+    let group = || member.split_once('.').and_then(|(group, _)| find_in(rows(), &format!("{module}.{group}")));
+    let qualified = qualified.or_else(group);
     // `triton.language` is usually imported as `tl`.
     let qualified = qualified.or_else(|| find_in(rows(), &format!("tl.{name}")).filter(|_| *module == "triton"));
     let builtin = || builtin::find(name).filter(|entry| entry.signature.starts_with(['(', '<']));

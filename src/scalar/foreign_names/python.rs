@@ -86,6 +86,14 @@ pub(super) const ROWS: &[ForeignName] = &[
     name("tolower to_lower toLowerCase to_lowercase lowercase", "lower"),
     other_code("tostring to_string format", "\"n = {n}\"", "`str(n)` is the text of a single value").common(),
     name("echo println", "print").common(),
+    name("ifelse", "select"),
+    name("iota", "arange"),
+    name("replicate", "full"),
+    absent(
+        "iter into_iter iter_mut collect to_vec cloned",
+        "arrays need no iterators",
+        "leave the call out, and use the array itself",
+    ),
     // Other mathematical functions
     other_code("stddev stdev", "sqrt(mean((x - mean(x)) ** 2.0))", "").common(),
     other_code("mix", "math.lerp(low, high, v)", "").common(),

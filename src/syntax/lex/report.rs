@@ -33,6 +33,14 @@ impl LexReader<'_> {
             None if c == '$' || c == '`' => {
                 diagnostic.at(span, "unexpected character").help("a value in a string is written `{x}`: `\"x = {x}\"`")
             }
+            None if c == '\'' && is_label(self.text.get(start + 1..).unwrap_or("")) => Diagnostic::error(
+                "E0138",
+                "there are no labels in Clk",
+            )
+            .at(span, "a label of Rust")
+            .help(
+                "put the loops into a function, where `return` ends all of them, or let a variable end the outer loop",
+            ),
             None if c == '\'' => {
                 diagnostic.at(span, "a single quote without a partner").help("strings need double quotes: `\"text\"`")
             }
@@ -122,6 +130,12 @@ impl LexReader<'_> {
         self.report(diagnostic);
         self.lexer.bump(line);
     }
+}
+
+/// Returns whether the text after a quote is a label: `outer: for …`.
+fn is_label(rest: &str) -> bool {
+    let name = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
+    name > 0 && rest[name..].starts_with(':')
 }
 
 /// Maps a look-alike or invisible Unicode character to its description and its ASCII equivalent.

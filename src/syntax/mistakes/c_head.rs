@@ -1,7 +1,7 @@
 //! Translates the heads of C and CUDA functions: `__global__ void f(const float *x, int n)` is
 //! `kernel f(x: [f32; N], n: i32) …`.
 
-use super::context::{MistakeContext, c_type};
+use super::context::{MistakeContext, c_type, joined_type};
 use crate::token::Tok;
 
 /// The parameters of a head, translated to Clk.
@@ -109,15 +109,5 @@ impl<'t> CParameter<'t> {
             (false, true) => format!("{}: {}", self.name, self.ty),
             (_, false) => format!("{access}{}: [{}; {}]", self.name, self.ty, self.extents.join(", ")),
         }
-    }
-}
-
-/// Returns the type of two C type names in a row, such as `unsigned char`.
-pub(super) fn joined_type(first: &'static str, second: &'static str) -> &'static str {
-    match (first, second) {
-        ("u32", "i64") => "u64",
-        ("u32", "i8") => "u8",
-        ("u32", "i16") => "u16",
-        (first, _) => first,
     }
 }

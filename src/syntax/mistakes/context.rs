@@ -5,6 +5,7 @@ use crate::token::{Tok, Token};
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::{FileId, Span};
 use clk_scalar::Scalar;
+use clk_scalar::foreign_names::{self, ClkEquivalent};
 
 /// An [`UnexpectedToken`] with the statement that contains it and the source.
 pub struct MistakeContext<'t> {
@@ -87,31 +88,27 @@ impl<'t> MistakeContext<'t> {
     }
 }
 
-/// Maps a type name of C, CUDA or Clk to the Clk type; `auto` and `void` map to an empty string.
+/// Maps the name of a scalar or vector type of C, CUDA, Python or Clk to the Clk type; `auto` and `void` map to an
+/// empty string. The names are those of the table of foreign names.
 pub(crate) fn c_type(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "float" => "f32",
-        "double" => "f64",
-        "int" | "int32_t" | "signed" => "i32",
-        "unsigned" | "uint" | "uint32_t" => "u32",
-        "long" | "int64_t" | "ptrdiff_t" | "ssize_t" => "i64",
-        "size_t" | "uint64_t" | "ulong" => "u64",
-        "short" | "int16_t" => "i16",
-        "ushort" | "uint16_t" => "u16",
-        "char" | "int8_t" => "i8",
-        "uchar" | "uint8_t" | "byte" => "u8",
-        "half" | "__half" => "f16",
-        "__nv_bfloat16" => "bf16",
-        "float2" => "f32x2",
-        "float3" => "f32x3",
-        "float4" => "f32x4",
-        "int2" => "i32x2",
-        "int3" => "i32x3",
-        "int4" => "i32x4",
-        "double2" => "f64x2",
-        "auto" | "void" | "val" => "",
-        _ => return Scalar::from_name(word).map(Scalar::name),
-    })
+    if matches!(word, "auto" | "void" | "val") {
+        return Some("");
+    }
+    match foreign_names::find_type(word).map(|row| row.equivalent) {
+        Some(ClkEquivalent::Name(clk)) if clk != "str" => Some(clk),
+        _ => Scalar::from_name(word).map(Scalar::name),
+    }
+}
+
+/// Returns the type of two C type names in a row, such as `unsigned char`.
+pub(crate) fn joined_type(first: &'static str, second: &'static str) -> &'static str {
+    match (first, second) {
+        ("u32", "i64") => "u64",
+        ("u32", "i8") => "u8",
+        ("u32", "i16") => "u16",
+        ("i64", "f64") => "f64",
+        (first, _) => first,
+    }
 }
 
 /// Adds a fix of one edit that may be incorrect.

@@ -289,23 +289,11 @@ fn trailing_condition(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
     if cx.found_token() != Tok::If || !cx.is_after_operand() || braces || otherwise + 1 > last || otherwise < at + 2 {
         return None;
     }
-    let error = Diagnostic::error("E0120", "a condition comes before the values")
-        .at(cx.span(at), "not an operator")
-        .help("`if` is an expression: `if p { a } else { b }`");
-    // The first value begins where the value of a `let`, an argument or a `return` begins.
-    let begins = |kind| matches!(kind, Tok::Assign | Tok::Return | Tok::Comma | Tok::LParen | Tok::LBracket);
-    let first = (cx.start..at).rev().find(|&index| begins(cx.kind(index))).map_or(cx.start, |index| index + 1);
-    let unbracketed = cx.bracket().is_none();
-    if !unbracketed || first >= at {
-        return Some(error);
-    }
-    let text = format!(
-        "if {} {{ {} }} else {{ {} }}",
-        cx.words(at + 1, otherwise),
-        cx.words(first, at),
-        cx.words(otherwise + 1, last + 1)
-    );
-    Some(possible_fix(error, format!("write `{text}`"), cx.spans(first, last), text))
+    Some(
+        Diagnostic::error("E0120", "a condition comes before the values")
+            .at(cx.span(at), "not an operator")
+            .help("`if` is an expression: `if p { a } else { b }`"),
+    )
 }
 
 /// Reports `x -> x + 1`, `x => x + 1`, `fn(x) { … }`, `lambda x: …`, and keywords of other languages before an operand.

@@ -11,7 +11,7 @@ mod expression;
 mod statement;
 mod unexpected_token;
 
-pub(crate) use context::c_type;
+pub(crate) use context::{c_type, joined_type};
 
 use self::context::MistakeContext;
 use crate::syntax_error::{ExpectedConstruct, SyntaxError, UnexpectedToken};

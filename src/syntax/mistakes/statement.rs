@@ -1,7 +1,7 @@
 //! Recognizes statements of other languages by their first tokens.
 
 use super::c_head;
-use super::context::{MistakeContext, c_type, certain_fix, possible_fix};
+use super::context::{MistakeContext, c_type, certain_fix, joined_type, possible_fix};
 use crate::token::Tok;
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
@@ -190,7 +190,7 @@ fn declaration<'t>(cx: &MistakeContext<'t>, first: usize) -> Option<CDeclaration
     let mut at = first + 1;
     while cx.kind(at) == Tok::Name && cx.kind(at + 1) == Tok::Name {
         // `unsigned int x`, `long long x`.
-        ty = c_head::joined_type(ty, c_type(cx.word(at))?);
+        ty = joined_type(ty, c_type(cx.word(at))?);
         at += 1;
     }
     if cx.kind(at) != Tok::Name {

@@ -245,6 +245,14 @@ fn index_name(cx: &MistakeContext<'_>, open: usize) -> Diagnostic {
             let error = error.at(cx.span(at), "a `:` should follow");
             certain_fix(error, format!("write `{name}:`"), span, format!("{name}:"))
         }
+        Tok::RParen if is_extent && at == open + 2 && own_index(cx).is_some() => {
+            let error = error.at(cx.span(at - 1), "the index of this extent has no name");
+            let Some((first, name)) = own_index(cx) else { return error };
+            let text = format!("{}: {}", cx.word(first), name);
+            let line = cx.span(first - 2).after().to(cx.span(first + 4));
+            let edits = vec![(cx.span(at - 1), text.clone()), (line, String::new())];
+            error.fix_all(format!("write `{text}`, and leave its `let` out"), edits, Applicability::MaybeIncorrect)
+        }
         Tok::Comma | Tok::RParen if is_extent => {
             let index = ["i", "j", "k", "n"].into_iter().find(|word| !is_used(word)).unwrap_or("i");
             let error = error.at(cx.span(at - 1), "the index of this extent has no name");
@@ -263,6 +271,20 @@ fn index_name(cx: &MistakeContext<'_>, open: usize) -> Diagnostic {
         }
         _ => error.at(cx.span(at), "a `:` should follow"),
     }
+}
+
+/// Returns the name of `let i = thread_idx.x` or `let i = global_idx.x` in a kernel, and the extent before it.
+fn own_index<'t>(cx: &MistakeContext<'t>) -> Option<(usize, &'t str)> {
+    let at = cx.unexpected.at;
+    let name = (at..cx.end).find(|&index| {
+        cx.kind(index - 1) == Tok::Let
+            && cx.kind(index + 1) == Tok::Assign
+            && matches!(cx.word(index + 2), "thread_idx" | "global_idx")
+            && cx.kind(index + 3) == Tok::Dot
+            && cx.word(index + 4) == "x"
+            && matches!(cx.kind(index + 5), Tok::Newline | Tok::Semi)
+    })?;
+    Some((name, cx.word(at - 1)))
 }
 
 /// Returns the dimension names in the parameters of a kernel whose geometry begins at `open`.
@@ -314,6 +336,9 @@ fn types(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
     let at = cx.unexpected.at;
     if cx.unexpected.expected(Tok::Semi) && cx.bracket().is_some_and(|open| cx.kind(open) == Tok::LBracket) {
         let help = "an array type says how many elements there are: `[f32; N]`, `[f32; 16, 16]`";
+        if let Some(diagnostic) = size_before_type(cx) {
+            return Some(diagnostic);
+        }
         if cx.found_token() == Tok::RBracket {
             let error =
                 Diagnostic::error("E0127", "an array type needs its size").at(cx.span(at), "`; size` is missing");
@@ -329,14 +354,29 @@ fn types(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
             return Some(certain_fix(error.help(help), "write `;`", cx.span(at), ";"));
         }
     }
+    // `[]f32` has neither an element type nor a size in its brackets.
+    if let Some(diagnostic) = size_before_type(cx) {
+        return Some(diagnostic);
+    }
     let after_type = at > cx.start + 1 && cx.kind(at - 2) == Tok::Colon && cx.token_before() == Tok::Name;
     if cx.found_token() == Tok::Star && after_type {
         return pointer_type(cx, at - 1);
+    }
+    if let Some(diagnostic) = generic_array(cx) {
+        return Some(diagnostic);
     }
     if !cx.unexpected.expected_label(ExpectedConstruct::Type) {
         return None;
     }
     let span = cx.span(at);
+    // `&[f32]` of Rust.
+    let slice = [Tok::And, Tok::LBracket, Tok::Name, Tok::RBracket];
+    if slice.iter().enumerate().all(|(offset, kind)| cx.kind(at + offset) == *kind) {
+        let text = format!("[{}; N]", c_type(cx.word(at + 2)).unwrap_or("f32"));
+        let error = Diagnostic::error("E0140", "there are no pointers or references in Clk")
+            .at(cx.spans(at, at + 3), "an array has its size in its type");
+        return Some(possible_fix(error, format!("write `{text}`"), cx.spans(at, at + 3), text));
+    }
     let error = |title: &str| Diagnostic::error("E0141", title);
     Some(match (cx.token_before(), cx.found_token()) {
         (_, Tok::And | Tok::Star) => Diagnostic::error("E0140", "there are no pointers or references in Clk")
@@ -367,6 +407,37 @@ fn types(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
         }
         _ => return None,
     })
+}
+
+/// Reports `Vec<f32>`, `Array<f32>` and the like.
+fn generic_array(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
+    let at = cx.unexpected.at;
+    let before = at.checked_sub(1)?;
+    let is_array = matches!(cx.word(before), "Vec" | "Array" | "List" | "list" | "Tensor" | "vector" | "Buffer");
+    let is_type = at >= cx.start + 2 && matches!(cx.kind(at - 2), Tok::Colon | Tok::Arrow);
+    let ty = c_type(cx.word(at + 1)).filter(|ty| !ty.is_empty() && is_array && is_type)?;
+    if !matches!((cx.found_token(), cx.kind(at + 2)), (Tok::Lt, Tok::Gt) | (Tok::LBracket, Tok::RBracket)) {
+        return None;
+    }
+    let text = format!("[{ty}; N]");
+    let error = Diagnostic::error("E0141", format!("an array type is written `[{ty}; …]`"))
+        .at(cx.spans(before, at + 2), "the element type and the size go together in brackets");
+    Some(possible_fix(error, format!("write `{text}`"), cx.spans(before, at + 2), text))
+}
+
+/// Reports `[n]f32` and `[]f32`, where the size is before the element type.
+fn size_before_type(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
+    let close = cx.unexpected.at;
+    let open = (cx.start..close).rev().find(|&index| cx.kind(index) == Tok::LBracket)?;
+    let ty = c_type(cx.word(close + 1)).filter(|ty| !ty.is_empty())?;
+    if cx.found_token() != Tok::RBracket || open + 2 < close || !cx.adjacent(close, close + 1) {
+        return None;
+    }
+    let size = if open + 1 < close { cx.word(open + 1) } else { "N" };
+    let text = format!("[{ty}; {size}]");
+    let error = Diagnostic::error("E0141", format!("an array type is written `[{ty}; …]`"))
+        .at(cx.spans(open, close + 1), "the element type and the size go together in brackets");
+    Some(certain_fix(error, format!("write `{text}`"), cx.spans(open, close + 1), text))
 }
 
 /// Reports the type `float*` or `const float*` that begins at `first`.
@@ -418,12 +489,11 @@ fn body(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
                 Diagnostic::error("E0123", "`=` in a condition").at(span, "this would assign").help("`==` compares");
             Some(certain_fix(error, "write `==`", span, "=="))
         }
-        Tok::Colon => {
-            let error = Diagnostic::error("E0134", "a body needs braces")
+        Tok::Colon => Some(
+            Diagnostic::error("E0134", "a body needs braces")
                 .at(span, "expected `{`")
-                .help("write `{ … }`; indentation has no meaning in Clk");
-            Some(in_braces(cx, error))
-        }
+                .help("write `{ … }`; indentation has no meaning in Clk"),
+        ),
         Tok::LBracket | Tok::LParen | Tok::Dot => None,
         token => {
             let span = if matches!(token, Tok::Newline | Tok::Eof) { cx.span_after_previous() } else { span };
@@ -487,16 +557,6 @@ fn common_parameter_type<'t>(cx: &MistakeContext<'t>) -> Option<&'t str> {
         }
         first = end + 1;
     }
-}
-
-/// Adds a fix that puts braces around the rest of the line after a Python colon.
-fn in_braces(cx: &MistakeContext<'_>, error: Diagnostic) -> Diagnostic {
-    let last = cx.end.saturating_sub(1);
-    if last <= cx.unexpected.at {
-        return error;
-    }
-    let edits = vec![(cx.span(cx.unexpected.at), " {".to_owned()), (cx.span(last).after(), " }".to_owned())];
-    error.fix_all("put braces around it", edits, Applicability::MaybeIncorrect)
 }
 
 /// Reports `inout: [f32; N]`, where the access keyword is used as the parameter's name.
@@ -597,6 +657,8 @@ fn bare_call(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
     let at = cx.unexpected.at;
     let callee = at.checked_sub(1).filter(|&callee| callee >= cx.start && cx.kind(callee) == Tok::Name)?;
     let name = cx.word(callee);
+    let row = foreign_names::find(name).and_then(|row| row.replacement(name));
+    let name = row.filter(|clk| builtin::find(clk).is_some()).unwrap_or(name);
     let is_own = (1..cx.tokens.len()).any(|index| cx.kind(index - 1) == Tok::Fn && cx.word(index) == name);
     let is_function = is_own || builtin::find(name).is_some_and(|entry| entry.signature.starts_with(['(', '<']));
     let starts = matches!(cx.found_token(), Tok::Name | Tok::Int | Tok::Float | Tok::StrStart);

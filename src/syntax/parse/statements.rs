@@ -4,7 +4,7 @@
 use super::expressions::{continue_expression, continues_expression, expression, head, if_expression};
 use super::primitive::*;
 use super::types::{annotation, ty};
-use crate::ast::{Block, Expr, ExprKind, Name, Pattern, Stmt, StmtKind, Unroll};
+use crate::ast::{Block, Expr, ExprKind, Name, Pattern, Stmt, StmtKind, TypeKind, Unroll};
 use crate::literal;
 use crate::mistakes::c_type;
 use crate::syntax_error::multiple_assignment_error;
@@ -295,18 +295,22 @@ fn shared(inp: &mut ParserInput<'_, '_>) -> ParseResult<StmtKind> {
     let (name, ty) = inp.parse(whole)?;
     if let Some(at) = eat(inp, Tok::Assign) {
         let value = expression(inp)?;
-        report(inp, shared_initializer_error(&name, at.span(value.span.file).to(value.span)));
+        let is_array = matches!(ty.kind, TypeKind::Array { .. });
+        report(inp, shared_initializer_error(&name, is_array, at.span(value.span.file).to(value.span)));
     }
     Ok(StmtKind::Shared { name, ty: Box::new(ty) })
 }
 
-fn shared_initializer_error(name: &Name, value: Span) -> Diagnostic {
-    Diagnostic::error("E0115", "shared memory has no initial value").at(value, "each thread would write it").help(
-        format!(
-            "let one thread write `{}`, then wait for it: `if thread_idx.x == 0 {{ … }}`, then `barrier()`",
-            name.text
-        ),
-    )
+fn shared_initializer_error(name: &Name, is_array: bool, value: Span) -> Diagnostic {
+    let name = &name.text;
+    let error =
+        Diagnostic::error("E0115", "shared memory has no initial value").at(value, "each thread would write it");
+    error.help(match is_array {
+        true => format!("a statement of its own sets all elements: `{name} = 0.0`"),
+        false => {
+            format!("let one thread write `{name}`, then wait for it: `if thread_idx.x == 0 {{ … }}`, then `barrier()`")
+        }
+    })
 }
 
 /// Parses `#unroll`, `#unroll(4)`, `#nounroll`, with the newline after it.
