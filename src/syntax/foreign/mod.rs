@@ -82,12 +82,11 @@ pub(crate) fn translate(
             continue;
         }
         attempts += 1;
-        // Chains of comparisons have the same meaning in all languages, and a fix of their own.
-        let translation = if attempts <= MAX_ATTEMPTS && diagnostic.code != "E0130" {
-            translator.at(place, &diagnostic)
-        } else {
-            None
-        };
+        // Chains of comparisons and unclosed braces are the same in all languages, and have a fix of their own.
+        let has_own_fix = matches!(diagnostic.code, "E0103" | "E0130")
+            || diagnostic.code == "E0102" && text[place..].starts_with('{');
+        let translation =
+            if attempts <= MAX_ATTEMPTS && !has_own_fix { translator.at(place, &diagnostic) } else { None };
         if let Some(translation) = translation {
             covered = translation.range.end;
             let span = Span::new(file, translation.range.start, translation.range.end);
