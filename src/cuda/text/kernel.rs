@@ -461,7 +461,7 @@ impl CudaGenerator<'_> {
             body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(CudaExpr::int(0)) });
         }
         if self.uses_grid {
-            let (ty, name) = ("const volatile unsigned *".to_string(), "fault_word".to_string());
+            let (ty, name) = ("const volatile unsigned *const".to_string(), "fault_word".to_string());
             let word = if self.uses_faults { "&faults->place" } else { "nullptr" };
             body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(CudaExpr::atom(word)) });
         }
