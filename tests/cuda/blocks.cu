@@ -287,6 +287,7 @@ __device__ __forceinline__ bool grid_barrier(unsigned *arrivals, const volatile 
 // 3 accesses to memory, none is guarded
 extern "C" __global__ void __launch_bounds__(64) relaxed(float *x, int x_len, int turns_2, unsigned *grid_arrivals) {
     const int global_x = blockIdx.x * 64 + threadIdx.x;
+    const volatile unsigned *const fault_word = nullptr;
     float chosen = {};
     const int t1 = global_x + 1;
     const bool t2 = global_x > 0 && t1 < x_len;
@@ -298,13 +299,13 @@ extern "C" __global__ void __launch_bounds__(64) relaxed(float *x, int x_len, in
         } else {
             chosen = 0.0f;
         }
-        if (grid_barrier(grid_arrivals, nullptr)) {
+        if (grid_barrier(grid_arrivals, fault_word)) {
             return;
         }
         if (t4) {
             x[global_x] = chosen;
         }
-        if (grid_barrier(grid_arrivals, nullptr)) {
+        if (grid_barrier(grid_arrivals, fault_word)) {
             return;
         }
     }
