@@ -30,8 +30,8 @@ pub trait Device: Send + Sync {
     fn capabilities(&self) -> Capabilities;
 
     /// Returns whether kernels that are named in the source are compiled so that a debugger can show all source
-    /// variables ([`PreparedKernel::is_unoptimized`](clk_ir::PreparedKernel::is_unoptimized)). It is not one of the capabilities, because the
-    /// host asks before it compiles, and a kernel with an error should not open a device.
+    /// variables ([`PreparedKernel::is_unoptimized`]). It is not one of the capabilities, because the host asks before
+    /// it compiles, and a kernel with an error should not open a device.
     fn shows_variables(&self) -> bool;
 
     /// Returns the device's own memory; `None` if kernels use the memory of the host.
@@ -275,8 +275,8 @@ pub trait Devices: Send + Sync {
 pub trait Executable: Send + Sync {
     /// Runs the kernel and returns its output. The arguments match the kernel's parameters: the host has checked types,
     /// ranks and dimensions. The call may return before the kernel ends, unless the kernel prints, an argument is
-    /// [`Arg::Write`], or [`LaunchConfig::wait`] is set. In that case a fault is reported by a later launch, by a copy, or
-    /// by [`Device::report_pending_faults`].
+    /// [`Arg::Write`], or [`LaunchConfig::wait`] is set. In that case a fault is reported by a later launch, by a copy,
+    /// or by [`Device::report_pending_faults`].
     fn launch(&self, config: &LaunchConfig, args: &mut [Arg<'_>], control: &Control)
     -> Result<PrintedText, Box<Fault>>;
 

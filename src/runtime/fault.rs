@@ -6,7 +6,7 @@ use std::fmt;
 use thiserror::Error;
 
 use super::disagreement::{Disagreement, Variation};
-use super::launch_config::LaunchOrigin;
+use super::extents::LaunchOrigin;
 use clk_base::source::Span;
 pub use clk_ir::AccessKind;
 use clk_scalar::{Scalar, ScalarValue};

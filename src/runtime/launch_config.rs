@@ -3,7 +3,7 @@
 use clk_base::source::Span;
 use clk_ir::def::Kernel;
 
-use super::extents::LaunchExtents;
+use super::extents::{LaunchExtents, LaunchOrigin};
 use super::{LargerDimensions, SignaturePromise};
 
 /// The parameters of one launch, apart from its arguments. [`Control`](super::Control) has the options that all
@@ -42,16 +42,6 @@ impl From<LaunchExtents> for LaunchConfig {
     fn from(extents: LaunchExtents) -> LaunchConfig {
         LaunchConfig::new(extents, Span::default())
     }
-}
-
-/// What is kept of a launch to explain its fault later.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LaunchOrigin {
-    /// The name of the kernel in the source; `None` if the launch computed a part of the source's index space.
-    pub kernel: Option<Span>,
-    pub extents: LaunchExtents,
-    /// The statement that launched the kernel.
-    pub launched: Span,
 }
 
 impl LaunchOrigin {

@@ -46,13 +46,13 @@ pub use diagnose::{
 pub use disagreement::{
     Cause, DifferingArray, Disagreement, DivergenceKind, DivergentOp, FUNCTION_ULPS, FirstDivergence, Variation,
 };
-pub use extents::LaunchExtents;
+pub use extents::{LaunchExtents, LaunchOrigin};
 pub use fault::{
     AccessKind, LockAcquisition, Race, ReplayVerdict, ThreadId, WarpAccessCost, WarpMaskError, WorkerLoss, size,
 };
 pub use fault::{DeviceError, EarlierFault, Fault, FaultKind, PrintedText};
 pub use isa::Isa;
-pub use launch_config::{LaunchConfig, LaunchOrigin};
+pub use launch_config::LaunchConfig;
 use storage::Storage;
 pub use wrapper::DeviceWrapper;
 

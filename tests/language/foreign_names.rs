@@ -52,7 +52,7 @@ fn expected_help(row: &ForeignName, name: &str) -> String {
 /// message.
 const STATEMENTS: &[(&str, &str, &str)] = &[
     ("import", "import numpy as np", "array functions are built in"),
-    ("lambda", "let f = lambda x: x * x", "write a `fn` and pass its name"),
+    ("lambda", "let f = lambda x: x * x", "fn f(x"),
     ("def", "def f(x):\n    return x", "a function begins with `fn`"),
     ("class", "class Particle:\n    mass = 1.0", "`struct`"),
     ("try", "try:\n    print(1)", "assert"),
@@ -65,7 +65,7 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
     ("True", "let y = True", "write `true`"),
     ("False", "let y = False", "write `false`"),
     ("var", "let x = [1.0, 2.0]\nlet y = var(x)", "mean((x - mean(x)) ** 2.0)"),
-    ("__global__", "__global__ void f(float *x) { }", "`kernel"),
+    ("__global__", "__global__ void f(float *x) { }", "kernel f("),
     ("__shared__", "__shared__ float s[64];", "shared s: [f32; 64]"),
     ("dim3", "dim3 block(16, 16);", "a launch has them"),
     ("float4", "kernel k(x: [float4; N], out y: [f32; N]) threads(i: N) { y[i] = x[i].x }", "f32x4"),
@@ -107,7 +107,10 @@ fn statements_of_other_languages_are_explained() {
         let found = errors(script);
         let messages: Vec<&String> = found
             .iter()
-            .flat_map(|d| std::iter::once(&d.title).chain(&d.help).chain(d.fixes.iter().map(|fix| &fix.title)))
+            .flat_map(|d| {
+                let edits = d.fixes.iter().flat_map(|fix| fix.edits.iter().map(|(_, text)| text).chain([&fix.title]));
+                std::iter::once(&d.title).chain(&d.help).chain(edits)
+            })
             .collect();
         if !messages.iter().any(|message| message.contains(text)) {
             writeln!(wrong, "{name}: {messages:?}, not {text}").expect("written");

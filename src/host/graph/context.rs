@@ -253,8 +253,8 @@ impl ExecContext {
         ExecContext { collects: false, ..self.clone() }
     }
 
-    /// Tracks a deferred reduction whose operands keep `bytes` bytes alive. If all tracked reductions together keep more
-    /// than `limit` bytes alive, computes the oldest ones.
+    /// Tracks a deferred reduction whose operands keep `bytes` bytes alive. If all tracked reductions together keep
+    /// more than `limit` bytes alive, computes the oldest ones.
     pub fn pin(&self, result: &Array, bytes: usize, limit: usize) {
         for data in self.inner.state.pending.pin(result, bytes, limit) {
             // An error is ignored here, because a later reader computes the reduction again and reports it.

@@ -698,10 +698,16 @@ impl<'t> ForeignParser<'t> {
                 }
                 '{' => {
                     let close = closing_brace(rest)?;
+                    let (source, format) = split_format(&rest[1..close]);
+                    if source.trim().is_empty() {
+                        // A place for an argument, as in `println!("{}", x)`.
+                        literal += &format!("{{{}}}", &rest[..=close]);
+                        rest = &rest[close + 1..];
+                        continue;
+                    }
                     if !literal.is_empty() {
                         parts.push(TextPart::Literal(std::mem::take(&mut literal)));
                     }
-                    let (source, format) = split_format(&rest[1..close]);
                     if let Some(source) = source.trim_end().strip_suffix('=')
                         && !source.ends_with(['=', '!', '<', '>'])
                     {

@@ -1,8 +1,8 @@
 //! Derives the head of a Clk kernel from the head and the body of a kernel of CUDA or Numba.
 //!
 //! The index `blockIdx.x * blockDim.x + threadIdx.x` becomes an index of `threads(i: N)`. The guard `i < n` is removed,
-//! and `n` becomes the extent `N` of the arrays. Flat indices `row * width + col` become two indices. A kernel that uses
-//! shared memory, barriers or the numbers of its blocks gets `grid(…) block(…)` instead.
+//! and `n` becomes the extent `N` of the arrays. Flat indices `row * width + col` become two indices. A kernel that
+//! uses shared memory, barriers or the numbers of its blocks gets `grid(…) block(…)` instead.
 
 use super::launch_indices::{aliases, axis_of, has_one_block, normalize};
 use super::tokens::clk_name;

@@ -494,6 +494,15 @@ impl ExpressionPrinter<'_> {
             }
             "println" => return Some(format!("print({})", self.arguments(args)?)),
             "print" => {
+                // `print("{} and {}", a, b)`, as in Rust.
+                if let [ForeignArgument { value: ForeignExpr::Text(parts), .. }, values @ ..] = args
+                    && let [TextPart::Literal(literal)] = &parts[..]
+                    && literal.contains("{{")
+                    && !values.is_empty()
+                    && self.dialect != Dialect::Python
+                {
+                    return Some(format!("print({})", self.format_method(parts, values)?));
+                }
                 let is_plain = args.iter().all(|arg| arg.name.is_none());
                 return is_plain.then(|| Some(format!("print({})", self.arguments(args)?)))?;
             }

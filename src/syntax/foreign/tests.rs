@@ -85,3 +85,49 @@ fn broken_constructs_are_left_alone() {
         fixed(text);
     }
 }
+
+/// Deterministic random numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+}
+
+/// Constructs with some changed characters do not panic. `CLK_FUZZ_CASES` is their number, `CLK_FUZZ_SEED` the seed.
+#[test]
+fn changed_constructs_do_not_panic() {
+    const MARKS: [&str; 24] = [
+        "/*", "*/", "/*/", "//", "#", "\"", "'", "f\"", "{", "}", "(", ")", "[", "]", ";", ":", "\\", "\n", "    ",
+        "é", "0x", "?", "%", "${",
+    ];
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let mut random = Random(number("CLK_FUZZ_SEED", 0));
+    let text = include_str!("translations.txt");
+    let constructs: Vec<&str> = text.split("====\n").filter_map(|block| Some(block.split_once("----\n")?.0)).collect();
+    for case in 0..number("CLK_FUZZ_CASES", 5_000) {
+        let mut chars: Vec<char> = constructs[random.below(constructs.len())].chars().collect();
+        for _ in 0..=random.below(3) {
+            let at = random.below(chars.len() + 1);
+            let end = (at + random.below(12)).min(chars.len());
+            match random.below(4) {
+                0 => drop(chars.drain(at..end)),
+                1 => {
+                    let other = constructs[random.below(constructs.len())];
+                    chars.splice(at..at, other.chars().skip(random.below(200)).take(random.below(60)));
+                }
+                2 => chars.truncate(at),
+                _ => drop(chars.splice(at..at, MARKS[random.below(MARKS.len())].chars())),
+            }
+        }
+        let text: String = chars.into_iter().collect();
+        let result = std::panic::catch_unwind(|| fixed(&text));
+        assert!(result.is_ok(), "case {case}: {text:?}");
+    }
+}

@@ -109,9 +109,9 @@ impl<'t> ForeignReader<'t> {
             }
             '#' => self.hash(out),
             '/' if rest.starts_with("/*") => {
-                let length = rest.find("*/")?;
-                self.comment(out, self.at + 2, self.at + length);
-                self.at += length + 2;
+                let length = rest[2..].find("*/")?;
+                self.comment(out, self.at + 2, self.at + 2 + length);
+                self.at += length + 4;
             }
             '/' if rest.starts_with("//") && !self.divides(out) => self.comment_to_line_end(out, 2),
             // The transposed matrix of Julia: `a'`.
