@@ -148,10 +148,10 @@ pub struct BodyLowering<'a, 'u> {
     /// Memories of constant arrays.
     pub tables: HashMap<ConstId, MemId>,
     /// The tile expressions that replace certain locals, and the block index if it is not that of the launch: see
-    /// [`super::program`].
+    /// [`super::tile_program`].
     pub(super) tiles: HashMap<LocalId, TileExpr>,
     pub(super) block: Option<[ExprId; 3]>,
-    /// The results of reductions: see [`super::program`].
+    /// The results of reductions: see [`super::tile_program`].
     pub(super) reduction_results: HashMap<Span, TileExpr>,
     /// Shared memory of earlier tile assignments that can be reused, and the shared memory that the current assignment
     /// uses: see [`super::tiles`].
