@@ -4,11 +4,12 @@
 //! Most tests are deterministic: an operation runs with the stop flag set, and has to unwind because its loops poll the
 //! flag. Some tests interrupt running processes and sessions; their timeouts only end tests that hang.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use clk_base::stop::StopFlag;
 use clk_base::{alloc, stop};
 use clk_compile::{NoFiles, Session};
+use clk_host::ExecContext;
 use clk_host::array::{Array, SliceSpec};
 use clk_host::ops::{self, ReduceKind};
 use clk_host::problem::RuntimeError;
@@ -36,6 +37,12 @@ fn array(value: &HostValue) -> &Array {
         HostValue::Array(array) => array,
         other => panic!("an array was expected, not {other:?}"),
     }
+}
+
+/// Returns a context with a simulator.
+fn exec() -> &'static ExecContext {
+    static CONTEXT: LazyLock<ExecContext> = LazyLock::new(ExecContext::default);
+    &CONTEXT
 }
 
 /// An operation that processes all elements of its arguments, after its name.

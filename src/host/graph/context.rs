@@ -1,7 +1,6 @@
 //! The execution context of array expressions: the device that a script uses, and the expression kernels that are
 //! loaded on it.
 
-use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
@@ -95,7 +94,7 @@ impl PendingResults {
 
 /// A device, and the options of launches on it. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ExecContext {
+pub struct ExecContext {
     inner: Arc<ExecContextInner>,
     /// Whether operations in this context change the collected results.
     collects: bool,
@@ -114,14 +113,9 @@ struct ExecContextInner {
     prefetches: PrefetchStream,
 }
 
-thread_local! {
-    /// The context of the script that runs on this thread.
-    static CURRENT: RefCell<Option<ExecContext>> = const { RefCell::new(None) };
-}
-
 impl ExecContext {
     /// Creates a context. Its launches use the stop flag and the number of workers from `control`.
-    pub fn new(device: Arc<dyn Device>, control: &Control, state: Arc<ExpressionState>) -> ExecContext {
+    pub(crate) fn new(device: Arc<dyn Device>, control: &Control, state: Arc<ExpressionState>) -> ExecContext {
         let control = Control {
             checks: Checks::default(),
             max_steps: 0,
@@ -142,28 +136,6 @@ impl ExecContext {
         ExecContext { inner: Arc::new(inner), collects: true }
     }
 
-    /// Returns the context of the script that runs on this thread; a context with a simulator if there is no script.
-    pub fn current() -> ExecContext {
-        CURRENT.with_borrow_mut(|context| {
-            let make = || ExecContext::new(Arc::new(Simulator::default()), &Control::default(), Arc::default());
-            context.get_or_insert_with(make).clone()
-        })
-    }
-
-    /// Makes this the thread's context until the guard is dropped.
-    pub fn enter(self) -> ContextRestorer {
-        ContextRestorer(CURRENT.replace(Some(self)))
-    }
-
-    /// Makes this the thread's context permanently, if a script runs on the thread.
-    pub fn set_current(self) {
-        CURRENT.with_borrow_mut(|context| {
-            if context.is_some() {
-                *context = Some(self);
-            }
-        });
-    }
-
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.inner.device
     }
@@ -177,7 +149,7 @@ impl ExecContext {
     }
 
     /// Returns the state of out-of-core reads on this device.
-    pub fn prefetches(&self) -> &PrefetchStream {
+    pub(crate) fn prefetches(&self) -> &PrefetchStream {
         &self.inner.prefetches
     }
 
@@ -263,7 +235,7 @@ impl ExecContext {
     }
 
     /// Begins to collect results. They are collected until the guard is dropped.
-    pub fn begin_collecting(&self) -> ResultCollector {
+    pub(crate) fn begin_collecting(&self) -> ResultCollector {
         let pending = self.inner.state.pending.clone();
         let outer = pending.collected().replace(Vec::new());
         ResultCollector { pending, outer }
@@ -301,15 +273,6 @@ impl ExecContext {
     }
 }
 
-/// Restores the thread's previous context when dropped.
-pub(crate) struct ContextRestorer(Option<ExecContext>);
-
-impl Drop for ContextRestorer {
-    fn drop(&mut self) {
-        CURRENT.set(self.0.take());
-    }
-}
-
 /// Maximum number of collected results. If there are more, the oldest one is computed immediately.
 const MAX_COLLECTED: usize = 16;
 
@@ -331,5 +294,12 @@ impl ResultCollector {
 impl Drop for ResultCollector {
     fn drop(&mut self) {
         *self.pending.collected() = self.outer.take();
+    }
+}
+
+/// A context with a simulator, for code outside of an interpreter.
+impl Default for ExecContext {
+    fn default() -> ExecContext {
+        ExecContext::new(Arc::new(Simulator::default()), &Control::default(), Arc::default())
     }
 }

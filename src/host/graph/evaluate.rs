@@ -36,6 +36,7 @@ pub(crate) const MIN_UPLOAD_BYTES: usize = 1 << 16;
 /// immediately; others are deferred. The caller has checked the types. The operands' shapes must broadcast to `shape`,
 /// whose last axis is the components if elements are vectors.
 pub(crate) fn defer(
+    context: &ExecContext,
     op: ElementwiseOp,
     operands: Vec<NodeOperand>,
     scalar: Scalar,
@@ -75,7 +76,6 @@ pub(crate) fn defer(
     let folds = operands.iter().any(|operand| operand_size(operand).has_reductions);
     let may_fault = op.may_fault(&operands);
     let arrays: Vec<Array> = operands.iter().filter_map(as_array).cloned().collect();
-    let context = ExecContext::current();
     let node = DeferredNode {
         op,
         operands: operands.into(),

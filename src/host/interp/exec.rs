@@ -132,9 +132,9 @@ impl EvalContext<'_> {
         if !self.interp.used_devices.iter().any(|known| Arc::ptr_eq(known, &device)) {
             self.interp.used_devices.push(device.clone());
         }
-        let outer = self.interp.switch_device(device);
+        let outer = self.switch_device(device);
         let result = self.eval(frame, body);
-        self.interp.switch_device(outer);
+        self.switch_device(outer);
         result.map(drop)
     }
 

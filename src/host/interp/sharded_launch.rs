@@ -424,7 +424,7 @@ impl EvalContext<'_> {
             }
             _ => return Err(self.internal_error(span, "a launch that is cut along no coordinate of it")),
         }
-        let _at = site.clone().enter();
+        let exec = site;
         let number = |n: usize| Arg::Value(vec![clk_scalar::ScalarValue::of(n as i32)]);
         let mut more = vec![number(range.start as usize)];
         if matches!(plan.coordinate, PartitionCoordinate::Block(_)) {
@@ -441,7 +441,7 @@ impl EvalContext<'_> {
             let len = array.boundaries.last().copied().unwrap_or(0);
             more.extend([number(start), number(len)]);
         }
-        let mut own = own_rows(slots, part, &lacks_halo).map_err(|p| self.problem(p, span))?;
+        let mut own = own_rows(exec, slots, part, &lacks_halo).map_err(|p| self.problem(p, span))?;
         // Arrays that this shard reads: replicas of unsharded arrays, and its shards. They must live until the launch
         // is issued.
         let copies: Result<Vec<Option<Array>>, RuntimeError> = slots
@@ -472,7 +472,7 @@ impl EvalContext<'_> {
             args.extend(more);
             Ok(executable.launch(&LaunchConfig::new(extents, span), &mut args, control))
         })();
-        write_rows_back(slots, part, own).map_err(|p| self.problem(p, span))?;
+        write_rows_back(exec, slots, part, own).map_err(|p| self.problem(p, span))?;
         match result {
             Ok(Ok(output)) => {
                 self.collect_device_warnings(FaultOrigin::new(self.program, None, span));
@@ -607,6 +607,7 @@ fn upload_shared_arrays(slots: &[ShardedArgument], team: &ShardDevices, plan: &P
 
 /// For each output that is launched without its halo (`lacks_halo`): returns a copy of the rows that shard `part` owns.
 fn own_rows(
+    exec: &ExecContext,
     slots: &[ShardedArgument],
     part: usize,
     lacks_halo: &dyn Fn(u32) -> bool,
@@ -615,7 +616,7 @@ fn own_rows(
         ShardedArgument::Write(cut) if cut.layout.halo > 0 && lacks_halo(cut.param) => {
             let (held, own) = (cut.layout.rows_with_halo(part), cut.layout.owned_rows(part));
             let local = own.start - held.start..own.end - held.start;
-            shard::slice_rows(&cut.state.parts[part], cut.layout.axis, local).map(Some)
+            shard::slice_rows(exec, &cut.state.parts[part], cut.layout.axis, local).map(Some)
         }
         _ => Ok(None),
     };
@@ -623,11 +624,16 @@ fn own_rows(
 }
 
 /// Writes the rows that [`own_rows`] returned back to their shards.
-fn write_rows_back(slots: &mut [ShardedArgument], part: usize, rows: Vec<Option<Array>>) -> Result<(), RuntimeError> {
+fn write_rows_back(
+    exec: &ExecContext,
+    slots: &mut [ShardedArgument],
+    part: usize,
+    rows: Vec<Option<Array>>,
+) -> Result<(), RuntimeError> {
     for (slot, own) in slots.iter_mut().zip(rows) {
         if let (ShardedArgument::Write(cut), Some(own)) = (slot, own) {
             let at = cut.layout.owned_rows(part).start - cut.layout.rows_with_halo(part).start;
-            shard::write_rows(&mut cut.state.parts[part], cut.layout.axis, at, &own)?;
+            shard::write_rows(exec, &mut cut.state.parts[part], cut.layout.axis, at, &own)?;
         }
     }
     Ok(())

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use crate::array::{Array, ElementType, MAX_EXTENT};
-use crate::graph::{self, ElementwiseOp, NodeOperand, ReductionOp, ReductionShape};
+use crate::graph::{self, ElementwiseOp, ExecContext, NodeOperand, ReductionOp, ReductionShape};
 use crate::problem::HostResult;
 use crate::shard::sharded::{Sharded, slice_rows, write_rows};
 use clk_scalar::Scalar;
@@ -43,27 +43,28 @@ pub(crate) fn reduce_across_cut(sharded: &Sharded, fold: &ReductionOp, axes: &[u
             continue;
         }
         let at = &sharded.team().contexts[part];
-        let _at = at.clone().enter();
+        let exec = at;
         context = Some(at);
-        pieces = continue_round(pieces, &own.with_shape(&[range.len(), inner])?, range, results, fold)?;
+        pieces = continue_round(exec, pieces, &own.with_shape(&[range.len(), inner])?, range, results, fold)?;
     }
     let Some(context) = context else { return Ok(None) };
-    let _at = context.clone().enter();
+    let exec = context;
     let whole = match <[RoundResult; 1]>::try_from(pieces) {
         Ok([(_, whole)]) => whole,
         Err(pieces) => {
             let mut whole = Array::unplaced(ElementType::Scalar(fold.accumulator), &[results, inner])?;
             for (range, piece) in &pieces {
-                write_rows(&mut whole, 0, range.start, piece)?;
+                write_rows(exec, &mut whole, 0, range.start, piece)?;
             }
             whole
         }
     };
-    graph::reduce(fold, &whole, &[results, inner], &[1, 2], ReductionShape { outer: 1, len: results, inner })
+    graph::reduce(exec, fold, &whole, &[results, inner], &[1, 2], ReductionShape { outer: 1, len: results, inner })
 }
 
 /// Continues the partial results with the elements of a shard. These are the range `range` of all elements.
 fn continue_round(
+    exec: &ExecContext,
     before: Vec<RoundResult>,
     part: &Array,
     range: Range<usize>,
@@ -79,7 +80,9 @@ fn continue_round(
         let of = pair[0]..pair[1];
         let previous = before.iter().find(|(previous, _)| previous.start <= of.start && of.end <= previous.end);
         let mut sum = match previous {
-            Some((previous, piece)) => Some(slice_rows(piece, 0, of.start - previous.start..of.end - previous.start)?),
+            Some((previous, piece)) => {
+                Some(slice_rows(exec, piece, 0, of.start - previous.start..of.end - previous.start)?)
+            }
             None => None,
         };
         for strip in range.start / results..range.end.div_ceil(results) {
@@ -87,9 +90,10 @@ fn continue_round(
             if from < range.start || to > range.end {
                 continue;
             }
-            let next = convert_to(slice_rows(part, 0, from - range.start..to - range.start)?, fold.accumulator)?;
+            let next =
+                convert_to(exec, slice_rows(exec, part, 0, from - range.start..to - range.start)?, fold.accumulator)?;
             sum = Some(match sum {
-                Some(sum) => apply_op(fold.combine, vec![sum, next], fold.accumulator)?,
+                Some(sum) => apply_op(exec, fold.combine, vec![sum, next], fold.accumulator)?,
                 None => next,
             });
         }
@@ -102,12 +106,16 @@ fn continue_round(
     Ok(pieces)
 }
 
-fn convert_to(array: Array, wide: Scalar) -> HostResult<Array> {
-    if array.scalar() == Some(wide) { Ok(array) } else { apply_op(ElementwiseOp::Convert(wide), vec![array], wide) }
+fn convert_to(exec: &ExecContext, array: Array, wide: Scalar) -> HostResult<Array> {
+    if array.scalar() == Some(wide) {
+        Ok(array)
+    } else {
+        apply_op(exec, ElementwiseOp::Convert(wide), vec![array], wide)
+    }
 }
 
-fn apply_op(op: ElementwiseOp, arrays: Vec<Array>, scalar: Scalar) -> HostResult<Array> {
+fn apply_op(exec: &ExecContext, op: ElementwiseOp, arrays: Vec<Array>, scalar: Scalar) -> HostResult<Array> {
     let shape = arrays.first().map(|array| array.shape().to_vec()).unwrap_or_default();
     let operands = arrays.into_iter().map(|array| NodeOperand::Array(array, shape.clone())).collect();
-    graph::defer(op, operands, scalar, ElementType::Scalar(scalar), &shape)
+    graph::defer(exec, op, operands, scalar, ElementType::Scalar(scalar), &shape)
 }
