@@ -2,6 +2,7 @@
 
 mod back_end;
 pub(crate) mod nvidia;
+mod wgsl;
 
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
@@ -85,7 +86,7 @@ impl std::str::FromStr for DeviceChoice {
 }
 
 /// The list of back ends for GPUs. `gpu:N` counts the GPUs of all back ends in this order.
-static GPU_BACK_ENDS: &[&dyn GpuBackEnd] = &[&nvidia::NvidiaGpus];
+static GPU_BACK_ENDS: &[&dyn GpuBackEnd] = &[&wgsl::WgslGpus, &nvidia::NvidiaGpus];
 
 /// Returns the back end of the GPU with this number, and the number of the GPU in it.
 fn gpu_back_end(number: u32) -> (&'static dyn GpuBackEnd, u32) {
