@@ -96,6 +96,18 @@ fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<Stri
         ("sort" | "argsort", "axis") => {
             format!("`{callee}` takes an array with one axis: a row is `x[i, ..]`, a column `x[.., j]`")
         }
+        ("random" | "random_int" | "random_normal", "size" | "shape" | "n") => {
+            format!(
+                "the extents are the last arguments without a name: `{}`",
+                match callee {
+                    "random_int" => "random_int(0, 10, 5)".to_owned(),
+                    _ => format!("{callee}(5)"),
+                }
+            )
+        }
+        (_, "argnums" | "argnum") if names.contains(&"wrt") => {
+            "name the parameter instead of its position: `wrt = x`".into()
+        }
         (_, "type" | "dtype") => format!("a conversion sets the element type: `f32({callee}(…))`"),
         _ => return None,
     })

@@ -418,7 +418,10 @@ impl Cx<'_> {
             .at(name.span, "this is a variable of the script");
         self.report_error(match self.home {
             BodyKind::Const | BodyKind::Signature => d.help(format!("make `{}` a `const`", name.text)),
-            _ => d.help("pass it as a parameter, or make it a `const`"),
+            _ => d.help(format!(
+                "pass it as a parameter, or make it a `const`; `inout {}: …` is a parameter that changes the caller's variable",
+                name.text
+            )),
         })
     }
 

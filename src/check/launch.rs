@@ -2,7 +2,7 @@
 
 use crate::build::{I32, bare, make};
 use crate::call::{arity, wrong_count};
-use crate::context::{BodyKind, Cx, ResolvedName};
+use crate::context::{BodyKind, Cx, LocalMeaning, ResolvedName};
 use crate::format_types::Show;
 use crate::generics::Bind;
 use crate::infer::TypeClass;
@@ -79,6 +79,9 @@ impl Cx<'_> {
         if self.lacks_arguments(kernel, &given, span) {
             return self.after_error(args, span);
         }
+        if self.surplus_number(kernel, &given, args.len()) {
+            return self.after_error(args, span);
+        }
         let mut values = Vec::with_capacity(given.len());
         let mut outputs: Vec<(&Param, usize)> = vec![];
         let mut is_valid = true;
@@ -131,6 +134,36 @@ impl Cx<'_> {
             .because(param.span, "this parameter is written");
         self.report(d.help("copy it to a variable, launch with that, and write it back after the launch"));
         false
+    }
+
+    /// Reports a number that is passed in the place of an `out` array, usually the length of the arrays.
+    fn surplus_number(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], count: usize) -> bool {
+        let surplus = kernel.sig.params.iter().zip(given).find_map(|(param, value)| {
+            let value = value.filter(|_| param.access == Access::Out && matches!(param.ty, Type::Array(_)))?;
+            let is_number = match &bare(value).kind {
+                ast::ExprKind::Int { .. } | ast::ExprKind::Float { .. } => true,
+                ast::ExprKind::Name(name) => match self.lookup(&name.text)? {
+                    ResolvedName::Slot(LocalMeaning::Local(id)) => self.locals.get(id).map(|local| &local.ty),
+                    ResolvedName::Slot(LocalMeaning::Global(id)) | ResolvedName::Item(NameBinding::Global(id)) => {
+                        self.global(id).map(|global| &global.ty)
+                    }
+                    _ => None,
+                }
+                .is_some_and(|ty| !matches!(self.vars.shallow(ty), Type::Array(_) | Type::Unknown | Type::Error)),
+                _ => false,
+            };
+            is_number.then_some((param, value.span))
+        });
+        let Some((param, at)) = surplus else { return false };
+        let inputs: Vec<Param> = kernel.sig.params.iter().filter(|p| p.access != Access::Out).cloned().collect();
+        let d = Diagnostic::error("E0304", wrong_count(&kernel.name, arity(&inputs), count))
+            .at(at, format!("a number, but `{}` is an array that the kernel writes", param.name))
+            .because(param.span, "declared here")
+            .help(
+                "leave it out: the launch returns the `out` arrays, and finds their lengths from those of the inputs",
+            );
+        self.report(d);
+        true
     }
 
     fn lacks_arguments(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], span: Span) -> bool {

@@ -8,6 +8,7 @@ use crate::visit;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::builtin::Builtin;
+use clk_scalar::ops::BinaryOp;
 use clk_syntax::ast::{self, ItemKind};
 
 /// Warns about locals that are never read, about `var`s that never change, and about loops that never end because no
@@ -73,7 +74,30 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
             _ => {}
         }
     }
+    visit::exprs(root, &mut |e| warnings.extend(suspicious_operation(e)));
     cx.diagnostics.append(&mut warnings);
+}
+
+/// Warns about a quotient that loses its fraction, `sum(counts) / len(counts)`, and about comparisons that never change,
+/// `n >= 0` for an unsigned `n`.
+fn suspicious_operation(e: &Expr) -> Option<Diagnostic> {
+    let ExprKind::Binary { op, left, right } = &e.kind else { return None };
+    let Type::Scalar(scalar) = left.ty else { return None };
+    let is_call = |e: &Expr, of: Builtin| matches!(&e.kind, ExprKind::Builtin { builtin, .. } if *builtin == of);
+    match op {
+        BinaryOp::Div if scalar.is_int() && is_call(left, Builtin::Sum) && is_call(right, Builtin::Len) => Some(
+            Diagnostic::warning("W0013", "the quotient of integers has no fraction")
+                .at(e.span, "this average is an integer")
+                .help("`mean(x)` is the average as a float; `f32(…)` converts one of the operands"),
+        ),
+        BinaryOp::Ge | BinaryOp::Lt if scalar.is_unsigned() && matches!(right.kind, ExprKind::Int(0)) => {
+            let value = *op == BinaryOp::Ge;
+            let d = Diagnostic::warning("W0014", format!("this comparison is always `{value}`"))
+                .at(e.span, format!("`{}` has no negative values", scalar.name()));
+            Some(d.help("count in a signed type, such as `i32`"))
+        }
+        _ => None,
+    }
 }
 
 /// A `while` loop without `break` and `return`, with the variables that its condition reads.

@@ -392,6 +392,12 @@ impl Cx<'_> {
             dims.push(match (axis(a, i), axis(b, i)) {
                 (Dim::Known(1), d) | (d, Dim::Known(1)) => d,
                 (Dim::Known(m), Dim::Known(n)) if m != n => {
+                    let product = match (a, b) {
+                        ([rows, k], [k2, columns]) if k == k2 && what == "*" => {
+                            Some(self.dims_text(&[rows.clone(), columns.clone()]))
+                        }
+                        _ => None,
+                    };
                     let padded = with_trailing_axes(a, b).or_else(|| with_trailing_axes(b, a));
                     let (a, b) = (self.dims_text(a), self.dims_text(b));
                     let mut d = Diagnostic::error("E0305", format!("`{what}` can't combine the shapes {a} and {b}"))
@@ -399,6 +405,11 @@ impl Cx<'_> {
                         .because(a_span, format!("this has shape {a}"))
                         .because(b_span, format!("this has shape {b}"))
                         .note("Shapes are compared from the last axis; two extents must be equal, or one of them must be 1.");
+                    if let Some(shape) = product {
+                        d = d
+                            .help(format!("`*` multiplies element by element; the matrix product `@` has the shape {shape}"))
+                            .fix("write `@`", at, "@", Applicability::MaybeIncorrect);
+                    }
                     if let Some((short, extents)) = padded {
                         let short = self.dims_text(&short);
                         d = d.help(format!("one number for each row? `reshape(…, {extents})` gives {short} an axis that is repeated"));
@@ -554,14 +565,33 @@ impl Cx<'_> {
             && k != k2
         {
             let (x, y) = (self.dims_text(&a.dims), self.dims_text(&b.dims));
-            let d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
+            let transposed = transposed_operand(&a.dims, &b.dims);
+            let mut d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
                 .at(op_span, format!("the inner extents differ: {k} and {k2}"))
                 .because(l.span, format!("the last axis is {k}"))
                 .because(r.span, format!("the {ordinal} axis is {k2}"));
+            if let Some(is_left) = transposed {
+                let operand = if is_left { l.span } else { r.span };
+                let edits = vec![
+                    (Span { end: operand.start, ..operand }, "transpose(".to_owned()),
+                    (operand.after(), ")".to_owned()),
+                ];
+                let side = if is_left { "left" } else { "right" };
+                d = d.fix_all(format!("transpose the {side} operand"), edits, Applicability::MaybeIncorrect);
+            }
             self.report(d);
             return Type::Error;
         }
         if dims.is_empty() { a.element.clone() } else { array(a.element.clone(), dims) }
+    }
+}
+
+/// Returns the operand whose transposition makes a matrix product possible: `true` for the left one.
+fn transposed_operand(a: &[Dim], b: &[Dim]) -> Option<bool> {
+    match (a, b) {
+        ([m, _], [k, ..]) if m == k && b.len() <= 2 => Some(true),
+        ([.., k], [_, n]) if k == n && a.len() <= 2 => Some(false),
+        _ => None,
     }
 }
 

@@ -34,7 +34,15 @@ impl Cx<'_> {
         }
         let mut d = Diagnostic::error("E0201", format!("nothing here is called `{word}`"))
             .at(name.span, "this name is not defined");
-        if let Some(later) = later {
+        let ended =
+            self.locals.iter().map(|(_, local)| local).find(|local| {
+                local.name == word && local.span.file == name.span.file && local.span.end <= name.span.start
+            });
+        if let Some(ended) = ended {
+            d = d
+                .because(ended.span, "it belongs to a block that ends before this")
+                .help(format!("declare it before the block, `var {word} = …`, and assign to it in the block"));
+        } else if let Some(later) = later {
             d = d
                 .because(later, "it is declared only here")
                 .help("statements run from top to bottom: move one of the two");

@@ -159,7 +159,7 @@ impl Session {
         let imports = import::ImportLoader::new(self, files, &mut diagnostics).imports(&tree, &base, own);
         let loaded = self.program.clone();
         let first = loaded.chunks.len();
-        super::check_valid_items(&mut self.program, main, &tree, text, &imports, &mut diagnostics);
+        super::check_valid_items(&mut self.program, main, (file, text), &tree, &imports, &mut diagnostics);
         super::drop_unreported(&mut diagnostics);
         let displayed = displayed_value(&tree);
         diagnostics.retain(|d| !(matches!(d.code, "W0005" | "W0012") && d.primary() == displayed));

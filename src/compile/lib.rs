@@ -58,7 +58,7 @@ impl Session {
         // The chunks of imported files are skipped: an import makes a file's items available, but does not run its
         // script.
         let first = first.max(self.program.chunks.len());
-        check_valid_items(&mut self.program, main, &tree, text, &imports, &mut diagnostics);
+        check_valid_items(&mut self.program, main, (file, text), &tree, &imports, &mut diagnostics);
         drop_unreported(&mut diagnostics);
         let outcome = CompileResult { file, diagnostics, chunks: first..self.program.chunks.len() };
         (tree, outcome)
@@ -97,14 +97,15 @@ fn drop_unreported(diagnostics: &mut Vec<Diagnostic>) {
 fn check_valid_items(
     program: &mut Program,
     module: ModuleId,
+    (file, text): (FileId, &str),
     tree: &ast::SourceFile,
-    text: &str,
     imports: &clk_check::Imports,
     diagnostics: &mut Vec<Diagnostic>,
 ) {
     let broken = broken_items(tree, text, diagnostics);
     let mut errors = clk_check::check(program, module, tree, imports);
     errors.retain(|d| !d.primary().is_some_and(|at| broken.iter().any(|item| item.contains(at.start))));
+    clk_syntax::translate_names(file, text, &mut errors);
     diagnostics.extend(errors);
 }
 

@@ -21,7 +21,7 @@ mod suspicious_operators;
 mod syntax_error;
 pub mod token;
 
-pub use foreign::translated_span;
+pub use foreign::{translate_names, translated_span};
 pub use lex::lex;
 
 /// Parses a file. The tree covers the whole file even if there are errors.

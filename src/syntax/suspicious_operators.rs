@@ -1,5 +1,5 @@
 //! Warnings about valid code that means something else in other languages: `7 // 2` is 7 and a comment, `2 ^ 10` is an
-//! exclusive or.
+//! exclusive or, `"n = $n"` contains no value.
 //!
 //! Input: the tokens of a text without errors. Output: warnings that suggest the operator that was probably meant. A
 //! comment is suspicious only if it could be the divisor of the value before it and this value is used. In `print(x) //
@@ -17,6 +17,7 @@ pub(crate) fn find(file: FileId, text: &str, tokens: &[Token]) -> Vec<Diagnostic
     let reader = OperatorReader { file, text, tokens };
     let warnings = (0..tokens.len()).filter_map(|at| match tokens[at].kind {
         Tok::Caret => reader.power(at),
+        Tok::StrText => reader.interpolation(at),
         _ => reader.division(at),
     });
     warnings.take(MAX).collect()
@@ -177,6 +178,58 @@ impl<'t> OperatorReader<'t> {
         Some(start)
     }
 
+    // Warnings about `$`:
+
+    /// Checks for `"n = $n"`, where `at` is the text of the string and `n` a variable. `${n}` may be an amount of money.
+    fn interpolation(&self, at: usize) -> Option<Diagnostic> {
+        if let Some(warning) = self.c_format(at) {
+            return Some(warning);
+        }
+        let start = self.tokens.get(at)?.start as usize;
+        let (before, rest) = self.word(at).split_once('$')?;
+        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+        if name.is_empty() || !self.declares(name) {
+            return None;
+        }
+        let dollar = start + before.len();
+        let span = Span::new(self.file, dollar, dollar + 1 + name.len());
+        let text = format!("{{{name}}}");
+        Some(
+            Diagnostic::warning("W0103", format!("`${name}` in a string is not replaced by a value"))
+                .at(span, "printed as it is")
+                .fix(format!("write `{text}`"), span, text, Applicability::MaybeIncorrect),
+        )
+    }
+
+    /// Checks for `print("n = %d", n)`, where `at` is the text of the string.
+    fn c_format(&self, at: usize) -> Option<Diagnostic> {
+        let is_first = at >= 3 && self.word(at - 3) == "print" && self.kind(at - 2) == Tok::LParen;
+        let has_values = self.kind(at + 1) == Tok::StrEnd && self.kind(at + 2) == Tok::Comma;
+        let text = self.word(at);
+        let percent = text.find('%')?;
+        let format = &text[percent + 1..];
+        let letter = format.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        if !is_first || !has_values || !format[letter..].starts_with(['d', 'i', 'u', 'f', 'g', 'e', 's', 'x']) {
+            return None;
+        }
+        let start = self.tokens.get(at)?.start as usize + percent;
+        let span = Span::new(self.file, start, start + letter + 2);
+        let value = match self.kind(at + 4) {
+            Tok::RParen | Tok::Comma => self.word(at + 3),
+            _ => "x",
+        };
+        Some(
+            Diagnostic::warning(
+                "W0103",
+                format!("`{}` in a string is not replaced by a value", &self.text[span.range()]),
+            )
+            .at(span, "printed as it is")
+            .help(format!(
+                "values go between braces in the text: `print(\"{{{value}}}\")`, `print(\"{{{value}:.3}}\")`"
+            )),
+        )
+    }
+
     // Warnings about `^`:
 
     /// Checks `2 ^ 10`, `10 ^ n`, `x ^ 2 + y ^ 2`, where `at` is the `^` token.
@@ -192,6 +245,9 @@ impl<'t> OperatorReader<'t> {
             (Some(base @ (2 | 10)), None) if isolated && matches!(self.kind(at + 1), Tok::Name | Tok::LParen) => {
                 Diagnostic::warning("W0102", format!("`{base} ^ …` is an exclusive or, not a power"))
             }
+            (None, Some(exponent @ 2..=9)) if isolated && self.is_tight(at) => {
+                Diagnostic::warning("W0102", format!("`… ^ {exponent}` is an exclusive or, not a power"))
+            }
             (_, Some(2..=9)) if tight(self.kind(at + 2)) || tight(self.before(operand)) => Diagnostic::warning(
                 "W0102",
                 "`^` is an exclusive or, and binds less tightly than the arithmetic around it",
@@ -201,6 +257,16 @@ impl<'t> OperatorReader<'t> {
         let d = d.at(self.span(at), "exclusive or, bit by bit");
         let d = d.fix("write `**` for the power", self.span(at), "**", Applicability::MaybeIncorrect);
         Some(d.help("for the bit operation, put parentheses around it and write a number in hexadecimal: `(x ^ 0x2)`"))
+    }
+
+    /// Returns whether no blanks surround an operator.
+    fn is_tight(&self, at: usize) -> bool {
+        let (Some(before), Some(token), Some(after)) =
+            (at.checked_sub(1).and_then(|at| self.tokens.get(at)), self.tokens.get(at), self.tokens.get(at + 1))
+        else {
+            return false;
+        };
+        before.end == token.start && token.end == after.start
     }
 
     /// Returns the value of an unsuffixed decimal literal.

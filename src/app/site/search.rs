@@ -132,7 +132,7 @@ fn page_of_row(row: &ForeignName) -> (String, String) {
         (Some(word), _) if word.starts_with(char::is_alphabetic) => ("The Clk language", "reference.html#types"),
         (Some(_), _) => ("The Clk language", "reference.html#operators"),
         (None, NameOrigin::Triton) => ("Triton → Clk", "from/triton.html#words"),
-        (None, NameOrigin::Cuda | NameOrigin::Numba) => ("CUDA → Clk", "from/cuda.html#words"),
+        (None, NameOrigin::Cuda | NameOrigin::Numba | NameOrigin::Warp) => ("CUDA → Clk", "from/cuda.html#words"),
         (None, NameOrigin::NumPy | NameOrigin::Python | NameOrigin::Other) => {
             ("NumPy → Clk", "from/numpy.html#rules-that-differ")
         }

@@ -185,7 +185,13 @@ pub(crate) fn out_of_range(index: i64, axis: usize, len: usize, rank: usize) -> 
     let problem = RuntimeError::new("E0502", format!("the index {index} is out of range"));
     match len {
         0 => problem.label(format!("{place} is empty")),
-        _ => problem.label(format!("{place} has {}, so the last index is {}", elements(len), len - 1)),
+        _ => {
+            let problem = problem.label(format!("{place} has {}, so the last index is {}", elements(len), len - 1));
+            match usize::try_from(index) == Ok(len) {
+                true => problem.help(format!("indices start at 0: `for i in 0..{}` visits all", length_source(axis))),
+                false => problem,
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! CUDA, Numba, and shading languages.
+//! CUDA, OpenCL, Numba, Warp, and shading languages.
 
 use super::row::{ClkEquivalent, ForeignName, NameOrigin};
 
@@ -18,6 +18,10 @@ const fn absent(names: &'static str, reason: &'static str, alternative: &'static
     ForeignName::new(NameOrigin::Cuda, names, ClkEquivalent::Absent { reason, alternative })
 }
 
+const fn other_code(names: &'static str, clk: &'static str, note: &'static str) -> ForeignName {
+    ForeignName::new(NameOrigin::Other, names, ClkEquivalent::Code { clk, note })
+}
+
 const fn numba_name(names: &'static str, clk: &'static str) -> ForeignName {
     ForeignName::new(NameOrigin::Numba, names, ClkEquivalent::Name(clk))
 }
@@ -28,6 +32,14 @@ const fn numba_code(names: &'static str, clk: &'static str, note: &'static str) 
 
 const fn numba_absent(names: &'static str, reason: &'static str, alternative: &'static str) -> ForeignName {
     ForeignName::new(NameOrigin::Numba, names, ClkEquivalent::Absent { reason, alternative })
+}
+
+const fn warp_code(names: &'static str, clk: &'static str, note: &'static str) -> ForeignName {
+    ForeignName::new(NameOrigin::Warp, names, ClkEquivalent::Code { clk, note })
+}
+
+const fn warp_absent(names: &'static str, reason: &'static str, alternative: &'static str) -> ForeignName {
+    ForeignName::new(NameOrigin::Warp, names, ClkEquivalent::Absent { reason, alternative })
 }
 
 /// The note of warp operations whose first argument is a mask in CUDA.
@@ -136,6 +148,44 @@ pub(super) const ROWS: &[ForeignName] = &[
     name("make_uint4", "u32x4"),
     name("make_double2", "f64x2"),
     name("make_half2 __halves2half2", "f16x2"),
+    // Limits
+    other_code("FLT_MAX", "3.4028235e38", ""),
+    other_code("FLT_MIN", "1.1754944e-38", "the smallest normal number; `-3.4028235e38` is the lowest"),
+    other_code("FLT_EPSILON", "1.1920929e-7", ""),
+    other_code("DBL_MAX", "1.7976931348623157e308f64", ""),
+    other_code("DBL_EPSILON", "2.220446049250313e-16f64", ""),
+    other_code("INT_MAX INT32_MAX", "2147483647", ""),
+    other_code("INT_MIN INT32_MIN", "(-2147483648)", ""),
+    other_code("UINT_MAX UINT32_MAX", "4294967295u32", ""),
+    // OpenCL
+    other_code("get_global_id", "global_idx.x", "a kernel with `threads(i: N)` needs neither it nor a guard"),
+    other_code("get_local_id", "thread_idx.x", ""),
+    other_code("get_group_id", "block_idx.x", ""),
+    other_code("get_local_size", "block_dim.x", ""),
+    other_code("get_num_groups", "grid_dim.x", ""),
+    other_code("get_global_size", "grid_dim.x * block_dim.x", ""),
+    // Warp
+    warp_absent(
+        "wp.kernel wp.func wp.struct",
+        "there are no decorators",
+        "a kernel is `kernel f(x: [f32; N], out r: [f32; N]) threads(i: N) { … }`, and a function a `fn`",
+    ),
+    warp_code("wp.tid", "global_idx.x", "a kernel with `threads(i: N)` needs neither it nor a guard"),
+    warp_code("wp.atomic_add", "atomic_add(total[i], 1)", ""),
+    warp_code("wp.atomic_sub", "atomic_sub(total[i], 1)", ""),
+    warp_code("wp.atomic_max", "atomic_max(total[i], 1)", ""),
+    warp_code("wp.atomic_min", "atomic_min(total[i], 1)", ""),
+    warp_absent(
+        "wp.launch",
+        "a kernel is called like a function",
+        "`f(x, y)`; its head has the extents, `threads(i: N)`",
+    ),
+    warp_absent(
+        "wp.array wp.array2d wp.from_numpy",
+        "arrays have the extents in their types",
+        "write `[f32; N]` for a parameter, and `zeros(n)` for a new array",
+    ),
+    warp_absent("wp.init wp.synchronize", "nothing has to be set up or waited for", "leave the call out"),
     // Declarations
     code("__global__", "kernel f(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] }", ""),
     code(

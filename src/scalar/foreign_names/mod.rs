@@ -28,6 +28,8 @@ const MODULES: &[(&str, &str)] = &[
     ("numba", "cuda"),
     ("cg", "cuda"),
     ("cooperative_groups", "cuda"),
+    ("wp", "wp"),
+    ("warp", "wp"),
     ("tl", "tl"),
     ("triton", "triton"),
 ];

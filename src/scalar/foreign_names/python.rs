@@ -85,7 +85,7 @@ pub(super) const ROWS: &[ForeignName] = &[
     name("toupper to_upper toUpperCase to_uppercase uppercase", "upper"),
     name("tolower to_lower toLowerCase to_lowercase lowercase", "lower"),
     other_code("tostring to_string format", "\"n = {n}\"", "`str(n)` is the text of a single value").common(),
-    name("echo println", "print").common(),
+    name("echo println disp", "print").common(),
     name("ifelse", "select"),
     name("iota", "arange"),
     name("replicate", "full"),

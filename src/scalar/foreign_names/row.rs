@@ -8,6 +8,7 @@ pub enum NameOrigin {
     Cuda,
     Triton,
     Numba,
+    Warp,
     /// Several languages, so that messages name none.
     Other,
 }
@@ -21,6 +22,7 @@ impl NameOrigin {
             NameOrigin::Cuda => "CUDA",
             NameOrigin::Triton => "Triton",
             NameOrigin::Numba => "Numba",
+            NameOrigin::Warp => "Warp",
             NameOrigin::Other => return None,
         })
     }

@@ -8,6 +8,7 @@ use crate::mistakes::{c_type, joined_type};
 /// Binding powers, from `or` to the power.
 const NOT: u8 = 3;
 const COMPARISON: u8 = 4;
+const SHIFT: u8 = 9;
 const UNARY: u8 = 12;
 const POWER: u8 = 13;
 
@@ -27,8 +28,8 @@ fn infix(word: &str, dialect: Dialect) -> Option<(&'static str, u8)> {
         "|" => ("|", bits(5, 4)),
         "^" if dialect != Dialect::Julia => ("^", bits(6, 5)),
         "&" => ("&", bits(7, 6)),
-        "<<" => ("<<", 9),
-        ">>" => (">>", 9),
+        "<<" => ("<<", SHIFT),
+        ">>" => (">>", SHIFT),
         "+" | ".+" => ("+", 10),
         "-" | ".-" => ("-", 10),
         "*" | ".*" => ("*", 11),
@@ -78,7 +79,12 @@ impl<'t> ForeignParser<'t> {
     }
 
     fn conditional(&mut self) -> Option<ForeignExpr> {
-        let value = self.range()?;
+        let mut value = self.range()?;
+        // `x |> f`
+        while self.eat("|>") {
+            let args = vec![ForeignArgument { name: None, value }];
+            value = ForeignExpr::Call(Box::new(self.nested(|p| p.postfix())?), args);
+        }
         if self.dialect != Dialect::Python && self.eat("?") {
             self.skip_line_ends();
             let outer = std::mem::replace(&mut self.in_conditional, true);
@@ -115,6 +121,8 @@ impl<'t> ForeignParser<'t> {
         let inclusive = self.word() == "..=";
         if matches!(self.word(), ".." | "..=") {
             self.next();
+            // `0..<n` of Swift.
+            self.eat("<");
             let ends =
                 matches!(self.word(), "]" | ")" | "," | "{" | "step") || self.kind() == ForeignTokenKind::LineEnd;
             let end = if ends { None } else { Some(self.binary(1)?) };
@@ -134,6 +142,16 @@ impl<'t> ForeignParser<'t> {
             return Some(ForeignExpr::Range(Box::new(parts), true));
         }
         Some(first)
+    }
+
+    /// Parses an operand of `<<`.
+    pub fn shift_operand(&mut self) -> Option<ForeignExpr> {
+        self.binary(SHIFT + 1)
+    }
+
+    /// Parses arguments in parentheses as a call of a function.
+    pub fn call_of(&mut self, function: &str) -> Option<ForeignExpr> {
+        Some(ForeignExpr::Call(Box::new(ForeignExpr::name(function)), self.arguments()?))
     }
 
     fn binary(&mut self, least: u8) -> Option<ForeignExpr> {
@@ -331,6 +349,18 @@ impl<'t> ForeignParser<'t> {
     }
 
     fn power(&mut self) -> Option<ForeignExpr> {
+        let base = self.postfix()?;
+        // `x'` is not lexed, and `x.^2` is an operator.
+        if infix(self.word(), self.dialect).is_some_and(|(op, _)| op == "**") {
+            self.next();
+            let exponent = self.nested(|p| p.unary())?;
+            return Some(ForeignExpr::binary("**", base, exponent));
+        }
+        Some(base)
+    }
+
+    /// Parses an operand with the calls, indices and fields after it.
+    pub fn postfix(&mut self) -> Option<ForeignExpr> {
         let mut base = self.atom()?;
         loop {
             base = match self.word() {
@@ -383,16 +413,30 @@ impl<'t> ForeignParser<'t> {
                     let value = args.pop().filter(|_| args.is_empty())?.value;
                     return Some(ForeignExpr::Cast(ty, Box::new(value)));
                 }
-                _ => break,
+                // The template arguments of C++: `thrust::plus<float>()`.
+                "<" if self.dialect == Dialect::C && matches!(base, ForeignExpr::Field(..)) => {
+                    match self.attempt(|p| p.template_arguments()) {
+                        Some(()) => base,
+                        None => return Some(base),
+                    }
+                }
+                _ => return Some(base),
             };
         }
-        // `x'` is not lexed, and `x.^2` is an operator.
-        if infix(self.word(), self.dialect).is_some_and(|(op, _)| op == "**") {
-            self.next();
-            let exponent = self.nested(|p| p.unary())?;
-            return Some(ForeignExpr::binary("**", base, exponent));
+    }
+
+    /// Skips `<float, 16>` before the arguments of a call.
+    fn template_arguments(&mut self) -> Option<()> {
+        self.expect("<")?;
+        loop {
+            if self.type_name().is_none() {
+                self.atom()?;
+            }
+            if self.eat(">") {
+                return (self.word() == "(").then_some(());
+            }
+            self.expect(",")?;
         }
-        Some(base)
     }
 
     /// Returns whether no space precedes the token `offset` tokens after the next one.
@@ -423,6 +467,11 @@ impl<'t> ForeignParser<'t> {
                 call("assert", vec![ForeignArgument { name: None, value }])
             }
             "assert" | "debug_assert" => call("assert", args),
+            // `push!(x, v)` of Julia.
+            "push" | "append" if args.len() == 2 => {
+                let method = ForeignExpr::Field(Box::new(args[0].value.clone()), "append".to_owned());
+                Some(ForeignExpr::Call(Box::new(method), args[1..].to_vec()))
+            }
             _ => None,
         }
     }
@@ -589,10 +638,18 @@ impl<'t> ForeignParser<'t> {
         })
     }
 
-    /// Parses `if condition { a } else { b }` of Clk and Rust.
+    /// Parses `if condition { a } else { b }` of Clk and Rust, and `if condition then a else b`.
     fn if_expression(&mut self) -> Option<ForeignExpr> {
         self.expect("if")?;
         let condition = self.head()?;
+        if self.eat("then") {
+            self.skip_line_ends();
+            let yes = self.expression()?;
+            self.skip_line_ends();
+            self.expect("else")?;
+            self.skip_line_ends();
+            return Some(ForeignExpr::Conditional(Box::new([condition, yes, self.expression()?])));
+        }
         let mut branch = || {
             self.expect("{")?;
             self.skip_line_ends();
@@ -620,6 +677,11 @@ impl<'t> ForeignParser<'t> {
     /// Parses a tuple, a list or an expression in parentheses.
     fn brackets(&mut self) -> Option<ForeignExpr> {
         let open = self.next().text;
+        if open == "["
+            && let Some(rows) = self.attempt(|p| p.matrix())
+        {
+            return Some(rows);
+        }
         let close = match open {
             "(" => ")",
             "[" => "]",
@@ -663,6 +725,31 @@ impl<'t> ForeignParser<'t> {
             ("(", _) => ForeignExpr::Tuple(parts),
             _ => ForeignExpr::List(parts),
         })
+    }
+
+    /// Parses `1 2; 3 4]` of MATLAB and Julia, after the bracket.
+    fn matrix(&mut self) -> Option<ForeignExpr> {
+        let mut rows = Vec::new();
+        loop {
+            let mut row = Vec::new();
+            while !matches!(self.word(), ";" | "]") {
+                row.push(self.nested(|p| p.unary())?);
+                self.eat(",");
+            }
+            self.skip_line_ends();
+            rows.push(row);
+            if self.eat("]") {
+                break;
+            }
+            self.expect(";")?;
+            self.skip_line_ends();
+        }
+        let columns = rows.first()?.len();
+        if columns < 2 || rows.iter().any(|row| row.len() != columns) {
+            return None;
+        }
+        let mut rows: Vec<ForeignExpr> = rows.into_iter().map(ForeignExpr::List).collect();
+        Some(if rows.len() == 1 { rows.remove(0) } else { ForeignExpr::List(rows) })
     }
 
     /// Converts a string with its prefix and quotes.

@@ -22,6 +22,8 @@ pub(super) const QUALIFIERS: &[&str] = &[
     "__restrict",
     "restrict",
     "__grid_constant__",
+    "__global",
+    "__kernel",
 ];
 
 impl ForeignParser<'_> {
@@ -35,8 +37,9 @@ impl ForeignParser<'_> {
                 other => other.path()?,
             };
             match callee.as_str() {
-                "cuda.jit" | "triton.jit" => role = FunctionRole::Kernel,
-                "jit" | "njit" | "numba.jit" | "numba.njit" | "jax.jit" | "torch.jit.script" | "vectorize" => {}
+                "cuda.jit" | "triton.jit" | "wp.kernel" => role = FunctionRole::Kernel,
+                "jit" | "njit" | "numba.jit" | "numba.njit" | "jax.jit" | "torch.jit.script" | "vectorize"
+                | "wp.func" => {}
                 _ => return None,
             }
             self.skip_line_ends();
@@ -61,14 +64,7 @@ impl ForeignParser<'_> {
                 self.eat(",");
                 continue;
             }
-            let mut param = ForeignParameter {
-                name: self.name()?.to_owned(),
-                element: String::new(),
-                is_array: false,
-                is_const: false,
-                extents: vec![],
-                default: None,
-            };
+            let mut param = ForeignParameter::untyped(self.name()?);
             if self.eat(":") || self.eat("::") {
                 let first = self.at;
                 let ty = self.annotation()?;
@@ -144,6 +140,11 @@ impl ForeignParser<'_> {
         }
         let ty = self.range_free_expression()?;
         let (base, element) = match &ty {
+            // `wp.array(dtype=float)`
+            ForeignExpr::Call(callee, args) => {
+                let dtype = args.iter().find(|arg| arg.name.as_deref() == Some("dtype")).map(|arg| &arg.value);
+                (callee.path()?, dtype.and_then(ForeignExpr::path).unwrap_or_default())
+            }
             ForeignExpr::Index(base, subscripts) => match subscripts.first() {
                 Some(Subscript::Element(e)) => (base.path()?, e.path().unwrap_or_default()),
                 _ => (base.path()?, String::new()),
@@ -153,7 +154,7 @@ impl ForeignParser<'_> {
         let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
         let scalar = |name: &str| crate::mistakes::c_type(name).filter(|ty| !ty.is_empty()).map(str::to_owned);
         Some(match last(&base).as_str() {
-            "ndarray" | "Tensor" | "Array" | "list" | "List" | "NDArray" | "Sequence" | "ArrayLike" => {
+            "ndarray" | "Tensor" | "Array" | "array" | "list" | "List" | "NDArray" | "Sequence" | "ArrayLike" => {
                 format!("[{}", scalar(&last(&element)).unwrap_or_else(|| "f32".to_owned()))
             }
             "bool" => "bool".to_owned(),
@@ -177,7 +178,7 @@ impl ForeignParser<'_> {
         let mut generics = Vec::new();
         loop {
             match self.word() {
-                "__global__" | "kernel" => role = FunctionRole::Kernel,
+                "__global__" | "__kernel" | "kernel" => role = FunctionRole::Kernel,
                 "__device__" => {}
                 "__launch_bounds__" => {
                     self.next();
@@ -302,14 +303,7 @@ impl ForeignParser<'_> {
 
     /// Parses `const float *x`, `float m[4][4]`, and `x: [f32; N]` of Clk.
     fn c_parameter(&mut self, generics: &[String]) -> Option<ForeignParameter> {
-        let mut param = ForeignParameter {
-            name: String::new(),
-            element: String::new(),
-            is_array: false,
-            is_const: false,
-            extents: vec![],
-            default: None,
-        };
+        let mut param = ForeignParameter::untyped("");
         loop {
             match self.word() {
                 "const" => param.is_const = true,

@@ -65,6 +65,7 @@ impl ClkKernel {
             body = rewrite_statements(body, &mut |e| if e.is_name(&old) { ForeignExpr::name(&new) } else { e });
             param.name = new;
         }
+        set_dynamic_extents(&mut body);
         let mut translator = KernelTranslator { params, dimensions: HashMap::new(), body };
         translator.drop_unused(&aliases);
         match function.geometry.is_empty() {
@@ -192,14 +193,7 @@ impl KernelTranslator {
     /// Removes the definitions of the indices of all threads from the body.
     fn take_indices(&mut self) -> Vec<ThreadIndex> {
         let mut indices = Vec::new();
-        let global = |e: &ForeignExpr| match e {
-            ForeignExpr::Field(..) => (0..3).find(|axis| *e == axis_of("global_idx", *axis)),
-            ForeignExpr::Call(callee, args) => {
-                let is_grid = callee.path().as_deref() == Some("cuda.grid") && args.len() == 1;
-                (is_grid && args[0].value.integer() == Some(1)).then_some(0)
-            }
-            _ => None,
-        };
+        let global = |e: &ForeignExpr| (0..3).find(|axis| *e == axis_of("global_idx", *axis));
         let body = std::mem::take(&mut self.body);
         for mut stmt in body {
             match &mut stmt.shape {
@@ -222,8 +216,11 @@ impl KernelTranslator {
                     }
                     let is_grid =
                         matches!(value, ForeignExpr::Call(callee, _) if callee.path().as_deref() == Some("cuda.grid"));
-                    if let ([ForeignExpr::Tuple(names)], true) = (&places[..], is_grid) {
-                        for (axis, name) in names.iter().enumerate().take(3) {
+                    // `i, j = wp.tid()`, where the last axis is the fastest one.
+                    let is_tid = global(value) == Some(0);
+                    if let ([ForeignExpr::Tuple(names)], true) = (&places[..], is_grid || is_tid) {
+                        for (position, name) in names.iter().enumerate().take(3) {
+                            let axis = if is_tid { names.len().min(3) - 1 - position } else { position };
                             indices.push(ThreadIndex { name: name.path().unwrap_or_default(), axis, bound: None });
                         }
                         continue;
@@ -718,6 +715,16 @@ impl KernelTranslator {
             (param.name.clone(), ty)
         })
         .collect()
+    }
+}
+
+/// Gives shared arrays without an extent, `extern __shared__ float s[]`, an element for each thread of a block.
+fn set_dynamic_extents(body: &mut [ForeignStmt]) {
+    for stmt in body {
+        if let StmtShape::Declare { is_shared: true, variables, .. } = &mut stmt.shape {
+            let extents = variables.iter_mut().flat_map(|variable| &mut variable.extents);
+            extents.filter(|extent| extent.is_name("")).for_each(|extent| *extent = ForeignExpr::Number("256".into()));
+        }
     }
 }
 

@@ -3,9 +3,30 @@
 use super::tree::{ForeignExpr, ForeignStmt, StmtShape, Subscript};
 use std::collections::HashMap;
 
+/// Returns Clk's name of an index that a call returns: `cuda.grid(1)` of Numba, `wp.tid()` of Warp, `get_global_id(0)` of
+/// OpenCL.
+pub(super) fn launch_index(e: &ForeignExpr) -> Option<ForeignExpr> {
+    let ForeignExpr::Call(callee, args) = e else { return None };
+    let argument = match &args[..] {
+        [] => None,
+        [arg] => Some(usize::try_from(arg.value.integer()?).ok()?),
+        _ => return None,
+    };
+    Some(match (callee.path()?.as_str(), argument) {
+        ("wp.tid" | "cuda.grid", None) | ("cuda.grid", Some(1)) => axis_of("global_idx", 0),
+        ("get_global_id", Some(axis @ 0..3)) => axis_of("global_idx", axis),
+        ("get_local_id", Some(axis @ 0..3)) => axis_of("threadIdx", axis),
+        ("get_group_id", Some(axis @ 0..3)) => axis_of("blockIdx", axis),
+        ("get_local_size", Some(axis @ 0..3)) => axis_of("blockDim", axis),
+        ("get_num_groups", Some(axis @ 0..3)) => axis_of("gridDim", axis),
+        _ => return None,
+    })
+}
+
 /// Rewrites Numba's names to CUDA's, and `*p`, `*(p + i)`, `&p[i]` to elements.
 pub(super) fn normalize(e: ForeignExpr, aliases: &HashMap<String, ForeignExpr>, has_one_block: bool) -> ForeignExpr {
     let index = |base: ForeignExpr, at: ForeignExpr| ForeignExpr::Index(Box::new(base), vec![Subscript::Element(at)]);
+    let e = launch_index(&e).unwrap_or(e);
     match e {
         ForeignExpr::Field(base, name) if base.is_name("cuda") && name.ends_with(['x', 'm']) => ForeignExpr::Name(name),
         ForeignExpr::Pointee(inner) => match *inner {

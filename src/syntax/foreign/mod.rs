@@ -8,6 +8,7 @@ mod expressions;
 mod functions;
 mod kernels;
 mod launch_indices;
+mod names;
 mod print_expressions;
 mod print_functions;
 mod print_loops;
@@ -20,6 +21,8 @@ mod tree;
 mod triton;
 mod usage;
 mod value_types;
+
+pub use self::names::translate_names;
 
 use self::cursor::ForeignParser;
 use self::print_statements::{StatementPrinter, stated_type};
@@ -83,7 +86,9 @@ pub(crate) fn translate(
         }
         attempts += 1;
         // Chains of comparisons and unclosed braces are the same in all languages, and have a fix of their own.
-        let has_own_fix = matches!(diagnostic.code, "E0103" | "E0130")
+        // A cast of C++ looks like a chain: `static_cast<float>(n)`.
+        let has_own_fix = diagnostic.code == "E0103"
+            || diagnostic.code == "E0130" && !text[..place].ends_with("_cast")
             || diagnostic.code == "E0102" && text[place..].starts_with('{');
         let translation =
             if attempts <= MAX_ATTEMPTS && !has_own_fix { translator.at(place, &diagnostic) } else { None };
@@ -416,10 +421,21 @@ impl Translator<'_> {
                         ForeignType::scalar(word(index + 2))
                     }
                     // An index of `threads(i: N)`.
-                    Tok::Name | Tok::Int => ForeignType::scalar("i32"),
+                    Tok::Name | Tok::Int => {
+                        scope.thread_indices.push(token.text(self.text).to_owned());
+                        ForeignType::scalar("i32")
+                    }
                     _ => ForeignType::Unknown,
                 };
                 scope.variables.insert(token.text(self.text).to_owned(), ty);
+            }
+            if token.kind == Tok::Kernel {
+                scope.thread_indices.clear();
+                scope.block_extent = None;
+            }
+            let is_block = token.text(self.text) == "block" && self.token(index + 1) == Tok::LParen;
+            if is_block && matches!(self.token(index + 2), Tok::Int | Tok::Name) {
+                scope.block_extent = Some(word(index + 2).to_owned());
             }
             // An extent in a type: `[f32; M, N]`.
             let before = index.checked_sub(1).map_or(Tok::Eof, |before| self.token(before));
@@ -457,7 +473,10 @@ impl Translator<'_> {
             let name = text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
             let rest = text.trim().get(name.len()..).unwrap_or("").trim_start();
             let assigns = rest.starts_with('=') && !rest.starts_with("==");
-            let is_new = !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && !scope.declares(name);
+            let is_launch_index = ["cuda.grid(", "wp.tid(", "get_global_id("].iter().any(|call| rest.contains(call));
+            let is_new = !name.is_empty()
+                && !name.starts_with(|c: char| c.is_ascii_digit())
+                && (!scope.declares(name) || is_launch_index);
             if blanks != indent || !assigns || !is_new {
                 break;
             }

@@ -2,7 +2,7 @@
 //! that its types need.
 
 use super::expressions::parse_expression;
-use super::launch_indices::global_axis;
+use super::launch_indices::{global_axis, launch_index};
 use super::statements::positional;
 use super::tokens::clk_name;
 use super::tree::{Dialect, ForeignArgument, ForeignExpr, Subscript, TextPart};
@@ -42,6 +42,11 @@ pub(super) struct ExpressionPrinter<'s> {
 impl ExpressionPrinter<'_> {
     pub fn print(&self, e: &ForeignExpr) -> Option<String> {
         self.at(e, LOWEST)
+    }
+
+    /// Prints an expression with parentheses if it is not a single operand.
+    pub fn operand_text(&self, e: &ForeignExpr) -> Option<String> {
+        self.at(e, POSTFIX)
     }
 
     /// Prints a condition: C and Python also accept numbers.
@@ -201,16 +206,7 @@ impl ExpressionPrinter<'_> {
         if known != name && !matches!(name, "true" | "false") {
             return Some(known);
         }
-        let largest = match name {
-            "FLT_MAX" => "3.4028235e38",
-            "FLT_MIN" => "1.1754944e-38",
-            "FLT_EPSILON" => "1.1920929e-7",
-            "INT_MAX" => "2147483647",
-            "INT_MIN" => "-2147483648",
-            "UINT_MAX" => "4294967295u32",
-            _ => return self.foreign_name(name, least),
-        };
-        Some(in_parentheses_if(largest.starts_with('-') && least > UNARY, largest.to_owned()))
+        self.foreign_name(name, least)
     }
 
     /// Prints a name without arguments, such as `INFINITY`, by its row in the table of foreign names.
@@ -225,8 +221,9 @@ impl ExpressionPrinter<'_> {
             ClkEquivalent::Code { clk: "f32(math.PI)", .. } => {
                 Some("3.1415927".to_owned()).filter(|_| least <= POSTFIX)
             }
-            ClkEquivalent::Code { clk, .. } if !clk.contains(|c: char| c.is_alphabetic()) => {
-                Some(in_parentheses_if(least > LOWEST, clk.to_owned()))
+            // A number, or an operation on numbers.
+            ClkEquivalent::Code { clk, .. } if clk.starts_with(|c: char| c.is_ascii_digit() || c == '(') => {
+                Some(in_parentheses_if(least > LOWEST && clk.contains(' '), clk.to_owned()))
             }
             ClkEquivalent::Absent { .. } if path != "None" => Some(path.to_owned()),
             ClkEquivalent::Absent { .. } => None,
@@ -445,6 +442,11 @@ impl ExpressionPrinter<'_> {
                 return (clk != *path).then_some(clk);
             }
         }
+        if let ForeignExpr::Name(ty) = base
+            && let Some(limit) = self.limit_of_type(ty, name)
+        {
+            return Some(in_parentheses_if(limit.starts_with('-') && least > UNARY, limit));
+        }
         let base_text = self.at(base, POSTFIX)?;
         Some(match name {
             "shape" => format!("shape({base_text})"),
@@ -477,16 +479,29 @@ impl ExpressionPrinter<'_> {
             let root = base.path().and_then(|path| path.split('.').next().map(str::to_owned));
             let is_module = root.is_some_and(|root| {
                 !self.scope.declares(&root)
-                    && (foreign_names::is_module(&root) || matches!(root.as_str(), "Math" | "std"))
+                    && (foreign_names::is_module(&root) || matches!(root.as_str(), "Math" | "std" | "thrust"))
             });
             if !is_module {
                 return self.method(base, method, args, least);
             }
         }
         let path = callee.path()?;
+        if let Some(index) = launch_index(&ForeignExpr::Call(Box::new(callee.clone()), args.to_vec())) {
+            return self.at(&index, least);
+        }
+        if let Some(text) = self.atomic_with_index(&path, args) {
+            return Some(text);
+        }
+        if let Some(text) = self.kept_axis(callee, args) {
+            return text;
+        }
         let name = foreign_names::last_name(&path).to_owned();
         let first = positional(args, 0);
         match name.as_str() {
+            "launch" if path == "wp.launch" => return self.warp_launch(args),
+            "reduce" | "accumulate" if path.starts_with("thrust.") || path.starts_with("std.") => {
+                return self.reduction_of_range(args);
+            }
             "printf" => {
                 let values: Vec<ForeignExpr> = args.get(1..)?.iter().map(|arg| arg.value.clone()).collect();
                 let text = self.printf(first?, &values)?;
@@ -541,6 +556,66 @@ impl ExpressionPrinter<'_> {
             return None;
         }
         Some(format!("{path}({})", self.arguments(args)?))
+    }
+
+    /// Prints a reduction that keeps its axis with one element: `sum(a, axis = 1, keepdims = true)`. Returns `None` if the
+    /// call has no such argument, and `Some(None)` if it cannot be printed.
+    fn kept_axis(&self, callee: &ForeignExpr, args: &[ForeignArgument]) -> Option<Option<String>> {
+        let named =
+            |names: &[&str]| args.iter().position(|arg| arg.name.as_deref().is_some_and(|n| names.contains(&n)));
+        let keeps = named(&["keepdims", "keepdim", "keep_dims"])?;
+        let axis = named(&["axis", "dim"]).and_then(|at| args[at].value.integer());
+        let mut others = args.to_vec();
+        let is_kept = others.remove(keeps).value.is_name("true");
+        let call = self.call(callee, &others, LOWEST);
+        Some(match axis {
+            // A row broadcasts to all rows.
+            _ if !is_kept => call,
+            Some(0) => call,
+            Some(1) | Some(-1) => call.map(|call| format!("reshape({call}, -1, 1)")),
+            _ => None,
+        })
+    }
+
+    /// Prints an atomic operation of Numba or Warp, whose index is an argument: `cuda.atomic.add(h, i, 1)`.
+    fn atomic_with_index(&self, path: &str, args: &[ForeignArgument]) -> Option<String> {
+        let operation = path.strip_prefix("cuda.atomic.").or_else(|| path.strip_prefix("wp.atomic_"))?;
+        let operation = match operation {
+            "exch" => "exchange",
+            "add" | "sub" | "min" | "max" => operation,
+            _ => return None,
+        };
+        let [array, index, value] = args else { return None };
+        let subscripts = match &index.value {
+            ForeignExpr::Tuple(parts) => parts.iter().cloned().map(Subscript::Element).collect(),
+            index => vec![Subscript::Element(index.clone())],
+        };
+        let place = self.print(&ForeignExpr::Index(Box::new(array.value.clone()), subscripts))?;
+        Some(format!("atomic_{operation}({place}, {})", self.print(&value.value)?))
+    }
+
+    /// Prints `wp.launch(f, dim = n, inputs = [x], outputs = [y])` as a call.
+    fn warp_launch(&self, args: &[ForeignArgument]) -> Option<String> {
+        let kernel = positional(args, 0)?.path()?;
+        let mut values = Vec::new();
+        for arg in args.iter().filter(|arg| matches!(arg.name.as_deref(), Some("inputs" | "outputs"))) {
+            let (ForeignExpr::List(parts) | ForeignExpr::Tuple(parts)) = &arg.value else { return None };
+            for part in parts {
+                values.push(self.print(part)?);
+            }
+        }
+        Some(format!("{kernel}({})", values.join(", ")))
+    }
+
+    /// Prints `std::accumulate(x.begin(), x.end(), 0.0f)` as a sum.
+    fn reduction_of_range(&self, args: &[ForeignArgument]) -> Option<String> {
+        let ForeignExpr::Call(begin, _) = positional(args, 0)? else { return None };
+        let ForeignExpr::Field(array, name) = &**begin else { return None };
+        let is_sum = match positional(args, 3) {
+            None => true,
+            Some(op) => matches!(op, ForeignExpr::Call(callee, _) if callee.path()?.ends_with(".plus")),
+        };
+        (name == "begin" && is_sum).then(|| Some(format!("sum({})", self.print(array)?)))?
     }
 
     /// Prints a call of a function in the table of foreign names.
@@ -669,8 +744,13 @@ impl ExpressionPrinter<'_> {
     /// Prints `np.zeros((3, 4), dtype=np.float32)`.
     fn creation(&self, name: &str, args: &[ForeignArgument]) -> Option<String> {
         let mut parts = Vec::new();
-        for arg in args {
+        let mut ty_of_elements = None;
+        for (position, arg) in args.iter().enumerate() {
             match (&arg.name, &arg.value) {
+                // `zeros(Float64, 3)` of Julia.
+                (None, ForeignExpr::Name(ty)) if position == 0 && args.len() > 1 && self.names_type(ty) => {
+                    ty_of_elements = crate::mistakes::c_type(ty);
+                }
                 (None, ForeignExpr::Tuple(extents) | ForeignExpr::List(extents)) => parts.push(self.list(extents)?),
                 (None, value) => parts.push(self.print(value)?),
                 (Some(key), value) if key == "dtype" => {
@@ -683,6 +763,7 @@ impl ExpressionPrinter<'_> {
                 (Some(_), _) => return None,
             }
         }
+        parts.extend(ty_of_elements.filter(|ty| *ty != "f32").map(|ty| format!("type = {ty}")));
         let clk = match name {
             "empty" => "zeros",
             "rand" => "random",
@@ -690,6 +771,34 @@ impl ExpressionPrinter<'_> {
             name => name,
         };
         Some(format!("{clk}({})", parts.join(", ")))
+    }
+
+    /// Returns the number `f32::MAX`, `i32::MIN` and the like.
+    fn limit_of_type(&self, ty: &str, name: &str) -> Option<String> {
+        let scalar = Scalar::from_name(crate::mistakes::c_type(ty)?).filter(|_| self.names_type(ty))?;
+        let bits = 8 * scalar.size() as u32;
+        let is_signed = scalar.name().starts_with('i');
+        Some(match (scalar.name(), name.to_ascii_uppercase().as_str()) {
+            ("f32", "MAX") => "3.4028235e38".to_owned(),
+            ("f32", "MIN") => "-3.4028235e38".to_owned(),
+            ("f32", "EPSILON") => "1.1920929e-7".to_owned(),
+            ("f32" | "f64", "INFINITY") => "(1.0 / 0.0)".to_owned(),
+            ("f64", "MAX") => "1.7976931348623157e308f64".to_owned(),
+            ("f64", "MIN") => "-1.7976931348623157e308f64".to_owned(),
+            (clk, limit @ ("MAX" | "MIN")) if clk.starts_with(['i', 'u']) => {
+                let suffix = if clk == "i32" { "" } else { clk };
+                match (limit, is_signed) {
+                    ("MAX", _) => format!("{}{suffix}", u64::MAX >> (64 - bits + u32::from(is_signed))),
+                    (_, true) => format!("-{}{suffix}", 1u64 << (bits - 1)),
+                    (_, false) => format!("0{suffix}"),
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    fn names_type(&self, name: &str) -> bool {
+        !self.scope.declares(name) && crate::mistakes::c_type(name).is_some_and(|ty| !ty.is_empty())
     }
 
     /// Prints `map(f, x)`, `filter(f, x)` and `reduce(f, x)`: functions of numbers take whole arrays.

@@ -15,7 +15,7 @@ impl StatementPrinter {
             role: FunctionRole::Function,
             name: name.to_owned(),
             generics: vec![],
-            params: params.iter().map(|name| parameter(name)).collect(),
+            params: params.iter().map(|name| ForeignParameter::untyped(name)).collect(),
             result: None,
             geometry: String::new(),
             body: vec![ForeignStmt::new(StmtShape::Return(Some(body.clone())))],
@@ -194,16 +194,5 @@ fn type_text(ty: &ForeignType) -> String {
     match ty {
         ForeignType::Array(element) => format!("[{element}; N]"),
         other => other.scalar_name().unwrap_or("f32").to_owned(),
-    }
-}
-
-fn parameter(name: &str) -> ForeignParameter {
-    ForeignParameter {
-        name: name.to_owned(),
-        element: String::new(),
-        is_array: false,
-        is_const: false,
-        extents: vec![],
-        default: None,
     }
 }

@@ -1,8 +1,9 @@
 //! Prints foreign statements and functions in Clk's syntax.
 
+use super::launch_indices::{axis_of, global_axis, launch_index};
 use super::print_expressions::ExpressionPrinter;
 use super::statements::positional;
-use super::tree::{Dialect, ForeignArgument, ForeignExpr, ForeignStmt, ForeignVariable, StmtShape, Subscript};
+use super::tree::{Dialect, ForeignArgument, ForeignExpr, ForeignStmt, ForeignVariable, StmtShape};
 use super::usage::{added_float, appended_type, changes_elements, count_assignments, infer_locals};
 use super::value_types::{ForeignScope, ForeignType};
 use std::collections::HashMap;
@@ -350,16 +351,28 @@ impl StatementPrinter {
     }
 
     /// Prints a declaration of C.
+    /// Returns whether `name = value` only repeats the index that the head of a kernel declares.
+    fn is_own_index(&self, name: &str, value: &ForeignExpr) -> bool {
+        let index = launch_index(value).unwrap_or_else(|| value.clone());
+        let is_global = index == axis_of("global_idx", 0) || global_axis(&index).is_some();
+        is_global && self.scope.thread_indices.iter().any(|known| known == name)
+    }
+
     fn declare(&mut self, ty: &str, is_constant: bool, is_shared: bool, variable: &ForeignVariable) -> Option<()> {
         let name = &variable.name;
         let array = |printer: &Self, element: &str| {
-            let extents: Option<Vec<String>> = variable.extents.iter().map(|e| printer.expr(e)).collect();
+            // `extern __shared__ float s[]` has an element for each thread.
+            let extent = |e: &ForeignExpr| match e.is_name("") {
+                true => printer.scope.block_extent.clone().filter(|_| is_shared),
+                false => printer.expr(e),
+            };
+            let extents: Option<Vec<String>> = variable.extents.iter().map(extent).collect();
             Some(format!("[{element}; {}]", extents?.join(", ")))
         };
         let is_array = !variable.extents.is_empty();
         if is_shared {
             let text = if is_array { array(self, ty)? } else { ty.to_owned() };
-            if variable.extents.iter().any(|e| e.is_name("")) || variable.value.is_some() {
+            if variable.value.is_some() {
                 return None;
             }
             self.line(&format!("shared {name}: {text}"));
@@ -369,6 +382,9 @@ impl StatementPrinter {
         }
         if variable.is_pointer {
             return None;
+        }
+        if variable.value.as_ref().is_some_and(|value| self.is_own_index(name, value)) {
+            return Some(());
         }
         // A constant at the top level, a variable in a block.
         let word = match is_constant && !self.nested && self.indent == 0 {
@@ -500,6 +516,7 @@ impl StatementPrinter {
         later: &[ForeignStmt],
     ) -> Option<()> {
         match place {
+            ForeignExpr::Name(name) if op.is_empty() && self.is_own_index(name, value) => return Some(()),
             ForeignExpr::Name(name) if op.is_empty() && !self.scope.declares(name) => {
                 if let ForeignExpr::Closure(params, body) = value {
                     return self.closure(name, params, body);
@@ -647,21 +664,6 @@ impl StatementPrinter {
             let array = self.expr(base)?;
             let text = self.expr(value)?;
             self.line(&format!("{array} = concat({array}, [{text}])"));
-            return Some(());
-        }
-        if let ForeignExpr::Call(callee, args) = e
-            && callee.path().as_deref() == Some("cuda.atomic.add")
-            && let [target, index, value] = &args[..]
-        {
-            let place = ForeignExpr::Index(
-                Box::new(target.value.clone()),
-                match &index.value {
-                    ForeignExpr::Tuple(parts) => parts.iter().cloned().map(Subscript::Element).collect(),
-                    other => vec![Subscript::Element(other.clone())],
-                },
-            );
-            let (place, value) = (self.expr(&place)?, self.expr(&value.value)?);
-            self.line(&format!("atomic_add({place}, {value})"));
             return Some(());
         }
         if let Some((condition, message)) = test_assertion(e) {

@@ -3,7 +3,10 @@
 use super::cursor::ForeignParser;
 use super::functions::QUALIFIERS;
 use super::tokens::{ForeignTokenKind, read_tokens};
-use super::tree::{Dialect, ForeignArgument, ForeignExpr, ForeignStmt, ForeignVariable, FunctionRole, StmtShape};
+use super::tree::{
+    Dialect, ForeignArgument, ForeignExpr, ForeignFunction, ForeignParameter, ForeignStmt, ForeignVariable,
+    FunctionRole, StmtShape, TextPart,
+};
 
 /// Assignment operators and their operators in Clk's spelling.
 const ASSIGNMENTS: &[(&str, &str)] = &[
@@ -59,7 +62,9 @@ impl<'t> ForeignParser<'t> {
             "while" => {
                 self.next();
                 let condition = self.head()?;
-                return Some(StmtShape::While(condition, self.body(&[])?));
+                let body = self.body(&[])?;
+                self.end_of_julia()?;
+                return Some(StmtShape::While(condition, body));
             }
             "for" => return self.for_statement(),
             "do" if self.word_at(1) == "{" => {
@@ -101,7 +106,7 @@ impl<'t> ForeignParser<'t> {
                 return Some(StmtShape::Assert(condition, message));
             }
             "let" | "var" => return self.binding(),
-            "kernel" | "__global__" | "template" if self.dialect == Dialect::C => {
+            "kernel" | "__global__" | "__kernel" | "template" if self.dialect == Dialect::C => {
                 return self.attempt(|p| p.c_function()).or_else(|| self.item());
             }
             "fn" | "kernel" | "test" | "bench" if self.dialect == Dialect::Python => return self.item_with_colon(),
@@ -117,6 +122,9 @@ impl<'t> ForeignParser<'t> {
             _ => {}
         }
         if self.dialect == Dialect::C {
+            if let Some(shape) = self.attempt(|p| p.vector()).or_else(|| self.attempt(|p| p.output())) {
+                return Some(shape);
+            }
             if let Some(shape) = self.attempt(|p| p.c_function()) {
                 return Some(shape);
             }
@@ -383,10 +391,20 @@ impl<'t> ForeignParser<'t> {
         if parenthesized {
             self.expect(")")?;
         }
-        if !(self.dialect == Dialect::Julia && self.eat("=")) {
+        self.for_over(names)
+    }
+
+    /// Parses `in elements { … }` or `= 1:n … end` after the variables of a loop. `for i in a, j in b` is a loop in a loop.
+    fn for_over(&mut self, names: Vec<String>) -> Option<StmtShape> {
+        if !self.eat("=") && !self.eat("∈") {
             self.expect("in")?;
         }
         let elements = self.head()?;
+        if self.eat(",") {
+            let inner = vec![self.name()?.to_owned()];
+            let inner = self.nested(|p| p.for_over(inner))?;
+            return Some(StmtShape::For(names, elements, vec![ForeignStmt::new(inner)]));
+        }
         let body = self.body(&[])?;
         self.end_of_julia()?;
         Some(StmtShape::For(names, elements, body))
@@ -468,6 +486,58 @@ impl<'t> ForeignParser<'t> {
         }
         self.end()?;
         Some(StmtShape::Declare { ty: ty.to_owned(), is_constant, is_shared, variables })
+    }
+
+    /// Parses `std::vector<float> v(n, 1.0f)` and `std::vector<int> v = {1, 2}`.
+    fn vector(&mut self) -> Option<StmtShape> {
+        if self.eat("std") {
+            self.expect("::")?;
+        }
+        self.expect("vector")?;
+        self.expect("<")?;
+        let ty = self.type_name().filter(|ty| !ty.is_empty())?;
+        self.expect(">")?;
+        let name = self.name()?.to_owned();
+        let value = if self.word() == "(" {
+            let ForeignExpr::Call(_, args) = self.call_of("full")? else { return None };
+            let mut values = args.into_iter().map(|arg| arg.value);
+            let count = values.next()?;
+            let value =
+                values.next().unwrap_or(ForeignExpr::Number(if ty.starts_with('f') { "0.0" } else { "0" }.into()));
+            let args = [count, ForeignExpr::Cast(ty, Box::new(value))];
+            let args = args.map(|value| ForeignArgument { name: None, value });
+            ForeignExpr::Call(Box::new(ForeignExpr::name("full")), args.to_vec())
+        } else {
+            self.eat("=");
+            self.expression().filter(|value| matches!(value, ForeignExpr::List(_)))?
+        };
+        self.end()?;
+        Some(StmtShape::Bind("var", name, Some(value)))
+    }
+
+    /// Parses `std::cout << a << "text" << std::endl`.
+    fn output(&mut self) -> Option<StmtShape> {
+        if self.eat("std") {
+            self.expect("::")?;
+        }
+        self.expect("cout")?;
+        let mut parts = Vec::new();
+        while self.eat("<<") {
+            match self.shift_operand()? {
+                ForeignExpr::Text(text) => parts.extend(text),
+                e if e.path().is_some_and(|path| path.ends_with("endl")) => {}
+                e => parts.push(TextPart::Value(e, String::new())),
+            }
+        }
+        self.end()?;
+        if let Some(TextPart::Literal(last)) = parts.last_mut()
+            && let Some(line) = last.strip_suffix("\\n")
+        {
+            *last = line.to_owned();
+        }
+        let value = ForeignExpr::Text(parts);
+        let args = vec![ForeignArgument { name: None, value }];
+        Some(StmtShape::Value(ForeignExpr::Call(Box::new(ForeignExpr::name("print")), args)))
     }
 
     /// Parses `let x = …`, `var x: f32`, `let (a, b) = …`, `let mut x = …`.
@@ -602,17 +672,12 @@ impl<'t> ForeignParser<'t> {
                 Some(StmtShape::Hint(format!("#unroll{count}")))
             }
             "pragma" => Some(StmtShape::Nothing),
+            "define" if line.trim_start().strip_prefix("define").is_some_and(is_macro_head) => {
+                self.macro_function(line.trim_start().strip_prefix("define")?)
+            }
             "define" => {
                 let name = words.next().filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_'))?;
-                let source = line.split_once(name)?.1;
-                let source = source.split("//").next()?.trim();
-                let out = read_tokens(source, 0, self.dialect, 100)?;
-                let mut inner = ForeignParser::new(source, self.dialect, out.tokens, out.comments);
-                let value = inner.expression()?;
-                inner.skip_line_ends();
-                if inner.kind() != ForeignTokenKind::End {
-                    return None;
-                }
+                let value = self.macro_value(line.split_once(name)?.1)?;
                 let variable =
                     ForeignVariable { name: name.to_owned(), is_pointer: false, extents: vec![], value: Some(value) };
                 Some(StmtShape::Declare {
@@ -628,6 +693,42 @@ impl<'t> ForeignParser<'t> {
             _ => None,
         }
     }
+
+    /// Parses the replacement of a macro.
+    fn macro_value(&self, source: &str) -> Option<ForeignExpr> {
+        let source = source.split("//").next()?.trim();
+        let out = read_tokens(source, 0, self.dialect, 100)?;
+        let mut inner = ForeignParser::new(source, self.dialect, out.tokens, out.comments);
+        let value = inner.expression()?;
+        inner.skip_line_ends();
+        (inner.kind() == ForeignTokenKind::End).then_some(value)
+    }
+
+    /// Parses `SQUARE(x) ((x) * (x))`, the rest of a `#define`, as a function.
+    fn macro_function(&self, source: &str) -> Option<StmtShape> {
+        let (name, rest) = source.trim_start().split_once('(')?;
+        let (params, value) = rest.split_once(')')?;
+        let params: Vec<&str> = params.split(',').map(str::trim).collect();
+        let is_name = |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let value = self.macro_value(value).filter(|_| params.iter().all(is_name))?;
+        let params = params.into_iter().map(ForeignParameter::untyped).collect();
+        let body = vec![ForeignStmt::new(StmtShape::Return(Some(value)))];
+        Some(StmtShape::Function(Box::new(ForeignFunction {
+            role: FunctionRole::Function,
+            name: name.to_owned(),
+            generics: vec![],
+            params,
+            result: None,
+            geometry: String::new(),
+            body,
+        })))
+    }
+}
+
+/// Returns whether the text after `#define` begins with the head of a macro with parameters.
+fn is_macro_head(text: &str) -> bool {
+    let name_end = text.trim_start().find(|c: char| !c.is_alphanumeric() && c != '_');
+    name_end.is_some_and(|end| end > 0 && text.trim_start()[end..].starts_with('('))
 }
 
 /// Returns the argument without a name at a position.

@@ -255,6 +255,20 @@ pub(super) struct ForeignParameter {
     pub default: Option<ForeignExpr>,
 }
 
+impl ForeignParameter {
+    /// Returns a parameter without a stated type.
+    pub fn untyped(name: &str) -> ForeignParameter {
+        ForeignParameter {
+            name: name.to_owned(),
+            element: String::new(),
+            is_array: false,
+            is_const: false,
+            extents: vec![],
+            default: None,
+        }
+    }
+}
+
 /// A declared variable: name, extents of an array, and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ForeignVariable {

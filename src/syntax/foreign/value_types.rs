@@ -89,6 +89,10 @@ impl ForeignType {
 pub(super) struct ForeignScope {
     pub variables: HashMap<String, ForeignType>,
     pub results: HashMap<String, ForeignType>,
+    /// The indices in the heads of kernels of Clk: `i` of `threads(i: N)`.
+    pub thread_indices: Vec<String>,
+    /// The number of threads in a block, in Clk's spelling, where the head of a kernel states it.
+    pub block_extent: Option<String>,
 }
 
 impl ForeignScope {

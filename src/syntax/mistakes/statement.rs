@@ -20,6 +20,7 @@ pub(crate) fn explain(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
             c_declaration(cx, cx.start, cx.start + 1)
         }
         Tok::Import => import(cx),
+        Tok::Shared => shared(cx),
         Tok::Else => Some(
             Diagnostic::error("E0136", "`else` without an `if`")
                 .at(cx.span(cx.start), "no `if` ends just before this")
@@ -165,6 +166,28 @@ fn c_shared(cx: &MistakeContext<'_>, word: &str) -> Diagnostic {
         }
         _ => error,
     }
+}
+
+/// Reports `shared float s[64]` and `shared s = zeros(64)`.
+fn shared(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
+    let error = Diagnostic::error("E0115", "shared memory is declared with its type: `shared tile: [f32; 256]`");
+    if let Some(d) = declaration(cx, cx.start + 1).filter(|d| !d.ty.is_empty()) {
+        let text = format!("shared {}: {}", d.name, d.full_type());
+        let error = error.at(cx.spans(cx.start + 1, d.last), "the C way");
+        return Some(possible_fix(error, format!("write `{text}`"), cx.spans(cx.start, d.last), text));
+    }
+    if cx.unexpected.at != cx.start + 2 || cx.kind(cx.start + 2) != Tok::Assign {
+        return None;
+    }
+    let error = error
+        .at(cx.span(cx.start + 2), "shared memory has no value at the start")
+        .help("assign to its elements, and separate writes from reads of other threads by `barrier()`");
+    let is_array = matches!(cx.word(cx.start + 3), "zeros" | "ones" | "full") && cx.kind(cx.start + 4) == Tok::LParen;
+    let extent = matches!(cx.kind(cx.start + 5), Tok::Int | Tok::Name)
+        && matches!(cx.kind(cx.start + 6), Tok::RParen | Tok::Comma);
+    let close = cx.find(cx.start + 4, Tok::RParen).filter(|_| is_array && extent)?;
+    let text = format!("shared {}: [f32; {}]", cx.word(cx.start + 1), cx.word(cx.start + 5));
+    Some(possible_fix(error, format!("write `{text}`"), cx.spans(cx.start, close), text))
 }
 
 /// A C declaration: `float x`, `float x[4][4]`.

@@ -27,6 +27,7 @@ pub(crate) fn explain(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
         .or_else(|| keyword_as_name(cx))
         .or_else(|| value(cx))
         .or_else(|| dictionary(cx))
+        .or_else(|| percent_comment(cx))
         .or_else(|| bare_call(cx))
         .or_else(|| comma(cx))
         .or_else(|| end(cx))
@@ -413,10 +414,15 @@ fn types(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
 fn generic_array(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
     let at = cx.unexpected.at;
     let before = at.checked_sub(1)?;
-    let is_array = matches!(cx.word(before), "Vec" | "Array" | "List" | "list" | "Tensor" | "vector" | "Buffer");
+    let is_array =
+        matches!(cx.word(before), "Vec" | "Array" | "array" | "List" | "list" | "Tensor" | "vector" | "Buffer");
     let is_type = at >= cx.start + 2 && matches!(cx.kind(at - 2), Tok::Colon | Tok::Arrow);
     let ty = c_type(cx.word(at + 1)).filter(|ty| !ty.is_empty() && is_array && is_type)?;
-    if !matches!((cx.found_token(), cx.kind(at + 2)), (Tok::Lt, Tok::Gt) | (Tok::LBracket, Tok::RBracket)) {
+    let brackets = (cx.found_token(), cx.kind(at + 2));
+    if !matches!(
+        brackets,
+        (Tok::Lt, Tok::Gt) | (Tok::LBracket, Tok::RBracket) | (Tok::LParen, Tok::RParen) | (Tok::LBrace, Tok::RBrace)
+    ) {
         return None;
     }
     let text = format!("[{ty}; N]");
@@ -679,6 +685,21 @@ fn bare_call(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
         }
         false => error.help(format!("write `{name}(…)`")),
     })
+}
+
+/// Reports a comment of MATLAB: `let a = 1  % the first`.
+fn percent_comment(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
+    let at = cx.unexpected.at;
+    let percent = (cx.start..=at).rev().find(|&index| cx.kind(index) == Tok::Percent)?;
+    let start = cx.token(percent).start as usize;
+    let line = &cx.text[..start][cx.text[..start].rfind('\n').map_or(0, |newline| newline + 1)..];
+    let is_apart = line.trim().is_empty() || line.ends_with("  ");
+    let is_followed = !cx.adjacent(percent, percent + 1);
+    if !is_apart || !is_followed || cx.text[start..cx.span(at).start as usize].contains('\n') {
+        return None;
+    }
+    let error = Diagnostic::error("E0131", "a comment begins with `//`").at(cx.span(percent), "the remainder operator");
+    Some(possible_fix(error, "write `//`", cx.span(percent), "//"))
 }
 
 /// Reports a missing comma between two expressions or parameters in brackets.
