@@ -77,7 +77,7 @@ fn expressions_of_other_languages() {
     one("print(n as f32)", "E0131", "as", "print(f32(n))");
     one("let y = a + (b + c) as i32 * 2", "E0131", "as", "let y = a + i32(b + c) * 2");
     one("let y = f(x).z[0] as float", "E0131", "as", "let y = f32(f(x).z[0])");
-    one("let y = n as usize", "E0131", "as", "let y = u64(n)");
+    one("let y = n as usize", "E0131", "as", "let y = i32(n)");
     one("let y = match n { 1 => 2, _ => 3 }", "E0138", "match", "");
     one("print(match n { 1 => 2 })", "E0138", "match", "");
     one("let p = new Point(1)", "E0138", "new", "");

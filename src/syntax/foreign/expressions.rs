@@ -730,11 +730,12 @@ impl<'t> ForeignParser<'t> {
     /// Parses `1 2; 3 4]` of MATLAB and Julia, after the bracket.
     fn matrix(&mut self) -> Option<ForeignExpr> {
         let mut rows = Vec::new();
+        let mut has_comma = false;
         loop {
             let mut row = Vec::new();
             while !matches!(self.word(), ";" | "]") {
                 row.push(self.nested(|p| p.unary())?);
-                self.eat(",");
+                has_comma |= self.eat(",");
             }
             self.skip_line_ends();
             rows.push(row);
@@ -745,7 +746,9 @@ impl<'t> ForeignParser<'t> {
             self.skip_line_ends();
         }
         let columns = rows.first()?.len();
-        if columns < 2 || rows.iter().any(|row| row.len() != columns) {
+        // In a single row with commas, only some commas are missing.
+        let is_list = rows.len() == 1 && has_comma;
+        if columns < 2 || is_list || rows.iter().any(|row| row.len() != columns) {
             return None;
         }
         let mut rows: Vec<ForeignExpr> = rows.into_iter().map(ForeignExpr::List).collect();

@@ -52,7 +52,8 @@ impl Translator<'_> {
         let e = parser.postfix()?;
         let end = parser.last_end();
         let scope = self.scope_before(start);
-        let clk = ExpressionPrinter { scope: &scope, dialect: Dialect::C }.operand_text(&e)?;
+        let printer = ExpressionPrinter { scope: &scope, dialect: Dialect::C };
+        let clk = if self.is_whole(start, end) { printer.print(&e) } else { printer.operand_text(&e) }?;
         let old = self.text.get(start..end)?;
         let without_blanks = |text: &str| text.replace(char::is_whitespace, "");
         if end < unknown.end as usize || without_blanks(old) == without_blanks(&clk) {
@@ -60,6 +61,20 @@ impl Translator<'_> {
         }
         let whole = format!("{}{clk}{}", &self.text[..start], &self.text[end..]);
         self.is_correct(&whole, start..start + clk.len()).then(|| (Span::new(self.file, start, end), clk))
+    }
+
+    /// Returns whether a range is a whole argument or value, so that an operator in it needs no parentheses.
+    fn is_whole(&self, start: usize, end: usize) -> bool {
+        let first = self.tokens.partition_point(|token| (token.start as usize) < start);
+        let next = self.tokens.partition_point(|token| (token.start as usize) < end);
+        let before = first.checked_sub(1).map_or(Tok::Newline, |before| self.token(before));
+        let begins =
+            matches!(before, Tok::Assign | Tok::LParen | Tok::LBracket | Tok::Comma | Tok::Newline | Tok::LBrace);
+        begins
+            && matches!(
+                self.token(next),
+                Tok::RParen | Tok::RBracket | Tok::Comma | Tok::Newline | Tok::Semi | Tok::Eof
+            )
     }
 
     /// Returns the first token of the chain of accesses and calls that contains a token: `x` for the `T` of `x.y[0].T`.
