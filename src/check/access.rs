@@ -683,9 +683,17 @@ impl Cx<'_> {
             return true;
         }
         if is_array && whole && !own && (self.in_kernel() || matches!(kind, LocalKind::Param(_))) {
-            let d = Diagnostic::error("E0319", format!("the array `{name}` can't be assigned as a whole here"))
-                .at(span, "only a thread's own array of constant extents is")
-                .help(format!("write `{name}[i] = …`"));
+            if !self.in_kernel() && kind == LocalKind::Param(Access::In) {
+                self.read_only_param(id, &name, span, declared);
+                return false;
+            }
+            let d = Diagnostic::error("E0319", format!("the array `{name}` can't be assigned as a whole here"));
+            let d = match self.in_kernel() {
+                true => d
+                    .at(span, "only a thread's own array of constant extents is")
+                    .help(format!("write `{name}[i] = …`")),
+                false => d.at(span, "it belongs to the caller").help(format!("`{name}[..] = …` sets all elements")),
+            };
             self.report(d);
             return false;
         }

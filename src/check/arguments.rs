@@ -113,6 +113,17 @@ fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<Stri
     })
 }
 
+/// Returns advice about a call with this number of arguments in NumPy or MATLAB.
+fn foreign_count(callee: &str, count: usize) -> Option<String> {
+    Some(match (callee, count) {
+        ("round", 2) => "`round(x * 100.0) / 100.0` has two decimals; `\"{x:.2}\"` prints them".to_owned(),
+        ("max" | "min", 3) => {
+            format!("`{callee}(x, axis = 1)` is the result of each row, and `{callee}(x)` that of all elements")
+        }
+        _ => return None,
+    })
+}
+
 impl Cx<'_> {
     /// Binds arguments to parameters. Reports unknown names and duplicate arguments. The caller checks the number of
     /// positional arguments.
@@ -298,6 +309,10 @@ impl Cx<'_> {
         let d = Diagnostic::error("E0304", format!("`{name}` takes {expected}, but {count_given} {verb} given"))
             .at(call.span, format!("{count_given} given"))
             .note(format!("`{name}{}`", call.entry.signature));
+        let d = match foreign_count(name, count_given) {
+            Some(help) => d.help(help),
+            None => d,
+        };
         // `atomic_add(bins, i, 1)` of Numba.
         let d = match &call.args {
             _ if name == "transpose" && count_given == 2 => d.help(

@@ -136,10 +136,12 @@ impl Cx<'_> {
         false
     }
 
-    /// Reports a number that is passed in the place of an `out` array, usually the length of the arrays.
+    /// Reports a number that is passed in the place of an array, usually the length of the arrays.
     fn surplus_number(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], count: usize) -> bool {
+        let inputs: Vec<Param> = kernel.sig.params.iter().filter(|p| p.access != Access::Out).cloned().collect();
+        let has_too_many = count > inputs.len();
         let surplus = kernel.sig.params.iter().zip(given).find_map(|(param, value)| {
-            let value = value.filter(|_| param.access == Access::Out && matches!(param.ty, Type::Array(_)))?;
+            let value = value.filter(|_| has_too_many && matches!(param.ty, Type::Array(_)))?;
             let is_number = match &bare(value).kind {
                 ast::ExprKind::Int { .. } | ast::ExprKind::Float { .. } => true,
                 ast::ExprKind::Name(name) => match self.lookup(&name.text)? {
@@ -155,13 +157,10 @@ impl Cx<'_> {
             is_number.then_some((param, value.span))
         });
         let Some((param, at)) = surplus else { return false };
-        let inputs: Vec<Param> = kernel.sig.params.iter().filter(|p| p.access != Access::Out).cloned().collect();
         let d = Diagnostic::error("E0304", wrong_count(&kernel.name, arity(&inputs), count))
-            .at(at, format!("a number, but `{}` is an array that the kernel writes", param.name))
+            .at(at, format!("a number, but `{}` is an array", param.name))
             .because(param.span, "declared here")
-            .help(
-                "leave it out: the launch returns the `out` arrays, and finds their lengths from those of the inputs",
-            );
+            .help("lengths are not passed: they are those of the arrays, and the launch returns the `out` arrays");
         self.report(d);
         true
     }

@@ -8,7 +8,7 @@ use crate::visit;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::builtin::Builtin;
-use clk_scalar::ops::BinaryOp;
+use clk_scalar::ops::{BinaryOp, MathFn};
 use clk_syntax::ast::{self, ItemKind};
 
 /// Warns about locals that are never read, about `var`s that never change, and about loops that never end because no
@@ -81,6 +81,18 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
 /// Warns about a quotient that loses its fraction, `sum(counts) / len(counts)`, and about comparisons that never change,
 /// `n >= 0` for an unsigned `n`.
 fn suspicious_operation(e: &Expr) -> Option<Diagnostic> {
+    if let ExprKind::Builtin { builtin: Builtin::Math(MathFn::Abs), .. } = &e.kind {
+        let element = match &e.ty {
+            Type::Array(array) => &array.element,
+            other => other,
+        };
+        let Type::Scalar(scalar) = element else { return None };
+        return scalar.is_unsigned().then(|| {
+            Diagnostic::warning("W0014", "`abs` of an unsigned number changes nothing")
+                .at(e.span, format!("`{}` has no negative values", scalar.name()))
+                .help("a difference below 0 wraps: convert the operands first, `abs(i32(a) - i32(b))`")
+        });
+    }
     let ExprKind::Binary { op, left, right } = &e.kind else { return None };
     let Type::Scalar(scalar) = left.ty else { return None };
     let is_call = |e: &Expr, of: Builtin| matches!(&e.kind, ExprKind::Builtin { builtin, .. } if *builtin == of);

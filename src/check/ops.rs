@@ -156,10 +156,27 @@ impl Cx<'_> {
     }
 
     /// Returns the type of `l op r` for all operators but `&&` and `||`; also used for `place op= value`.
+    /// Returns whether a sum in a kernel is the address of an element in C: `bins + i`.
+    fn is_pointer_arithmetic(&self, l: &Expr, r: &Expr) -> bool {
+        let is_index = matches!(self.vars.shallow(&r.ty), Type::Scalar(ty) if ty.is_int());
+        self.in_kernel() && !self.in_tile() && is_index && matches!(self.vars.shallow(&l.ty), Type::Array(_))
+    }
+
     pub fn binary_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Type {
         match op {
             BinaryOp::MatMul | BinaryOp::Shl | BinaryOp::Shr if is_text(&l.ty) || is_text(&r.ty) => {}
             BinaryOp::MatMul => return self.matmul(op_span, l, r),
+            BinaryOp::Add if self.is_pointer_arithmetic(l, r) => {
+                let edits = vec![
+                    (Span { start: l.span.end, end: r.span.start, ..r.span }, "[".to_owned()),
+                    (r.span.after(), "]".to_owned()),
+                ];
+                let d = Diagnostic::error("E0140", "there are no pointers in Clk")
+                    .at(op_span, "an array and an index")
+                    .fix_all("write the element in brackets", edits, Applicability::MaybeIncorrect);
+                self.report(d);
+                return Type::Error;
+            }
             BinaryOp::Shl | BinaryOp::Shr => return self.shift(op, op_span, l, r),
             _ => {}
         }

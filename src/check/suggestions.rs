@@ -52,13 +52,15 @@ pub(crate) fn in_kernels(what: &str) -> &'static str {
              then `s = 0.0` sets it; results are written to an `out` array"
         }
         "sum" | "prod" | "mean" | "all" | "any" | "argmin" | "argmax" | "min" | "max" => {
-            "a loop goes over the elements: `for k in 0..N { s += x[k] }`; the threads of a warp add up with \
-             `warp_reduce_add(v)`, and `std.reduce` has whole arrays"
+            "a loop goes over the elements: `for k in 0..N { s += x[k] }`; the 32 threads of a warp add up with \
+             `warp_reduce_add(v)`, those of a block with `atomic_add(total[0], v)` and `shared total: [f32; 1]`; `std.reduce` \
+             has whole arrays"
         }
         "cumsum" => "`std.scan` has whole arrays, and `warp_inclusive` for a warp",
         "sort" => "`std.sort` has kernels that sort whole arrays, launched by the script",
         "random" | "random_normal" | "random_int" => {
-            "`std.random` has streams of random numbers for threads: `random.stream(seed, i)`"
+            "`import std.random` has random numbers for threads: `var rng = random.stream(seed, u32(i))`, then \
+             `random.uniform(rng)`"
         }
         "transpose" => "`x[j, i]` reads the element of the transposed array",
         "reshape" | "concat" | "stack" | "flip" => {

@@ -16,7 +16,7 @@ pub fn check_expectations(program: &Program, id: KernelId) -> Vec<Diagnostic> {
         let word = expect.expected.text();
         match report.verdict(property) {
             Some(ProofVerdict::Proved { .. }) => {}
-            Some(ProofVerdict::Refuted { sizes, found }) => {
+            Some(ProofVerdict::Refuted { sizes, found, .. }) => {
                 let by = if sizes.is_empty() { "a run shows it".into() } else { format!("refuted by {sizes}") };
                 let title = format!("`{}` violates `expect {word}`", kernel.name);
                 let error = Diagnostic::error("E0618", title).at(expect.span, by);

@@ -84,7 +84,13 @@ fn first_difference(
 
 fn order_finding(runner: &ReplayRunner<'_>, launch: &ReplaySizes, array: &str, found: &Difference) -> ReplayFinding {
     let diagnostic = describe_difference(array, found, runner.module.kernel.span);
-    ReplayFinding { property: Property::Order, diagnostic, sizes: runner.sizes(launch), fault: None }
+    ReplayFinding {
+        property: Property::Order,
+        diagnostic,
+        sizes: runner.sizes(launch),
+        needs_contents: false,
+        fault: None,
+    }
 }
 
 /// Returns the diagnostic about an array that depends on the order.

@@ -463,7 +463,8 @@ impl<'a> Examination<'a> {
 }
 
 fn refuted(counterexample: ReplayFinding) -> ProofVerdict {
-    ProofVerdict::Refuted { sizes: counterexample.sizes, found: Box::new(counterexample.diagnostic) }
+    let ReplayFinding { sizes, needs_contents, diagnostic, .. } = counterexample;
+    ProofVerdict::Refuted { sizes, needs_contents, found: Box::new(diagnostic) }
 }
 
 /// Returns the value of an affine form that is a single variable, if the variable's value is known.

@@ -177,6 +177,8 @@ pub(super) struct ReplayFinding {
     pub property: Property,
     pub diagnostic: Diagnostic,
     pub sizes: String,
+    /// Whether the launch has no such violation if all elements of its arrays are zero.
+    pub needs_contents: bool,
     /// The launch sizes and the fault of the run.
     pub fault: Option<(ReplaySizes, Fault)>,
 }
@@ -264,7 +266,8 @@ impl<'a> ReplayRunner<'a> {
             let property = self.properties.iter().find(|property| property.is_broken_by(&fault.kind))?;
             let explained = FaultOrigin::of_trial(self.program, self.kernel, arguments.extents).explain(fault);
             let (diagnostic, fault) = (explained, Some((launch_sizes.clone(), fault.clone())));
-            Some(ReplayFinding { property: *property, diagnostic, sizes: sizes.clone(), fault })
+            let needs_contents = seed > 0;
+            Some(ReplayFinding { property: *property, diagnostic, sizes: sizes.clone(), needs_contents, fault })
         });
         Some(findings.collect())
     }

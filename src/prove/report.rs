@@ -98,6 +98,8 @@ pub enum ProofVerdict {
     /// A run with these sizes violates the property.
     Refuted {
         sizes: String,
+        /// Whether the run needs certain elements in its arrays, and not only these sizes.
+        needs_contents: bool,
         found: Box<Diagnostic>,
     },
     Unknown {

@@ -49,9 +49,16 @@ pub fn settle_warnings(
         warnings.retain(|one| !(proved && is_about_kernel(one)));
         warnings.iter_mut().filter(|one| is_about_kernel(one)).for_each(|hazard| add_proof_note(hazard, &report));
         let refuted = report.verdicts.iter().filter(|(property, _)| SIZE_DEPENDENT.contains(property));
-        warnings.extend(
-            refuted.filter_map(|(_, verdict)| larger_launch_warning(verdict, &report.kernel, untested_sizes, is_new)),
-        );
+        warnings.extend(refuted.filter_map(|(property, verdict)| {
+            // Other elements of arrays are not other sizes.
+            let is_about_contents = matches!(property, Property::InBounds | Property::NoOverflow)
+                && matches!(verdict, ProofVerdict::Refuted { needs_contents: true, .. });
+            if is_about_contents {
+                None
+            } else {
+                larger_launch_warning(verdict, &report.kernel, untested_sizes, is_new)
+            }
+        }));
     }
     warnings
 }
@@ -73,7 +80,7 @@ fn larger_launch_warning(
     untested: UntestedSizes,
     is_new: impl FnOnce(&Diagnostic) -> bool,
 ) -> Option<Diagnostic> {
-    let ProofVerdict::Refuted { sizes, found } = verdict else { return None };
+    let ProofVerdict::Refuted { sizes, found, .. } = verdict else { return None };
     if !is_new(found) {
         return None;
     }

@@ -287,7 +287,10 @@ impl RaceRemedy {
                 "an atomic operation, such as `atomic_add`, does both at once; or let each thread write a place of its own"
             }
             RaceRemedy::Barrier => "put a `barrier()` between the two",
-            RaceRemedy::OwnElements => "let each thread write elements of its own, or use atomic operations",
+            RaceRemedy::OwnElements => {
+                "let each thread write elements of its own, or use atomic operations; to read what other threads overwrite, write \
+                 the results to another array"
+            }
             RaceRemedy::OwnBlocks => {
                 "let each block write elements of its own, use atomic operations, or launch another kernel for the second part"
             }

@@ -231,6 +231,7 @@ pub(super) const ROWS: &[ForeignName] = &[
         "`time { … }` measures a launch, and `clk profile` counts its work",
     )
     .common(),
+    other_code("tic toc perf_counter clock_gettime", "let timing = time { f(y) }", "it measures a block of the script"),
     // Cooperative groups
     code("cooperative_groups this_thread_block", "barrier()", "there are no objects for groups of threads"),
     code("this_grid", "grid_barrier()", "there are no objects for groups of threads"),

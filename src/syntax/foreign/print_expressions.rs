@@ -475,6 +475,17 @@ impl ExpressionPrinter<'_> {
         {
             return Some(format!("{path}({})", self.arguments(args)?));
         }
+        // `cg::this_thread_block().sync()`
+        if let ForeignExpr::Field(base, method) = callee
+            && let ForeignExpr::Call(group, _) = &**base
+            && method == "sync"
+        {
+            return match name_of_group(&group.path()?)? {
+                "this_thread_block" => Some("barrier()".to_owned()),
+                "this_grid" => Some("grid_barrier()".to_owned()),
+                _ => None,
+            };
+        }
         if let ForeignExpr::Field(base, method) = callee {
             let root = base.path().and_then(|path| path.split('.').next().map(str::to_owned));
             let is_module = root.is_some_and(|root| {
@@ -488,6 +499,9 @@ impl ExpressionPrinter<'_> {
         let path = callee.path()?;
         if let Some(index) = launch_index(&ForeignExpr::Call(Box::new(callee.clone()), args.to_vec())) {
             return self.at(&index, least);
+        }
+        if name_of_group(&path).is_some() {
+            return None;
         }
         if let Some(text) = self.atomic_with_index(&path, args) {
             return Some(text);
@@ -627,6 +641,10 @@ impl ExpressionPrinter<'_> {
         least: u8,
     ) -> Option<String> {
         if let Some(clk) = row.replacement(path).filter(|clk| clk.starts_with(|c: char| c.is_alphabetic())) {
+            // The axis of `size(a, 1)` counts from 0 or from 1.
+            if clk == "len" && args.len() > 1 {
+                return None;
+            }
             return Some(format!("{clk}({})", self.arguments(args)?));
         }
         let ClkEquivalent::Code { clk, .. } = row.equivalent else { return None };
@@ -922,4 +940,10 @@ fn replace_end(index: &ForeignExpr, array: &str) -> ForeignExpr {
 
 fn in_parentheses_if(condition: bool, text: String) -> String {
     if condition { format!("({text})") } else { text }
+}
+
+/// Returns the function of cooperative groups that a path names.
+fn name_of_group(path: &str) -> Option<&str> {
+    let name = foreign_names::last_name(path);
+    matches!(name, "this_thread_block" | "this_grid" | "tiled_partition").then_some(name)
 }

@@ -461,6 +461,19 @@ impl StatementPrinter {
             self.scope.variables.insert(name.to_owned(), stated_type(ty));
             return Some(());
         };
+        // `[0.0; 4]` in a kernel or a function is an array of constant extent.
+        if let ForeignExpr::Call(callee, args) = value
+            && callee.is_name("full")
+            && self.nested
+            && let [count, element] = &args[..]
+            && count.value.integer().is_some()
+        {
+            let ty = self.scope.type_of(&element.value).scalar_name().unwrap_or("f32").to_owned();
+            let (count, element) = (self.expr(&count.value)?, self.expr(&element.value)?);
+            self.line(&format!("var {name}: [{ty}; {count}] = {element}"));
+            self.scope.variables.insert(name.to_owned(), ForeignType::Array(ty));
+            return Some(());
+        }
         if let ForeignExpr::Closure(params, body) = value {
             return self.closure(name, params, body);
         }

@@ -169,7 +169,9 @@ impl<'t> ForeignReader<'t> {
         const DIRECTIVES: [&str; 6] = ["include", "define", "pragma", "unroll", "nounroll", "if"];
         let rest = self.rest();
         let word = rest[1..].split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or("");
-        if self.dialect != Dialect::C || !DIRECTIVES.contains(&word) {
+        // An attribute of Rust is neither a comment nor a directive.
+        let is_attribute = self.dialect == Dialect::C && rest.starts_with("#[");
+        if self.dialect != Dialect::C || !is_attribute && !DIRECTIVES.contains(&word) {
             return self.comment_to_line_end(out, 1);
         }
         let length = rest.find('\n').unwrap_or(rest.len());

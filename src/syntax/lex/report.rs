@@ -29,7 +29,8 @@ impl LexReader<'_> {
             ),
             None if c == '\\' => diagnostic
                 .at(span, "unexpected backslash")
-                .help("a line continues inside brackets, after an operator, or before one"),
+                .help("a line continues inside brackets, after an operator, or before one")
+                .help("`linalg.solve(a, b)` of `import std.linalg` solves the equations `a @ x == b`"),
             None if c == '$' || c == '`' => {
                 diagnostic.at(span, "unexpected character").help("a value in a string is written `{x}`: `\"x = {x}\"`")
             }

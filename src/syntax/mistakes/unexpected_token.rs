@@ -27,6 +27,7 @@ pub(crate) fn explain(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
         .or_else(|| keyword_as_name(cx))
         .or_else(|| value(cx))
         .or_else(|| dictionary(cx))
+        .or_else(|| shared_memory_of_launch(cx))
         .or_else(|| percent_comment(cx))
         .or_else(|| bare_call(cx))
         .or_else(|| comma(cx))
@@ -413,6 +414,17 @@ fn types(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
 /// Reports `Vec<f32>`, `Array<f32>` and the like.
 fn generic_array(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
     let at = cx.unexpected.at;
+    // `wp.array(dtype=float)` of Warp.
+    let warp = [Tok::LParen, Tok::Name, Tok::Assign, Tok::Name, Tok::RParen];
+    let is_warp = warp.iter().enumerate().all(|(offset, kind)| cx.kind(at + offset) == *kind);
+    if is_warp && at >= cx.start + 3 && cx.kind(at - 2) == Tok::Dot && cx.word(at - 1).starts_with("array") {
+        let ty = c_type(cx.word(at + 3)).filter(|ty| !ty.is_empty())?;
+        let text = format!("[{ty}; N]");
+        let span = cx.spans(at - 3, at + 4);
+        let error = Diagnostic::error("E0141", format!("an array type is written `[{ty}; …]`"))
+            .at(span, "the element type and the size go together in brackets");
+        return Some(possible_fix(error, format!("write `{text}`"), span, text));
+    }
     let before = at.checked_sub(1)?;
     let is_array =
         matches!(cx.word(before), "Vec" | "Array" | "array" | "List" | "list" | "Tensor" | "vector" | "Buffer");
@@ -685,6 +697,19 @@ fn bare_call(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
         }
         false => error.help(format!("write `{name}(…)`")),
     })
+}
+
+/// Reports `f<<<grid, block, bytes>>>(x)`.
+fn shared_memory_of_launch(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
+    let at = cx.unexpected.at;
+    if cx.found_token() != Tok::Comma || !cx.unexpected.expected(Tok::LaunchClose) {
+        return None;
+    }
+    let close = cx.find(at, Tok::LaunchClose)?;
+    let error = Diagnostic::error("E0101", "a launch has a grid and a block, but no size of shared memory")
+        .at(cx.spans(at, close - 1), "remove this")
+        .help("`shared s: [f32; 64]` in the kernel states the size");
+    Some(possible_fix(error, "remove it", cx.spans(at, close - 1), ""))
 }
 
 /// Reports a comment of MATLAB: `let a = 1  % the first`.

@@ -262,7 +262,7 @@ fn report_chain(inp: &mut ParserInput<'_, '_>, first: Token, second: Token, left
     let diagnostic = Diagnostic::error("E0130", "comparisons do not chain")
         .at(second.span(file), "a second comparison")
         .because(first.span(file), "this one already gives a `bool`")
-        .help(format!("compare twice: `{fixed}`"))
+        .help(format!("compare twice: `{fixed}`; arrays are compared with `(a < b) & (b < c)`"))
         .fix("join two comparisons with `&&`", whole, fixed, applicability);
     report(inp, diagnostic);
 }
