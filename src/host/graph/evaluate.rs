@@ -131,7 +131,7 @@ pub(super) fn compute_on_host(
     let mut failure = None;
     for_each_scalar(operands, shape, |_, values| {
         match (op.apply(values), places.next()) {
-            (Ok(result), Some(plan_context)) => plan_context.copy_from_slice(&result.to_bytes()[..size]),
+            (Ok(result), Some(place)) => place.copy_from_slice(&result.to_bytes()[..size]),
             (Ok(_), None) => {}
             (Err(why), _) => failure = Some(why),
         }

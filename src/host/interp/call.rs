@@ -13,10 +13,10 @@ use clk_scalar::builtin::Builtin;
 
 use super::assign::AccessStep;
 use super::bind::{Binder, BoundArgument};
+use super::bytecode::RunEnd;
 use super::call_cache::{CallCache, CallKey, CheckedCall};
 use super::code::HostCode;
 use super::context::{Eval, EvalContext, Signal};
-use super::execute::RunEnd;
 use super::frame::HostFrame;
 use super::type_mismatch::{TypeMismatch, ValueDestination};
 
