@@ -90,6 +90,7 @@ fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<Stri
                  axis: `reshape({callee}(x, axis = 1), -1, 1)`"
             )
         }
+        (_, "dims") if names.contains(&"axis") => "axes count from 0: `dims = 1` of Julia is `axis = 0`".into(),
         ("sort", "reverse" | "descending") => "`flip(sort(x))` sorts in descending order".into(),
         ("argsort", "reverse" | "descending") => "`flip(argsort(x))` gives the positions in descending order".into(),
         ("sort", "key") => "`sort(keys, values)` sorts by keys and returns both as a tuple".into(),

@@ -137,6 +137,16 @@ impl Cx<'_> {
             (Type::Scalar(s), Type::Scalar(Scalar::Bool)) if s.is_num() => {
                 d = d.help("compare it with something: `x != 0`");
             }
+            (Type::Array(_), Type::Scalar(_)) => {
+                let mut is_row = false;
+                crate::visit::expr(e, &mut |part| {
+                    let is_index = matches!(part.kind, ExprKind::Index { .. } | ExprKind::Slice { .. });
+                    is_row |= is_index && matches!(self.vars.shallow(&part.ty), Type::Array(_));
+                });
+                if is_row {
+                    d = d.help("an element has an index for each axis: `x[row, column]`");
+                }
+            }
             (Type::Scalar(_), Type::Vector(s, n)) => {
                 d = self.conversion_fix(d, e.span, &format!("{s}x{n}"));
             }
@@ -610,7 +620,9 @@ impl Cx<'_> {
         if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
             let d = Diagnostic::error("E0316", "an array can't be an element of an array literal")
                 .at(e.span, "this is an array");
-            self.report(d.help("`stack(a, b)` puts arrays of one shape along a new first axis"));
+            self.report(d.help(
+                "`concat(a, b)` joins arrays, and `stack(a, b)` puts arrays of one shape along a new first axis",
+            ));
             return Some(false);
         }
         if self.is_element(&e.ty, e.span).is_err() {

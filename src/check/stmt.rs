@@ -382,7 +382,12 @@ impl Cx<'_> {
             Type::Unit | Type::Never => {
                 let d = Diagnostic::error("E0301", "this gives no value to keep")
                     .at(value.span, "nothing comes back from here");
-                let d = self.without_result(d, value);
+                let d = match &value.kind {
+                    ExprKind::If { .. } => {
+                        d.help("an `if` that gives a value needs an `else`: `if p { a } else { b }`")
+                    }
+                    _ => self.without_result(d, value),
+                };
                 self.report(d);
             }
             Type::Array(_) if self.is_device_array(ty) => self.note_read(value, value.span),

@@ -37,8 +37,8 @@ pub type LocalId = Id<Local>;
 pub type ModuleId = Id<Module>;
 
 /// All modules and items checked so far. Checking a REPL entry or an imported file only adds items. A clone shares
-/// unchanged arenas and is therefore cheap. The session clones the program to restore it after a failed entry, and to
-/// check an entry tentatively at every keystroke.
+/// unchanged arenas and is therefore cheap. Editors clone the program to check an entry tentatively at every keystroke.
+/// A session that runs an entry does not: after a failure, it drops the items that the entry has added.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub modules: Arena<Module>,

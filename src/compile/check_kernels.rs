@@ -7,7 +7,7 @@
 use indexmap::IndexMap;
 
 use clk_base::diag::Diagnostic;
-use clk_base::source::Span;
+use clk_base::source::{FileId, Span};
 use clk_check::exprs;
 use clk_check::typed::{Block, ExprKind, GenericArg, LaunchExpr, ModuleId, Program, Type};
 use clk_lower::{ConstEvaluator, GenericArgument, Instance, default_argument, function, lower};
@@ -23,9 +23,23 @@ type RequiredInstance = (Instance, Option<Span>);
 impl Session {
     /// Returns the errors of kernels that the main module defines or launches.
     pub fn examine(&self) -> Vec<Diagnostic> {
-        let required = self.required_instances();
+        self.errors_of_instances(&self.required_instances())
+    }
+
+    /// Returns the errors of the kernels that a session entry defines. Does not compile the kernels that the entry
+    /// launches: they are compiled when its statements run, and an error at a launch rolls back the whole entry.
+    /// Kernels that were checked again because the entry redefines a name in them are compiled at their next launch.
+    pub(super) fn examine_entry(&self, file: FileId, first_kernel: usize) -> Vec<Diagnostic> {
+        let program = &self.program;
+        let new = program.kernels.iter().skip(first_kernel).filter(|(_, kernel)| kernel.span.file == file);
+        let required: Vec<RequiredInstance> =
+            new.filter_map(|(id, _)| Some((default_instance(program, id)?, None))).collect();
+        self.errors_of_instances(&required)
+    }
+
+    fn errors_of_instances(&self, required: &[RequiredInstance]) -> Vec<Diagnostic> {
         let mut errors: Vec<Diagnostic> = Vec::new();
-        for diagnostic in compile_all(&self.program, &required) {
+        for diagnostic in compile_all(&self.program, required) {
             // The same error in several instances is reported once.
             if !errors.iter().any(|d| d.code == diagnostic.code && d.primary() == diagnostic.primary()) {
                 errors.push(diagnostic);

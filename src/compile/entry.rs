@@ -10,10 +10,11 @@ use smol_str::SmolStr;
 
 use super::import;
 use super::session::{CompileResult, Files, Session, SessionDefinition, SessionDefinitions};
+use super::snapshot::{ProgramMark, SessionSnapshot};
 use clk_base::diag::Diagnostic;
 use clk_base::source::{FileId, Span};
 use clk_check::Imports;
-use clk_check::typed::{ModuleId, NameBinding, Program};
+use clk_check::typed::{ModuleId, NameBinding};
 use clk_scalar::builtin;
 use clk_syntax::ast::{self, ItemKind};
 use clk_syntax::token::Tok;
@@ -34,6 +35,25 @@ struct EntryCheck {
     candidates: Vec<Arc<SessionDefinition>>,
     set_aside: Vec<(Arc<SessionDefinition>, String)>,
     warnings: Vec<Diagnostic>,
+}
+
+/// An entry without syntax errors whose imports are loaded.
+#[derive(Clone, Copy)]
+struct ParsedEntry<'e> {
+    file: FileId,
+    main: ModuleId,
+    tree: &'e ast::SourceFile,
+    imports: &'e Imports,
+    before: &'e SessionSnapshot,
+}
+
+impl SessionDefinition {
+    /// Returns whether a diagnostic is about a part of the definition.
+    fn contains(&self, diagnostic: &Diagnostic) -> bool {
+        let item = self.item.span;
+        let is_within = |span: Span| span.file == item.file && item.start <= span.start && span.end <= item.end;
+        diagnostic.primary().is_some_and(is_within)
+    }
 }
 
 impl SessionDefinitions {
@@ -74,9 +94,12 @@ impl SessionDefinitions {
     }
 
     fn define(&mut self, tree: &ast::SourceFile, text: &str, names: &FxHashSet<SmolStr>) {
-        for name in names {
-            self.current.shift_remove(name);
-            self.set_aside.shift_remove(name);
+        // Maps that do not change are not copied.
+        if names.iter().any(|name| self.current.contains_key(name)) {
+            self.current.retain(|name, _| !names.contains(name));
+        }
+        if names.iter().any(|name| self.set_aside.contains_key(name)) {
+            self.set_aside.retain(|name, _| !names.contains(name));
         }
         for item in &tree.items {
             if let Some(name) = item_name(item) {
@@ -151,36 +174,67 @@ impl Session {
     /// Compiles an entry into the main module, and recompiles the dependents of the definitions that it replaces. If
     /// there is an error, the session is unchanged.
     pub fn enter(&mut self, name: &str, text: &str, files: &dyn Files) -> EntryResult {
-        let before = (self.program.clone(), self.main, self.modules.clone());
+        let before = self.snapshot();
+        self.enter_after(&before, name, text, files)
+    }
+
+    /// Like [`Session::enter`], for a caller that has a snapshot of the current state.
+    pub fn enter_after(&mut self, before: &SessionSnapshot, name: &str, text: &str, files: &dyn Files) -> EntryResult {
         let file = self.sources.add(name, text);
         let (tree, mut diagnostics) = clk_syntax::parse(file, text);
         let main = self.main_module(file, None);
         let (base, own) = self.base_of(name);
         let imports = import::ImportLoader::new(self, files, &mut diagnostics).imports(&tree, &base, own);
-        let loaded = self.program.clone();
-        let first = loaded.chunks.len();
-        super::check_valid_items(&mut self.program, main, (file, text), &tree, &imports, &mut diagnostics);
-        super::drop_unreported(&mut diagnostics);
-        let displayed = displayed_value(&tree);
-        diagnostics.retain(|d| !(matches!(d.code, "W0005" | "W0012") && d.primary() == displayed));
+        let (first, first_kernel) = (self.program.chunks.len(), self.program.kernels.len());
         let mut result = EntryResult {
             outcome: CompileResult { file, diagnostics, chunks: first..first },
             followed: vec![],
             set_aside: vec![],
             restored: vec![],
         };
-        if !result.outcome.failed() {
-            self.check_dependents(loaded, main, &tree, &imports, &mut result);
+        let new = new_names(&tree, true);
+        let candidates = match result.outcome.failed() {
+            true => vec![],
+            false => self.definitions.find_affected(&self.replaced_items(&tree, main), &new),
+        };
+        let mut entry_check = EntryCheck { candidates, set_aside: vec![], warnings: vec![] };
+        let found = &mut result.outcome.diagnostics;
+        if entry_check.candidates.is_empty() {
+            super::check_valid_items(&mut self.program, main, (file, text), &tree, &imports, found);
+        } else {
+            let entry = ParsedEntry { file, main, tree: &tree, imports: &imports, before };
+            let mut errors = self.check_with_dependents(&entry, &mut entry_check);
+            clk_syntax::translate_names(file, text, &mut errors);
+            found.extend(errors);
         }
-        match result.outcome.failed() {
-            true => {
-                self.explain_set_aside(&mut result.outcome.diagnostics);
-                result.outcome.drop_warnings();
-                (self.program, self.main, self.modules) = before;
-            }
-            false => result.outcome.chunks.end = self.program.chunks.len(),
+        super::drop_unreported(found);
+        let displayed = displayed_value(&tree);
+        found.retain(|d| !(matches!(d.code, "W0005" | "W0012") && d.primary() == displayed));
+        if !result.outcome.failed() {
+            let errors = self.examine_entry(file, first_kernel);
+            result.outcome.diagnostics.extend(errors);
+        }
+        if result.outcome.failed() {
+            self.explain_set_aside(&mut result.outcome.diagnostics);
+            result.outcome.drop_warnings();
+            self.restore(before);
+        } else {
+            self.apply_entry_check(entry_check, &mut result);
+            self.definitions.define(&tree, text, &new);
+            result.outcome.chunks.end = self.program.chunks.len();
         }
         result
+    }
+
+    /// Returns the names of the items of an entry that replace a definition. Variables are not included: if a variable
+    /// shadows a definition, callers still call the definition.
+    fn replaced_items(&self, tree: &ast::SourceFile, main: ModuleId) -> FxHashSet<SmolStr> {
+        let is_bound = |name: &SmolStr| match self.program.modules[main].names.get(name) {
+            Some(NameBinding::Global(_)) => false,
+            Some(_) => true,
+            None => builtin::find(name).is_some(),
+        };
+        new_names(tree, false).into_iter().filter(is_bound).collect()
     }
 
     /// Adds a note to errors about unknown names whose definition is set aside: the reason why it is.
@@ -195,72 +249,44 @@ impl Session {
         }
     }
 
-    /// Checks the dependents of a valid entry's definitions again. `loaded` is the program before the entry was added.
-    fn check_dependents(
-        &mut self,
-        loaded: Program,
-        main: ModuleId,
-        tree: &ast::SourceFile,
-        imports: &Imports,
-        result: &mut EntryResult,
-    ) {
-        let new = new_names(tree, true);
-        // Variables are not included: if a variable shadows a definition, callers still call the definition.
-        let items = new_names(tree, false);
-        let is_bound = |name: &SmolStr| match loaded.modules[main].names.get(name) {
-            Some(NameBinding::Global(_)) => false,
-            Some(_) => true,
-            None => builtin::find(name).is_some(),
-        };
-        let replaced: FxHashSet<SmolStr> = items.iter().filter(|name| is_bound(name)).cloned().collect();
-        let candidates = self.definitions.find_affected(&replaced, &new);
-        if !candidates.is_empty() {
-            let mut entry_check = EntryCheck { candidates, set_aside: vec![], warnings: vec![] };
-            match self.check_with_dependents(&loaded, main, tree, imports, &mut entry_check) {
-                Ok(()) => self.apply_entry_check(entry_check, result),
-                Err(errors) => {
-                    result.outcome.diagnostics = errors;
-                    return;
-                }
-            }
-        }
-        let text = self.sources.text(result.outcome.file).to_string();
-        self.definitions.define(tree, &text, &new);
-    }
-
-    /// Checks the entry together with the dependents of its definitions. Sets aside dependents with errors and repeats
-    /// until there are none. Returns `Err` if the entry itself has errors.
-    fn check_with_dependents(
-        &mut self,
-        loaded: &Program,
-        main: ModuleId,
-        tree: &ast::SourceFile,
-        imports: &Imports,
-        entry_check: &mut EntryCheck,
-    ) -> Result<(), Vec<Diagnostic>> {
+    /// Checks an entry together with the dependents of its definitions, which is a single check unless there are
+    /// errors. Sets aside dependents with errors and repeats until there are none. Returns the diagnostics of the
+    /// entry.
+    fn check_with_dependents(&mut self, entry: &ParsedEntry<'_>, entry_check: &mut EntryCheck) -> Vec<Diagnostic> {
+        let ParsedEntry { file, main, tree, imports, before } = *entry;
+        let loaded = ProgramMark::of(&self.program);
+        let mut is_entry_valid = false;
         loop {
-            self.program = loaded.clone();
             for (definition, _) in &entry_check.set_aside {
                 self.program.modules[main].names.shift_remove(&definition.name);
             }
             let mut combined = tree.clone();
             combined.items.extend(entry_check.candidates.iter().map(|definition| definition.item.clone()));
-            let diagnostics = clk_check::check(&mut self.program, main, &combined, imports);
-            let errors: Vec<Diagnostic> = diagnostics.into_iter().filter(Diagnostic::is_error).collect();
-            if errors.is_empty() {
-                return Ok(());
+            let mut diagnostics = clk_check::check(&mut self.program, main, &combined, imports);
+            if !diagnostics.iter().any(Diagnostic::is_error) {
+                // Warnings about dependents were reported when they were entered.
+                let is_own = |d: &Diagnostic| d.primary().is_none_or(|at| at.file == file);
+                diagnostics.retain(is_own);
+                return diagnostics;
             }
-            let find_error = |definition: &SessionDefinition| {
-                let within = |span: Span| {
-                    let item = definition.item.span;
-                    span.file == item.file && item.start <= span.start && span.end <= item.end
-                };
-                errors.iter().find(|error| error.primary().is_some_and(within))
-            };
+            diagnostics.retain(Diagnostic::is_error);
+            let errors = diagnostics;
+            let is_in_candidate = |error: &Diagnostic| entry_check.candidates.iter().any(|d| d.contains(error));
+            if !is_entry_valid && !errors.iter().all(is_in_candidate) {
+                // The errors of the entry must not depend on the errors of its dependents.
+                self.restore_loaded(&loaded, before);
+                let own = clk_check::check(&mut self.program, main, tree, imports);
+                if own.iter().any(Diagnostic::is_error) {
+                    return own;
+                }
+            }
+            is_entry_valid = true;
+            self.restore_loaded(&loaded, before);
+            let find_error = |definition: &SessionDefinition| errors.iter().find(|error| definition.contains(error));
             let (failing, valid): (Vec<_>, Vec<_>) =
                 entry_check.candidates.drain(..).partition(|d| find_error(d).is_some());
             if failing.is_empty() {
-                return Err(errors);
+                return errors;
             }
             for definition in &failing {
                 if let (Some(error), false) =
@@ -279,9 +305,12 @@ impl Session {
     fn apply_entry_check(&mut self, entry_check: EntryCheck, result: &mut EntryResult) {
         for definition in entry_check.candidates {
             let name = definition.name.clone();
-            match self.definitions.set_aside.shift_remove(&name) {
-                Some(_) => result.restored.push(name.clone()),
-                None => result.followed.push(name.clone()),
+            match self.definitions.set_aside.contains_key(&name) {
+                true => {
+                    self.definitions.set_aside.shift_remove(&name);
+                    result.restored.push(name.clone());
+                }
+                false => result.followed.push(name.clone()),
             }
             self.definitions.current.insert(name, definition);
         }

@@ -23,6 +23,7 @@ mod check_kernels;
 mod entry;
 mod import;
 mod session;
+mod snapshot;
 pub mod symbolic_launch;
 pub mod trials;
 
@@ -30,16 +31,17 @@ pub use check_kernels::{each_launch, known_arguments};
 pub use clk_stdlib as library;
 pub use entry::EntryResult;
 pub use session::{CompileResult, Files, MissingModule, Modules, NoFiles, Session, SessionDefinitions};
+pub use snapshot::SessionSnapshot;
 
 impl Session {
     /// Compiles a script with its imports into the main module. If there is an error, the program is unchanged.
     pub fn add(&mut self, name: &str, text: &str, files: &dyn Files) -> CompileResult {
-        let before = (self.program.clone(), self.main, self.modules.clone());
+        let before = self.snapshot();
         let (tree, mut result) = self.read(name, text, files);
         free_in_background(tree, text.len());
         if result.failed() {
             result.drop_warnings();
-            (self.program, self.main, self.modules) = before;
+            self.restore(&before);
             let end = self.program.chunks.len();
             result.chunks = end..end;
         }

@@ -10,6 +10,7 @@ use smol_str::SmolStr;
 
 use clk_base::diag::Diagnostic;
 use clk_base::file_error::FileError;
+use clk_base::shared::CopyOnWrite;
 use clk_base::source::{FileId, SourceMap};
 use clk_check::typed::{ModuleId, Program};
 use clk_syntax::ast;
@@ -96,10 +97,10 @@ pub struct SessionDefinition {
 /// The definitions made by the entries of a REPL session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionDefinitions {
-    pub(super) current: IndexMap<SmolStr, Arc<SessionDefinition>>,
+    pub(super) current: CopyOnWrite<IndexMap<SmolStr, Arc<SessionDefinition>>>,
     /// Definitions that no longer compile with the current versions of their dependencies, and why. Their names are
     /// unbound until they compile again.
-    pub(super) set_aside: IndexMap<SmolStr, (Arc<SessionDefinition>, String)>,
+    pub(super) set_aside: CopyOnWrite<IndexMap<SmolStr, (Arc<SessionDefinition>, String)>>,
 }
 
 /// The identity of a module. It does not depend on the path by which the module was imported.
@@ -122,5 +123,5 @@ impl ModuleKey {
 /// The modules loaded in a session.
 #[derive(Clone, Debug, Default)]
 pub struct Modules {
-    pub(super) ids: HashMap<ModuleKey, ModuleId>,
+    pub(super) ids: CopyOnWrite<HashMap<ModuleKey, ModuleId>>,
 }

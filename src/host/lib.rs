@@ -16,3 +16,5 @@ pub mod shard;
 pub mod tuned;
 pub mod unwind;
 pub mod value;
+
+pub use graph::ExecContext;

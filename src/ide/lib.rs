@@ -25,7 +25,7 @@ use clk_base::diag::Diagnostic;
 use clk_base::shared::CopyOnWrite;
 use clk_base::source::{FileId, Span};
 use clk_check::typed::{DefinitionKind, FileNames, NameBinding, NameTarget};
-use clk_compile::{Files, Session};
+use clk_compile::{Files, Session, SessionSnapshot};
 use clk_scalar::Scalar;
 use clk_syntax::ast;
 
@@ -143,11 +143,9 @@ impl Analysis {
 /// Local variables, parameters, fields and members of modules that have the same names are excluded. `names` are the
 /// names that the checker recorded in the text. `before` is the session before the text, whose definitions a variable
 /// of the text may shadow; `after` is the session with the text.
-pub fn item_ranges(before: &Session, after: &Session, names: &FileNames, text: &str) -> Vec<Range<usize>> {
-    let binds = |session: &Session, name: &str, binding: NameBinding| {
-        let main = session.main.and_then(|main| session.program.modules.get(main));
-        main.is_some_and(|main| main.names.get(name) == Some(&binding))
-    };
+pub fn item_ranges(before: &SessionSnapshot, after: &Session, names: &FileNames, text: &str) -> Vec<Range<usize>> {
+    let main = after.main.and_then(|main| after.program.modules.get(main));
+    let is_bound_after = |name: &str, binding| main.is_some_and(|main| main.names.get(name) == Some(&binding));
     let is_definition = |kind: DefinitionKind| {
         use DefinitionKind::{Const, Fn, Kernel, Struct};
         matches!(kind, Fn | Kernel | Struct | Const)
@@ -156,7 +154,7 @@ pub fn item_ranges(before: &Session, after: &Session, names: &FileNames, text: &
     let uses = names.uses.iter().filter(|used| match used.target {
         NameTarget::Item(binding) if is_item(&binding) => {
             let name = slice(text, used.span.range());
-            binds(before, name, binding) || binds(after, name, binding)
+            before.binding(name) == Some(binding) || is_bound_after(name, binding)
         }
         _ => false,
     });

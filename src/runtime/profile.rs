@@ -3,41 +3,16 @@
 //! Input: the counts of each launch. Output: sums over the launches of a kernel with the same extents. Costs are
 //! counted per warp ([`warps`](clk_ir::memory_transactions)): 32 threads with consecutive linear indices. A warp
 //! executes an instruction if at least one of its threads is active. A kernel that computes an array expression has no
-//! source of its own: its cost is attributed to the script's expression that is being evaluated at the launch
-//! ([`enter_location`]).
+//! source of its own: its cost is attributed to the location of the launch ([`LaunchConfig::span`]), the script's
+//! expression.
+//!
+//! [`LaunchConfig::span`]: super::LaunchConfig::span
 
-use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use super::extents::LaunchExtents;
-use clk_base::source::{FileId, Span};
+use clk_base::source::Span;
 pub use clk_ir::{AccessKind, CostCounting};
-
-thread_local! {
-    /// Location of the script's expression that this host thread is evaluating.
-    static PLACE: Cell<Span> = const { Cell::new(Span { file: FileId(0), start: 0, end: 0 }) };
-}
-
-/// While this guard exists, launches for array expressions are attributed to its location. Dropping it restores the
-/// previous location.
-#[must_use]
-pub struct ProfileLocationGuard(Span);
-
-/// Sets the location to which launches for array expressions are attributed, until the guard is dropped.
-pub fn enter_location(span: Span) -> ProfileLocationGuard {
-    ProfileLocationGuard(PLACE.replace(span))
-}
-
-/// Returns the location of the expression being evaluated, or an empty span if none was set.
-pub fn place() -> Span {
-    PLACE.get()
-}
-
-impl Drop for ProfileLocationGuard {
-    fn drop(&mut self) {
-        PLACE.set(self.0);
-    }
-}
 
 /// The costs of an access, summed over the warps that made it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -420,7 +420,7 @@ impl SimExecutable {
         match of {
             CostCounting::Kernel => profile.product = profile::product(&self.kernel.module),
             CostCounting::Derivative => {}
-            CostCounting::Expression => profile.set_location(clk_runtime::profile::place()),
+            CostCounting::Expression => profile.set_location(config.span),
         }
         if let Some(before) = before {
             self.try_changes(&mut profile, &before, config, args, control);

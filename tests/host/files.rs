@@ -8,21 +8,22 @@ use clk_host::ops;
 use clk_host::problem::RuntimeError;
 use clk_host::value::HostValue;
 use clk_scalar::Scalar;
+use clk_testing::exec;
 
 /// Returns an array with the elements 0, 1, 2, and so on; those of `bool` alternate.
 fn sample(scalar: Scalar, shape: &[usize]) -> HostValue {
     let counts = ops::arange(&[HostValue::of(shape.iter().product::<usize>() as i64)]).unwrap();
     let counts = match scalar {
-        Scalar::Bool => ops::binary(clk_scalar::ops::BinaryOp::Rem, &counts, &HostValue::Int(2)).unwrap(),
+        Scalar::Bool => ops::binary(exec(), clk_scalar::ops::BinaryOp::Rem, &counts, &HostValue::Int(2)).unwrap(),
         _ => counts,
     };
     let dims: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
-    ops::reshape(&ops::convert(scalar, &counts).unwrap(), &dims).unwrap()
+    ops::reshape(&ops::convert(exec(), scalar, &counts).unwrap(), &dims).unwrap()
 }
 
 #[track_caller]
 fn field(table: &HostValue, name: &str) -> HostValue {
-    ops::named_field(table, name).unwrap()
+    ops::named_field(exec(), table, name).unwrap()
 }
 
 fn failure(name: &str, bytes: &[u8]) -> RuntimeError {
@@ -523,9 +524,9 @@ fn unreadable_members_of_archives_are_skipped() {
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend_from_slice(&[0, 0, 128, 63, 0, 0, 0, 64, 1, 2, 3, 4]);
     let table = decode("m.safetensors", &bytes).expect("the other tensor");
-    let a = ops::named_field(&table, "a").expect("a tensor of `f32`");
+    let a = ops::named_field(exec(), &table, "a").expect("a tensor of `f32`");
     assert_eq!(clk_host::format::print(&a).expect("numbers"), "[1. 2.]");
-    let problem = ops::named_field(&table, "b").expect_err("a tensor of F8");
+    let problem = ops::named_field(exec(), &table, "b").expect_err("a tensor of F8");
     assert_eq!((problem.code, problem.title.contains("`b` of type F8_E4M3")), ("E0713", true), "{}", problem.title);
     assert_eq!(clk_host::format::print(&ops::keys(&table).expect("names")).expect("texts"), "[\"a\"]");
     assert!(clk_host::format::print(&table).expect("a table").ends_with("\nb: unreadable"));

@@ -9,6 +9,7 @@ use clk_host::format;
 use clk_host::ops;
 use clk_host::value::HostValue;
 use clk_scalar::Scalar;
+use clk_testing::exec;
 
 fn python() -> Option<PathBuf> {
     let python = PathBuf::from(std::env::var("CLK_PYTHON").unwrap_or("python3".into()));
@@ -35,7 +36,7 @@ fn numpy_reads_written_files() {
     let mut script = String::from("import numpy as np\nx = np.arange(24).reshape(2, 3, 4)\n");
     let mut arrays = Vec::new();
     for scalar in Scalar::ALL.into_iter().filter(|s| *s != Scalar::Bf16) {
-        let typed = ops::convert(scalar, &counts).unwrap();
+        let typed = ops::convert(exec(), scalar, &counts).unwrap();
         save(&format!("{scalar}.npy"), encode("x.npy", &[(None, &typed)]).unwrap());
         let numpy = scalar.name().replace('i', "int").replace('u', "uint").replace("f", "float");
         let code = if scalar == Scalar::Bool { "bool".to_string() } else { numpy.replace("uintint", "uint") };
@@ -90,10 +91,10 @@ print(' '.join(names))
     }
     let structs = load("struct.npy");
     assert_eq!(
-        ops::named_field(&structs, "id").unwrap(),
+        ops::named_field(exec(), &structs, "id").unwrap(),
         ops::arange(&[HostValue::of(1i64), HostValue::of(4i64)]).unwrap()
     );
-    let pos = ops::named_field(&structs, "pos").unwrap();
+    let pos = ops::named_field(exec(), &structs, "pos").unwrap();
     assert_eq!(format::print(&pos).unwrap(), "[(0., 0., 0.) (4., 5., 6.) (0., 0., 0.)]");
 }
 
@@ -204,9 +205,9 @@ np.savez('mixed.npz', data=np.arange(3.0), format=np.array(b'csr'), shape=np.arr
     }
     run(&python, folder.path(), &check);
     let mixed = decode("mixed.npz", &std::fs::read(folder.path().join("mixed.npz")).unwrap()).unwrap();
-    assert_eq!(format::print(&ops::named_field(&mixed, "shape").unwrap()).unwrap(), "[3 4]");
+    assert_eq!(format::print(&ops::named_field(exec(), &mixed, "shape").unwrap()).unwrap(), "[3 4]");
     for (name, says) in [("format", "holds text"), ("z", "holds complex numbers")] {
-        let problem = ops::named_field(&mixed, name).unwrap_err();
+        let problem = ops::named_field(exec(), &mixed, name).unwrap_err();
         assert!(problem.title.contains(&format!("`{name}.npy` in it")), "{}", problem.title);
         assert!(problem.title.contains(says), "{}", problem.title);
     }

@@ -9,12 +9,12 @@ use clk_host::ops;
 use clk_host::value::HostValue;
 use clk_scalar::Scalar;
 use clk_testing::random::Random;
-use clk_testing::setting;
+use clk_testing::{exec, setting};
 
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let floats = ops::random(&[4, 3], 1, Scalar::F32).unwrap();
     let bytes = ops::random_int(&HostValue::of(0u8), &HostValue::of(255u8), &[6, 5, 3], 1).unwrap();
-    let flags = ops::binary(clk_scalar::ops::BinaryOp::Lt, &floats, &HostValue::Float(0.5)).unwrap();
+    let flags = ops::binary(exec(), clk_scalar::ops::BinaryOp::Lt, &floats, &HostValue::Float(0.5)).unwrap();
     let vectors = HostValue::Array(
         clk_host::array::Array::full(&ops::compose(Scalar::F16, 4, &[HostValue::Int(1)]).unwrap(), &[3]).unwrap(),
     );

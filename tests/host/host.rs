@@ -6,6 +6,7 @@ use clk_host::problem::RuntimeError;
 use clk_host::value::{HostValue, RecordValue, Vector};
 use clk_scalar::ops::{BinaryOp, MathFn, TextFn, UnaryOp};
 use clk_scalar::{Scalar, f16};
+use clk_testing::exec;
 use clk_testing::random::Random;
 use smol_str::SmolStr;
 
@@ -25,7 +26,7 @@ fn op(symbol: &str, a: &HostValue, b: &HostValue) -> HostValue {
 fn try_op(symbol: &str, a: &HostValue, b: &HostValue) -> Result<HostValue, RuntimeError> {
     use BinaryOp::*;
     let all = [Add, Sub, Mul, Div, Rem, Pow, MatMul, BitAnd, BitOr, BitXor, Shl, Shr, Eq, Ne, Lt, Le, Gt, Ge, And, Or];
-    ops::binary(all.into_iter().find(|op| op.symbol() == symbol).unwrap(), a, b)
+    ops::binary(exec(), all.into_iter().find(|op| op.symbol() == symbol).unwrap(), a, b)
 }
 
 #[test]
@@ -39,8 +40,8 @@ fn operators_broadcast() {
     assert_eq!(op("<", &x, &HostValue::f32(2.5)), array(&[true, true, false, false], &[2, 2]));
     assert_eq!(op("<<", &row(&[1u8, 3]), &HostValue::i32(1)), row(&[2u8, 6]));
     assert_eq!(op("&&", &row(&[true, false]), &HostValue::bool(true)), row(&[true, false]));
-    assert_eq!(ops::unary(UnaryOp::Neg, &x).unwrap(), array(&[-1.0f32, -2.0, -3.0, -4.0], &[2, 2]));
-    assert_eq!(ops::unary(UnaryOp::Not, &row(&[true, false])).unwrap(), row(&[false, true]));
+    assert_eq!(ops::unary(exec(), UnaryOp::Neg, &x).unwrap(), array(&[-1.0f32, -2.0, -3.0, -4.0], &[2, 2]));
+    assert_eq!(ops::unary(exec(), UnaryOp::Not, &row(&[true, false])).unwrap(), row(&[false, true]));
 }
 
 #[test]
@@ -59,14 +60,14 @@ fn vectors_are_elementwise() {
     let v = ops::compose(Scalar::F32, 3, &[HostValue::Float(1.0), HostValue::Int(2), HostValue::f32(3.0)]).unwrap();
     let twice = op("*", &v, &HostValue::Float(2.0));
     assert_eq!(twice, HostValue::Vector(Vector::new(Scalar::F32, [2.0f32, 4.0, 6.0].map(|x| x.to_bits().into()))));
-    assert_eq!(ops::dot(&v, &v).unwrap(), HostValue::f32(14.0));
-    assert_eq!(ops::swizzle(&v, &[2]).unwrap(), HostValue::f32(3.0));
+    assert_eq!(ops::dot(exec(), &v, &v).unwrap(), HostValue::f32(14.0));
+    assert_eq!(ops::swizzle(exec(), &v, &[2]).unwrap(), HostValue::f32(3.0));
     let many = HostValue::Array(Array::full(&v, &[2]).unwrap());
     assert_eq!(many.type_name(), "[f32x3; 2]");
     let sums = op("+", &many, &row(&[10.0f32, 20.0]));
-    assert_eq!(ops::swizzle(&sums, &[1]).unwrap(), row(&[12.0f32, 22.0]));
-    assert_eq!(ops::reduce(ReduceKind::Sum, &many, None).unwrap(), twice);
-    assert_eq!(ops::named_field(&many, "zx").unwrap().type_name(), "[f32x2; 2]");
+    assert_eq!(ops::swizzle(exec(), &sums, &[1]).unwrap(), row(&[12.0f32, 22.0]));
+    assert_eq!(ops::reduce(exec(), ReduceKind::Sum, &many, None).unwrap(), twice);
+    assert_eq!(ops::named_field(exec(), &many, "zx").unwrap().type_name(), "[f32x2; 2]");
 }
 
 #[test]
@@ -83,9 +84,9 @@ fn errors_are_explained() {
     assert_eq!(text.title, "`+` does not take `[i32; 2, 3]` and `str`");
     let product = try_op("@", &array(&[0f32; 6], &[2, 3]), &array(&[0f32; 12], &[4, 3])).unwrap_err();
     assert_eq!(product.help, ["transpose the right side: `a @ transpose(b)`"]);
-    let axis = ops::reduce(ReduceKind::Sum, &a, Some(2)).unwrap_err();
+    let axis = ops::reduce(exec(), ReduceKind::Sum, &a, Some(2)).unwrap_err();
     assert_eq!((axis.code, axis.label.as_str()), ("E0507", "it has 2 axes, numbered from 0"));
-    assert_eq!(ops::reduce(ReduceKind::Max, &array::<f32>(&[], &[0]), None).unwrap_err().code, "E0542");
+    assert_eq!(ops::reduce(exec(), ReduceKind::Max, &array::<f32>(&[], &[0]), None).unwrap_err().code, "E0542");
     assert_eq!(ops::zeros(&[-1], Scalar::F32).unwrap_err().code, "E0541");
     assert_eq!(ops::zeros(&[1 << 40], Scalar::F32).unwrap_err().code, "E0509");
     assert_eq!(ops::zeros(&[1 << 30, 1 << 30, 1 << 30], Scalar::F32).unwrap_err().code, "E0509");
@@ -94,7 +95,7 @@ fn errors_are_explained() {
 #[test]
 fn functions_are_elementwise() {
     let x = row(&[1.0f32, 4.0, 9.0]);
-    let math = |f, args: &[HostValue]| ops::math(f, args).unwrap();
+    let math = |f, args: &[HostValue]| ops::math(exec(), f, args).unwrap();
     assert_eq!(math(MathFn::Sqrt, std::slice::from_ref(&x)), row(&[1.0f32, 2.0, 3.0]));
     assert_eq!(math(MathFn::Max, &[x.clone(), HostValue::Int(4)]), row(&[4.0f32, 4.0, 9.0]));
     assert_eq!(math(MathFn::Clamp, &[x.clone(), HostValue::Int(2), HostValue::Int(5)]), row(&[2.0f32, 4.0, 5.0]));
@@ -103,19 +104,19 @@ fn functions_are_elementwise() {
     assert_eq!(math(MathFn::Popcount, &[row(&[7u8, 0])]), row(&[3u8, 0]));
     assert_eq!(math(MathFn::Sqrt, &[HostValue::Int(4)]), HostValue::f32(2.0));
     assert_eq!(math(MathFn::Min, &[HostValue::Int(4), HostValue::Int(3)]), HostValue::i32(3));
-    assert_eq!(ops::math(MathFn::Sqrt, &[row(&[1i32])]).unwrap_err().title, "`sqrt` does not take `[i32; 1]`");
-    assert_eq!(ops::ceil_div(&HostValue::i32(10), &HostValue::Int(3)).unwrap(), HostValue::i32(4));
+    assert_eq!(ops::math(exec(), MathFn::Sqrt, &[row(&[1i32])]).unwrap_err().title, "`sqrt` does not take `[i32; 1]`");
+    assert_eq!(ops::ceil_div(exec(), &HostValue::i32(10), &HostValue::Int(3)).unwrap(), HostValue::i32(4));
     let cond = row(&[true, false, true]);
-    assert_eq!(ops::select(&cond, &x, &HostValue::Int(0)).unwrap(), row(&[1.0f32, 0.0, 9.0]));
-    assert_eq!(ops::select(&HostValue::bool(false), &x, &HostValue::Int(0)).unwrap(), array(&[0f32; 3], &[3]));
+    assert_eq!(ops::select(exec(), &cond, &x, &HostValue::Int(0)).unwrap(), row(&[1.0f32, 0.0, 9.0]));
+    assert_eq!(ops::select(exec(), &HostValue::bool(false), &x, &HostValue::Int(0)).unwrap(), array(&[0f32; 3], &[3]));
 }
 
 #[test]
 fn conversions_follow_the_language() {
-    assert_eq!(ops::convert(Scalar::I8, &row(&[1e9f32, -1.9, f32::NAN])).unwrap(), row(&[127i8, -1, 0]));
-    assert_eq!(ops::convert(Scalar::U8, &row(&[-1i32, 256])).unwrap(), row(&[255u8, 0]));
-    assert_eq!(ops::convert(Scalar::F16, &HostValue::Float(0.1)).unwrap(), HostValue::of(f16::from_f32(0.1)));
-    assert_eq!(ops::convert(Scalar::U8, &HostValue::Int(257)).unwrap(), HostValue::of(1u8));
+    assert_eq!(ops::convert(exec(), Scalar::I8, &row(&[1e9f32, -1.9, f32::NAN])).unwrap(), row(&[127i8, -1, 0]));
+    assert_eq!(ops::convert(exec(), Scalar::U8, &row(&[-1i32, 256])).unwrap(), row(&[255u8, 0]));
+    assert_eq!(ops::convert(exec(), Scalar::F16, &HostValue::Float(0.1)).unwrap(), HostValue::of(f16::from_f32(0.1)));
+    assert_eq!(ops::convert(exec(), Scalar::U8, &HostValue::Int(257)).unwrap(), HostValue::of(1u8));
     assert_eq!(ops::bitcast(Scalar::U32, &row(&[1.0f32])).unwrap(), row(&[0x3f80_0000u32]));
     assert!(ops::bitcast(Scalar::U16, &row(&[1.0f32])).is_err());
     assert_eq!(ops::parse(Scalar::I32, &HostValue::str(" 42 ")).unwrap(), HostValue::i32(42));
@@ -125,21 +126,24 @@ fn conversions_follow_the_language() {
 #[test]
 fn reductions() {
     let x = array(&[3i32, 1, 2, 6, 5, 4], &[2, 3]);
-    let all = |how| ops::reduce(how, &x, None).unwrap();
+    let all = |how| ops::reduce(exec(), how, &x, None).unwrap();
     assert_eq!(all(ReduceKind::Sum), HostValue::i32(21));
     assert_eq!(all(ReduceKind::Prod), HostValue::i32(720));
     assert_eq!((all(ReduceKind::Min), all(ReduceKind::Max)), (HostValue::i32(1), HostValue::i32(6)));
     assert_eq!((all(ReduceKind::Argmin), all(ReduceKind::Argmax)), (HostValue::i32(1), HostValue::i32(3)));
-    let reduced = |how, axis| ops::reduce(how, &x, Some(axis)).unwrap();
+    let reduced = |how, axis| ops::reduce(exec(), how, &x, Some(axis)).unwrap();
     assert_eq!(reduced(ReduceKind::Sum, 0), row(&[9, 6, 6]));
     assert_eq!(reduced(ReduceKind::Sum, 1), row(&[6, 15]));
     assert_eq!(reduced(ReduceKind::Max, 0), row(&[6, 5, 4]));
     assert_eq!(reduced(ReduceKind::Argmin, 1), row(&[1, 2]));
-    assert_eq!(ops::reduce(ReduceKind::Mean, &row(&[1.0f32, 2.0]), None).unwrap(), HostValue::f32(1.5));
-    assert_eq!(ops::reduce(ReduceKind::Min, &row(&[f32::NAN, 2.0]), None).unwrap(), HostValue::f32(2.0));
-    assert_eq!(ops::reduce(ReduceKind::All, &row(&[true, false]), None).unwrap(), HostValue::bool(false));
-    assert_eq!(ops::reduce(ReduceKind::Any, &array(&[true, false], &[2, 1]), Some(1)).unwrap(), row(&[true, false]));
-    assert_eq!(ops::cumsum(&row(&[1u8, 2, 255])).unwrap(), row(&[1u64, 3, 258]));
+    assert_eq!(ops::reduce(exec(), ReduceKind::Mean, &row(&[1.0f32, 2.0]), None).unwrap(), HostValue::f32(1.5));
+    assert_eq!(ops::reduce(exec(), ReduceKind::Min, &row(&[f32::NAN, 2.0]), None).unwrap(), HostValue::f32(2.0));
+    assert_eq!(ops::reduce(exec(), ReduceKind::All, &row(&[true, false]), None).unwrap(), HostValue::bool(false));
+    assert_eq!(
+        ops::reduce(exec(), ReduceKind::Any, &array(&[true, false], &[2, 1]), Some(1)).unwrap(),
+        row(&[true, false])
+    );
+    assert_eq!(ops::cumsum(exec(), &row(&[1u8, 2, 255])).unwrap(), row(&[1u64, 3, 258]));
 }
 
 #[test]
@@ -147,10 +151,10 @@ fn sums_of_many_floats_are_exact_to_a_rounding() {
     let n = 1 << 20;
     let tenth = HostValue::Array(Array::full(&HostValue::f32(0.1), &[n]).unwrap());
     let exact = (f64::from(0.1f32) * n as f64) as f32;
-    assert_eq!(ops::reduce(ReduceKind::Sum, &tenth, None).unwrap(), HostValue::f32(exact));
+    assert_eq!(ops::reduce(exec(), ReduceKind::Sum, &tenth, None).unwrap(), HostValue::f32(exact));
     let rows = ops::reshape(&tenth, &[-1, 4]).unwrap();
     let quarter = (f64::from(0.1f32) * (n / 4) as f64) as f32;
-    assert_eq!(ops::reduce(ReduceKind::Sum, &rows, Some(0)).unwrap(), row(&[quarter; 4]));
+    assert_eq!(ops::reduce(exec(), ReduceKind::Sum, &rows, Some(0)).unwrap(), row(&[quarter; 4]));
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn products_of_matrices() {
         let expected: Vec<i32> = (0..m * n).map(|p| (0..k).map(|l| term(p / n, p % n, l)).sum()).collect();
         let (x, y) = (array(&a, &[m, k]), array(&b, &[k, n]));
         assert_eq!(op("@", &x, &y), array(&expected, &[m, n]), "{m} {k} {n}");
-        let floats = |v: &HostValue| ops::convert(Scalar::F16, v).unwrap();
+        let floats = |v: &HostValue| ops::convert(exec(), Scalar::F16, v).unwrap();
         assert_eq!(op("@", &floats(&x), &floats(&y)), floats(&array(&expected, &[m, n])));
     }
     let (m, v) = (array(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]), row(&[1.0f32, 10.0]));
@@ -177,17 +181,22 @@ fn rearranging() {
     assert_eq!(ops::reshape(&x, &[3, -1]).unwrap(), array(&[1, 2, 3, 4, 5, 6], &[3, 2]));
     assert_eq!(ops::reshape(&x, &[4, -1]).unwrap_err().code, "E0508");
     assert_eq!(ops::reshape(&x, &[5]).unwrap_err().label, "(2, 3) has 6 elements, (5,) has 5");
-    assert_eq!(ops::transpose(&x).unwrap(), array(&[1, 4, 2, 5, 3, 6], &[3, 2]));
+    assert_eq!(ops::transpose(exec(), &x).unwrap(), array(&[1, 4, 2, 5, 3, 6], &[3, 2]));
     let cube = array(&(0..24).collect::<Vec<i32>>(), &[2, 3, 4]);
-    let turned = ops::transpose(&cube).unwrap();
+    let turned = ops::transpose(exec(), &cube).unwrap();
     let HostValue::Array(turned) = &turned else { panic!() };
     assert_eq!(turned.shape(), [4, 3, 2]);
     assert_eq!(turned.get(&[3, 1, 0]).unwrap(), HostValue::i32(7));
-    assert_eq!(ops::concat(&[x.clone(), x.clone()], 1).unwrap(), array(&[1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6], &[2, 6]));
-    assert_eq!(ops::concat(&[x.clone(), row(&[1])], 0).unwrap_err().code, "E0501");
-    assert_eq!(ops::stack(&[row(&[1, 2]), row(&[3, 4])]).unwrap(), array(&[1, 2, 3, 4], &[2, 2]));
-    assert_eq!(ops::flip(&x, 1).unwrap(), array(&[3, 2, 1, 6, 5, 4], &[2, 3]));
-    let HostValue::Array(sorted) = ops::sort(&row(&[f32::NAN, 2.0, -0.0, 0.0, -1.0])).unwrap() else { panic!() };
+    assert_eq!(
+        ops::concat(exec(), &[x.clone(), x.clone()], 1).unwrap(),
+        array(&[1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6], &[2, 6])
+    );
+    assert_eq!(ops::concat(exec(), &[x.clone(), row(&[1])], 0).unwrap_err().code, "E0501");
+    assert_eq!(ops::stack(exec(), &[row(&[1, 2]), row(&[3, 4])]).unwrap(), array(&[1, 2, 3, 4], &[2, 2]));
+    assert_eq!(ops::flip(exec(), &x, 1).unwrap(), array(&[3, 2, 1, 6, 5, 4], &[2, 3]));
+    let HostValue::Array(sorted) = ops::sort(exec(), &row(&[f32::NAN, 2.0, -0.0, 0.0, -1.0])).unwrap() else {
+        panic!()
+    };
     let items = sorted.items::<f32>().unwrap();
     assert_eq!(&items[..4], [-1.0, -0.0, 0.0, 2.0]);
     assert!(items[1].is_sign_negative() && items[4].is_nan());
@@ -209,31 +218,34 @@ fn new_arrays() {
     let uniform = ops::random(&[2, 3], 7, Scalar::F32).unwrap();
     let longer = ops::random(&[7], 7, Scalar::F32).unwrap();
     let six = SliceSpec::Range { start: None, end: Some(6), inclusive: false, step: None };
-    let first = ops::index(&longer, &[six]).unwrap();
+    let first = ops::index(exec(), &longer, &[six]).unwrap();
     assert_eq!(ops::reshape(&first, &[2, 3]).unwrap(), uniform);
     let rolls = ops::random_int(&HostValue::Int(1), &HostValue::Int(7), &[1000], 1).unwrap();
-    assert_eq!(ops::reduce(ReduceKind::Min, &rolls, None).unwrap(), HostValue::i32(1));
-    assert_eq!(ops::reduce(ReduceKind::Max, &rolls, None).unwrap(), HostValue::i32(6));
+    assert_eq!(ops::reduce(exec(), ReduceKind::Min, &rolls, None).unwrap(), HostValue::i32(1));
+    assert_eq!(ops::reduce(exec(), ReduceKind::Max, &rolls, None).unwrap(), HostValue::i32(6));
 }
 
 #[test]
 fn literals_of_arrays() {
-    let mixed = ops::literal(&[HostValue::Int(1), HostValue::Float(2.5)], None).unwrap();
+    let mixed = ops::literal(exec(), &[HostValue::Int(1), HostValue::Float(2.5)], None).unwrap();
     assert_eq!(mixed, row(&[1.0f32, 2.5]));
-    let typed = ops::literal(&[HostValue::Int(1), HostValue::of(2u8)], None).unwrap();
+    let typed = ops::literal(exec(), &[HostValue::Int(1), HostValue::of(2u8)], None).unwrap();
     assert_eq!(typed, row(&[1u8, 2]));
-    assert_eq!(ops::literal(&[typed.clone(), typed], None).unwrap(), array(&[1u8, 2, 1, 2], &[2, 2]));
-    assert!(ops::literal(&[row(&[1]), row(&[1, 2])], None).is_err());
-    assert_eq!(ops::literal(&[], Some(&ElementType::Scalar(Scalar::F64))).unwrap(), row::<f64>(&[]));
+    assert_eq!(ops::literal(exec(), &[typed.clone(), typed], None).unwrap(), array(&[1u8, 2, 1, 2], &[2, 2]));
+    assert!(ops::literal(exec(), &[row(&[1]), row(&[1, 2])], None).is_err());
+    assert_eq!(ops::literal(exec(), &[], Some(&ElementType::Scalar(Scalar::F64))).unwrap(), row::<f64>(&[]));
 }
 
 #[test]
 fn closeness() {
     let (a, b) = (row(&[1.0f32, f32::NAN, f32::INFINITY, 1.0]), row(&[1.000001f32, f32::NAN, f32::INFINITY, 1.1]));
-    assert_eq!(ops::close(&a, &b, 1e-5, 1e-8).unwrap(), row(&[true, true, true, false]));
-    assert_eq!(ops::close(&HostValue::f32(0.0), &HostValue::Float(1e-9), 1e-5, 1e-8).unwrap(), HostValue::bool(true));
+    assert_eq!(ops::close(exec(), &a, &b, 1e-5, 1e-8).unwrap(), row(&[true, true, true, false]));
     assert_eq!(
-        ops::close(&HostValue::f32(1e30), &HostValue::f32(f32::INFINITY), 1e-5, 1e-8).unwrap(),
+        ops::close(exec(), &HostValue::f32(0.0), &HostValue::Float(1e-9), 1e-5, 1e-8).unwrap(),
+        HostValue::bool(true)
+    );
+    assert_eq!(
+        ops::close(exec(), &HostValue::f32(1e30), &HostValue::f32(f32::INFINITY), 1e-5, 1e-8).unwrap(),
         HostValue::bool(false)
     );
 }
@@ -247,7 +259,7 @@ fn arrays_of_structs() {
     let pos = ops::compose(Scalar::F32, 3, &[HostValue::Float(1.0)]).unwrap();
     let body = RecordValue { layout: layout.into(), fields: vec![pos.clone(), HostValue::f32(2.0)] };
     let HostValue::Array(mut bodies) =
-        ops::literal(&[HostValue::Record(body.clone()), HostValue::Record(body)], None).unwrap()
+        ops::literal(exec(), &[HostValue::Record(body.clone()), HostValue::Record(body)], None).unwrap()
     else {
         panic!()
     };
@@ -255,11 +267,14 @@ fn arrays_of_structs() {
     ops::assign_field(&mut bodies, &[1], &[0, 2], &HostValue::Int(5)).unwrap();
     ops::assign_field(&mut bodies, &[1], &[1], &HostValue::Float(7.0)).unwrap();
     let bodies = HostValue::Array(bodies);
-    assert_eq!(ops::named_field(&bodies, "mass").unwrap(), row(&[2.0f32, 7.0]));
-    assert_eq!(ops::swizzle(&ops::field(&bodies, 0).unwrap(), &[2]).unwrap(), row(&[1.0f32, 5.0]));
-    assert_eq!(ops::named_field(&bodies, "mas").unwrap_err().help, ["there is one with a similar name: `mass`"]);
-    let one = ops::index(&bodies, &[SliceSpec::At(0)]).unwrap();
-    assert_eq!(ops::binary(BinaryOp::Eq, &one, &one).unwrap(), HostValue::bool(true));
+    assert_eq!(ops::named_field(exec(), &bodies, "mass").unwrap(), row(&[2.0f32, 7.0]));
+    assert_eq!(ops::swizzle(exec(), &ops::field(exec(), &bodies, 0).unwrap(), &[2]).unwrap(), row(&[1.0f32, 5.0]));
+    assert_eq!(
+        ops::named_field(exec(), &bodies, "mas").unwrap_err().help,
+        ["there is one with a similar name: `mass`"]
+    );
+    let one = ops::index(exec(), &bodies, &[SliceSpec::At(0)]).unwrap();
+    assert_eq!(ops::binary(exec(), BinaryOp::Eq, &one, &one).unwrap(), HostValue::bool(true));
 }
 
 /// Returns a random string over a small alphabet of one-byte and multi-byte characters, so that searches for substrings
@@ -333,7 +348,8 @@ fn text_slices_match_array_slices() {
             _ => SliceSpec::Range { start, end: last, inclusive: random.next_below(2) == 0, step },
         };
         let texts = strings(characters.iter().map(|c| c.to_string()));
-        let own = [&HostValue::str(text.as_str()), &texts, &row(&codes)].map(|value| ops::index(value, &[spec]));
+        let own =
+            [&HostValue::str(text.as_str()), &texts, &row(&codes)].map(|value| ops::index(exec(), value, &[spec]));
         let [of_text, of_texts, of_array] = own;
         match of_array {
             Ok(picked) => {

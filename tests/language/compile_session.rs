@@ -262,6 +262,81 @@ fn kernels_are_proved_without_running() {
     assert_eq!(reported[0].notes, ["this is `k` with T = 4"]);
 }
 
+/// Definitions of a session, of which some depend on others.
+const DEFINITIONS: &str = "
+const WIDTH = 4
+struct Pair { a: f32, b: f32 }
+fn scaled(x: f32) -> f32 { x * f32(WIDTH) }
+fn twice(x: f32) -> f32 { scaled(x) + scaled(x) }
+fn total(p: Pair) -> f32 { p.a + p.b }
+let x = 1.0
+test \"sums\" { assert(1 + 1 == 2) }
+";
+
+#[test]
+fn failed_entries_leave_the_session_unchanged() {
+    let entries = [
+        "let y = x +",
+        "let y = x + nothing",
+        "import std.linalg\nlet y = nothing",
+        "/// A new text.\nstruct Pair { a: f32, b: f32 }\nfn other() -> Pair { 1 }",
+        "struct Pair { a: f32 }\nlet y = nothing",
+        "fn scaled(x: f32, y: f32) -> f32 { x * y }\nlet y = nothing",
+        "fn scaled(x: f32, y: f32) -> f32 { x * y }\nlet y = twice(1.0)",
+        "const WIDTH = 5\ntest \"other\" { }\nbench \"other\" { x }\nlet x = nothing",
+        "kernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) { var t: [f32; T - 4] = 0.0\n r[i] = t[0] }",
+    ];
+    let mut session = Session::default();
+    assert!(!session.enter("<entry 1>", DEFINITIONS, &NoFiles).outcome.failed());
+    let state = |session: &Session| format!("{:?} {:?} {:?}", session.program, session.modules, session.definitions);
+    let before = state(&session);
+    for entry in entries {
+        let outcome = session.enter("<entry>", entry, &NoFiles).outcome;
+        assert!(outcome.failed(), "{entry}");
+        assert_eq!(state(&session), before, "{entry}");
+        let mut other = session.clone();
+        if other.add("<text>", entry, &NoFiles).failed() {
+            assert_eq!(state(&other), before, "{entry}");
+        }
+    }
+}
+
+/// Warnings about dependents are reported once, when they are entered.
+#[test]
+fn entries_with_dependents_report_their_own_warnings() {
+    let mut session = Session::default();
+    let outcome = session.enter("<entry 1>", DEFINITIONS, &NoFiles).outcome;
+    assert!(!outcome.failed(), "{:#?}", outcome.diagnostics);
+    let unused = session.enter("<entry 2>", "fn wide(x: f32) -> f32 { scaled(x)\n twice(x) }", &NoFiles).outcome;
+    assert_eq!(codes(&unused.diagnostics), ["W0005"]);
+    let entered = session.enter("<entry 3>", "fn scaled(x: f32) -> f32 { x + 1.0\n x }", &NoFiles);
+    assert_eq!(codes(&entered.outcome.diagnostics), ["W0005"]);
+    assert_eq!(entered.outcome.diagnostics[0].primary().map(|span| span.file), Some(entered.outcome.file));
+    assert_eq!(entered.followed, ["twice", "wide"]);
+}
+
+/// An entry with an error of its own has the same diagnostics whether its definitions have dependents or not.
+#[test]
+fn errors_of_entries_do_not_depend_on_dependents() {
+    let entry = "fn scaled(x: f32, y: f32) -> f32 { x * why }";
+    let mut session = Session::default();
+    let alone = session.enter("<entry 1>", entry, &NoFiles).outcome.diagnostics;
+    assert!(!session.enter("<entry 2>", DEFINITIONS, &NoFiles).outcome.failed());
+    let with_dependents = session.enter("<entry 3>", entry, &NoFiles).outcome.diagnostics;
+    assert_eq!(codes(&alone), ["E0201"]);
+    let titles = |all: &[Diagnostic]| all.iter().map(|d| d.title.clone()).collect::<Vec<_>>();
+    assert_eq!(titles(&with_dependents), titles(&alone));
+}
+
+#[test]
+fn kernels_of_entries_are_compiled_when_they_are_entered() {
+    let mut session = Session::default();
+    let text = "kernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) { var t: [f32; T - 4] = 0.0\n r[i] = t[0] }";
+    let outcome = session.enter("<entry 1>", text, &NoFiles).outcome;
+    assert_eq!(codes(&outcome.diagnostics), ["E0481"]);
+    assert_eq!(session.program.kernels.len(), 0);
+}
+
 #[test]
 fn the_library_compiles() {
     for (name, _) in clk_compile::library::MODULES {

@@ -17,6 +17,7 @@ use clk_host::value::HostValue;
 use clk_host::{files, picture};
 use clk_scalar::Scalar;
 use clk_scalar::ops::{BinaryOp, MathFn, TextFn, UnaryOp};
+use clk_testing::exec;
 
 /// Number of elements in arrays: more than a loop processes between two polls of the stop flag, but few enough that
 /// allocating them does not poll.
@@ -58,44 +59,48 @@ fn computed(result: Result<HostValue, RuntimeError>) -> Result<(), RuntimeError>
 fn elementwise() -> Vec<Work> {
     let mut all: Vec<Work> = vec![];
     let (row, one, tall, wide) = (floats(&[N]), HostValue::f32(1.5), floats(&[N / 3, 3]), floats(&[3, N / 3]));
-    let (truths, ints) = (ops::binary(BinaryOp::Lt, &row, &one).expect("truths"), integers());
+    let (truths, ints) = (ops::binary(exec(), BinaryOp::Lt, &row, &one).expect("truths"), integers());
     for (name, op) in [("+", BinaryOp::Add), ("<", BinaryOp::Lt), ("==", BinaryOp::Eq), ("**", BinaryOp::Pow)] {
         let (a, b) = (row.clone(), row.clone());
-        work!(all, name, computed(ops::binary(op, &a, &b)));
+        work!(all, name, computed(ops::binary(exec(), op, &a, &b)));
     }
     let (a, b) = (row.clone(), one.clone());
-    work!(all, "a scalar", computed(ops::binary(BinaryOp::Mul, &a, &b)));
+    work!(all, "a scalar", computed(ops::binary(exec(), BinaryOp::Mul, &a, &b)));
     let (a, b) = (tall.clone(), floats(&[3]));
-    work!(all, "short rows", computed(ops::binary(BinaryOp::Mul, &a, &b)));
+    work!(all, "short rows", computed(ops::binary(exec(), BinaryOp::Mul, &a, &b)));
     let (a, b) = (ints.clone(), ints.clone());
-    work!(all, "a search for zeros", computed(ops::binary(BinaryOp::Div, &a, &b)));
+    work!(all, "a search for zeros", computed(ops::binary(exec(), BinaryOp::Div, &a, &b)));
     let a = row.clone();
-    work!(all, "-", computed(ops::unary(UnaryOp::Neg, &a)));
+    work!(all, "-", computed(ops::unary(exec(), UnaryOp::Neg, &a)));
     let a = row.clone();
-    work!(all, "sin", computed(ops::math(MathFn::Sin, std::slice::from_ref(&a))));
+    work!(all, "sin", computed(ops::math(exec(), MathFn::Sin, std::slice::from_ref(&a))));
     let a = row.clone();
-    work!(all, "clamp", computed(ops::math(MathFn::Clamp, &[a.clone(), HostValue::Float(0.0), HostValue::Float(9.0)])));
+    work!(
+        all,
+        "clamp",
+        computed(ops::math(exec(), MathFn::Clamp, &[a.clone(), HostValue::Float(0.0), HostValue::Float(9.0)]))
+    );
     let (a, b, c) = (truths, row.clone(), row.clone());
-    work!(all, "select", computed(ops::select(&a, &b, &c)));
+    work!(all, "select", computed(ops::select(exec(), &a, &b, &c)));
     let a = row.clone();
-    work!(all, "convert", computed(ops::convert(Scalar::F64, &a)));
+    work!(all, "convert", computed(ops::convert(exec(), Scalar::F64, &a)));
     let a = row.clone();
-    work!(all, "close", computed(ops::close(&a, &a, 1e-5, 1e-8)));
+    work!(all, "close", computed(ops::close(exec(), &a, &a, 1e-5, 1e-8)));
     let (a, b) = (floats(&[N / 3, 3]), floats(&[3, 1]));
-    work!(all, "a matrix by a vector", ops::matmul(&a, &b));
+    work!(all, "a matrix by a vector", ops::matmul(exec(), &a, &b));
     let (a, b) = (wide, tall);
-    work!(all, "a product with a long inner axis", ops::matmul(&a, &b));
+    work!(all, "a product with a long inner axis", ops::matmul(exec(), &a, &b));
     let (a, b) = (floats(&[400, 300]), floats(&[300, 400]));
-    work!(all, "@", ops::matmul(&a, &b));
+    work!(all, "@", ops::matmul(exec(), &a, &b));
     let a = row.clone();
-    work!(all, "dot", ops::dot(&a, &a));
+    work!(all, "dot", ops::dot(exec(), &a, &a));
     all
 }
 
 fn reductions_and_rearrangements() -> Vec<Work> {
     let mut all: Vec<Work> = vec![];
     let (row, ints, tall) = (floats(&[N]), integers(), floats(&[N / 3, 3]));
-    let truths = ops::binary(BinaryOp::Ge, &row, &HostValue::Float(0.0)).expect("truths");
+    let truths = ops::binary(exec(), BinaryOp::Ge, &row, &HostValue::Float(0.0)).expect("truths");
     for how in [
         ReduceKind::Sum,
         ReduceKind::Prod,
@@ -107,25 +112,25 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     ] {
         for axis in [None, Some(0), Some(1)] {
             let a = tall.clone();
-            work!(all, how.name(), computed(ops::reduce(how, &a, axis)));
+            work!(all, how.name(), computed(ops::reduce(exec(), how, &a, axis)));
         }
     }
     let a = ints.clone();
-    work!(all, "a sum of integers", ops::reduce(ReduceKind::Sum, &a, None));
+    work!(all, "a sum of integers", ops::reduce(exec(), ReduceKind::Sum, &a, None));
     let a = truths;
-    work!(all, "all", ops::reduce(ReduceKind::All, &a, None));
+    work!(all, "all", ops::reduce(exec(), ReduceKind::All, &a, None));
     let a = row.clone();
-    work!(all, "cumsum", computed(ops::cumsum(&a)));
+    work!(all, "cumsum", computed(ops::cumsum(exec(), &a)));
     let a = ints;
-    work!(all, "sort", ops::sort(&a));
+    work!(all, "sort", ops::sort(exec(), &a));
     let a = tall.clone();
-    work!(all, "transpose", computed(ops::transpose(&a)));
+    work!(all, "transpose", computed(ops::transpose(exec(), &a)));
     let a = ops::reshape(&row, &[3, -1, 4]).expect("three axes");
-    work!(all, "transpose of three axes", computed(ops::transpose(&a)));
+    work!(all, "transpose of three axes", computed(ops::transpose(exec(), &a)));
     let a = row.clone();
-    work!(all, "flip", computed(ops::flip(&a, 0)));
+    work!(all, "flip", computed(ops::flip(exec(), &a, 0)));
     let a = tall.clone();
-    work!(all, "a slice of many runs", computed(ops::index(&a, &[SliceSpec::ALL, SliceSpec::At(1)])));
+    work!(all, "a slice of many runs", computed(ops::index(exec(), &a, &[SliceSpec::ALL, SliceSpec::At(1)])));
     let a = tall.clone();
     work!(
         all,
@@ -135,8 +140,8 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     let a = row.clone();
     work!(all, "an assignment of one value", array(&a).clone().assign(&[SliceSpec::ALL], &HostValue::f32(1.0)));
     let parts: Vec<HostValue> = (0..N).map(|_| floats(&[1])).collect();
-    work!(all, "concat of rows", ops::concat(&[floats(&[N / 3, 3]), floats(&[N / 3, 3])], 1));
-    work!(all, "a literal", ops::literal(&vec![HostValue::Float(1.0); N], None));
+    work!(all, "concat of rows", ops::concat(exec(), &[floats(&[N / 3, 3]), floats(&[N / 3, 3])], 1));
+    work!(all, "a literal", ops::literal(exec(), &vec![HostValue::Float(1.0); N], None));
     drop(parts);
     for (name, make) in [
         ("full", (|| ops::full(&[N as i64], &HostValue::Float(2.0))) as fn() -> _),
@@ -170,14 +175,14 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     let numbers = HostValue::Strings(vec!["1.5".into(); N].into());
     work!(all, "parse of texts", ops::parse(Scalar::F64, &numbers));
     let a = texts.clone();
-    work!(all, "sort of texts", ops::sort(&a));
+    work!(all, "sort of texts", ops::sort(exec(), &a));
     let a = texts.clone();
-    work!(all, "concat of texts", ops::concat(&[a.clone(), a.clone()], 0));
+    work!(all, "concat of texts", ops::concat(exec(), &[a.clone(), a.clone()], 0));
     let a = texts.clone();
-    work!(all, "flip of texts", ops::flip(&a, 0));
+    work!(all, "flip of texts", ops::flip(exec(), &a, 0));
     let a = texts.clone();
-    work!(all, "== of texts", ops::binary(BinaryOp::Eq, &a, &a));
-    work!(all, "< of texts and a text", ops::binary(BinaryOp::Lt, &texts, &comma));
+    work!(all, "== of texts", ops::binary(exec(), BinaryOp::Eq, &a, &a));
+    work!(all, "< of texts and a text", ops::binary(exec(), BinaryOp::Lt, &texts, &comma));
     all
 }
 

@@ -18,7 +18,7 @@ use clk_base::escape;
 use clk_base::shared::CopyOnWrite;
 use clk_base::source::Span;
 use clk_check::typed::{Global, NameBinding, TestSection};
-use clk_compile::{EntryResult, Session};
+use clk_compile::{EntryResult, SessionSnapshot};
 use clk_host::interp::{Interpreter, LastValue, RandomPosition};
 use clk_host::problem::HostResult;
 use clk_host::unwind;
@@ -32,20 +32,27 @@ const MAX_VALUE_BYTES: usize = 256 << 20;
 /// Source name of entries that `:reload` runs again. They are already in the log.
 pub(super) const RELOAD_NAME: &str = "<reload>";
 
-/// A copy of the state that an entry can change. A failed entry is rolled back to it.
-struct EntrySnapshot {
-    session: Session,
-    globals: Vec<Option<HostValue>>,
+/// The state that an entry can change. A failed entry is rolled back to it.
+pub(super) struct EntrySnapshot {
+    session: SessionSnapshot,
+    /// The number of global variables, and the values of those that have one.
+    global_count: usize,
+    values: Vec<(usize, HostValue)>,
     draws: RandomPosition,
 }
 
 impl Repl<'_> {
-    /// Runs an entry under the next number. Reports a failure and returns false.
+    /// Runs an entry under the next number, as part of a command. Reports a failure and returns false.
     pub(super) fn program(&mut self, text: &str) -> bool {
+        self.program_after(&self.state(), text)
+    }
+
+    /// Like [`Repl::program`], with the state before the entry.
+    pub(super) fn program_after(&mut self, before: &EntrySnapshot, text: &str) -> bool {
         self.entries += 1;
         let name = format!("<entry {}>", self.entries);
         let number = Some(self.entries);
-        self.run_text(&name, text, number)
+        self.run_text_after(before, &name, text, number)
     }
 
     /// Runs the text of a file like an entry.
@@ -59,10 +66,14 @@ impl Repl<'_> {
 
     /// Runs a text. If it has an entry number, its value is shown and bound to `_` and to that number.
     pub(super) fn run_text(&mut self, name: &str, text: &str, number: Option<usize>) -> bool {
-        let before = self.state();
+        self.run_text_after(&self.state(), name, text, number)
+    }
+
+    /// Like [`Repl::run_text`], with the state before the text.
+    fn run_text_after(&mut self, before: &EntrySnapshot, name: &str, text: &str, number: Option<usize>) -> bool {
         // `:save` renames definitions that were replaced, so it needs the meaning that each name has now.
         self.session.program.names = Some(CopyOnWrite::default());
-        let entered = self.session.enter(name, text, &Disk);
+        let entered = self.session.enter_after(&before.session, name, text, &Disk);
         let table = self.session.program.names.take().unwrap_or_default();
         self.report_all(&entered.outcome.diagnostics);
         if entered.outcome.failed() {
@@ -72,8 +83,8 @@ impl Repl<'_> {
             self.restore(before);
             return false;
         };
-        let tests = before.session.program.tests.len()..self.session.program.tests.len();
-        let benches = before.session.program.benches.len()..self.session.program.benches.len();
+        let tests = before.session.tests()..self.session.program.tests.len();
+        let benches = before.session.benches()..self.session.program.benches.len();
         self.report_recompiled(&entered);
         let value = last.as_ref().map(|last| last.is_quiet);
         if let (Some(last), Some(number)) = (last, number) {
@@ -105,24 +116,30 @@ impl Repl<'_> {
 
     fn state(&self) -> EntrySnapshot {
         let Interpreter { globals, random_position: draws, .. } = &self.interpreter;
-        EntrySnapshot { session: self.session.clone(), globals: globals.clone(), draws: *draws }
+        let values = globals.iter().enumerate().filter_map(|(at, value)| Some((at, value.clone()?)));
+        EntrySnapshot {
+            session: self.session.snapshot(),
+            global_count: globals.len(),
+            values: values.collect(),
+            draws: *draws,
+        }
     }
 
-    /// Runs `work`. If it unwinds because of a stop request or lack of memory, rolls back the session, reports the
-    /// reason and returns `None`.
-    pub(super) fn rolled_back_if_unwound<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
+    /// Runs `work` with the current state. If it unwinds because of a stop request or lack of memory, rolls back the
+    /// session, reports the reason and returns `None`.
+    pub(super) fn rolled_back_if_unwound<T>(&mut self, work: impl FnOnce(&mut Self, &EntrySnapshot) -> T) -> Option<T> {
         self.context.interrupt.clear();
         let (before, folder) = (self.state(), self.session.folder.clone());
         let (device, checks) = (self.interpreter.options.device.clone(), self.interpreter.options.control.checks);
         let flag = self.context.interrupt.flag();
-        match unwind::catch_stop(flag, || work(self)) {
+        match unwind::catch_stop(flag, || work(self, &before)) {
             Ok(result) => Some(result),
             Err(why) => {
                 self.session.folder = folder;
                 self.hides_values = false;
                 self.interpreter.switch_device(device);
                 self.interpreter.set_checks(checks);
-                self.restore(before);
+                self.restore(&before);
                 self.report_all(&[why.anywhere()]);
                 None
             }
@@ -130,11 +147,16 @@ impl Repl<'_> {
     }
 
     /// Restores the state before an entry. Keeps its source text, because messages may refer to it.
-    fn restore(&mut self, before: EntrySnapshot) {
-        let sources = std::mem::take(&mut self.session.sources);
-        let folder = std::mem::take(&mut self.session.folder);
-        self.session = Session { sources, folder, ..before.session };
-        self.interpreter.globals = before.globals;
+    fn restore(&mut self, before: &EntrySnapshot) {
+        if self.was_reset {
+            // `:reset` has removed what the snapshot refers to.
+            return;
+        }
+        self.session.restore(&before.session);
+        let globals = &mut self.interpreter.globals;
+        globals.clear();
+        globals.resize(before.global_count, None);
+        before.values.iter().for_each(|(at, value)| globals[*at] = Some(value.clone()));
         self.interpreter.random_position = before.draws;
         self.interpreter.discard_compiled();
     }
@@ -323,7 +345,7 @@ impl Repl<'_> {
     pub(super) fn run_and_discard<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.state();
         let result = work(self);
-        self.restore(before);
+        self.restore(&before);
         result
     }
 }

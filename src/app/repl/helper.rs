@@ -67,11 +67,22 @@ impl LineHelper {
         }
     }
 
-    /// Copies the session and its settings after an entry has run.
+    /// Copies the session and its settings.
     pub fn follow(&mut self, session: &Session, settings: &EditorSettings) {
         self.session = session.clone();
         self.settings = settings.clone();
         self.last.replace(None);
+    }
+
+    /// Exchanges the session with the one of the helper: the helper has the session only while a line is edited. An
+    /// entry then changes its program in place, because no copy of it exists.
+    pub fn exchange_session(&mut self, session: &mut Session) {
+        std::mem::swap(&mut self.session, session);
+        self.last.replace(None);
+    }
+
+    pub fn set_settings(&mut self, settings: &EditorSettings) {
+        self.settings = settings.clone();
     }
 
     /// Analyzes a text (or reuses the last analysis) and answers a query about it.

@@ -18,6 +18,7 @@ use std::ops::ControlFlow;
 
 pub(crate) use self::guide::{NAMES as TOPICS, find as topic};
 
+use self::entry::EntrySnapshot;
 use self::keys::is_unfinished;
 use self::state::Repl;
 use super::context::AppContext;
@@ -62,7 +63,7 @@ impl Repl<'_> {
             return;
         }
         match disk::read_source(&path) {
-            Ok(text) if self.rolled_back_if_unwound(|repl| repl.run_file(&path, &text)) == Some(true) => {
+            Ok(text) if self.rolled_back_if_unwound(|repl, _| repl.run_file(&path, &text)) == Some(true) => {
                 self.context.console.fact(&format!("ran {}", path.display()));
             }
             Ok(_) => self.context.console.error_line("the startup file has failed; `clk --no-startup` leaves it out"),
@@ -113,14 +114,15 @@ impl Repl<'_> {
 
     /// Runs an entry, and returns whether the session continues.
     fn enter(&mut self, entry: &str) -> ControlFlow<()> {
-        let flow = self.rolled_back_if_unwound(|repl| repl.perform(entry)).unwrap_or(ControlFlow::Continue(()));
+        let flow = self.rolled_back_if_unwound(|repl, before| repl.perform(before, entry));
+        let flow = flow.unwrap_or(ControlFlow::Continue(()));
         self.release();
         let is_over = self.context.interrupt.exit_code_of_signal().is_some() || self.ended.is_some();
         if is_over { ControlFlow::Break(()) } else { flow }
     }
 
-    /// Runs a command or program text.
-    fn perform(&mut self, entry: &str) -> ControlFlow<()> {
+    /// Runs a command or program text. `before` is the current state.
+    fn perform(&mut self, before: &EntrySnapshot, entry: &str) -> ControlFlow<()> {
         let trimmed = entry.trim();
         if trimmed.is_empty() {
             return ControlFlow::Continue(());
@@ -134,7 +136,7 @@ impl Repl<'_> {
         }
         match queried_name(trimmed) {
             Some(name) => return self.command(&format!("doc {name}")),
-            None => drop(self.program(entry)),
+            None => drop(self.program_after(before, entry)),
         }
         ControlFlow::Continue(())
     }

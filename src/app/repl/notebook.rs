@@ -362,12 +362,12 @@ impl Repl<'_> {
     fn define(&mut self, name: &str, value: HostValue) -> Result<(), NotebookError> {
         // Declares the variable by an entry, so that invalid names are rejected as in the language.
         let text = format!("var {name} = 0\n");
-        let before = self.session.clone();
-        let entered = self.session.enter("<shared>", &text, &Disk);
+        let before = self.session.snapshot();
+        let entered = self.session.enter_after(&before, "<shared>", &text, &Disk);
         let global = match self.binding(name) {
             Some(NameBinding::Global(id)) if !entered.outcome.failed() => id,
             _ => {
-                self.session = before;
+                self.session.restore(&before);
                 return Err(NotebookError::Name(name.into()));
             }
         };
@@ -383,7 +383,7 @@ impl Repl<'_> {
         let ty = match ty {
             Ok(ty) => ty,
             Err(why) => {
-                self.session = before;
+                self.session.restore(&before);
                 return Err(why);
             }
         };

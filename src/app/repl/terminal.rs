@@ -83,10 +83,15 @@ pub(crate) fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
     loop {
         editor.set_edit_mode(if repl.settings.vi { EditMode::Vi } else { EditMode::Emacs });
         if let Some(helper) = editor.helper_mut() {
-            helper.follow(&repl.session, &repl.settings);
+            helper.set_settings(&repl.settings);
+            helper.exchange_session(&mut repl.session);
         }
         search.reset();
-        match editor.readline(&format!("clk {}> ", repl.entries + 1)) {
+        let line = editor.readline(&format!("clk {}> ", repl.entries + 1));
+        if let Some(helper) = editor.helper_mut() {
+            helper.exchange_session(&mut repl.session);
+        }
+        match line {
             Ok(entry) => {
                 search.add(entry.trim_end());
                 let is_new = editor.add_history_entry(entry.trim_end())?;

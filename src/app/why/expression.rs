@@ -5,6 +5,7 @@
 //! array that a launch or an earlier expression has produced.
 
 use clk_base::source::Span;
+use clk_host::ExecContext;
 use clk_host::interp::{ElementOrigin, ReductionOrigin, TraceOperand, TraceStep};
 use clk_host::value::HostValue;
 
@@ -35,7 +36,7 @@ impl ProvenanceWriter<'_> {
             true => format!("{name} = {value}"),
             false => format!("{name} = {value}: {}: {}", self.place(step.span), shortened(self.source(step.span))),
         };
-        let origin = match step.element_origin(at) {
+        let origin = match step.element_origin(&ExecContext::default(), at) {
             // For an element of a list that is a constant, the value alone is sufficient.
             ElementOrigin::Moved(operand, _) if step.operands.get(operand).is_some_and(|own| self.is_constant(own)) => {
                 ElementOrigin::Created
@@ -79,7 +80,7 @@ impl ProvenanceWriter<'_> {
     /// already written.
     pub(super) fn parts_of_argument(&mut self, number: usize, at: usize, level: usize) -> CommandResult<()> {
         let Some(step) = self.interpreter.provenance.steps.get(number) else { return Ok(()) };
-        match step.element_origin(at) {
+        match step.element_origin(&ExecContext::default(), at) {
             origin @ (ElementOrigin::Each(..) | ElementOrigin::Moved(..)) => self.parts(step, origin, level),
             _ => {
                 let index = match &step.result {
@@ -130,7 +131,7 @@ impl ProvenanceWriter<'_> {
         let interpreter = self.interpreter;
         while let Some(step) = interpreter.provenance.steps.get(number) {
             let mut wrong = None;
-            let leads = step.possible_sources(at);
+            let leads = step.possible_sources(&ExecContext::default(), at);
             for (operand, place) in leads.iter().flatten() {
                 let operand = &step.operands[*operand];
                 match not_finite(&operand.value, place.unwrap_or(0))? {

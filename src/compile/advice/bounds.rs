@@ -76,6 +76,10 @@ fn advise_argument(
         let title = "leave the `+ 1` off: indices count from 0";
         return diagnostic.fix_all(title, edits, Applicability::MaybeIncorrect);
     }
+    if let Some(loop_) = one_based_loop(case, access, axis) {
+        diagnostic.help.clear();
+        return diagnostic.help(loop_);
+    }
     let Some(guard) = guard(case, access, axis) else { return diagnostic };
     diagnostic.help.clear();
     let number = access.indices.get(axis).and_then(|index| case.number(index));
@@ -94,6 +98,23 @@ fn advise_argument(
         _ => None,
     };
     diagnostic.help(format!("guard the access: `if {guard} {{ … }}`{}", threads.unwrap_or_default()))
+}
+
+/// Advice on an index that a loop `for k in 1..=N` counts up to the extent.
+fn one_based_loop(case: &FaultContext<'_>, access: &BoundsAccess, axis: usize) -> Option<String> {
+    let (ExprKind::Local(id), dim) = (&access.indices.get(axis)?.kind, access.array.dims.get(axis)?) else {
+        return None;
+    };
+    let mut is_one_based = false;
+    visit::stmts(&case.body.root, &mut |stmt| {
+        if let StmtKind::For { var, iter, .. } = &stmt.kind
+            && let ExprKind::Range { start: Some(start), inclusive: true, .. } = &iter.kind
+        {
+            is_one_based |= var == id && matches!(start.kind, ExprKind::Int(1));
+        }
+    });
+    let (name, extent) = (&case.body.locals.get(*id)?.name, case.extent(dim)?);
+    is_one_based.then(|| format!("indices start at 0: `for {name} in 0..{extent}` visits all"))
 }
 
 /// Returns the edits that remove `+ 1` from all indices `i + 1` of a kernel, if it uses the index `i` of its threads in

@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 use crate::array::Array;
 use crate::files::kind::FileFormat;
 use crate::files::sniff;
+use crate::graph::ExecContext;
 use crate::ops;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{HostValue, TableValue};
@@ -71,7 +72,8 @@ pub(crate) fn check_shape(file: &NamedFile, dims: &[u64], size: usize) -> HostRe
 
 /// Converts an array read in Fortran order to row-major order.
 pub(crate) fn from_fortran(array: Array) -> HostResult<Array> {
-    match ops::transpose(&HostValue::Array(array.clone()))? {
+    // The transpose is a view, which kernels of all devices read through.
+    match ops::transpose(&ExecContext::default(), &HostValue::Array(array.clone()))? {
         HostValue::Array(transposed) => Ok(transposed),
         _ => Ok(array),
     }

@@ -6,6 +6,7 @@ use super::tape_op::TapeOp;
 use super::trace_value::{is_traced, level_of, primal, split_link, trace};
 use super::value_shape::ValueShape;
 use crate::array::broadcast::broadcast_to;
+use crate::graph::ExecContext;
 use crate::ops::{self, ReduceKind};
 use crate::problem::{HostResult, NO_GRAD, RuntimeError};
 use crate::value::{GradLink, HostValue};
@@ -14,25 +15,25 @@ use clk_scalar::derivative::{self, Partial, TermAlgebra};
 use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
 
 /// Evaluates an operation. The result is traced if one of the operands is traced.
-pub(crate) fn apply(op: &TapeOp, args: Vec<HostValue>) -> HostResult<HostValue> {
+pub(crate) fn apply(exec: &ExecContext, op: &TapeOp, args: Vec<HostValue>) -> HostResult<HostValue> {
     let Some(level) = level_of(&args) else {
         // No operand is a traced number or array, but one contains traced values, such as the tuple `(a, b)` for an
         // array of tuples.
         if args.iter().any(is_traced) {
             return Err(struct_array_error());
         }
-        return op.compute(&args);
+        return op.compute(exec, &args);
     };
     if op.is_discrete() {
-        return op.compute(&args.iter().map(primal).collect::<Vec<_>>());
+        return op.compute(exec, &args.iter().map(primal).collect::<Vec<_>>());
     }
     check_differentiable(op)?;
     let (inner_args, links): (Vec<HostValue>, Vec<Option<GradLink>>) =
         args.iter().map(|arg| split_link(arg, level)).unzip();
-    let result = apply(op, inner_args.clone())?;
+    let result = apply(exec, op, inner_args.clone())?;
     if let Some((auditor, link)) = DerivativeAuditor::for_links(&links) {
         let active: Vec<bool> = links.iter().map(Option::is_some).collect();
-        auditor.0.check_op(op, &inner_args, &active, &result)?;
+        auditor.0.check_op(exec, op, &inner_args, &active, &result)?;
         return Ok(trace(result, level, link));
     }
     match GradTape::for_links(&links) {
@@ -43,7 +44,7 @@ pub(crate) fn apply(op: &TapeOp, args: Vec<HostValue>) -> HostResult<HostValue> 
         None => {
             let tangents: Vec<Option<HostValue>> =
                 links.into_iter().map(|link| link.and_then(GradLink::into_tangent)).collect();
-            let tangent = tangent(op, &inner_args, &result, &tangents)?;
+            let tangent = tangent(exec, op, &inner_args, &result, &tangents)?;
             Ok(trace(result, level, GradLink::Tangent(tangent)))
         }
     }
@@ -72,6 +73,7 @@ fn check_differentiable(op: &TapeOp) -> HostResult<()> {
 /// Returns the tangent of a result, in the shape of the result. `tangents` are the tangents of the operands; `None` for
 /// inactive operands.
 pub(super) fn tangent(
+    exec: &ExecContext,
     op: &TapeOp,
     args: &[HostValue],
     result: &HostValue,
@@ -86,10 +88,10 @@ pub(super) fn tangent(
             let mut sum: Option<HostValue> = None;
             for (operand, tangent) in tangents.iter().enumerate() {
                 let Some(tangent) = tangent else { continue };
-                let Some(part) = tangent_term(op, args, result, operand, tangent)? else { continue };
+                let Some(part) = tangent_term(exec, op, args, result, operand, tangent)? else { continue };
                 sum = Some(match sum {
                     None => part,
-                    Some(sum) => apply(&TapeOp::Binary(BinaryOp::Add), vec![sum, part])?,
+                    Some(sum) => apply(exec, &TapeOp::Binary(BinaryOp::Add), vec![sum, part])?,
                 });
             }
             sum
@@ -104,17 +106,18 @@ pub(super) fn tangent(
                 (None, None) => Ok(arg.clone()),
             };
             let operands = args.iter().zip(tangents).map(operand).collect::<HostResult<Vec<HostValue>>>()?;
-            Some(apply(op, operands)?)
+            Some(apply(exec, op, operands)?)
         }
     };
     match sum {
-        Some(sum) => form.broadcast(sum),
+        Some(sum) => form.broadcast(exec, sum),
         None => form.zeros(),
     }
 }
 
 /// Returns the term that the tangent of one operand contributes to the tangent of the result; `None` if it is zero.
 fn tangent_term(
+    exec: &ExecContext,
     op: &TapeOp,
     args: &[HostValue],
     result: &HostValue,
@@ -125,16 +128,18 @@ fn tangent_term(
     if let TapeOp::Binary(BinaryOp::MatMul) = op {
         let mut factors = args.to_vec();
         factors[operand] = tangent;
-        return apply(op, factors).map(Some);
+        return apply(exec, op, factors).map(Some);
     }
-    let weighted = match partial(op, args, result, operand)? {
+    let weighted = match partial(exec, op, args, result, operand)? {
         Partial::Zero => return Ok(None),
         Partial::One => tangent,
-        Partial::MinusOne => apply(&TapeOp::Unary(UnaryOp::Neg), vec![tangent])?,
-        Partial::Times(factor) => apply(&TapeOp::Binary(BinaryOp::Mul), vec![factor, tangent])?,
+        Partial::MinusOne => apply(exec, &TapeOp::Unary(UnaryOp::Neg), vec![tangent])?,
+        Partial::Times(factor) => apply(exec, &TapeOp::Binary(BinaryOp::Mul), vec![factor, tangent])?,
     };
     match op {
-        TapeOp::Reduce(_, axes) => apply(&TapeOp::Reduce(ReduceKind::Sum, axes.clone()), vec![weighted]).map(Some),
+        TapeOp::Reduce(_, axes) => {
+            apply(exec, &TapeOp::Reduce(ReduceKind::Sum, axes.clone()), vec![weighted]).map(Some)
+        }
         _ => Ok(Some(weighted)),
     }
 }
@@ -142,6 +147,7 @@ fn tangent_term(
 /// Returns the partial derivative of an elementwise operation with respect to an operand, or of a reduction with
 /// respect to each element.
 pub(super) fn partial(
+    exec: &ExecContext,
     op: &TapeOp,
     args: &[HostValue],
     result: &HostValue,
@@ -149,24 +155,34 @@ pub(super) fn partial(
 ) -> HostResult<Partial<HostValue>> {
     let partial_derivative = match (op, args) {
         (TapeOp::Unary(UnaryOp::Neg), _) => Some(Partial::MinusOne),
-        (TapeOp::Binary(op), [x, y]) => derivative::binary_partial(&mut TapedTerms, *op, x, y, result, operand)?,
-        (TapeOp::Math(function), args) => derivative::math_partial(&mut TapedTerms, *function, args, result, operand)?,
-        (TapeOp::Reduce(how, axes), [x]) => Some(Partial::Times(reduction_partial(*how, x, result, axes.as_deref())?)),
+        (TapeOp::Binary(op), [x, y]) => derivative::binary_partial(&mut TapedTerms(exec), *op, x, y, result, operand)?,
+        (TapeOp::Math(function), args) => {
+            derivative::math_partial(&mut TapedTerms(exec), *function, args, result, operand)?
+        }
+        (TapeOp::Reduce(how, axes), [x]) => {
+            Some(Partial::Times(reduction_partial(exec, *how, x, result, axes.as_deref())?))
+        }
         _ => None,
     };
     partial_derivative.ok_or_else(|| not_differentiable("this has no derivative"))
 }
 
 /// Returns the result of a reduction in the shape of the operand, with extent 1 for the reduced axes.
-pub(super) fn keep_reduced_axes(x: &ValueShape, result: HostValue, axes: Option<&[i64]>) -> HostResult<HostValue> {
+pub(super) fn keep_reduced_axes(
+    exec: &ExecContext,
+    x: &ValueShape,
+    result: HostValue,
+    axes: Option<&[i64]>,
+) -> HostResult<HostValue> {
     let (Some(shape), Some(axes)) = (&x.shape, axes) else { return Ok(result) };
     let axes = ops::operand::axes(axes, shape.len(), "a reduction")?;
     let shape: Vec<usize> =
         shape.iter().enumerate().map(|(axis, &n)| if axes.contains(&axis) { 1 } else { n }).collect();
-    reshape(result, &shape)
+    reshape(exec, result, &shape)
 }
 
 fn reduction_partial(
+    exec: &ExecContext,
     how: ReduceKind,
     x: &HostValue,
     result: &HostValue,
@@ -180,35 +196,41 @@ fn reduction_partial(
         (_, Scalar::F16 | Scalar::Bf16) => Scalar::F32,
         (_, scalar) => scalar,
     };
-    let partial_derivative =
-        reduction_partial_in_accumulator(how, &convert_to(x, accumulator)?, &convert_to(result, accumulator)?, axes)?;
-    convert_to(&partial_derivative, own.scalar)
+    let partial_derivative = reduction_partial_in_accumulator(
+        exec,
+        how,
+        &convert_to(exec, x, accumulator)?,
+        &convert_to(exec, result, accumulator)?,
+        axes,
+    )?;
+    convert_to(exec, &partial_derivative, own.scalar)
 }
 
 /// Converts a value to another float type.
-pub(super) fn convert_to(value: &HostValue, to: Scalar) -> HostResult<HostValue> {
+pub(super) fn convert_to(exec: &ExecContext, value: &HostValue, to: Scalar) -> HostResult<HostValue> {
     match ValueShape::for_value(value) {
-        Some(form) if form.scalar != to => apply(&TapeOp::Convert(to), vec![value.clone()]),
+        Some(form) if form.scalar != to => apply(exec, &TapeOp::Convert(to), vec![value.clone()]),
         _ => Ok(value.clone()),
     }
 }
 
 fn reduction_partial_in_accumulator(
+    exec: &ExecContext,
     how: ReduceKind,
     x: &HostValue,
     result: &HostValue,
     axes: Option<&[i64]>,
 ) -> HostResult<HostValue> {
     let form = ValueShape::for_value(x).ok_or_else(|| not_differentiable("a reduction of no floats"))?;
-    let result = keep_reduced_axes(&form, result.clone(), axes)?;
+    let result = keep_reduced_axes(exec, &form, result.clone(), axes)?;
     let (zero, one) = (form.number(0.0), form.number(1.0));
-    let binary = |op, a: &HostValue, b: &HostValue| apply(&TapeOp::Binary(op), vec![a.clone(), b.clone()]);
+    let binary = |op, a: &HostValue, b: &HostValue| apply(exec, &TapeOp::Binary(op), vec![a.clone(), b.clone()]);
     let select = |cond: &HostValue, a: &HostValue, b: &HostValue| {
-        apply(&TapeOp::Select, vec![cond.clone(), a.clone(), b.clone()])
+        apply(exec, &TapeOp::Select, vec![cond.clone(), a.clone(), b.clone()])
     };
     let total = |how, x: &HostValue| {
-        let total = apply(&TapeOp::Reduce(how, axes.map(<[i64]>::to_vec)), vec![x.clone()])?;
-        keep_reduced_axes(&form, total, axes)
+        let total = apply(exec, &TapeOp::Reduce(how, axes.map(<[i64]>::to_vec)), vec![x.clone()])?;
+        keep_reduced_axes(exec, &form, total, axes)
     };
     if how != ReduceKind::Prod {
         // If several elements have the extreme value, the derivative is divided among them.
@@ -220,7 +242,7 @@ fn reduction_partial_in_accumulator(
     // The derivative is the product of the other factors. If a factor is 0, it cannot be computed by a division.
     let is_zero = binary(BinaryOp::Eq, x, &zero)?;
     let zeros = total(ReduceKind::Sum, &select(&is_zero, &one, &zero)?)?;
-    if is_traced(x) && is_any_true(&binary(BinaryOp::Gt, &zeros, &zero)?)? {
+    if is_traced(x) && is_any_true(exec, &binary(BinaryOp::Gt, &zeros, &zero)?)? {
         let title = "the second derivative of a product with a factor 0 is not computed";
         return Err(RuntimeError::new("E0720", title).label("a factor of this `prod` is 0"));
     }
@@ -232,40 +254,42 @@ fn reduction_partial_in_accumulator(
     select(&binary(BinaryOp::Eq, &zeros, &zero)?, &without_zeros, &several)
 }
 
-fn is_any_true(condition: &HostValue) -> HostResult<bool> {
+fn is_any_true(exec: &ExecContext, condition: &HostValue) -> HostResult<bool> {
     match condition {
-        HostValue::Array(_) => Ok(ops::reduce(ReduceKind::Any, condition, None)?.as_bool() == Some(true)),
+        HostValue::Array(_) => Ok(ops::reduce(exec, ReduceKind::Any, condition, None)?.as_bool() == Some(true)),
         other => Ok(other.as_bool() == Some(true)),
     }
 }
 
 impl ValueShape {
     /// Broadcasts a tangent or cotangent to this shape.
-    pub fn broadcast(&self, value: HostValue) -> HostResult<HostValue> {
+    pub fn broadcast(&self, exec: &ExecContext, value: HostValue) -> HostResult<HostValue> {
         match ValueShape::for_value(&value) {
             Some(form) if form == *self => Ok(value),
-            _ => apply(&TapeOp::Binary(BinaryOp::Add), vec![value, self.zeros()?]),
+            _ => apply(exec, &TapeOp::Binary(BinaryOp::Add), vec![value, self.zeros()?]),
         }
     }
 }
 
 /// Reshapes a value. A single value becomes an array of one element.
-pub(super) fn reshape(value: HostValue, shape: &[usize]) -> HostResult<HostValue> {
+pub(super) fn reshape(exec: &ExecContext, value: HostValue, shape: &[usize]) -> HostResult<HostValue> {
     match ValueShape::for_value(&value) {
         Some(ValueShape { shape: Some(own), .. }) if own == shape => Ok(value),
         Some(ValueShape { shape: None, .. }) => {
-            let one = apply(&TapeOp::Literal, vec![value])?;
-            apply(&TapeOp::Reshape(shape.to_vec()), vec![one])
+            let one = apply(exec, &TapeOp::Literal, vec![value])?;
+            apply(exec, &TapeOp::Reshape(shape.to_vec()), vec![one])
         }
-        _ => apply(&TapeOp::Reshape(shape.to_vec()), vec![value]),
+        _ => apply(exec, &TapeOp::Reshape(shape.to_vec()), vec![value]),
     }
 }
 
 /// Broadcasts a value to a shape, and flattens the result to a 1-d array.
-pub(crate) fn broadcast_flat(value: HostValue, shape: &[usize]) -> HostResult<HostValue> {
+pub(crate) fn broadcast_flat(exec: &ExecContext, value: HostValue, shape: &[usize]) -> HostResult<HostValue> {
     let count = shape.iter().product();
     match (ValueShape::for_value(&value), primal(&value)) {
-        (Some(form), _) => reshape(ValueShape { shape: Some(shape.to_vec()), ..form }.broadcast(value)?, &[count]),
+        (Some(form), _) => {
+            reshape(exec, ValueShape { shape: Some(shape.to_vec()), ..form }.broadcast(exec, value)?, &[count])
+        }
         // The elements are integers or structs.
         (None, HostValue::Array(array)) => match broadcast_to(&array, shape) {
             Some(repeated) => repeated?.with_shape(&[count]).map(HostValue::Array),
@@ -276,9 +300,9 @@ pub(crate) fn broadcast_flat(value: HostValue, shape: &[usize]) -> HostResult<Ho
 }
 
 /// The arithmetic of derivative formulas on values that may be traced.
-struct TapedTerms;
+struct TapedTerms<'e>(&'e ExecContext);
 
-impl TermAlgebra for TapedTerms {
+impl TermAlgebra for TapedTerms<'_> {
     type Value = HostValue;
     type Error = RuntimeError;
 
@@ -291,18 +315,18 @@ impl TermAlgebra for TapedTerms {
     }
 
     fn unary(&mut self, op: UnaryOp, value: &HostValue) -> HostResult<HostValue> {
-        apply(&TapeOp::Unary(op), vec![value.clone()])
+        apply(self.0, &TapeOp::Unary(op), vec![value.clone()])
     }
 
     fn binary(&mut self, op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
-        apply(&TapeOp::Binary(op), vec![left.clone(), right.clone()])
+        apply(self.0, &TapeOp::Binary(op), vec![left.clone(), right.clone()])
     }
 
     fn math(&mut self, function: MathFn, args: &[HostValue]) -> HostResult<HostValue> {
-        apply(&TapeOp::Math(function), args.to_vec())
+        apply(self.0, &TapeOp::Math(function), args.to_vec())
     }
 
     fn select(&mut self, cond: &HostValue, then: &HostValue, other: &HostValue) -> HostResult<HostValue> {
-        apply(&TapeOp::Select, vec![cond.clone(), then.clone(), other.clone()])
+        apply(self.0, &TapeOp::Select, vec![cond.clone(), then.clone(), other.clone()])
     }
 }

@@ -17,6 +17,7 @@ use super::tape_op::TapeOp;
 use super::trace_value::split_link;
 use super::value_shape::ValueShape;
 use super::vjp::{Cotangent, vjp};
+use crate::graph::ExecContext;
 use crate::ops;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue};
@@ -50,25 +51,39 @@ impl DerivativeCheck for AuditTarget {
         *self
     }
 
-    fn check_op(&self, op: &TapeOp, args: &[HostValue], active: &[bool], result: &HostValue) -> HostResult<()> {
+    fn check_op(
+        &self,
+        exec: &ExecContext,
+        op: &TapeOp,
+        args: &[HostValue],
+        active: &[bool],
+        result: &HostValue,
+    ) -> HostResult<()> {
         let one = |adjoints: &[HostValue]| adjoints.first().cloned().unwrap_or(HostValue::Unit);
         check_derivative(
+            exec,
             *self,
             &EvaluatedOp {
                 args,
                 active,
                 results: std::slice::from_ref(result),
-                again: &|args| apply(op, args).map(|result| vec![result]),
-                forward: &|tangents| tangent(op, args, result, tangents).map(|tangent| vec![tangent]),
-                reverse: &|step, adjoints| vjp(op, step, one(adjoints), None),
+                again: &|args| apply(exec, op, args).map(|result| vec![result]),
+                forward: &|tangents| tangent(exec, op, args, result, tangents).map(|tangent| vec![tangent]),
+                reverse: &|step, adjoints| vjp(exec, op, step, one(adjoints), None),
             },
         )
     }
 
-    fn check_launch(&self, launch: &GradLaunch, args: &[HostValue], active: &[bool]) -> HostResult<()> {
-        let results = launch_traced(launch, args.to_vec())?;
+    fn check_launch(
+        &self,
+        exec: &ExecContext,
+        launch: &GradLaunch,
+        args: &[HostValue],
+        active: &[bool],
+    ) -> HostResult<()> {
+        let results = launch_traced(exec, launch, args.to_vec())?;
         let forward_mode = |tangents: &[Option<HostValue>]| {
-            let outputs = launch_forward(launch, args.to_vec(), tangents, 1)?;
+            let outputs = launch_forward(exec, launch, args.to_vec(), tangents, 1)?;
             let tangent = |result: HostValue| match split_link(&result, 1) {
                 (_, Some(GradLink::Tangent(tangent))) => tangent,
                 (value, _) => value,
@@ -76,10 +91,11 @@ impl DerivativeCheck for AuditTarget {
             Ok(outputs.into_iter().map(tangent).collect())
         };
         let reverse_mode = |step: &TapeNode, adjoints: &[HostValue]| {
-            launch_parts(launch, step, adjoints.iter().cloned().map(Some).collect())
+            launch_parts(exec, launch, step, adjoints.iter().cloned().map(Some).collect())
         };
-        let recompute = |args: Vec<HostValue>| launch_traced(launch, args);
+        let recompute = |args: Vec<HostValue>| launch_traced(exec, launch, args);
         check_derivative(
+            exec,
             *self,
             &EvaluatedOp {
                 args,
@@ -96,6 +112,7 @@ impl DerivativeCheck for AuditTarget {
 /// Checks a call of a function with a custom VJP, if its operands are linked to an auditor. `active` marks the operands
 /// that are differentiated.
 pub(crate) fn check_custom_vjp(
+    exec: &ExecContext,
     link: &GradLink,
     args: &[HostValue],
     active: &[bool],
@@ -109,15 +126,18 @@ pub(crate) fn check_custom_vjp(
         Ok(back(adjoints)?.into_iter().map(Cotangent::Whole).enumerate().collect())
     };
     let finds = auditor.0.target();
-    let outcome =
-        check_derivative(finds, &EvaluatedOp { args, active, results, again: recompute, forward, reverse: &reverse });
+    let outcome = check_derivative(
+        exec,
+        finds,
+        &EvaluatedOp { args, active, results, again: recompute, forward, reverse: &reverse },
+    );
     outcome.map_err(|problem| match finds {
         AuditTarget::WrongRules if problem.code == "E0721" => problem.label("the rule that is stated here is wrong"),
         _ => problem,
     })
 }
 
-fn check_derivative(finds: AuditTarget, done: &EvaluatedOp<'_>) -> HostResult<()> {
+fn check_derivative(exec: &ExecContext, finds: AuditTarget, done: &EvaluatedOp<'_>) -> HostResult<()> {
     // Operations with an integer result are not checked individually, but only as part of the whole function.
     if done.results.iter().any(|result| ValueShape::for_value(result).is_none()) {
         return Ok(());
@@ -133,7 +153,7 @@ fn check_derivative(finds: AuditTarget, done: &EvaluatedOp<'_>) -> HostResult<()
     // The check skips forward mode if it fails, because a custom derivative need not support it.
     let forward = (done.forward)(&tangents).and_then(|tangents| all_numbers(&tangents)).ok();
     let forward = forward.map(|tangents| dot(&weights, &tangents));
-    let (reverse, scale) = reverse_derivative(done, &weights, &directions)?;
+    let (reverse, scale) = reverse_derivative(exec, done, &weights, &directions)?;
     let steps = DifferenceSteps {
         epsilon: f64::EPSILON,
         tolerance: TOLERANCE,
@@ -183,7 +203,12 @@ fn all_numbers(values: &[HostValue]) -> HostResult<Vec<f64>> {
 }
 
 /// Computes the derivative in these directions in reverse mode. Also returns the sum of the magnitudes of its terms.
-fn reverse_derivative(done: &EvaluatedOp<'_>, weights: &[f64], directions: &[Vec<f64>]) -> HostResult<(f64, f64)> {
+fn reverse_derivative(
+    exec: &ExecContext,
+    done: &EvaluatedOp<'_>,
+    weights: &[f64],
+    directions: &[Vec<f64>],
+) -> HostResult<(f64, f64)> {
     let mut left = weights;
     let mut adjoints = vec![];
     for result in done.results {
@@ -211,10 +236,10 @@ fn reverse_derivative(done: &EvaluatedOp<'_>, weights: &[f64], directions: &[Vec
         let operand_direction = unflatten(&done.args[at], &directions[at], None)?;
         let (part, direction) = match part {
             Cotangent::Whole(value) => (value, operand_direction),
-            Cotangent::At(specs, value) => (value, ops::index(&operand_direction, &specs)?),
+            Cotangent::At(specs, value) => (value, ops::index(exec, &operand_direction, &specs)?),
         };
         let Some(form) = ValueShape::for_value(&direction) else { continue };
-        let (part, direction) = (flatten(&form.broadcast(part)?)?, flatten(&direction)?);
+        let (part, direction) = (flatten(&form.broadcast(exec, part)?)?, flatten(&direction)?);
         sum += dot(&part, &direction);
         scale += dot_magnitude(&part, &direction);
     }
@@ -233,29 +258,32 @@ mod tests {
     /// Checks an operation whose forward and reverse rules are deliberately wrong by the factors `forward` and
     /// `reverse`.
     fn check_scaled_rules(
+        exec: &ExecContext,
         op: &TapeOp,
         args: &[HostValue],
         forward: f64,
         reverse: f64,
         finds: AuditTarget,
     ) -> HostResult<()> {
-        let times = |value: &HostValue, by: f64| ops::binary(BinaryOp::Mul, value, &HostValue::of(by));
-        let result = apply(op, args.to_vec())?;
+        let times = |value: &HostValue, by: f64| ops::binary(exec, BinaryOp::Mul, value, &HostValue::of(by));
+        let result = apply(exec, op, args.to_vec())?;
         check_derivative(
+            exec,
             finds,
             &EvaluatedOp {
                 args,
                 active: &vec![true; args.len()],
                 results: std::slice::from_ref(&result),
-                again: &|args| apply(op, args).map(|result| vec![result]),
-                forward: &|tangents| Ok(vec![times(&tangent(op, args, &result, tangents)?, forward)?]),
-                reverse: &|step, adjoints| vjp(op, step, times(&adjoints[0], reverse)?, None),
+                again: &|args| apply(exec, op, args).map(|result| vec![result]),
+                forward: &|tangents| Ok(vec![times(&tangent(exec, op, args, &result, tangents)?, forward)?]),
+                reverse: &|step, adjoints| vjp(exec, op, step, times(&adjoints[0], reverse)?, None),
             },
         )
     }
 
     #[test]
     fn wrong_custom_derivatives_are_found_in_each_mode() {
+        let exec = &ExecContext::default();
         let (x, y) = (array(&[0.5, 2.0, -1.0]), array(&[3.0, 0.25, 1.5]));
         let deeds = [
             (TapeOp::Binary(BinaryOp::Mul), vec![x.clone(), y.clone()]),
@@ -266,7 +294,7 @@ mod tests {
         ];
         for (op, args) in deeds {
             let message_for = |forward, reverse| {
-                check_scaled_rules(&op, &args, forward, reverse, AuditTarget::WrongRules)
+                check_scaled_rules(exec, &op, &args, forward, reverse, AuditTarget::WrongRules)
                     .map_err(|problem| problem.title)
             };
             assert_eq!(message_for(1.0, 1.0), Ok(()), "{op:?}");
@@ -274,9 +302,10 @@ mod tests {
             assert_eq!(message_for(1.0, 1.00001), text("the rule of reverse mode is wrong here"), "{op:?}");
             assert_eq!(message_for(0.5, 1.0), text("the rule of forward mode is wrong here"), "{op:?}");
             assert_eq!(message_for(2.0, 2.0), text("the derivative of this is wrong"), "{op:?}");
-            assert_eq!(check_scaled_rules(&op, &args, 1.0, 1.0, AuditTarget::Kinks), Ok(()), "{op:?}");
+            assert_eq!(check_scaled_rules(exec, &op, &args, 1.0, 1.0, AuditTarget::Kinks), Ok(()), "{op:?}");
         }
-        let kink = check_scaled_rules(&TapeOp::Math(MathFn::Abs), &[array(&[0.0, 1.0])], 1.0, 1.0, AuditTarget::Kinks);
+        let kink =
+            check_scaled_rules(exec, &TapeOp::Math(MathFn::Abs), &[array(&[0.0, 1.0])], 1.0, 1.0, AuditTarget::Kinks);
         assert_eq!(kink.map_err(|problem| problem.label), Err("this has no derivative there".to_string()));
     }
 }

@@ -16,7 +16,7 @@ use super::trace_value::{level_of, primal, split_link, trace};
 use super::value_shape::ValueShape;
 use super::vjp::Cotangent;
 use crate::array::Array;
-use crate::graph;
+use crate::graph::{self, ExecContext};
 use crate::ops::{self, ReduceKind};
 use crate::problem::{ErrorOrigin, HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue};
@@ -28,7 +28,11 @@ use clk_runtime::{
 use clk_scalar::{Scalar, ScalarValue as Number};
 
 /// Runs a launch on arguments that may be traced. Returns the arrays that it writes, in the order of the parameters.
-pub(crate) fn launch_traced(launch: &GradLaunch, args: Vec<HostValue>) -> HostResult<Vec<HostValue>> {
+pub(crate) fn launch_traced(
+    exec: &ExecContext,
+    launch: &GradLaunch,
+    args: Vec<HostValue>,
+) -> HostResult<Vec<HostValue>> {
     let Some(level) = level_of(&args) else { return launch_plain(launch, args) };
     let partly_written: Vec<usize> = (0..args.len())
         .filter(|&at| launch.kernel.access(at) == Some(Access::Out) && matches!(args[at], HostValue::Traced(_)))
@@ -37,7 +41,7 @@ pub(crate) fn launch_traced(launch: &GradLaunch, args: Vec<HostValue>) -> HostRe
         // In an `out` array that the kernel writes only partly, the other elements keep their values and their
         // derivatives.
         let launch = GradLaunch { kernel: launch.kernel.with_preserved_outputs(partly_written)?, ..launch.clone() };
-        return launch_traced(&launch, args);
+        return launch_traced(exec, &launch, args);
     }
     let can = clk_derive::can_be_active(&launch.kernel.module).into_iter().enumerate();
     if can
@@ -49,8 +53,8 @@ pub(crate) fn launch_traced(launch: &GradLaunch, args: Vec<HostValue>) -> HostRe
     let (inner, links): (Vec<HostValue>, Vec<Option<GradLink>>) = args.iter().map(|arg| split_link(arg, level)).unzip();
     if let Some((auditor, link)) = DerivativeAuditor::for_links(&links) {
         let active: Vec<bool> = links.iter().map(Option::is_some).collect();
-        auditor.0.check_launch(launch, &inner, &active)?;
-        let results = launch_traced(launch, inner)?.into_iter();
+        auditor.0.check_launch(exec, launch, &inner, &active)?;
+        let results = launch_traced(exec, launch, inner)?.into_iter();
         let linked = |result: HostValue| match ValueShape::for_value(&result) {
             Some(_) => trace(result, level, link.clone()),
             None => result,
@@ -58,11 +62,11 @@ pub(crate) fn launch_traced(launch: &GradLaunch, args: Vec<HostValue>) -> HostRe
         return Ok(results.map(linked).collect());
     }
     match GradTape::for_links(&links) {
-        Some(tape) => record_launch(launch, inner, &links, &tape, level),
+        Some(tape) => record_launch(exec, launch, inner, &links, &tape, level),
         None => {
             let tangents: Vec<Option<HostValue>> =
                 links.into_iter().map(|link| link.and_then(GradLink::into_tangent)).collect();
-            launch_forward(launch, inner, &tangents, level)
+            launch_forward(exec, launch, inner, &tangents, level)
         }
     }
 }
@@ -155,18 +159,20 @@ fn adjoint_zeros(value: &HostValue) -> HostResult<HostValue> {
 
 /// Launches a derived kernel. Returns the arrays that it writes, with the roles of their parameters.
 fn run_derived(
+    exec: &ExecContext,
     launch: &GradLaunch,
     kernel: &Arc<GradKernel>,
     params: &[DerivedParamRole],
     args: Vec<HostValue>,
 ) -> HostResult<Vec<(DerivedParamRole, HostValue)>> {
-    let results = launch_traced(&GradLaunch { kernel: kernel.clone(), ..launch.clone() }, args)?;
+    let results = launch_traced(exec, &GradLaunch { kernel: kernel.clone(), ..launch.clone() }, args)?;
     let written = params.iter().enumerate().filter(|(at, _)| is_written(kernel, *at));
     Ok(written.map(|(_, role)| *role).zip(results).collect())
 }
 
 /// Launches the forward derivative.
 pub(super) fn launch_forward(
+    exec: &ExecContext,
     launch: &GradLaunch,
     inner: Vec<HostValue>,
     tangents: &[Option<HostValue>],
@@ -189,7 +195,7 @@ pub(super) fn launch_forward(
     });
     let args = args.collect::<HostResult<Vec<HostValue>>>()?;
     let (mut plain, mut tangents_out) = (vec![None; inner.len()], vec![None; inner.len()]);
-    for (role, result) in run_derived(launch, &derivative.kernel, &derivative.params, args)? {
+    for (role, result) in run_derived(exec, launch, &derivative.kernel, &derivative.params, args)? {
         match role {
             DerivedParamRole::Primal(param) => plain[param] = Some(result),
             DerivedParamRole::Tangent(param) => tangents_out[param] = Some(result),
@@ -208,6 +214,7 @@ pub(super) fn launch_forward(
 
 /// Runs a launch and records it on the tape, as a node for the launch, followed by a node for each result.
 fn record_launch(
+    exec: &ExecContext,
     launch: &GradLaunch,
     inner: Vec<HostValue>,
     links: &[Option<GradLink>],
@@ -218,7 +225,7 @@ fn record_launch(
     let nodes: Vec<Option<u32>> = links.iter().map(|link| link.as_ref().and_then(GradLink::node)).collect();
     // The derivative is generated now, so that an error is reported at the launch and not in the reverse sweep.
     kernel.derivatives(Direction::Reverse, &active_params(kernel, |param| nodes[param].is_some()))?;
-    let results = launch_traced(launch, inner.clone())?;
+    let results = launch_traced(exec, launch, inner.clone())?;
     let operands = inner.into_iter().zip(nodes);
     let operands: Vec<TapeOperand> = operands
         .map(|(value, node)| TapeOperand { node, shape: ValueShape::for_value(&value), value: Some(value) })
@@ -246,6 +253,7 @@ pub(super) fn result_count(launch: &GradLaunch) -> usize {
 
 /// Launches the reverse derivative, which computes the operands' cotangents from the results' cotangents.
 pub(super) fn launch_reverse(
+    exec: &ExecContext,
     launch: &GradLaunch,
     step: &TapeNode,
     adjoints: Vec<Option<HostValue>>,
@@ -258,27 +266,36 @@ pub(super) fn launch_reverse(
     let written = (0..inner.len()).filter(|&param| is_written(kernel, param));
     for (param, adjoint) in written.zip(adjoints) {
         if let (Some(adjoint), Some(form)) = (adjoint, ValueShape::for_value(&inner[param])) {
-            incoming[param] = Some(convert_to(&form.broadcast(adjoint)?, clk_derive::adjoint_scalar(form.scalar))?);
+            incoming[param] =
+                Some(convert_to(exec, &form.broadcast(exec, adjoint)?, clk_derive::adjoint_scalar(form.scalar))?);
         }
     }
     let mut parts = vec![];
     for (kernel, params, of) in &derivative.gathers {
         let args = derived_args(launch, params, &inner, &incoming, &[])?;
         let shape = ValueShape::for_value(&inner[*of]).and_then(|form| form.shape).unwrap_or_default();
-        parts.extend(collect_adjoints(step, run_derived(&with_index_space(launch, &shape), kernel, params, args)?)?);
+        parts.extend(collect_adjoints(
+            exec,
+            step,
+            run_derived(exec, &with_index_space(launch, &shape), kernel, params, args)?,
+        )?);
     }
     if let Some(totals) = &derivative.reductions {
         let args = derived_args(launch, &totals.params, &inner, &incoming, &[])?;
         let sum_launch = with_index_space(launch, &thread_sums::sum_extents(&index_space(launch)));
-        let results = run_derived(&sum_launch, &totals.kernel, &totals.params, args)?;
+        let results = run_derived(exec, &sum_launch, &totals.kernel, &totals.params, args)?;
         if let Some((_, sums)) = results.into_iter().find(|(role, _)| matches!(role, DerivedParamRole::Sums(_))) {
-            parts.extend(thread_sums::sum_cotangents(step, &totals.targets, sums)?);
+            parts.extend(thread_sums::sum_cotangents(exec, step, &totals.targets, sums)?);
         }
     }
     if derivative.has_effect {
-        let tapes = count_tape_slots(launch, &derivative, &inner)?;
+        let tapes = count_tape_slots(exec, launch, &derivative, &inner)?;
         let args = derived_args(launch, &derivative.params, &inner, &incoming, &tapes)?;
-        parts.extend(collect_adjoints(step, run_derived(launch, &derivative.kernel, &derivative.params, args)?)?);
+        parts.extend(collect_adjoints(
+            exec,
+            step,
+            run_derived(exec, launch, &derivative.kernel, &derivative.params, args)?,
+        )?);
     }
     Ok(parts)
 }
@@ -293,6 +310,7 @@ fn with_index_space(launch: &GradLaunch, space: &[usize]) -> GradLaunch {
 
 /// Returns the adjoints of operands, from the arrays that a derivative's launch has written.
 fn collect_adjoints(
+    exec: &ExecContext,
     step: &TapeNode,
     results: Vec<(DerivedParamRole, HostValue)>,
 ) -> HostResult<Vec<(usize, Cotangent)>> {
@@ -303,9 +321,9 @@ fn collect_adjoints(
         let (Some(_), Some(form)) = (operand.node, &operand.shape) else { continue };
         let part = match form.shape {
             Some(_) => result,
-            None => apply(&TapeOp::Reduce(ReduceKind::Sum, None), vec![result])?,
+            None => apply(exec, &TapeOp::Reduce(ReduceKind::Sum, None), vec![result])?,
         };
-        parts.push((param, Cotangent::Whole(convert_to(&part, form.scalar)?)));
+        parts.push((param, Cotangent::Whole(convert_to(exec, &part, form.scalar)?)));
     }
     Ok(parts)
 }
@@ -345,21 +363,27 @@ fn derived_args(
 }
 
 /// Returns the maximum number of slots that a thread needs in each tape. One launch counts them for all tapes.
-fn count_tape_slots(launch: &GradLaunch, derivative: &DerivedKernel, inner: &[HostValue]) -> HostResult<Vec<usize>> {
+fn count_tape_slots(
+    exec: &ExecContext,
+    launch: &GradLaunch,
+    derivative: &DerivedKernel,
+    inner: &[HostValue],
+) -> HostResult<Vec<usize>> {
     let Some((kernel, params)) = &derivative.counting else { return Ok(vec![]) };
     let plain: Vec<HostValue> = inner.iter().map(primal).collect();
     let count = derivative.params.iter().filter(|role| matches!(role, DerivedParamRole::Tape(_))).count();
     let args = derived_args(launch, params, &plain, &vec![None; plain.len()], &vec![0; count])?;
-    let counts_role =
-        run_derived(launch, kernel, params, args)?.into_iter().find(|(role, _)| *role == DerivedParamRole::Counts);
+    let counts_role = run_derived(exec, launch, kernel, params, args)?
+        .into_iter()
+        .find(|(role, _)| *role == DerivedParamRole::Counts);
     let Some((_, counts)) = counts_role else { return Err(not_differentiable("its tapes were not counted")) };
     let threads: usize = index_space(launch).iter().product();
     if threads == 0 {
         return Ok(vec![0; count]);
     }
-    let rows = reshape(counts, &[count, threads])?;
-    let HostValue::Array(most) = ops::reduce(ReduceKind::Max, &rows, Some(1))? else { return Ok(vec![]) };
-    let HostValue::Array(least) = ops::reduce(ReduceKind::Min, &rows, Some(1))? else { return Ok(vec![]) };
+    let rows = reshape(exec, counts, &[count, threads])?;
+    let HostValue::Array(most) = ops::reduce(exec, ReduceKind::Max, &rows, Some(1))? else { return Ok(vec![]) };
+    let HostValue::Array(least) = ops::reduce(exec, ReduceKind::Min, &rows, Some(1))? else { return Ok(vec![]) };
     let (most, least) = (most.items::<i32>()?, least.items::<i32>()?);
     let counted = most.iter().zip(least.iter()).map(|(&most, &least)| match least {
         0.. => most as u64,

@@ -6,6 +6,7 @@ use super::kernel::GradLaunch;
 use super::tape_op::TapeOp;
 use super::trace_value::trace;
 use super::value_shape::ValueShape;
+use crate::graph::ExecContext;
 use crate::problem::{HostResult, NO_GRAD, RuntimeError};
 use crate::value::{GradLink, HostValue};
 use clk_base::source::Span;
@@ -116,8 +117,21 @@ pub(crate) enum AuditTarget {
 pub(super) trait DerivativeCheck: Send + Sync {
     fn target(&self) -> AuditTarget;
     /// Checks the derivative of an operation. `active` marks the operands that are differentiated.
-    fn check_op(&self, op: &TapeOp, args: &[HostValue], active: &[bool], result: &HostValue) -> HostResult<()>;
-    fn check_launch(&self, launch: &GradLaunch, args: &[HostValue], active: &[bool]) -> HostResult<()>;
+    fn check_op(
+        &self,
+        exec: &ExecContext,
+        op: &TapeOp,
+        args: &[HostValue],
+        active: &[bool],
+        result: &HostValue,
+    ) -> HostResult<()>;
+    fn check_launch(
+        &self,
+        exec: &ExecContext,
+        launch: &GradLaunch,
+        args: &[HostValue],
+        active: &[bool],
+    ) -> HostResult<()>;
 }
 
 /// The link of traced values in a gradient check of single operations. It checks each operation on them.

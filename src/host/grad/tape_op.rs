@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::kernel::GradLaunch;
 use super::value_shape::ValueShape;
 use crate::array::{Array, SliceSpec};
-use crate::graph::{self, ViewAxis};
+use crate::graph::{self, ExecContext, ViewAxis};
 use crate::ops::{self, GatherIndex, ReduceKind, operand};
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
@@ -127,39 +127,39 @@ impl TapeOp {
     }
 
     /// Evaluates the operation on untraced values.
-    pub fn compute(&self, args: &[HostValue]) -> HostResult<HostValue> {
+    pub fn compute(&self, exec: &ExecContext, args: &[HostValue]) -> HostResult<HostValue> {
         match (self, args) {
-            (TapeOp::Unary(op), [x]) => ops::unary(*op, x),
-            (TapeOp::Binary(op), [x, y]) => ops::binary(*op, x, y),
-            (TapeOp::Math(function), args) => ops::math(*function, args),
-            (TapeOp::Select, [cond, then, other]) => ops::select(cond, then, other),
-            (TapeOp::Convert(to), [x]) => ops::convert(*to, x),
-            (TapeOp::Reduce(how, axes), [x]) => ops::reduce_to(*how, x, axes.as_deref(), None),
-            (TapeOp::Cumsum(axis), [x]) => ops::cumsum_to(x, *axis, None),
+            (TapeOp::Unary(op), [x]) => ops::unary(exec, *op, x),
+            (TapeOp::Binary(op), [x, y]) => ops::binary(exec, *op, x, y),
+            (TapeOp::Math(function), args) => ops::math(exec, *function, args),
+            (TapeOp::Select, [cond, then, other]) => ops::select(exec, cond, then, other),
+            (TapeOp::Convert(to), [x]) => ops::convert(exec, *to, x),
+            (TapeOp::Reduce(how, axes), [x]) => ops::reduce_to(exec, *how, x, axes.as_deref(), None),
+            (TapeOp::Cumsum(axis), [x]) => ops::cumsum_to(exec, x, *axis, None),
             (TapeOp::Reshape(shape), [x]) => {
                 let dims: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
                 ops::reshape(x, &dims)
             }
-            (TapeOp::Transpose, [x]) => ops::transpose(x),
-            (TapeOp::SwapLastAxes, [x]) => swap_last_axes(x),
-            (TapeOp::Flip(axis), [x]) => ops::flip(x, *axis),
-            (TapeOp::Concat(axis), parts) => ops::concat(parts, *axis),
-            (TapeOp::Stack, parts) => ops::stack(parts),
-            (TapeOp::Literal, parts) => ops::literal(parts, None),
+            (TapeOp::Transpose, [x]) => ops::transpose(exec, x),
+            (TapeOp::SwapLastAxes, [x]) => swap_last_axes(exec, x),
+            (TapeOp::Flip(axis), [x]) => ops::flip(exec, x, *axis),
+            (TapeOp::Concat(axis), parts) => ops::concat(exec, parts, *axis),
+            (TapeOp::Stack, parts) => ops::stack(exec, parts),
+            (TapeOp::Literal, parts) => ops::literal(exec, parts, None),
             (TapeOp::Full(dims), [x]) => ops::full(dims, x),
-            (TapeOp::Swizzle(lanes), [x]) => ops::swizzle(x, lanes),
+            (TapeOp::Swizzle(lanes), [x]) => ops::swizzle(exec, x, lanes),
             (TapeOp::Compose(ty, lanes), parts) => ops::compose(*ty, *lanes, parts),
-            (TapeOp::Index(specs), [x]) => ops::index(x, specs),
-            (TapeOp::Gather(picks), [x]) => ops::gather(x, picks),
-            (TapeOp::Write(specs), [x, value]) => write_copy(x, |array| ops::assign(array, specs, value)),
-            (TapeOp::Scatter(picks), [x, value]) => write_copy(x, |array| ops::scatter(array, picks, value)),
+            (TapeOp::Index(specs), [x]) => ops::index(exec, x, specs),
+            (TapeOp::Gather(picks), [x]) => ops::gather(exec, x, picks),
+            (TapeOp::Write(specs), [x, value]) => write_copy(x, |array| ops::assign(exec, array, specs, value)),
+            (TapeOp::Scatter(picks), [x, value]) => write_copy(x, |array| ops::scatter(exec, array, picks, value)),
             (TapeOp::SetLanes(lanes), [x, value]) => {
                 let mut x = x.clone();
-                ops::set_lanes(&mut x, lanes, value)?;
+                ops::set_lanes(exec, &mut x, lanes, value)?;
                 Ok(x)
             }
-            (TapeOp::ScatterAdd(picks, shape), [x]) => ops::scatter_add(x, picks, shape),
-            (TapeOp::PadSlice(specs, shape), [x]) => pad_slice(x, specs, shape),
+            (TapeOp::ScatterAdd(picks, shape), [x]) => ops::scatter_add(exec, x, picks, shape),
+            (TapeOp::PadSlice(specs, shape), [x]) => pad_slice(exec, x, specs, shape),
             _ => Err(RuntimeError::new("E0999", "internal error: an operation with a wrong number of operands")),
         }
     }
@@ -180,14 +180,14 @@ fn zeros_with_shape(like: &HostValue, shape: &[usize]) -> HostResult<Array> {
     }
 }
 
-fn pad_slice(x: &HostValue, specs: &[SliceSpec], shape: &[usize]) -> HostResult<HostValue> {
+fn pad_slice(exec: &ExecContext, x: &HostValue, specs: &[SliceSpec], shape: &[usize]) -> HostResult<HostValue> {
     let mut array = zeros_with_shape(x, shape)?;
-    ops::assign(&mut array, specs, x)?;
+    ops::assign(exec, &mut array, specs, x)?;
     Ok(HostValue::Array(array))
 }
 
 /// Transposes the last two axes.
-fn swap_last_axes(x: &HostValue) -> HostResult<HostValue> {
+fn swap_last_axes(exec: &ExecContext, x: &HostValue) -> HostResult<HostValue> {
     let array = operand::array(x, "a product of matrices")?;
     let rank = array.rank();
     if rank < 2 {
@@ -197,5 +197,5 @@ fn swap_last_axes(x: &HostValue) -> HostResult<HostValue> {
     shape.swap(rank - 1, rank - 2);
     let mut axes: Vec<usize> = (0..rank).collect();
     axes.swap(rank - 1, rank - 2);
-    graph::make_view(array, axes.into_iter().map(ViewAxis::full).collect(), &shape).map(HostValue::Array)
+    graph::make_view(exec, array, axes.into_iter().map(ViewAxis::full).collect(), &shape).map(HostValue::Array)
 }

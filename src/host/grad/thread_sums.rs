@@ -9,6 +9,7 @@ use super::tape_op::TapeOp;
 use super::value_shape::ValueShape;
 use super::vjp::Cotangent;
 use crate::array::{Array, SliceSpec};
+use crate::graph::ExecContext;
 use crate::ops::{GatherIndex, ReduceKind};
 use crate::problem::HostResult;
 use crate::value::HostValue;
@@ -36,12 +37,13 @@ pub(super) fn sum_extents(launch: &[usize]) -> Vec<usize> {
 /// Returns the contributions to the operands' cotangents. For each row of the sums, `of` has the operand and the
 /// indices of the element to which the row contributes.
 pub(super) fn sum_cotangents(
+    exec: &ExecContext,
     step: &TapeNode,
     of: &[(usize, Vec<u32>)],
     sums: HostValue,
 ) -> HostResult<Vec<(usize, Cotangent)>> {
     let axes = ValueShape::for_value(&sums).map_or(0, |form| form.shape().len()) as i64;
-    let totals = apply(&TapeOp::Reduce(ReduceKind::Sum, Some((1..axes).collect())), vec![sums])?;
+    let totals = apply(exec, &TapeOp::Reduce(ReduceKind::Sum, Some((1..axes).collect())), vec![sums])?;
     let mut params: Vec<usize> = of.iter().map(|(param, _)| *param).collect();
     params.dedup();
     let mut parts = vec![];
@@ -54,7 +56,7 @@ pub(super) fn sum_cotangents(
             .filter(|((own, _), _)| *own == param)
             .filter_map(|((_, at), row)| Some((row, flat_position(form, at)?)))
             .collect();
-        parts.push((param, Cotangent::Whole(sum_adjoint(form, &totals, &own)?)));
+        parts.push((param, Cotangent::Whole(sum_adjoint(exec, form, &totals, &own)?)));
     }
     Ok(parts)
 }
@@ -72,20 +74,25 @@ fn flat_position(form: &ValueShape, at: &[u32]) -> Option<usize> {
 
 /// Returns an adjoint of this shape: zeros to which rows of the totals are added. Each entry of `own` is a row and a
 /// position.
-fn sum_adjoint(form: &ValueShape, totals: &HostValue, own: &[(i64, usize)]) -> HostResult<HostValue> {
+fn sum_adjoint(
+    exec: &ExecContext,
+    form: &ValueShape,
+    totals: &HostValue,
+    own: &[(i64, usize)],
+) -> HostResult<HostValue> {
     let list = |items: Vec<i64>| Array::from_items(&items).map(|array| vec![GatherIndex::Array(array)]);
-    let rows = apply(&TapeOp::Gather(list(own.iter().map(|(row, _)| *row).collect())?), vec![totals.clone()])?;
+    let rows = apply(exec, &TapeOp::Gather(list(own.iter().map(|(row, _)| *row).collect())?), vec![totals.clone()])?;
     let count = form.shape().iter().product::<usize>() * form.lanes;
     let places = list(own.iter().map(|(_, place)| *place as i64).collect())?;
-    let sums = apply(&TapeOp::ScatterAdd(places, vec![count]), vec![rows])?;
-    let sums = apply(&TapeOp::Convert(form.scalar), vec![sums])?;
-    let component = |at: usize| apply(&TapeOp::Index(vec![SliceSpec::At(at as i64)]), vec![sums.clone()]);
+    let sums = apply(exec, &TapeOp::ScatterAdd(places, vec![count]), vec![rows])?;
+    let sums = apply(exec, &TapeOp::Convert(form.scalar), vec![sums])?;
+    let component = |at: usize| apply(exec, &TapeOp::Index(vec![SliceSpec::At(at as i64)]), vec![sums.clone()]);
     match (&form.shape, form.lanes) {
-        (Some(shape), _) => reshape(sums, shape),
+        (Some(shape), _) => reshape(exec, sums, shape),
         (None, 1) => component(0),
         (None, lanes) => {
             let parts = (0..lanes).map(component).collect::<HostResult<Vec<HostValue>>>()?;
-            apply(&TapeOp::Compose(form.scalar, lanes as u8), parts)
+            apply(exec, &TapeOp::Compose(form.scalar, lanes as u8), parts)
         }
     }
 }

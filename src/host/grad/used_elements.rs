@@ -9,6 +9,7 @@ use super::tape::TapeNode;
 use super::tape_op::TapeOp;
 use super::value_shape::ValueShape;
 use crate::array::Array;
+use crate::graph::ExecContext;
 use crate::ops;
 use crate::problem::HostResult;
 use crate::value::HostValue;
@@ -27,6 +28,7 @@ fn is_elementwise(op: &TapeOp) -> bool {
 /// Returns a mask of the elements of an operand that this operation uses. `used` is the mask of its result. `from` is
 /// the operation that computes the operand.
 fn used_by_step(
+    exec: &ExecContext,
     step: &TapeNode,
     position: usize,
     from: Option<&TapeOp>,
@@ -41,22 +43,23 @@ fn used_by_step(
     match op {
         TapeOp::Select if is_alike => {
             let Some(cond) = &step.operands[0].value else { return Ok(None) };
-            let chosen = if position == 1 { cond.clone() } else { ops::unary(UnaryOp::Not, cond)? };
+            let chosen = if position == 1 { cond.clone() } else { ops::unary(exec, UnaryOp::Not, cond)? };
             match used {
-                Some(used) => ops::binary(BinaryOp::BitAnd, used, &chosen).map(Some),
+                Some(used) => ops::binary(exec, BinaryOp::BitAnd, used, &chosen).map(Some),
                 None => Ok(Some(chosen)),
             }
         }
         TapeOp::Select => Ok(None),
         op if is_elementwise(op) => Ok(used.filter(|_| is_alike).cloned()),
-        TapeOp::Index(_) | TapeOp::Gather(_) => mark_all(form, op, true).map(Some),
-        TapeOp::Write(_) | TapeOp::Scatter(_) if position == 0 => mark_all(form, op, false).map(Some),
+        TapeOp::Index(_) | TapeOp::Gather(_) => mark_all(exec, form, op, true).map(Some),
+        TapeOp::Write(_) | TapeOp::Scatter(_) if position == 0 => mark_all(exec, form, op, false).map(Some),
         _ => Ok(None),
     }
 }
 
 /// Adds the elements of an operand that an operation uses to those that other operations use (`all`), if there are any.
 pub(super) fn merge_used(
+    exec: &ExecContext,
     all: &mut Option<HostValue>,
     has_other_uses: bool,
     step: &TapeNode,
@@ -71,11 +74,11 @@ pub(super) fn merge_used(
     *all = match (old, &step.op) {
         // The mask is updated in place, because a loop may select one element after the other.
         (Some(HostValue::Array(mut old)), Some(op @ (TapeOp::Index(_) | TapeOp::Gather(_)))) => {
-            mark(&mut old, op, true)?;
+            mark(exec, &mut old, op, true)?;
             Some(HostValue::Array(old))
         }
-        (old, _) => match (old, used_by_step(step, position, from, used)?) {
-            (Some(old), Some(new)) => Some(ops::binary(BinaryOp::BitOr, &old, &new)?),
+        (old, _) => match (old, used_by_step(exec, step, position, from, used)?) {
+            (Some(old), Some(new)) => Some(ops::binary(exec, BinaryOp::BitOr, &old, &new)?),
             (None, new) => new,
             (Some(_), None) => None,
         },
@@ -83,10 +86,10 @@ pub(super) fn merge_used(
     Ok(())
 }
 
-fn mark_all(form: &ValueShape, op: &TapeOp, to: bool) -> HostResult<HostValue> {
+fn mark_all(exec: &ExecContext, form: &ValueShape, op: &TapeOp, to: bool) -> HostResult<HostValue> {
     let Some(shape) = &form.shape else { return Ok(HostValue::Scalar(Number::of(true))) };
     if let (TapeOp::Gather(picks), true) = (op, to)
-        && let Some(chosen) = ops::one_hot_selection(picks, shape)?
+        && let Some(chosen) = ops::one_hot_selection(exec, picks, shape)?
     {
         return Ok(HostValue::Array(chosen));
     }
@@ -94,15 +97,15 @@ fn mark_all(form: &ValueShape, op: &TapeOp, to: bool) -> HostResult<HostValue> {
     let HostValue::Array(mut all) = ops::full(&dims, &HostValue::Scalar(Number::of(!to)))? else {
         return Array::zeros(Scalar::Bool, shape).map(HostValue::Array);
     };
-    mark(&mut all, op, to)?;
+    mark(exec, &mut all, op, to)?;
     Ok(HostValue::Array(all))
 }
 
-fn mark(array: &mut Array, op: &TapeOp, to: bool) -> HostResult<()> {
+fn mark(exec: &ExecContext, array: &mut Array, op: &TapeOp, to: bool) -> HostResult<()> {
     let to = HostValue::Scalar(Number::of(to));
     match op {
-        TapeOp::Index(specs) | TapeOp::Write(specs) => ops::assign(array, specs, &to),
-        TapeOp::Gather(picks) | TapeOp::Scatter(picks) => ops::scatter(array, picks, &to),
+        TapeOp::Index(specs) | TapeOp::Write(specs) => ops::assign(exec, array, specs, &to),
+        TapeOp::Gather(picks) | TapeOp::Scatter(picks) => ops::scatter(exec, array, picks, &to),
         _ => Ok(()),
     }
 }

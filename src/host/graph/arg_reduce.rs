@@ -21,6 +21,7 @@ use clk_scalar::{Scalar, ScalarValue, dynamic};
 /// Returns the positions of the largest or the smallest elements along the rows of an array. The parameters have the
 /// same meaning as in [`reduce`](crate::graph::reduce::reduce).
 pub(crate) fn arg_reduce(
+    context: &ExecContext,
     largest: bool,
     array: &Array,
     shape: &[usize],
@@ -34,7 +35,7 @@ pub(crate) fn arg_reduce(
         return arg_reduce_on_host(largest, array, scalar, rows).map(Some);
     }
     let Some(PlannedReduction { context, mut plan, element, mut axis }) =
-        plan_reduction(array, shape, groups, rows, scalar.size())?
+        plan_reduction(context, array, shape, groups, rows, scalar.size())?
     else {
         return Ok(None);
     };

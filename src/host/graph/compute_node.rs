@@ -10,7 +10,6 @@ use crate::graph::node::{DeferredNode, NodeOperand, as_node};
 use crate::graph::plan::{FusionPlan, OperandSource};
 use crate::graph::row_planner;
 use crate::problem::HostResult;
-use clk_runtime::profile::enter_location;
 use clk_runtime::storage::Storage;
 
 /// Maximum depth of the search for operands whose data are only on a device.
@@ -28,7 +27,6 @@ fn needs_device_data(operand: &NodeOperand, depth: usize) -> bool {
 
 impl DeferredWork for DeferredNode {
     fn run(&self, len: usize, reader: Reader) -> HostResult<Storage> {
-        let _place = self.context.counts_launches().then(|| enter_location(self.span));
         // Copying a few scalars to the host is faster than running a kernel. But if a kernel of the device will read
         // the result, the device computes it: the host then need not wait for earlier work.
         let runs_on_device =

@@ -1,7 +1,6 @@
-//! The execution context of array expressions: the device that a script uses, and the expression kernels that are
-//! loaded on it.
+//! The execution context of array expressions: the device that a script uses, the expression kernels that are loaded
+//! on it, and the location of the expression.
 
-use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
@@ -9,6 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::array::{Array, Data};
 use crate::graph::prefetch::PrefetchStream;
 use crate::problem::HostResult;
+use clk_base::source::Span;
 use clk_ir::{Checks, CostCounting, PreparedKernel};
 use clk_runtime::{Control, Device, Executable};
 use clk_sim::Simulator;
@@ -44,12 +44,27 @@ impl FusedKernels {
 pub(crate) struct ExpressionState {
     kernels: FusedKernels,
     pending: Arc<PendingResults>,
+    host: OnceLock<HostExecution>,
+}
+
+/// The CPU as a second device, which computes small results if the device is a GPU.
+#[derive(Clone)]
+struct HostExecution {
+    device: Arc<dyn Device>,
+    state: Arc<ExpressionState>,
 }
 
 impl ExpressionState {
     /// Returns a state with the same pending results, but without loaded kernels.
     pub fn without_kernels(&self) -> Arc<ExpressionState> {
-        Arc::new(ExpressionState { kernels: FusedKernels::default(), pending: self.pending.clone() })
+        let pending = self.pending.clone();
+        Arc::new(ExpressionState { kernels: FusedKernels::default(), pending, host: OnceLock::new() })
+    }
+
+    /// Returns the CPU and its kernels, which all contexts with this state use.
+    fn host(&self) -> HostExecution {
+        let make = || HostExecution { device: Arc::new(Simulator::default()), state: self.without_kernels() };
+        self.host.get_or_init(make).clone()
     }
 }
 
@@ -93,10 +108,12 @@ impl PendingResults {
     }
 }
 
-/// A device, and the options of launches on it. Cheap to clone.
+/// A device, the options of launches on it, and the location of the expression. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ExecContext {
+pub struct ExecContext {
     inner: Arc<ExecContextInner>,
+    /// The code to which faults and costs are attributed.
+    location: Span,
     /// Whether operations in this context change the collected results.
     collects: bool,
 }
@@ -114,14 +131,9 @@ struct ExecContextInner {
     prefetches: PrefetchStream,
 }
 
-thread_local! {
-    /// The context of the script that runs on this thread.
-    static CURRENT: RefCell<Option<ExecContext>> = const { RefCell::new(None) };
-}
-
 impl ExecContext {
     /// Creates a context. Its launches use the stop flag and the number of workers from `control`.
-    pub fn new(device: Arc<dyn Device>, control: &Control, state: Arc<ExpressionState>) -> ExecContext {
+    pub(crate) fn new(device: Arc<dyn Device>, control: &Control, state: Arc<ExpressionState>) -> ExecContext {
         let control = Control {
             checks: Checks::default(),
             max_steps: 0,
@@ -139,29 +151,7 @@ impl ExecContext {
             min_donated_bytes: OnceLock::new(),
             prefetches: PrefetchStream::default(),
         };
-        ExecContext { inner: Arc::new(inner), collects: true }
-    }
-
-    /// Returns the context of the script that runs on this thread; a context with a simulator if there is no script.
-    pub fn current() -> ExecContext {
-        CURRENT.with_borrow_mut(|context| {
-            let make = || ExecContext::new(Arc::new(Simulator::default()), &Control::default(), Arc::default());
-            context.get_or_insert_with(make).clone()
-        })
-    }
-
-    /// Makes this the thread's context until the guard is dropped.
-    pub fn enter(self) -> ContextRestorer {
-        ContextRestorer(CURRENT.replace(Some(self)))
-    }
-
-    /// Makes this the thread's context permanently, if a script runs on the thread.
-    pub fn set_current(self) {
-        CURRENT.with_borrow_mut(|context| {
-            if context.is_some() {
-                *context = Some(self);
-            }
-        });
+        ExecContext { inner: Arc::new(inner), location: Span::default(), collects: true }
     }
 
     pub fn device(&self) -> &Arc<dyn Device> {
@@ -177,23 +167,40 @@ impl ExecContext {
     }
 
     /// Returns the state of out-of-core reads on this device.
-    pub fn prefetches(&self) -> &PrefetchStream {
+    pub(crate) fn prefetches(&self) -> &PrefetchStream {
         &self.inner.prefetches
     }
 
+    pub(crate) fn location(&self) -> Span {
+        self.location
+    }
+
+    /// Returns this context with another location.
+    pub(crate) fn at(&self, location: Span) -> ExecContext {
+        ExecContext { location, ..self.clone() }
+    }
+
+    /// Returns the context of another device with this location.
+    pub(crate) fn on(&self, device: &ExecContext) -> ExecContext {
+        device.at(self.location)
+    }
+
+    /// Replaces the location and returns the previous one.
+    pub(crate) fn replace_location(&mut self, location: Span) -> Span {
+        std::mem::replace(&mut self.location, location)
+    }
+
     /// Returns the context of the CPU if this device has its own memory, to which operands must be copied.
-    pub fn host_context(&self) -> Option<&ExecContext> {
+    pub(crate) fn host_context(&self) -> Option<ExecContext> {
         let make = || {
             let has_own_memory = self.inner.device.memory().is_some();
             has_own_memory.then(|| {
-                ExecContext::new(
-                    Arc::new(Simulator::default()),
-                    &self.inner.control,
-                    self.inner.state.without_kernels(),
-                )
+                let HostExecution { device, state } = self.inner.state.host();
+                ExecContext::new(device, &self.inner.control, state)
             })
         };
-        self.inner.host.get_or_init(make).as_ref()
+        let host = self.inner.host.get_or_init(make).as_ref()?;
+        Some(ExecContext { inner: host.inner.clone(), ..*self })
     }
 
     /// Whether expressions use the kernels for GPUs. True on a GPU, and on a simulator that counts the cost of launches
@@ -263,7 +270,7 @@ impl ExecContext {
     }
 
     /// Begins to collect results. They are collected until the guard is dropped.
-    pub fn begin_collecting(&self) -> ResultCollector {
+    pub(crate) fn begin_collecting(&self) -> ResultCollector {
         let pending = self.inner.state.pending.clone();
         let outer = pending.collected().replace(Vec::new());
         ResultCollector { pending, outer }
@@ -296,17 +303,13 @@ impl ExecContext {
         oldest.map_or(Ok(()), |array| array.storage().map(drop))
     }
 
-    pub fn is_same(&self, other: &ExecContext) -> bool {
+    /// Returns whether one kernel may compute operations of both contexts. Contexts of different entries of a session,
+    /// or of different `on … { }` blocks, are different objects for the same device.
+    pub(crate) fn can_share_kernel(&self, other: &ExecContext) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
-    }
-}
-
-/// Restores the thread's previous context when dropped.
-pub(crate) struct ContextRestorer(Option<ExecContext>);
-
-impl Drop for ContextRestorer {
-    fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+            || Arc::ptr_eq(&self.inner.device, &other.inner.device)
+                && self.counts_launches() == other.counts_launches()
+                && Arc::ptr_eq(&self.inner.control.stop, &other.inner.control.stop)
     }
 }
 
@@ -331,5 +334,12 @@ impl ResultCollector {
 impl Drop for ResultCollector {
     fn drop(&mut self) {
         *self.pending.collected() = self.outer.take();
+    }
+}
+
+/// A context with a simulator, for code outside of an interpreter.
+impl Default for ExecContext {
+    fn default() -> ExecContext {
+        ExecContext::new(Arc::new(Simulator::default()), &Control::default(), Arc::default())
     }
 }

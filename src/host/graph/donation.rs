@@ -45,7 +45,7 @@ pub(super) fn compute_in_place(
     len: usize,
 ) -> HostResult<Option<Storage>> {
     let context = plan_context(&root.context, plan, len);
-    if len < context.min_donated_bytes() || !is_short(plan, context, len / root.scalar.size()) {
+    if len < context.min_donated_bytes() || !is_short(plan, &context, len / root.scalar.size()) {
         return Ok(None);
     }
     let can_donate = |i: &usize| can_reuse_input(plan, *i, root, len);
@@ -66,7 +66,7 @@ pub(super) fn compute_in_place(
     }
     let slots = slots.remove(&Arc::as_ptr(plan.inputs[donor].array.data())).unwrap_or_default();
     let donated = DonatedOperand::take_from_plan(root, plan, donor, slots)?;
-    donated.overwrite(root, plan, element, context)
+    donated.overwrite(root, plan, element, &context)
 }
 
 /// Returns whether a kernel takes so little time that it may ignore stop requests.

@@ -17,9 +17,9 @@ use crate::graph::out_of_core;
 use crate::graph::plan::{FusionPlan, OperandSource};
 use crate::graph::view::{LazyView, as_view, view_lattice};
 use crate::problem::{HostResult, RuntimeError};
+use clk_base::source::Span;
 use clk_base::stop;
 use clk_ir::def::Module;
-use clk_runtime::profile;
 use clk_runtime::storage::Storage;
 use clk_runtime::{
     Arg, Control, DeviceError, Executable, Fault, FaultKind, LaunchConfig, LaunchExtents, fault_diagnostic,
@@ -37,6 +37,7 @@ pub(crate) const MIN_UPLOAD_BYTES: usize = 1 << 16;
 /// immediately; others are deferred. The caller has checked the types. The operands' shapes must broadcast to `shape`,
 /// whose last axis is the components if elements are vectors.
 pub(crate) fn defer(
+    context: &ExecContext,
     op: ElementwiseOp,
     operands: Vec<NodeOperand>,
     scalar: Scalar,
@@ -76,7 +77,6 @@ pub(crate) fn defer(
     let folds = operands.iter().any(|operand| operand_size(operand).has_reductions);
     let may_fault = op.may_fault(&operands);
     let arrays: Vec<Array> = operands.iter().filter_map(as_array).cloned().collect();
-    let context = ExecContext::current();
     let node = DeferredNode {
         op,
         operands: operands.into(),
@@ -88,7 +88,6 @@ pub(crate) fn defer(
         context: context.clone(),
         has_reductions: folds,
         was_inlined: AtomicBool::new(false),
-        span: profile::place(),
     };
     let result = Array::deferred(element, outer, Arc::new(node))?;
     if may_fault {
@@ -131,7 +130,7 @@ pub(super) fn compute_on_host(
     let mut failure = None;
     for_each_scalar(operands, shape, |_, values| {
         match (op.apply(values), places.next()) {
-            (Ok(result), Some(plan_context)) => plan_context.copy_from_slice(&result.to_bytes()[..size]),
+            (Ok(result), Some(place)) => place.copy_from_slice(&result.to_bytes()[..size]),
             (Ok(_), None) => {}
             (Err(why), _) => failure = Some(why),
         }
@@ -204,7 +203,6 @@ pub(super) fn internal_error(what: impl Display) -> RuntimeError {
 
 /// Copies the elements of a view. `is_sole_owner` is true if the view holds the only reference to its source.
 fn copy_view(view: &LazyView, source: &Array, is_sole_owner: bool, len: usize, reader: Reader) -> HostResult<Storage> {
-    let _place = view.context.counts_launches().then(|| profile::enter_location(view.span));
     if let (Some(bytes), Reader::Device) = (&view.separate_upload, reader)
         && let Some(storage) = out_of_core::upload_range(&view.context, source, bytes.clone())?
     {
@@ -271,7 +269,7 @@ pub(super) fn run_plan(
     let mut storage = Storage::unset(len);
     let context = plan_context(context, plan, len);
     let output = PlanOutput { storage: &mut storage, extents: &[] };
-    run_plan_into(plan, element, scalar, shape, context, output, wait)?;
+    run_plan_into(plan, element, scalar, shape, &context, output, wait)?;
     Ok(storage)
 }
 
@@ -317,27 +315,27 @@ pub(super) fn run_plan_with_control(
     let executable = context.kernel(key, || {
         load_kernel(context, kernel_builder::expression_kernel(plan, element, scalar), plan.has_guards)
     })?;
-    launch_plan(plan, &*executable, output, wait, control)?.map_err(|fault| match fault.kind {
+    launch_plan(plan, &*executable, output, wait, control, context.location())?.map_err(|fault| match fault.kind {
         FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&ElementType::Scalar(scalar), shape),
         _ => fault_error(&fault),
     })
 }
 
 /// Returns the context (CPU or GPU) in which to run a plan whose result has `len` bytes.
-pub(super) fn plan_context<'s>(context: &'s ExecContext, plan: &FusionPlan, len: usize) -> &'s ExecContext {
+pub(super) fn plan_context(context: &ExecContext, plan: &FusionPlan, len: usize) -> ExecContext {
     choose_context(context, plan.inputs.iter().map(|input| &input.array), len)
 }
 
 /// Returns the context (CPU or GPU) in which to compute a result of `len` bytes from these arrays.
-pub(super) fn choose_context<'s, 'a>(
-    context: &'s ExecContext,
+pub(super) fn choose_context<'a>(
+    context: &ExecContext,
     mut operands: impl Iterator<Item = &'a Array>,
     len: usize,
-) -> &'s ExecContext {
+) -> ExecContext {
     let is_remote = |array: &Array| array.data().computed().is_some_and(|storage| storage.remote().is_some());
     match context.host_context() {
         Some(host) if len < MIN_UPLOAD_BYTES && !operands.any(is_remote) => host,
-        _ => context,
+        _ => context.clone(),
     }
 }
 
@@ -395,6 +393,7 @@ fn launch_plan(
     output: PlanOutput<'_>,
     wait: bool,
     control: &Control,
+    location: Span,
 ) -> HostResult<Result<(), Box<Fault>>> {
     let PlanOutput { storage, extents } = output;
     let mut args = input_args(plan)?;
@@ -418,7 +417,7 @@ fn launch_plan(
     for (slot, extent) in space.iter_mut().zip(std::iter::once(first).chain(rest).take(MAX_AXES)) {
         *slot = extent as u32;
     }
-    let config = LaunchConfig { wait, ..LaunchExtents::Threads(space).into() };
+    let config = LaunchConfig { wait, ..LaunchConfig::new(LaunchExtents::Threads(space), location) };
     Ok(executable.launch(&config, &mut args, control).map(drop))
 }
 

@@ -18,7 +18,6 @@ use crate::graph::residency::{is_on_device, is_on_host, view_as_scalars};
 use crate::graph::view::{PIN_RATIO, ViewAxis};
 use crate::problem::HostResult;
 use clk_base::alloc;
-use clk_runtime::profile::{self, enter_location};
 use clk_runtime::storage::Storage;
 use clk_scalar::ops::BinaryOp;
 use clk_scalar::with_integer;
@@ -31,6 +30,7 @@ pub(super) const MAX_HOST_ELEMENTS: usize = if cfg!(test) { 16 } else { 1 << 10 
 /// Gathers the elements of an array at these positions. `axes` has an entry for each axis of the array; `shape` is the
 /// shape of the result. Returns `None` if the host should gather instead, or if a position is out of bounds.
 pub(crate) fn gather(
+    context: &ExecContext,
     array: &Array,
     axes: Vec<ViewAxis>,
     lists: Vec<IndexList>,
@@ -49,7 +49,7 @@ pub(crate) fn gather(
     {
         return Ok(None);
     }
-    let context = gather_context(array, bytes);
+    let context = &gather_context(context, array, bytes);
     for list in &lists {
         if !are_in_bounds(&list.positions, array.shape()[list.axis], &context)? {
             return Ok(None);
@@ -73,7 +73,6 @@ pub(crate) fn gather(
         input_count: inputs,
         pinned_bytes: pinned,
         was_inlined: AtomicBool::new(false),
-        span: profile::place(),
     };
     let work: Arc<dyn DeferredWork> = Arc::new(work);
     source.data().add_reader(&work);
@@ -100,12 +99,9 @@ fn replace_iota_lists(mut axes: Vec<ViewAxis>, mut lists: Vec<IndexList>) -> (Ve
 
 /// Returns the one-hot mask of a list of positions: a matrix in which row `i` is true only in column `at[i]`. `None` if
 /// a position is out of bounds.
-pub(crate) fn one_hot_mask(at: &Array, columns: usize) -> HostResult<Option<Array>> {
+pub(crate) fn one_hot_mask(context: &ExecContext, at: &Array, columns: usize) -> HostResult<Option<Array>> {
     let shape = [at.count(), columns];
-    if byte_count(&Scalar::Bool.into(), &shape)? == 0
-        || columns > MAX_EXTENT
-        || !are_in_bounds(at, columns, &ExecContext::current())?
-    {
+    if byte_count(&Scalar::Bool.into(), &shape)? == 0 || columns > MAX_EXTENT || !are_in_bounds(at, columns, context)? {
         return Ok(None);
     }
     let (own, scalar) = ([at.count(), 1], Scalar::I32);
@@ -113,6 +109,7 @@ pub(crate) fn one_hot_mask(at: &Array, columns: usize) -> HostResult<Option<Arra
     let mut at = at.with_shape(&own)?;
     if at.scalar() != Some(scalar) {
         at = defer(
+            context,
             ElementwiseOp::Convert(scalar),
             vec![NodeOperand::Array(at, own.to_vec())],
             scalar,
@@ -122,17 +119,16 @@ pub(crate) fn one_hot_mask(at: &Array, columns: usize) -> HostResult<Option<Arra
     }
     let numbers = NodeOperand::Array(Array::from_shaped(&numbers, &[1, columns])?, vec![1, columns]);
     let operands = vec![NodeOperand::Array(at, own.to_vec()), numbers];
-    defer(ElementwiseOp::Binary(BinaryOp::Eq), operands, Scalar::Bool, Scalar::Bool.into(), &shape).map(Some)
+    defer(context, ElementwiseOp::Binary(BinaryOp::Eq), operands, Scalar::Bool, Scalar::Bool.into(), &shape).map(Some)
 }
 
 /// Returns the context in which to gather `bytes` bytes: a GPU, unless the array would have to be uploaded and is much
 /// larger than the result.
-fn gather_context(array: &Array, bytes: usize) -> ExecContext {
-    let context = ExecContext::current();
+fn gather_context(context: &ExecContext, array: &Array, bytes: usize) -> ExecContext {
     let needs_upload = array.data().computed().is_some() && !is_on_device(array);
     match context.host_context() {
-        Some(near) if needs_upload && 2 * bytes < array.byte_len() => near.clone(),
-        _ => context,
+        Some(host) if needs_upload && 2 * bytes < array.byte_len() => host,
+        _ => context.clone(),
     }
 }
 
@@ -164,8 +160,7 @@ pub(super) fn are_in_bounds(at: &Array, len: usize, context: &ExecContext) -> Ho
     let inside = if at.count() <= MAX_HOST_ELEMENTS && is_on_host(at) {
         with_integer!(scalar, T => check_on_host::<T>(at, len)?, _ => return Ok(false))
     } else {
-        let _standing = context.without_collecting().enter();
-        check_by_reduction(at, scalar, len)?
+        check_by_reduction(&context.without_collecting(), at, scalar, len)?
     };
     if inside && at.data().computed().is_some() {
         at.data().record_index_bound(scalar, len);
@@ -180,13 +175,18 @@ fn check_on_host<T: ArrayScalar>(at: &Array, len: usize) -> HostResult<bool> {
 }
 
 /// Checks on the device that all integers, interpreted as unsigned, are less than the length.
-fn check_by_reduction(at: &Array, scalar: Scalar, len: usize) -> HostResult<bool> {
+fn check_by_reduction(context: &ExecContext, at: &Array, scalar: Scalar, len: usize) -> HostResult<bool> {
     let shape = at.shape().to_vec();
     let convert = |array: Array, to: Scalar| match array.scalar() == Some(to) {
         true => Ok(array),
-        false => {
-            defer(ElementwiseOp::Convert(to), vec![NodeOperand::Array(array, shape.clone())], to, to.into(), &shape)
-        }
+        false => defer(
+            context,
+            ElementwiseOp::Convert(to),
+            vec![NodeOperand::Array(array, shape.clone())],
+            to,
+            to.into(),
+            &shape,
+        ),
     };
     let numbers = match scalar {
         Scalar::I64 | Scalar::U64 => convert(at.clone(), Scalar::U64)?,
@@ -195,7 +195,8 @@ fn check_by_reduction(at: &Array, scalar: Scalar, len: usize) -> HostResult<bool
     };
     let limit = ScalarValue::of(len as u64).to_type(numbers.scalar().unwrap_or(Scalar::U32));
     let operands = vec![NodeOperand::Array(numbers, shape.clone()), NodeOperand::Scalar(limit)];
-    let outside = defer(ElementwiseOp::Binary(BinaryOp::Ge), operands, Scalar::Bool, Scalar::Bool.into(), &shape)?;
+    let outside =
+        defer(context, ElementwiseOp::Binary(BinaryOp::Ge), operands, Scalar::Bool, Scalar::Bool.into(), &shape)?;
     let any_set = ReductionOp {
         combine: ElementwiseOp::Binary(BinaryOp::BitOr),
         accumulator: Scalar::Bool,
@@ -203,7 +204,7 @@ fn check_by_reduction(at: &Array, scalar: Scalar, len: usize) -> HostResult<bool
         result: Scalar::Bool,
     };
     let rows = ReductionShape { outer: 1, len: at.count(), inner: 1 };
-    match reduce(&any_set, &outside, &shape, &vec![1; shape.len()], rows)? {
+    match reduce(context, &any_set, &outside, &shape, &vec![1; shape.len()], rows)? {
         Some(found) => Ok(found.bytes()?.iter().all(|byte| *byte == 0)),
         None => Ok(false),
     }
@@ -211,7 +212,6 @@ fn check_by_reduction(at: &Array, scalar: Scalar, len: usize) -> HostResult<bool
 
 /// Computes the elements of a deferred gather.
 fn compute_gather(picked: &LazyGather, parts: &GatherSource, len: usize) -> HostResult<Storage> {
-    let _place = picked.context.counts_launches().then(|| enter_location(picked.span));
     let (plan, element) = FusionPlan::for_gather(picked, parts)?;
     run_plan(&plan, element, picked.scalar, &picked.shape, &picked.context, len, false)
 }

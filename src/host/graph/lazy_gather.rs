@@ -7,7 +7,6 @@ use crate::array::{Array, DeferredWork};
 use crate::graph::context::ExecContext;
 use crate::graph::node::GraphSize;
 use crate::graph::view::ViewAxis;
-use clk_base::source::Span;
 use clk_runtime::storage::Storage;
 use clk_scalar::Scalar;
 
@@ -45,8 +44,6 @@ pub(crate) struct LazyGather {
     pub pinned_bytes: usize,
     /// Whether another kernel has already computed the elements inline.
     pub was_inlined: AtomicBool,
-    /// The source location of the operation, if launches are counted.
-    pub span: Span,
 }
 
 /// The array that a gather reads, and its positions.

@@ -13,7 +13,7 @@ use clk_check::typed::{Program, Type};
 use clk_compile::{NoFiles, Session};
 use clk_ir::Checks;
 use clk_lower::{FunctionInstance, GenericArgument, Instance};
-use clk_runtime::{Arg, DeviceError, Executable, FaultKind, LaunchExtents};
+use clk_runtime::{Arg, DeviceError, Executable, FaultKind, LaunchConfig, LaunchExtents};
 use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::MathFn;
 use clk_scalar::{Scalar, ScalarValue};
@@ -66,7 +66,7 @@ pub(super) fn launch(
     element: &ElementType,
     shape: &[usize],
 ) -> HostResult<()> {
-    match executable.launch(&extents.into(), args, context.control()) {
+    match executable.launch(&LaunchConfig::new(extents, context.location()), args, context.control()) {
         Ok(_) => Ok(()),
         Err(fault) => Err(match fault.kind {
             FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(element, shape),

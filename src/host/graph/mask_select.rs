@@ -91,19 +91,21 @@ enum SelectionSource {
     Compared,
 }
 
-/// Returns the context of the GPU that should select elements of the array by the mask, or write to them. `None` if
-/// mask and array are on the host, which should then do it.
-fn gpu_context(mask: &Array, array: &Array) -> Option<ExecContext> {
-    let is_on_device = may_be_on_device(mask) || may_be_on_device(array);
+/// Returns whether the context's device is a GPU that should select elements of the array by the mask, or write to
+/// them. False if mask and array are on the host, which should then do it.
+fn selects_on_gpu(context: &ExecContext, mask: &Array, array: &Array) -> bool {
+    let is_on_device = may_be_on_device(context, mask) || may_be_on_device(context, array);
     let is_supported = mask.count() > 0 && mask.count() <= MAX_EXTENT - THREADS * PER_THREAD && !array.is_empty();
-    // `current` may initialize a device, so it is called only if necessary.
-    (is_on_device && is_supported).then(ExecContext::current).filter(|context| context.is_gpu())
+    // `is_gpu` may initialize a device, so it is called only if necessary.
+    is_on_device && is_supported && context.is_gpu()
 }
 
 /// Returns the positions where the mask is true, in ascending order; `None` if the host should find them. `array` is
 /// the array that will be indexed by them.
-pub(crate) fn mask_positions(mask: &Array, array: &Array) -> HostResult<Option<Array>> {
-    let Some(context) = gpu_context(mask, array) else { return Ok(None) };
+pub(crate) fn mask_positions(context: &ExecContext, mask: &Array, array: &Array) -> HostResult<Option<Array>> {
+    if !selects_on_gpu(context, mask, array) {
+        return Ok(None);
+    }
     let at = run_selection(
         &context,
         &MaskPredicate::from_mask(&context, mask)?,
@@ -116,11 +118,13 @@ pub(crate) fn mask_positions(mask: &Array, array: &Array) -> HostResult<Option<A
 
 /// Returns the elements of an array, in order, for which a mask of the same shape is true. `None` if the selection
 /// should use positions or the host instead.
-pub(crate) fn select_by_mask(array: &Array, mask: &Array) -> HostResult<Option<Array>> {
+pub(crate) fn select_by_mask(context: &ExecContext, array: &Array, mask: &Array) -> HostResult<Option<Array>> {
     let element = array.element().clone();
     let word = [Scalar::U8, Scalar::U16, Scalar::U32, Scalar::U64].into_iter().find(|w| w.size() == element.size());
     let (Some(word), true) = (word, array.shape() == mask.shape()) else { return Ok(None) };
-    let Some(context) = gpu_context(mask, array) else { return Ok(None) };
+    if !selects_on_gpu(context, mask, array) {
+        return Ok(None);
+    }
     array.storage()?;
     let predicate = MaskPredicate::from_mask(&context, mask)?;
     let is_same =
@@ -198,17 +202,21 @@ fn run_selection(
         return Array::with_storage(element, &[total], result);
     }
     let result = Array::with_storage(element, &[count], result)?;
-    let _standing = context.without_collecting().enter();
-    let part = make_view(&result, vec![ViewAxis::full(0)], &[total])?;
+    let part = make_view(&context.without_collecting(), &result, vec![ViewAxis::full(0)], &[total])?;
     part.storage()?;
     Ok(part)
 }
 
 /// Returns a copy of the array in which elements are replaced by a value where the mask is true. The mask has the shape
 /// of the array's first axes. `None` if mask and array are on the host, which should then write in place.
-pub(crate) fn replace_where(array: &Array, mask: &Array, value: ScalarValue) -> HostResult<Option<Array>> {
+pub(crate) fn replace_where(
+    context: &ExecContext,
+    array: &Array,
+    mask: &Array,
+    value: ScalarValue,
+) -> HostResult<Option<Array>> {
     let own = array.element().clone();
-    let is_near = !may_be_on_device(array) && !may_be_on_device(mask);
+    let is_near = !may_be_on_device(context, array) && !may_be_on_device(context, mask);
     if own != ElementType::Scalar(value.ty) || is_near || array.count() <= MAX_HOST_ELEMENTS {
         return Ok(None);
     }
@@ -220,5 +228,5 @@ pub(crate) fn replace_where(array: &Array, mask: &Array, value: ScalarValue) -> 
         NodeOperand::Scalar(value),
         NodeOperand::Array(array.clone(), shape.clone()),
     ];
-    defer(ElementwiseOp::Select, operands, value.ty, own, &shape).map(Some)
+    defer(context, ElementwiseOp::Select, operands, value.ty, own, &shape).map(Some)
 }

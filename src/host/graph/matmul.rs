@@ -78,7 +78,13 @@ pub(crate) enum MatmulResult {
 
 /// Returns the products of two batches of matrices, as an array of this shape. One of the batches may be a single
 /// matrix.
-pub(crate) fn matmul(a: &Array, b: &Array, sizes: GemmSizes, shape: &[usize]) -> HostResult<MatmulResult> {
+pub(crate) fn matmul(
+    exec: &ExecContext,
+    a: &Array,
+    b: &Array,
+    sizes: GemmSizes,
+    shape: &[usize],
+) -> HostResult<MatmulResult> {
     let scalar = a.scalar().ok_or_else(|| internal_error("a product of structs"))?;
     let GemmSizes { batch, rows, inner, columns } = sizes;
     if inner == 0 || batch * rows * columns == 0 {
@@ -101,13 +107,13 @@ pub(crate) fn matmul(a: &Array, b: &Array, sizes: GemmSizes, shape: &[usize]) ->
     };
     let wide = match scalar {
         Scalar::F16 | Scalar::Bf16 => Scalar::F32,
-        _ if scalar.is_int() => match exact_accumulator(a, b, scalar, inner)? {
+        _ if scalar.is_int() => match exact_accumulator(exec, a, b, scalar, inner)? {
             Some(wide) => wide,
-            None => return exact_matmul(a, b, scalar, sizes, shape),
+            None => return exact_matmul(exec, a, b, scalar, sizes, shape),
         },
         _ => scalar,
     };
-    let context = product_context(a, b, batch * rows * columns * wide.size());
+    let context = product_context(exec, a, b, batch * rows * columns * wide.size());
     let words = context.is_gpu() && scalar == Scalar::F32 && batch == 1;
     if words && inner % 4 == 0 && columns % 4 == 0 && rows <= 65_535 * 128 {
         return vectorized_matmul(&context, a, b, sizes, shape).map(MatmulResult::Done);
@@ -152,6 +158,7 @@ pub(crate) fn matmul(a: &Array, b: &Array, sizes: GemmSizes, shape: &[usize]) ->
     })?;
     if scalar.is_float() && wide != scalar {
         let product = defer(
+            exec,
             ElementwiseOp::Convert(scalar),
             vec![NodeOperand::Array(product, shape.to_vec())],
             scalar,
@@ -290,9 +297,9 @@ fn thread_extents(GemmSizes { batch, rows, columns, .. }: GemmSizes) -> LaunchEx
 }
 
 /// Returns the context (CPU or GPU) in which to compute a product whose result has `len` bytes.
-fn product_context(a: &Array, b: &Array, len: usize) -> ExecContext {
+fn product_context(context: &ExecContext, a: &Array, b: &Array, len: usize) -> ExecContext {
     let len = len.max(a.byte_len()).max(b.byte_len());
-    evaluate::choose_context(&ExecContext::current(), [a, b].into_iter(), len).clone()
+    evaluate::choose_context(context, [a, b].into_iter(), len)
 }
 
 fn operand_args<'a>(a: &'a Array, b: &'a Array, sizes: GemmSizes) -> HostResult<Vec<Arg<'a>>> {
@@ -334,7 +341,13 @@ fn vectorized_matmul(
 }
 
 /// Returns a type in which sums of `inner` products of these integers are exact.
-fn exact_accumulator(a: &Array, b: &Array, scalar: Scalar, inner: usize) -> HostResult<Option<Scalar>> {
+fn exact_accumulator(
+    context: &ExecContext,
+    a: &Array,
+    b: &Array,
+    scalar: Scalar,
+    inner: usize,
+) -> HostResult<Option<Scalar>> {
     let (least, most) = limits(scalar);
     let largest = least.abs().max(most);
     let bound = |x: i128, y: i128| x.checked_mul(y).and_then(|n| n.checked_mul(inner as i128));
@@ -343,7 +356,7 @@ fn exact_accumulator(a: &Array, b: &Array, scalar: Scalar, inner: usize) -> Host
     if is_exact(Scalar::I32, by_type) {
         return Ok(Some(Scalar::I32));
     }
-    let (Some(x), Some(y)) = (max_magnitude(a)?, max_magnitude(b)?) else {
+    let (Some(x), Some(y)) = (max_magnitude(context, a)?, max_magnitude(context, b)?) else {
         return Ok(Some(Scalar::I64).filter(|_| is_exact(Scalar::I64, by_type)));
     };
     let bound_by_values = bound(x, y);
@@ -351,7 +364,14 @@ fn exact_accumulator(a: &Array, b: &Array, scalar: Scalar, inner: usize) -> Host
 }
 
 /// Computes matrix products of integers whose intermediate results need more than 64 bits.
-fn exact_matmul(a: &Array, b: &Array, scalar: Scalar, sizes: GemmSizes, shape: &[usize]) -> HostResult<MatmulResult> {
+fn exact_matmul(
+    context: &ExecContext,
+    a: &Array,
+    b: &Array,
+    scalar: Scalar,
+    sizes: GemmSizes,
+    shape: &[usize],
+) -> HostResult<MatmulResult> {
     let GemmSizes { batch, rows, columns, .. } = sizes;
     let wide = if scalar.is_signed() { Scalar::I64 } else { Scalar::U64 };
     let arguments = [
@@ -359,7 +379,7 @@ fn exact_matmul(a: &Array, b: &Array, scalar: Scalar, sizes: GemmSizes, shape: &
         LibraryArgument::Type(wide),
         LibraryArgument::Number(scalar.is_signed().into()),
     ];
-    let context = product_context(a, b, batch * rows * columns * 16);
+    let context = product_context(context, a, b, batch * rows * columns * 16);
     let executable = library_kernels::library_kernel(&context, "product_exact", &arguments)?;
     let bytes = byte_count(&ElementType::Scalar(Scalar::U64), shape)?;
     let (mut low, mut rest) = (Storage::unset(bytes), Storage::unset(bytes));
@@ -419,6 +439,7 @@ fn matmul_on_host(a: &Array, b: &Array, scalar: Scalar, sizes: GemmSizes, shape:
 /// Multiplies two operands elementwise, and returns the sums of the products along an axis of their common shape. The
 /// result has the shape `outer`.
 pub(crate) fn dot_products(
+    context: &ExecContext,
     a: NodeOperand,
     b: NodeOperand,
     shape: &[usize],
@@ -431,24 +452,24 @@ pub(crate) fn dot_products(
     }
     let terms = SumTerms { shape, axis, outer };
     if scalar.is_float() {
-        let product = terms.product(BinaryOp::Mul.into(), &a, &b, Scalar::F64)?;
-        return terms.sum(&product, Scalar::F64, scalar).map(MatmulResult::Done);
+        let product = terms.product(context, BinaryOp::Mul.into(), &a, &b, Scalar::F64)?;
+        return terms.sum(context, &product, Scalar::F64, scalar).map(MatmulResult::Done);
     }
     let unsigned = |wide: Scalar| if scalar.is_signed() { Scalar::I64 } else { wide };
     match scalar.bits() {
         // `i64` is exact: the sum of fewer than 2^31 products of at most 32 bits fits.
         8 | 16 => {
-            let product = terms.product(BinaryOp::Mul.into(), &a, &b, Scalar::I64)?;
-            terms.sum(&product, Scalar::I64, Scalar::I64).map(MatmulResult::Wide)
+            let product = terms.product(context, BinaryOp::Mul.into(), &a, &b, Scalar::I64)?;
+            terms.sum(context, &product, Scalar::I64, Scalar::I64).map(MatmulResult::Wide)
         }
         32 => {
-            let product = terms.product(BinaryOp::Mul.into(), &a, &b, unsigned(Scalar::U64))?;
-            Ok(MatmulResult::Exact(terms.exact_sum(&product, false)?.into_iter().map(Some).collect()))
+            let product = terms.product(context, BinaryOp::Mul.into(), &a, &b, unsigned(Scalar::U64))?;
+            Ok(MatmulResult::Exact(terms.exact_sum(context, &product, false)?.into_iter().map(Some).collect()))
         }
         _ => {
-            let low = terms.product(BinaryOp::Mul.into(), &a, &b, scalar)?;
-            let high = terms.product(ElementwiseOp::Math(MathFn::MulHi), &a, &b, scalar)?;
-            let (low, high) = (terms.exact_sum(&low, true)?, terms.exact_sum(&high, false)?);
+            let low = terms.product(context, BinaryOp::Mul.into(), &a, &b, scalar)?;
+            let high = terms.product(context, ElementwiseOp::Math(MathFn::MulHi), &a, &b, scalar)?;
+            let (low, high) = (terms.exact_sum(context, &low, true)?, terms.exact_sum(context, &high, false)?);
             let number = |(low, high): (i128, i128)| high.checked_mul(1 << 64)?.checked_add(low);
             Ok(MatmulResult::Exact(low.into_iter().zip(high).map(number).collect()))
         }
@@ -470,51 +491,59 @@ struct SumTerms<'a> {
 
 impl SumTerms<'_> {
     /// Applies an elementwise operation to operands with the shape of the terms.
-    fn apply(&self, op: ElementwiseOp, operands: Vec<NodeOperand>) -> HostResult<Array> {
+    fn apply(&self, context: &ExecContext, op: ElementwiseOp, operands: Vec<NodeOperand>) -> HostResult<Array> {
         let types: Vec<Scalar> = operands.iter().filter_map(NodeOperand::scalar).collect();
         let scalar = op.result_type(&types).ok_or_else(|| internal_error("a product of operands without one"))?;
-        defer(op, operands, scalar, ElementType::Scalar(scalar), self.shape)
+        defer(context, op, operands, scalar, ElementType::Scalar(scalar), self.shape)
     }
 
-    fn convert(&self, operand: &NodeOperand, to: Scalar) -> HostResult<NodeOperand> {
+    fn convert(&self, context: &ExecContext, operand: &NodeOperand, to: Scalar) -> HostResult<NodeOperand> {
         if operand.scalar() == Some(to) {
             return Ok(operand.clone());
         }
         // The result has the shape of the terms, so that the conversion can be fused into their kernel.
-        self.apply(ElementwiseOp::Convert(to), vec![operand.clone()]).map(|array| self.term(array))
+        self.apply(context, ElementwiseOp::Convert(to), vec![operand.clone()]).map(|array| self.term(array))
     }
 
     fn term(&self, array: Array) -> NodeOperand {
         NodeOperand::Array(array, self.shape.to_vec())
     }
 
-    fn product(&self, op: ElementwiseOp, a: &NodeOperand, b: &NodeOperand, wide: Scalar) -> HostResult<Array> {
-        self.apply(op, vec![self.convert(a, wide)?, self.convert(b, wide)?])
+    fn product(
+        &self,
+        context: &ExecContext,
+        op: ElementwiseOp,
+        a: &NodeOperand,
+        b: &NodeOperand,
+        wide: Scalar,
+    ) -> HostResult<Array> {
+        self.apply(context, op, vec![self.convert(context, a, wide)?, self.convert(context, b, wide)?])
     }
 
     /// Adds the terms in the accumulator type `wide`, and converts the sums to the type `result`.
-    fn sum(&self, terms: &Array, wide: Scalar, result: Scalar) -> HostResult<Array> {
+    fn sum(&self, context: &ExecContext, terms: &Array, wide: Scalar, result: Scalar) -> HostResult<Array> {
         let groups: Vec<u8> =
             (0..self.shape.len()).map(|k| 1 + u8::from(k > self.axis) - u8::from(k < self.axis)).collect();
         let rows = ReductionShape::for_axis(self.shape, self.axis);
         let sum =
             ReductionOp { combine: ElementwiseOp::Binary(BinaryOp::Add), accumulator: wide, divisor: None, result };
-        let sums = reduce(&sum, terms, self.shape, &groups, rows)?;
+        let sums = reduce(context, &sum, terms, self.shape, &groups, rows)?;
         sums.ok_or_else(|| internal_error("a sum of too many axes"))?.with_shape(self.outer)
     }
 
     /// Adds 64-bit integers exactly. With `unsigned`, their bits are interpreted as unsigned integers.
-    fn exact_sum(&self, terms: &Array, unsigned: bool) -> HostResult<Vec<i128>> {
+    fn exact_sum(&self, context: &ExecContext, terms: &Array, unsigned: bool) -> HostResult<Vec<i128>> {
         let scalar = terms.scalar().ok_or_else(|| internal_error("a sum of structs"))?;
         let number = |n: i64| NodeOperand::Scalar(ScalarValue::of(n).to_type(scalar));
         let half = |array: Array| -> HostResult<Vec<i64>> {
-            let NodeOperand::Array(wide, _) = self.convert(&self.term(array), Scalar::I64)? else {
+            let NodeOperand::Array(wide, _) = self.convert(context, &self.term(array), Scalar::I64)? else {
                 return Err(internal_error("a sum of scalars"));
             };
-            Ok(self.sum(&wide, Scalar::I64, Scalar::I64)?.items::<i64>()?.to_vec())
+            Ok(self.sum(context, &wide, Scalar::I64, Scalar::I64)?.items::<i64>()?.to_vec())
         };
-        let mask = |array: Array| self.apply(BinaryOp::BitAnd.into(), vec![self.term(array), number(0xffff_ffff)]);
-        let mut high = self.apply(BinaryOp::Shr.into(), vec![self.term(terms.clone()), number(32)])?;
+        let mask =
+            |array: Array| self.apply(context, BinaryOp::BitAnd.into(), vec![self.term(array), number(0xffff_ffff)]);
+        let mut high = self.apply(context, BinaryOp::Shr.into(), vec![self.term(terms.clone()), number(32)])?;
         if unsigned {
             high = mask(high)?;
         }

@@ -36,7 +36,8 @@ pub(crate) mod sort;
 mod tests;
 pub(crate) mod view;
 
-pub(crate) use context::{ExecContext, ExpressionState};
+pub use context::ExecContext;
+pub(crate) use context::ExpressionState;
 pub(crate) use evaluate::{DIVISION_BY_ZERO, defer, fault_error, for_each_scalar, scalar_error};
 pub(crate) use gather::{gather, one_hot_mask};
 pub(crate) use lazy_gather::IndexList;

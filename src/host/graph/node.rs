@@ -5,7 +5,6 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::array::{Array, DeferredWork};
 use crate::graph::context::ExecContext;
-use clk_base::source::Span;
 use clk_ir::def::BinOp;
 use clk_ir::def::Ty;
 use clk_ir::typing;
@@ -124,8 +123,6 @@ pub(crate) struct DeferredNode {
     /// Whether another kernel has already computed the node inline, so that computing it inline again would repeat
     /// work.
     pub was_inlined: AtomicBool,
-    /// The source location of the operation, if the costs of launches are counted.
-    pub span: Span,
 }
 
 impl DeferredNode {
@@ -213,7 +210,6 @@ pub(crate) struct ReductionNode {
     pub pinned_bytes: usize,
     pub context: ExecContext,
     pub was_inlined: AtomicBool,
-    pub span: Span,
 }
 
 /// Returns the deferred work as a reduction, if it is one.

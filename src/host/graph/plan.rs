@@ -400,7 +400,7 @@ impl<'r> FusionPlanner<'r> {
         shape: &[usize],
         axes: &[ViewAxis],
     ) -> HostResult<Option<OperandSource>> {
-        let is_compatible = picked.context.is_same(self.context) && array.scalar() == Some(picked.scalar);
+        let is_compatible = picked.context.can_share_kernel(self.context) && array.scalar() == Some(picked.scalar);
         let Some(axes) = (if is_compatible { self.aligned_axes(&picked.shape, shape, axes) } else { None }) else {
             return Ok(None);
         };
@@ -447,7 +447,7 @@ impl<'r> FusionPlanner<'r> {
         shape: &[usize],
         axes: &[ViewAxis],
     ) -> Option<Vec<ViewAxis>> {
-        let is_compatible = node.context.is_same(self.context) && array.scalar() == Some(node.scalar);
+        let is_compatible = node.context.can_share_kernel(self.context) && array.scalar() == Some(node.scalar);
         if is_compatible { self.aligned_axes(&node.shape, shape, axes) } else { None }
     }
 

@@ -33,7 +33,6 @@ use crate::graph::row_plan::round_results;
 use crate::graph::row_planner;
 use crate::graph::view::PIN_RATIO;
 use crate::problem::HostResult;
-use clk_runtime::profile::{enter_location, place};
 use clk_runtime::storage::Storage;
 use clk_runtime::{Arg, LaunchExtents};
 use clk_scalar::{Scalar, ScalarValue};
@@ -53,6 +52,7 @@ pub(super) const MAX_HOST_SCALARS: usize = 256;
 /// per axis: 0 before the rows, 1 along the rows, 2 after them. `None` if there are no rows, or if they are longer than
 /// an axis may be.
 pub(crate) fn reduce(
+    context: &ExecContext,
     fold: &ReductionOp,
     array: &Array,
     shape: &[usize],
@@ -68,22 +68,27 @@ pub(crate) fn reduce(
         return reduce_on_host(fold, array, rows).map(Some);
     }
     if inner == 1 && row_planner::is_supported(outer, len) {
-        return defer_reduction(fold, array, shape, rows).map(Some);
+        return defer_reduction(context, fold, array, shape, rows).map(Some);
     }
-    let reduced = reduce_in_rounds(fold, array, shape, groups, rows)?;
+    let reduced = reduce_in_rounds(context, fold, array, shape, groups, rows)?;
     reduced
         .map(|storage| Array::with_storage(ElementType::Scalar(fold.result), &[outer, 1, inner], storage))
         .transpose()
 }
 
 /// Defers a reduction of rows, so that one row-wise kernel can compute it together with the expressions that use it.
-fn defer_reduction(fold: &ReductionOp, array: &Array, shape: &[usize], rows: ReductionShape) -> HostResult<Array> {
+fn defer_reduction(
+    context: &ExecContext,
+    fold: &ReductionOp,
+    array: &Array,
+    shape: &[usize],
+    rows: ReductionShape,
+) -> HostResult<Array> {
     let mut size = evaluate::graph_size(array);
     if size.op_count + 1 > MAX_OPS {
         array.storage()?;
         size = evaluate::graph_size(array);
     }
-    let context = ExecContext::current();
     let folded = ReductionNode {
         op: *fold,
         array: array.clone(),
@@ -95,7 +100,6 @@ fn defer_reduction(fold: &ReductionOp, array: &Array, shape: &[usize], rows: Red
         pinned_bytes: size.pinned_bytes,
         context: context.clone(),
         was_inlined: AtomicBool::new(false),
-        span: place(),
     };
     let result = Array::deferred(ElementType::Scalar(fold.result), &[rows.outer, 1, 1], Arc::new(folded))?;
     context.record_result(&result, std::iter::once(array))?;
@@ -110,12 +114,10 @@ const MIN_TRACKED_BYTES: usize = 1 << 20;
 
 impl DeferredWork for ReductionNode {
     fn run(&self, _: usize, _: Reader) -> HostResult<Storage> {
-        let _place = self.context.counts_launches().then(|| enter_location(self.span));
         if let Some(storage) = row_planner::compute_reduction(self)? {
             return Ok(storage);
         }
-        // Runs on the device where the reduction was deferred. The rows are the last axes.
-        let _standing = self.context.clone().enter();
+        // The rows are the last axes.
         let mut inside = 1;
         let within = self.shape.iter().rev().take_while(|&&extent| {
             let is_inside = inside < self.len;
@@ -125,7 +127,7 @@ impl DeferredWork for ReductionNode {
         let first = self.shape.len() - within.count();
         let groups: Vec<u8> = (0..self.shape.len()).map(|axis| u8::from(axis >= first)).collect();
         let rows = ReductionShape { outer: self.rows, len: self.len, inner: 1 };
-        let reduced = reduce_in_rounds(&self.op, &self.array, &self.shape, &groups, rows)?;
+        let reduced = reduce_in_rounds(&self.context, &self.op, &self.array, &self.shape, &groups, rows)?;
         reduced.ok_or_else(|| internal_error("a reduction of too many rows"))
     }
 
@@ -136,6 +138,7 @@ impl DeferredWork for ReductionNode {
 
 /// Like [`reduce()`], but computes the result immediately, with one kernel per round.
 fn reduce_in_rounds(
+    context: &ExecContext,
     fold: &ReductionOp,
     array: &Array,
     shape: &[usize],
@@ -143,9 +146,9 @@ fn reduce_in_rounds(
     rows: ReductionShape,
 ) -> HostResult<Option<Storage>> {
     let ReductionShape { outer, len, inner } = rows;
-    materialize_for_few_threads(array, outer * round_results(len) * inner)?;
+    materialize_for_few_threads(context, array, outer * round_results(len) * inner)?;
     let Some(PlannedReduction { context, mut plan, mut element, mut axis }) =
-        plan_reduction(array, shape, groups, rows, fold.accumulator.size())?
+        plan_reduction(context, array, shape, groups, rows, fold.accumulator.size())?
     else {
         return Ok(None);
     };
@@ -182,10 +185,10 @@ fn reduce_in_rounds(
 
 /// Computes and stores the elements of an expression before its reduction if the reduction has only a few threads. On a
 /// GPU, it is then faster to compute the elements with one thread each.
-fn materialize_for_few_threads(array: &Array, threads: usize) -> HostResult<()> {
+fn materialize_for_few_threads(context: &ExecContext, array: &Array, threads: usize) -> HostResult<()> {
     let is_expression = array.data().work().is_some_and(|work| as_node(&*work).is_some());
-    if is_expression && threads < MIN_FUSED_THREADS && ExecContext::current().is_gpu() {
-        materialize_for(array, &ExecContext::current())?;
+    if is_expression && threads < MIN_FUSED_THREADS && context.is_gpu() {
+        materialize_for(array, context)?;
     }
     Ok(())
 }
@@ -212,13 +215,13 @@ impl PlannedReduction {
 /// Plans the first round of a reduction of an array; `None` if the axes cannot be merged into three. `size` is the size
 /// of a result.
 pub(super) fn plan_reduction(
+    context: &ExecContext,
     array: &Array,
     shape: &[usize],
     groups: &[u8],
     rows: ReductionShape,
     size: usize,
 ) -> HostResult<Option<PlannedReduction>> {
-    let context = ExecContext::current();
     let (mut plan, mut element, mut kinds) = FusionPlan::for_axis_groups(array, shape, groups, &context)?;
     let is_even = |kinds: &[u8]| kinds.windows(2).all(|pair| pair[0] != pair[1]);
     if !is_even(&kinds) {
@@ -246,7 +249,7 @@ pub(super) fn plan_reduction(
         return Ok(None);
     }
     context.forget_result(array);
-    let context = evaluate::plan_context(&context, &plan, rows.outer * rows.len * rows.inner * size).clone();
+    let context = evaluate::plan_context(&context, &plan, rows.outer * rows.len * rows.inner * size);
     let axis =
         kinds.iter().position(|kind| *kind == 1).ok_or_else(|| internal_error("a reduction without its axis"))?;
     Ok(Some(PlannedReduction { context, plan, element, axis }))

@@ -18,8 +18,8 @@ pub(super) fn is_on_device(array: &Array) -> bool {
 
 /// Returns whether the array is on a GPU or may be computed there. Always true when the costs of expression kernels are
 /// counted.
-pub(super) fn may_be_on_device(array: &Array) -> bool {
-    array.data().computed().is_none() || is_on_device(array) || ExecContext::current().counts_launches()
+pub(super) fn may_be_on_device(context: &ExecContext, array: &Array) -> bool {
+    array.data().computed().is_none() || is_on_device(array) || context.counts_launches()
 }
 
 /// Reinterprets an array as an array of scalars. Vectors and structs get an additional last axis (the components of a

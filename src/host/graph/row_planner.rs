@@ -278,13 +278,13 @@ impl<'s> RowPlanner<'s> {
     /// Returns whether a node has exactly one element for each element, or for each row, of this plan, in the same
     /// order.
     fn is_row_aligned(&self, node: &DeferredNode, array: &Array, shape: &[usize]) -> bool {
-        node.context.is_same(self.context)
+        node.context.can_share_kernel(self.context)
             && array.scalar() == Some(node.scalar)
             && non_unit_extents(&node.shape).eq(non_unit_extents(shape))
     }
 
     fn reduces_same_rows(&self, folded: &ReductionNode, array: &Array) -> bool {
-        folded.context.is_same(self.context)
+        folded.context.can_share_kernel(self.context)
             && array.scalar() == Some(folded.op.result)
             && (folded.rows, folded.len) == (self.plan.rows, self.plan.len)
     }
@@ -310,8 +310,7 @@ fn launch_rows(plan: RowPlan, result: Scalar, context: &ExecContext) -> HostResu
     let shape = if is_row { vec![rows] } else { vec![rows, len] };
     let bytes = shape.iter().product::<usize>() * result.size();
     let read: usize = plan.inputs.iter().map(|input| input.array.byte_len()).max().unwrap_or(0);
-    let context =
-        evaluate::choose_context(context, plan.inputs.iter().map(|input| &input.array), bytes.max(read)).clone();
+    let context = evaluate::choose_context(context, plan.inputs.iter().map(|input| &input.array), bytes.max(read));
     let division =
         if context.caches_rows() { RowBlockShape::caching_rows(&plan) } else { RowBlockShape::for_plan(&plan) };
     let make = || evaluate::load_kernel(&context, row_kernel::row_kernel(&plan, division, result), false);

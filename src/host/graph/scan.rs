@@ -35,7 +35,7 @@ pub(crate) struct ScanTypes {
 }
 
 /// Returns the cumulative sums of an array along the axis that `rows` describes.
-pub(crate) fn scan(array: &Array, rows: ReductionShape, types: ScanTypes) -> HostResult<Array> {
+pub(crate) fn scan(context: &ExecContext, array: &Array, rows: ReductionShape, types: ScanTypes) -> HostResult<Array> {
     let ReductionShape { outer, len, inner } = rows;
     let scalar = array.scalar().ok_or_else(|| internal_error("sums of structs"))?;
     let count = outer * len * inner;
@@ -47,7 +47,7 @@ pub(crate) fn scan(array: &Array, rows: ReductionShape, types: ScanTypes) -> Hos
         return scan_on_host(array, scalar, rows, types);
     }
     let size = count * types.accumulator.size();
-    let context = evaluate::choose_context(&ExecContext::current(), std::iter::once(array), size).clone();
+    let context = evaluate::choose_context(context, std::iter::once(array), size);
     scan_level(&context, array, rows, types, false)
 }
 

@@ -28,17 +28,21 @@ pub(crate) enum ScatterValues<'v> {
 }
 
 /// Returns whether the array is on a GPU or may be computed there, so that the scatter should run on the GPU.
-pub(crate) fn can_scatter_on_gpu(array: &Array) -> bool {
-    // `current` may initialize a device, so it is called only if necessary.
-    may_be_on_device(array) && ExecContext::current().is_gpu()
+pub(crate) fn can_scatter_on_gpu(context: &ExecContext, array: &Array) -> bool {
+    // `is_gpu` may initialize a device, so it is called only if necessary.
+    may_be_on_device(context, array) && context.is_gpu()
 }
 
 /// Writes rows of values to an array at positions along its first axes. There is one list of positions per axis, with
 /// one position for each row of values. Returns false without changing anything if the host must do it instead, for
 /// example to report a position that is out of bounds.
-pub(crate) fn scatter(array: &mut Array, lists: &[&Array], values: &ScatterValues<'_>) -> HostResult<bool> {
-    let context = ExecContext::current();
-    let Some((word, each)) = struct_words(array.element().size()).filter(|_| can_scatter_on_gpu(array)) else {
+pub(crate) fn scatter(
+    context: &ExecContext,
+    array: &mut Array,
+    lists: &[&Array],
+    values: &ScatterValues<'_>,
+) -> HostResult<bool> {
+    let Some((word, each)) = struct_words(array.element().size()).filter(|_| can_scatter_on_gpu(context, array)) else {
         return Ok(false);
     };
     let Some((writer, width)) = ScatterKernel::new(&context, array, lists, each)? else { return Ok(false) };
@@ -70,8 +74,13 @@ pub(crate) fn scatter(array: &mut Array, lists: &[&Array], values: &ScatterValue
 /// Scatter-add: returns an array of the shape of `array`, in which each element is the sum of the rows' values at its
 /// position, in their order, or zero. Float sums are computed in `f64` and rounded once. `None` if the host must do it
 /// instead.
-pub(crate) fn scatter_add(array: &Array, lists: &[&Array], rows: &Array) -> HostResult<Option<Array>> {
-    let (context, own) = (ExecContext::current(), array.element().clone());
+pub(crate) fn scatter_add(
+    context: &ExecContext,
+    array: &Array,
+    lists: &[&Array],
+    rows: &Array,
+) -> HostResult<Option<Array>> {
+    let own = array.element().clone();
     let Some(scalar) = own.scalar() else { return Ok(None) };
     let Some((writer, width)) = ScatterKernel::new(&context, array, lists, own.lanes())? else { return Ok(None) };
     let (count, places) = (writer.count, writer.rows);
@@ -87,12 +96,12 @@ pub(crate) fn scatter_add(array: &Array, lists: &[&Array], rows: &Array) -> Host
 }
 
 /// Combines positions along several axes to linear (row-major) positions.
-fn flat_positions(lists: &[&Array], axes: &[usize]) -> HostResult<Array> {
+fn flat_positions(context: &ExecContext, lists: &[&Array], axes: &[usize]) -> HostResult<Array> {
     let mut sum: Option<Array> = None;
     for (axis, list) in lists.iter().enumerate() {
         let shape = list.shape().to_vec();
         let apply = |op: ElementwiseOp, operands: Vec<NodeOperand>| {
-            defer(op, operands, Scalar::I32, Scalar::I32.into(), &shape)
+            defer(context, op, operands, Scalar::I32, Scalar::I32.into(), &shape)
         };
         let operand = |array: &Array| NodeOperand::Array(array.clone(), shape.clone());
         let mut at = (*list).clone();
@@ -140,7 +149,7 @@ impl<'w> ScatterKernel<'w> {
                 return Ok(None);
             }
         }
-        let at = flat_positions(lists, axes)?;
+        let at = flat_positions(context, lists, axes)?;
         Ok(Some((ScatterKernel { context, at, count, rows, shape: array.shape().to_vec() }, width)))
     }
 

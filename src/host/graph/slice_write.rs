@@ -22,19 +22,19 @@ const MIN_KERNEL_BYTES: usize = 1 << 12;
 /// Writes an operand, broadcast to `shape`, into the slice of the array that the axes describe, as for a view. Returns
 /// false without changing anything if the bytes are on the host; the caller must then copy them.
 pub(crate) fn write_window(
+    context: &ExecContext,
     array: &mut Array,
     axes: &[ViewAxis],
     shape: &[usize],
     operand: &NodeOperand,
 ) -> HostResult<bool> {
-    let Some(scalar) = array.scalar() else { return write_structs(array, axes, shape, operand) };
-    if array.data().computed().is_none() && ExecContext::current().is_gpu() {
+    let Some(scalar) = array.scalar() else { return write_structs(context, array, axes, shape, operand) };
+    if array.data().computed().is_none() && context.is_gpu() {
         // Computing the array first ensures that it is written on its device, and not on the host.
         array.storage()?;
     }
     let lanes = array.element().lanes();
     let bytes = shape.iter().product::<usize>() * array.element().size();
-    let context = ExecContext::current();
     let (own, whole) = (scalar_shape(array.element(), array.shape()), scalar_shape(array.element(), shape));
     let mut axes = axes.to_vec();
     if lanes > 1 {
@@ -45,7 +45,8 @@ pub(crate) fn write_window(
         return Ok(true);
     }
     // An array of zeros that has no memory yet is allocated on the device of the operand.
-    let value_is_on_device = as_array(operand).is_some_and(may_be_on_device) && bytes >= MIN_KERNEL_BYTES;
+    let value_is_on_device =
+        as_array(operand).is_some_and(|array| may_be_on_device(context, array)) && bytes >= MIN_KERNEL_BYTES;
     let stays_on_device =
         |storage: &Storage| storage.here().is_none() && (value_is_on_device || storage.remote().is_some());
     let writes_on_device = context.counts_launches() || array.data().computed().is_some_and(stays_on_device);
@@ -76,8 +77,13 @@ pub(crate) fn write_window(
 
 /// Writes one element of an array that is only on a GPU. Returns false without changing anything if the array is not
 /// only on a GPU, or if it should be moved to the host because of the number of single elements written so far.
-pub(crate) fn write_element(array: &mut Array, indices: &[usize], bytes: &[u8]) -> HostResult<bool> {
-    if !may_be_on_device(array) || ExecContext::current().device().memory().is_none() {
+pub(crate) fn write_element(
+    context: &ExecContext,
+    array: &mut Array,
+    indices: &[usize],
+    bytes: &[u8],
+) -> HostResult<bool> {
+    if !may_be_on_device(context, array) || context.device().memory().is_none() {
         return Ok(false);
     }
     let Some(count) = array.storage()?.element_write_count() else { return Ok(false) };
@@ -86,7 +92,7 @@ pub(crate) fn write_element(array: &mut Array, indices: &[usize], bytes: &[u8]) 
         ElementType::Scalar(scalar) => NodeOperand::Scalar(ScalarValue::from_bytes(*scalar, bytes)),
         element => NodeOperand::Array(Array::from_bytes(element.clone(), &[], bytes)?, scalar_shape(element, &[])),
     };
-    let written = write_window(array, &axes, &[], &operand)?;
+    let written = write_window(context, array, &axes, &[], &operand)?;
     if let (true, Some(storage)) = (written, array.data().computed()) {
         storage.set_element_write_count(count + 1);
     }
@@ -94,31 +100,44 @@ pub(crate) fn write_element(array: &mut Array, indices: &[usize], bytes: &[u8]) 
 }
 
 /// Like [`write_window`], but for structs. They are written as words (unsigned integers).
-fn write_structs(array: &mut Array, axes: &[ViewAxis], shape: &[usize], operand: &NodeOperand) -> HostResult<bool> {
-    let Some(value) = as_array(operand).filter(|_| may_be_on_device(array)) else { return Ok(false) };
+fn write_structs(
+    context: &ExecContext,
+    array: &mut Array,
+    axes: &[ViewAxis],
+    shape: &[usize],
+    operand: &NodeOperand,
+) -> HostResult<bool> {
+    let Some(value) = as_array(operand).filter(|_| may_be_on_device(context, array)) else { return Ok(false) };
     let (Some((source, Some(words))), Some((value, _))) = (view_as_scalars(array)?, view_as_scalars(value)?) else {
         return Ok(false);
     };
     let axes = [axes, &[ViewAxis::full(shape.len())]].concat();
     let own = value.shape().to_vec();
-    write_as_scalars(array, source, &axes, &[shape, &[words]].concat(), &NodeOperand::Array(value, own))
+    write_as_scalars(context, array, source, &axes, &[shape, &[words]].concat(), &NodeOperand::Array(value, own))
 }
 
 /// Writes a column, such as a field of each struct, of an array on a GPU. The column begins at byte `first` of each
 /// element. The sizes of elements and columns are multiples of the scalar type `unit`. Returns false in the same cases
 /// as [`write_window`].
-pub(crate) fn write_column(array: &mut Array, column: &Array, unit: Scalar, first: usize) -> HostResult<bool> {
-    if !may_be_on_device(array) || array.is_empty() {
+pub(crate) fn write_column(
+    context: &ExecContext,
+    array: &mut Array,
+    column: &Array,
+    unit: Scalar,
+    first: usize,
+) -> HostResult<bool> {
+    if !may_be_on_device(context, array) || array.is_empty() {
         return Ok(false);
     }
     let (source, axes, whole) = column_in_units(array, column.element(), unit, first)?;
     let value = column.reinterpret_as(ElementType::Scalar(unit), &whole)?;
-    write_as_scalars(array, source, &axes, &whole, &NodeOperand::Array(value, whole.clone()))
+    write_as_scalars(context, array, source, &axes, &whole, &NodeOperand::Array(value, whole.clone()))
 }
 
 /// Writes into an array through a reinterpretation of it as scalars. During the write, the reinterpretation has the
 /// only reference to the bytes.
 fn write_as_scalars(
+    context: &ExecContext,
     array: &mut Array,
     mut source: Array,
     axes: &[ViewAxis],
@@ -127,21 +146,26 @@ fn write_as_scalars(
 ) -> HostResult<bool> {
     let (own, outer) = (array.element().clone(), array.shape().to_vec());
     *array = Array::unplaced(own.clone(), &[0])?;
-    let written = write_window(&mut source, axes, shape, operand);
+    let written = write_window(context, &mut source, axes, shape, operand);
     *array = source.reinterpret_as(own, &outer)?;
     written
 }
 
 /// Concatenates arrays along an axis. `None` if their bytes are on the host; the caller must then copy them.
-pub(crate) fn concatenate(parts: &[&Array], axis: usize, shape: &[usize]) -> HostResult<Option<Array>> {
+pub(crate) fn concatenate(
+    context: &ExecContext,
+    parts: &[&Array],
+    axis: usize,
+    shape: &[usize],
+) -> HostResult<Option<Array>> {
     let Some(first) = parts.first() else { return Ok(None) };
-    if first.scalar().is_none() && parts.iter().any(|part| may_be_on_device(part)) {
+    if first.scalar().is_none() && parts.iter().any(|part| may_be_on_device(context, part)) {
         let all = parts.iter().map(|part| view_as_scalars(part)).collect::<HostResult<Option<Vec<_>>>>()?;
         let Some((words, Some(last))) = all.and_then(|all| Some((all.clone(), all.first()?.1))) else {
             return Ok(None);
         };
         let words: Vec<&Array> = words.iter().map(|(part, _)| part).collect();
-        let joined = concatenate(&words, axis, &[shape, &[last]].concat())?;
+        let joined = concatenate(context, &words, axis, &[shape, &[last]].concat())?;
         return joined.map(|joined| joined.reinterpret_as(first.element().clone(), shape)).transpose();
     }
     let is_on_host = |part: &&Array| part.data().computed().is_some_and(|storage| storage.here().is_some());
@@ -150,7 +174,6 @@ pub(crate) fn concatenate(parts: &[&Array], axis: usize, shape: &[usize]) -> Hos
     if bytes < MIN_KERNEL_BYTES || bytes / scalar.size() > MAX_EXTENT {
         return Ok(None);
     }
-    let context = ExecContext::current();
     let mut storage = Storage::unset(bytes);
     let whole = scalar_shape(first.element(), shape);
     let mut start = 0;

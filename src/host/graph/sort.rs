@@ -85,18 +85,17 @@ enum SortPayload<'a> {
 }
 
 /// Returns whether a GPU sorts an array faster than the host. The time for an upload is included if necessary.
-fn is_faster_on_gpu(array: &Array) -> bool {
-    may_be_on_device(array) || array.count() >= MIN_UPLOADED
+fn is_faster_on_gpu(context: &ExecContext, array: &Array) -> bool {
+    may_be_on_device(context, array) || array.count() >= MIN_UPLOADED
 }
 
 /// Returns the array with its rows of length `row` sorted; `None` if the host should sort it.
-pub(crate) fn sort_rows(array: &Array, scalar: Scalar, row: usize) -> HostResult<Option<Array>> {
+pub(crate) fn sort_rows(context: &ExecContext, array: &Array, scalar: Scalar, row: usize) -> HostResult<Option<Array>> {
     let (count, form) = (array.count(), SortKeyForm::for_type(scalar));
     let rows = count.checked_div(row).unwrap_or(0);
     let is_supported = count > 1 && count <= MAX_ELEMENTS && (rows == 1 || scalar.size() <= 4);
-    // `current` may initialize a device, so it is called only if necessary.
-    let context = if is_supported && is_faster_on_gpu(array) { ExecContext::current() } else { return Ok(None) };
-    if !context.is_gpu() {
+    // `is_gpu` may initialize a device, so it is called only if necessary.
+    if !is_supported || !is_faster_on_gpu(context, array) || !context.is_gpu() {
         return Ok(None);
     }
     let sort = SortKernels { context: &context, element: ElementType::Scalar(scalar), shape: array.shape(), count };
@@ -123,11 +122,18 @@ pub(crate) fn sort_rows(array: &Array, scalar: Scalar, row: usize) -> HostResult
 
 /// Argsort: returns the positions of the elements of a 1-d array in ascending order of the elements. `None` if the host
 /// should compute them.
-pub(crate) fn sort_positions(array: &Array, scalar: Scalar, row: usize) -> HostResult<Option<Array>> {
+pub(crate) fn sort_positions(
+    context: &ExecContext,
+    array: &Array,
+    scalar: Scalar,
+    row: usize,
+) -> HostResult<Option<Array>> {
     let count = array.count();
-    let context =
-        if row == count && count > 1 && is_faster_on_gpu(array) { ExecContext::current() } else { return Ok(None) };
-    if context.is_gpu() { gpu_sort_positions(&context, array, scalar, None) } else { Ok(None) }
+    if row == count && count > 1 && is_faster_on_gpu(context, array) && context.is_gpu() {
+        gpu_sort_positions(&context, array, scalar, None)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Like [`sort_positions`], but always on the GPU of this context; `None` if there are too many elements. If all
@@ -159,19 +165,15 @@ pub(super) fn gpu_sort_positions(
 
 /// Sorts integer keys, and moves a value of 4 or 8 bytes together with each key. `None` if this is not supported, or if
 /// the host should sort.
-pub(crate) fn sort_pairs(keys: &Array, values: &Array) -> HostResult<Option<(Array, Array)>> {
+pub(crate) fn sort_pairs(context: &ExecContext, keys: &Array, values: &Array) -> HostResult<Option<(Array, Array)>> {
     let word = [Scalar::U32, Scalar::U64].into_iter().find(|word| word.size() == values.element().size());
     let integers = keys.scalar().filter(|scalar| scalar.is_int() && keys.element().lanes() == 1);
     let (Some(scalar), Some(word)) = (integers, word) else { return Ok(None) };
     let (count, form) = (keys.count(), SortKeyForm::for_type(scalar));
     let are_pairs = keys.rank() == 1 && values.shape() == keys.shape();
-    let context =
-        if are_pairs && count > 1 && count <= MAX_ELEMENTS && (is_faster_on_gpu(keys) || may_be_on_device(values)) {
-            ExecContext::current()
-        } else {
-            return Ok(None);
-        };
-    if !context.is_gpu() {
+    let is_supported = are_pairs && count > 1 && count <= MAX_ELEMENTS;
+    let is_faster = is_supported && (is_faster_on_gpu(context, keys) || may_be_on_device(context, values));
+    if !is_faster || !context.is_gpu() {
         return Ok(None);
     }
     let sort = SortKernels { context: &context, element: ElementType::Scalar(scalar), shape: keys.shape(), count };

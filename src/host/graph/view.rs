@@ -16,8 +16,6 @@ use crate::graph::node::GraphSize;
 use crate::graph::out_of_core;
 use crate::graph::residency::{may_be_on_device, view_as_scalars};
 use crate::problem::HostResult;
-use clk_base::source::Span;
-use clk_runtime::profile::place;
 use clk_runtime::storage::Storage;
 use clk_scalar::Scalar;
 
@@ -114,8 +112,6 @@ pub(crate) struct LazyView {
     pub separate_upload: Option<Range<usize>>,
     /// Whether a kernel has already read the source of the view directly at a higher cost than reading a copy.
     pub was_inlined: AtomicBool,
-    /// The source location of the operation, if launches are counted.
-    pub span: Span,
 }
 
 enum ViewState {
@@ -148,7 +144,12 @@ pub(super) fn strided_source(array: &Array) -> Option<(Array, Lattice)> {
 }
 
 /// Returns a view of this shape. `axes` is the indexing of each axis of the array.
-pub(crate) fn make_view(array: &Array, axes: Vec<ViewAxis>, shape: &[usize]) -> HostResult<Array> {
+pub(crate) fn make_view(
+    context: &ExecContext,
+    array: &Array,
+    axes: Vec<ViewAxis>,
+    shape: &[usize],
+) -> HostResult<Array> {
     let element = array.element().clone();
     let bytes = byte_count(&element, shape)?;
     if bytes == 0 {
@@ -158,32 +159,33 @@ pub(crate) fn make_view(array: &Array, axes: Vec<ViewAxis>, shape: &[usize]) -> 
     if shape == array.shape() && axes.iter().enumerate().all(is_whole) {
         return Ok(array.clone());
     }
-    if element.scalar().is_none() && may_be_on_device(array) {
+    if element.scalar().is_none() && may_be_on_device(context, array) {
         let Some((source, last)) = view_as_scalars(array)? else { return Array::zeros(element, shape) };
         let axes = axes.into_iter().chain(last.map(|_| ViewAxis::full(shape.len()))).collect();
-        return make_scalar_view(&source, element, axes, shape, shape.iter().copied().chain(last).collect());
+        return make_scalar_view(context, &source, element, axes, shape, shape.iter().copied().chain(last).collect());
     }
     let lanes = element.lanes() > 1;
     let mut axes = axes;
     axes.extend(lanes.then(|| ViewAxis::full(shape.len())));
     let scalar_extents = scalar_shape(&element, shape);
-    make_scalar_view(array, element, axes, shape, scalar_extents)
+    make_scalar_view(context, array, element, axes, shape, scalar_extents)
 }
 
 /// Returns a view of a column, such as a field of each struct. The column begins at byte `first` of each element. The
 /// sizes of elements and columns are multiples of the scalar type `unit`. `None` if the array is on the host; the
 /// caller must then copy the column.
 pub(crate) fn column_view(
+    context: &ExecContext,
     array: &Array,
     element: &ElementType,
     unit: Scalar,
     first: usize,
 ) -> HostResult<Option<Array>> {
-    if !may_be_on_device(array) || array.is_empty() {
+    if !may_be_on_device(context, array) || array.is_empty() {
         return Ok(None);
     }
     let (source, axes, whole) = column_in_units(array, element, unit, first)?;
-    make_scalar_view(&source, element.clone(), axes, array.shape(), whole).map(Some)
+    make_scalar_view(context, &source, element.clone(), axes, array.shape(), whole).map(Some)
 }
 
 /// Reinterprets an array as an array of scalars of the type `unit`. Also returns the indexing of its axes by a column,
@@ -212,18 +214,19 @@ pub(super) fn column_in_units(
 }
 
 /// Returns a view of one component of an array of vectors.
-pub(crate) fn component_view(array: &Array, scalar: Scalar, lane: usize) -> HostResult<Array> {
+pub(crate) fn component_view(context: &ExecContext, array: &Array, scalar: Scalar, lane: usize) -> HostResult<Array> {
     let mut axes: Vec<ViewAxis> = (0..array.rank()).map(ViewAxis::full).collect();
     axes.push(ViewAxis::index(lane));
     if array.is_empty() {
         return Array::zeros(scalar, array.shape());
     }
-    make_scalar_view(array, ElementType::Scalar(scalar), axes, array.shape(), array.shape().to_vec())
+    make_scalar_view(context, array, ElementType::Scalar(scalar), axes, array.shape(), array.shape().to_vec())
 }
 
 /// Creates a view with elements of this type. If the elements are vectors, `axes` includes an entry for the components.
 /// `scalar_extents` is the shape of the view in scalars.
 fn make_scalar_view(
+    context: &ExecContext,
     array: &Array,
     element: ElementType,
     axes: Vec<ViewAxis>,
@@ -232,18 +235,19 @@ fn make_scalar_view(
 ) -> HostResult<Array> {
     let bytes = byte_count(&element, shape)?;
     let source_shape = scalar_shape(array.element(), array.shape());
-    let context = ExecContext::current();
     let lattice = view_lattice(&source_shape, &axes, &scalar_extents);
     let separate_upload = out_of_core::separate_upload(array, &lattice, &context);
     let scalar = match array.scalar() {
         Some(scalar) if separate_upload.is_some() => scalar,
-        Some(scalar) if !is_copied_eagerly(array, bytes) && source_shape.iter().product::<usize>() <= MAX_EXTENT => {
+        Some(scalar)
+            if !is_copied_eagerly(context, array, bytes) && source_shape.iter().product::<usize>() <= MAX_EXTENT =>
+        {
             scalar
         }
         scalar => {
             let size = scalar.map_or(element.size(), Scalar::size);
             let mut copy = AlignedBytes::for_overwrite(bytes).ok_or_else(|| no_memory(&element, shape))?;
-            lattice.copy_out(array.bytes()?, size, &mut copy, ExecContext::current().control().workers);
+            lattice.copy_out(array.bytes()?, size, &mut copy, context.control().workers);
             return Array::of_aligned(element, shape, copy);
         }
     };
@@ -258,7 +262,6 @@ fn make_scalar_view(
         context: context.clone(),
         separate_upload,
         was_inlined: AtomicBool::new(false),
-        span: place(),
     };
     let work: Arc<dyn DeferredWork> = Arc::new(view);
     source.data().add_reader(&work);
@@ -268,10 +271,9 @@ fn make_scalar_view(
 }
 
 /// Returns whether a view of `bytes` bytes is copied when it is created.
-fn is_copied_eagerly(array: &Array, bytes: usize) -> bool {
+fn is_copied_eagerly(context: &ExecContext, array: &Array, bytes: usize) -> bool {
     let Some(storage) = array.data().computed().filter(|storage| storage.here().is_some()) else { return false };
     // If the array is on a GPU too, a view is not copied, because the GPU can read it.
-    let context = ExecContext::current();
     let is_read_there =
         || context.counts_launches() || storage.remote().is_some() && context.device().memory().is_some();
     bytes <= EAGER_BYTES || bytes <= array.byte_len() / PIN_RATIO && !is_read_there()

@@ -59,7 +59,7 @@ impl EvalContext<'_> {
             (Ones, _, dims) => ops::ones(dims, scalar),
             (Full, [.., value], dims) => {
                 let value = value.adapt(scalar).map_or_else(|| value.clone(), HostValue::Scalar);
-                grad::ops::full(dims, &value)
+                grad::ops::full(&self.exec, dims, &value)
             }
             (Eye, _, [n]) => ops::eye(*n, scalar),
             (Random, _, dims) => ops::random(dims, self.random_stream(frame, more)?, scalar),

@@ -2,6 +2,7 @@
 
 use crate::array::{Array, ElementType, SliceSpec, slice};
 use crate::grad;
+use crate::graph::ExecContext;
 use crate::ops::{self, GatherIndex, IndexSelector, PartProjection, overflow};
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{HostValue, RecordValue};
@@ -69,7 +70,7 @@ impl EvalContext<'_> {
             value = self.literal_array(frame, value_expr, scalar, &format!("`{}`", op.symbol()))?;
         }
         self.check_arithmetic(place.span, || overflow::check_binary(op, &old, &value))?;
-        let new = grad::ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
+        let new = grad::ops::binary(&self.exec, op, &old, &value).map_err(|p| self.problem(p, place.span))?;
         if steps.is_empty() {
             let update = CompoundAssignment { op, place, value_span: with };
             self.trace_update(frame, update, &old, &value, &new);
@@ -105,11 +106,11 @@ impl EvalContext<'_> {
         let mut value = self.eval(frame, root)?;
         for step in steps {
             let part = match step {
-                AccessStep::Index(specs) => grad::ops::index(&value, specs),
-                AccessStep::Gather(picks) => grad::ops::gather(&value, picks),
-                AccessStep::Field(field) => ops::field(&value, *field),
-                AccessStep::DynField(name) => grad::ops::named_field(&value, name),
-                AccessStep::Lanes(lanes) => grad::ops::swizzle(&value, lanes),
+                AccessStep::Index(specs) => grad::ops::index(&self.exec, &value, specs),
+                AccessStep::Gather(picks) => grad::ops::gather(&self.exec, &value, picks),
+                AccessStep::Field(field) => ops::field(&self.exec, &value, *field),
+                AccessStep::DynField(name) => grad::ops::named_field(&self.exec, &value, name),
+                AccessStep::Lanes(lanes) => grad::ops::swizzle(&self.exec, &value, lanes),
             };
             value = part.map_err(|p| self.problem(p, place.span))?;
         }
@@ -152,7 +153,7 @@ impl EvalContext<'_> {
         let Some(target) = slot.as_mut() else {
             return Err(self.internal_error(place.span, "a variable without a value is written in part"));
         };
-        let result = write_at(target, steps, value);
+        let result = write_at(&self.exec, target, steps, value);
         result.map_err(|p| self.problem(p, place.span))
     }
 
@@ -203,11 +204,11 @@ impl EvalContext<'_> {
             ArrayInit::Copy(value) => return self.checked_array(frame, local, &shape, value),
             ArrayInit::Fill(value) => {
                 let value = self.eval(frame, value)?;
-                grad::ops::full(&shape, &value)
+                grad::ops::full(&self.exec, &shape, &value)
             }
             ArrayInit::Elements(items) => {
                 let values = self.eval_all(frame, items)?;
-                grad::ops::literal(&values, None).and_then(|a| grad::ops::reshape(&a, &shape))
+                grad::ops::literal(&self.exec, &values, None).and_then(|a| grad::ops::reshape(&self.exec, &a, &shape))
             }
             ArrayInit::None => {
                 let declared = frame.body().and_then(|b| b.locals.get(local)).map(|l| l.ty.clone());
@@ -242,7 +243,7 @@ impl EvalContext<'_> {
 }
 
 /// Writes a value through an access path inside `target`.
-fn write_at(target: &mut HostValue, steps: &[AccessStep], value: HostValue) -> HostResult<()> {
+fn write_at(exec: &ExecContext, target: &mut HostValue, steps: &[AccessStep], value: HostValue) -> HostResult<()> {
     let Some((step, rest)) = steps.split_first() else {
         *target = value;
         return Ok(());
@@ -250,13 +251,13 @@ fn write_at(target: &mut HostValue, steps: &[AccessStep], value: HostValue) -> H
     match (step, &mut *target) {
         (AccessStep::Field(i), HostValue::Record(RecordValue { fields, .. }) | HostValue::Tuple(fields)) => {
             match fields.get_mut(*i) {
-                Some(field) => write_at(field, rest, value),
+                Some(field) => write_at(exec, field, rest, value),
                 None => Err(RuntimeError::new("E0504", format!("there is no field {i}"))),
             }
         }
         (AccessStep::DynField(name), HostValue::Record(RecordValue { fields, layout })) => {
             match layout.position(name).and_then(|i| fields.get_mut(i)) {
-                Some(field) => write_at(field, rest, value),
+                Some(field) => write_at(exec, field, rest, value),
                 None => Err(RuntimeError::new("E0543", format!("there is no field `{name}` in a `{}`", layout.name))),
             }
         }
@@ -266,35 +267,43 @@ fn write_at(target: &mut HostValue, steps: &[AccessStep], value: HostValue) -> H
         (_, HostValue::Table(_)) => Err(RuntimeError::new("E0504", "a table does not change").help(
             "keep its columns in variables: `var ages = t.age`; `save(\"t.csv\", age = ages)` makes a table of them",
         )),
-        (_, HostValue::Array(_) | HostValue::Vector(_) | HostValue::Traced(_)) => write_part(target, step, rest, value),
+        (_, HostValue::Array(_) | HostValue::Vector(_) | HostValue::Traced(_)) => {
+            write_part(exec, target, step, rest, value)
+        }
         (_, target) => Err(not_writable(target)),
     }
 }
 
 /// Writes through the access path `step`, `rest` in an array or a vector. If `rest` is not empty, extracts the part
 /// that `step` selects, changes the part, and writes it back.
-fn write_part(target: &mut HostValue, step: &AccessStep, rest: &[AccessStep], mut value: HostValue) -> HostResult<()> {
+fn write_part(
+    exec: &ExecContext,
+    target: &mut HostValue,
+    step: &AccessStep,
+    rest: &[AccessStep],
+    mut value: HostValue,
+) -> HostResult<()> {
     let part = AssignTarget::new(target, step)?;
     if let HostValue::Array(array) = target
         && !grad::is_traced(&value)
         && let Some(column) = part.projection(array)
     {
-        let mut part = HostValue::Array(column.extract(array)?);
+        let mut part = HostValue::Array(column.extract(exec, array)?);
         match (rest, &mut part) {
-            ([], HostValue::Array(part)) => ops::assign(part, &[], &value)?,
-            (rest, part) => write_at(part, rest, value)?,
+            ([], HostValue::Array(part)) => ops::assign(exec, part, &[], &value)?,
+            (rest, part) => write_at(exec, part, rest, value)?,
         }
         return match &part {
-            HostValue::Array(part) => column.write_back(array, part),
+            HostValue::Array(part) => column.write_back(exec, array, part),
             _ => Err(RuntimeError::new("E0504", "a column is no array any more")),
         };
     }
     if !rest.is_empty() {
-        let mut inner = part.read(target)?;
-        write_at(&mut inner, rest, value)?;
+        let mut inner = part.read(exec, target)?;
+        write_at(exec, &mut inner, rest, value)?;
         value = inner;
     }
-    part.write(target, &value)
+    part.write(exec, target, &value)
 }
 
 /// The elements, lanes or field of an array or a vector to which an assignment writes.
@@ -340,33 +349,33 @@ impl<'s> AssignTarget<'s> {
         }
     }
 
-    fn read(&self, target: &HostValue) -> HostResult<HostValue> {
+    fn read(&self, exec: &ExecContext, target: &HostValue) -> HostResult<HostValue> {
         match self {
-            AssignTarget::Index(specs) => grad::ops::index(target, specs),
-            AssignTarget::Gather(picks) => grad::ops::gather(target, picks),
-            AssignTarget::Lanes(lanes) => grad::ops::swizzle(target, lanes),
-            AssignTarget::Field(field) => ops::field(target, *field),
+            AssignTarget::Index(specs) => grad::ops::index(exec, target, specs),
+            AssignTarget::Gather(picks) => grad::ops::gather(exec, target, picks),
+            AssignTarget::Lanes(lanes) => grad::ops::swizzle(exec, target, lanes),
+            AssignTarget::Field(field) => ops::field(exec, target, *field),
         }
     }
 
     /// Writes a value to this part of `target`. If the value or `target` is traced, `target` becomes a new traced
     /// value.
-    fn write(&self, target: &mut HostValue, value: &HostValue) -> HostResult<()> {
+    fn write(&self, exec: &ExecContext, target: &mut HostValue, value: &HostValue) -> HostResult<()> {
         let is_of_structs = matches!(target, HostValue::Array(array) if array.scalar().is_none());
         if is_of_structs && grad::is_traced(value) {
             return Err(grad::struct_array_error());
         }
         let done = match self {
-            AssignTarget::Index(specs) => grad::ops::assign(target, specs, value)?,
-            AssignTarget::Gather(picks) => grad::ops::scatter(target, picks, value)?,
-            AssignTarget::Lanes(lanes) => grad::ops::set_lanes(target, lanes, value)?,
+            AssignTarget::Index(specs) => grad::ops::assign(exec, target, specs, value)?,
+            AssignTarget::Gather(picks) => grad::ops::scatter(exec, target, picks, value)?,
+            AssignTarget::Lanes(lanes) => grad::ops::set_lanes(exec, target, lanes, value)?,
             AssignTarget::Field(_) => false,
         };
         match (self, target) {
             _ if done => Ok(()),
-            (AssignTarget::Index(specs), HostValue::Array(array)) => ops::assign(array, specs, value),
-            (AssignTarget::Gather(picks), HostValue::Array(array)) => ops::scatter(array, picks, value),
-            (AssignTarget::Lanes(lanes), target) => ops::set_lanes(target, lanes, value),
+            (AssignTarget::Index(specs), HostValue::Array(array)) => ops::assign(exec, array, specs, value),
+            (AssignTarget::Gather(picks), HostValue::Array(array)) => ops::scatter(exec, array, picks, value),
+            (AssignTarget::Lanes(lanes), target) => ops::set_lanes(exec, target, lanes, value),
             (_, target) => Err(not_writable(target)),
         }
     }

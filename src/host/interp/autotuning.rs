@@ -393,7 +393,10 @@ impl EvalContext<'_> {
         let config = LaunchConfig { declared, ..LaunchConfig::new(bound.extents, tuned_launch.span) };
         let mut args: Vec<Vec<Arg<'_>>> = vec![];
         for set in sets.iter_mut() {
-            args.push(device_args(set, &bound.hidden).map_err(|problem| self.problem(problem, tuned_launch.span))?);
+            args.push(
+                device_args(&self.exec, set, &bound.hidden)
+                    .map_err(|problem| self.problem(problem, tuned_launch.span))?,
+            );
         }
         let device = self.interp.options.device.clone();
         device.finish().map_err(|error| self.device_error(&error, tuned_launch.span))?;

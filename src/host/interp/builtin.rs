@@ -55,8 +55,8 @@ impl EvalContext<'_> {
                 };
                 self.locate_error(
                     match &values[..] {
-                        [a, b] => grad::ops::dot_to(a, b, to),
-                        [x] => grad::ops::cumsum_to(x, axis, to),
+                        [a, b] => grad::ops::dot_to(&self.exec, a, b, to),
+                        [x] => grad::ops::cumsum_to(&self.exec, x, axis, to),
                         _ => return Err(self.internal_error(span, "a wrong number of arguments")),
                     },
                     span,
@@ -113,15 +113,15 @@ impl EvalContext<'_> {
             None => None,
         };
         Ok(match (builtin, values) {
-            (Math(f), values) => grad::ops::math(f, values),
+            (Math(f), values) => grad::ops::math(&self.exec, f, values),
             (Keys, [x]) => ops::keys(x),
             (Gather, [x]) => ops::gather_shards(x),
             (Text(f), values) => ops::text::call(f, values),
-            (Select, [cond, then, other]) => grad::ops::select(cond, then, other),
-            (CeilDiv, [x, y]) => ops::ceil_div(x, y),
-            (Cross, [a, b]) => grad::ops::cross(a, b),
-            (Length, [v]) => grad::ops::length(v),
-            (Normalize, [v]) => grad::ops::normalize(v),
+            (Select, [cond, then, other]) => grad::ops::select(&self.exec, cond, then, other),
+            (CeilDiv, [x, y]) => ops::ceil_div(&self.exec, x, y),
+            (Cross, [a, b]) => grad::ops::cross(&self.exec, a, b),
+            (Length, [v]) => grad::ops::length(&self.exec, v),
+            (Normalize, [v]) => grad::ops::normalize(&self.exec, v),
             (Len, [x]) => ops::len(x),
             (Shape, [x]) => ops::shape(x, None),
             (Shape, [x, axis]) => ops::shape(x, axis.as_int().and_then(|a| i64::try_from(a).ok())),
@@ -136,20 +136,22 @@ impl EvalContext<'_> {
                         (None, None) => Ok(default),
                     };
                 let (rtol, atol) = (tolerance(0, "rtol", 1e-5)?, tolerance(1, "atol", 1e-8)?);
-                ops::close(a, b, rtol, atol)
+                ops::close(&self.exec, a, b, rtol, atol)
             }
             (Reshape, [x, dims @ ..]) => {
                 let dims = dims.iter().flat_map(HostValue::parts).map(|dim| self.as_integer(dim, span));
-                grad::ops::reshape(x, &dims.collect::<Eval<Vec<i64>>>()?)
+                grad::ops::reshape(&self.exec, x, &dims.collect::<Eval<Vec<i64>>>()?)
             }
-            (Transpose, [x]) => grad::ops::transpose(x),
-            (Concat, parts) => grad::ops::concat(parts, axis.unwrap_or(0)),
-            (Stack, parts) => grad::ops::stack(parts),
-            (Sort, [x]) => grad::ops::sort(x),
-            (Sort, [keys, values]) => grad::ops::sort_with(keys, values),
-            (Argsort, [x]) => ops::argsort(x),
-            (Flip, [x]) => grad::ops::flip(x, axis.unwrap_or(0)),
-            (Flip, [x, axis]) => grad::ops::flip(x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0)),
+            (Transpose, [x]) => grad::ops::transpose(&self.exec, x),
+            (Concat, parts) => grad::ops::concat(&self.exec, parts, axis.unwrap_or(0)),
+            (Stack, parts) => grad::ops::stack(&self.exec, parts),
+            (Sort, [x]) => grad::ops::sort(&self.exec, x),
+            (Sort, [keys, values]) => grad::ops::sort_with(&self.exec, keys, values),
+            (Argsort, [x]) => ops::argsort(&self.exec, x),
+            (Flip, [x]) => grad::ops::flip(&self.exec, x, axis.unwrap_or(0)),
+            (Flip, [x, axis]) => {
+                grad::ops::flip(&self.exec, x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0))
+            }
             _ => return Err(self.internal_error(Span::default(), "a builtin that the host does not have")),
         })
     }
@@ -307,7 +309,7 @@ impl EvalContext<'_> {
             ReduceKind::Sum | ReduceKind::Prod => self.total_type(frame, &expr.ty),
             _ => None,
         };
-        self.locate_error(grad::ops::reduce_to(kind, value, axes.as_deref(), to), span)
+        self.locate_error(grad::ops::reduce_to(&self.exec, kind, value, axes.as_deref(), to), span)
     }
 
     pub(super) fn text_argument(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval<SmolStr> {
@@ -407,8 +409,8 @@ impl EvalContext<'_> {
         let path = position.and_then(|at| if let HostValue::Str(path) = values.remove(at) { Some(path) } else { None });
         let (x, y) = match &values[..] {
             [HostValue::Array(y)] => {
-                let count =
-                    ops::arange(&[HostValue::i32(y.count() as i32)]).and_then(|v| ops::convert(Scalar::F32, &v));
+                let count = ops::arange(&[HostValue::i32(y.count() as i32)])
+                    .and_then(|v| ops::convert(&self.exec, Scalar::F32, &v));
                 match count {
                     Ok(HostValue::Array(x)) => (x, y.clone()),
                     Err(problem) => return Err(self.problem(problem, span)),
@@ -466,11 +468,8 @@ pub(crate) fn as_f64(value: &HostValue) -> Option<f64> {
     match value {
         HostValue::Float(x) => Some(*x),
         HostValue::Int(n) => Some(*n as f64),
-        HostValue::Array(_) => None,
-        other => match ops::convert(Scalar::F64, other) {
-            Ok(HostValue::Scalar(v)) => Some(f64::from_bits(v.bits)),
-            _ => None,
-        },
+        HostValue::Scalar(number) => Some(number.as_f64()),
+        _ => None,
     }
 }
 

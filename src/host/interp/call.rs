@@ -13,10 +13,10 @@ use clk_scalar::builtin::Builtin;
 
 use super::assign::AccessStep;
 use super::bind::{Binder, BoundArgument};
+use super::bytecode::RunEnd;
 use super::call_cache::{CallCache, CallKey, CheckedCall};
 use super::code::HostCode;
 use super::context::{Eval, EvalContext, Signal};
-use super::execute::RunEnd;
 use super::frame::HostFrame;
 use super::type_mismatch::{TypeMismatch, ValueDestination};
 
@@ -118,7 +118,7 @@ impl EvalContext<'_> {
     fn call_instance(&mut self, function: &FunctionInstance, values: Vec<HostValue>, span: Span) -> Eval {
         match function {
             FunctionInstance::Builtin(Builtin::Math(f)) => {
-                grad::ops::math(*f, &values).map_err(|p| self.problem(p, span))
+                grad::ops::math(&self.exec, *f, &values).map_err(|p| self.problem(p, span))
             }
             FunctionInstance::Builtin(_) => {
                 Err(self.internal_error(span, "this builtin cannot be passed as a function"))

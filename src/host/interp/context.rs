@@ -17,7 +17,7 @@ use super::provenance::ProvenanceTrace;
 use super::recorded_launch::RecordedLaunch;
 use crate::array::HostArray;
 use crate::grad::GradTape;
-use crate::graph;
+use crate::graph::{self, ExecContext};
 use crate::picture::heat::Heat;
 use crate::ranks::RankCommunicator;
 use crate::shard::ShardTransferCounters;
@@ -226,4 +226,6 @@ pub(crate) struct EvalContext<'a> {
     pub program: &'a Program,
     pub sources: &'a SourceMap,
     pub effects: &'a mut dyn HostEffects,
+    /// The context of array expressions on the current device.
+    pub exec: ExecContext,
 }

@@ -123,7 +123,7 @@ impl EvalContext<'_> {
             }
             let promise = self.evaluate_promise(frame, promise)?;
             array.storage().map_err(|problem| self.problem(problem, span))?;
-            let extremes = min_max(array).map_err(|problem| self.problem(problem, span))?;
+            let extremes = min_max(&self.exec, array).map_err(|problem| self.problem(problem, span))?;
             // On a violation, this check finds an element that breaks the promise, for the error message.
             if !extremes
                 .is_some_and(|(least, most)| array_assumption::holds_within(promise, least, most, array.count()))

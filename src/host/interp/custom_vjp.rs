@@ -143,7 +143,8 @@ impl EvalContext<'_> {
         span: Span,
     ) -> Eval<Vec<HostValue>> {
         let mut failed = None;
-        let swept = grad::reverse_sweep(tape, seeds, nodes, &mut |ruled, adjoints| {
+        let exec = self.exec.clone();
+        let swept = grad::reverse_sweep(&exec, tape, seeds, nodes, &mut |ruled, adjoints| {
             let Some(kept) = ruled.call.downcast_ref::<SavedCall>() else { return Err(unknown_rule()) };
             let mut adjoints = adjoints.into_iter();
             let cotangent = grad::wrap_leaves(kept.result.clone(), &mut |leaf| Ok(adjoints.next().unwrap_or(leaf)))?;
@@ -209,6 +210,7 @@ impl EvalContext<'_> {
         link: &GradLink,
         active: &[bool],
     ) -> HostResult<()> {
+        let exec = self.exec.clone();
         let machine = RefCell::new(self);
         let plain = |signal: Signal| match signal {
             Signal::Error(error) => RuntimeError::new(error.code, error.title.clone()),
@@ -229,7 +231,7 @@ impl EvalContext<'_> {
             machine.borrow_mut().apply_rule(called, values, cotangent).map_err(plain)
         };
         let args = called.active_leaves(values);
-        grad::check_custom_vjp(link, &args, active, &results, &rerun, &forward, &reverse)
+        grad::check_custom_vjp(&exec, link, &args, active, &results, &rerun, &forward, &reverse)
     }
 }
 

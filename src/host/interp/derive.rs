@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::array::SliceSpec;
 use crate::grad::{self, GradTape, TapeOp};
+use crate::graph::ExecContext;
 use crate::ops::{self, ReduceKind};
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue, RecordValue};
@@ -153,7 +154,7 @@ impl EvalContext<'_> {
             let columns = self.jvp_columns(frame, request, |machine, frame, tangent| {
                 machine.run_jvp(frame, request, tangent).map(|(_, tangent)| tangent)
             })?;
-            return self.locate_error(join_parts(columns, &shape, &value, true), request.span);
+            return self.locate_error(join_parts(&self.exec, columns, &shape, &value, true), request.span);
         }
         let node = link.and_then(|link| link.node());
         let mut rows = vec![];
@@ -161,10 +162,10 @@ impl EvalContext<'_> {
             let seed = self.locate_error(unit_like(&value, row), request.span)?;
             let seeds = node.map(|node| (node, seed)).into_iter().collect();
             let pulled = self.run_reverse_sweep(&tape, seeds, &nodes, request.span)?;
-            let row = pulled.into_iter().next().map(flatten_to_axis).transpose();
+            let row = pulled.into_iter().next().map(|value| flatten_to_axis(&self.exec, value)).transpose();
             rows.extend(self.locate_error(row, request.span)?);
         }
-        self.locate_error(join_parts(rows, &shape, &input, false), request.span)
+        self.locate_error(join_parts(&self.exec, rows, &shape, &input, false), request.span)
     }
 
     /// Computes a Hessian: each column is a forward-mode derivative of the reverse-mode gradient.
@@ -184,7 +185,7 @@ impl EvalContext<'_> {
             machine.interp.derivative_depth -= 1;
             machine.locate_error(tangent_of(&gradient?.1, request.level), request.span)
         })?;
-        self.locate_error(join_parts(columns, &shape, &input, true), request.span)
+        self.locate_error(join_parts(&self.exec, columns, &shape, &input, true), request.span)
     }
 
     /// Computes a matrix column by column: calls `along` with the unit tangent of each element of the parameter, and
@@ -201,7 +202,7 @@ impl EvalContext<'_> {
             self.check_stop(request.span)?;
             let tangent = self.locate_error(unit_like(&input, column), request.span)?;
             let derivative = along(self, frame, tangent)?;
-            columns.push(self.locate_error(flatten_to_axis(derivative), request.span)?);
+            columns.push(self.locate_error(flatten_to_axis(&self.exec, derivative), request.span)?);
         }
         Ok(columns)
     }
@@ -238,9 +239,10 @@ impl EvalContext<'_> {
                     Ok(())
                 }
                 (ty, value) if !grad::is_traced(&value) => {
-                    flatten_launch_arg(self.convert_to_param(&inner, ty, value, span)?, &mut args)
+                    let value = self.convert_to_param(&inner, ty, value, span)?;
+                    flatten_launch_arg(&self.exec, value, &mut args)
                 }
-                (_, value) => flatten_launch_arg(value, &mut args),
+                (_, value) => flatten_launch_arg(&self.exec, value, &mut args),
             };
             self.locate_error(flat, span)?;
         }
@@ -268,7 +270,7 @@ impl EvalContext<'_> {
         let (config, control) =
             (LaunchConfig { declared, ..LaunchConfig::new(extents, span) }, self.interp.options.control.clone());
         let launch = grad::GradLaunch { kernel, config, control, output: Arc::default() };
-        let results = grad::launch_traced(&launch, args);
+        let results = grad::launch_traced(&self.exec, &launch, args);
         let said = std::mem::take(&mut *launch.output.lock().unwrap_or_else(PoisonError::into_inner));
         self.print_output(&said);
         let origin = LaunchOrigin::new(&launch.kernel.module.kernel, &launch.config);
@@ -352,15 +354,17 @@ impl EvalContext<'_> {
         let mut kernel_args = vec![];
         for (value, (_, is_array)) in values.into_iter().zip(&key.1) {
             let flat = match is_array {
-                true => grad::broadcast_flat(value, &shape).map(|array| kernel_args.push(array)),
-                false => flatten_launch_arg(value, &mut kernel_args),
+                true => grad::broadcast_flat(&self.exec, value, &shape).map(|array| kernel_args.push(array)),
+                false => flatten_launch_arg(&self.exec, value, &mut kernel_args),
             };
             self.locate_error(flat, expr.span)?;
         }
         kernel_args.push(HostValue::Array(out));
         let extents = LaunchExtents::Threads([count as u32, 1, 1]);
         match self.launch_grad_kernel(kernel, extents, None, kernel_args, expr.span)?.pop() {
-            Some(result) => self.locate_error(grad::apply(&TapeOp::Reshape(shape), vec![result]), expr.span),
+            Some(result) => {
+                self.locate_error(grad::apply(&self.exec, &TapeOp::Reshape(shape), vec![result]), expr.span)
+            }
             None => Ok(HostValue::Unit),
         }
     }
@@ -420,10 +424,10 @@ impl DerivativeCall<'_> {
 }
 
 /// Appends the launch arguments of a by-value argument: one for each scalar or vector in it.
-fn flatten_launch_arg(value: HostValue, args: &mut Vec<HostValue>) -> HostResult<()> {
+fn flatten_launch_arg(exec: &ExecContext, value: HostValue, args: &mut Vec<HostValue>) -> HostResult<()> {
     match value {
         HostValue::Tuple(parts) | HostValue::Record(RecordValue { fields: parts, .. }) => {
-            parts.into_iter().try_for_each(|part| flatten_launch_arg(part, args))?;
+            parts.into_iter().try_for_each(|part| flatten_launch_arg(exec, part, args))?;
         }
         HostValue::Array(array) => {
             for item in array.items_at(0..array.count()) {
@@ -432,9 +436,9 @@ fn flatten_launch_arg(value: HostValue, args: &mut Vec<HostValue>) -> HostResult
         }
         HostValue::Traced(traced) if matches!(traced.primal(), HostValue::Array(_)) => {
             let count = element_count(traced.primal()) as i64;
-            let whole = grad::ops::reshape(&HostValue::Traced(traced), &[-1])?;
+            let whole = grad::ops::reshape(exec, &HostValue::Traced(traced), &[-1])?;
             for at in 0..count {
-                args.push(grad::ops::index(&whole, &[SliceSpec::At(at)])?);
+                args.push(grad::ops::index(exec, &whole, &[SliceSpec::At(at)])?);
             }
         }
         other => args.push(other),
@@ -498,27 +502,33 @@ fn unit_like(value: &HostValue, position: usize) -> HostResult<HostValue> {
 }
 
 /// Returns the elements of an array, or a single number, as an array with one axis.
-fn flatten_to_axis(value: HostValue) -> HostResult<HostValue> {
+fn flatten_to_axis(exec: &ExecContext, value: HostValue) -> HostResult<HostValue> {
     match grad::primal(&value) {
-        HostValue::Array(_) => grad::ops::reshape(&value, &[-1]),
-        _ => grad::ops::literal(&[value], None),
+        HostValue::Array(_) => grad::ops::reshape(exec, &value, &[-1]),
+        _ => grad::ops::literal(exec, &[value], None),
     }
 }
 
 /// Joins rows (or columns, if `columns`) to an array of the given shape. `like` has the element type if there are none.
-fn join_parts(parts: Vec<HostValue>, shape: &[usize], like: &HostValue, columns: bool) -> HostResult<HostValue> {
+fn join_parts(
+    exec: &ExecContext,
+    parts: Vec<HostValue>,
+    shape: &[usize],
+    like: &HostValue,
+    columns: bool,
+) -> HostResult<HostValue> {
     let mut whole = match parts.is_empty() {
         true => {
-            let scalar = ops::reduce(ReduceKind::Sum, like, None)?;
-            grad::ops::full(&[0, element_count(like) as i64], &scalar)?
+            let scalar = ops::reduce(exec, ReduceKind::Sum, like, None)?;
+            grad::ops::full(exec, &[0, element_count(like) as i64], &scalar)?
         }
-        false => grad::ops::stack(&parts)?,
+        false => grad::ops::stack(exec, &parts)?,
     };
     if columns {
-        whole = grad::ops::transpose(&whole)?;
+        whole = grad::ops::transpose(exec, &whole)?;
     }
     match shape.is_empty() {
-        true => grad::ops::index(&whole, &[SliceSpec::At(0), SliceSpec::At(0)]),
-        false => grad::apply(&TapeOp::Reshape(shape.to_vec()), vec![whole]),
+        true => grad::ops::index(exec, &whole, &[SliceSpec::At(0), SliceSpec::At(0)]),
+        false => grad::apply(exec, &TapeOp::Reshape(shape.to_vec()), vec![whole]),
     }
 }

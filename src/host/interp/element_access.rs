@@ -5,7 +5,7 @@ use crate::value::HostValue;
 use clk_scalar::Scalar;
 
 use super::code::{ArrayVariable, ElementAccess};
-use super::context::EvalContext;
+use super::context::{EvalContext, Interpreter};
 use super::frame::HostFrame;
 
 /// Returns the row-major position of an element. Returns `None` if an index is out of range, or if the array's element
@@ -59,16 +59,7 @@ fn store_scalar(size: usize, bytes: &mut [u8], at: usize, value: u64) -> Option<
     Some(())
 }
 
-impl EvalContext<'_> {
-    /// Returns the value of a variable that is not kept in a slot.
-    #[inline(always)]
-    pub(super) fn variable_value<'f>(&'f self, frame: &'f HostFrame, base: ArrayVariable) -> Option<&'f HostValue> {
-        match base {
-            ArrayVariable::Local(local) => frame.local(local),
-            ArrayVariable::Global(id) => self.interp.globals.get(id.index())?.as_ref(),
-        }
-    }
-
+impl Interpreter {
     #[inline(always)]
     pub(super) fn variable_value_mut<'f>(
         &'f mut self,
@@ -77,7 +68,18 @@ impl EvalContext<'_> {
     ) -> Option<&'f mut HostValue> {
         match base {
             ArrayVariable::Local(local) => frame.locals.get_mut(local.index())?.as_mut(),
-            ArrayVariable::Global(id) => self.interp.globals.get_mut(id.index())?.as_mut(),
+            ArrayVariable::Global(id) => self.globals.get_mut(id.index())?.as_mut(),
+        }
+    }
+}
+
+impl EvalContext<'_> {
+    /// Returns the value of a variable that is not kept in a slot.
+    #[inline(always)]
+    pub(super) fn variable_value<'f>(&'f self, frame: &'f HostFrame, base: ArrayVariable) -> Option<&'f HostValue> {
+        match base {
+            ArrayVariable::Local(local) => frame.local(local),
+            ArrayVariable::Global(id) => self.interp.globals.get(id.index())?.as_ref(),
         }
     }
 

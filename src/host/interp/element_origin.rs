@@ -6,6 +6,7 @@
 //! of each element. For other operations, the origin is [`ElementOrigin::Unknown`].
 
 use crate::array::{Array, SliceSpec};
+use crate::graph::ExecContext;
 use crate::ops::{self, GatherIndex, IndexSelector};
 use crate::problem::HostResult;
 use crate::value::{HostValue, RangeValue};
@@ -21,14 +22,14 @@ const MAX_ELEMENTS: usize = 1 << 26;
 impl TraceStep {
     /// Returns the origin of the element at the row-major position `at` of the result. If the result is not an array,
     /// returns the origin of the result.
-    pub fn element_origin(&self, at: usize) -> ElementOrigin {
+    pub fn element_origin(&self, exec: &ExecContext, at: usize) -> ElementOrigin {
         let origin = match &self.op {
-            TraceOp::Unary(_) | TraceOp::Convert(_) => self.elementwise_origin(at, 1),
+            TraceOp::Unary(_) | TraceOp::Convert(_) => self.elementwise_origin(exec, at, 1),
             TraceOp::Binary(BinaryOp::MatMul) => self.matmul_origin(at),
-            TraceOp::Binary(_) => self.elementwise_origin(at, 2),
-            TraceOp::Lift => self.elementwise_origin(at, self.operands.len()),
-            TraceOp::Index(bounds) => self.index_origin(bounds, at),
-            TraceOp::Builtin(builtin, args, _) => self.builtin_origin(*builtin, *args, at),
+            TraceOp::Binary(_) => self.elementwise_origin(exec, at, 2),
+            TraceOp::Lift => self.elementwise_origin(exec, at, self.operands.len()),
+            TraceOp::Index(bounds) => self.index_origin(exec, bounds, at),
+            TraceOp::Builtin(builtin, args, _) => self.builtin_origin(exec, *builtin, *args, at),
             TraceOp::Literal => self.literal_origin(at),
             TraceOp::Constant => Ok(ElementOrigin::Created),
             TraceOp::Other(what) => Ok(ElementOrigin::Unknown(format!("{what}, which is not followed"))),
@@ -40,8 +41,8 @@ impl TraceStep {
 
     /// Returns the operand elements (operand and position) that may have caused a NaN or an infinity in an element. For
     /// `select`, returns only the selected operand. Returns `None` if the origin is unknown.
-    pub fn possible_sources(&self, at: usize) -> Option<Vec<(usize, Option<usize>)>> {
-        match self.element_origin(at) {
+    pub fn possible_sources(&self, exec: &ExecContext, at: usize) -> Option<Vec<(usize, Option<usize>)>> {
+        match self.element_origin(exec, at) {
             ElementOrigin::Each(places, _) => {
                 let mut all: Vec<_> = places.into_iter().enumerate().collect();
                 if matches!(self.op, TraceOp::Builtin(Builtin::Select, ..)) {
@@ -72,7 +73,7 @@ impl TraceStep {
     }
 
     /// Returns the operand elements from which an elementwise operation with `count` operands computed an element.
-    fn elementwise_origin(&self, at: usize, count: usize) -> HostResult<ElementOrigin> {
+    fn elementwise_origin(&self, exec: &ExecContext, at: usize, count: usize) -> HostResult<ElementOrigin> {
         let Some(operands) = self.operands.get(..count).filter(|_| self.operands.len() == count) else {
             return Ok(ElementOrigin::Unknown("not all of its operands are known".into()));
         };
@@ -93,7 +94,7 @@ impl TraceStep {
                 _ => None,
             });
         }
-        let other = self.recompute_element(&places)?;
+        let other = self.recompute_element(exec, &places)?;
         let own = result.item(at)?;
         let differs = match (&other, &own) {
             (Some(other), Some(own)) => !is_same_value(other, own),
@@ -103,7 +104,7 @@ impl TraceStep {
     }
 
     /// Repeats the operation on the operand elements at `places`, to check that they are the origin.
-    fn recompute_element(&self, places: &[Option<usize>]) -> HostResult<Option<HostValue>> {
+    fn recompute_element(&self, exec: &ExecContext, places: &[Option<usize>]) -> HostResult<Option<HostValue>> {
         let mut values = vec![];
         for (operand, place) in self.operands.iter().zip(places) {
             match operand_element(operand, *place)? {
@@ -112,17 +113,23 @@ impl TraceStep {
             }
         }
         Ok(match (&self.op, &values[..]) {
-            (TraceOp::Unary(op), [x]) => Some(ops::unary(*op, x)?),
-            (TraceOp::Binary(op), [x, y]) => Some(ops::binary(*op, x, y)?),
-            (TraceOp::Convert(to), [x]) => Some(ops::convert(*to, x)?),
-            (TraceOp::Builtin(Builtin::Math(f), ..), values) => Some(ops::math(*f, values)?),
-            (TraceOp::Builtin(Builtin::Select, ..), [cond, then, other]) => Some(ops::select(cond, then, other)?),
-            (TraceOp::Builtin(Builtin::CeilDiv, ..), [x, y]) => Some(ops::ceil_div(x, y)?),
+            (TraceOp::Unary(op), [x]) => Some(ops::unary(exec, *op, x)?),
+            (TraceOp::Binary(op), [x, y]) => Some(ops::binary(exec, *op, x, y)?),
+            (TraceOp::Convert(to), [x]) => Some(ops::convert(exec, *to, x)?),
+            (TraceOp::Builtin(Builtin::Math(f), ..), values) => Some(ops::math(exec, *f, values)?),
+            (TraceOp::Builtin(Builtin::Select, ..), [cond, then, other]) => Some(ops::select(exec, cond, then, other)?),
+            (TraceOp::Builtin(Builtin::CeilDiv, ..), [x, y]) => Some(ops::ceil_div(exec, x, y)?),
             _ => None,
         })
     }
 
-    fn builtin_origin(&self, builtin: Builtin, args: usize, at: usize) -> HostResult<ElementOrigin> {
+    fn builtin_origin(
+        &self,
+        exec: &ExecContext,
+        builtin: Builtin,
+        args: usize,
+        at: usize,
+    ) -> HostResult<ElementOrigin> {
         use Builtin::*;
         let values: Vec<&HostValue> = self.operands.iter().map(|operand| &operand.value).collect();
         if !values.iter().any(|value| matches!(value, HostValue::Array(_))) {
@@ -141,7 +148,7 @@ impl TraceStep {
         match builtin {
             Math(MathFn::Min) if args == 1 => self.reduction_origin(axis, ReductionKind::Smallest, at),
             Math(MathFn::Max) if args == 1 => self.reduction_origin(axis, ReductionKind::Largest, at),
-            Math(_) | Select | CeilDiv => self.elementwise_origin(at, args),
+            Math(_) | Select | CeilDiv => self.elementwise_origin(exec, at, args),
             Sum | Mean => self.reduction_origin(axis.or(second), ReductionKind::Sum, at),
             Prod => self.reduction_origin(axis.or(second), ReductionKind::Product, at),
             Any => self.reduction_origin(axis.or(second), ReductionKind::Any, at),
@@ -150,7 +157,7 @@ impl TraceStep {
             Argmax => self.arg_reduction_origin(axis.or(second), ReductionKind::Largest, at),
             Cumsum => self.cumsum_origin(axis.or(second), at),
             Dot => self.matmul_origin(at),
-            Transpose => moved(&|array| ops::transpose(array)),
+            Transpose => moved(&|array| ops::transpose(exec, array)),
             Reshape => {
                 let dims: Option<Vec<i64>> = values.iter().skip(1).flat_map(|dim| dim.parts()).map(number).collect();
                 let Some(dims) = dims else { return Ok(ElementOrigin::Unknown("its shape is not of integers".into())) };
@@ -158,18 +165,18 @@ impl TraceStep {
             }
             Flip => {
                 let axis = axis.or(second).and_then(number).unwrap_or(0);
-                moved(&|array| ops::flip(array, axis))
+                moved(&|array| ops::flip(exec, array, axis))
             }
             Concat | Stack => {
                 let arrays: Option<Vec<&Array>> = values.iter().take(args).map(|value| as_array(value)).collect();
                 let Some(arrays) = arrays else { return Ok(ElementOrigin::Unknown("an argument is no array".into())) };
                 let axis = axis.and_then(number).unwrap_or(0);
                 self.moved_origin(&arrays, at, |arrays| match builtin {
-                    Concat => ops::concat(arrays, axis),
-                    _ => ops::stack(arrays),
+                    Concat => ops::concat(exec, arrays, axis),
+                    _ => ops::stack(exec, arrays),
                 })
             }
-            Sort if args == 1 => match (values[0], ops::argsort(values[0])?) {
+            Sort if args == 1 => match (values[0], ops::argsort(exec, values[0])?) {
                 (HostValue::Array(_), HostValue::Array(order)) => {
                     let from =
                         order.item(at)?.and_then(|from| number(&from)).and_then(|from| usize::try_from(from).ok());
@@ -194,7 +201,7 @@ impl TraceStep {
     }
 
     /// Returns the element of the indexed array that became an element of the result.
-    fn index_origin(&self, bounds: &[IndexSyntax], at: usize) -> HostResult<ElementOrigin> {
+    fn index_origin(&self, exec: &ExecContext, bounds: &[IndexSyntax], at: usize) -> HostResult<ElementOrigin> {
         let Some(HostValue::Array(array)) = self.operands.first().map(|base| &base.value) else {
             return Ok(ElementOrigin::Unknown("an index into a value that is not an array cannot be traced".into()));
         };
@@ -234,8 +241,8 @@ impl TraceStep {
         }
         let selector = IndexSelector::new(picks);
         self.moved_origin(&[array], at, |arrays| match &selector {
-            IndexSelector::Specs(specs) => ops::index(&arrays[0], specs),
-            IndexSelector::Picks(picks) => ops::gather(&arrays[0], picks),
+            IndexSelector::Specs(specs) => ops::index(exec, &arrays[0], specs),
+            IndexSelector::Picks(picks) => ops::gather(exec, &arrays[0], picks),
         })
     }
 

@@ -106,12 +106,10 @@ impl EvalContext<'_> {
             let kernel_args: Vec<HostValue> = kernel_args.collect();
             let mut shape = shape.to_vec();
             shape[layout.axis] = layout.rows_with_halo(p).len();
-            let outer = self.interp.switch_device(team.contexts[p].device().clone());
-            let mapped = {
-                let _at = team.contexts[p].clone().enter();
-                self.map_on_device(key, kernel_args, &shape, result, expr)
-            };
-            self.interp.switch_device(outer);
+            let outer = self.switch_device(team.contexts[p].device().clone());
+            self.exec = self.exec.on(&team.contexts[p]);
+            let mapped = self.map_on_device(key, kernel_args, &shape, result, expr);
+            self.switch_device(outer);
             done.push(mapped?);
         }
         let element = self.interp.layouts.element(self.program, result);

@@ -15,7 +15,6 @@ use clk_check::typed::{ConstId, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, T
 use clk_compile::advice::explain_device_error;
 use clk_lower::GenericArgument;
 use clk_runtime::DeviceError;
-use clk_runtime::profile::{ProfileLocationGuard, enter_location};
 use clk_scalar::Scalar;
 use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::{BinaryOp, UnaryOp};
@@ -36,21 +35,19 @@ const MIN_NAMED_BYTES: usize = 1 << 20;
 
 impl EvalContext<'_> {
     pub(crate) fn eval(&mut self, frame: &mut HostFrame, expr: &Expr) -> Eval {
-        let _standing = self.enter_location(expr.span);
+        let outer = self.exec.counts_launches().then(|| self.exec.replace_location(expr.span));
         let value = match self.interp.recorded_launches.is_some() && self.interp.derivative_depth == 0 {
-            true => self.eval_traced(frame, expr)?,
-            false => self.evaluate(frame, expr)?,
+            true => self.eval_traced(frame, expr),
+            false => self.evaluate(frame, expr),
         };
+        if let Some(outer) = outer {
+            self.exec.replace_location(outer);
+        }
+        let value = value?;
         if cfg!(debug_assertions) {
             self.check_inferred_type(frame, expr, &value)?;
         }
         Ok(value)
-    }
-
-    /// While the returned guard exists, the profile attributes launches of array expressions to the location `span`.
-    pub(super) fn enter_location(&self, span: Span) -> Option<ProfileLocationGuard> {
-        let counting = self.interp.options.control.counting.as_ref();
-        counting.filter(|counting| counting.expressions).map(|_| enter_location(span))
     }
 
     /// Checks a value against the type that the checker inferred. Only debug builds do this, for every expression.
@@ -112,7 +109,7 @@ impl EvalContext<'_> {
             ExprKind::Convert { to, expr: inner } => {
                 let value = self.eval(frame, inner)?;
                 self.check_arithmetic(expr.span, || overflow::check_conversion(*to, &value))?;
-                grad::ops::convert(*to, &value).map_err(|p| self.problem(p, expr.span))
+                grad::ops::convert(&self.exec, *to, &value).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::ConvertParam { to, expr: inner } => self.convert_param(frame, *to, inner, expr.span),
             ExprKind::Bitcast { expr: inner } => {
@@ -128,15 +125,15 @@ impl EvalContext<'_> {
             ExprKind::Vector { parts } => self.eval_vector(frame, parts, &expr.ty, expr.span),
             ExprKind::Swizzle { base, lanes } => {
                 let base = self.eval(frame, base)?;
-                grad::ops::swizzle(&base, lanes).map_err(|p| self.problem(p, expr.span))
+                grad::ops::swizzle(&self.exec, &base, lanes).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
                 let base = self.eval(frame, base)?;
-                ops::field(&base, *field as usize).map_err(|p| self.problem(p, expr.span))
+                ops::field(&self.exec, &base, *field as usize).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::DynField { base, name } => {
                 let base = self.eval(frame, base)?;
-                grad::ops::named_field(&base, name).map_err(|p| self.problem(p, expr.span))
+                grad::ops::named_field(&self.exec, &base, name).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::Index { base, indices } => self.eval_index(frame, base, indices, expr.span),
             ExprKind::Slice { base, indices } => self.eval_slice(frame, base, indices, expr.span),
@@ -279,7 +276,7 @@ impl EvalContext<'_> {
     fn eval_unary(&mut self, frame: &mut HostFrame, op: UnaryOp, inner: &Expr, span: Span) -> Eval {
         let value = self.eval(frame, inner)?;
         self.check_arithmetic(span, || overflow::check_unary(op, &value))?;
-        grad::ops::unary(op, &value).map_err(|p| self.problem(p, span))
+        grad::ops::unary(&self.exec, op, &value).map_err(|p| self.problem(p, span))
     }
 
     fn eval_binary(&mut self, frame: &mut HostFrame, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Eval {
@@ -298,7 +295,7 @@ impl EvalContext<'_> {
             [a, b] = operands;
         }
         self.check_arithmetic(span, || overflow::check_binary(op, &a, &b))?;
-        grad::ops::binary(op, &a, &b).map_err(|problem| {
+        grad::ops::binary(&self.exec, op, &a, &b).map_err(|problem| {
             self.problem_because(problem, span, || {
                 vec![(left.span, format!("`{}`", a.type_name())), (right.span, format!("`{}`", b.type_name()))]
             })
@@ -310,7 +307,7 @@ impl EvalContext<'_> {
         match self.concrete(frame, &Type::Param(to)) {
             Type::Scalar(s) => {
                 self.check_arithmetic(span, || overflow::check_conversion(s, &value))?;
-                grad::ops::convert(s, &value).map_err(|p| self.problem(p, span))
+                grad::ops::convert(&self.exec, s, &value).map_err(|p| self.problem(p, span))
             }
             _ => Ok(value),
         }
@@ -344,27 +341,31 @@ impl EvalContext<'_> {
             return Err(self.internal_error(span, "a vector type was expected"));
         };
         let values = self.eval_all(frame, parts)?;
-        grad::ops::compose(scalar, width, &values).map_err(|p| self.problem(p, span))
+        grad::ops::compose(&self.exec, scalar, width, &values).map_err(|p| self.problem(p, span))
     }
 
     fn eval_index(&mut self, frame: &mut HostFrame, base: &Expr, indices: &[Expr], span: Span) -> Eval {
         let value = self.eval(frame, base)?;
         if let (HostValue::Table(_), [name]) = (&value, indices) {
             return match self.eval(frame, name)? {
-                HostValue::Str(text) => grad::ops::named_field(&value, &text).map_err(|p| self.problem(p, span)),
+                HostValue::Str(text) => {
+                    grad::ops::named_field(&self.exec, &value, &text).map_err(|p| self.problem(p, span))
+                }
                 other => Err(self.table_index_error(&value, &other, name.span)),
             };
         }
         let at = match self.eval_positions(frame, base, indices)? {
             IndexSelector::Specs(at) => at,
-            IndexSelector::Picks(picks) => return grad::ops::gather(&value, &picks).map_err(|p| self.problem(p, span)),
+            IndexSelector::Picks(picks) => {
+                return grad::ops::gather(&self.exec, &value, &picks).map_err(|p| self.problem(p, span));
+            }
         };
         let base_name = match value {
             HostValue::Str(_) => "the text",
             HostValue::Vector(_) => "the vector",
             _ => "the array",
         };
-        grad::ops::index(&value, &at).map_err(|p| self.index_problem(p, base, base_name, indices, span))
+        grad::ops::index(&self.exec, &value, &at).map_err(|p| self.index_problem(p, base, base_name, indices, span))
     }
 
     /// Returns the error for an index of a table that is not a column name.
@@ -385,8 +386,8 @@ impl EvalContext<'_> {
     fn eval_slice(&mut self, frame: &mut HostFrame, base: &Expr, indices: &[SliceIndex], span: Span) -> Eval {
         let value = self.eval(frame, base)?;
         let selected = match self.eval_selector(frame, indices)? {
-            IndexSelector::Specs(specs) => grad::ops::index(&value, &specs),
-            IndexSelector::Picks(picks) => grad::ops::gather(&value, &picks),
+            IndexSelector::Specs(specs) => grad::ops::index(&self.exec, &value, &specs),
+            IndexSelector::Picks(picks) => grad::ops::gather(&self.exec, &value, &picks),
         };
         selected.map_err(|p| self.problem(p, span))
     }
@@ -481,8 +482,8 @@ impl EvalContext<'_> {
         if arrays > 0 && (nested.is_some() || arrays < values.len()) {
             return Err(self.mixed_literal(&values, &items, nested.is_some()));
         }
-        let made = grad::ops::literal(&values, element.as_ref()).and_then(|flat| match nested {
-            Some(shape) => grad::ops::reshape(&flat, &shape),
+        let made = grad::ops::literal(&self.exec, &values, element.as_ref()).and_then(|flat| match nested {
+            Some(shape) => grad::ops::reshape(&self.exec, &flat, &shape),
             None => Ok(flat),
         });
         made.map_err(|p| self.problem(p, expr.span))
@@ -517,7 +518,7 @@ impl EvalContext<'_> {
     /// Returns the value of the loop variable in iteration `item` of a `for`. Each value is created when it is needed,
     /// because all values together might not fit in memory.
     pub(crate) fn iteration_value(&self, value: &HostValue, item: i64, span: Span) -> Eval {
-        grad::ops::index(value, &[SliceSpec::At(item)]).map_err(|p| self.problem(p, span))
+        grad::ops::index(&self.exec, value, &[SliceSpec::At(item)]).map_err(|p| self.problem(p, span))
     }
 
     /// Converts a run-time error to a diagnostic with a location.

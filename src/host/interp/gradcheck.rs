@@ -123,6 +123,7 @@ impl EvalContext<'_> {
             program: self.program,
             sources: self.sources,
             effects: &mut world,
+            exec: self.exec.clone(),
         };
         let frame = HostFrame::new(of.frame.generics.clone(), of.frame.dims.clone());
         let GradcheckCall { derive, values, span, .. } = of;
@@ -150,10 +151,10 @@ impl EvalContext<'_> {
         let values: Vec<HostValue> = self.locate_error(values, of.span)?;
         let (draws, span, frame) = (self.interp.random_position, of.span, shadow.shadow_frame(of.frame));
         let F64Shadow { program, mut interp, derive, .. } = shadow;
-        let _standing = interp.exec_context().enter();
+        let exec = interp.exec_context().at(self.exec.location());
         let mut world = SilentEffects(&mut *self.effects);
         let machine =
-            EvalContext { interp: &mut interp, program: &program, sources: self.sources, effects: &mut world };
+            EvalContext { interp: &mut interp, program: &program, sources: self.sources, effects: &mut world, exec };
         run(&mut GradcheckFunction {
             context: machine,
             frame,

@@ -260,7 +260,7 @@ impl F64Shadow {
                     let dims: Vec<i64> = array.shape().iter().map(|&extent| extent as i64).collect();
                     match parts.is_empty() {
                         true => crate::array::Array::zeros(element, array.shape()).map(HostValue::Array),
-                        false => ops::reshape(&ops::literal(&parts, Some(&element))?, &dims),
+                        false => ops::reshape(&ops::literal(&machine.exec, &parts, Some(&element))?, &dims),
                     }
                 }
             },

@@ -611,8 +611,8 @@ impl EvalContext<'_> {
         let declared = self.signature_promise(launch, kernel, inner, &prepared_args, &**executable);
         let config = LaunchConfig { larger, declared, ..LaunchConfig::new(extents, span) };
         let control = &self.interp.options.control;
-        let result =
-            device_args(&mut prepared_args, hidden).map(|mut args| executable.launch(&config, &mut args, control));
+        let result = device_args(&self.exec, &mut prepared_args, hidden)
+            .map(|mut args| executable.launch(&config, &mut args, control));
         let origin = FaultOrigin::new(self.program, Some((kernel, extents)), span);
         self.collect_device_warnings(origin);
         let evidence = match &result {
@@ -769,6 +769,7 @@ fn bind_scalars(frame: &mut HostFrame, kernel: &Kernel, values: &[Option<HostVal
 /// Converts the arguments of a launch to device arguments. Copying a written array that is shared may run out of
 /// memory, which is an error.
 pub(super) fn device_args<'a>(
+    exec: &ExecContext,
     prepared_args: &'a mut [PreparedArgument],
     hidden: &[HostValue],
 ) -> HostResult<Vec<Arg<'a>>> {
@@ -778,7 +779,7 @@ pub(super) fn device_args<'a>(
             PreparedArgument::Value(value) => push_value(&mut args, value)?,
             PreparedArgument::Array(array, false) => {
                 let shape = array.extents();
-                graph::materialize_for(array, &ExecContext::current())?;
+                graph::materialize_for(array, exec)?;
                 args.push(Arg::Array { storage: array.storage()?, shape });
             }
             PreparedArgument::Array(array, true) => {

@@ -9,6 +9,7 @@ mod autotuning;
 mod bench;
 mod bind;
 mod builtin;
+mod bytecode;
 mod call;
 mod call_cache;
 mod call_cache_key;
@@ -26,8 +27,6 @@ mod element_origin;
 mod elementwise_call;
 mod eval;
 mod exact_integers;
-mod exec;
-mod execute;
 mod faults;
 mod frame;
 mod geometry;
@@ -52,6 +51,7 @@ mod text;
 mod time_limit;
 mod timing;
 mod trace_statements;
+mod tree_nodes;
 mod type_mismatch;
 
 use std::sync::Arc;
@@ -76,6 +76,7 @@ use clk_runtime::profile::ProfileCollector;
 use clk_runtime::{Device, DeviceError};
 
 pub use bench::BenchResult;
+use bytecode::RunEnd;
 use call_cache::CallCache;
 use code::{CodeSource, Codes};
 use compiled_kernels::DeviceKernels;
@@ -83,7 +84,6 @@ use context::NoGradCapture;
 pub(crate) use context::{Eval, EvalContext, Signal};
 pub use context::{HostEffects, Interpreter, LastValue, RandomPosition, ScriptOptions, ShownPicture};
 pub use copy_statistics::{CopyCounts, CopyStatistics};
-use execute::RunEnd;
 use frame::HostFrame;
 pub use geometry::constant_block;
 pub use launch_coverage::{LaunchCoverage, UncoveredSizes};
@@ -296,7 +296,6 @@ impl Interpreter {
             let before = std::mem::replace(&mut self.kernels, kernels);
             self.inactive_kernels.push((outer.name(), before));
         }
-        self.exec_context().set_current();
         outer
     }
 
@@ -388,7 +387,8 @@ impl Interpreter {
         self.no_grad_capture = NoGradCapture::Off;
         self.constants_in_progress.clear();
         self.exit_code = None;
-        EvalContext { interp: self, program: &session.program, sources: &session.sources, effects: world }
+        let exec = self.exec_context();
+        EvalContext { interp: self, program: &session.program, sources: &session.sources, effects: world, exec }
     }
 }
 
@@ -443,16 +443,22 @@ fn copy_to_host(value: &HostValue) -> HostResult<()> {
 }
 
 impl EvalContext<'_> {
+    /// Makes a device the current one and returns the previous one.
+    pub(crate) fn switch_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        let outer = self.interp.switch_device(device);
+        self.exec = self.interp.exec_context().at(self.exec.location());
+        outer
+    }
+
     /// Runs part of a script. A stop request or a failed allocation unwinds the stack; this function converts that
     /// unwind to an error.
     fn run_guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let device = self.interp.options.device.clone();
         let flag = self.interp.options.control.stop.clone();
-        let _standing = self.interp.exec_context().enter();
         let ran = unwind::catch_stop(flag, || run(self));
         if ran.is_err() && !Arc::ptr_eq(&device, &self.interp.options.device) {
             // The unwind left an `on … { }` block, so its device is still the current one.
-            self.interp.switch_device(device);
+            self.switch_device(device);
         }
         let ended = ran.unwrap_or_else(|why| Err(self.error(why.at(self.interp.current_span))));
         if self.interp.options.control.stop.load(Ordering::Relaxed) {

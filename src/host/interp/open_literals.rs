@@ -79,7 +79,7 @@ impl EvalContext<'_> {
             *value = ops::adapt(value, scalar, what).map_err(|problem| self.problem(problem, item.span))?;
         }
         let flat = match &expr.kind {
-            ExprKind::Array(_) => ops::literal(&values, Some(&ElementType::Scalar(scalar))),
+            ExprKind::Array(_) => ops::literal(&self.exec, &values, Some(&ElementType::Scalar(scalar))),
             _ => ops::arange(&values),
         };
         let shaped = flat.and_then(|flat| match nested_shape(&expr.ty, values.len()) {

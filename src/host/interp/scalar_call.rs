@@ -11,10 +11,10 @@ use clk_base::source::Span;
 use clk_check::typed::{ArrayType, Dim, Fn, FnId, ScriptChunk, Type};
 use clk_lower::GenericArgument;
 
+use super::bytecode::RunEnd;
 use super::call::CallSpans;
 use super::code::{self, CallOperand, CodeMode, CodeSource, Dest, HostCode};
 use super::context::{Eval, EvalContext, Signal};
-use super::execute::RunEnd;
 use super::frame::HostFrame;
 
 /// Maximum number of cached instances of functions with compile-time parameters. A full cache is cleared.

@@ -153,7 +153,7 @@ impl EvalContext<'_> {
             let diagnostic = Diagnostic::error("E0740", title).at(span, "one is cut for each device");
             return Err(self.error(diagnostic.note(format!("at most {MOST_DEVICES} parts are possible"))));
         }
-        let mut sites = vec![];
+        let mut contexts = vec![];
         for at in 0..devices.count() {
             let number = devices.item(at).map_err(|p| self.problem(p, span))?;
             let number = number.and_then(|number| number.as_int()).and_then(|n| u32::try_from(n).ok());
@@ -162,13 +162,14 @@ impl EvalContext<'_> {
                 return Err(self.error(diagnostic.at(span, "one of the numbers is negative")));
             };
             let device = self.open_shard_device(number, span)?;
-            sites.push(ExecContext::new(device, &self.interp.options.control, self.interp.expressions.clone()));
+            let context = ExecContext::new(device, &self.interp.options.control, self.interp.expressions.clone());
+            contexts.push(context.at(span));
         }
-        if sites.is_empty() {
+        if contexts.is_empty() {
             let diagnostic = Diagnostic::error("E0740", "an array cannot be cut into no parts");
             return Err(self.error(diagnostic.at(span, "no device is given").help("`gpus(n)` gives the first `n`")));
         }
-        let team = ShardDevices { contexts: sites.into(), counters: self.interp.shard_counters.clone() };
+        let team = ShardDevices { contexts: contexts.into(), counters: self.interp.shard_counters.clone() };
         let size = |n: Option<i64>| n.map(|n| n as usize);
         let (halo, granule) = (size(halo).unwrap_or(0), size(granule));
         let layout = ShardLayout::even(axis, array.shape()[axis], team.contexts.len(), halo, granule);
@@ -414,8 +415,8 @@ impl EvalContext<'_> {
     ) -> Eval<()> {
         let PartitionedLaunch { plan, devices: team, instance, whole, .. } = partitioned;
         let LaunchParts { extents, hidden, .. } = parts;
-        let site = &team.contexts[part];
-        let executable = self.part_kernel(plan, whole, instance, site.device(), span)?;
+        let exec = &self.exec.on(&team.contexts[part]);
+        let executable = self.part_kernel(plan, whole, instance, exec.device(), span)?;
         let (mut extents, mut blocks) = (extents, 0);
         match (&mut extents, plan.coordinate) {
             (LaunchExtents::Threads(sizes), PartitionCoordinate::Index(k)) => {
@@ -426,7 +427,6 @@ impl EvalContext<'_> {
             }
             _ => return Err(self.internal_error(span, "a launch that is cut along no coordinate of it")),
         }
-        let _at = site.clone().enter();
         let number = |n: usize| Arg::Value(vec![clk_scalar::ScalarValue::of(n as i32)]);
         let mut more = vec![number(range.start as usize)];
         if matches!(plan.coordinate, PartitionCoordinate::Block(_)) {
@@ -443,13 +443,13 @@ impl EvalContext<'_> {
             let len = array.boundaries.last().copied().unwrap_or(0);
             more.extend([number(start), number(len)]);
         }
-        let mut own = own_rows(slots, part, &lacks_halo).map_err(|p| self.problem(p, span))?;
+        let mut own = own_rows(exec, slots, part, &lacks_halo).map_err(|p| self.problem(p, span))?;
         // Arrays that this shard reads: replicas of unsharded arrays, and its shards. They must live until the launch
         // is issued.
         let copies: Result<Vec<Option<Array>>, RuntimeError> = slots
             .iter()
             .map(|slot| match slot {
-                ShardedArgument::Whole(array) => shard::replicate(array, site).map(Some),
+                ShardedArgument::Whole(array) => shard::replicate(array, exec).map(Some),
                 ShardedArgument::Read(sharded) => Ok(Some(sharded.part(part))),
                 ShardedArgument::Value(_) | ShardedArgument::Write(_) => Ok(None),
             })
@@ -475,7 +475,7 @@ impl EvalContext<'_> {
             let config = LaunchConfig { is_part: true, ..LaunchConfig::new(extents, span) };
             Ok(executable.launch(&config, &mut args, control))
         })();
-        write_rows_back(slots, part, own).map_err(|p| self.problem(p, span))?;
+        write_rows_back(exec, slots, part, own).map_err(|p| self.problem(p, span))?;
         match result {
             Ok(Ok(output)) => {
                 self.collect_device_warnings(FaultOrigin::new(self.program, None, span));
@@ -596,12 +596,12 @@ impl PreparedArgument {
 
 /// Uploads the arrays that all shards read to each device.
 fn upload_shared_arrays(slots: &[ShardedArgument], team: &ShardDevices, plan: &PartitionPlan) -> HostResult<()> {
-    for (site, _) in team.contexts.iter().zip(&plan.ranges).filter(|(_, range)| !range.is_empty()) {
+    for (exec, _) in team.contexts.iter().zip(&plan.ranges).filter(|(_, range)| !range.is_empty()) {
         for slot in slots {
             if let ShardedArgument::Whole(array) = slot {
-                let copy = shard::replicate(array, site)?;
+                let copy = shard::replicate(array, exec)?;
                 let storage = copy.storage()?;
-                site.device().memory().map_or(Ok(()), |memory| memory.upload(storage))?;
+                exec.device().memory().map_or(Ok(()), |memory| memory.upload(storage))?;
             }
         }
     }
@@ -610,6 +610,7 @@ fn upload_shared_arrays(slots: &[ShardedArgument], team: &ShardDevices, plan: &P
 
 /// For each output that is launched without its halo (`lacks_halo`): returns a copy of the rows that shard `part` owns.
 fn own_rows(
+    exec: &ExecContext,
     slots: &[ShardedArgument],
     part: usize,
     lacks_halo: &dyn Fn(u32) -> bool,
@@ -618,7 +619,7 @@ fn own_rows(
         ShardedArgument::Write(cut) if cut.layout.halo > 0 && lacks_halo(cut.param) => {
             let (held, own) = (cut.layout.rows_with_halo(part), cut.layout.owned_rows(part));
             let local = own.start - held.start..own.end - held.start;
-            shard::slice_rows(&cut.state.parts[part], cut.layout.axis, local).map(Some)
+            shard::slice_rows(exec, &cut.state.parts[part], cut.layout.axis, local).map(Some)
         }
         _ => Ok(None),
     };
@@ -626,11 +627,16 @@ fn own_rows(
 }
 
 /// Writes the rows that [`own_rows`] returned back to their shards.
-fn write_rows_back(slots: &mut [ShardedArgument], part: usize, rows: Vec<Option<Array>>) -> Result<(), RuntimeError> {
+fn write_rows_back(
+    exec: &ExecContext,
+    slots: &mut [ShardedArgument],
+    part: usize,
+    rows: Vec<Option<Array>>,
+) -> Result<(), RuntimeError> {
     for (slot, own) in slots.iter_mut().zip(rows) {
         if let (ShardedArgument::Write(cut), Some(own)) = (slot, own) {
             let at = cut.layout.owned_rows(part).start - cut.layout.rows_with_halo(part).start;
-            shard::write_rows(&mut cut.state.parts[part], cut.layout.axis, at, &own)?;
+            shard::write_rows(exec, &mut cut.state.parts[part], cut.layout.axis, at, &own)?;
         }
     }
     Ok(())

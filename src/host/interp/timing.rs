@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::graph::ExecContext;
 use crate::value::{HostValue, Timing};
 use clk_base::clock::Instant;
 use clk_base::source::Span;
@@ -72,7 +71,7 @@ impl EvalContext<'_> {
 
     /// Runs a block and computes all its deferred results, even if the script does not use them.
     fn run_and_force(&mut self, frame: &mut HostFrame, run: BlockRunner<'_, Self>, span: Span) -> Eval<()> {
-        let collector = ExecContext::current().begin_collecting();
+        let collector = self.exec.begin_collecting();
         run(self, frame)?;
         collector.finish().map_err(|problem| self.problem(problem, span))
     }

@@ -20,38 +20,38 @@ use clk_scalar::{NumericScalar, Scalar};
 
 /// Evaluates `argsort(x)`: returns the positions of the elements along the last axis, in ascending order of the
 /// elements.
-pub fn argsort(value: &HostValue) -> HostResult<HostValue> {
+pub fn argsort(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
     let x = array(value, "`argsort`")?;
     let no_order = || undefined("`argsort`", &[value]);
     let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
     let row = x.shape().last().copied().unwrap_or(1).max(1);
-    if let Some(order) = graph::sort::sort_positions(x, scalar, row)? {
+    if let Some(order) = graph::sort::sort_positions(exec, x, scalar, row)? {
         return Ok(HostValue::Array(order));
     }
     let mut result = Array::zeros(Scalar::I32, x.shape())?;
-    let (places, workers) = (result.items_mut::<i32>()?, ExecContext::current().control().workers);
+    let (places, workers) = (result.items_mut::<i32>()?, exec.control().workers);
     with_number!(scalar, T => argsort_rows::<T>(x, row, places, workers)?, bool => return Err(no_order()));
     Ok(HostValue::Array(result))
 }
 
 /// Returns the positions of keys in ascending order of the keys. Checks that `values` has one value, or one row, for
 /// each key.
-pub(crate) fn order_of_rows(keys: &HostValue, values: &HostValue) -> HostResult<Array> {
+pub(crate) fn order_of_rows(exec: &ExecContext, keys: &HostValue, values: &HostValue) -> HostResult<Array> {
     let (k, v) = (array(keys, "`sort`")?, array(values, "`sort`")?);
     if k.rank() != 1 || v.shape().first() != k.shape().first() {
         let (k, v) = (shape_text(k.shape()), shape_text(v.shape()));
         let title = format!("`sort` of keys of the shape {k} and values of the shape {v}");
         return Err(RuntimeError::new("E0501", title).help("each key has one value, or one row of them"));
     }
-    match argsort(keys)? {
+    match argsort(exec, keys)? {
         HostValue::Array(order) => Ok(order),
         _ => Err(undefined("`sort`", &[keys])),
     }
 }
 
 /// Sorts keys together with their values on a GPU. `None` if the caller should use [`order_of_rows`] instead.
-pub(crate) fn sorted_pairs(keys: &HostValue, values: &HostValue) -> HostResult<Option<HostValue>> {
-    let pair = graph::sort::sort_pairs(array(keys, "`sort`")?, array(values, "`sort`")?)?;
+pub(crate) fn sorted_pairs(exec: &ExecContext, keys: &HostValue, values: &HostValue) -> HostResult<Option<HostValue>> {
+    let pair = graph::sort::sort_pairs(exec, array(keys, "`sort`")?, array(values, "`sort`")?)?;
     Ok(pair.map(|(keys, values)| HostValue::Tuple(vec![HostValue::Array(keys), HostValue::Array(values)])))
 }
 
@@ -184,7 +184,7 @@ mod tests {
     use clk_scalar::{bf16, f16};
 
     /// Compares the argsort of these numbers with a stable comparison sort.
-    fn check<T: ArrayScalar + NumericScalar>(numbers: Vec<T>) {
+    fn check<T: ArrayScalar + NumericScalar>(exec: &ExecContext, numbers: Vec<T>) {
         let mut expected: Vec<i32> = (0..numbers.len() as i32).collect();
         let nan = |number: T| number.op_ne(number);
         expected.sort_by(|&a, &b| {
@@ -196,27 +196,28 @@ mod tests {
             }
         });
         let value = HostValue::Array(Array::from_items(&numbers).expect("memory"));
-        let HostValue::Array(positions) = argsort(&value).expect("numbers") else { panic!("no array") };
+        let HostValue::Array(positions) = argsort(exec, &value).expect("numbers") else { panic!("no array") };
         assert_eq!(positions.items::<i32>().expect("positions"), expected, "{} of {}", numbers.len(), T::SCALAR);
     }
 
     #[test]
     fn argsort_orders_all_types() {
+        let exec = &ExecContext::default();
         for n in [0, 1, 2, 40, MAX_COMPARED + 1, 3000, 70_000] {
             // The numbers have only a few different bit patterns, including special floats.
             let bits =
                 |k: usize| [0, 1, 2, 3, 0x80, 0x8000, 0x8000_0000, 1 << 63, u64::MAX, 0x7f80_0001][k * 7919 % 10];
             let floats = |k: usize| [0.0, -0.0, 1.5, -2.0, f64::NAN, -f64::NAN, f64::INFINITY, -1e-300][k * 7919 % 8];
-            check((0..n).map(|k| bits(k) as i8).collect());
-            check((0..n).map(|k| bits(k) as u16).collect());
-            check((0..n).map(|k| bits(k) as i32).collect());
-            check((0..n).map(|k| bits(k) as u32).collect());
-            check((0..n).map(|k| bits(k) as i64).collect());
-            check((0..n).map(bits).collect());
-            check((0..n).map(|k| f16::from_f64(floats(k))).collect());
-            check((0..n).map(|k| bf16::from_f64(floats(k))).collect());
-            check((0..n).map(|k| floats(k) as f32).collect());
-            check((0..n).map(floats).collect());
+            check(exec, (0..n).map(|k| bits(k) as i8).collect());
+            check(exec, (0..n).map(|k| bits(k) as u16).collect());
+            check(exec, (0..n).map(|k| bits(k) as i32).collect());
+            check(exec, (0..n).map(|k| bits(k) as u32).collect());
+            check(exec, (0..n).map(|k| bits(k) as i64).collect());
+            check(exec, (0..n).map(bits).collect());
+            check(exec, (0..n).map(|k| f16::from_f64(floats(k))).collect());
+            check(exec, (0..n).map(|k| bf16::from_f64(floats(k))).collect());
+            check(exec, (0..n).map(|k| floats(k) as f32).collect());
+            check(exec, (0..n).map(floats).collect());
         }
     }
 }

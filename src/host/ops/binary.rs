@@ -1,7 +1,7 @@
 //! Binary and unary operators.
 
 use crate::array::{Array, shape_text};
-use crate::graph::{self, ElementwiseOp, NodeOperand};
+use crate::graph::{self, ElementwiseOp, ExecContext, NodeOperand};
 use crate::ops::elementwise::apply;
 use crate::ops::matmul::matmul;
 use crate::ops::operand::{ScalarOperands, undefined};
@@ -13,10 +13,10 @@ use clk_scalar::ops::{BinaryOp, UnaryOp};
 use clk_scalar::{Scalar, dynamic};
 
 /// Evaluates `left op right`, elementwise on arrays with broadcasting. `&&` and `||` evaluate both sides.
-pub fn binary(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
+pub fn binary(exec: &ExecContext, op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     match (op, left, right) {
-        (BinaryOp::MatMul, _, _) => matmul(left, right),
-        (_, HostValue::Scalar(a), HostValue::Scalar(b)) => scalars(op, *a, *b, left, right),
+        (BinaryOp::MatMul, _, _) => matmul(exec, left, right),
+        (_, HostValue::Scalar(a), HostValue::Scalar(b)) => scalars(exec, op, *a, *b, left, right),
         (_, HostValue::Str(_) | HostValue::Strings(_), _) | (_, _, HostValue::Str(_) | HostValue::Strings(_)) => {
             text::binary(op, left, right)
         }
@@ -24,8 +24,8 @@ pub fn binary(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<H
         (_, HostValue::Int(_) | HostValue::Float(_), HostValue::Int(_) | HostValue::Float(_)) => {
             float_literals(op, left, right)
         }
-        (BinaryOp::Eq | BinaryOp::Ne, _, _) if is_whole(left) && is_whole(right) => equality(op, left, right),
-        _ => arrays(op, left, right),
+        (BinaryOp::Eq | BinaryOp::Ne, _, _) if is_whole(left) && is_whole(right) => equality(exec, op, left, right),
+        _ => arrays(exec, op, left, right),
     }
 }
 
@@ -34,6 +34,7 @@ fn name(op: BinaryOp) -> String {
 }
 
 fn scalars(
+    exec: &ExecContext,
     op: BinaryOp,
     a: clk_scalar::ScalarValue,
     b: clk_scalar::ScalarValue,
@@ -45,7 +46,7 @@ fn scalars(
         Err(dynamic::ScalarError::DivisionByZero) => Err(division_by_zero(op, None)),
         Err(dynamic::ScalarError::Undefined) if a.ty == b.ty => Err(undefined(&name(op), &[left, right])),
         // The call returns the error for the type mismatch, with the same message as for arrays.
-        Err(dynamic::ScalarError::Undefined) => arrays(op, left, right),
+        Err(dynamic::ScalarError::Undefined) => arrays(exec, op, left, right),
     }
 }
 
@@ -105,10 +106,10 @@ fn is_whole(value: &HostValue) -> bool {
     }
 }
 
-fn equality(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
+fn equality(exec: &ExecContext, op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     let equal = match (left, right) {
-        (HostValue::Record(a), HostValue::Record(b)) if a.layout == b.layout => all_equal(&a.fields, &b.fields)?,
-        (HostValue::Tuple(a), HostValue::Tuple(b)) if a.len() == b.len() => all_equal(a, b)?,
+        (HostValue::Record(a), HostValue::Record(b)) if a.layout == b.layout => all_equal(exec, &a.fields, &b.fields)?,
+        (HostValue::Tuple(a), HostValue::Tuple(b)) if a.len() == b.len() => all_equal(exec, a, b)?,
         (HostValue::Range(a), HostValue::Range(b)) => a == b,
         (HostValue::Kernel(a), HostValue::Kernel(b)) => a == b,
         (HostValue::Unit, HostValue::Unit) => true,
@@ -117,10 +118,10 @@ fn equality(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<Hos
     Ok(HostValue::bool(equal == (op == BinaryOp::Eq)))
 }
 
-fn all_equal(a: &[HostValue], b: &[HostValue]) -> HostResult<bool> {
+fn all_equal(exec: &ExecContext, a: &[HostValue], b: &[HostValue]) -> HostResult<bool> {
     let mut equal = true;
     for (a, b) in a.iter().zip(b) {
-        equal &= match binary(BinaryOp::Eq, a, b)? {
+        equal &= match binary(exec, BinaryOp::Eq, a, b)? {
             HostValue::Array(parts) => parts.bytes()?.iter().all(|&byte| byte != 0),
             HostValue::Vector(v) => v.values().all(|lane| lane.is_true()),
             value => value.as_bool() == Some(true),
@@ -131,11 +132,11 @@ fn all_equal(a: &[HostValue], b: &[HostValue]) -> HostResult<bool> {
 
 const SIDES: [&str; 2] = ["the left side", "the right side"];
 
-fn arrays(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
+fn arrays(exec: &ExecContext, op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     let amount;
     let right = match op {
         BinaryOp::Shl | BinaryOp::Shr => {
-            amount = shift_amount(op, left, right)?;
+            amount = shift_amount(exec, op, left, right)?;
             &amount
         }
         _ => right,
@@ -148,7 +149,7 @@ fn arrays(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostV
             return Err(division_by_zero(op, None));
         }
     }
-    let result = apply(ElementwiseOp::Binary(op), operands, &SIDES, || undefined(&name(op), &[left, right]));
+    let result = apply(exec, ElementwiseOp::Binary(op), operands, &SIDES, || undefined(&name(op), &[left, right]));
     result.map_err(|problem| match right {
         HostValue::Array(divisor) if divides && problem.code == graph::DIVISION_BY_ZERO => {
             first_zero(op, divisor).unwrap_or(problem)
@@ -168,10 +169,10 @@ fn first_zero(op: BinaryOp, divisor: &Array) -> Option<RuntimeError> {
 
 /// Converts the amount of a shift, which may have any integer type, to the type of the left operand. Only its low bits
 /// affect the result.
-fn shift_amount(op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
+fn shift_amount(exec: &ExecContext, op: BinaryOp, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     let scalar = |value: &HostValue| super::operand::common_scalar(&[value]);
     match (scalar(left), scalar(right)) {
-        (Some(to), Some(from)) if to.is_int() && from.is_int() => super::convert(to, right),
+        (Some(to), Some(from)) if to.is_int() && from.is_int() => super::convert(exec, to, right),
         (Some(to), None) if to.is_int() => match right {
             HostValue::Int(n) => Ok(HostValue::Scalar(clk_scalar::ScalarValue::of(*n as i64).to_type(to))),
             _ => Err(undefined(&name(op), &[left, right])),
@@ -207,7 +208,7 @@ pub(crate) fn index_text(shape: &[usize], position: usize) -> String {
 }
 
 /// Evaluates `-x` or `!x`, elementwise.
-pub fn unary(op: UnaryOp, value: &HostValue) -> HostResult<HostValue> {
+pub fn unary(exec: &ExecContext, op: UnaryOp, value: &HostValue) -> HostResult<HostValue> {
     let symbol = match op {
         UnaryOp::Neg => "`-`",
         UnaryOp::Not => "`!`",
@@ -219,5 +220,5 @@ pub fn unary(op: UnaryOp, value: &HostValue) -> HostResult<HostValue> {
         _ => {}
     }
     let operands = ScalarOperands::new(&[value], symbol)?;
-    apply(ElementwiseOp::Unary(op), operands, &["the operand"], || undefined(symbol, &[value]))
+    apply(exec, ElementwiseOp::Unary(op), operands, &["the operand"], || undefined(symbol, &[value]))
 }

@@ -5,7 +5,7 @@
 use super::gather::{self, GatherIndex};
 use super::operand;
 use crate::array::Array;
-use crate::graph;
+use crate::graph::{self, ExecContext};
 use crate::ops;
 use crate::problem::HostResult;
 use crate::value::HostValue;
@@ -14,25 +14,32 @@ use clk_scalar::Scalar;
 use clk_scalar::ops::BinaryOp;
 
 /// Creates zeros of this shape, and adds the elements of an array of floats at these positions.
-pub(crate) fn scatter_add(x: &HostValue, picks: &[GatherIndex], shape: &[usize]) -> HostResult<HostValue> {
+pub(crate) fn scatter_add(
+    exec: &ExecContext,
+    x: &HostValue,
+    picks: &[GatherIndex],
+    shape: &[usize],
+) -> HostResult<HostValue> {
     let from = operand::array(x, "a selection")?;
-    if let (Some(own), 1, Some(chosen)) = (from.scalar(), from.element().lanes(), one_hot_selection(picks, shape)?) {
+    if let (Some(own), 1, Some(chosen)) =
+        (from.scalar(), from.element().lanes(), one_hot_selection(exec, picks, shape)?)
+    {
         let (zero, rows) = (HostValue::Scalar(clk_scalar::ScalarValue::zero(own)), from.with_shape(&[shape[0], 1])?);
         // A sum that starts at 0 is never -0; adding zero has the same effect.
-        let rows = ops::binary(BinaryOp::Add, &HostValue::Array(rows), &zero)?;
-        return ops::select(&HostValue::Array(chosen), &rows, &zero);
+        let rows = ops::binary(exec, BinaryOp::Add, &HostValue::Array(rows), &zero)?;
+        return ops::select(exec, &HostValue::Array(chosen), &rows, &zero);
     }
     let mut result = Array::unplaced(from.element().clone(), shape)?;
-    if let Some((whole, lists)) = gather::device_positions(from, &result, picks)? {
+    if let Some((whole, lists)) = gather::device_positions(exec, from, &result, picks)? {
         let lists: Vec<&Array> = lists.iter().collect();
-        if let Some(sums) = graph::scatter::scatter_add(&whole, &lists, from)? {
+        if let Some(sums) = graph::scatter::scatter_add(exec, &whole, &lists, from)? {
             return sums.with_shape(shape).map(HostValue::Array);
         }
     }
     let count = result.count();
     let places: Vec<i64> = alloc::collect(count, 0..count as i64);
     let places = Array::from_shaped(&places, shape)?;
-    let at = gather::gather(&HostValue::Array(places), picks)?;
+    let at = gather::gather(exec, &HostValue::Array(places), picks)?;
     let at = operand::array(&at, "a selection")?;
     let (scalar, lanes) = (from.scalar().unwrap_or(Scalar::F64), from.element().lanes());
     let mut sums = alloc::zeros::<f64>(count * lanes);
@@ -57,7 +64,11 @@ pub(crate) fn scatter_add(x: &HostValue, picks: &[GatherIndex], shape: &[usize])
 /// If the indices select one element of each row of a matrix, in the order of the rows, returns the mask of these
 /// elements; otherwise `None`. The mask is fused into the expression that reads it, so that the scatter needs no sort
 /// and no writes.
-pub(crate) fn one_hot_selection(picks: &[GatherIndex], shape: &[usize]) -> HostResult<Option<Array>> {
+pub(crate) fn one_hot_selection(
+    exec: &ExecContext,
+    picks: &[GatherIndex],
+    shape: &[usize],
+) -> HostResult<Option<Array>> {
     let ([GatherIndex::Array(rows), GatherIndex::Array(at)], &[count, columns]) = (picks, shape) else {
         return Ok(None);
     };
@@ -65,5 +76,5 @@ pub(crate) fn one_hot_selection(picks: &[GatherIndex], shape: &[usize]) -> HostR
     if !is_list || !rows.is_iota() || rows.shape() != [count] || at.shape() != [count] {
         return Ok(None);
     }
-    graph::one_hot_mask(at, columns)
+    graph::one_hot_mask(exec, at, columns)
 }

@@ -1,7 +1,7 @@
 //! Conversions between scalar types, elementwise.
 
 use crate::array::{Array, ElementType};
-use crate::graph::ElementwiseOp;
+use crate::graph::{ElementwiseOp, ExecContext};
 use crate::ops::elementwise::{ARGUMENTS, apply};
 use crate::ops::operand::{ScalarOperands, undefined};
 use crate::problem::{HostResult, RuntimeError};
@@ -10,7 +10,7 @@ use clk_scalar::{Scalar, dynamic};
 use clk_syntax::literal;
 
 /// Evaluates `f32(x)` by the language's conversion rules, elementwise on vectors and arrays.
-pub fn convert(to: Scalar, value: &HostValue) -> HostResult<HostValue> {
+pub fn convert(exec: &ExecContext, to: Scalar, value: &HostValue) -> HostResult<HostValue> {
     match value {
         HostValue::Scalar(number) => Ok(HostValue::Scalar(number.to_type(to))),
         HostValue::Int(n) => Ok(HostValue::Scalar(match clk_scalar::ScalarValue::from_integer(to, *n) {
@@ -26,7 +26,7 @@ pub fn convert(to: Scalar, value: &HostValue) -> HostResult<HostValue> {
             _ => {
                 let function = format!("`{to}`");
                 let operands = ScalarOperands::new(&[value], &function)?;
-                apply(ElementwiseOp::Convert(to), operands, &ARGUMENTS, || undefined(&function, &[value]))
+                apply(exec, ElementwiseOp::Convert(to), operands, &ARGUMENTS, || undefined(&function, &[value]))
             }
         },
         HostValue::Unit

@@ -1,7 +1,7 @@
 //! Elementwise operations: checks the operands, computes operations on single values immediately, and defers operations
 //! on arrays.
 
-use crate::graph::{self, ElementwiseOp, NodeOperand};
+use crate::graph::{self, ElementwiseOp, ExecContext, NodeOperand};
 use crate::ops::operand::ScalarOperands;
 use crate::problem::{HostResult, RuntimeError};
 use crate::shard::lift;
@@ -14,6 +14,7 @@ pub(crate) const ARGUMENTS: [&str; 3] = ["the first argument", "the second argum
 /// Applies an operation to each element of its operands, with broadcasting. `names` are the names of the operands in
 /// messages, and `undefined` creates the error for types that the operation does not accept.
 pub(crate) fn apply(
+    exec: &ExecContext,
     op: ElementwiseOp,
     operands: ScalarOperands,
     names: &[&str],
@@ -26,9 +27,9 @@ pub(crate) fn apply(
     }
     let shape = operands.shape(names)?;
     let (element, is_plain) = (operands.element(scalar), operands.plain);
-    let result = match lift::lift_elementwise(op, &operands.list, scalar, &element, &shape)? {
+    let result = match lift::lift_elementwise(exec, op, &operands.list, scalar, &element, &shape)? {
         Some(lifted) => lifted,
-        None => graph::defer(op, operands.list, scalar, element, &shape)?,
+        None => graph::defer(exec, op, operands.list, scalar, element, &shape)?,
     };
     Ok(match is_plain {
         true => result.item(0)?.unwrap_or(HostValue::Unit),

@@ -11,7 +11,7 @@ use crate::array::slice::{
 };
 use crate::array::{AlignedBytes, Array, ArrayScalar, ElementType, byte_count, element_value, no_memory, shape_text};
 use crate::graph::scatter::ScatterValues;
-use crate::graph::{self, IndexList, ViewAxis};
+use crate::graph::{self, ExecContext, IndexList, ViewAxis};
 use crate::ops::binary::index_text;
 use crate::ops::operand::array;
 use crate::problem::{HostResult, RuntimeError};
@@ -283,7 +283,11 @@ fn lazy_gather_args(array: &Array, picks: &[GatherIndex]) -> Option<(Vec<ViewAxi
 
 /// Replaces a mask on a GPU by the positions where it is true. If the mask has several axes, also returns the array
 /// with these axes merged into one.
-fn with_positions<'p>(x: &Array, picks: &'p [GatherIndex]) -> HostResult<(Option<Array>, Cow<'p, [GatherIndex]>)> {
+fn with_positions<'p>(
+    exec: &ExecContext,
+    x: &Array,
+    picks: &'p [GatherIndex],
+) -> HostResult<(Option<Array>, Cow<'p, [GatherIndex]>)> {
     let is_mask = |pick: &GatherIndex| index_array(pick).is_some_and(|list| list.scalar() == Some(Scalar::Bool));
     let unchanged = Ok((None, Cow::Borrowed(picks)));
     let (Some(axis), true) = (picks.iter().position(is_mask), picks.len() <= x.rank()) else { return unchanged };
@@ -294,7 +298,7 @@ fn with_positions<'p>(x: &Array, picks: &'p [GatherIndex]) -> HostResult<(Option
     if !is_alone || rank == 0 || shape.get(axis..axis + rank) != Some(mask.shape()) || mask.element().lanes() != 1 {
         return unchanged;
     }
-    let Some(at) = graph::mask_select::mask_positions(mask, x)? else { return unchanged };
+    let Some(at) = graph::mask_select::mask_positions(exec, mask, x)? else { return unchanged };
     let mut picks = picks.to_vec();
     picks[axis] = GatherIndex::Array(at);
     let flat = || x.with_shape(&[&[mask.count()], &shape[rank..]].concat());
@@ -302,18 +306,18 @@ fn with_positions<'p>(x: &Array, picks: &'p [GatherIndex]) -> HostResult<(Option
 }
 
 /// Reads the elements that indices with arrays select, with a kernel, or on the host if a kernel does not pay off.
-pub(crate) fn gather(value: &HostValue, picks: &[GatherIndex]) -> HostResult<HostValue> {
+pub(crate) fn gather(exec: &ExecContext, value: &HostValue, picks: &[GatherIndex]) -> HostResult<HostValue> {
     let x = array(value, "indexing by an array")?;
     if let [GatherIndex::Array(mask)] = picks
         && mask.element() == &ElementType::Scalar(Scalar::Bool)
-        && let Some(selected) = graph::mask_select::select_by_mask(x, mask)?
+        && let Some(selected) = graph::mask_select::select_by_mask(exec, x, mask)?
     {
         return Ok(HostValue::Array(selected));
     }
-    let (seen, picks) = with_positions(x, picks)?;
+    let (seen, picks) = with_positions(exec, x, picks)?;
     let (x, picks) = (seen.as_ref().unwrap_or(x), &*picks);
     if let Some((axes, lists, shape)) = lazy_gather_args(x, picks)
-        && let Some(picked) = graph::gather(x, axes, lists, &shape)?
+        && let Some(picked) = graph::gather(exec, x, axes, lists, &shape)?
     {
         return Ok(HostValue::Array(picked));
     }
@@ -353,8 +357,8 @@ fn copy_elements<const SIZE: usize>(source: &[u8], starts: &[usize], result: &mu
 
 /// Assigns one value, or an array that broadcasts to the selection, to the elements that indices with arrays select. If
 /// several values are assigned to one element, the last one wins.
-pub(crate) fn scatter(x: &mut Array, picks: &[GatherIndex], value: &HostValue) -> HostResult<()> {
-    if scatter_on_device(x, picks, value)? {
+pub(crate) fn scatter(exec: &ExecContext, x: &mut Array, picks: &[GatherIndex], value: &HostValue) -> HostResult<()> {
+    if scatter_on_device(exec, x, picks, value)? {
         return Ok(());
     }
     let selection = GatherRuns::new(x, picks)?;
@@ -386,21 +390,21 @@ pub(crate) fn scatter(x: &mut Array, picks: &[GatherIndex], value: &HostValue) -
 
 /// Executes the assignment on the device on which the array resides, if the index is a mask and the value one number,
 /// or if the indices are positions along the first axes. Returns false if the host must execute it or report an error.
-fn scatter_on_device(x: &mut Array, picks: &[GatherIndex], value: &HostValue) -> HostResult<bool> {
+fn scatter_on_device(exec: &ExecContext, x: &mut Array, picks: &[GatherIndex], value: &HostValue) -> HostResult<bool> {
     if let ([GatherIndex::Array(mask)], ElementType::Scalar(own)) = (picks, x.element().clone())
         && mask.element() == &ElementType::Scalar(Scalar::Bool)
         && x.shape().get(..mask.rank()) == Some(mask.shape())
         && let Some(number) = value.adapt(own).filter(|number| number.ty == own)
-        && let Some(chosen) = graph::mask_select::replace_where(x, mask, number)?
+        && let Some(chosen) = graph::mask_select::replace_where(exec, x, mask, number)?
     {
         *x = chosen;
         return Ok(true);
     }
-    if !graph::scatter::can_scatter_on_gpu(x) {
+    if !graph::scatter::can_scatter_on_gpu(exec, x) {
         return Ok(false);
     }
     let marks = picks.iter().filter_map(index_array).any(|list| list.scalar() == Some(Scalar::Bool));
-    let (seen, picks) = with_positions(x, picks)?;
+    let (seen, picks) = with_positions(exec, x, picks)?;
     let shape = x.shape().to_vec();
     let mut flat = seen.unwrap_or_else(|| x.clone());
     let Some((_, lists, selected)) = lazy_gather_args(&flat, &picks) else { return Ok(false) };
@@ -411,7 +415,7 @@ fn scatter_on_device(x: &mut Array, picks: &[GatherIndex], value: &HostValue) ->
     let mut one = vec![0; x.element().size()];
     let value_rows = match value {
         HostValue::Array(array) if array.element() == x.element() && repeats_to(array.shape(), &selected) => {
-            Some(broadcast_view(array, &selected)?)
+            Some(broadcast_view(exec, array, &selected)?)
         }
         HostValue::Array(_) => return Ok(false),
         _ if element_value::write(&x.element().clone(), &mut one, value).is_err() => return Ok(false),
@@ -427,7 +431,7 @@ fn scatter_on_device(x: &mut Array, picks: &[GatherIndex], value: &HostValue) ->
     }
     // Writing in place requires that there is only one reference to the bytes. Therefore `x` releases its reference.
     *x = Array::zeros(x.element().clone(), &[0])?;
-    let done = graph::scatter::scatter(&mut flat, &at, &values);
+    let done = graph::scatter::scatter(exec, &mut flat, &at, &values);
     *x = flat.with_shape(&shape)?;
     done
 }
@@ -436,28 +440,29 @@ fn scatter_on_device(x: &mut Array, picks: &[GatherIndex], value: &HostValue) ->
 /// are on a GPU. A mask becomes positions; its axes are merged in the returned target. `None` if the elements are not
 /// on a GPU, or if the indices are not arrays along the first axes.
 pub(super) fn device_positions(
+    exec: &ExecContext,
     from: &Array,
     to: &Array,
     picks: &[GatherIndex],
 ) -> HostResult<Option<(Array, Vec<Array>)>> {
-    if !graph::scatter::can_scatter_on_gpu(from) {
+    if !graph::scatter::can_scatter_on_gpu(exec, from) {
         return Ok(None);
     }
-    let (seen, picks) = with_positions(to, picks)?;
+    let (seen, picks) = with_positions(exec, to, picks)?;
     let whole = seen.unwrap_or_else(|| to.clone());
     let lists = lazy_gather_args(&whole, &picks).map(|(_, lists, _)| lists).filter(|lists| lists.len() == picks.len());
     Ok(lists.map(|lists| (whole, lists.into_iter().map(|list| list.positions).collect())))
 }
 
 /// Broadcasts an array to a shape, as a view.
-fn broadcast_view(array: &Array, shape: &[usize]) -> HostResult<Array> {
+fn broadcast_view(exec: &ExecContext, array: &Array, shape: &[usize]) -> HostResult<Array> {
     if array.shape() == shape {
         return Ok(array.clone());
     }
     let leading = shape.len() - array.rank();
     let view_axis =
         |(axis, &len): (usize, &usize)| if len == 1 { ViewAxis::index(0) } else { ViewAxis::full(leading + axis) };
-    graph::make_view(array, array.shape().iter().enumerate().map(view_axis).collect(), shape)
+    graph::make_view(exec, array, array.shape().iter().enumerate().map(view_axis).collect(), shape)
 }
 
 #[cfg(test)]
@@ -478,6 +483,7 @@ mod tests {
 
     #[test]
     fn contiguous_trailing_axes_form_one_run() {
+        let exec = &ExecContext::default();
         let items: Vec<i32> = (0..5 * 4 * 6).collect();
         let x = Array::from_shaped(&items, &[5, 4, 6]).expect("an array");
         let all = || GatherIndex::Spec(SliceSpec::ALL);
@@ -496,7 +502,8 @@ mod tests {
             let runs = GatherRuns::new(&x, &picks).expect("a selection");
             assert_eq!((runs.shape.as_slice(), runs.starts.as_slice(), runs.run), (shape, starts, run), "{picks:?}");
             let expected: Vec<i32> = starts.iter().flat_map(|&start| &items[start..start + run]).copied().collect();
-            let HostValue::Array(selected) = gather(&HostValue::Array(x.clone()), &picks).expect("elements") else {
+            let HostValue::Array(selected) = gather(exec, &HostValue::Array(x.clone()), &picks).expect("elements")
+            else {
                 panic!()
             };
             assert_eq!((selected.shape(), selected.items::<i32>().expect("numbers")), (shape, expected.as_slice()));

@@ -1,5 +1,6 @@
 //! The functions `cross`, `length` and `normalize` of vectors. They use the same arithmetic operations as in kernels.
 
+use crate::graph::ExecContext;
 use crate::ops::matmul::dot;
 use crate::ops::operand::undefined;
 use crate::ops::{binary, math};
@@ -7,17 +8,17 @@ use crate::problem::HostResult;
 use crate::value::{HostValue, Vector};
 use clk_scalar::ops::{BinaryOp, MathFn};
 
-pub(crate) fn length(v: &HostValue) -> HostResult<HostValue> {
+pub(crate) fn length(exec: &ExecContext, v: &HostValue) -> HostResult<HostValue> {
     floats("`length`", &[v])?;
-    math(MathFn::Sqrt, &[dot(v, v)?])
+    math(exec, MathFn::Sqrt, &[dot(exec, v, v)?])
 }
 
-pub(crate) fn normalize(v: &HostValue) -> HostResult<HostValue> {
+pub(crate) fn normalize(exec: &ExecContext, v: &HostValue) -> HostResult<HostValue> {
     floats("`normalize`", &[v])?;
-    binary(BinaryOp::Div, v, &length(v)?)
+    binary(exec, BinaryOp::Div, v, &length(exec, v)?)
 }
 
-pub(crate) fn cross(a: &HostValue, b: &HostValue) -> HostResult<HostValue> {
+pub(crate) fn cross(exec: &ExecContext, a: &HostValue, b: &HostValue) -> HostResult<HostValue> {
     floats("`cross`", &[a, b])?;
     let rotated = |v: &HostValue, by: usize| match v {
         HostValue::Vector(v) => {
@@ -25,9 +26,9 @@ pub(crate) fn cross(a: &HostValue, b: &HostValue) -> HostResult<HostValue> {
         }
         other => other.clone(),
     };
-    let plus = binary(BinaryOp::Mul, &rotated(a, 1), &rotated(b, 2))?;
-    let minus = binary(BinaryOp::Mul, &rotated(a, 2), &rotated(b, 1))?;
-    binary(BinaryOp::Sub, &plus, &minus)
+    let plus = binary(exec, BinaryOp::Mul, &rotated(a, 1), &rotated(b, 2))?;
+    let minus = binary(exec, BinaryOp::Mul, &rotated(a, 2), &rotated(b, 1))?;
+    binary(exec, BinaryOp::Sub, &plus, &minus)
 }
 
 /// Checks that all values are vectors of floats of the same type. If there are two (`cross`), they must have three

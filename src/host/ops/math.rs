@@ -2,7 +2,7 @@
 
 use crate::array::broadcast::{broadcast_to, common_shape};
 use crate::array::{Array, ElementType, element_value};
-use crate::graph::ElementwiseOp;
+use crate::graph::{ElementwiseOp, ExecContext};
 use crate::ops::elementwise::{ARGUMENTS, apply};
 use crate::ops::operand::{ScalarOperands, common_scalar, undefined};
 use crate::problem::{HostResult, RuntimeError};
@@ -14,7 +14,7 @@ use clk_scalar::ops::{MathFamily, MathFn};
 
 /// Applies a function of scalars elementwise. `min` and `max` with a single array are reductions, in
 /// [`reduce`](mod@super::reduce).
-pub fn math(function: MathFn, args: &[HostValue]) -> HostResult<HostValue> {
+pub fn math(exec: &ExecContext, function: MathFn, args: &[HostValue]) -> HostResult<HostValue> {
     let function_name = format!("`{}`", Builtin::Math(function).name());
     let values: Vec<&HostValue> = args.iter().collect();
     let arity = function.row().arity;
@@ -34,7 +34,7 @@ pub fn math(function: MathFn, args: &[HostValue]) -> HostResult<HostValue> {
         _ => values,
     };
     let operands = ScalarOperands::new(&values, &function_name)?;
-    apply(ElementwiseOp::Math(function), operands, &ARGUMENTS, || undefined(&function_name, &values))
+    apply(exec, ElementwiseOp::Math(function), operands, &ARGUMENTS, || undefined(&function_name, &values))
 }
 
 fn float_default(value: &HostValue) -> HostValue {
@@ -45,23 +45,23 @@ fn float_default(value: &HostValue) -> HostValue {
 }
 
 /// Evaluates `x / y` rounded up.
-pub fn ceil_div(x: &HostValue, y: &HostValue) -> HostResult<HostValue> {
+pub fn ceil_div(exec: &ExecContext, x: &HostValue, y: &HostValue) -> HostResult<HostValue> {
     use clk_scalar::ops::BinaryOp::{Add, Div, Ne, Rem};
     let values = [x, y];
     let scalar = common_scalar(&values).unwrap_or(Scalar::I32);
     if !scalar.is_int() {
         return Err(undefined("`ceil_div`", &values));
     }
-    let quotient = super::binary(Div, x, y)?;
-    let remainder = super::binary(Rem, x, y)?;
+    let quotient = super::binary(exec, Div, x, y)?;
+    let remainder = super::binary(exec, Rem, x, y)?;
     let zero = HostValue::Int(0);
-    let partial = super::convert(scalar, &super::binary(Ne, &remainder, &zero)?)?;
-    super::binary(Add, &quotient, &partial)
+    let partial = super::convert(exec, scalar, &super::binary(exec, Ne, &remainder, &zero)?)?;
+    super::binary(exec, Add, &quotient, &partial)
 }
 
 /// Evaluates `select(cond, then, other)` elementwise for any element type: `then` where `cond` is true, otherwise
 /// `other`.
-pub fn select(cond: &HostValue, then: &HostValue, other: &HostValue) -> HostResult<HostValue> {
+pub fn select(exec: &ExecContext, cond: &HostValue, then: &HostValue, other: &HostValue) -> HostResult<HostValue> {
     let function_name = "`select`";
     let scalar = common_scalar(&[then, other]);
     let adapt =
@@ -81,7 +81,7 @@ pub fn select(cond: &HostValue, then: &HostValue, other: &HostValue) -> HostResu
     }
     let operands =
         ScalarOperands::new(&[&then, &other], function_name)?.with_first_operand(cond, Scalar::Bool, function_name)?;
-    apply(ElementwiseOp::Select, operands.ok_or_else(undefined)?, &ARGUMENTS, undefined)
+    apply(exec, ElementwiseOp::Select, operands.ok_or_else(undefined)?, &ARGUMENTS, undefined)
 }
 
 /// Returns the element type of a value or of an array.

@@ -3,9 +3,9 @@
 
 use crate::array::broadcast::{broadcast_to, common_shape};
 use crate::array::{Array, shape_text};
-use crate::graph::NodeOperand;
 use crate::graph::integer_range::narrow_exactly;
 use crate::graph::matmul::{self, GemmSizes, MatmulResult};
+use crate::graph::{ExecContext, NodeOperand};
 use crate::ops::operand::{array, undefined};
 use crate::ops::reduce::{ReduceKind, reduce};
 use crate::ops::totals::{self, total_type};
@@ -17,7 +17,7 @@ use clk_scalar::ops::BinaryOp;
 
 /// Evaluates `left @ right`: the product of matrices or vectors (1-d arrays). The last two axes of an array are
 /// matrices; the other axes are broadcast.
-pub fn matmul(left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
+pub fn matmul(exec: &ExecContext, left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     let (a, b) = (array(left, "`@`")?, array(right, "`@`")?);
     let scalar = common(a, b, left, right)?;
     for (side, array) in [("left", a), ("right", b)] {
@@ -30,30 +30,34 @@ pub fn matmul(left: &HostValue, right: &HostValue) -> HostResult<HostValue> {
     if inner != depth {
         return Err(inner_mismatch(a, b, inner, depth));
     }
-    if let Some(product) = matmul_by_shards(a, b)? {
+    if let Some(product) = matmul_by_shards(exec, a, b)? {
         return Ok(HostValue::Array(product));
     }
     let (found, shape) = match (a.rank(), b.rank()) {
         (_, 1) => {
             let outer = a.shape()[..a.rank() - 1].to_vec();
-            (dots(a, a.shape(), b, b.shape(), a.shape(), a.rank() - 1, &outer)?, outer)
+            (dots(exec, a, a.shape(), b, b.shape(), a.shape(), a.rank() - 1, &outer)?, outer)
         }
         (1, rank) => {
             let mut outer = b.shape().to_vec();
             outer.remove(rank - 2);
-            (dots(a, &[inner, 1], b, b.shape(), b.shape(), rank - 2, &outer)?, outer)
+            (dots(exec, a, &[inner, 1], b, b.shape(), b.shape(), rank - 2, &outer)?, outer)
         }
-        _ => batched_matmul(a, b)?,
+        _ => batched_matmul(exec, a, b)?,
     };
-    convert_result("@", a, found, &shape, scalar)
+    convert_result(exec, "@", a, found, &shape, scalar)
 }
 
 /// Multiplies sharded operands: the left one may be sharded along rows, or the right one along columns. The other
 /// operand is replicated.
-fn matmul_by_shards(a: &Array, b: &Array) -> HostResult<Option<Array>> {
+fn matmul_by_shards(exec: &ExecContext, a: &Array, b: &Array) -> HostResult<Option<Array>> {
     let whole =
         |array: &Array| shard::as_sharded(array).map_or_else(|| Ok(array.clone()), |sharded| sharded.gather_all());
-    let multiply = |a: &Array, b: &Array| match matmul(&HostValue::Array(a.clone()), &HostValue::Array(b.clone()))? {
+    let multiply = |exec: &ExecContext, a: &Array, b: &Array| match matmul(
+        exec,
+        &HostValue::Array(a.clone()),
+        &HostValue::Array(b.clone()),
+    )? {
         HostValue::Array(product) => Ok(product),
         value => Array::full(&value, &[]),
     };
@@ -61,16 +65,16 @@ fn matmul_by_shards(a: &Array, b: &Array) -> HostResult<Option<Array>> {
     if let Some(left) = shard::as_sharded(a).filter(|left| left.layout().axis + 1 < a.rank() && b.rank() <= 2) {
         let b = whole(b)?;
         let axis = left.layout().axis;
-        let contexts = &left.team().contexts;
-        return lift::lift_rows(&left, axis, exact, |p, part| multiply(part, &shard::replicate(&b, &contexts[p])?))
-            .map(Some);
+        return lift::lift_rows(exec, &left, axis, exact, |exec, _, part| {
+            multiply(exec, part, &shard::replicate(&b, exec)?)
+        })
+        .map(Some);
     }
     if let Some(right) = shard::as_sharded(b).filter(|right| b.rank() == 2 && right.layout().axis == 1 && a.rank() <= 2)
     {
         let a = whole(a)?;
-        let contexts = &right.team().contexts;
-        return lift::lift_rows(&right, a.rank() - 1, exact, |p, part| {
-            multiply(&shard::replicate(&a, &contexts[p])?, part)
+        return lift::lift_rows(exec, &right, a.rank() - 1, exact, |exec, _, part| {
+            multiply(exec, &shard::replicate(&a, exec)?, part)
         })
         .map(Some);
     }
@@ -78,6 +82,7 @@ fn matmul_by_shards(a: &Array, b: &Array) -> HostResult<Option<Array>> {
 }
 
 fn dots(
+    exec: &ExecContext,
     a: &Array,
     a_shape: &[usize],
     b: &Array,
@@ -87,10 +92,10 @@ fn dots(
     outer: &[usize],
 ) -> HostResult<MatmulResult> {
     let operand = |array: &Array, shape: &[usize]| NodeOperand::Array(array.clone(), shape.to_vec());
-    matmul::dot_products(operand(a, a_shape), operand(b, b_shape), shape, axis, outer)
+    matmul::dot_products(exec, operand(a, a_shape), operand(b, b_shape), shape, axis, outer)
 }
 
-fn batched_matmul(a: &Array, b: &Array) -> HostResult<(MatmulResult, Vec<usize>)> {
+fn batched_matmul(exec: &ExecContext, a: &Array, b: &Array) -> HostResult<(MatmulResult, Vec<usize>)> {
     let ((batch_a, own_a), (batch_b, own_b)) = (a.shape().split_at(a.rank() - 2), b.shape().split_at(b.rank() - 2));
     let batch = common_shape(&[("the left side", batch_a), ("the right side", batch_b)])?;
     // A single matrix needs no copies, because all products share it. Other broadcast operands are copied.
@@ -102,15 +107,22 @@ fn batched_matmul(a: &Array, b: &Array) -> HostResult<(MatmulResult, Vec<usize>)
     let (rows, inner, columns) = (own_a[0], own_a[1], own_b[1]);
     let shape = [batch.as_slice(), &[rows, columns]].concat();
     let sizes = GemmSizes { batch: batch.iter().product(), rows, inner, columns };
-    Ok((matmul::matmul(&a, &b, sizes, &shape)?, shape))
+    Ok((matmul::matmul(exec, &a, &b, sizes, &shape)?, shape))
 }
 
 /// Converts the result of a product to the result type; an error if an integer does not fit.
-fn convert_result(what: &str, of: &Array, found: MatmulResult, shape: &[usize], to: Scalar) -> HostResult<HostValue> {
+fn convert_result(
+    exec: &ExecContext,
+    what: &str,
+    of: &Array,
+    found: MatmulResult,
+    shape: &[usize],
+    to: Scalar,
+) -> HostResult<HostValue> {
     let result = match found {
         MatmulResult::Done(found) if found.scalar() == Some(to) => found,
         MatmulResult::Done(found) | MatmulResult::Wide(found) => {
-            narrow_exactly(&found, to)?.map_err(|wrong| totals::too_large(what, Some(wrong), to))?
+            narrow_exactly(exec, &found, to)?.map_err(|wrong| totals::too_large(what, Some(wrong), to))?
         }
         MatmulResult::Exact(numbers) => totals::fitted(what, of, &numbers, shape, to)?,
     };
@@ -151,33 +163,33 @@ fn inner_mismatch(a: &Array, b: &Array, inner: usize, depth: usize) -> RuntimeEr
 
 /// Evaluates `dot(a, b)`: the sum of the products of the lanes of two vectors, in order, or of the elements of two 1-d
 /// arrays.
-pub fn dot(a: &HostValue, b: &HostValue) -> HostResult<HostValue> {
-    dot_to(a, b, None)
+pub fn dot(exec: &ExecContext, a: &HostValue, b: &HostValue) -> HostResult<HostValue> {
+    dot_to(exec, a, b, None)
 }
 
 /// Like [`dot`], but with a result type: for arrays of integers, the sum is exact and has the type `to` if given. For
 /// 1-d arrays of numbers, the result is `a @ b`.
-pub(crate) fn dot_to(a: &HostValue, b: &HostValue, to: Option<Scalar>) -> HostResult<HostValue> {
+pub(crate) fn dot_to(exec: &ExecContext, a: &HostValue, b: &HostValue, to: Option<Scalar>) -> HostResult<HostValue> {
     if let (HostValue::Array(x), HostValue::Array(y)) = (a, b)
         && let Some(scalar) = x.scalar().filter(|s| s.is_num() && x.element() == y.element())
         && x.element().lanes() == 1
         && x.rank() == 1
         && x.shape() == y.shape()
     {
-        let found = dots(x, x.shape(), y, y.shape(), x.shape(), 0, &[])?;
-        return convert_result("dot", x, found, &[], to.unwrap_or(total_type(scalar)));
+        let found = dots(exec, x, x.shape(), y, y.shape(), x.shape(), 0, &[])?;
+        return convert_result(exec, "dot", x, found, &[], to.unwrap_or(total_type(scalar)));
     }
-    let product = super::binary(BinaryOp::Mul, a, b)?;
+    let product = super::binary(exec, BinaryOp::Mul, a, b)?;
     match (&product, a, b) {
         (HostValue::Vector(lanes), HostValue::Vector(_), HostValue::Vector(_)) => {
             let mut lanes = lanes.values().map(HostValue::Scalar);
             let first = lanes.next().ok_or_else(|| undefined("`dot`", &[a, b]))?;
-            lanes.try_fold(first, |sum, lane| super::binary(BinaryOp::Add, &sum, &lane))
+            lanes.try_fold(first, |sum, lane| super::binary(exec, BinaryOp::Add, &sum, &lane))
         }
         (HostValue::Array(array), HostValue::Array(x), HostValue::Array(y))
             if array.rank() == 1 && x.shape() == y.shape() =>
         {
-            reduce(ReduceKind::Sum, &product, None)
+            reduce(exec, ReduceKind::Sum, &product, None)
         }
         _ => Err(undefined("`dot`", &[a, b])),
     }

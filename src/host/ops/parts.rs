@@ -4,7 +4,7 @@ use smol_str::SmolStr;
 
 use crate::array::broadcast::repeats_to;
 use crate::array::{Array, ElementType, SliceSpec, element_value, slice};
-use crate::graph::{self, NodeOperand, ViewAxis};
+use crate::graph::{self, ExecContext, NodeOperand, ViewAxis};
 use crate::ops::operand::{self, adapt, array, common_scalar, undefined};
 use crate::ops::text;
 use crate::problem::{HostResult, RuntimeError};
@@ -36,7 +36,7 @@ pub fn compose(ty: Scalar, lanes: u8, parts: &[HostValue]) -> HostResult<HostVal
 }
 
 /// Evaluates `.xyz` of a vector, or of every element of an array of vectors. A single component is a scalar.
-pub fn swizzle(value: &HostValue, lanes: &[u8]) -> HostResult<HostValue> {
+pub fn swizzle(exec: &ExecContext, value: &HostValue, lanes: &[u8]) -> HostResult<HostValue> {
     let missing = || {
         let name: String = lanes.iter().map(|&lane| "xyzw".chars().nth(usize::from(lane)).unwrap_or('?')).collect();
         undefined(&format!("`.{name}`"), &[value])
@@ -54,10 +54,10 @@ pub fn swizzle(value: &HostValue, lanes: &[u8]) -> HostResult<HostValue> {
             if let ([lane], ElementType::Vector(ty, width)) = (lanes, array.element())
                 && lane < width =>
         {
-            graph::component_view(array, *ty, usize::from(*lane)).map(HostValue::Array)
+            graph::component_view(exec, array, *ty, usize::from(*lane)).map(HostValue::Array)
         }
         HostValue::Array(array) => {
-            PartProjection::of_lanes(array, lanes).ok_or_else(missing)?.extract(array).map(HostValue::Array)
+            PartProjection::of_lanes(array, lanes).ok_or_else(missing)?.extract(exec, array).map(HostValue::Array)
         }
         _ => Err(missing()),
     }
@@ -70,16 +70,16 @@ pub(crate) fn lanes_of(name: &str) -> Option<Vec<u8>> {
 }
 
 /// Executes `v.xy = w` for a vector or an array of vectors.
-pub(crate) fn set_lanes(target: &mut HostValue, lanes: &[u8], value: &HostValue) -> HostResult<()> {
+pub(crate) fn set_lanes(exec: &ExecContext, target: &mut HostValue, lanes: &[u8], value: &HostValue) -> HostResult<()> {
     match target {
         HostValue::Vector(vector) => set_lanes_of_vector(vector, lanes, value),
         HostValue::Array(array) => {
             let none =
                 || RuntimeError::new("E0504", format!("an array of type {} has no such column", array.type_name()));
             let column = PartProjection::of_lanes(array, lanes).ok_or_else(none)?;
-            let mut part = column.extract(array)?;
-            assign(&mut part, &[], value)?;
-            column.write_back(array, &part)
+            let mut part = column.extract(exec, array)?;
+            assign(exec, &mut part, &[], value)?;
+            column.write_back(exec, array, &part)
         }
         _ => Err(undefined("an assignment to components", &[target])),
     }
@@ -158,9 +158,9 @@ impl PartProjection {
     }
 
     /// Extracts the column as an array. On a GPU, the result is a view.
-    pub fn extract(&self, array: &Array) -> HostResult<Array> {
+    pub fn extract(&self, exec: &ExecContext, array: &Array) -> HostResult<Array> {
         if let Some((unit, first)) = self.contiguous_unit(array)
-            && let Some(column) = graph::column_view(array, &self.element, unit, first)?
+            && let Some(column) = graph::column_view(exec, array, &self.element, unit, first)?
         {
             return Ok(column);
         }
@@ -178,7 +178,7 @@ impl PartProjection {
     }
 
     /// Writes a changed column back to the array.
-    pub fn write_back(&self, array: &mut Array, column: &Array) -> HostResult<()> {
+    pub fn write_back(&self, exec: &ExecContext, array: &mut Array, column: &Array) -> HostResult<()> {
         if *column.element() != self.element || column.shape() != array.shape() {
             let (own, other) = (array.type_name(), column.type_name());
             return Err(RuntimeError::new(
@@ -187,7 +187,7 @@ impl PartProjection {
             ));
         }
         if let Some((unit, first)) = self.contiguous_unit(array)
-            && graph::write_column(array, column, unit, first)?
+            && graph::write_column(exec, array, column, unit, first)?
         {
             return Ok(());
         }
@@ -205,36 +205,36 @@ impl PartProjection {
 }
 
 /// Returns the field with this index of a record or a tuple, or of each element of an array of records or tuples.
-pub fn field(value: &HostValue, field: usize) -> HostResult<HostValue> {
+pub fn field(exec: &ExecContext, value: &HostValue, field: usize) -> HostResult<HostValue> {
     let missing =
         || RuntimeError::new("E0543", format!("there is no field {field} in a value of type {}", value.type_name()));
     match value {
         HostValue::Record(record) => record.fields.get(field).cloned().ok_or_else(missing),
         HostValue::Tuple(parts) => parts.get(field).cloned().ok_or_else(missing),
         HostValue::Array(array) => {
-            PartProjection::of_field(array, field).ok_or_else(missing)?.extract(array).map(HostValue::Array)
+            PartProjection::of_field(array, field).ok_or_else(missing)?.extract(exec, array).map(HostValue::Array)
         }
         _ => Err(missing()),
     }
 }
 
 /// Returns the field with this name of a record, a timing, or a table of arrays.
-pub fn named_field(value: &HostValue, name: &str) -> HostResult<HostValue> {
+pub fn named_field(exec: &ExecContext, value: &HostValue, name: &str) -> HostResult<HostValue> {
     match value {
         HostValue::Record(record) => match record.layout.position(name) {
-            Some(position) => field(value, position),
+            Some(position) => field(exec, value, position),
             None => Err(no_name(value, name, record.layout.fields.iter().map(|f| f.name.as_str()))),
         },
         HostValue::Array(array) => match array.element() {
             ElementType::Record(layout) => match layout.position(name) {
-                Some(position) => field(value, position),
+                Some(position) => field(exec, value, position),
                 None => Err(no_name(value, name, layout.fields.iter().map(|f| f.name.as_str()))),
             },
-            ElementType::Scalar(_) | ElementType::Vector(..) => vector_field(value, name),
+            ElementType::Scalar(_) | ElementType::Vector(..) => vector_field(exec, value, name),
         },
-        HostValue::Vector(_) => vector_field(value, name),
+        HostValue::Vector(_) => vector_field(exec, value, name),
         HostValue::Tuple(parts) => match name.parse::<usize>() {
-            Ok(position) => field(value, position),
+            Ok(position) => field(exec, value, position),
             Err(_) => Err(no_name(value, name, (0..parts.len()).map(|_| ""))),
         },
         HostValue::Table(table) => match table.get(name) {
@@ -266,9 +266,9 @@ pub fn named_field(value: &HostValue, name: &str) -> HostResult<HostValue> {
     }
 }
 
-fn vector_field(value: &HostValue, name: &str) -> HostResult<HostValue> {
+fn vector_field(exec: &ExecContext, value: &HostValue, name: &str) -> HostResult<HostValue> {
     match lanes_of(name) {
-        Some(lanes) => swizzle(value, &lanes),
+        Some(lanes) => swizzle(exec, value, &lanes),
         None => Err(no_name(value, name, std::iter::empty())),
     }
 }
@@ -341,9 +341,9 @@ pub fn keys(value: &HostValue) -> HostResult<HostValue> {
 
 /// Evaluates `a[i, j]` or `a[0..4, ..]`. Axes without an index are selected whole. Also indexes arrays of texts, the
 /// characters of a text, and the components of a vector.
-pub fn index(value: &HostValue, specs: &[SliceSpec]) -> HostResult<HostValue> {
+pub fn index(exec: &ExecContext, value: &HostValue, specs: &[SliceSpec]) -> HostResult<HostValue> {
     match (value, specs) {
-        (HostValue::Array(array), _) => select(array, specs),
+        (HostValue::Array(array), _) => select(exec, array, specs),
         (HostValue::Strings(texts), [spec]) => text::slice_texts(texts, *spec),
         (HostValue::Str(text), [spec]) => text::slice_text(text, *spec).map(HostValue::Str),
         (HostValue::Strings(_) | HostValue::Str(_), specs) => {
@@ -370,31 +370,31 @@ pub fn index(value: &HostValue, specs: &[SliceSpec]) -> HostResult<HostValue> {
 }
 
 /// Returns an element if every axis has a single index, otherwise a slice.
-fn select(array: &Array, specs: &[SliceSpec]) -> HostResult<HostValue> {
+fn select(exec: &ExecContext, array: &Array, specs: &[SliceSpec]) -> HostResult<HostValue> {
     let at = |spec: &SliceSpec| match spec {
         SliceSpec::At(index) => Some(*index),
         SliceSpec::Range { .. } => None,
     };
     match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
-        Some(indices) if indices.len() == array.rank() => element(array, &indices),
+        Some(indices) if indices.len() == array.rank() => element(exec, array, &indices),
         _ => {
             let (axes, shape) = view_axes(array, specs)?;
             if let Some(sharded) = shard::as_sharded(array)
-                && let Some(picked) = lift::lift_slice(&sharded, &axes, &shape)?
+                && let Some(picked) = lift::lift_slice(exec, &sharded, &axes, &shape)?
             {
                 return Ok(HostValue::Array(picked));
             }
-            graph::make_view(array, axes, &shape).map(HostValue::Array)
+            graph::make_view(exec, array, axes, &shape).map(HostValue::Array)
         }
     }
 }
 
 /// Returns an element. For a sharded array, reads it from the shard that owns it.
-fn element(array: &Array, indices: &[i64]) -> HostResult<HostValue> {
+fn element(exec: &ExecContext, array: &Array, indices: &[i64]) -> HostResult<HostValue> {
     let Some(sharded) = shard::as_sharded(array) else { return array.get(indices) };
     array.position(indices)?;
     let (axes, _) = view_axes(array, &indices.iter().map(|&index| SliceSpec::At(index)).collect::<Vec<_>>())?;
-    match lift::lift_slice(&sharded, &axes, &[])? {
+    match lift::lift_slice(exec, &sharded, &axes, &[])? {
         Some(picked) => picked.get(&[]),
         None => array.get(indices),
     }
@@ -429,18 +429,18 @@ pub(crate) fn gather_shards(value: &HostValue) -> HostResult<HostValue> {
 }
 
 /// Executes `a[i, j] = value` or `a[0..4, ..] = value`.
-pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &HostValue) -> HostResult<()> {
+pub fn assign(exec: &ExecContext, array: &mut Array, specs: &[SliceSpec], value: &HostValue) -> HostResult<()> {
     let at = |spec: &SliceSpec| match spec {
         SliceSpec::At(index) => Some(*index),
         SliceSpec::Range { .. } => None,
     };
     match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
         Some(indices) if indices.len() == array.rank() && shard::as_sharded(array).is_none() => {
-            set(array, &indices, value)
+            set(exec, array, &indices, value)
         }
         _ => {
             let (axes, shape) = view_axes(array, specs)?;
-            if shard::as_sharded(array).is_some() && assign_to_parts(array, specs, &axes, &shape, value)? {
+            if shard::as_sharded(array).is_some() && assign_to_parts(exec, array, specs, &axes, &shape, value)? {
                 return Ok(());
             }
             let operand = match (value, array.element()) {
@@ -454,7 +454,7 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &HostValue) -> Host
                 _ => None,
             };
             match operand {
-                Some(operand) if graph::write_window(array, &axes, &shape, &operand)? => Ok(()),
+                Some(operand) if graph::write_window(exec, array, &axes, &shape, &operand)? => Ok(()),
                 _ => array.assign(specs, value),
             }
         }
@@ -463,6 +463,7 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &HostValue) -> Host
 
 /// Assigns to each shard of a sharded array separately. Returns false if the value cannot be divided among the shards.
 fn assign_to_parts(
+    exec: &ExecContext,
     array: &mut Array,
     specs: &[SliceSpec],
     axes: &[ViewAxis],
@@ -498,13 +499,13 @@ fn assign_to_parts(
             0 => SliceSpec::At(local.start),
             _ => SliceSpec::Range { start: Some(local.start), end: Some(local.end), inclusive: false, step: None },
         };
-        let _at = team.contexts[part].clone().enter();
+        let exec = &exec.on(&team.contexts[part]);
         let own_value = match value_array {
             Some(value) if cut_axis.step != 0 => {
                 let trailing = shape.len() - cut_axis.axis;
                 match value.rank().checked_sub(trailing).filter(|&axis| value.shape()[axis] != 1) {
                     Some(axis) => {
-                        shard::slice_rows(value, axis, rows.start - cut_axis.start..rows.end - cut_axis.start)
+                        shard::slice_rows(exec, value, axis, rows.start - cut_axis.start..rows.end - cut_axis.start)
                     }
                     None => Ok(value.clone()),
                 }
@@ -512,7 +513,7 @@ fn assign_to_parts(
             }
             _ => Ok(value.clone()),
         };
-        failed = own_value.and_then(|value| assign(&mut parts[part], &own, &value)).err();
+        failed = own_value.and_then(|value| assign(exec, &mut parts[part], &own, &value)).err();
         fresh = false;
         if failed.is_some() {
             break;
@@ -523,12 +524,12 @@ fn assign_to_parts(
 }
 
 /// Executes `a[i, j] = value`.
-fn set(array: &mut Array, indices: &[i64], value: &HostValue) -> HostResult<()> {
+fn set(exec: &ExecContext, array: &mut Array, indices: &[i64], value: &HostValue) -> HostResult<()> {
     let position = array.position(indices)?;
     let mut bytes = vec![0; array.element().size()];
     element_value::write(&array.element().clone(), &mut bytes, value)?;
     let at: Vec<usize> = indices.iter().map(|&index| index as usize).collect();
-    if graph::write_element(array, &at, &bytes)? { Ok(()) } else { array.set_item(position, value) }
+    if graph::write_element(exec, array, &at, &bytes)? { Ok(()) } else { array.set_item(position, value) }
 }
 
 /// Executes `a[i].pos = value`: writes one field (a path of field indices) of one element.
@@ -592,36 +593,38 @@ mod tests {
         SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step: None }
     }
 
-    fn check(shape: &[usize], specs: &[SliceSpec], result: &[usize], items: &[i32]) {
-        let HostValue::Array(slice) = index(&counting(shape), specs).unwrap() else { panic!("no array") };
+    fn check(exec: &ExecContext, shape: &[usize], specs: &[SliceSpec], result: &[usize], items: &[i32]) {
+        let HostValue::Array(slice) = index(exec, &counting(shape), specs).unwrap() else { panic!("no array") };
         assert_eq!(slice.shape(), result);
         assert_eq!(slice.items::<i32>().unwrap(), items);
     }
 
     #[test]
     fn slices_contain_the_named_elements() {
+        let exec = &ExecContext::default();
         use SliceSpec::At;
-        check(&[6], &[to(1, 4)], &[3], &[1, 2, 3]);
-        check(&[6], &[to(4, 2)], &[0], &[]);
-        check(&[6], &[by(None, None, false, 2)], &[3], &[0, 2, 4]);
-        check(&[6], &[by(None, None, false, -2)], &[3], &[5, 3, 1]);
-        check(&[6], &[by(Some(3), Some(0), true, -1)], &[4], &[3, 2, 1, 0]);
-        check(&[3, 4], &[At(1)], &[4], &[4, 5, 6, 7]);
-        check(&[3, 4], &[SliceSpec::ALL, At(2)], &[3], &[2, 6, 10]);
-        check(&[3, 4], &[to(1, 3), to(1, 3)], &[2, 2], &[5, 6, 9, 10]);
-        check(&[2, 2, 3], &[At(1), SliceSpec::ALL, by(None, None, false, 2)], &[2, 2], &[6, 8, 9, 11]);
-        check(&[0, 4], &[SliceSpec::ALL, At(1)], &[0], &[]);
-        check(&[3], &[by(None, None, false, i64::MIN)], &[1], &[2]);
+        check(exec, &[6], &[to(1, 4)], &[3], &[1, 2, 3]);
+        check(exec, &[6], &[to(4, 2)], &[0], &[]);
+        check(exec, &[6], &[by(None, None, false, 2)], &[3], &[0, 2, 4]);
+        check(exec, &[6], &[by(None, None, false, -2)], &[3], &[5, 3, 1]);
+        check(exec, &[6], &[by(Some(3), Some(0), true, -1)], &[4], &[3, 2, 1, 0]);
+        check(exec, &[3, 4], &[At(1)], &[4], &[4, 5, 6, 7]);
+        check(exec, &[3, 4], &[SliceSpec::ALL, At(2)], &[3], &[2, 6, 10]);
+        check(exec, &[3, 4], &[to(1, 3), to(1, 3)], &[2, 2], &[5, 6, 9, 10]);
+        check(exec, &[2, 2, 3], &[At(1), SliceSpec::ALL, by(None, None, false, 2)], &[2, 2], &[6, 8, 9, 11]);
+        check(exec, &[0, 4], &[SliceSpec::ALL, At(1)], &[0], &[]);
+        check(exec, &[3], &[by(None, None, false, i64::MIN)], &[1], &[2]);
     }
 
     #[test]
     fn slices_out_of_range_are_errors() {
+        let exec = &ExecContext::default();
         let a = counting(&[3, 4]);
-        assert!(index(&a, &[to(0, 4)]).is_err());
-        assert!(index(&a, &[to(-1, 2)]).is_err());
-        assert!(index(&a, &[by(None, None, false, 0)]).is_err());
-        assert!(index(&a, &[to(i64::MIN, i64::MAX)]).is_err());
-        assert!(index(&a, &[by(Some(i64::MAX), Some(i64::MIN), true, -1)]).is_err());
-        assert_eq!(index(&a, &[SliceSpec::ALL; 3]).unwrap_err().code, "E0503");
+        assert!(index(exec, &a, &[to(0, 4)]).is_err());
+        assert!(index(exec, &a, &[to(-1, 2)]).is_err());
+        assert!(index(exec, &a, &[by(None, None, false, 0)]).is_err());
+        assert!(index(exec, &a, &[to(i64::MIN, i64::MAX)]).is_err());
+        assert!(index(exec, &a, &[by(Some(i64::MAX), Some(i64::MIN), true, -1)]).is_err());
+        assert_eq!(index(exec, &a, &[SliceSpec::ALL; 3]).unwrap_err().code, "E0503");
     }
 }

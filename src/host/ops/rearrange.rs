@@ -1,7 +1,7 @@
 //! Operations that change the shape or order of elements.
 
 use crate::array::{Array, ElementType, SliceSpec, shape_text};
-use crate::graph::{self, ViewAxis};
+use crate::graph::{self, ExecContext, ViewAxis};
 use crate::ops::operand::{self, array};
 use crate::ops::text;
 use crate::problem::{HostResult, RuntimeError};
@@ -46,7 +46,7 @@ fn dims_text(dims: &[i64]) -> String {
 }
 
 /// Evaluates `transpose`: reverses the order of the axes.
-pub fn transpose(value: &HostValue) -> HostResult<HostValue> {
+pub fn transpose(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
     let x = array(value, "`transpose`")?;
     if x.rank() < 2 {
         return Ok(value.clone());
@@ -54,18 +54,18 @@ pub fn transpose(value: &HostValue) -> HostResult<HostValue> {
     let shape: Vec<usize> = x.shape().iter().rev().copied().collect();
     let axes = || (0..x.rank()).rev().map(ViewAxis::full).collect();
     if let Some(sharded) = shard::as_sharded(x) {
-        let transpose_part = |_, part: &Array| {
+        let transpose_part = |exec: &ExecContext, _, part: &Array| {
             let shape: Vec<usize> = part.shape().iter().rev().copied().collect();
-            graph::make_view(part, axes(), &shape)
+            graph::make_view(exec, part, axes(), &shape)
         };
-        return lift::lift_rows(&sharded, x.rank() - 1 - sharded.layout().axis, false, transpose_part)
+        return lift::lift_rows(exec, &sharded, x.rank() - 1 - sharded.layout().axis, false, transpose_part)
             .map(HostValue::Array);
     }
-    graph::make_view(x, axes(), &shape).map(HostValue::Array)
+    graph::make_view(exec, x, axes(), &shape).map(HostValue::Array)
 }
 
 /// Concatenates arrays along an axis. The extents of their other axes must be equal.
-pub fn concat(parts: &[HostValue], axis: i64) -> HostResult<HostValue> {
+pub fn concat(exec: &ExecContext, parts: &[HostValue], axis: i64) -> HostResult<HostValue> {
     if let Some(texts) = text::concat(parts) {
         operand::axis(axis, 1, "`concat`")?;
         return texts;
@@ -84,7 +84,7 @@ pub fn concat(parts: &[HostValue], axis: i64) -> HostResult<HostValue> {
         total += part.shape().get(axis).copied().unwrap_or(0);
     }
     shape.iter_mut().skip(axis).take(1).for_each(|len| *len = total);
-    if let Some(joined) = graph::concatenate(&arrays, axis, &shape)? {
+    if let Some(joined) = graph::concatenate(exec, &arrays, axis, &shape)? {
         return Ok(HostValue::Array(joined));
     }
     let mut result = Array::zeros(first.element().clone(), &shape)?;
@@ -105,14 +105,20 @@ pub fn concat(parts: &[HostValue], axis: i64) -> HostResult<HostValue> {
 }
 
 /// Stacks arrays of one shape along a new first axis.
-pub fn stack(parts: &[HostValue]) -> HostResult<HostValue> {
+pub fn stack(exec: &ExecContext, parts: &[HostValue]) -> HostResult<HostValue> {
     let arrays = arrays_of_one_type(parts, "`stack`")?;
     let Some(first) = arrays.first() else { return Err(RuntimeError::new("E0541", "`stack` of no arrays")) };
-    join(first.element(), first.shape(), &arrays, "`stack`").map(HostValue::Array)
+    join(exec, first.element(), first.shape(), &arrays, "`stack`").map(HostValue::Array)
 }
 
 /// Joins arrays of this shape along a new first axis.
-fn join(element: &ElementType, shape: &[usize], arrays: &[&Array], what: &str) -> HostResult<Array> {
+fn join(
+    exec: &ExecContext,
+    element: &ElementType,
+    shape: &[usize],
+    arrays: &[&Array],
+    what: &str,
+) -> HostResult<Array> {
     let mut whole = vec![arrays.len()];
     whole.extend(shape);
     if let Some((position, part)) = arrays.iter().enumerate().find(|(_, part)| part.shape() != shape) {
@@ -120,7 +126,7 @@ fn join(element: &ElementType, shape: &[usize], arrays: &[&Array], what: &str) -
     }
     let rows =
         arrays.iter().map(|part| part.with_shape(&[&[1], shape].concat())).collect::<HostResult<Vec<Array>>>()?;
-    if let Some(joined) = graph::concatenate(&rows.iter().collect::<Vec<_>>(), 0, &whole)? {
+    if let Some(joined) = graph::concatenate(exec, &rows.iter().collect::<Vec<_>>(), 0, &whole)? {
         return Ok(joined);
     }
     let mut result = Array::zeros(element.clone(), &whole)?;
@@ -152,7 +158,7 @@ fn shape_mismatch(what: &str, first: &Array, part: &Array, position: usize) -> R
 }
 
 /// Evaluates `flip`: reverses the order of elements along an axis.
-pub fn flip(value: &HostValue, axis: i64) -> HostResult<HostValue> {
+pub fn flip(exec: &ExecContext, value: &HostValue, axis: i64) -> HostResult<HostValue> {
     if let HostValue::Strings(texts) = value {
         operand::axis(axis, 1, "`flip`")?;
         let backward = SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) };
@@ -163,17 +169,17 @@ pub fn flip(value: &HostValue, axis: i64) -> HostResult<HostValue> {
     let mut axes: Vec<ViewAxis> = (0..x.rank()).map(ViewAxis::full).collect();
     let last = x.shape().get(axis).copied().unwrap_or(0).saturating_sub(1);
     axes.iter_mut().skip(axis).take(1).for_each(|along| *along = ViewAxis { start: last, step: -1, axis });
-    graph::make_view(x, axes, x.shape()).map(HostValue::Array)
+    graph::make_view(exec, x, axes, x.shape()).map(HostValue::Array)
 }
 
 /// Evaluates an array literal. Scalars, vectors and records form a 1-d array; arrays of one shape are stacked along a
 /// new first axis. Untyped literals take the type of the other items. `element` is the required element type, if any;
 /// an empty array needs one.
-pub fn literal(items: &[HostValue], element: Option<&ElementType>) -> HostResult<HostValue> {
+pub fn literal(exec: &ExecContext, items: &[HostValue], element: Option<&ElementType>) -> HostResult<HostValue> {
     if items.iter().any(|item| matches!(item, HostValue::Array(_))) {
         let arrays = arrays_of_one_type(items, "an array literal")?;
         let Some(first) = arrays.first() else { return Err(RuntimeError::new("E0541", "an empty array literal")) };
-        return join(first.element(), first.shape(), &arrays, "an array literal").map(HostValue::Array);
+        return join(exec, first.element(), first.shape(), &arrays, "an array literal").map(HostValue::Array);
     }
     let scalar = operand::common_scalar(&items.iter().collect::<Vec<_>>());
     let has_point = items.iter().any(|item| matches!(item, HostValue::Float(_)));

@@ -8,7 +8,7 @@
 
 use crate::array::{Array, ElementType, MAX_EXTENT, shape_text};
 use crate::graph::scan::ScanTypes;
-use crate::graph::{self, ElementwiseOp, ReductionOp, ReductionShape};
+use crate::graph::{self, ElementwiseOp, ExecContext, ReductionOp, ReductionShape};
 use crate::ops::operand::{self, array_or_plain, undefined};
 use crate::ops::totals::{self, total_type};
 use crate::problem::{HostResult, RuntimeError};
@@ -49,13 +49,14 @@ impl ReduceKind {
 }
 
 /// Reduces all elements to one value, or the elements along one axis.
-pub fn reduce(how: ReduceKind, value: &HostValue, axis: Option<i64>) -> HostResult<HostValue> {
-    reduce_to(how, value, axis.as_ref().map(std::slice::from_ref), None)
+pub fn reduce(exec: &ExecContext, how: ReduceKind, value: &HostValue, axis: Option<i64>) -> HostResult<HostValue> {
+    reduce_to(exec, how, value, axis.as_ref().map(std::slice::from_ref), None)
 }
 
 /// Like [`reduce`], but along several axes and with a result type: sums and products of integers have the type `to` if
 /// given.
 pub(crate) fn reduce_to(
+    exec: &ExecContext,
     how: ReduceKind,
     value: &HostValue,
     axes: Option<&[i64]>,
@@ -94,7 +95,7 @@ pub(crate) fn reduce_to(
     }
     if let Some(sharded) = shard::as_sharded(&array) {
         let to = to.unwrap_or(total_type(scalar));
-        if let Some(result) = reduce_by_shards(how, &sharded, scalar, &axes, to)? {
+        if let Some(result) = reduce_by_shards(exec, how, &sharded, scalar, &axes, to)? {
             return Ok(match shape.is_empty() {
                 true => result.item(0)?.unwrap_or(HostValue::Unit),
                 false => HostValue::Array(result),
@@ -103,11 +104,11 @@ pub(crate) fn reduce_to(
     }
     let job = ReduceJob { how, array: array.into_owned(), axes, len, shape, to: to.unwrap_or(total_type(scalar)) };
     let result = match job.fold(scalar) {
-        Some(fold) => match job.reduce_across_shards(&fold)? {
+        Some(fold) => match job.reduce_across_shards(exec, &fold)? {
             Some(result) => result,
-            None => job.reduce_operand(&fold)?,
+            None => job.reduce_operand(exec, &fold)?,
         },
-        None => job.multi_pass(scalar).ok_or_else(undefined)??,
+        None => job.multi_pass(exec, scalar).ok_or_else(undefined)??,
     };
     // Reductions of rows may be deferred, so that they can be fused with the expressions that use them.
     Ok(match job.shape.is_empty() {
@@ -119,6 +120,7 @@ pub(crate) fn reduce_to(
 /// Reduces a sharded array by reducing each shard separately. `None` if the result depends on the order of the
 /// elements, or if this would not save work.
 fn reduce_by_shards(
+    exec: &ExecContext,
     how: ReduceKind,
     sharded: &Sharded,
     scalar: Scalar,
@@ -127,14 +129,20 @@ fn reduce_by_shards(
 ) -> HostResult<Option<Array>> {
     let cut = sharded.layout().axis;
     let given_axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
-    let part = |part: &Array, to| match reduce_to(how, &HostValue::Array(part.clone()), Some(&given_axes), to)? {
+    let part = |exec: &ExecContext, part: &Array, to| match reduce_to(
+        exec,
+        how,
+        &HostValue::Array(part.clone()),
+        Some(&given_axes),
+        to,
+    )? {
         HostValue::Array(array) => Ok(array),
         value => Array::full(&value, &[]),
     };
     if !axes.contains(&cut) {
         let axis = cut - axes.iter().filter(|&&axis| axis < cut).count();
         let totals = scalar.is_int() && matches!(how, ReduceKind::Sum | ReduceKind::Prod);
-        return lift::lift_rows(sharded, axis, totals, |_, own| part(own, Some(to))).map(Some);
+        return lift::lift_rows(exec, sharded, axis, totals, |exec, _, own| part(exec, own, Some(to))).map(Some);
     }
     let wide = match how {
         ReduceKind::Min | ReduceKind::Max if scalar.is_int() => None,
@@ -143,14 +151,14 @@ fn reduce_by_shards(
         ReduceKind::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(Scalar::I64),
         _ => return Ok(None),
     };
-    let partials = lift::map_owned_parts(sharded, |own| match own.is_empty() {
+    let partials = lift::map_owned_parts(exec, sharded, |exec, own| match own.is_empty() {
         true => Ok(None),
-        false => part(own, wide).map(Some),
+        false => part(exec, own, wide).map(Some),
     })?;
     let partials: Vec<HostValue> = partials.into_iter().flatten().map(HostValue::Array).collect();
     let Some(first) = partials.first() else { return Ok(None) };
-    let stacked = if partials.len() == 1 { with_leading_axis(first)? } else { super::stack(&partials)? };
-    match reduce_to(how, &stacked, Some(&[0]), Some(to))? {
+    let stacked = if partials.len() == 1 { with_leading_axis(first)? } else { super::stack(exec, &partials)? };
+    match reduce_to(exec, how, &stacked, Some(&[0]), Some(to))? {
         HostValue::Array(array) => Ok(Some(array)),
         value => Array::full(&value, &[]).map(Some),
     }
@@ -204,29 +212,29 @@ impl ReduceJob {
     }
 
     /// Computes reductions that need several passes: sums and products of integers, and arg-reductions.
-    fn multi_pass(&self, scalar: Scalar) -> Option<HostResult<Array>> {
+    fn multi_pass(&self, exec: &ExecContext, scalar: Scalar) -> Option<HostResult<Array>> {
         match self.how {
-            ReduceKind::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(self.sum()),
-            ReduceKind::Sum if scalar.is_int() => Some(self.long_sum(scalar)),
-            ReduceKind::Prod if scalar.is_int() => Some(self.product()),
-            ReduceKind::Argmin | ReduceKind::Argmax if scalar.is_num() => Some(self.position()),
+            ReduceKind::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(self.sum(exec)),
+            ReduceKind::Sum if scalar.is_int() => Some(self.long_sum(exec, scalar)),
+            ReduceKind::Prod if scalar.is_int() => Some(self.product(exec)),
+            ReduceKind::Argmin | ReduceKind::Argmax if scalar.is_num() => Some(self.position(exec)),
             _ => None,
         }
     }
 
     /// Reduces a sharded array shard after shard, in the order of elements of the whole array.
-    fn reduce_across_shards(&self, fold: &ReductionOp) -> HostResult<Option<Array>> {
+    fn reduce_across_shards(&self, exec: &ExecContext, fold: &ReductionOp) -> HostResult<Option<Array>> {
         let Some(sharded) = shard::as_sharded(&self.array) else { return Ok(None) };
-        let reduced = ordered_reduce::reduce_across_cut(&sharded, fold, &self.axes)?;
+        let reduced = ordered_reduce::reduce_across_cut(exec, &sharded, fold, &self.axes)?;
         reduced.map(|reduced| reduced.reinterpret_as(ElementType::Scalar(fold.result), &self.shape)).transpose()
     }
 
-    fn reduce_operand(&self, fold: &ReductionOp) -> HostResult<Array> {
-        self.reduce_array(&self.array, fold)
+    fn reduce_operand(&self, exec: &ExecContext, fold: &ReductionOp) -> HostResult<Array> {
+        self.reduce_array(exec, &self.array, fold)
     }
 
     /// Reduces an array with the shape of the operand, one step after the other, beginning with the last axes.
-    fn reduce_array(&self, array: &Array, fold: &ReductionOp) -> HostResult<Array> {
+    fn reduce_array(&self, exec: &ExecContext, array: &Array, fold: &ReductionOp) -> HostResult<Array> {
         let element = array.element().with_scalar(fold.result);
         let lanes = array.element().lanes();
         let count = self.shape.iter().product::<usize>() * lanes;
@@ -248,8 +256,14 @@ impl ReduceJob {
             let stage = ReduceStage::new(&shape, start, end + 1);
             let (result, divisor) =
                 if axes.is_empty() { (fold.result, fold.divisor) } else { (fold.accumulator, None) };
-            let reduced =
-                graph::reduce(&ReductionOp { result, divisor, ..*fold }, &array, &shape, &stage.groups, stage.rows)?;
+            let reduced = graph::reduce(
+                exec,
+                &ReductionOp { result, divisor, ..*fold },
+                &array,
+                &shape,
+                &stage.groups,
+                stage.rows,
+            )?;
             let reduced = reduced.ok_or_else(|| too_long(self.how, &self.array))?;
             shape.drain(start..=end);
             array = reduced.reinterpret_as(ElementType::Scalar(result), &shape)?;
@@ -266,45 +280,44 @@ impl ReduceJob {
     }
 
     /// Computes the sum of integers of at most 32 bits. The sum of fewer than 2^31 of them has at most 63 bits.
-    fn sum(&self) -> HostResult<Array> {
+    fn sum(&self, exec: &ExecContext) -> HostResult<Array> {
         let add = ElementwiseOp::Binary(BinaryOp::Add);
-        let total = self.reduce_operand(&ReductionOp {
-            combine: add,
-            accumulator: Scalar::I64,
-            divisor: None,
-            result: Scalar::I64,
-        })?;
-        graph::integer_range::narrow_exactly(&total, self.to)?
+        let total = self.reduce_operand(
+            exec,
+            &ReductionOp { combine: add, accumulator: Scalar::I64, divisor: None, result: Scalar::I64 },
+        )?;
+        graph::integer_range::narrow_exactly(exec, &total, self.to)?
             .map_err(|wrong| totals::too_large("sum", Some(wrong), self.to))
     }
 
     /// Computes the sum of 64-bit integers from the sums of their upper and lower halves.
-    fn long_sum(&self, scalar: Scalar) -> HostResult<Array> {
+    fn long_sum(&self, exec: &ExecContext, scalar: Scalar) -> HostResult<Array> {
         let add = ElementwiseOp::Binary(BinaryOp::Add);
         let fold = ReductionOp { combine: add, accumulator: Scalar::I64, divisor: None, result: Scalar::I64 };
-        let [high, low] = totals::halves(&self.array, scalar)?;
-        let [high, low] = [self.reduce_array(&high, &fold)?, self.reduce_array(&low, &fold)?];
+        let [high, low] = totals::halves(exec, &self.array, scalar)?;
+        let [high, low] = [self.reduce_array(exec, &high, &fold)?, self.reduce_array(exec, &low, &fold)?];
         let halves = high.items::<i64>()?.iter().zip(low.items::<i64>()?);
         let numbers: Vec<_> = halves.map(|(&high, &low)| Some((i128::from(high) << 32) + i128::from(low))).collect();
         totals::fitted("sum", &self.array, &numbers, &self.shape, self.to)
     }
 
     /// Computes the product of integers from its low 64 bits and its approximation in `f64`.
-    fn product(&self) -> HostResult<Array> {
+    fn product(&self, exec: &ExecContext) -> HostResult<Array> {
         let fold = |wide| ReductionOp {
             combine: ElementwiseOp::Binary(BinaryOp::Mul),
             accumulator: wide,
             divisor: None,
             result: wide,
         };
-        let (bits, about) = (self.reduce_operand(&fold(Scalar::I64))?, self.reduce_operand(&fold(Scalar::F64))?);
+        let (bits, about) =
+            (self.reduce_operand(exec, &fold(Scalar::I64))?, self.reduce_operand(exec, &fold(Scalar::F64))?);
         let pairs = bits.items::<i64>()?.iter().zip(about.items::<f64>()?);
         let numbers: Vec<_> = pairs.map(|(&bits, &about)| totals::product_of(bits, about)).collect();
         totals::fitted("prod", &self.array, &numbers, &self.shape, self.to)
     }
 
     /// Computes the position of the first smallest or largest element along adjacent axes.
-    fn position(&self) -> HostResult<Array> {
+    fn position(&self, exec: &ExecContext) -> HostResult<Array> {
         if self.shape.contains(&0) {
             return Array::zeros(Scalar::I32, &self.shape);
         }
@@ -318,6 +331,7 @@ impl ReduceJob {
         };
         let stage = ReduceStage::new(&shape, start, end);
         let positions = graph::arg_reduce::arg_reduce(
+            exec,
             self.how == ReduceKind::Argmax,
             &self.array,
             &shape,
@@ -362,31 +376,41 @@ fn too_long(how: ReduceKind, array: &Array) -> RuntimeError {
 }
 
 /// Evaluates `abs(a - b) <= atol + rtol * abs(b)`, elementwise. Two NaNs are close, and so are equal infinities.
-pub fn close(a: &HostValue, b: &HostValue, rtol: f64, atol: f64) -> HostResult<HostValue> {
-    let difference = super::binary(BinaryOp::Eq, a, b)?;
+pub fn close(exec: &ExecContext, a: &HostValue, b: &HostValue, rtol: f64, atol: f64) -> HostResult<HostValue> {
+    let difference = super::binary(exec, BinaryOp::Eq, a, b)?;
     let scalar = operand::common_scalar(&[a, b]).unwrap_or(Scalar::F32);
     if !scalar.is_num() {
         return Err(undefined("`close`", &[a, b]));
     }
-    let wide = |value: &HostValue| super::convert(Scalar::F64, value);
+    let wide = |value: &HostValue| super::convert(exec, Scalar::F64, value);
     let (a, b) = (wide(&operand::adapt(a, scalar, "`close`")?)?, wide(&operand::adapt(b, scalar, "`close`")?)?);
-    let test = |function, x: &HostValue| super::math(function, std::slice::from_ref(x));
-    let distance = test(MathFn::Abs, &super::binary(BinaryOp::Sub, &a, &b)?)?;
-    let relative = super::binary(BinaryOp::Mul, &HostValue::of(rtol), &test(MathFn::Abs, &b)?)?;
-    let near = super::binary(BinaryOp::Le, &distance, &super::binary(BinaryOp::Add, &HostValue::of(atol), &relative)?)?;
-    let near = super::binary(BinaryOp::BitAnd, &near, &test(MathFn::IsFinite, &b)?)?;
-    let nans = super::binary(BinaryOp::BitAnd, &test(MathFn::IsNan, &a)?, &test(MathFn::IsNan, &b)?)?;
-    super::binary(BinaryOp::BitOr, &difference, &super::binary(BinaryOp::BitOr, &near, &nans)?)
+    let test = |function, x: &HostValue| super::math(exec, function, std::slice::from_ref(x));
+    let distance = test(MathFn::Abs, &super::binary(exec, BinaryOp::Sub, &a, &b)?)?;
+    let relative = super::binary(exec, BinaryOp::Mul, &HostValue::of(rtol), &test(MathFn::Abs, &b)?)?;
+    let near = super::binary(
+        exec,
+        BinaryOp::Le,
+        &distance,
+        &super::binary(exec, BinaryOp::Add, &HostValue::of(atol), &relative)?,
+    )?;
+    let near = super::binary(exec, BinaryOp::BitAnd, &near, &test(MathFn::IsFinite, &b)?)?;
+    let nans = super::binary(exec, BinaryOp::BitAnd, &test(MathFn::IsNan, &a)?, &test(MathFn::IsNan, &b)?)?;
+    super::binary(exec, BinaryOp::BitOr, &difference, &super::binary(exec, BinaryOp::BitOr, &near, &nans)?)
 }
 
 /// Returns the cumulative sums of a 1-d array. Floats are added in `f64` in the order of [`mod@graph::scan`], and each
 /// result is rounded once.
-pub fn cumsum(value: &HostValue) -> HostResult<HostValue> {
-    cumsum_to(value, None, None)
+pub fn cumsum(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
+    cumsum_to(exec, value, None, None)
 }
 
 /// Like [`cumsum`], but along an axis of an array and with a result type: sums of integers have the type `to` if given.
-pub(crate) fn cumsum_to(value: &HostValue, axis: Option<i64>, to: Option<Scalar>) -> HostResult<HostValue> {
+pub(crate) fn cumsum_to(
+    exec: &ExecContext,
+    value: &HostValue,
+    axis: Option<i64>,
+    to: Option<Scalar>,
+) -> HostResult<HostValue> {
     let array = operand::array(value, "`cumsum`")?;
     let axis = match axis {
         Some(axis) => operand::axis(axis, array.rank(), "`cumsum`")?,
@@ -402,7 +426,7 @@ pub(crate) fn cumsum_to(value: &HostValue, axis: Option<i64>, to: Option<Scalar>
     let stage = ReduceStage::new(array.shape(), axis, axis + 1);
     let rows = ReductionShape { inner: stage.rows.inner * array.element().lanes(), ..stage.rows };
     let scan = |array: &Array, wide, result: Scalar| {
-        let sums = graph::scan::scan(array, rows, ScanTypes { accumulator: wide, result })?;
+        let sums = graph::scan::scan(exec, array, rows, ScanTypes { accumulator: wide, result })?;
         sums.reinterpret_as(array.element().with_scalar(result), array.shape())
     };
     let to = to.unwrap_or(total_type(scalar));
@@ -410,12 +434,12 @@ pub(crate) fn cumsum_to(value: &HostValue, axis: Option<i64>, to: Option<Scalar>
     Ok(HostValue::Array(match scalar {
         _ if scalar.is_float() => scan(array, Scalar::F64, scalar)?,
         _ if scalar.bits() <= 32 => {
-            graph::integer_range::narrow_exactly(&scan(array, Scalar::I64, Scalar::I64)?, to)?.map_err(wrong)?
+            graph::integer_range::narrow_exactly(exec, &scan(array, Scalar::I64, Scalar::I64)?, to)?.map_err(wrong)?
         }
         _ => {
-            let [high, low] = totals::halves(array, scalar)?;
+            let [high, low] = totals::halves(exec, array, scalar)?;
             let [high, low] = [scan(&high, Scalar::I64, Scalar::I64)?, scan(&low, Scalar::I64, Scalar::I64)?];
-            graph::integer_range::join_halves(&high, &low, to)?.map_err(wrong)?
+            graph::integer_range::join_halves(exec, &high, &low, to)?.map_err(wrong)?
         }
     }))
 }

@@ -30,7 +30,7 @@ pub(super) const MAX_COMPARED: usize = 512;
 const MIN_PART: usize = 1 << 15;
 
 /// Evaluates `sort(x)`: sorts along the last axis in ascending order, with NaNs last.
-pub fn sort(value: &HostValue) -> HostResult<HostValue> {
+pub fn sort(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
     if let HostValue::Strings(texts) = value {
         return text::sort(texts);
     }
@@ -38,17 +38,16 @@ pub fn sort(value: &HostValue) -> HostResult<HostValue> {
     let no_order = || undefined("`sort`", &[value]);
     let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
     let row = x.shape().last().copied().unwrap_or(1).max(1);
-    if let Some(sorted) = graph::sort::sort_rows(x, scalar, row)? {
+    if let Some(sorted) = graph::sort::sort_rows(exec, x, scalar, row)? {
         return Ok(HostValue::Array(sorted));
     }
     let mut result = x.clone();
-    with_number!(scalar, T => sort_rows::<T>(&mut result, row)?, bool => return Err(no_order()));
+    with_number!(scalar, T => sort_rows::<T>(&mut result, row, exec.control().workers)?, bool => return Err(no_order()));
     Ok(HostValue::Array(result))
 }
 
-fn sort_rows<T: ArrayScalar + NumericScalar>(array: &mut Array, row: usize) -> HostResult<()> {
+fn sort_rows<T: ArrayScalar + NumericScalar>(array: &mut Array, row: usize, workers: usize) -> HostResult<()> {
     let rows = array.items_mut::<T>()?.chunks_exact_mut(row);
-    let workers = ExecContext::current().control().workers;
     rows.for_each(|row| sort_row(row, workers));
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! As in NumPy, totals of 8- and 16-bit integers have the type `i64` or `u64`.
 
 use crate::array::Array;
+use crate::graph::ExecContext;
 use crate::ops::operand;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
@@ -22,13 +23,14 @@ pub(crate) fn total_type(of: Scalar) -> Scalar {
 
 /// Splits 64-bit integers into upper and lower halves of 32 bits, as `i64`. A number is `(first << 32) + second`, where
 /// `second` is not negative.
-pub(crate) fn halves(array: &Array, scalar: Scalar) -> HostResult<[Array; 2]> {
+pub(crate) fn halves(exec: &ExecContext, array: &Array, scalar: Scalar) -> HostResult<[Array; 2]> {
     let value = HostValue::Array(array.clone());
     let number = |n: i64| HostValue::Scalar(clk_scalar::ScalarValue::of(n).to_type(scalar));
-    let high = super::binary(BinaryOp::Shr, &value, &number(32))?;
-    let low = super::binary(BinaryOp::BitAnd, &value, &number(0xffff_ffff))?;
-    let half =
-        |value: HostValue| super::convert(Scalar::I64, &value).and_then(|half| operand::array(&half, "a sum").cloned());
+    let high = super::binary(exec, BinaryOp::Shr, &value, &number(32))?;
+    let low = super::binary(exec, BinaryOp::BitAnd, &value, &number(0xffff_ffff))?;
+    let half = |value: HostValue| {
+        super::convert(exec, Scalar::I64, &value).and_then(|half| operand::array(&half, "a sum").cloned())
+    };
     Ok([half(high)?, half(low)?])
 }
 

@@ -2,11 +2,9 @@
 
 use super::raster::Raster;
 use crate::array::{Array, shape_text};
-use crate::ops;
 use crate::problem::{HostResult, RuntimeError};
-use crate::value::HostValue;
 use clk_base::{alloc, stop};
-use clk_scalar::Scalar;
+use clk_scalar::ScalarValue;
 
 /// Samples of the color map viridis (by S. van der Walt and N. Smith, public domain), evenly spaced.
 const COLORS: [[u8; 3]; 10] = [
@@ -60,17 +58,13 @@ impl Heat {
 }
 
 fn numbers(array: &Array) -> HostResult<Vec<f64>> {
-    let wide = match array.scalar() {
-        Some(_) if array.element().lanes() == 1 => ops::convert(Scalar::F64, &HostValue::Array(array.clone()))?,
-        _ => {
-            let title = format!("`heat` shows numbers, not elements of type {}", array.element());
-            return Err(RuntimeError::new("E0717", title));
-        }
+    let Some(scalar) = array.scalar().filter(|_| array.element().lanes() == 1) else {
+        let title = format!("`heat` shows numbers, not elements of type {}", array.element());
+        return Err(RuntimeError::new("E0717", title));
     };
-    Ok(match &wide {
-        HostValue::Array(wide) => alloc::copy(wide.items::<f64>()?),
-        _ => vec![],
-    })
+    let numbers =
+        array.bytes()?.chunks_exact(scalar.size()).map(|bytes| ScalarValue::from_bytes(scalar, bytes).as_f64());
+    Ok(alloc::collect(array.count(), stop::polled(numbers)))
 }
 
 /// Returns the color for a position in the color map, which is clamped to the range from 0 to 1.

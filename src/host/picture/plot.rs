@@ -6,11 +6,9 @@ use super::canvas::{Color, PixelCanvas, PixelPoint};
 use super::font;
 use super::raster::Raster;
 use crate::array::{Array, shape_text};
-use crate::ops;
 use crate::problem::{HostResult, RuntimeError};
-use crate::value::HostValue;
 use clk_base::{alloc, stop};
-use clk_scalar::Scalar;
+use clk_scalar::ScalarValue;
 
 const WIDTH: usize = 960;
 const HEIGHT: usize = 600;
@@ -68,19 +66,13 @@ fn points(x: &Array, y: &Array) -> HostResult<Vec<PixelPoint>> {
 }
 
 fn numbers(array: &Array) -> HostResult<Vec<f64>> {
-    let wide = match array.element().lanes() {
-        1 => ops::convert(Scalar::F64, &HostValue::Array(array.clone()))?,
-        _ => {
-            return Err(RuntimeError::new(
-                "E0717",
-                format!("`plot` draws numbers, not elements of type {}", array.element()),
-            ));
-        }
+    let Some(scalar) = array.scalar().filter(|_| array.element().lanes() == 1) else {
+        let title = format!("`plot` draws numbers, not elements of type {}", array.element());
+        return Err(RuntimeError::new("E0717", title));
     };
-    Ok(match &wide {
-        HostValue::Array(wide) => alloc::copy(wide.items::<f64>()?),
-        _ => vec![],
-    })
+    let numbers =
+        array.bytes()?.chunks_exact(scalar.size()).map(|bytes| ScalarValue::from_bytes(scalar, bytes).as_f64());
+    Ok(alloc::collect(array.count(), stop::polled(numbers)))
 }
 
 /// An axis: its range of values, its range of pixels, and its ticks.

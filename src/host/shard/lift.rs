@@ -3,7 +3,7 @@
 //! arrays.
 
 use crate::array::{Array, ElementType};
-use crate::graph::{self, ElementwiseOp, NodeOperand, scalar_shape};
+use crate::graph::{self, ElementwiseOp, ExecContext, NodeOperand, scalar_shape};
 use crate::problem::HostResult;
 use crate::shard::layout::ShardLayout;
 use crate::shard::sharded::{self, ShardDevices, ShardState, Sharded, as_sharded};
@@ -18,6 +18,7 @@ enum ShardOperand {
 
 /// Applies an elementwise operation to sharded arrays. Takes the same arguments as [`graph::defer`].
 pub(crate) fn lift_elementwise(
+    exec: &ExecContext,
     op: ElementwiseOp,
     list: &[NodeOperand],
     scalar: Scalar,
@@ -40,8 +41,8 @@ pub(crate) fn lift_elementwise(
             ShardOperand::Replicated(operand) => operand.clone(),
             ShardOperand::Parts(parts) => parts[p].clone(),
         };
-        let _at = team.contexts[p].clone().enter();
-        graph::defer(op, operands.iter().map(of_part).collect(), scalar, element.clone(), &own)
+        let exec = exec.on(&team.contexts[p]);
+        graph::defer(&exec, op, operands.iter().map(of_part).collect(), scalar, element.clone(), &own)
     };
     let parts = (0..layout.parts()).map(part).collect::<HostResult<Vec<Array>>>()?;
     let outer = if element.lanes() > 1 { &shape[..shape.len() - 1] } else { shape };
@@ -140,10 +141,11 @@ fn padded_shape(array: &Array, rank: usize) -> Vec<usize> {
 /// Applies an operation that treats each row along the sharded axis separately. In its result, this is the axis `axis`.
 /// With `exact`, the operation may fault, so that stale halos are exchanged first.
 pub(crate) fn lift_rows(
+    exec: &ExecContext,
     sharded: &Sharded,
     axis: usize,
     exact: bool,
-    mut of_part: impl FnMut(usize, &Array) -> HostResult<Array>,
+    mut of_part: impl FnMut(&ExecContext, usize, &Array) -> HostResult<Array>,
 ) -> HostResult<Array> {
     if exact {
         sharded.exchange_halos()?;
@@ -152,8 +154,7 @@ pub(crate) fn lift_rows(
     let ShardState { parts, fresh } = sharded.parts();
     let mut done = Vec::with_capacity(parts.len());
     for (p, part) in parts.iter().enumerate() {
-        let _at = team.contexts[p].clone().enter();
-        done.push(of_part(p, part)?);
+        done.push(of_part(&exec.on(&team.contexts[p]), p, part)?);
     }
     let Some(first) = done.first() else { return Array::zeros(sharded.element().clone(), sharded.shape()) };
     let (element, mut shape) = (first.element().clone(), first.shape().to_vec());
@@ -163,36 +164,41 @@ pub(crate) fn lift_rows(
 
 /// Applies a function to the rows that each shard owns.
 pub(crate) fn map_owned_parts<T>(
+    exec: &ExecContext,
     sharded: &Sharded,
-    mut of_part: impl FnMut(&Array) -> HostResult<T>,
+    mut of_part: impl FnMut(&ExecContext, &Array) -> HostResult<T>,
 ) -> HostResult<Vec<T>> {
     let parts = sharded.own_parts()?;
     let mut done = Vec::with_capacity(parts.len());
     for (p, part) in parts.iter().enumerate() {
-        let _at = sharded.team().contexts[p].clone().enter();
-        done.push(of_part(part)?);
+        done.push(of_part(&exec.on(&sharded.team().contexts[p]), part)?);
     }
     Ok(done)
 }
 
 /// Slices a sharded array. `axes` must read the whole sharded axis in order, or one of its rows.
-pub(crate) fn lift_slice(sharded: &Sharded, axes: &[graph::ViewAxis], shape: &[usize]) -> HostResult<Option<Array>> {
+pub(crate) fn lift_slice(
+    exec: &ExecContext,
+    sharded: &Sharded,
+    axes: &[graph::ViewAxis],
+    shape: &[usize],
+) -> HostResult<Option<Array>> {
     let layout = sharded.layout();
     let cut = axes[layout.axis];
     if cut.step == 0 {
         let Some((owner, _)) = layout.owners(cut.start..cut.start + 1).next() else { return Ok(None) };
         let mut axes = axes.to_vec();
         axes[layout.axis].start -= layout.rows_with_halo(owner).start;
-        let _at = sharded.team().contexts[owner].clone().enter();
-        return graph::make_view(&sharded.parts().parts[owner], axes, shape).map(Some);
+        let exec = exec.on(&sharded.team().contexts[owner]);
+        return graph::make_view(&exec, &sharded.parts().parts[owner], axes, shape).map(Some);
     }
     if (cut.start, cut.step) != (0, 1) || shape.get(cut.axis) != Some(&layout.len()) {
         return Ok(None);
     }
-    let picked = lift_rows(sharded, cut.axis, false, |p, part| {
+    let picked = lift_rows(exec, sharded, cut.axis, false, |exec, p, part| {
         let mut own = shape.to_vec();
         own[cut.axis] = layout.rows_with_halo(p).len();
-        graph::make_view(part, axes.to_vec(), &own)
+        graph::make_view(exec, part, axes.to_vec(), &own)
     })?;
     Ok(Some(picked))
 }

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use crate::array::{Array, ElementType, MAX_EXTENT};
-use crate::graph::{self, ElementwiseOp, NodeOperand, ReductionOp, ReductionShape};
+use crate::graph::{self, ElementwiseOp, ExecContext, NodeOperand, ReductionOp, ReductionShape};
 use crate::problem::HostResult;
 use crate::shard::sharded::{Sharded, slice_rows, write_rows};
 use clk_scalar::Scalar;
@@ -20,7 +20,12 @@ type RoundResult = (Range<usize>, Array);
 
 /// Reduces along these axes, which include the sharded axis. `None` if shards are not contiguous ranges of the elements
 /// in the order of reduction.
-pub(crate) fn reduce_across_cut(sharded: &Sharded, fold: &ReductionOp, axes: &[usize]) -> HostResult<Option<Array>> {
+pub(crate) fn reduce_across_cut(
+    exec: &ExecContext,
+    sharded: &Sharded,
+    fold: &ReductionOp,
+    axes: &[usize],
+) -> HostResult<Option<Array>> {
     let (layout, shape) = (sharded.layout(), sharded.shape());
     let Some((&start, &last)) = axes.first().zip(axes.last()) else { return Ok(None) };
     let product = |part: &[usize]| part.iter().product::<usize>();
@@ -36,34 +41,33 @@ pub(crate) fn reduce_across_cut(sharded: &Sharded, fold: &ReductionOp, axes: &[u
     }
     let results = graph::round_results(len);
     let mut pieces: Vec<RoundResult> = vec![];
-    let mut context = None;
+    let mut last_context = None;
     for (part, own) in sharded.own_parts()?.iter().enumerate() {
         let range = layout.owned_rows(part).start * row..layout.owned_rows(part).end * row;
         if range.is_empty() {
             continue;
         }
-        let at = &sharded.team().contexts[part];
-        let _at = at.clone().enter();
-        context = Some(at);
-        pieces = continue_round(pieces, &own.with_shape(&[range.len(), inner])?, range, results, fold)?;
+        let exec = exec.on(&sharded.team().contexts[part]);
+        pieces = continue_round(&exec, pieces, &own.with_shape(&[range.len(), inner])?, range, results, fold)?;
+        last_context = Some(exec);
     }
-    let Some(context) = context else { return Ok(None) };
-    let _at = context.clone().enter();
+    let Some(exec) = &last_context else { return Ok(None) };
     let whole = match <[RoundResult; 1]>::try_from(pieces) {
         Ok([(_, whole)]) => whole,
         Err(pieces) => {
             let mut whole = Array::unplaced(ElementType::Scalar(fold.accumulator), &[results, inner])?;
             for (range, piece) in &pieces {
-                write_rows(&mut whole, 0, range.start, piece)?;
+                write_rows(exec, &mut whole, 0, range.start, piece)?;
             }
             whole
         }
     };
-    graph::reduce(fold, &whole, &[results, inner], &[1, 2], ReductionShape { outer: 1, len: results, inner })
+    graph::reduce(exec, fold, &whole, &[results, inner], &[1, 2], ReductionShape { outer: 1, len: results, inner })
 }
 
 /// Continues the partial results with the elements of a shard. These are the range `range` of all elements.
 fn continue_round(
+    exec: &ExecContext,
     before: Vec<RoundResult>,
     part: &Array,
     range: Range<usize>,
@@ -79,7 +83,9 @@ fn continue_round(
         let of = pair[0]..pair[1];
         let previous = before.iter().find(|(previous, _)| previous.start <= of.start && of.end <= previous.end);
         let mut sum = match previous {
-            Some((previous, piece)) => Some(slice_rows(piece, 0, of.start - previous.start..of.end - previous.start)?),
+            Some((previous, piece)) => {
+                Some(slice_rows(exec, piece, 0, of.start - previous.start..of.end - previous.start)?)
+            }
             None => None,
         };
         for strip in range.start / results..range.end.div_ceil(results) {
@@ -87,9 +93,10 @@ fn continue_round(
             if from < range.start || to > range.end {
                 continue;
             }
-            let next = convert_to(slice_rows(part, 0, from - range.start..to - range.start)?, fold.accumulator)?;
+            let next =
+                convert_to(exec, slice_rows(exec, part, 0, from - range.start..to - range.start)?, fold.accumulator)?;
             sum = Some(match sum {
-                Some(sum) => apply_op(fold.combine, vec![sum, next], fold.accumulator)?,
+                Some(sum) => apply_op(exec, fold.combine, vec![sum, next], fold.accumulator)?,
                 None => next,
             });
         }
@@ -102,12 +109,16 @@ fn continue_round(
     Ok(pieces)
 }
 
-fn convert_to(array: Array, wide: Scalar) -> HostResult<Array> {
-    if array.scalar() == Some(wide) { Ok(array) } else { apply_op(ElementwiseOp::Convert(wide), vec![array], wide) }
+fn convert_to(exec: &ExecContext, array: Array, wide: Scalar) -> HostResult<Array> {
+    if array.scalar() == Some(wide) {
+        Ok(array)
+    } else {
+        apply_op(exec, ElementwiseOp::Convert(wide), vec![array], wide)
+    }
 }
 
-fn apply_op(op: ElementwiseOp, arrays: Vec<Array>, scalar: Scalar) -> HostResult<Array> {
+fn apply_op(exec: &ExecContext, op: ElementwiseOp, arrays: Vec<Array>, scalar: Scalar) -> HostResult<Array> {
     let shape = arrays.first().map(|array| array.shape().to_vec()).unwrap_or_default();
     let operands = arrays.into_iter().map(|array| NodeOperand::Array(array, shape.clone())).collect();
-    graph::defer(op, operands, scalar, ElementType::Scalar(scalar), &shape)
+    graph::defer(exec, op, operands, scalar, ElementType::Scalar(scalar), &shape)
 }

@@ -83,8 +83,8 @@ pub(crate) fn shard(array: &Array, layout: &ShardLayout, team: &ShardDevices) ->
     let part = |part: usize| match &cut {
         Some(sharded) => sharded.gather_rows(layout.axis, layout.rows_with_halo(part), &team.contexts[part]),
         None => {
-            let _at = team.contexts[part].clone().enter();
-            materialize(slice_rows(array, layout.axis, layout.rows_with_halo(part))?)
+            let exec = &team.contexts[part];
+            materialize(slice_rows(exec, array, layout.axis, layout.rows_with_halo(part))?)
         }
     };
     let parts = (0..layout.parts()).map(part).collect::<HostResult<Vec<Array>>>()?;
@@ -98,12 +98,12 @@ pub(crate) fn shard(array: &Array, layout: &ShardLayout, team: &ShardDevices) ->
 }
 
 /// Returns some rows of an array as a view.
-pub(crate) fn slice_rows(array: &Array, axis: usize, rows: Range<usize>) -> HostResult<Array> {
+pub(crate) fn slice_rows(exec: &ExecContext, array: &Array, axis: usize, rows: Range<usize>) -> HostResult<Array> {
     let mut axes: Vec<ViewAxis> = (0..array.rank()).map(ViewAxis::full).collect();
     axes[axis].start = rows.start;
     let mut shape = array.shape().to_vec();
     shape[axis] = rows.len();
-    graph::make_view(array, axes, &shape)
+    graph::make_view(exec, array, axes, &shape)
 }
 
 /// Returns the copy of an array for one of several devices that read it.
@@ -136,12 +136,18 @@ fn unshare_device_copy(array: Array) -> HostResult<Array> {
 }
 
 /// Writes rows into an array, starting at row `at`.
-pub(crate) fn write_rows(array: &mut Array, axis: usize, at: usize, value: &Array) -> HostResult<()> {
+pub(crate) fn write_rows(
+    exec: &ExecContext,
+    array: &mut Array,
+    axis: usize,
+    at: usize,
+    value: &Array,
+) -> HostResult<()> {
     let mut axes: Vec<ViewAxis> = (0..array.rank()).map(ViewAxis::full).collect();
     axes[axis].start = at;
     let own = graph::scalar_shape(value.element(), value.shape());
     let operand = NodeOperand::Array(value.clone(), own);
-    if graph::write_window(array, &axes, value.shape(), &operand)? {
+    if graph::write_window(exec, array, &axes, value.shape(), &operand)? {
         return Ok(());
     }
     let mut specs = vec![SliceSpec::ALL; array.rank()];
@@ -196,9 +202,9 @@ impl Sharded {
         let layout = &self.0.layout;
         let parts = self.parts().parts;
         let own = |(p, part): (usize, &Array)| {
-            let _at = self.0.team.contexts[p].clone().enter();
+            let exec = &self.0.team.contexts[p];
             let start = layout.rows_with_halo(p).start;
-            slice_rows(part, layout.axis, layout.owned_rows(p).start - start..layout.owned_rows(p).end - start)
+            slice_rows(exec, part, layout.axis, layout.owned_rows(p).start - start..layout.owned_rows(p).end - start)
         };
         parts.iter().enumerate().map(own).collect()
     }
@@ -273,15 +279,15 @@ impl Sharded {
         let mut pieces = vec![];
         let along_cut = if axis == layout.axis { wanted.clone() } else { 0..layout.len() };
         for (owner, common) in layout.owners(along_cut.clone()) {
-            let _at = team.contexts[owner].clone().enter();
+            let exec = &team.contexts[owner];
             let first = layout.rows_with_halo(owner).start;
-            let mut piece = slice_rows(&parts[owner], layout.axis, common.start - first..common.end - first)?;
+            let mut piece = slice_rows(exec, &parts[owner], layout.axis, common.start - first..common.end - first)?;
             if axis != layout.axis {
-                piece = slice_rows(&piece, axis, wanted.clone())?;
+                piece = slice_rows(exec, &piece, axis, wanted.clone())?;
             }
             pieces.push((common.start - along_cut.start, unshare_device_copy(materialize(piece)?)?));
         }
-        let _at = context.clone().enter();
+        let exec = context;
         if let [(_, piece)] = &pieces[..]
             && piece.shape() == shape
         {
@@ -289,13 +295,13 @@ impl Sharded {
         }
         let all: Vec<&Array> = pieces.iter().map(|(_, piece)| piece).collect();
         if context.device().memory().is_some()
-            && let Some(whole) = graph::concatenate(&all, layout.axis, &shape)?
+            && let Some(whole) = graph::concatenate(exec, &all, layout.axis, &shape)?
         {
             return Ok(whole);
         }
         let mut whole = Array::unplaced(self.0.element.clone(), &shape)?;
         for (at, piece) in &pieces {
-            write_rows(&mut whole, layout.axis, *at, piece)?;
+            write_rows(exec, &mut whole, layout.axis, *at, piece)?;
         }
         Ok(whole)
     }
@@ -321,9 +327,9 @@ impl HaloExchange {
         let mut state = self.sharded.state();
         let mut strips = vec![];
         for (owner, part, wanted) in self.host_copies {
-            let _at = team.contexts[owner].clone().enter();
+            let exec = &team.contexts[owner];
             let first = layout.rows_with_halo(owner).start;
-            let strip = slice_rows(&state.parts[owner], layout.axis, wanted.start - first..wanted.end - first)?;
+            let strip = slice_rows(exec, &state.parts[owner], layout.axis, wanted.start - first..wanted.end - first)?;
             strips.push((
                 part,
                 wanted.start - layout.rows_with_halo(part).start,
@@ -331,9 +337,9 @@ impl HaloExchange {
             ));
         }
         for (part, at, strip) in strips {
-            let _at = team.contexts[part].clone().enter();
+            let exec = &team.contexts[part];
             ShardTransferCounters::add(&team.counters.exchanges, &team.counters.exchanged, strip.byte_len());
-            write_rows(&mut state.parts[part], layout.axis, at, &strip)?;
+            write_rows(exec, &mut state.parts[part], layout.axis, at, &strip)?;
         }
         for arrival in self.arrivals {
             arrival.settle()?;

@@ -2,7 +2,7 @@
 //! that its types need.
 
 use super::expressions::parse_expression;
-use super::launch_indices::{global_axis, launch_index};
+use super::launch_indices::{axis_of, global_axis, launch_index};
 use super::statements::positional;
 use super::tokens::clk_name;
 use super::tree::{Dialect, ForeignArgument, ForeignExpr, Subscript, TextPart};
@@ -120,6 +120,9 @@ impl ExpressionPrinter<'_> {
 
     fn at(&self, e: &ForeignExpr, least: u8) -> Option<String> {
         use ForeignExpr::*;
+        if let Some(index) = self.own_index(e) {
+            return Some(index);
+        }
         Some(match e {
             Number(text) => text.clone(),
             Text(parts) => self.text(parts)?,
@@ -182,6 +185,13 @@ impl ExpressionPrinter<'_> {
             }
             Closure(..) => return None,
         })
+    }
+
+    /// Returns the name of an index in a kernel of Clk with `threads(row: M, col: N)`: `col` for `global_idx.x`.
+    fn own_index(&self, e: &ForeignExpr) -> Option<String> {
+        let indices = &self.scope.thread_indices;
+        let axis = (0..3).find(|axis| *e == axis_of("global_idx", *axis)).or_else(|| global_axis(e))?;
+        indices.len().checked_sub(1 + axis).map(|position| indices[position].clone())
     }
 
     fn otherwise(&self, e: &ForeignExpr, other: &ForeignType) -> Option<String> {

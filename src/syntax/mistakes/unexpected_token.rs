@@ -6,6 +6,7 @@ use super::context::{MistakeContext, c_type, certain_fix, possible_fix};
 use crate::syntax_error::ExpectedConstruct;
 use crate::token::Tok;
 use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
 use clk_scalar::Scalar;
 use clk_scalar::builtin;
 use clk_scalar::foreign_names::{self, ClkEquivalent};
@@ -28,6 +29,7 @@ pub(crate) fn explain(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
         .or_else(|| value(cx))
         .or_else(|| dictionary(cx))
         .or_else(|| shared_memory_of_launch(cx))
+        .or_else(|| fields_without_names(cx))
         .or_else(|| percent_comment(cx))
         .or_else(|| bare_call(cx))
         .or_else(|| comma(cx))
@@ -158,6 +160,15 @@ fn pointer(cx: &MistakeContext<'_>) -> Diagnostic {
     let span = cx.span(at);
     let error = Diagnostic::error("E0140", "there are no pointers or references in Clk")
         .at(span, format!("`{}` needs a value on its left", cx.word(at)));
+    if cx.found_token() == Tok::And && cx.word(at + 1) == "mut" && cx.kind(at + 2) == Tok::Name {
+        let error = error.help("a function declares what it writes: `inout x: [f32; N]`");
+        return possible_fix(
+            error,
+            "leave the `&mut` off",
+            cx.span(at).to(Span { end: cx.span(at + 2).start, ..cx.span(at) }),
+            "",
+        );
+    }
     if cx.found_token() == Tok::And && cx.kind(at + 1) == Tok::Name {
         let error = error.help("a place is passed as it is: `atomic_add(bins[i], 1)`");
         return possible_fix(error, "leave the `&` off", span, "");
@@ -696,6 +707,37 @@ fn bare_call(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
             certain_fix(error, format!("write `{text}`"), cx.spans(callee, at), text)
         }
         false => error.help(format!("write `{name}(…)`")),
+    })
+}
+
+/// Reports `Point { 3.0, 4.0 }` and `Point { x = 3.0, y = 4.0 }`.
+fn fields_without_names(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
+    let at = cx.unexpected.at;
+    let name = at.checked_sub(1).map(|before| cx.word(before))?;
+    let is_struct = |index: &usize| cx.kind(*index) == Tok::Struct && cx.word(index + 1) == name;
+    let definition = (0..cx.tokens.len()).find(is_struct)?;
+    if cx.found_token() != Tok::LBrace || cx.token_before() != Tok::Name {
+        return None;
+    }
+    let close = |open: usize| (open..cx.tokens.len()).find(|&index| cx.kind(index) == Tok::RBrace);
+    let fields: Vec<&str> = (definition + 3..close(definition)?)
+        .filter(|&index| cx.kind(index + 1) == Tok::Colon)
+        .map(|index| cx.word(index))
+        .collect();
+    let end = close(at)?;
+    let inside = cx.slice(cx.span(at).after().to(Span { end: cx.span(end).start, ..cx.span(end) }));
+    let values: Vec<&str> = inside.split(',').map(str::trim).filter(|value| !value.is_empty()).collect();
+    let is_simple = !inside.contains(['(', '[', '{']) && values.len() == fields.len();
+    let pairs = fields.iter().zip(values).map(|(field, value)| match value.split_once('=') {
+        Some((name, value)) => format!("{}: {}", name.trim().trim_start_matches('.'), value.trim()),
+        None => format!("{field}: {value}"),
+    });
+    let text = format!("{name} {{ {} }}", pairs.collect::<Vec<_>>().join(", "));
+    let error = Diagnostic::error("E0131", format!("the fields of `{name}` are given by name"))
+        .at(cx.spans(at - 1, at), "a value of this struct");
+    Some(match is_simple {
+        true => possible_fix(error, format!("write `{text}`"), cx.spans(at - 1, end), text),
+        false => error.help(format!("write `{name} {{ {}: … }}`", fields.join(": …, "))),
     })
 }
 

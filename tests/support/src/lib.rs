@@ -7,6 +7,7 @@ pub mod pty;
 
 pub mod checked;
 pub mod cuda_support;
+mod exec;
 pub mod generate;
 pub mod isa;
 pub mod launch;
@@ -21,5 +22,6 @@ pub mod tensor_text;
 pub mod tile_steps;
 pub mod world;
 
+pub use exec::exec;
 pub use process::{RunOutput, binary, clk, diagnostics, finish, finish_with_input, run, run_with_input};
 pub use settings::{optional_setting, root, setting};

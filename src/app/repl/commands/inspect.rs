@@ -7,6 +7,7 @@ use crate::repl::state::Repl;
 use crate::{cli, markdown, suggestions};
 use clk_base::arena::Id;
 use clk_check::typed::{Access, ExecutionSpace, Geometry, Global, Module, NameBinding, Type};
+use clk_host::ExecContext;
 use clk_host::array::{Array, ArrayBytes};
 use clk_host::format;
 use clk_host::ops::{self, ReduceKind};
@@ -228,16 +229,17 @@ fn about_variable(global: &Global, value: Option<&HostValue>) -> HostResult<Stri
     let Some(scalar) = array.scalar().filter(|scalar| scalar.is_num()) else { return Ok(text) };
     // Reports an error if the array cannot be read. After that, a reduction fails only if the type does not support it.
     array.bytes()?;
+    let exec = &ExecContext::default();
     let numbers = [("min", ReduceKind::Min), ("max", ReduceKind::Max), ("mean", ReduceKind::Mean)];
     for (label, how) in numbers {
         if array.count() > 0
-            && let Ok(found) = ops::reduce(how, value, None)
+            && let Ok(found) = ops::reduce(exec, how, value, None)
         {
             let _ = writeln!(text, "  {label:<5} {}", format::print(&found)?);
         }
     }
     if scalar.is_float() {
-        let strange = count_not_finite(value)?;
+        let strange = count_not_finite(exec, value)?;
         if strange > 0 {
             let _ = writeln!(text, "  {strange} of {} elements are NaN or infinite", array.count());
         }
@@ -258,8 +260,8 @@ fn short(value: &HostValue) -> String {
     }
 }
 
-fn count_not_finite(value: &HostValue) -> HostResult<usize> {
-    match ops::math(clk_scalar::ops::MathFn::IsFinite, std::slice::from_ref(value))? {
+fn count_not_finite(exec: &ExecContext, value: &HostValue) -> HostResult<usize> {
+    match ops::math(exec, clk_scalar::ops::MathFn::IsFinite, std::slice::from_ref(value))? {
         HostValue::Array(flags) => Ok(flags.bytes()?.iter().filter(|&&b| b == 0).count()),
         _ => Ok(0),
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::array::AlignedBytes;
 use crate::array::SliceSpec;
+use crate::graph::context::ExecContext;
 use crate::ops::GatherIndex;
 use clk_base::aligned::BufferGuard;
 use clk_base::source::SourceMap;
@@ -181,11 +182,9 @@ impl RemoteTestDevice {
     }
 
     /// Runs `work` on the device. Returns the number of bytes that are copied from the device.
-    pub(super) fn run(self: &Arc<RemoteTestDevice>, work: impl FnOnce()) -> usize {
+    pub(super) fn run(self: &Arc<RemoteTestDevice>, work: impl FnOnce(&ExecContext)) -> usize {
         let before = self.copied.back.load(Ordering::Relaxed);
-        let _standing =
-            ExecContext::new(self.clone(), &Control::default(), Default::default()).with_min_donated(0).enter();
-        work();
+        work(&ExecContext::new(self.clone(), &Control::default(), Default::default()).with_min_donated(0));
         self.copied.back.load(Ordering::Relaxed) - before
     }
 }
@@ -201,7 +200,7 @@ fn take(value: &HostValue, copied: &Arc<CopiedBytes>) -> HostValue {
 #[cfg_attr(miri, ignore = "thousands of kernels")]
 fn random_views_agree_on_the_device() {
     let far = Arc::new(RemoteTestDevice::default());
-    far.run(|| seeds(1).for_each(|seed| views::Fuzz::moved(seed, |x| take(x, &Arc::default())).run(25)));
+    far.run(|exec| seeds(1).for_each(|seed| views::Fuzz::moved(seed, |x| take(x, &Arc::default())).run(exec, 25)));
 }
 
 /// Returns an array on the device: a permutation of the numbers below `n`.
@@ -215,20 +214,22 @@ fn selections_masks_and_sorts_stay_on_the_device() {
     let far = Arc::new(RemoteTestDevice::default());
     let (mut x, mut sorted) = (mixed(&far, 20_370), HostValue::Unit);
     let ten = HostValue::Int(10);
-    let work = || {
-        let floats = ops::convert(Scalar::F64, &x).expect("floats");
-        let at = ops::math(MathFn::Abs, &[ops::unary(UnaryOp::Neg, &x).expect("numbers")]).expect("positions");
+    let work = |exec: &ExecContext| {
+        let floats = ops::convert(exec, Scalar::F64, &x).expect("floats");
+        let at =
+            ops::math(exec, MathFn::Abs, &[ops::unary(exec, UnaryOp::Neg, &x).expect("numbers")]).expect("positions");
         let HostValue::Array(picks) = &at else { panic!("no array") };
-        let back = ops::gather(&x, &[GatherIndex::Array(picks.clone())]).expect("a selection");
-        let less = ops::binary(BinaryOp::Lt, &back, &ten).expect("a mask");
-        let few = ops::gather(&back, &[GatherIndex::Array(array(&less).clone())]).expect("a selection");
+        let back = ops::gather(exec, &x, &[GatherIndex::Array(picks.clone())]).expect("a selection");
+        let less = ops::binary(exec, BinaryOp::Lt, &back, &ten).expect("a mask");
+        let few = ops::gather(exec, &back, &[GatherIndex::Array(array(&less).clone())]).expect("a selection");
         assert_eq!(array(&few).shape(), [10]);
         let HostValue::Array(target) = &mut x else { panic!("no array") };
-        ops::scatter(target, &[GatherIndex::Array(array(&less).clone())], &HostValue::Int(-1)).expect("an assignment");
-        ops::scatter(target, &[GatherIndex::Array(picks.clone())], &back).expect("an assignment");
-        let rows = ops::sort(&ops::reshape(&x, &[97, 210]).expect("rows")).expect("sorted");
+        ops::scatter(exec, target, &[GatherIndex::Array(array(&less).clone())], &HostValue::Int(-1))
+            .expect("an assignment");
+        ops::scatter(exec, target, &[GatherIndex::Array(picks.clone())], &back).expect("an assignment");
+        let rows = ops::sort(exec, &ops::reshape(&x, &[97, 210]).expect("rows")).expect("sorted");
         array(&rows).storage().expect("computed");
-        sorted = ops::sort(&floats).expect("sorted");
+        sorted = ops::sort(exec, &floats).expect("sorted");
         array(&sorted).storage().expect("computed");
     };
     // Only numbers of selected elements and results of bounds checks are copied.
@@ -242,15 +243,16 @@ fn selections_masks_and_sorts_stay_on_the_device() {
 /// comparisons. Only one number per mask is copied from the device.
 #[test]
 fn mask_selections_run_on_the_device() {
+    let exec = &ExecContext::default();
     let far = Arc::new(RemoteTestDevice::default());
     let of = |scalar: Scalar, n: usize| {
         let items: Vec<i32> = (0..n).map(|k| (k * 7919 % 101) as i32 - 50 * i32::from(scalar.is_signed())).collect();
-        ops::convert(scalar, &HostValue::Array(Array::from_items(&items).expect("memory"))).expect("numbers")
+        ops::convert(exec, scalar, &HostValue::Array(Array::from_items(&items).expect("memory"))).expect("numbers")
     };
-    let compare = |x: &HostValue, op: BinaryOp, limit: f64, turned: bool| {
+    let compare = |exec: &ExecContext, x: &HostValue, op: BinaryOp, limit: f64, turned: bool| {
         let scalar = array(x).scalar().expect("numbers");
         let limit = HostValue::Scalar(clk_scalar::ScalarValue::of(limit).to_type(scalar));
-        let mask = if turned { ops::binary(op, &limit, x) } else { ops::binary(op, x, &limit) };
+        let mask = if turned { ops::binary(exec, op, &limit, x) } else { ops::binary(exec, op, x, &limit) };
         array(&mask.expect("a mask")).clone()
     };
     let operators = [BinaryOp::Lt, BinaryOp::Le, BinaryOp::Gt, BinaryOp::Ge, BinaryOp::Eq, BinaryOp::Ne];
@@ -261,21 +263,21 @@ fn mask_selections_run_on_the_device() {
             let (op, turned) = (operators[(case + n) % 6], case % 2 == 0);
             let (here, other) = (of(scalar, n), of(Scalar::I64, n));
             for limit in [-60.0, 3.0, 40.0] {
-                let mask = compare(&here, op, limit, turned);
+                let mask = compare(exec, &here, op, limit, turned);
                 mask.storage().expect("computed");
-                let select = |x: &HostValue, mask: &Array| {
-                    ops::gather(x, &[GatherIndex::Array(mask.clone())]).expect("a selection")
+                let select = |exec: &ExecContext, x: &HostValue, mask: &Array| {
+                    ops::gather(exec, x, &[GatherIndex::Array(mask.clone())]).expect("a selection")
                 };
-                let expected = [select(&here, &mask), select(&other, &mask)];
+                let expected = [select(exec, &here, &mask), select(exec, &other, &mask)];
                 let (x, y, marks) = (far.upload(&here), far.upload(&other), far.upload(&HostValue::Array(mask)));
                 let mut results = Vec::new();
-                let copied = far.run(|| {
-                    results.push(select(&x, &compare(&x, op, limit, turned)));
-                    results.push(select(&y, &compare(&x, op, limit, turned)));
-                    results.push(select(&x, array(&marks)));
-                    results.push(select(&y, array(&marks)));
+                let copied = far.run(|exec| {
+                    results.push(select(exec, &x, &compare(exec, &x, op, limit, turned)));
+                    results.push(select(exec, &y, &compare(exec, &x, op, limit, turned)));
+                    results.push(select(exec, &x, array(&marks)));
+                    results.push(select(exec, &y, array(&marks)));
                     // A truncated array can be used like any other array.
-                    let twice = ops::binary(BinaryOp::Add, &results[1], &results[1]).expect("numbers");
+                    let twice = ops::binary(exec, BinaryOp::Add, &results[1], &results[1]).expect("numbers");
                     array(&twice).storage().expect("computed");
                 });
                 // Small sums are computed on the host.
@@ -293,6 +295,7 @@ fn mask_selections_run_on_the_device() {
 /// `argsort` has the same results on the device and on the host, for arrays with many equal elements.
 #[test]
 fn argsort_runs_on_the_device() {
+    let exec = &ExecContext::default();
     let far = Arc::new(RemoteTestDevice::default());
     let special = [0.0, -0.0, 1.5, -2.0, f64::NAN, -f64::NAN, f64::INFINITY, -1e-300, 1e300, -f64::INFINITY];
     let floats: Vec<f64> = (0..9000).map(|k| special[k * 7919 % 10]).collect();
@@ -300,14 +303,14 @@ fn argsort_runs_on_the_device() {
     let mixed: Vec<u64> = (0..9000).map(|k| bits(k % 4000)).collect();
     let of = |scalar: Scalar| {
         let items = if scalar.is_float() { Array::from_items(&floats) } else { Array::from_items(&mixed) };
-        ops::convert(scalar, &HostValue::Array(items.expect("memory"))).expect("numbers")
+        ops::convert(exec, scalar, &HostValue::Array(items.expect("memory"))).expect("numbers")
     };
     for scalar in NUMBERS {
         let host_value = of(scalar);
-        let (expected, there) = (ops::argsort(&host_value).expect("positions"), far.upload(&host_value));
+        let (expected, there) = (ops::argsort(exec, &host_value).expect("positions"), far.upload(&host_value));
         let mut positions = HostValue::Unit;
-        let work = || {
-            positions = ops::argsort(&there).expect("positions");
+        let work = |exec: &ExecContext| {
+            positions = ops::argsort(exec, &there).expect("positions");
             array(&positions).storage().expect("computed");
         };
         assert_eq!(far.run(work), 0, "nothing comes back");
@@ -319,6 +322,7 @@ fn argsort_runs_on_the_device() {
 /// device.
 #[test]
 fn scatter_add_runs_on_the_device() {
+    let exec = &ExecContext::default();
     let far = Arc::new(RemoteTestDevice::default());
     let mut random = Random(7);
     let mut positions = |n: usize, below: usize| {
@@ -329,11 +333,12 @@ fn scatter_add_runs_on_the_device() {
         let count = shape.iter().product::<i64>() as usize;
         let items: Vec<f64> = (0..count).map(|k| (k * 7919 % 1009) as f64 / 7.0 - 50.0).collect();
         let items = HostValue::Array(Array::from_items(&items).expect("memory"));
-        ops::reshape(&ops::convert(scalar, &items).expect("numbers"), shape).expect("rows")
+        ops::reshape(&ops::convert(exec, scalar, &items).expect("numbers"), shape).expect("rows")
     };
     let (one, pair) = (positions(900, 40), [positions(700, 9), positions(700, 31)]);
     let mask: Vec<u8> = (0..900).map(|k| u8::from(k % 7 < 3)).collect();
-    let mask = ops::convert(Scalar::Bool, &HostValue::Array(Array::from_items(&mask).expect("memory"))).expect("marks");
+    let mask =
+        ops::convert(exec, Scalar::Bool, &HostValue::Array(Array::from_items(&mask).expect("memory"))).expect("marks");
     let part = GatherIndex::Spec(SliceSpec::Range { start: Some(3), end: Some(7), inclusive: false, step: None });
     for scalar in [Scalar::F16, Scalar::Bf16, Scalar::F32, Scalar::F64] {
         let cases = [
@@ -344,14 +349,14 @@ fn scatter_add_runs_on_the_device() {
             (rows(scalar, &[4, 900]), vec![part.clone(), GatherIndex::Array(one.clone())], vec![11, 40]),
         ];
         for (case, (rows, picks, shape)) in cases.iter().enumerate() {
-            let expected = ops::scatter_add(rows, picks, shape).expect("sums");
+            let expected = ops::scatter_add(exec, rows, picks, shape).expect("sums");
             let (device_value, mut found) = (far.upload(rows), HostValue::Unit);
             let picks: Vec<GatherIndex> = match case {
                 2 => picks.clone(),
                 _ => picks.iter().map(|pick| moved(&far, pick)).collect(),
             };
-            let copied = far.run(|| {
-                found = ops::scatter_add(&device_value, &picks, shape).expect("sums");
+            let copied = far.run(|exec| {
+                found = ops::scatter_add(exec, &device_value, &picks, shape).expect("sums");
                 array(&found).storage().expect("computed");
             });
             assert!(copied <= 16 || case == 4, "{copied} bytes of case {case} came back");
@@ -361,14 +366,14 @@ fn scatter_add_runs_on_the_device() {
     let device_value = far.upload(&rows(Scalar::F32, &[40, 40]));
     let mut zeros = Array::unplaced(ElementType::Scalar(Scalar::F32), &[99, 64]).expect("memory");
     let inner = SliceSpec::Range { start: Some(5), end: Some(45), inclusive: false, step: None };
-    let copied = far.run(|| {
-        let twice = ops::binary(BinaryOp::Add, &device_value, &device_value).expect("numbers");
-        ops::assign(&mut zeros, &[inner, inner], &twice).expect("an assignment");
+    let copied = far.run(|exec| {
+        let twice = ops::binary(exec, BinaryOp::Add, &device_value, &device_value).expect("numbers");
+        ops::assign(exec, &mut zeros, &[inner, inner], &twice).expect("an assignment");
         zeros.storage().expect("computed");
     });
     assert_eq!(copied, 0, "nothing comes back");
-    let part = ops::index(&HostValue::Array(zeros), &[inner, inner]).expect("a part");
-    let twice = ops::binary(BinaryOp::Add, &device_value, &device_value).expect("numbers");
+    let part = ops::index(exec, &HostValue::Array(zeros), &[inner, inner]).expect("a part");
+    let twice = ops::binary(exec, BinaryOp::Add, &device_value, &device_value).expect("numbers");
     assert_eq!(array(&part).bytes(), array(&twice).bytes());
 }
 
@@ -383,11 +388,14 @@ fn moved(far: &RemoteTestDevice, pick: &GatherIndex) -> GatherIndex {
 #[cfg_attr(miri, ignore = "thousands of kernels")]
 fn random_programs_agree_on_the_device() {
     let far = Arc::new(RemoteTestDevice::default());
-    far.run(|| seeds(1).filter(|seed| seed % 4 == 3).for_each(|seed| program_of(seed, false, |x| far.upload(x))));
+    far.run(|exec| {
+        seeds(1).filter(|seed| seed % 4 == 3).for_each(|seed| program_of(exec, seed, false, |x| far.upload(x)))
+    });
 }
 
 #[test]
 fn single_elements_are_written_on_the_device() {
+    let exec = &ExecContext::default();
     use crate::array::RecordLayout;
     let far = Arc::new(RemoteTestDevice::default());
     let at = |indices: &[i64]| indices.iter().map(|&i| SliceSpec::At(i)).collect::<Vec<_>>();
@@ -395,11 +403,14 @@ fn single_elements_are_written_on_the_device() {
         panic!()
     };
     let before = x.clone();
-    let work = || {
-        ops::assign(&mut x, &at(&[3, 7]), &HostValue::Float(0.5)).expect("written");
-        ops::assign(&mut x, &at(&[199, 299]), &HostValue::Int(-1)).expect("written");
-        assert_eq!(ops::assign(&mut x, &at(&[200, 0]), &HostValue::Int(1)).expect_err("outside").code, "E0502");
-        assert_eq!(ops::assign(&mut x, &at(&[0, 0]), &HostValue::bool(true)).expect_err("no number").code, "E0504");
+    let work = |exec: &ExecContext| {
+        ops::assign(exec, &mut x, &at(&[3, 7]), &HostValue::Float(0.5)).expect("written");
+        ops::assign(exec, &mut x, &at(&[199, 299]), &HostValue::Int(-1)).expect("written");
+        assert_eq!(ops::assign(exec, &mut x, &at(&[200, 0]), &HostValue::Int(1)).expect_err("outside").code, "E0502");
+        assert_eq!(
+            ops::assign(exec, &mut x, &at(&[0, 0]), &HostValue::bool(true)).expect_err("no number").code,
+            "E0504"
+        );
     };
     assert_eq!(far.run(work), 0, "nothing comes back");
     let mut expected = numbers(60_000);
@@ -415,17 +426,17 @@ fn single_elements_are_written_on_the_device() {
     let particles = HostValue::Array(Array::from_bytes(element, &[500], &bytes).expect("structs"));
     let vectors =
         HostValue::Array(Array::from_bytes(ElementType::Vector(Scalar::F32, 2), &[500], &[0; 4000]).expect("vectors"));
-    let write = |particles: &mut Array, vectors: &mut Array| {
-        let first = ops::index(&HostValue::Array(particles.clone()), &at(&[1])).expect("a struct");
-        ops::assign(particles, &at(&[499]), &first).expect("written");
+    let write = |exec: &ExecContext, particles: &mut Array, vectors: &mut Array| {
+        let first = ops::index(exec, &HostValue::Array(particles.clone()), &at(&[1])).expect("a struct");
+        ops::assign(exec, particles, &at(&[499]), &first).expect("written");
         let both = ops::compose(Scalar::F32, 2, &[HostValue::Float(1.0), HostValue::Float(2.0)]).expect("a vector");
-        ops::assign(vectors, &at(&[2]), &both).expect("written");
+        ops::assign(exec, vectors, &at(&[2]), &both).expect("written");
     };
     let (mut own, mut there) = ((particles.clone(), vectors.clone()), (far.upload(&particles), far.upload(&vectors)));
     let (HostValue::Array(a), HostValue::Array(b)) = (&mut own.0, &mut own.1) else { panic!() };
     let (HostValue::Array(c), HostValue::Array(d)) = (&mut there.0, &mut there.1) else { panic!() };
-    write(a, b);
-    assert!(far.run(|| write(c, d)) <= 8, "one struct is read");
+    write(exec, a, b);
+    assert!(far.run(|exec| write(exec, c, d)) <= 8, "one struct is read");
     assert_eq!((&*c, &*d), (&*a, &*b));
 }
 
@@ -434,28 +445,30 @@ fn single_elements_are_written_on_the_device() {
 fn many_single_elements_are_written_on_the_host() {
     let far = Arc::new(RemoteTestDevice::default());
     let HostValue::Array(mut x) = far.upload(&numbers(1 << 20)) else { panic!() };
-    let all =
-        || (0..1000).for_each(|i| ops::assign(&mut x, &[SliceSpec::At(i)], &HostValue::Float(0.5)).expect("written"));
+    let all = |exec: &ExecContext| {
+        (0..1000).for_each(|i| ops::assign(exec, &mut x, &[SliceSpec::At(i)], &HostValue::Float(0.5)).expect("written"))
+    };
     assert_eq!(far.run(all), 4 << 20, "once");
     assert_eq!(x.items::<f32>().expect("numbers")[998..1002], [0.5, 0.5, 1000.0, 1001.0]);
 }
 
 /// Returns the results of slices, columns, concatenations and assignments of arrays of structs, and of assignments to a
 /// deferred expression.
-fn of_structs(particles: &HostValue, numbers: &HostValue) -> Vec<Array> {
+fn of_structs(exec: &ExecContext, particles: &HostValue, numbers: &HostValue) -> Vec<Array> {
     let span = |start, end, step| SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step };
-    let part = ops::index(particles, &[span(100, 1900, Some(3))]).expect("a slice");
-    let turned = ops::flip(&part, 0).expect("a flip");
-    let joined = ops::concat(&[turned.clone(), particles.clone()], 0).expect("one array");
-    let [masses, places, kinds] = [0, 1, 2].map(|field| ops::field(&joined, field).expect("a column"));
-    let doubled = add(&masses, &masses);
+    let part = ops::index(exec, particles, &[span(100, 1900, Some(3))]).expect("a slice");
+    let turned = ops::flip(exec, &part, 0).expect("a flip");
+    let joined = ops::concat(exec, &[turned.clone(), particles.clone()], 0).expect("one array");
+    let [masses, places, kinds] = [0, 1, 2].map(|field| ops::field(exec, &joined, field).expect("a column"));
+    let doubled = add(exec, &masses, &masses);
     let HostValue::Array(mut written) = particles.clone() else { panic!("no array") };
-    let heavy = ops::binary(BinaryOp::Mul, &ops::field(particles, 0).expect("a column"), &HostValue::Float(3.0));
+    let heavy =
+        ops::binary(exec, BinaryOp::Mul, &ops::field(exec, particles, 0).expect("a column"), &HostValue::Float(3.0));
     let column = ops::PartProjection::of_field(&written, 0).expect("a column");
-    column.write_back(&mut written, array(&heavy.expect("numbers"))).expect("written");
-    ops::assign(&mut written, &[span(50, 650, None)], &turned).expect("written");
-    let HostValue::Array(mut sum) = add(numbers, numbers) else { panic!("no array") };
-    ops::assign(&mut sum, &[span(3, 1500, Some(2))], &HostValue::Float(7.0)).expect("written");
+    column.write_back(exec, &mut written, array(&heavy.expect("numbers"))).expect("written");
+    ops::assign(exec, &mut written, &[span(50, 650, None)], &turned).expect("written");
+    let HostValue::Array(mut sum) = add(exec, numbers, numbers) else { panic!("no array") };
+    ops::assign(exec, &mut sum, &[span(3, 1500, Some(2))], &HostValue::Float(7.0)).expect("written");
     let all = [&part, &turned, &joined, &masses, &places, &kinds, &doubled].map(|value| array(value).clone());
     let all: Vec<Array> = all.into_iter().chain([written, sum]).collect();
     all.iter().for_each(|array| assert!(array.storage().is_ok()));
@@ -464,6 +477,7 @@ fn of_structs(particles: &HostValue, numbers: &HostValue) -> Vec<Array> {
 
 #[test]
 fn structs_stay_on_the_device() {
+    let exec = &ExecContext::default();
     use crate::array::RecordLayout;
     let fields = [
         ("mass".into(), ElementType::Scalar(Scalar::F32)),
@@ -474,10 +488,10 @@ fn structs_stay_on_the_device() {
     let mut random = Random(7);
     let bytes: Vec<u8> = (0..2000 * element.size()).map(|_| (random.next() % 60) as u8).collect();
     let particles = HostValue::Array(Array::from_bytes(element, &[2000], &bytes).expect("structs"));
-    let expected = of_structs(&particles, &numbers(2000));
+    let expected = of_structs(exec, &particles, &numbers(2000));
     let (far, mut found) = (Arc::new(RemoteTestDevice::default()), Vec::new());
     let (there, sums) = (far.upload(&particles), far.upload(&numbers(2000)));
-    assert_eq!(far.run(|| found = of_structs(&there, &sums)), 0, "nothing comes back");
+    assert_eq!(far.run(|exec| found = of_structs(exec, &there, &sums)), 0, "nothing comes back");
     for (k, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(found, expected, "result {k}");
     }
@@ -490,19 +504,19 @@ fn scalars_read_by_kernels_stay_on_the_device() {
     let (matrix, step) = (far.upload(&numbers(7000)), far.upload(&numbers(10)));
     let matrix = ops::reshape(&matrix, &[700, 10]).expect("rows");
     let half = HostValue::Float(0.5);
-    let few = || {
-        let scaled = ops::binary(BinaryOp::Mul, &step, &half).expect("numbers");
-        ops::binary(BinaryOp::Sub, &numbers(10), &scaled).expect("numbers")
+    let few = |exec: &ExecContext| {
+        let scaled = ops::binary(exec, BinaryOp::Mul, &step, &half).expect("numbers");
+        ops::binary(exec, BinaryOp::Sub, &numbers(10), &scaled).expect("numbers")
     };
     let (mut sum, mut alone) = (HostValue::Unit, HostValue::Unit);
-    let copied = far.run(|| {
-        sum = ops::binary(BinaryOp::Add, &matrix, &few()).expect("numbers");
+    let copied = far.run(|exec| {
+        sum = ops::binary(exec, BinaryOp::Add, &matrix, &few(exec)).expect("numbers");
         array(&sum).storage().expect("computed");
     });
     assert_eq!(copied, 0, "nothing comes back");
     assert_eq!(array(&sum).items::<f32>().expect("numbers")[6999], 6999.0 + 4.5);
-    let copied = far.run(|| {
-        alone = few();
+    let copied = far.run(|exec| {
+        alone = few(exec);
         array(&alone).storage().expect("computed");
     });
     assert_eq!(copied, 40, "for others they are fetched");

@@ -188,11 +188,11 @@ struct Builder {
 }
 
 impl Builder {
-    fn operation(&mut self, pool: &[ExpectedArray]) -> Option<ExpectedArray> {
+    fn operation(&mut self, exec: &ExecContext, pool: &[ExpectedArray]) -> Option<ExpectedArray> {
         use BinaryOp::*;
         use MathFn::*;
         if self.random.random_below(3) == 0 {
-            return self.array_operation(pool);
+            return self.array_operation(exec, pool);
         }
         self.operand = self.random.random_below(pool.len());
         let first = pool[self.operand].clone();
@@ -216,11 +216,11 @@ impl Builder {
                 let op = self.random.pick(ops);
                 let is_empty = first.items.is_empty() || second.items.is_empty();
                 if matches!(op, Div | Rem) && scalar.is_int() && !is_empty && second.items.iter().any(|x| x.bits == 0) {
-                    let error = ops::binary(op, &first.value, &second.value).expect_err("a division by zero");
+                    let error = ops::binary(exec, op, &first.value, &second.value).expect_err("a division by zero");
                     assert_eq!(error.code, "E0506");
                     return None;
                 }
-                let value = ops::binary(op, &first.value, &second.value).expect("an operator");
+                let value = ops::binary(exec, op, &first.value, &second.value).expect("an operator");
                 (value, reference(&[&first, &second], |v| dynamic::binary(op, v[0], v[1])), format!("{op:?}"))
             }
             4 => {
@@ -229,7 +229,7 @@ impl Builder {
                     s if s.is_int() => self.random.pick(&[UnaryOp::Neg, UnaryOp::Not]),
                     _ => UnaryOp::Neg,
                 };
-                let value = ops::unary(op, &first.value).expect("an operator");
+                let value = ops::unary(exec, op, &first.value).expect("an operator");
                 (value, reference(&[&first], |v| dynamic::unary(op, v[0])), format!("{op:?}"))
             }
             5 | 6 => {
@@ -239,7 +239,7 @@ impl Builder {
                     _ => &[Abs, Sign, Sqrt, Floor, Round, Exp, Log, Sin, Tanh, IsNan, IsFinite, Rsqrt, Fract],
                 };
                 let f = self.random.pick(functions);
-                let value = ops::math(f, std::slice::from_ref(&first.value)).expect("a function");
+                let value = ops::math(exec, f, std::slice::from_ref(&first.value)).expect("a function");
                 (value, reference(&[&first], |v| dynamic::math(f, v)), format!("{f:?}"))
             }
             7 => {
@@ -252,12 +252,12 @@ impl Builder {
                 if f == Copysign && second.items.iter().any(|item| item.is_nan()) {
                     return None;
                 }
-                let value = ops::math(f, &[first.value.clone(), second.value.clone()]).expect("a function");
+                let value = ops::math(exec, f, &[first.value.clone(), second.value.clone()]).expect("a function");
                 (value, reference(&[&first, &second], |v| dynamic::math(f, v)), format!("{f:?}"))
             }
             8 => {
                 let to = if self.random.random_below(8) == 0 { Scalar::Bool } else { self.random.pick(&NUMBERS) };
-                let value = ops::convert(to, &first.value).expect("a conversion");
+                let value = ops::convert(exec, to, &first.value).expect("a conversion");
                 (value, reference(&[&first], |v| Ok(v[0].to_type(to))), format!("{to}"))
             }
             9 => {
@@ -276,7 +276,7 @@ impl Builder {
                     return None;
                 }
                 let cond = conditions[self.random.random_below(conditions.len())];
-                let value = ops::select(&cond.value, &first.value, &second.value).expect("a choice");
+                let value = ops::select(exec, &cond.value, &first.value, &second.value).expect("a choice");
                 let expected = reference(&[cond, &first, &second], |v| Ok(if v[0].is_true() { v[1] } else { v[2] }));
                 (value, expected, "select".to_string())
             }
@@ -290,13 +290,13 @@ impl Builder {
     }
 }
 
-fn program(seed: u64, now: bool) {
-    program_of(seed, now, HostValue::clone);
+fn program(exec: &ExecContext, seed: u64, now: bool) {
+    program_of(exec, seed, now, HostValue::clone);
 }
 
 /// Runs one random program, whose results are read in random order. `moved` is applied to some of its arrays, for
 /// example to move them to a device.
-fn program_of(seed: u64, now: bool, mut moved: impl FnMut(&HostValue) -> HostValue) {
+fn program_of(exec: &ExecContext, seed: u64, now: bool, mut moved: impl FnMut(&HostValue) -> HostValue) {
     let mut random = Random(seed);
     let mut pool: Vec<ExpectedArray> = Vec::new();
     for _ in 0..4 {
@@ -311,7 +311,7 @@ fn program_of(seed: u64, now: bool, mut moved: impl FnMut(&HostValue) -> HostVal
     }
     let mut builder = Builder { random, now, text: format!("seed {seed}\n"), operand: 0 };
     for _ in 0..12 {
-        let result = builder.operation(&pool);
+        let result = builder.operation(exec, &pool);
         match result {
             // Assign the result to the variable of an operand, so that the result may reuse the operand's memory.
             Some(result) if builder.random.random_below(2) == 0 => pool[builder.operand] = result,
@@ -343,24 +343,24 @@ fn simulators() -> Vec<Simulator> {
     all
 }
 
-fn run_on<T>(device: impl clk_runtime::Device + 'static, work: impl FnOnce() -> T) -> T {
+fn run_on<T>(device: impl clk_runtime::Device + 'static, work: impl FnOnce(&ExecContext) -> T) -> T {
     with_workers(device, 0, work)
 }
 
 /// Runs `work` on a simulator with this number of workers.
-fn with_workers<T>(device: impl clk_runtime::Device + 'static, workers: usize, work: impl FnOnce() -> T) -> T {
+fn with_workers<T>(
+    device: impl clk_runtime::Device + 'static,
+    workers: usize,
+    work: impl FnOnce(&ExecContext) -> T,
+) -> T {
     let control = Control { workers, ..Control::default() };
-    let _standing =
-        ExecContext::new(std::sync::Arc::new(device), &control, Default::default()).with_min_donated(0).enter();
-    work()
+    work(&ExecContext::new(std::sync::Arc::new(device), &control, Default::default()).with_min_donated(0))
 }
 
 /// Runs `work` on a simulator whose row-wise kernels cache rows in shared memory, like on GPUs.
-fn run_with_cached_rows<T>(device: Simulator, work: impl FnOnce() -> T) -> T {
-    let _standing = ExecContext::new(std::sync::Arc::new(device), &Control::default(), Default::default())
-        .with_cached_rows()
-        .enter();
-    work()
+fn run_with_cached_rows<T>(device: Simulator, work: impl FnOnce(&ExecContext) -> T) -> T {
+    let context = ExecContext::new(std::sync::Arc::new(device), &Control::default(), Default::default());
+    work(&context.with_cached_rows())
 }
 
 /// Returns the seeds of random programs, beginning at `CLK_RANDOM_SEED`. Their number is `times` times
@@ -373,10 +373,13 @@ fn seeds(times: u64) -> std::ops::Range<u64> {
 }
 
 /// Runs random programs on each simulator.
-fn on_each(times: u64, program: fn(u64)) {
+fn on_each(times: u64, program: fn(&ExecContext, u64)) {
     for device in simulators() {
-        run_on(device.clone(), || seeds(times).filter(|seed| seed % 4 != 0).for_each(program));
-        run_with_cached_rows(device, || seeds(times).filter(|seed| seed % 4 == 0).for_each(program));
+        let run = |exec: &ExecContext, is_chosen: fn(&u64) -> bool| {
+            seeds(times).filter(is_chosen).for_each(|seed| program(exec, seed));
+        };
+        run_on(device.clone(), |exec| run(exec, |seed| seed % 4 != 0));
+        run_with_cached_rows(device, |exec| run(exec, |seed| seed % 4 == 0));
     }
 }
 
@@ -386,7 +389,7 @@ fn random_programs_agree() {
     for workers in [1, 3] {
         for device in simulators() {
             let seeds = seeds(1).filter(|seed| seed % 2 == workers as u64 / 2);
-            with_workers(device, workers, || seeds.for_each(|seed| program(seed, seed % 8 < 2)));
+            with_workers(device, workers, |exec| seeds.for_each(|seed| program(exec, seed, seed % 8 < 2)));
         }
     }
 }
@@ -396,8 +399,8 @@ fn numbers(n: usize) -> HostValue {
     HostValue::Array(Array::from_items(&items).expect("memory"))
 }
 
-fn add(a: &HostValue, b: &HostValue) -> HostValue {
-    ops::binary(BinaryOp::Add, a, b).expect("a sum")
+fn add(exec: &ExecContext, a: &HostValue, b: &HostValue) -> HostValue {
+    ops::binary(exec, BinaryOp::Add, a, b).expect("a sum")
 }
 
 fn array(value: &HostValue) -> &Array {
@@ -408,21 +411,41 @@ fn array(value: &HostValue) -> &Array {
 }
 
 /// Runs `work`, and returns the number of launches.
-fn launches(work: impl FnOnce()) -> u64 {
+fn launches(work: impl FnOnce(&ExecContext)) -> u64 {
     let device = std::sync::Arc::new(Simulator::default());
-    let _standing = ExecContext::new(device.clone(), &Control::default(), Default::default()).enter();
-    work();
+    work(&ExecContext::new(device.clone(), &Control::default(), Default::default()));
     clk_runtime::Device::statistics(&*device).launches
+}
+
+/// Entries of a session have contexts of their own on the same device.
+#[test]
+fn operations_of_different_contexts_are_fused_on_one_device() {
+    let x = numbers(1000);
+    let launches = |same_device: bool, counting: Option<clk_runtime::profile::ProfileCollector>| {
+        let devices = [0, 1].map(|_| std::sync::Arc::new(Simulator::default()));
+        let control = Control::default();
+        let first = ExecContext::new(devices[0].clone(), &control, Default::default());
+        let control = Control { counting, ..control };
+        let second = ExecContext::new(devices[usize::from(!same_device)].clone(), &control, Default::default());
+        let sum = add(&second, &add(&first, &x, &x), &HostValue::Float(1.0));
+        assert_eq!(array(&sum).items::<f32>().expect("numbers")[..3], [1.0, 3.0, 5.0]);
+        devices.map(|device| clk_runtime::Device::statistics(&*device).launches)
+    };
+    assert_eq!(launches(true, None), [1, 0]);
+    assert_eq!(launches(false, None), [1, 1]);
+    let counting = clk_runtime::profile::ProfileCollector::default().with_expressions(true);
+    assert_eq!(launches(true, Some(counting.clone())), [2, 0], "only the second operation is counted");
+    assert_eq!(counting.take().len(), 1);
 }
 
 #[test]
 fn chains_are_one_kernel_and_unread_results_cost_nothing() {
     let x = numbers(1000);
-    assert_eq!(launches(|| drop(add(&x, &x))), 0);
-    let chain = || {
-        let mut sum = add(&x, &HostValue::Float(1.0));
+    assert_eq!(launches(|exec| drop(add(exec, &x, &x))), 0);
+    let chain = |exec: &ExecContext| {
+        let mut sum = add(exec, &x, &HostValue::Float(1.0));
         for _ in 0..20 {
-            sum = add(&sum, &x);
+            sum = add(exec, &sum, &x);
         }
         assert_eq!(array(&sum).items::<f32>().expect("numbers")[3], 64.0);
     };
@@ -432,9 +455,9 @@ fn chains_are_one_kernel_and_unread_results_cost_nothing() {
 #[test]
 fn shared_operands_are_computed_at_most_twice() {
     let x = numbers(1000);
-    let work = || {
-        let common = add(&x, &x);
-        let users: Vec<HostValue> = (0..5).map(|k| add(&common, &HostValue::Int(k))).collect();
+    let work = |exec: &ExecContext| {
+        let common = add(exec, &x, &x);
+        let users: Vec<HostValue> = (0..5).map(|k| add(exec, &common, &HostValue::Int(k))).collect();
         for (k, user) in users.iter().enumerate() {
             assert_eq!(array(user).items::<f32>().expect("numbers")[10], 20.0 + k as f32);
         }
@@ -447,10 +470,10 @@ fn shared_operands_are_computed_at_most_twice() {
 #[test]
 fn long_histories_are_computed_in_parts() {
     let x = numbers(1000);
-    let work = || {
+    let work = |exec: &ExecContext| {
         let mut sum = x.clone();
         for _ in 0..10 * node::MAX_OPS {
-            sum = add(&sum, &HostValue::Float(1.0));
+            sum = add(exec, &sum, &HostValue::Float(1.0));
         }
         assert_eq!(array(&sum).items::<f32>().expect("numbers")[1], 1.0 + 10.0 * node::MAX_OPS as f32);
     };
@@ -461,10 +484,10 @@ fn long_histories_are_computed_in_parts() {
 #[test]
 fn collected_results_are_computed_without_a_reader() {
     let x = numbers(1000);
-    let work = || {
-        let collector = ExecContext::current().begin_collecting();
-        drop(add(&add(&x, &x), &x));
-        drop(add(&x, &HostValue::Float(1.0)));
+    let work = |exec: &ExecContext| {
+        let collector = exec.begin_collecting();
+        drop(add(exec, &add(exec, &x, &x), &x));
+        drop(add(exec, &x, &HostValue::Float(1.0)));
         collector.finish().expect("computed");
     };
     assert_eq!(launches(work), 2);
@@ -475,17 +498,17 @@ fn collected_results_are_computed_without_a_reader() {
 #[test]
 fn collected_operands_are_fused_into_their_reader() {
     let x = numbers(5000);
-    let work = || {
-        drop(ops::reduce(ReduceKind::Sum, &add(&x, &x), None).expect("a sum"));
-        drop(ops::reduce(ReduceKind::Argmax, &add(&x, &HostValue::Float(1.0)), None).expect("a position"));
+    let work = |exec: &ExecContext| {
+        drop(ops::reduce(exec, ReduceKind::Sum, &add(exec, &x, &x), None).expect("a sum"));
+        drop(ops::reduce(exec, ReduceKind::Argmax, &add(exec, &x, &HostValue::Float(1.0)), None).expect("a position"));
         let mut target = array(&x).clone();
         let part = [SliceSpec::Range { start: Some(0), end: Some(4000), inclusive: false, step: None }];
-        let value = add(&numbers(4000), &HostValue::Float(2.0));
-        ops::assign(&mut target, &part, &value).expect("a part");
+        let value = add(exec, &numbers(4000), &HostValue::Float(2.0));
+        ops::assign(exec, &mut target, &part, &value).expect("a part");
     };
-    let with_collector = || {
-        let with_collector = ExecContext::current().begin_collecting();
-        work();
+    let with_collector = |exec: &ExecContext| {
+        let with_collector = exec.begin_collecting();
+        work(exec);
         with_collector.finish().expect("computed");
     };
     assert_eq!(launches(with_collector), launches(work));
@@ -495,8 +518,8 @@ fn collected_operands_are_fused_into_their_reader() {
 fn a_repeated_operand_is_computed_first() {
     let (row, column) = (numbers(100), numbers(50));
     let column = ops::reshape(&column, &[50, 1]).expect("a column");
-    let work = || {
-        let table = add(&add(&column, &HostValue::Float(1.0)), &add(&row, &HostValue::Float(2.0)));
+    let work = |exec: &ExecContext| {
+        let table = add(exec, &add(exec, &column, &HostValue::Float(1.0)), &add(exec, &row, &HostValue::Float(2.0)));
         let table = array(&table);
         assert_eq!(table.shape(), [50, 100]);
         assert_eq!(table.items::<f32>().expect("numbers")[100 * 7 + 9], 19.0);
@@ -507,13 +530,14 @@ fn a_repeated_operand_is_computed_first() {
 
 #[test]
 fn vectors_and_reinterpreted_bytes() {
+    let exec = &ExecContext::default();
     let items: Vec<f32> = (0..300).map(|i| i as f32).collect();
     let bytes: Vec<u8> = items.iter().flat_map(|x| x.to_le_bytes()).collect();
     let points =
         HostValue::Array(Array::from_bytes(ElementType::Vector(Scalar::F32, 3), &[100], &bytes).expect("points"));
-    let sum = add(&points, &numbers(100));
+    let sum = add(exec, &points, &numbers(100));
     let bits = ops::bitcast(Scalar::U32, &sum).expect("bits");
-    let back = ops::bitcast(Scalar::F32, &add(&bits, &HostValue::Int(0))).expect("floats");
+    let back = ops::bitcast(Scalar::F32, &add(exec, &bits, &HostValue::Int(0))).expect("floats");
     let round_trip = array(&back);
     assert_eq!(round_trip.type_name(), "[f32x3; 100]");
     let expected: Vec<f32> = (0..300).map(|i| i as f32 + (i / 3) as f32).collect();
@@ -579,7 +603,7 @@ fn reference_reduction(
 
 /// Compares reductions of random arrays along each axis with the reference. Some of the arrays are deferred
 /// expressions.
-fn reductions(seed: u64) {
+fn reductions(exec: &ExecContext, seed: u64) {
     use ops::ReduceKind::*;
     let mut random = Random(seed ^ 0xabc);
     let shapes: &[&[usize]] = &[&[5000], &[1], &[63, 65], &[3, 130, 20], &[1, 70, 1], &[2, 3, 4, 300], &[64, 1], &[9]];
@@ -607,15 +631,16 @@ fn reductions(seed: u64) {
     match random.random_below(3) {
         0 if scalar != Scalar::Bool => {
             let two = clk_scalar::ScalarValue::of(2i32).to_type(scalar);
-            operand.value = ops::binary(BinaryOp::Mul, &operand.value, &HostValue::Scalar(two)).expect("a product");
+            operand.value =
+                ops::binary(exec, BinaryOp::Mul, &operand.value, &HostValue::Scalar(two)).expect("a product");
             let double = |x: &clk_scalar::ScalarValue| dynamic::binary(BinaryOp::Mul, *x, two).expect("a product");
             operand.items = operand.items.iter().map(double).collect();
         }
         1 if shape.len() > 1 && scalar != Scalar::Bool => {
             // Use an operand that is broadcast along the first axis.
             let row = operand.clone();
-            let row = ops::index(&row.value, &[crate::array::SliceSpec::At(0)]).expect("a row");
-            operand.value = ops::math(MathFn::Min, &[operand.value.clone(), row]).expect("minima");
+            let row = ops::index(exec, &row.value, &[crate::array::SliceSpec::At(0)]).expect("a row");
+            operand.value = ops::math(exec, MathFn::Min, &[operand.value.clone(), row]).expect("minima");
             let width = operand.items.len() / shape[0];
             let min = |at: usize| dynamic::math(MathFn::Min, &[operand.items[at], operand.items[at % width]]);
             operand.items = (0..operand.items.len()).map(|at| min(at).expect("a minimum")).collect();
@@ -624,7 +649,7 @@ fn reductions(seed: u64) {
     }
     let axis = random.random_below(shape.len() + 1);
     let axis = (axis < shape.len()).then_some(axis);
-    let value = ops::reduce(kind, &operand.value, axis.map(|axis| axis as i64)).expect("a reduction");
+    let value = ops::reduce(exec, kind, &operand.value, axis.map(|axis| axis as i64)).expect("a reduction");
     let expected = reference_reduction(kind, &operand, axis);
     let left = match axis {
         None => vec![],
@@ -650,7 +675,7 @@ fn long_reductions_have_the_documented_order() {
         let expected = tree(wide, add).to_type(Scalar::F32);
         let x = HostValue::Array(Array::from_items(&items).expect("memory"));
         for device in simulators() {
-            let sum = run_on(device, || ops::reduce(ops::ReduceKind::Sum, &x, None).expect("a sum"));
+            let sum = run_on(device, |exec| ops::reduce(exec, ops::ReduceKind::Sum, &x, None).expect("a sum"));
             assert_eq!(sum, HostValue::Scalar(expected), "{n}");
         }
     }
@@ -659,9 +684,9 @@ fn long_reductions_have_the_documented_order() {
 #[test]
 fn reduced_expressions_are_not_stored() {
     let x = numbers(5000);
-    let work = || {
-        let product = ops::binary(BinaryOp::Mul, &x, &x).expect("a product");
-        let sum = ops::reduce(ops::ReduceKind::Sum, &product, None).expect("a sum");
+    let work = |exec: &ExecContext| {
+        let product = ops::binary(exec, BinaryOp::Mul, &x, &x).expect("a product");
+        let sum = ops::reduce(exec, ops::ReduceKind::Sum, &product, None).expect("a sum");
         assert_eq!(sum, HostValue::of((0..5000u64).map(|i| i * i).sum::<u64>() as f32));
     };
     // The first round reduces 5000 elements to 79 results, which one block combines.

@@ -60,11 +60,11 @@ pub(super) fn ordered(
     tree(terms.collect(), |a, b| dynamic::binary(BinaryOp::Add, a, b).expect("a sum")).to_type(to)
 }
 
-fn product(seed: u64) {
-    product_of(seed, Clone::clone);
+fn product(exec: &ExecContext, seed: u64) {
+    product_of(exec, seed, Clone::clone);
 }
 
-fn product_of(seed: u64, moved: impl Fn(&HostValue) -> HostValue) {
+fn product_of(exec: &ExecContext, seed: u64, moved: impl Fn(&HostValue) -> HostValue) {
     let mut random = Random(seed ^ 0x9e3);
     let scalar = random.pick(&NUMBERS);
     let extents: &[usize] = &[1, 2, 3, 5, 17, 40, 70, 100];
@@ -123,7 +123,7 @@ fn product_of(seed: u64, moved: impl Fn(&HostValue) -> HostValue) {
     shape.extend((!is_row).then_some(rows));
     shape.extend((!is_column).then_some(columns));
     let text = format!("seed {seed}: {scalar} {of_a:?} @ {of_b:?}");
-    match (ops::matmul(&moved(&a.value), &moved(&b.value)), expected) {
+    match (ops::matmul(exec, &moved(&a.value), &moved(&b.value)), expected) {
         (Ok(value), Some(items)) => ExpectedArray { value, shape, items }.check(&text),
         (Err(error), None) => assert_eq!(error.code, "E0546", "{text}"),
         (Ok(_), None) => panic!("{text}: not refused"),
@@ -137,20 +137,21 @@ fn products_have_the_documented_order() {
     on_each(2, product);
     // On this device, runs are computed in parallel.
     let far = Arc::new(far::RemoteTestDevice::default());
-    far.run(|| seeds(1).for_each(|seed| product_of(seed, |x| far.upload(x))));
+    far.run(|exec| seeds(1).for_each(|seed| product_of(exec, seed, |x| far.upload(x))));
 }
 
 #[test]
 fn sums_of_products_of_integers_are_exact_or_refused() {
+    let exec = &ExecContext::default();
     let full = |n: i64, shape: &[usize]| HostValue::Array(Array::full(&HostValue::of(n), shape).expect("memory"));
     let signs: Vec<i64> = (0..900).map(|i| if i / 30 % 2 == 0 { 1 } else { -1 }).collect();
     let signs = HostValue::Array(Array::from_shaped(&signs, &[30, 30]).expect("memory"));
     // The terms have magnitude 2^62 and cancel.
-    let zero = ops::matmul(&full(1 << 62, &[30, 30]), &signs).expect("a product");
+    let zero = ops::matmul(exec, &full(1 << 62, &[30, 30]), &signs).expect("a product");
     assert_eq!(zero, full(0, &[30, 30]));
-    let wrong = ops::matmul(&full(1 << 62, &[30, 30]), &full(2, &[30, 30])).expect_err("too large");
+    let wrong = ops::matmul(exec, &full(1 << 62, &[30, 30]), &full(2, &[30, 30])).expect_err("too large");
     assert_eq!((wrong.code, wrong.title.contains("276701161105643274240")), ("E0546", true), "{wrong:?}");
     let bytes = HostValue::Array(Array::from_shaped(&[200u8; 900], &[30, 30]).expect("memory"));
-    let wrong = ops::matmul(&bytes, &bytes).expect_err("too large");
+    let wrong = ops::matmul(exec, &bytes, &bytes).expect_err("too large");
     assert!(wrong.title.contains("1200000"), "{wrong:?}");
 }

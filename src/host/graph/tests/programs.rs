@@ -9,21 +9,21 @@ use crate::ops::ReduceKind;
 impl Builder {
     /// Applies a random operation to a random array. `None` if the array does not support the operation, or if an error
     /// is expected.
-    pub(super) fn array_operation(&mut self, pool: &[ExpectedArray]) -> Option<ExpectedArray> {
+    pub(super) fn array_operation(&mut self, exec: &ExecContext, pool: &[ExpectedArray]) -> Option<ExpectedArray> {
         self.operand = self.random.random_below(pool.len());
         let x = pool[self.operand].clone();
         if !matches!(x.value, HostValue::Array(_)) || x.shape.is_empty() {
             return None;
         }
         let (made, text) = match self.random.random_below(10) {
-            0 | 1 => self.reduction(&x),
-            2 => self.position(&x),
-            3 => self.cumulative(&x),
-            4 => self.product(pool, &x),
-            5 => self.slice(&x),
-            6 => self.transposed(&x),
-            7 => self.random_sort(&x),
-            _ => self.random_gather(pool, &x),
+            0 | 1 => self.reduction(exec, &x),
+            2 => self.position(exec, &x),
+            3 => self.cumulative(exec, &x),
+            4 => self.product(exec, pool, &x),
+            5 => self.slice(exec, &x),
+            6 => self.transposed(exec, &x),
+            7 => self.random_sort(exec, &x),
+            _ => self.random_gather(exec, pool, &x),
         }?;
         self.text += &format!("{text}({}) {:?} -> {:?}\n", x.scalar(), x.shape, made.shape);
         if self.now {
@@ -32,7 +32,7 @@ impl Builder {
         Some(made)
     }
 
-    fn reduction(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+    fn reduction(&mut self, exec: &ExecContext, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
         let hows: &[ReduceKind] = match x.scalar() {
             Scalar::Bool => &[ReduceKind::All, ReduceKind::Any],
             scalar if scalar.is_int() => &[ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Min, ReduceKind::Max],
@@ -40,7 +40,7 @@ impl Builder {
         };
         let (how, axis) = (self.random.pick(hows), self.random.random_below(x.shape.len()));
         let text = format!("{how:?} along {axis}");
-        let outcome = ops::reduce(how, &x.value, Some(axis as i64));
+        let outcome = ops::reduce(exec, how, &x.value, Some(axis as i64));
         let (shape, columns) = columns(x, &[axis]);
         let is_total = x.scalar().is_int() && matches!(how, ReduceKind::Sum | ReduceKind::Prod);
         let to = if is_total { ops::totals::total_type(x.scalar()) } else { x.scalar() };
@@ -83,7 +83,7 @@ impl Builder {
         }
     }
 
-    fn position(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+    fn position(&mut self, exec: &ExecContext, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
         if x.scalar() == Scalar::Bool {
             return None;
         }
@@ -93,17 +93,17 @@ impl Builder {
             return None;
         }
         let (shape, columns) = columns(x, &[axis]);
-        let value = ops::reduce(how, &x.value, Some(axis as i64)).expect("positions");
+        let value = ops::reduce(exec, how, &x.value, Some(axis as i64)).expect("positions");
         let items = columns.iter().map(|items| first(how, items)).collect();
         Some((ExpectedArray { value, shape, items }, format!("{how:?} along {axis}")))
     }
 
-    fn cumulative(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+    fn cumulative(&mut self, exec: &ExecContext, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
         let (scalar, axis) = (x.scalar(), self.random.random_below(x.shape.len()));
         if scalar == Scalar::Bool {
             return None;
         }
-        let outcome = ops::cumsum_to(&x.value, Some(axis as i64), None);
+        let outcome = ops::cumsum_to(exec, &x.value, Some(axis as i64), None);
         let (inner, len): (usize, usize) = (x.shape[axis + 1..].iter().product(), x.shape[axis]);
         let to = if scalar.is_int() { ops::totals::total_type(scalar) } else { scalar };
         let mut items = Some(vec![clk_scalar::ScalarValue::zero(to); x.items.len()]);
@@ -126,7 +126,12 @@ impl Builder {
 
     /// Returns the product of `x` with an array of a matching shape from the pool; if there is none, with its own
     /// transpose.
-    fn product(&mut self, pool: &[ExpectedArray], x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+    fn product(
+        &mut self,
+        exec: &ExecContext,
+        pool: &[ExpectedArray],
+        x: &ExpectedArray,
+    ) -> Option<(ExpectedArray, String)> {
         let scalar = x.scalar();
         if scalar == Scalar::Bool || x.shape.len() > 2 || x.items.len() > 4000 {
             return None;
@@ -140,7 +145,7 @@ impl Builder {
         };
         let other = match pool.iter().find(is_factor) {
             Some(other) => other.clone(),
-            None => self.transposed(x)?.0,
+            None => self.transposed(exec, x)?.0,
         };
         if *other.shape.first()? != inner {
             return None;
@@ -160,18 +165,18 @@ impl Builder {
         let items: Option<Vec<clk_scalar::ScalarValue>> = (0..rows * columns).map(element).collect();
         let mut shape = x.shape[..x.shape.len() - 1].to_vec();
         shape.extend(&other.shape[1..]);
-        let outcome = ops::matmul(&x.value, &other.value);
+        let outcome = ops::matmul(exec, &x.value, &other.value);
         self.check_outcome(outcome, items, shape, format!("@ {:?}", other.shape))
     }
 
-    fn slice(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+    fn slice(&mut self, exec: &ExecContext, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
         let axis = self.random.random_below(x.shape.len());
         let len = x.shape[axis];
         let start = self.random.random_below(len + 1);
         let end = start + self.random.random_below(len - start + 1);
         let mut specs: Vec<SliceSpec> = vec![SliceSpec::ALL; axis];
         specs.push(SliceSpec::Range { start: Some(start as i64), end: Some(end as i64), inclusive: false, step: None });
-        let value = ops::index(&x.value, &specs).expect("a slice");
+        let value = ops::index(exec, &x.value, &specs).expect("a slice");
         let inner: usize = x.shape[axis + 1..].iter().product();
         let inside = |at: &usize| (start..end).contains(&(at / inner.max(1) % len.max(1)));
         let items = (0..x.items.len()).filter(inside).map(|at| x.items[at]).collect();
@@ -181,8 +186,8 @@ impl Builder {
     }
 
     /// Returns `x` with its axes in reverse order.
-    fn transposed(&mut self, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
-        let value = ops::transpose(&x.value).expect("a transpose");
+    fn transposed(&mut self, exec: &ExecContext, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
+        let value = ops::transpose(exec, &x.value).expect("a transpose");
         let shape: Vec<usize> = x.shape.iter().rev().copied().collect();
         let item = |position: usize| {
             let (mut rest, mut stride, mut at) = (position, 1, 0);

@@ -4,34 +4,35 @@ use super::*;
 use crate::array::SliceSpec;
 use crate::ops::ReduceKind;
 
-fn binary(op: BinaryOp, a: &HostValue, b: &HostValue) -> HostValue {
-    ops::binary(op, a, b).expect("an operation")
+fn binary(exec: &ExecContext, op: BinaryOp, a: &HostValue, b: &HostValue) -> HostValue {
+    ops::binary(exec, op, a, b).expect("an operation")
 }
 
-fn math(f: MathFn, x: &HostValue) -> HostValue {
-    ops::math(f, std::slice::from_ref(x)).expect("a function")
+fn math(exec: &ExecContext, f: MathFn, x: &HostValue) -> HostValue {
+    ops::math(exec, f, std::slice::from_ref(x)).expect("a function")
 }
 
 /// Reduces each row of a matrix; the result is a matrix of one column.
-fn row_reduction(how: ReduceKind, x: &HostValue) -> HostValue {
-    let reduced = ops::reduce(how, x, Some(1)).expect("a reduction");
+fn row_reduction(exec: &ExecContext, how: ReduceKind, x: &HostValue) -> HostValue {
+    let reduced = ops::reduce(exec, how, x, Some(1)).expect("a reduction");
     ops::reshape(&reduced, &[-1, 1]).expect("a column")
 }
 
-fn softmax(x: &HostValue) -> HostValue {
+fn softmax(exec: &ExecContext, x: &HostValue) -> HostValue {
     // The expression is computed twice, as users would write it.
-    let e = || math(MathFn::Exp, &binary(BinaryOp::Sub, x, &row_reduction(ReduceKind::Max, x)));
-    binary(BinaryOp::Div, &e(), &row_reduction(ReduceKind::Sum, &e()))
+    let e = || math(exec, MathFn::Exp, &binary(exec, BinaryOp::Sub, x, &row_reduction(exec, ReduceKind::Max, x)));
+    binary(exec, BinaryOp::Div, &e(), &row_reduction(exec, ReduceKind::Sum, &e()))
 }
 
 /// Deferred sums of rows that are never read do not keep too many of their operands alive.
 #[test]
 fn deferred_reductions_keep_few_bytes() {
+    let exec = &ExecContext::default();
     let sums: Vec<HostValue> = (1..=7)
         .map(|k| {
             // Each array has 64 MiB.
             let x = HostValue::Array(Array::unplaced(Scalar::F32, &[1 << 10, 1 << 14]).expect("memory"));
-            row_reduction(ReduceKind::Sum, &binary(BinaryOp::Add, &x, &HostValue::Int(k)))
+            row_reduction(exec, ReduceKind::Sum, &binary(exec, BinaryOp::Add, &x, &HostValue::Int(k)))
         })
         .collect();
     let waits: Vec<bool> = sums.iter().map(|sum| array(sum).data().computed().is_none()).collect();
@@ -45,26 +46,27 @@ fn table(rows: usize, len: usize) -> HostValue {
 
 #[test]
 fn softmax_is_one_kernel() {
-    softmax_in_one_kernel();
+    let exec = &ExecContext::default();
+    softmax_in_one_kernel(exec);
     run_with_cached_rows(Simulator::default(), softmax_in_one_kernel);
 }
 
-fn softmax_in_one_kernel() {
+fn softmax_in_one_kernel(exec: &ExecContext) {
     // The shapes need kernels with and without masks, and blocks of one row and of several rows.
     for (rows, len) in [(100, 50), (70, 64), (256, 64), (70, 65), (64, 1000), (64, 1024), (65, 4500), (64, 32768)] {
-        let x = binary(BinaryOp::Rem, &table(rows, len), &HostValue::Float(7.0));
+        let x = binary(exec, BinaryOp::Rem, &table(rows, len), &HostValue::Float(7.0));
         array(&x).bytes().expect("numbers");
         let mut result = HostValue::Unit;
-        let one_use = || {
-            let m = row_reduction(ReduceKind::Max, &x);
-            let e = math(MathFn::Exp, &binary(BinaryOp::Sub, &x, &m));
-            result = binary(BinaryOp::Div, &e, &row_reduction(ReduceKind::Sum, &e));
+        let one_use = |exec: &ExecContext| {
+            let m = row_reduction(exec, ReduceKind::Max, &x);
+            let e = math(exec, MathFn::Exp, &binary(exec, BinaryOp::Sub, &x, &m));
+            result = binary(exec, BinaryOp::Div, &e, &row_reduction(exec, ReduceKind::Sum, &e));
             array(&result).bytes().expect("numbers");
         };
         assert_eq!(launches(one_use), 1, "{rows} {len}");
         let mut second_result = HostValue::Unit;
-        let twice = || {
-            second_result = softmax(&x);
+        let twice = |exec: &ExecContext| {
+            second_result = softmax(exec, &x);
             array(&second_result).bytes().expect("numbers");
         };
         assert_eq!(launches(twice), 1, "{rows} {len}");
@@ -73,36 +75,37 @@ fn softmax_in_one_kernel() {
             array(&value).bytes().expect("numbers");
             value
         };
-        let m = forced(row_reduction(ReduceKind::Max, &x));
-        let e = forced(math(MathFn::Exp, &forced(binary(BinaryOp::Sub, &x, &m))));
-        let expected = forced(binary(BinaryOp::Div, &e, &forced(row_reduction(ReduceKind::Sum, &e))));
+        let m = forced(row_reduction(exec, ReduceKind::Max, &x));
+        let e = forced(math(exec, MathFn::Exp, &forced(binary(exec, BinaryOp::Sub, &x, &m))));
+        let expected = forced(binary(exec, BinaryOp::Div, &e, &forced(row_reduction(exec, ReduceKind::Sum, &e))));
         assert!(result == expected && second_result == expected, "{rows} {len}");
     }
 }
 
 #[test]
 fn row_and_column_results_are_fused() {
-    let x = binary(BinaryOp::Rem, &table(80, 300), &HostValue::Float(11.0));
+    let exec = &ExecContext::default();
+    let x = binary(exec, BinaryOp::Rem, &table(80, 300), &HostValue::Float(11.0));
     array(&x).bytes().expect("numbers");
     let gain = numbers(300);
     let mut normalized = HostValue::Unit;
-    let normal = || {
-        let centre = row_reduction(ReduceKind::Mean, &x);
-        let centered = binary(BinaryOp::Sub, &x, &centre);
-        let variance = row_reduction(ReduceKind::Mean, &binary(BinaryOp::Mul, &centered, &centered));
-        let scale = math(MathFn::Rsqrt, &binary(BinaryOp::Add, &variance, &HostValue::Float(1e-5)));
-        normalized = binary(BinaryOp::Mul, &binary(BinaryOp::Mul, &centered, &scale), &gain);
+    let normal = |exec: &ExecContext| {
+        let centre = row_reduction(exec, ReduceKind::Mean, &x);
+        let centered = binary(exec, BinaryOp::Sub, &x, &centre);
+        let variance = row_reduction(exec, ReduceKind::Mean, &binary(exec, BinaryOp::Mul, &centered, &centered));
+        let scale = math(exec, MathFn::Rsqrt, &binary(exec, BinaryOp::Add, &variance, &HostValue::Float(1e-5)));
+        normalized = binary(exec, BinaryOp::Mul, &binary(exec, BinaryOp::Mul, &centered, &scale), &gain);
         array(&normalized).bytes().expect("numbers");
     };
     assert_eq!(launches(normal), 1);
     // The result has one value per row: the logarithm of a sum.
-    let log_sum = || {
-        let m = ops::reduce(ReduceKind::Max, &x, Some(1)).expect("maxima");
+    let log_sum = |exec: &ExecContext| {
+        let m = ops::reduce(exec, ReduceKind::Max, &x, Some(1)).expect("maxima");
         let column = ops::reshape(&m, &[-1, 1]).expect("a column");
-        let e = math(MathFn::Exp, &binary(BinaryOp::Sub, &x, &column));
-        let sum = ops::reduce(ReduceKind::Sum, &e, Some(1)).expect("sums");
-        let normalized = binary(BinaryOp::Add, &m, &math(MathFn::Log, &sum));
-        let row = ops::index(&normalized, &[SliceSpec::At(3)]).expect("a number");
+        let e = math(exec, MathFn::Exp, &binary(exec, BinaryOp::Sub, &x, &column));
+        let sum = ops::reduce(exec, ReduceKind::Sum, &e, Some(1)).expect("sums");
+        let normalized = binary(exec, BinaryOp::Add, &m, &math(exec, MathFn::Log, &sum));
+        let row = ops::index(exec, &normalized, &[SliceSpec::At(3)]).expect("a number");
         assert!(matches!(row, HostValue::Scalar(x) if x.as_f64() > 10.0), "{row:?}");
     };
     assert_eq!(launches(log_sum), 1);
@@ -161,9 +164,9 @@ impl Program {
         ExpectedArray { value, shape, items }
     }
 
-    fn pair(&mut self, op: BinaryOp, a: ExpectedArray, b: ExpectedArray) -> Option<ExpectedArray> {
+    fn pair(&mut self, exec: &ExecContext, op: BinaryOp, a: ExpectedArray, b: ExpectedArray) -> Option<ExpectedArray> {
         (a.scalar() == b.scalar())
-            .then(|| self.each(&[&a, &b], |v| ops::binary(op, &v[0], &v[1]), |v| dynamic::binary(op, v[0], v[1])))
+            .then(|| self.each(&[&a, &b], |v| ops::binary(exec, op, &v[0], &v[1]), |v| dynamic::binary(op, v[0], v[1])))
     }
 
     /// Bitcasts an array. If the reference is not computed, only integers are bitcast to integers, because a float may
@@ -177,21 +180,21 @@ impl Program {
     }
 
     /// Converts an array to another scalar type.
-    fn converted(&self, known: &ExpectedArray, to: Scalar) -> ExpectedArray {
-        self.each(&[known], |v| ops::convert(to, &v[0]), |v| Ok(v[0].to_type(to)))
+    fn converted(&self, exec: &ExecContext, known: &ExpectedArray, to: Scalar) -> ExpectedArray {
+        self.each(&[known], |v| ops::convert(exec, to, &v[0]), |v| Ok(v[0].to_type(to)))
     }
 
-    fn reduction(&mut self, known: &ExpectedArray) -> ExpectedArray {
+    fn reduction(&mut self, exec: &ExecContext, known: &ExpectedArray) -> ExpectedArray {
         let hows: &[ReduceKind] = match known.scalar().is_float() {
             true => &[ReduceKind::Sum, ReduceKind::Mean, ReduceKind::Min, ReduceKind::Max, ReduceKind::Prod],
             false => &[ReduceKind::Min, ReduceKind::Max],
         };
         let kind = self.random.pick(hows);
         let items = if self.checked { reference_reduction(kind, known, Some(1)) } else { vec![] };
-        ExpectedArray { value: row_reduction(kind, &known.value), shape: vec![known.shape[0], 1], items }
+        ExpectedArray { value: row_reduction(exec, kind, &known.value), shape: vec![known.shape[0], 1], items }
     }
 
-    fn step(&mut self, column: &ExpectedArray, scalar: Scalar) {
+    fn step(&mut self, exec: &ExecContext, column: &ExpectedArray, scalar: Scalar) {
         let op = self.random.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul]);
         let choice = self.random.random_below(11);
         let of_rows = matches!(choice, 3) || choice >= 9 && self.random.random_below(3) == 0;
@@ -199,22 +202,22 @@ impl Program {
         let result = match choice {
             0 | 3 => {
                 let b = self.some(of_rows);
-                self.pair(op, a, b)
+                self.pair(exec, op, a, b)
             }
             1 => {
                 let b = self.some(true);
-                self.pair(op, a, b)
+                self.pair(exec, op, a, b)
             }
-            2 => self.pair(op, a, column.clone()),
+            2 => self.pair(exec, op, a, column.clone()),
             4 if a.scalar().is_float() => {
                 let f = MathFn::Tanh;
-                Some(self.each(&[&a], |v| ops::math(f, v), |v| dynamic::math(f, v)))
+                Some(self.each(&[&a], |v| ops::math(exec, f, v), |v| dynamic::math(f, v)))
             }
             // Use the numbers of an array and its bits in the same expression.
-            8 | 9 => self.bits(&a).map(|bits| self.converted(&bits, scalar)),
+            8 | 9 => self.bits(&a).map(|bits| self.converted(exec, &bits, scalar)),
             10 => self.bits(&a),
             _ => {
-                let result = self.reduction(&a);
+                let result = self.reduction(exec, &a);
                 return self.push(true, "reduction".into(), result);
             }
         };
@@ -226,7 +229,7 @@ impl Program {
 
 /// Runs a random program with or without fusion. Results with short rows are compared with the reference; returns the
 /// bytes of the others.
-fn expression(seed: u64, now: bool) -> Vec<Vec<u8>> {
+fn expression(exec: &ExecContext, seed: u64, now: bool) -> Vec<Vec<u8>> {
     let mut random = Random(seed ^ 0x205);
     let (rows, len) = match random.random_below(3) {
         0 => (64 + random.random_below(40), random.pick(&[200usize, 1024, 1030, 4100])),
@@ -239,7 +242,7 @@ fn expression(seed: u64, now: bool) -> Vec<Vec<u8>> {
     program.row = vec![program.leaf(scalar, &[rows, 1])];
     let column = program.leaf(scalar, &[len]);
     for _ in 0..12 {
-        program.step(&column, scalar);
+        program.step(exec, &column, scalar);
         if program.whole.len() > 5 {
             let at = program.random.random_below(2);
             program.whole.remove(at);
@@ -260,27 +263,28 @@ fn expression(seed: u64, now: bool) -> Vec<Vec<u8>> {
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
 fn random_expressions_of_rows_agree() {
-    on_each(1, |seed| assert!(expression(seed, false) == expression(seed, true), "seed {seed}"));
+    on_each(1, |exec, seed| assert!(expression(exec, seed, false) == expression(exec, seed, true), "seed {seed}"));
 }
 
 /// Tests an expression that uses both the values and the bits of a deferred array, in both orders.
 #[test]
 fn an_array_and_its_bits_are_two_operands() {
-    let work = || {
+    let work = |exec: &ExecContext| {
         for (rows, len) in [(64, 2), (64, 1), (70, 65), (63, 3)] {
             let ones = binary(
+                exec,
                 BinaryOp::Mul,
-                &binary(BinaryOp::Mul, &table(rows, len), &HostValue::Float(0.0)),
+                &binary(exec, BinaryOp::Mul, &table(rows, len), &HostValue::Float(0.0)),
                 &table(rows, len),
             );
             for first in [true, false] {
-                let y = binary(BinaryOp::Add, &ones, &HostValue::Float(1.0));
+                let y = binary(exec, BinaryOp::Add, &ones, &HostValue::Float(1.0));
                 let bits = ops::bitcast(Scalar::U32, &y).expect("bits");
-                let low = binary(BinaryOp::BitAnd, &bits, &HostValue::Int(0x3f80_0001));
-                let low = ops::convert(Scalar::F32, &low).expect("numbers");
-                let share = binary(BinaryOp::Div, &y, &row_reduction(ReduceKind::Sum, &y));
+                let low = binary(exec, BinaryOp::BitAnd, &bits, &HostValue::Int(0x3f80_0001));
+                let low = ops::convert(exec, Scalar::F32, &low).expect("numbers");
+                let share = binary(exec, BinaryOp::Div, &y, &row_reduction(exec, ReduceKind::Sum, &y));
                 let (a, b) = if first { (&share, &low) } else { (&low, &share) };
-                let difference = binary(BinaryOp::Sub, a, b);
+                let difference = binary(exec, BinaryOp::Sub, a, b);
                 let expected = 1.0 / len as f32 - 1_065_353_216.0;
                 let expected = if first { expected } else { -expected };
                 let difference = array(&difference).items::<f32>().expect("numbers");
@@ -288,17 +292,18 @@ fn an_array_and_its_bits_are_two_operands() {
             }
         }
     };
-    work();
+    work(&ExecContext::default());
     run_with_cached_rows(Simulator::default(), work);
 }
 
 /// A division by zero has the same error code on all paths of evaluation.
 #[test]
 fn divisions_by_zero_in_row_kernels() {
+    let exec = &ExecContext::default();
     let items: Vec<i32> = (0..100 * 50).map(|i| i % 50).collect();
     let x = HostValue::Array(Array::from_items(&items).expect("memory"));
     let x = ops::reshape(&x, &[100, 50]).expect("rows");
-    let least = row_reduction(ReduceKind::Min, &x);
-    let error = ops::binary(BinaryOp::Div, &x, &least).map(|found| array(&found).bytes().map(|_| ()));
+    let least = row_reduction(exec, ReduceKind::Min, &x);
+    let error = ops::binary(exec, BinaryOp::Div, &x, &least).map(|found| array(&found).bytes().map(|_| ()));
     assert_eq!(error.expect_err("a division by zero").code, "E0506");
 }

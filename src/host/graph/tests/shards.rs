@@ -34,14 +34,14 @@ fn cut(value: &HostValue) -> HostValue {
 }
 
 /// Runs a program with several new devices.
-fn on_devices(device: &Simulator, seed: u64, work: impl FnOnce()) {
+fn on_devices(device: &Simulator, seed: u64, work: impl FnOnce(&ExecContext)) {
     let state: Arc<ExpressionState> = Arc::default();
     let context =
         |_| ExecContext::new(Arc::new(device.clone()), &Control::default(), state.clone()).with_min_donated(0);
     let contexts: Vec<ExecContext> = (0..4).map(context).collect();
-    let _standing = contexts[0].clone().enter();
+    let exec = contexts[0].clone();
     DEVICES.set(Some(ShardTestDevices { contexts, random: Random(seed ^ 0x5a) }));
-    work();
+    work(&exec);
     DEVICES.set(None);
 }
 
@@ -50,7 +50,7 @@ fn on_devices(device: &Simulator, seed: u64, work: impl FnOnce()) {
 fn random_programs_of_shards_agree() {
     for device in simulators() {
         for seed in seeds(1) {
-            on_devices(&device, seed, || program_of(seed, seed % 4 == 0, cut));
+            on_devices(&device, seed, |exec| program_of(exec, seed, seed % 4 == 0, cut));
         }
     }
 }
@@ -60,14 +60,14 @@ fn random_programs_of_shards_agree() {
 fn random_views_of_shards_agree() {
     for device in simulators() {
         for seed in seeds(1) {
-            on_devices(&device, seed, || views::Fuzz::moved(seed, cut).run(25));
+            on_devices(&device, seed, |exec| views::Fuzz::moved(seed, cut).run(exec, 25));
         }
     }
 }
 
 #[test]
 fn arrays_are_sharded() {
-    on_devices(&Simulator::default(), 1, || {
+    on_devices(&Simulator::default(), 1, |_| {
         let cuts = (0..50).map(|_| cut(&numbers(100)));
         let parts: Vec<usize> = cuts.map(|value| as_sharded(array(&value)).expect("parts").layout().parts()).collect();
         assert!((1..=4).all(|count| parts.contains(&count)), "{parts:?}");

@@ -22,14 +22,14 @@ fn rows(number: usize) -> Array {
     Array::from_shaped(&items, &[number, PART]).expect("memory")
 }
 
-fn row(x: &Array, k: usize) -> HostValue {
-    ops::index(&HostValue::Array(x.clone()), &[SliceSpec::At(k as i64)]).expect("a row")
+fn row(exec: &ExecContext, x: &Array, k: usize) -> HostValue {
+    ops::index(exec, &HostValue::Array(x.clone()), &[SliceSpec::At(k as i64)]).expect("a row")
 }
 
 /// Computes `2 * value + 1` with separate operations.
-fn double_plus_one(value: &HostValue) -> HostValue {
-    let twice = ops::binary(BinaryOp::Mul, value, &HostValue::Float(2.0)).expect("numbers");
-    ops::binary(BinaryOp::Add, &twice, &HostValue::Float(1.0)).expect("numbers")
+fn double_plus_one(exec: &ExecContext, value: &HostValue) -> HostValue {
+    let twice = ops::binary(exec, BinaryOp::Mul, value, &HostValue::Float(2.0)).expect("numbers");
+    ops::binary(exec, BinaryOp::Add, &twice, &HostValue::Float(1.0)).expect("numbers")
 }
 
 fn moved(far: &RemoteTestDevice) -> (usize, usize, usize) {
@@ -41,9 +41,10 @@ fn moved(far: &RemoteTestDevice) -> (usize, usize, usize) {
 fn parts_are_prefetched_once() {
     let far = small();
     let (x, mut y) = (rows(PARTS), Array::unplaced(Scalar::F32, &[PARTS, PART]).expect("memory"));
-    far.run(|| {
+    far.run(|exec| {
         for k in 0..PARTS {
-            ops::assign(&mut y, &[SliceSpec::At(k as i64)], &double_plus_one(&row(&x, k))).expect("an assignment");
+            ops::assign(exec, &mut y, &[SliceSpec::At(k as i64)], &double_plus_one(exec, &row(exec, &x, k)))
+                .expect("an assignment");
         }
     });
     // All slices except the first two were prefetched.
@@ -57,10 +58,10 @@ fn parts_are_prefetched_once() {
 fn parts_are_evicted() {
     let (far, mut x) = (small(), rows(PARTS));
     let expected: Vec<f32> = x.items::<f32>().expect("numbers").iter().map(|x| 2.0 * x + 1.0).collect();
-    far.run(|| {
+    far.run(|exec| {
         for k in 0..PARTS {
-            let part = double_plus_one(&row(&x, k));
-            ops::assign(&mut x, &[SliceSpec::At(k as i64)], &part).expect("an assignment");
+            let part = double_plus_one(exec, &row(exec, &x, k));
+            ops::assign(exec, &mut x, &[SliceSpec::At(k as i64)], &part).expect("an assignment");
         }
     });
     assert_eq!(moved(&far), (PARTS, PARTS - 2, PARTS));
@@ -69,12 +70,14 @@ fn parts_are_evicted() {
 
 #[test]
 fn sums_and_products_read_parts() {
+    let exec = &ExecContext::default();
     let far = small();
     let x = rows(PARTS);
-    let total = |k: usize| ops::reduce(ReduceKind::Sum, &row(&x, k), None).expect("a sum");
-    let expected: Vec<String> = (0..PARTS).map(|k| format!("{:?}", total(k))).collect();
+    let total =
+        |exec: &ExecContext, k: usize| ops::reduce(exec, ReduceKind::Sum, &row(exec, &x, k), None).expect("a sum");
+    let expected: Vec<String> = (0..PARTS).map(|k| format!("{:?}", total(exec, k))).collect();
     let mut sums = Vec::new();
-    far.run(|| sums = (0..PARTS).map(|k| format!("{:?}", total(k))).collect());
+    far.run(|exec| sums = (0..PARTS).map(|k| format!("{:?}", total(exec, k))).collect());
     assert_eq!(sums, expected);
     assert_eq!(moved(&far), (PARTS, PARTS - 2, 0));
 }
@@ -86,13 +89,13 @@ fn a_write_discards_prefetched_parts() {
     let mut x = rows(PARTS);
     let place = Arc::as_ptr(x.data());
     let mut sums = Vec::new();
-    far.run(|| {
+    far.run(|exec| {
         for k in 0..PARTS {
-            let part = double_plus_one(&row(&x, k));
+            let part = double_plus_one(exec, &row(exec, &x, k));
             let HostValue::Array(part) = &part else { panic!("no array") };
             sums.push(part.items::<f32>().expect("numbers")[7]);
             let next = [SliceSpec::At((k + 1).min(PARTS - 1) as i64), SliceSpec::At(7)];
-            ops::assign(&mut x, &next, &HostValue::Float(f64::from(k as u32))).expect("an assignment");
+            ops::assign(exec, &mut x, &next, &HostValue::Float(f64::from(k as u32))).expect("an assignment");
         }
     });
     assert_eq!(Arc::as_ptr(x.data()), place, "it was copied as a whole");
@@ -108,10 +111,10 @@ fn evicted_parts_keep_their_values() {
     let mut x = rows(PARTS);
     let old = x.items::<f32>().expect("numbers").to_vec();
     let mut parts = Vec::new();
-    far.run(|| {
-        parts = (0..3).map(|k| double_plus_one(&row(&x, k))).collect();
+    far.run(|exec| {
+        parts = (0..3).map(|k| double_plus_one(exec, &row(exec, &x, k))).collect();
         let whole = [SliceSpec::At(1)];
-        ops::assign(&mut x, &whole, &HostValue::Float(9.0)).expect("an assignment");
+        ops::assign(exec, &mut x, &whole, &HostValue::Float(9.0)).expect("an assignment");
         for part in &parts {
             array(part).storage().expect("computed");
         }
@@ -137,14 +140,14 @@ fn random_parts_have_the_right_values() {
         let to =
             if random.random_below(2) == 0 { PART as i64 } else { from + 1 + random.random_below(PART / 2) as i64 };
         let inner = SliceSpec::Range { start: Some(from), end: Some(to), inclusive: false, step: None };
-        let work = || {
-            let whole = ops::index(&HostValue::Array(x.clone()), &[outer]).expect("rows");
-            let part = ops::index(&whole, &[SliceSpec::At(0), inner]).expect("a part");
-            let sum = ops::binary(BinaryOp::Add, &double_plus_one(&part), &part).expect("numbers");
-            let all = ops::reduce(ReduceKind::Max, &double_plus_one(&whole), None).expect("a maximum");
+        let work = |exec: &ExecContext| {
+            let whole = ops::index(exec, &HostValue::Array(x.clone()), &[outer]).expect("rows");
+            let part = ops::index(exec, &whole, &[SliceSpec::At(0), inner]).expect("a part");
+            let sum = ops::binary(exec, BinaryOp::Add, &double_plus_one(exec, &part), &part).expect("numbers");
+            let all = ops::reduce(exec, ReduceKind::Max, &double_plus_one(exec, &whole), None).expect("a maximum");
             (array(&sum).items::<f32>().expect("numbers").to_vec(), format!("{all:?}"))
         };
-        let expected = work();
-        far.run(|| assert_eq!(work(), expected, "case {case}: {low}..{high} step {step}, {from}..{to}"));
+        let expected = work(&ExecContext::default());
+        far.run(|exec| assert_eq!(work(exec), expected, "case {case}: {low}..{high} step {step}, {from}..{to}"));
     }
 }

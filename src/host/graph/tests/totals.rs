@@ -82,7 +82,7 @@ pub(super) fn first(how: ReduceKind, items: &[clk_scalar::ScalarValue]) -> clk_s
     clk_scalar::ScalarValue::of(best.unwrap_or(0) as i32)
 }
 
-fn totals(seed: u64) {
+fn totals(exec: &ExecContext, seed: u64) {
     let mut random = Random(seed ^ 0x70a);
     let shape = random.pick(SHAPES);
     let scalar = random.pick(&NUMBERS);
@@ -91,7 +91,7 @@ fn totals(seed: u64) {
     let mut operand = numbers_of(&mut random, scalar, shape, kind == ReduceKind::Prod);
     if random.random_below(2) == 0 && kind != ReduceKind::Prod {
         // Make the operand a deferred expression.
-        operand.value = ops::math(MathFn::Max, &[operand.value.clone(), operand.value.clone()]).expect("maxima");
+        operand.value = ops::math(exec, MathFn::Max, &[operand.value.clone(), operand.value.clone()]).expect("maxima");
     }
     let mut axes: Vec<usize> = (0..shape.len()).filter(|_| random.random_below(2) == 0).collect();
     if matches!(kind, ReduceKind::Argmin | ReduceKind::Argmax) || axes.is_empty() {
@@ -102,7 +102,7 @@ fn totals(seed: u64) {
     let (left, columns) = columns(&operand, &axes);
     let to = ops::totals::total_type(scalar);
     let text = format!("seed {seed}: {kind:?} of {scalar} {shape:?} along {axes:?}");
-    let found = ops::reduce_to(kind, &operand.value, Some(&given), None);
+    let found = ops::reduce_to(exec, kind, &operand.value, Some(&given), None);
     let is_empty = axes.iter().any(|&axis| shape[axis] == 0);
     let expected: Option<Vec<clk_scalar::ScalarValue>> = match kind {
         ReduceKind::Argmin | ReduceKind::Argmax => Some(columns.iter().map(|items| first(kind, items)).collect()),
@@ -142,7 +142,7 @@ fn staged(known: &ExpectedArray, axes: &[usize]) -> Vec<clk_scalar::ScalarValue>
     known.items
 }
 
-fn sums_along_axes(seed: u64) {
+fn sums_along_axes(exec: &ExecContext, seed: u64) {
     let mut random = Random(seed ^ 0x51);
     let shape = random.pick(&[&[3usize, 130, 20] as &[usize], &[2, 3, 4, 300], &[5, 40, 30], &[70, 2, 70]]);
     let scalar = random.pick(&[Scalar::F16, Scalar::F32, Scalar::F64]);
@@ -152,7 +152,7 @@ fn sums_along_axes(seed: u64) {
         axes.push(0);
     }
     let given: Vec<i64> = axes.iter().rev().map(|&axis| axis as i64).collect();
-    let value = ops::reduce_to(ReduceKind::Sum, &known.value, Some(&given), None).expect("sums");
+    let value = ops::reduce_to(exec, ReduceKind::Sum, &known.value, Some(&given), None).expect("sums");
     let items = staged(&known, &axes).into_iter().map(|sum| sum.to_type(scalar)).collect();
     let shape = columns(&known, &axes).0;
     ExpectedArray { value, shape, items }.check(&format!("seed {seed}: sums of {scalar} along {axes:?}"));
@@ -194,7 +194,7 @@ fn earlier(elements: &[clk_scalar::ScalarValue]) -> Vec<clk_scalar::ScalarValue>
     (0..elements.len()).map(sum).collect()
 }
 
-fn cumulative(seed: u64) {
+fn cumulative(exec: &ExecContext, seed: u64) {
     let mut random = Random(seed ^ 0xc5);
     let shape = random.pick(&[&[5000usize] as &[usize], &[9], &[3, 130, 2], &[20_000], &[2, 300], &[4097, 2], &[0]]);
     let scalar = random.pick(&NUMBERS);
@@ -226,7 +226,7 @@ fn cumulative(seed: u64) {
         places.iter().zip(sums).for_each(|(&at, sum)| items[at] = sum);
     }
     let text = format!("seed {seed}: cumsum of {scalar} {shape:?} along {axis}");
-    match ops::cumsum_to(&known.value, Some(axis as i64), None) {
+    match ops::cumsum_to(exec, &known.value, Some(axis as i64), None) {
         Ok(value) if fits => ExpectedArray { value, shape: shape.to_vec(), items }.check(&text),
         Err(error) if !fits => assert_eq!(error.code, "E0546", "{text}"),
         Ok(_) => panic!("{text}: not refused"),
@@ -243,9 +243,9 @@ fn cumulative_sums_have_the_documented_order() {
 /// The kernels for axes whose indices need 64 bits pass the verifier.
 #[test]
 fn rounds_of_long_axes() {
+    let exec = &ExecContext::default();
     let x = numbers(5000);
-    let (plan, element, _) =
-        FusionPlan::for_axis_groups(array(&x), &[5000], &[1], &ExecContext::current()).expect("a plan");
+    let (plan, element, _) = FusionPlan::for_axis_groups(array(&x), &[5000], &[1], exec).expect("a plan");
     for index in [Scalar::I32, Scalar::I64] {
         let (combine, wide, result) = (ElementwiseOp::Binary(BinaryOp::Add), Scalar::F64, Scalar::F32);
         let round = ReductionRound {

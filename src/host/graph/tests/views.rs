@@ -109,17 +109,17 @@ impl Fuzz {
         self.pool.push(ExpectedArray { value, shape, items });
     }
 
-    fn slice(&mut self) {
+    fn slice(&mut self, exec: &ExecContext) {
         let from = self.some();
         let shape = self.pool[from].shape.clone();
         let (specs, positions, kept) = self.picks(&shape);
         let known = &self.pool[from];
         let items = positions.iter().map(|&at| known.items[at]).collect();
-        let value = ops::index(&known.value, &specs).expect("a slice");
+        let value = ops::index(exec, &known.value, &specs).expect("a slice");
         self.push(format!("{from}{specs:?}"), value, kept, items);
     }
 
-    fn rearrange(&mut self) {
+    fn rearrange(&mut self, exec: &ExecContext) {
         let from = self.some();
         let known = self.pool[from].clone();
         let (shape, rank) = (known.shape.clone(), known.shape.len());
@@ -137,7 +137,7 @@ impl Fuzz {
             0 => {
                 let turned: Vec<usize> = shape.iter().rev().copied().collect();
                 let items = elements(&turned, &|indices| indices.iter().rev().copied().collect());
-                let value = ops::transpose(&known.value).expect("a transpose");
+                let value = ops::transpose(exec, &known.value).expect("a transpose");
                 self.push(format!("transpose {from}"), value, turned, items);
             }
             1 => {
@@ -147,7 +147,7 @@ impl Fuzz {
                     indices[axis] = shape[axis] - 1 - indices[axis];
                     indices
                 });
-                let value = ops::flip(&known.value, axis as i64).expect("a flip");
+                let value = ops::flip(exec, &known.value, axis as i64).expect("a flip");
                 self.push(format!("flip {from} along {axis}"), value, shape.clone(), items);
             }
             _ => {
@@ -166,7 +166,7 @@ impl Fuzz {
         }
     }
 
-    fn operation(&mut self) {
+    fn operation(&mut self, exec: &ExecContext) {
         let first = self.some();
         let fits = |known: &ExpectedArray| {
             let named = [("", self.pool[first].shape.as_slice()), ("", known.shape.as_slice())];
@@ -184,7 +184,7 @@ impl Fuzz {
             Scalar::Bool => self.random.pick(&[BinaryOp::BitXor, BinaryOp::BitAnd]),
             _ => self.random.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul]),
         };
-        let value = ops::binary(op, &a.value, &b.value).expect("an operator");
+        let value = ops::binary(exec, op, &a.value, &b.value).expect("an operator");
         let (shape, items) = reference(&[&a, &b], |v| dynamic::binary(op, v[0], v[1]));
         self.push(format!("{op:?} of {first} and {second}"), value, shape, items);
     }
@@ -212,7 +212,7 @@ impl Fuzz {
         self.push(format!("bitcast of {from} to {to}"), value.expect("bits"), shape, items);
     }
 
-    fn join(&mut self) {
+    fn join(&mut self, exec: &ExecContext) {
         let first = self.some();
         let shape = self.pool[first].shape.clone();
         let axis = self.random.random_below(shape.len());
@@ -235,20 +235,20 @@ impl Fuzz {
             return;
         }
         let values: Vec<HostValue> = parts.iter().map(|&k| self.pool[k].value.clone()).collect();
-        let value = ops::concat(&values, axis as i64).expect("one array");
+        let value = ops::concat(exec, &values, axis as i64).expect("one array");
         let mut whole = shape.clone();
         whole[axis] = total;
         self.push(format!("concat {parts:?} along {axis}"), value, whole, items);
         if parts.iter().all(|&k| self.pool[k].shape == shape) {
             let items: Vec<clk_scalar::ScalarValue> = parts.iter().flat_map(|&k| self.pool[k].items.clone()).collect();
-            let value = ops::stack(&values).expect("one array");
+            let value = ops::stack(exec, &values).expect("one array");
             let stacked = [&[parts.len()], shape.as_slice()].concat();
             self.push(format!("stack {parts:?}"), value, stacked, items);
         }
     }
 
     /// Assigns a number, or a broadcast array that may depend on the same array, to a slice in place.
-    fn assign(&mut self) {
+    fn assign(&mut self, exec: &ExecContext) {
         let target = self.some();
         let shape = self.pool[target].shape.clone();
         let (specs, positions, kept) = self.picks(&shape);
@@ -259,7 +259,7 @@ impl Fuzz {
                 && common_shape(&[("", kept.as_slice()), ("", known.shape.as_slice())]).is_ok_and(|all| all == kept)
         };
         let sources: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
-        let own = ops::index(&self.pool[target].value, &specs).expect("a slice");
+        let own = ops::index(exec, &self.pool[target].value, &specs).expect("a slice");
         let own = ExpectedArray {
             value: own,
             shape: kept.clone(),
@@ -272,9 +272,9 @@ impl Fuzz {
             1 => {
                 // Assign a modified and reordered copy of the slice itself.
                 let op = if scalar == Scalar::Bool { BinaryOp::BitXor } else { BinaryOp::Add };
-                let value = ops::binary(op, &own.value, &plain.value).expect("an operator");
+                let value = ops::binary(exec, op, &own.value, &plain.value).expect("an operator");
                 let (shape, items) = reference(&[&own, &plain], |v| dynamic::binary(op, v[0], v[1]));
-                let value = ops::flip(&value, 0).expect("a flip");
+                let value = ops::flip(exec, &value, 0).expect("a flip");
                 let row = items.len() / shape[0].max(1);
                 let items = items.chunks(row.max(1)).rev().flatten().copied().collect();
                 ExpectedArray { value, shape, items }
@@ -291,7 +291,7 @@ impl Fuzz {
             HostValue::Array(array) => array,
             other => panic!("{other:?}"),
         };
-        ops::assign(&mut array, &specs, &source.value).expect("an assignment");
+        ops::assign(exec, &mut array, &specs, &source.value).expect("an assignment");
         let known = &mut self.pool[target];
         known.value = HostValue::Array(array);
         for (at, item) in positions.into_iter().zip(items) {
@@ -300,7 +300,7 @@ impl Fuzz {
     }
 
     /// Reads or writes with an array of positions along an axis, with pairs of positions, or with a mask.
-    fn by_arrays(&mut self) {
+    fn by_arrays(&mut self, exec: &ExecContext) {
         let from = self.some();
         let known = self.pool[from].clone();
         let shape = known.shape.clone();
@@ -345,7 +345,7 @@ impl Fuzz {
             }
         };
         let items: Vec<clk_scalar::ScalarValue> = positions.iter().map(|&at| known.items[at]).collect();
-        let selected = ops::gather(&known.value, &picks).expect("a selection");
+        let selected = ops::gather(exec, &known.value, &picks).expect("a selection");
         let scalar = known.scalar();
         let number = |random: &mut Random| clk_scalar::ScalarValue::of(random.random_below(100) as i32).to_type(scalar);
         drop(known);
@@ -359,33 +359,33 @@ impl Fuzz {
                 rows = moved(&rows);
             }
             let HostValue::Array(array) = &mut self.pool[from].value else { return };
-            ops::scatter(array, &picks, &rows).expect("an assignment");
+            ops::scatter(exec, array, &picks, &rows).expect("an assignment");
             positions.iter().zip(&given).for_each(|(&at, item)| self.pool[from].items[at] = *item);
             self.text += &format!("{from}{picks:?} = {given:?}\n");
         } else if how == 1 {
             let number = number(&mut self.random);
             let HostValue::Array(array) = &mut self.pool[from].value else { return };
-            ops::scatter(array, &picks, &HostValue::Scalar(number)).expect("an assignment");
+            ops::scatter(exec, array, &picks, &HostValue::Scalar(number)).expect("an assignment");
             positions.iter().for_each(|&at| self.pool[from].items[at] = number);
             self.text += &format!("{from}{picks:?} = {number}\n");
         }
         self.push(format!("{from}{picks:?}"), selected, kept, items);
     }
 
-    pub(super) fn run(mut self, steps: usize) {
+    pub(super) fn run(mut self, exec: &ExecContext, steps: usize) {
         for _ in 0..steps {
             match self.random.random_below(20) {
-                0..=3 => self.slice(),
+                0..=3 => self.slice(exec),
                 18 | 19 => self.bits(),
-                4..=6 => self.rearrange(),
-                7..=9 => self.operation(),
-                10 => self.join(),
-                11..=13 => self.assign(),
+                4..=6 => self.rearrange(exec),
+                7..=9 => self.operation(exec),
+                10 => self.join(exec),
+                11..=13 => self.assign(exec),
                 14 => {
                     let at = self.some();
                     self.pool[at].check(&self.text);
                 }
-                15 | 16 => self.by_arrays(),
+                15 | 16 => self.by_arrays(exec),
                 _ if self.pool.len() > 4 => {
                     // After this line of the text, indices refer to the pool without this value.
                     let at = self.some();
@@ -405,11 +405,11 @@ impl Fuzz {
 #[test]
 #[cfg_attr(miri, ignore = "thousands of kernels")]
 fn random_views_agree() {
-    on_each(2, |seed| Fuzz::new(seed).run(25));
+    on_each(2, |exec, seed| Fuzz::new(seed).run(exec, 25));
 }
 
-fn index(value: &HostValue, specs: &[SliceSpec]) -> HostValue {
-    ops::index(value, specs).expect("a slice")
+fn index(exec: &ExecContext, value: &HostValue, specs: &[SliceSpec]) -> HostValue {
+    ops::index(exec, value, specs).expect("a slice")
 }
 
 fn span(start: i64, end: i64) -> SliceSpec {
@@ -419,10 +419,10 @@ fn span(start: i64, end: i64) -> SliceSpec {
 #[test]
 fn slices_and_transposes_are_read_without_copies() {
     let x = ops::reshape(&numbers(50 * 50), &[50, 50]).expect("a table");
-    let work = || {
-        let inner = index(&x, &[span(1, 50), span(0, 49)]);
-        let turned = ops::transpose(&x).expect("a transpose");
-        let sum = add(&inner, &index(&turned, &[span(0, 49), span(1, 50)]));
+    let work = |exec: &ExecContext| {
+        let inner = index(exec, &x, &[span(1, 50), span(0, 49)]);
+        let turned = ops::transpose(exec, &x).expect("a transpose");
+        let sum = add(exec, &inner, &index(exec, &turned, &[span(0, 49), span(1, 50)]));
         let sum = array(&sum);
         assert_eq!(sum.shape(), [49, 49]);
         assert_eq!(sum.items::<f32>().expect("numbers")[49 * 3 + 5], (4 * 50 + 5) as f32 + (6 * 50 + 3) as f32);
@@ -433,14 +433,19 @@ fn slices_and_transposes_are_read_without_copies() {
 #[test]
 fn only_viewed_elements_are_computed() {
     let x = numbers(5000);
-    let work = || {
-        let sum = add(&x, &x);
-        let part = add(&index(&sum, &[span(100, 1000)]), &HostValue::Float(1.0));
+    let work = |exec: &ExecContext| {
+        let sum = add(exec, &x, &x);
+        let part = add(exec, &index(exec, &sum, &[span(100, 1000)]), &HostValue::Float(1.0));
         drop(sum);
         assert_eq!(array(&part).items::<f32>().expect("numbers")[7], 215.0);
         // Test shifted views of a sum that is stored once.
-        let sum = add(&x, &x);
-        let step = ops::binary(BinaryOp::Sub, &index(&sum, &[span(1, 5000)]), &index(&sum, &[span(0, 4999)]));
+        let sum = add(exec, &x, &x);
+        let step = ops::binary(
+            exec,
+            BinaryOp::Sub,
+            &index(exec, &sum, &[span(1, 5000)]),
+            &index(exec, &sum, &[span(0, 4999)]),
+        );
         assert_eq!(array(&step.expect("a difference")).items::<f32>().expect("numbers")[4000], 2.0);
     };
     assert_eq!(launches(work), 3);
@@ -449,14 +454,14 @@ fn only_viewed_elements_are_computed() {
 #[test]
 fn sliced_operands_are_computed_in_the_reader() {
     let x = numbers(5000);
-    let work = || {
+    let work = |exec: &ExecContext| {
         let HostValue::Array(mut y) = numbers(6000) else { panic!("no array") };
         let before = HostValue::Array(y.clone());
-        ops::assign(&mut y, &[span(500, 5500)], &add(&x, &x)).expect("an assignment");
+        ops::assign(exec, &mut y, &[span(500, 5500)], &add(exec, &x, &x)).expect("an assignment");
         let y = HostValue::Array(y);
         assert_eq!(array(&y).items::<f32>().expect("numbers")[499..503], [499.0, 0.0, 2.0, 4.0]);
         assert_eq!(array(&before).items::<f32>().expect("numbers")[500], 500.0);
-        let joined = ops::concat(&[x.clone(), add(&x, &x)], 0).expect("one array");
+        let joined = ops::concat(exec, &[x.clone(), add(exec, &x, &x)], 0).expect("one array");
         assert_eq!(array(&joined).items::<f32>().expect("numbers")[4999..5002], [4999.0, 0.0, 2.0]);
     };
     assert_eq!(launches(work), 3);
@@ -464,14 +469,15 @@ fn sliced_operands_are_computed_in_the_reader() {
 
 #[test]
 fn small_views_do_not_copy_their_array() {
+    let exec = &ExecContext::default();
     let HostValue::Array(mut x) = numbers(100_000) else { panic!("no array") };
-    let row = index(&HostValue::Array(x.clone()), &[span(10, 1010)]);
+    let row = index(exec, &HostValue::Array(x.clone()), &[span(10, 1010)]);
     let place = x.bytes().expect("numbers").as_ptr();
-    ops::assign(&mut x, &[span(0, 50_000)], &HostValue::Float(-1.0)).expect("an assignment");
+    ops::assign(exec, &mut x, &[span(0, 50_000)], &HostValue::Float(-1.0)).expect("an assignment");
     assert_eq!(x.bytes().expect("numbers").as_ptr(), place);
     assert_eq!(array(&row).items::<f32>().expect("numbers")[..2], [10.0, 11.0]);
-    let most = index(&HostValue::Array(x.clone()), &[span(0, 99_000)]);
-    ops::assign(&mut x, &[span(0, 2)], &HostValue::Float(5.0)).expect("an assignment");
+    let most = index(exec, &HostValue::Array(x.clone()), &[span(0, 99_000)]);
+    ops::assign(exec, &mut x, &[span(0, 2)], &HostValue::Float(5.0)).expect("an assignment");
     assert_eq!(x.bytes().expect("numbers").as_ptr(), place, "a view smaller than the array");
     assert_eq!(array(&most).items::<f32>().expect("numbers")[..2], [-1.0, -1.0]);
     assert_eq!(x.items::<f32>().expect("numbers")[..3], [5.0, 5.0, -1.0]);
@@ -482,12 +488,12 @@ fn components_of_vectors_are_views() {
     let bytes: Vec<u8> = (0..3000).flat_map(|i| (i as f32).to_le_bytes()).collect();
     let points =
         HostValue::Array(Array::from_bytes(ElementType::Vector(Scalar::F32, 3), &[1000], &bytes).expect("points"));
-    let work = || {
-        let x = ops::swizzle(&points, &[0]).expect("a component");
-        let z = ops::swizzle(&index(&points, &[span(0, 1000)]), &[2]).expect("a component");
-        let sum = add(&x, &z);
+    let work = |exec: &ExecContext| {
+        let x = ops::swizzle(exec, &points, &[0]).expect("a component");
+        let z = ops::swizzle(exec, &index(exec, &points, &[span(0, 1000)]), &[2]).expect("a component");
+        let sum = add(exec, &x, &z);
         assert_eq!(array(&sum).items::<f32>().expect("numbers")[..3], [2.0, 8.0, 14.0]);
-        let turned = ops::flip(&points, 0).expect("a flip");
+        let turned = ops::flip(exec, &points, 0).expect("a flip");
         assert_eq!(array(&turned).items::<f32>().expect("numbers")[..3], [2997.0, 2998.0, 2999.0]);
     };
     assert_eq!(launches(work), 1);
@@ -495,33 +501,35 @@ fn components_of_vectors_are_views() {
 
 #[test]
 fn interrupted_views_can_be_read_again() {
+    let exec = &ExecContext::default();
     use clk_base::stop::{StopFlag, until_stopped};
     let flag = StopFlag::new(true.into());
     // The view is copied on the host, and the copy is interrupted at its start or in the middle.
     let x = ops::reshape(&numbers(600 * 600), &[600, 600]).expect("a table");
-    let turned = ops::transpose(&x).expect("a transpose");
+    let turned = ops::transpose(exec, &x).expect("a transpose");
     assert!(until_stopped(&flag, || array(&turned).bytes().is_ok()).is_err());
     assert_eq!(array(&turned).items::<f32>().expect("numbers")[..2], [0.0, 600.0]);
     // The view is computed by a kernel.
-    let part = index(&add(&x, &x), &[span(1, 500)]);
+    let part = index(exec, &add(exec, &x, &x), &[span(1, 500)]);
     assert!(until_stopped(&flag, || array(&part).bytes().is_ok()).is_err());
     assert_eq!(array(&part).items::<f32>().expect("numbers")[..2], [1200.0, 1202.0]);
     // The view is copied because its source is written. Even if that is interrupted, the view keeps its values.
     let HostValue::Array(mut y) = x else { panic!("no array") };
-    let row = index(&HostValue::Array(y.clone()), &[span(0, 300)]);
-    let write = |y: &mut Array| ops::assign(y, &[span(0, 600)], &HostValue::Float(-1.0)).is_ok();
+    let row = index(exec, &HostValue::Array(y.clone()), &[span(0, 300)]);
+    let write = |y: &mut Array| ops::assign(exec, y, &[span(0, 600)], &HostValue::Float(-1.0)).is_ok();
     assert!(until_stopped(&flag, || write(&mut y)).is_err());
     assert_eq!(array(&row).items::<f32>().expect("numbers")[..2], [0.0, 1.0]);
 }
 
 #[test]
 fn threads_may_read_one_view() {
+    let exec = &ExecContext::default();
     let x = ops::reshape(&numbers(300 * 300), &[300, 300]).expect("a table");
-    let HostValue::Array(mut y) = add(&x, &x) else { panic!("no array") };
+    let HostValue::Array(mut y) = add(exec, &x, &x) else { panic!("no array") };
     y.bytes().expect("computed");
-    let turned = ops::transpose(&x).expect("a transpose");
-    let settled = index(&HostValue::Array(y.clone()), &[span(0, 200)]);
-    ops::assign(&mut y, &[span(0, 300)], &HostValue::Float(-1.0)).expect("an assignment");
+    let turned = ops::transpose(exec, &x).expect("a transpose");
+    let settled = index(exec, &HostValue::Array(y.clone()), &[span(0, 200)]);
+    ops::assign(exec, &mut y, &[span(0, 300)], &HostValue::Float(-1.0)).expect("an assignment");
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -534,12 +542,13 @@ fn threads_may_read_one_view() {
 
 #[test]
 fn small_views_do_not_keep_their_array_alive() {
+    let exec = &ExecContext::default();
     let x = numbers(100_000);
     let others = |x: &HostValue| Arc::strong_count(array(x).data()) - 1;
-    let row = index(&x, &[span(10, 1010)]);
-    let sum = add(&row, &row);
+    let row = index(exec, &x, &[span(10, 1010)]);
+    let sum = add(exec, &row, &row);
     assert_eq!(others(&x), 0, "a small part is copied");
-    let most = index(&x, &[span(10, 90_010)]);
+    let most = index(exec, &x, &[span(10, 90_010)]);
     assert_eq!(others(&x), 1, "a large part is not");
     assert_eq!(array(&sum).items::<f32>().expect("numbers")[..2], [20.0, 22.0]);
     assert_eq!(array(&most).items::<f32>().expect("numbers")[..2], [10.0, 11.0]);
@@ -548,14 +557,15 @@ fn small_views_do_not_keep_their_array_alive() {
 #[test]
 #[cfg_attr(miri, ignore = "large arrays")]
 fn views_keep_few_bytes_of_deferred_arrays() {
-    let large = || {
+    let exec = &ExecContext::default();
+    let large = |exec: &ExecContext| {
         let x = HostValue::Array(Array::unplaced(Scalar::F32, &[1 << 25]).expect("zeros"));
-        index(&add(&x, &x), &[span(100, 500)])
+        index(exec, &add(exec, &x, &x), &[span(100, 500)])
     };
-    let mut all = large();
+    let mut all = large(exec);
     let mut computed = 0;
     for _ in 0..8 {
-        let sum = add(&all, &large());
+        let sum = add(exec, &all, &large(exec));
         computed += usize::from(array(&all).data().computed().is_some());
         all = sum;
     }
@@ -566,12 +576,13 @@ fn views_keep_few_bytes_of_deferred_arrays() {
 #[test]
 #[cfg_attr(miri, ignore = "thousands of kernels")]
 fn nested_views_are_flattened() {
+    let exec = &ExecContext::default();
     let mut x = ops::reshape(&numbers(600), &[20, 30]).expect("a table");
     for _ in 0..1500 {
         // The reshape prevents the composition of the views.
-        let turned = ops::flip(&x, 0).expect("a flip");
-        x = ops::flip(&ops::reshape(&turned, &[30, 20]).expect("another shape"), 1).expect("a flip");
-        x = ops::reshape(&add(&x, &HostValue::Float(1.0)), &[20, 30]).expect("another shape");
+        let turned = ops::flip(exec, &x, 0).expect("a flip");
+        x = ops::flip(exec, &ops::reshape(&turned, &[30, 20]).expect("another shape"), 1).expect("a flip");
+        x = ops::reshape(&add(exec, &x, &HostValue::Float(1.0)), &[20, 30]).expect("another shape");
     }
     assert!(array(&x).items::<f32>().expect("numbers").contains(&1500.0));
 }

@@ -39,9 +39,10 @@ impl EvalContext<'_> {
     pub(super) fn eval_node(&mut self, frame: &mut HostFrame, code: &HostCode, node: u32) -> Eval {
         let node = &code.nodes[node as usize];
         let outer = std::mem::replace(&mut self.interp.current_span, node.stmt_span);
-        let _standing = self.enter_location(node.stmt_span);
+        let outer_location = self.exec.replace_location(node.stmt_span);
         self.enter_tape_statement(node.stmt_span);
         let value = self.eval_node_kind(frame, node);
+        self.exec.replace_location(outer_location);
         self.enter_tape_statement(outer);
         self.count_copies(node.stmt_span);
         if !self.interp.has_noted_spill {
@@ -132,9 +133,9 @@ impl EvalContext<'_> {
         if !self.interp.used_devices.iter().any(|known| Arc::ptr_eq(known, &device)) {
             self.interp.used_devices.push(device.clone());
         }
-        let outer = self.interp.switch_device(device);
+        let outer = self.switch_device(device);
         let result = self.eval(frame, body);
-        self.interp.switch_device(outer);
+        self.switch_device(outer);
         result.map(drop)
     }
 

@@ -459,17 +459,17 @@ impl EvalContext<'_> {
             SlowPathOp::Unary(op, x) => {
                 let x = value(x);
                 self.check_arithmetic(span, || overflow::check_unary(op, &x))?;
-                ops::unary(op, &x).map_err(|p| self.problem(p, span))?
+                ops::unary(&self.exec, op, &x).map_err(|p| self.problem(p, span))?
             }
             SlowPathOp::Convert(to, x) => {
                 let x = value(x);
                 self.check_arithmetic(span, || overflow::check_conversion(to, &x))?;
-                ops::convert(to, &x).map_err(|p| self.problem(p, span))?
+                ops::convert(&self.exec, to, &x).map_err(|p| self.problem(p, span))?
             }
             SlowPathOp::Binary(op, a, b, places) => {
                 let (a, b) = (value(a), value(b));
                 self.check_arithmetic(span, || overflow::check_binary(op, &a, &b))?;
-                ops::binary(op, &a, &b).map_err(|problem| {
+                ops::binary(&self.exec, op, &a, &b).map_err(|problem| {
                     self.problem_because(problem, span, || match places {
                         Some((left, right)) => {
                             vec![(left, format!("`{}`", a.type_name())), (right, format!("`{}`", b.type_name()))]
@@ -564,7 +564,7 @@ impl EvalContext<'_> {
         };
         let at = self.element_indices(frame, element)?;
         let Some(value) = self.variable_value(frame, element.base) else { return Err(self.unset_variable(base.span)) };
-        let element_value = ops::index(value, &at);
+        let element_value = ops::index(&self.exec, value, &at);
         self.count_copies(element.stmt_span);
         let element_value = element_value.map_err(|p| match element.compound {
             true => self.problem(p, span),
@@ -583,8 +583,8 @@ impl EvalContext<'_> {
         let span = element.expr.span;
         let at = self.element_indices(frame, element)?;
         let value = HostValue::Scalar(clk_scalar::ScalarValue { ty: element.ty, bits });
-        let written: Option<HostResult<()>> = match self.variable_value_mut(frame, element.base) {
-            Some(HostValue::Array(array)) => Some(ops::assign(array, &at, &value)),
+        let written: Option<HostResult<()>> = match self.interp.variable_value_mut(frame, element.base) {
+            Some(HostValue::Array(array)) => Some(ops::assign(&self.exec, array, &at, &value)),
             _ => None,
         };
         self.count_copies(element.stmt_span);
