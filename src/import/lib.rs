@@ -11,6 +11,9 @@ use clk_base::diag::Diagnostic;
 use clk_base::source::{FileId, SourceMap};
 
 pub mod ast;
+mod lex;
+mod literal;
+mod preprocess;
 pub mod source;
 
 /// Settings of the preprocessor.
@@ -49,6 +52,8 @@ pub fn parse(
     options: &ImportOptions,
     read_header: &HeaderReader<'_>,
 ) -> ParsedCuda {
-    let _ = (sources, file, options, read_header);
-    ParsedCuda::default()
+    let preprocessed = preprocess::preprocess(sources, file, options, read_header);
+    let unit = ast::TranslationUnit { decls: vec![], comments: preprocessed.comments };
+    let _ = preprocessed.tokens;
+    ParsedCuda { unit, provenance: preprocessed.provenance, diagnostics: preprocessed.diagnostics }
 }
