@@ -13,6 +13,7 @@ use clk_base::source::{FileId, SourceMap};
 pub mod ast;
 mod lex;
 mod literal;
+mod parse;
 mod preprocess;
 pub mod source;
 
@@ -53,7 +54,8 @@ pub fn parse(
     read_header: &HeaderReader<'_>,
 ) -> ParsedCuda {
     let preprocessed = preprocess::preprocess(sources, file, options, read_header);
-    let unit = ast::TranslationUnit { decls: vec![], comments: preprocessed.comments };
-    let _ = preprocessed.tokens;
-    ParsedCuda { unit, provenance: preprocessed.provenance, diagnostics: preprocessed.diagnostics }
+    let (decls, diagnostics) = parse::parse(&preprocessed.tokens, &preprocessed.provenance);
+    let unit = ast::TranslationUnit { decls, comments: preprocessed.comments };
+    let diagnostics = [preprocessed.diagnostics, diagnostics].concat();
+    ParsedCuda { unit, provenance: preprocessed.provenance, diagnostics }
 }
