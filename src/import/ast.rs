@@ -372,6 +372,7 @@ pub struct QualifiedName {
     pub span: SourceSpan,
 }
 
+/// A part of a qualified name. In an expression, the name may be that of an operator: `operator==`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NameSegment {
     pub name: CppName,

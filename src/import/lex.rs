@@ -231,6 +231,9 @@ pub(crate) struct LexedFile {
 pub(crate) fn lex(file: FileId, text: &str) -> LexedFile {
     let spliced = SplicedText::new(text);
     let mut lexer = CppTok::lexer(&spliced.text);
+    if spliced.text.starts_with('\u{feff}') {
+        lexer.bump('\u{feff}'.len_utf8());
+    }
     let mut tokens: Vec<RawToken> = Vec::with_capacity(text.len() / 4 + 2);
     let (mut line_start, mut last_end) = (true, 0);
     while let Some(kind) = lexer.next() {

@@ -304,7 +304,23 @@ impl Parser<'_> {
         place: DeclPlace<'_>,
         template: Option<TemplateHeader>,
     ) -> Parsed<CppDeclKind> {
-        let mut specifiers = self.specifiers(place.class())?;
+        let specifiers = self.specifiers(place.class())?;
+        if specifiers.is_friend && matches!(place, DeclPlace::Class(_)) {
+            // A friend that is defined in a class is a function of the namespace.
+            let start = self.next;
+            let kind = self.after_specifiers(specifiers, DeclPlace::Namespace, template)?;
+            let decl = CppDecl { kind, span: self.span_from(start) };
+            return Ok(CppDeclKind::Friend(Some(Box::new(decl))));
+        }
+        self.after_specifiers(specifiers, place, template)
+    }
+
+    fn after_specifiers(
+        &mut self,
+        mut specifiers: Specifiers,
+        place: DeclPlace<'_>,
+        template: Option<TemplateHeader>,
+    ) -> Parsed<CppDeclKind> {
         if specifiers.defines_type
             && !specifiers.is_typedef
             && self.kind() == CppTok::Semi

@@ -138,7 +138,12 @@ impl Parser<'_> {
                         return Err(self.unsupported("an array with more than 64 dimensions"));
                     }
                 }
-                CppTok::LParen if suffixes.is_empty() && self.is_parameter_list(name.as_ref(), unnamed) => {
+                CppTok::LParen
+                    if suffixes.is_empty()
+                        && (!inner.is_empty()
+                            || specifiers.ty.is_none()
+                            || self.is_parameter_list(name.as_ref(), unnamed)) =>
+                {
                     let signature = self.in_angle(AngleContext::Operator, Parser::parameters)?;
                     suffixes.push(TypeStep::Function(signature));
                     // A pointer or reference to a function may have qualifiers that do not matter here.
@@ -292,6 +297,16 @@ impl Parser<'_> {
         self.looks_like_parameters()
     }
 
+    /// Returns whether a parameter such as `T (&x)[4]` or `T (*f)(int)` follows.
+    fn is_grouped_parameter(&self) -> bool {
+        self.kind() == CppTok::Ident
+            && self.kind_at(1) == CppTok::LParen
+            && matches!(self.kind_at(2), CppTok::Amp | CppTok::Star)
+            && self.kind_at(3) == CppTok::Ident
+            && self.kind_at(4) == CppTok::RParen
+            && matches!(self.kind_at(5), CppTok::LBracket | CppTok::LParen)
+    }
+
     fn looks_like_parameters(&mut self) -> bool {
         match self.kind_at(1) {
             CppTok::RParen | CppTok::Ellipsis => return true,
@@ -303,15 +318,12 @@ impl Parser<'_> {
             if parser.at_type()
                 && !(super::specifiers::is_basic_word(parser.word()) && parser.kind_at(1) == CppTok::LParen)
             {
-                // `T(x)` and `T{…}` are expressions.
-                let library =
-                    parser.kind() == CppTok::Ident && matches!(parser.kind_at(1), CppTok::LParen | CppTok::LBrace);
-                if library && !super::specifiers::is_declaration_word(parser.word()) {
-                    return Ok(false);
-                }
-                return Ok(true);
+                // `T(x)` and `T{…}` are expressions, unlike `T (&x)[4]` and `T (*f)(int)`.
+                let brackets = matches!(parser.kind_at(1), CppTok::LParen | CppTok::LBrace);
+                let expression = brackets && !super::specifiers::is_declaration_word(parser.word());
+                return Ok(!expression || parser.is_grouped_parameter());
             }
-            if super::specifiers::is_declaration_word(parser.word()) {
+            if super::specifiers::is_declaration_word(parser.word()) || parser.is_grouped_parameter() {
                 return Ok(true);
             }
             // `Unknown name` or `Unknown *name,` declare a parameter; a known value does not.
@@ -322,9 +334,14 @@ impl Parser<'_> {
             }
             parser.type_name()?;
             let mut pointer = false;
-            while matches!(parser.kind(), CppTok::Star | CppTok::Amp | CppTok::AmpAmp) || parser.word() == "const" {
-                pointer |= parser.word().is_empty();
-                parser.advance();
+            let mut ignored = crate::ast::Qualifiers::default();
+            loop {
+                if matches!(parser.kind(), CppTok::Star | CppTok::Amp | CppTok::AmpAmp) {
+                    pointer = true;
+                    parser.advance();
+                } else if !parser.qualifier(&mut ignored) {
+                    break;
+                }
             }
             let named = parser.kind() == CppTok::Ident;
             if named {

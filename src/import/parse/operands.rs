@@ -93,10 +93,7 @@ impl Parser<'_> {
         if self.kind() == CppTok::Tilde {
             return Err(self.unsupported("a call of a destructor"));
         }
-        if self.word() == "operator" {
-            return Err(self.unsupported("an operator that is called by its name"));
-        }
-        let name = self.name()?;
+        let name = self.name_or_operator()?;
         let mut segments = vec![NameSegment { name, args: None }];
         if self.kind() == CppTok::Less {
             let template = forced || self.templates.contains(&segments[0].name.text);

@@ -16,6 +16,7 @@ pub(super) struct Specifiers {
     pub function: FunctionAttributes,
     pub variable: VariableAttributes,
     pub is_typedef: bool,
+    pub is_friend: bool,
     pub grid_constant: bool,
     /// Whether the words define or declare a class or enum.
     pub defines_type: bool,
@@ -265,6 +266,7 @@ impl Parser<'_> {
             "thread_local" | "__thread" => variable.thread_local = true,
             "virtual" => function.is_virtual = true,
             "typedef" => specifiers.is_typedef = true,
+            "friend" => specifiers.is_friend = true,
             "__global__" => function.global = true,
             "__device__" => (function.device, variable.device) = (true, true),
             "__host__" => function.host = true,

@@ -204,7 +204,7 @@ impl Parser<'_> {
         if self.word_at(ahead) != "auto" {
             return false;
         }
-        ahead += 1;
+        ahead += 1 + usize::from(self.word_at(ahead + 1) == "const");
         ahead += usize::from(matches!(self.kind_at(ahead), CppTok::Amp | CppTok::AmpAmp));
         self.kind_at(ahead) == CppTok::LBracket && self.kind_at(ahead + 1) == CppTok::Ident
     }
@@ -224,7 +224,20 @@ impl Parser<'_> {
             CppTok::ColonColon => {}
             _ => return false,
         }
-        if matches!(word, "new" | "delete" | "throw" | "sizeof" | "this" | "operator" | "nullptr" | "true" | "false") {
+        if matches!(
+            word,
+            "not"
+                | "compl"
+                | "new"
+                | "delete"
+                | "throw"
+                | "sizeof"
+                | "this"
+                | "operator"
+                | "nullptr"
+                | "true"
+                | "false"
+        ) {
             return false;
         }
         let simple = self.kind() == CppTok::Ident && !matches!(self.kind_at(1), CppTok::ColonColon | CppTok::Less);
@@ -277,7 +290,8 @@ impl Parser<'_> {
                 _ => break,
             }
         }
-        if self.kind_at(at) != CppTok::Ident {
+        let operators = ["and", "or", "xor", "bitand", "bitor", "not_eq"];
+        if self.kind_at(at) != CppTok::Ident || operators.contains(&self.word_at(at)) {
             return false;
         }
         if known || at == ahead {

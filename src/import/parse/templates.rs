@@ -4,8 +4,8 @@ use super::names::NameRole;
 use super::specifiers::is_basic_word;
 use super::{AngleContext, Parsed, Parser};
 use crate::ast::{
-    CppExpr, CppExprKind, CppTemplateArg, CppTypeKind, NameSegment, QualifiedName, Qualifiers, TemplateHeader,
-    TemplateParam, TemplateParamKind,
+    CppExpr, CppExprKind, CppName, CppTemplateArg, CppTypeKind, FunctionName, NameSegment, QualifiedName, Qualifiers,
+    TemplateHeader, TemplateParam, TemplateParamKind,
 };
 use crate::lex::CppTok;
 
@@ -168,7 +168,22 @@ impl Parser<'_> {
 
     /// Returns whether the `::` at the current position continues a name, unlike in `C::*`.
     fn segment_follows(&self) -> bool {
-        self.kind_at(1) == CppTok::Ident && self.word_at(1) != "operator"
+        self.kind_at(1) == CppTok::Ident
+    }
+
+    /// Parses a name, or the name of an operator, `operator+`.
+    pub(super) fn name_or_operator(&mut self) -> Parsed<CppName> {
+        let start = self.next;
+        if self.word() != "operator" {
+            return self.name();
+        }
+        self.advance();
+        match self.operator_name()? {
+            FunctionName::Operator(text) => {
+                Ok(CppName { text: format!("operator{text}").into(), span: self.span_from(start) })
+            }
+            _ => Err(self.unsupported("a conversion that is called by its name")),
+        }
     }
 
     /// Parses a qualified name in an expression. `<` starts template arguments if the name is a template, or if what
@@ -179,10 +194,7 @@ impl Parser<'_> {
         let mut segments: Vec<NameSegment> = Vec::new();
         loop {
             let forced = self.accept_word("template");
-            if self.word() == "operator" {
-                return Err(self.unsupported("an operator that is called by its name"));
-            }
-            let name = self.name()?;
+            let name = self.name_or_operator()?;
             segments.push(NameSegment { name, args: None });
             if self.kind() == CppTok::Less {
                 let so_far = QualifiedName { global, segments, span: self.span_from(start) };
@@ -226,7 +238,8 @@ impl Parser<'_> {
                 parser.kind(),
                 CppTok::Comma | CppTok::RParen | CppTok::Semi | CppTok::Greater | CppTok::RBracket | CppTok::RBrace
             );
-            let certain = first_is_type || qualified || role == NameRole::Type;
+            let has_type = args.iter().any(|arg| matches!(arg, CppTemplateArg::Type(_)));
+            let certain = has_type || qualified || role == NameRole::Type;
             if certain && (follows || (end && first_is_type)) { Ok(args) } else { Err(parser.expected("`(`")) }
         });
         if found.is_none() {

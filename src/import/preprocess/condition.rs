@@ -105,6 +105,12 @@ impl ConditionEvaluator<'_> {
             CppTok::Star => ("*", 10, 1),
             CppTok::Slash => ("/", 10, 1),
             CppTok::Percent => ("%", 10, 1),
+            CppTok::Ident => match self.text() {
+                "or" => ("||", 1, 1),
+                "and" => ("&&", 2, 1),
+                "not_eq" => ("!=", 6, 1),
+                _ => return None,
+            },
             _ => return None,
         })
     }
@@ -164,6 +170,7 @@ impl ConditionEvaluator<'_> {
                 Some(literal) => PpValue::signed(literal.value as i32 as i64),
                 None => return Err(format!("`{text}` is not a character")),
             },
+            CppTok::Ident if text == "not" => PpValue::truth(!self.unary(live)?.is_true()),
             // Names that are not macros are zero.
             CppTok::Ident => {
                 if self.peek() == CppTok::LParen {
