@@ -1,8 +1,8 @@
 //! The lexer for C++: the text of a file, with comments and line splices, becomes preprocessing tokens.
 //!
-//! It never fails: characters outside of the grammar, digraphs among them, become [`CppTok::Unknown`], which only matters where the token is
-//! used. `>` is always a token of one character, because it also ends template arguments; the parser joins adjacent
-//! ones to `>>` and `>>>`.
+//! It never fails: characters outside of the grammar, digraphs among them, become [`CppTok::Unknown`], which only
+//! matters where the token is used. `>` is always a token of one character, because it also ends template arguments;
+//! the parser joins adjacent ones to `>>` and `>>>`.
 
 use crate::ast::CppComment;
 use clk_base::source::{FileId, Span};

@@ -460,7 +460,8 @@ impl Parser<'_> {
                 break;
             }
             from = self.next;
-            declarator = self.declarator(specifiers, false)?;
+            // A bit field may have no name.
+            declarator = self.declarator(specifiers, self.kind() == CppTok::Colon)?;
         }
         Ok(VariableDecl { attributes: std::mem::take(&mut specifiers.variable), template, variables })
     }

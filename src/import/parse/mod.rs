@@ -7,6 +7,8 @@
 mod bodies;
 mod declarations;
 mod declarators;
+#[cfg(test)]
+mod dump;
 mod expressions;
 mod functions;
 mod names;

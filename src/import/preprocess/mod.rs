@@ -24,7 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
 /// Maximum number of tokens of all files and macro expansions together.
-const MAX_TOKENS: usize = 4_000_000;
+const MAX_TOKENS: usize = 2_000_000;
 /// Maximum number of diagnostics.
 const MAX_DIAGNOSTICS: usize = 50;
 
