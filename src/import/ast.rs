@@ -316,6 +316,8 @@ pub struct CppRecord {
     pub template_args: Option<Vec<CppTemplateArg>>,
     /// `alignas(16)` or `__align__(16)`.
     pub align: Option<Box<CppExpr>>,
+    /// `__attribute__((packed))`: the fields have no space between them.
+    pub packed: bool,
     pub bases: Vec<BaseClass>,
     /// `None` for a declaration without a body, `struct S;`.
     pub members: Option<Vec<CppMember>>,

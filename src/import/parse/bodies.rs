@@ -2,7 +2,7 @@
 
 use super::functions::{function_text, is_device};
 use super::{AngleContext, Parsed, Parser, SyntaxProblem};
-use crate::ast::{CppDecl, CppDeclKind, CppFunction, CppName, FunctionBody, Refusal};
+use crate::ast::{CppDecl, CppDeclKind, CppFunction, CppName, FunctionBody, Refusal, SmolStr};
 use crate::lex::CppTok;
 use crate::source::SourceSpan;
 use clk_base::diag::{Diagnostic, Severity};
@@ -51,10 +51,7 @@ impl Parser<'_> {
             let span = self.span_from(start);
             function.initializers.clear();
             function.body = if is_device(function) {
-                let what = if function.attributes.global { "kernel" } else { "function" };
-                FunctionBody::Refused(
-                    self.report_refusal(&format!("the {what} `{}`", function_text(function)), &problem),
-                )
+                FunctionBody::Refused(Self::syntax_refusal(&problem))
             } else {
                 self.report_skip(&format!("the host function `{}`", function_text(function)), &problem);
                 FunctionBody::Skipped(span)
@@ -80,7 +77,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Moves after a declaration that does not parse, and reports it.
+    /// Moves after a declaration that does not parse.
     pub(super) fn skip_declaration(&mut self, start: usize, problem: &SyntaxProblem) -> CppDecl {
         self.next = start;
         let mut name = None;
@@ -124,10 +121,7 @@ impl Parser<'_> {
         };
         let kernel = has(&["__global__"]);
         let kind = if kernel || has(&["__device__", "__constant__"]) {
-            let what = if kernel { "the kernel" } else { "the device declaration" };
-            let text = name.as_ref().map_or(what.to_string(), |name| format!("{what} `{}`", name.text));
-            let refusal = self.report_refusal(&text, problem);
-            CppDeclKind::Refused { name, kernel, refusal }
+            CppDeclKind::Refused { name, kernel, refusal: Self::syntax_refusal(problem) }
         } else {
             let text = name.as_ref().map_or("this declaration".to_string(), |name| format!("`{}`", name.text));
             self.report_skip(&text, problem);
@@ -136,18 +130,13 @@ impl Parser<'_> {
         CppDecl { kind, span }
     }
 
-    /// Reports device code that does not parse.
-    fn report_refusal(&mut self, subject: &str, problem: &SyntaxProblem) -> Refusal {
-        let code = if problem.construct.is_some() { "E0903" } else { "E0902" };
-        let diagnostic = Diagnostic::error(code, problem.message.clone())
-            .at(problem.span.span, format!("{subject} is refused"))
-            .note("the other kernels of the file are not affected");
-        self.diagnostics.push(self.provenance.explain(diagnostic, problem.span));
-        Refusal {
-            construct: problem.construct.unwrap_or("syntax that is not understood").into(),
-            span: problem.span,
-            help: None,
-        }
+    /// Returns the refusal of device code that does not parse. The translation reports it where the code is needed.
+    fn syntax_refusal(problem: &SyntaxProblem) -> Refusal {
+        let construct = match problem.construct {
+            Some(construct) => SmolStr::new_static(construct),
+            None => format!("syntax that is not understood: {}", problem.message).into(),
+        };
+        Refusal { construct, span: problem.span, help: None }
     }
 
     /// Notes that host code is skipped.
@@ -155,7 +144,7 @@ impl Parser<'_> {
         if self.skip_notes < MAX_SKIP_NOTES {
             self.skip_notes += 1;
             let title = format!("{subject} is skipped: {}", problem.message);
-            let diagnostic = Diagnostic::new(Severity::Note, "W0910", title).at(problem.span.span, "");
+            let diagnostic = Diagnostic::new(Severity::Note, "W0851", title).at(problem.span.span, "");
             self.diagnostics.push(self.provenance.explain(diagnostic, problem.span));
         }
     }

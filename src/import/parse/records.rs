@@ -20,6 +20,7 @@ impl Parser<'_> {
         };
         self.advance();
         let outer_align = specifiers.variable.align.take();
+        let outer_packed = std::mem::take(&mut specifiers.packed);
         while self.attribute(specifiers)? {}
         let mut name = if self.kind() == CppTok::Ident { Some(self.type_name()?) } else { None };
         while self.attribute(specifiers)? {}
@@ -54,6 +55,7 @@ impl Parser<'_> {
             template: None,
             template_args,
             align: None,
+            packed: false,
             bases: vec![],
             members: None,
             span: self.span_from(start),
@@ -68,6 +70,8 @@ impl Parser<'_> {
             specifiers.variable.align = kept;
         }
         record.align = align;
+        record.packed = specifiers.packed;
+        specifiers.packed = outer_packed;
         Ok((CppTypeKind::Record(Box::new(record)), true))
     }
 

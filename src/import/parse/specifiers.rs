@@ -17,6 +17,8 @@ pub(super) struct Specifiers {
     pub variable: VariableAttributes,
     pub is_typedef: bool,
     pub is_friend: bool,
+    /// `__attribute__((packed))` of a record.
+    pub packed: bool,
     pub grid_constant: bool,
     /// Whether the words define or declare a class or enum.
     pub defines_type: bool,
@@ -336,7 +338,7 @@ impl Parser<'_> {
                 break;
             }
             match self.tokens[at].text.as_str() {
-                "packed" | "__packed__" => return Err(self.unsupported("a packed structure")),
+                "packed" | "__packed__" => specifiers.packed = true,
                 "vector_size" | "ext_vector_type" => return Err(self.unsupported("a vector type of the compiler")),
                 _ => {}
             }

@@ -393,7 +393,7 @@ fn one_kernel_does_not_stop_the_others() {
     let (tree, titles) = problems(text);
     assert_eq!(
         tree.trim(),
-        "kernel bad(n: Int) -> Void refused: syntax that is not understood
+        "kernel bad(n: Int) -> Void refused: syntax that is not understood: expected an expression, found `;`
 host() -> Void skipped
 skipped
 kernel good(n: Int) -> Void
@@ -402,25 +402,23 @@ struct s
   broken() -> Void skipped
   device fine() -> Int
     return 1
-kernel worse(n: Int) -> Void refused: syntax that is not understood"
+kernel worse(n: Int) -> Void refused: syntax that is not understood: expected `}`, found the end of the file"
     );
     assert_eq!(
         titles,
         [
-            "E0902 expected an expression, found `;`",
-            "W0910 the host function `host` is skipped: expected an expression, found `>`",
-            "W0910 this declaration is skipped: expected `;`, found `!`",
-            "W0910 the host function `broken` is skipped: expected an expression, found `)`",
-            "E0902 expected `}`, found the end of the file",
+            "W0851 the host function `host` is skipped: expected an expression, found `>`",
+            "W0851 this declaration is skipped: expected `;`, found `!`",
+            "W0851 the host function `broken` is skipped: expected an expression, found `)`",
         ]
     );
 }
 
 #[test]
-fn macros_in_kernels_are_explained() {
-    let result = parsed("#define BAD(x) x = ;\n__global__ void k(int n) {\n  BAD(n)\n}");
+fn macros_are_explained() {
+    let result = parsed("#define BAD(x) x = ;\nvoid host(int n) {\n  BAD(n)\n}");
     let labels: Vec<&str> = result.diagnostics[0].labels.iter().map(|label| label.text.as_str()).collect();
-    assert_eq!(labels, ["the kernel `k` is refused", "in this macro `BAD`"]);
+    assert_eq!(labels, ["", "in this macro `BAD`"]);
 }
 
 #[test]
@@ -566,7 +564,7 @@ fn changed_programs_do_not_panic() {
     let number =
         |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let mut random = Random(number("CLK_FUZZ_SEED", 0));
-    for case in 0..number("CLK_FUZZ_CASES", 4_000) {
+    for case in 0..number("CLK_FUZZ_CASES", 20_000) {
         let mut chars: Vec<char> = PROGRAMS[random.below(PROGRAMS.len())].chars().collect();
         for _ in 0..=random.below(5) {
             let at = random.below(chars.len() + 1);

@@ -226,7 +226,7 @@ impl Preprocessor<'_> {
         if !self.stopped {
             self.stopped = true;
             let place = place.unwrap_or_default();
-            let diagnostic = Diagnostic::error("E0904", message).at(place.span, "the file is not read any further");
+            let diagnostic = Diagnostic::error("E0852", message).at(place.span, "the file is not read any further");
             let diagnostic = self.provenance.explain(diagnostic, place);
             self.diagnostics.push(diagnostic);
         }
@@ -244,7 +244,7 @@ impl Preprocessor<'_> {
         if self.stopped || self.diagnostics.len() >= MAX_DIAGNOSTICS {
             return;
         }
-        let code = if severity == Severity::Error { "E0901" } else { "W0911" };
+        let code = if severity == Severity::Error { "E0851" } else { "W0852" };
         let diagnostic = Diagnostic::new(severity, code, message).at(place.span, "");
         let diagnostic = self.provenance.explain(diagnostic, place);
         self.diagnostics.push(diagnostic);
