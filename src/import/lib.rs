@@ -1,8 +1,8 @@
 //! Layer 2: the front end for CUDA C++ files. It translates kernels to Clk text and records where each piece of the
 //! text comes from, so that all commands work on the text and report at lines of the CUDA file.
 //!
-//! `preprocess` and `lex` produce the tokens, `parse` builds the tree of `ast`. Host code never stops a file: a function
-//! that does not parse is skipped, or refused alone if it is for the device. This crate reads no files; the caller
+//! `preprocess` and `lex` produce the tokens, `parse` builds the tree of `ast`. Host code never stops a file: a
+//! function that does not parse is skipped, or refused alone if it is for the device. This crate reads no files; the caller
 //! passes a [`HeaderReader`].
 
 #![allow(rustdoc::private_intra_doc_links)]
@@ -11,11 +11,16 @@ use clk_base::diag::Diagnostic;
 use clk_base::source::{FileId, SourceMap};
 
 pub mod ast;
+mod emit;
 mod lex;
 mod literal;
 mod parse;
 mod preprocess;
+mod sema;
 pub mod source;
+
+pub use emit::{SpanMap, TextPiece};
+pub use sema::{Assumption, REFUSED, RefusedKernel, TranslatedKernel, Translation, translate};
 
 /// Settings of the preprocessor.
 #[derive(Clone, Debug)]
@@ -34,7 +39,7 @@ impl Default for ImportOptions {
     }
 }
 
-/// Reads a header; `None` if the path does not exist. The path is a name in `include_dirs` or beside the including file.
+/// Reads a header; `None` if the path does not exist. The path is beside the including file or in `include_dirs`.
 pub type HeaderReader<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// A parsed CUDA file.
