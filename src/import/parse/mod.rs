@@ -159,8 +159,13 @@ impl<'t> Parser<'t> {
 
     /// Returns the place from a start to the last token that was read.
     fn span_from(&self, start: usize) -> SourceSpan {
+        self.span_between(start, self.next.max(start + 1))
+    }
+
+    /// Returns the place of the tokens from `start` to before `end`, which is greater.
+    fn span_between(&self, start: usize, end: usize) -> SourceSpan {
         let first = self.tokens.get(start).map_or(self.span(), |token| token.span);
-        let last = self.tokens.get(self.next.max(start + 1) - 1).map_or(first, |token| token.span);
+        let last = self.tokens.get(end - 1).map_or(first, |token| token.span);
         // Tokens of different macros lose the macro; those of different files keep the place of the first one.
         first.to(last)
     }

@@ -162,17 +162,23 @@ fn is_cuda_word(word: &str) -> bool {
 impl Parser<'_> {
     /// Parses specifiers. `class` is the name of the enclosing class, whose constructors have no type.
     pub(super) fn specifiers(&mut self, class: Option<&str>) -> Parsed<Specifiers> {
-        let start = self.next;
         let mut specifiers = Specifiers::default();
         let mut qualifiers = Qualifiers::default();
+        // The tokens of the type, without attributes before and after it.
+        let (mut first, mut last) = (None, self.next);
         let mut words = BasicWords::default();
         let mut named: Option<CppTypeKind> = None;
         loop {
-            if self.attribute(&mut specifiers)? || self.qualifier(&mut qualifiers) {
+            if self.attribute(&mut specifiers)? {
+                continue;
+            }
+            let at = self.next;
+            if self.qualifier(&mut qualifiers) {
+                first.get_or_insert(at);
+                last = self.next;
                 continue;
             }
             let typed = named.is_some() || words.any;
-            let at = self.next;
             match self.word() {
                 "" if self.kind() == CppTok::ColonColon && !typed => {
                     if self.is_structor_definition() {
@@ -221,8 +227,11 @@ impl Parser<'_> {
             if self.next == at {
                 break;
             }
+            first.get_or_insert(at);
+            last = self.next;
         }
-        let span = self.span_from(start);
+        let first = first.unwrap_or(last);
+        let span = self.span_between(first, last.max(first + 1));
         let kind = match named {
             Some(kind) => Some(kind),
             None if words.any => match words.basic_type() {
