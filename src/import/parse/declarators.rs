@@ -141,7 +141,7 @@ impl Parser<'_> {
                 CppTok::LParen
                     if suffixes.is_empty()
                         && (!inner.is_empty()
-                            || specifiers.ty.is_none()
+                            || specifiers.untyped
                             || self.is_parameter_list(name.as_ref(), unnamed)) =>
                 {
                     let signature = self.in_angle(AngleContext::Operator, Parser::parameters)?;

@@ -15,6 +15,8 @@ pub(super) struct Specifiers {
     pub ty: Option<CppType>,
     pub function: FunctionAttributes,
     pub variable: VariableAttributes,
+    /// Whether there is no type, as before the name of a constructor.
+    pub untyped: bool,
     pub is_typedef: bool,
     pub is_friend: bool,
     /// `__attribute__((packed))` of a record.
@@ -240,6 +242,7 @@ impl Parser<'_> {
             },
             None => None,
         };
+        specifiers.untyped = kind.is_none();
         specifiers.ty = kind.map(|kind| CppType { kind, qualifiers, span });
         Ok(specifiers)
     }

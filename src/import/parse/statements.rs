@@ -217,7 +217,8 @@ impl Parser<'_> {
         }
         // `int(x);` is an expression.
         if is_basic_word(word) {
-            return !matches!(self.kind_at(1), CppTok::LParen | CppTok::LBrace);
+            let function = self.kind_at(1) == CppTok::LParen && self.declares_after_type(1, NameRole::Type);
+            return function || !matches!(self.kind_at(1), CppTok::LParen | CppTok::LBrace);
         }
         match self.kind() {
             CppTok::Ident => {}

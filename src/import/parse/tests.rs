@@ -248,6 +248,30 @@ for var v: &auto : values
 }
 
 #[test]
+fn initializers_are_not_parameters() {
+    check_body(
+        "struct B {}; template <typename T> struct V { V(int n); };",
+        "float a(0), b(1); dim3 c(1, 2), d(n); void (*f)(const char *) = g; int(n); float (*t)[4]; V<int> v(n, u), w(4);
+        B e(B()); unsigned h(u), i(threadIdx.x * 2); float4 q(make_float4(1, 2, 3, 4)); int j(int(u));",
+        "
+var a: Float(0)
+var b: Float(1)
+var c: dim3(1, 2)
+var d: dim3(n)
+var f: *fn(_: *const Char) -> Void = g
+new Int(n)
+var t: *[Float; 4]
+var v: V<type Int>(n, u)
+var w: V<type Int>(4)
+var e: B(new B())
+var h: UnsignedInt(u)
+var i: UnsignedInt((threadIdx.x * 2))
+var q: float4(make_float4(1, 2, 3, 4))
+var j: Int(new Int(u))",
+    );
+}
+
+#[test]
 fn templates() {
     check(
         "template <typename T, int N = 4, bool B = (N > 2)> __global__ void k(T *x) { if constexpr (B) x[N] = T(1); }
