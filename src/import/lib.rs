@@ -15,40 +15,22 @@ mod emit;
 pub mod launches;
 mod lex;
 mod literal;
+mod options;
 mod parse;
 mod preprocess;
 mod sema;
 pub mod source;
 
 pub use emit::{SpanMap, TextPiece};
+pub use options::{HeaderReader, ImportOptions};
 pub use sema::{Assumption, REFUSED, RefusedKernel, TranslatedKernel, Translation, translate};
-
-/// Settings of the preprocessor.
-#[derive(Clone, Debug)]
-pub struct ImportOptions {
-    /// `-D NAME=VALUE`; the value of `-D NAME` is `1`.
-    pub defines: Vec<(String, String)>,
-    /// `-I DIRECTORY`
-    pub include_dirs: Vec<String>,
-    /// The value of `__CUDA_ARCH__`: 800 for compute capability 8.0.
-    pub cuda_arch: u32,
-}
-
-impl Default for ImportOptions {
-    fn default() -> Self {
-        ImportOptions { defines: vec![], include_dirs: vec![], cuda_arch: 800 }
-    }
-}
-
-/// Reads a header; `None` if the path does not exist. The path is beside the including file or in `include_dirs`.
-pub type HeaderReader<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// A parsed CUDA file.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedCuda {
     pub unit: ast::TranslationUnit,
     pub provenance: source::Provenance,
-    /// Errors of preprocessing, refused kernels, and notes about skipped host code.
+    /// Errors of preprocessing, and notes about skipped host code. The translation reports refused device code.
     pub diagnostics: Vec<Diagnostic>,
 }
 

@@ -1,7 +1,7 @@
 //! Function bodies and declarations that do not parse: host code is skipped, device code refused.
 
 use super::functions::{function_text, is_device};
-use super::{AngleContext, Parsed, Parser, SyntaxProblem};
+use super::{AngleContext, CppParser, Parsed, SyntaxProblem};
 use crate::ast::{CppDecl, CppDeclKind, CppFunction, CppName, FunctionBody, Refusal, SmolStr};
 use crate::lex::CppTok;
 use crate::source::SourceSpan;
@@ -10,7 +10,7 @@ use clk_base::diag::{Diagnostic, Severity};
 /// Maximum number of notes about skipped host code.
 const MAX_SKIP_NOTES: usize = 20;
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Moves after a body, which starts with `{` or with the initializers of a constructor.
     pub(super) fn skip_function_body(&mut self) -> Parsed<()> {
         if self.accept(CppTok::Colon) {

@@ -3,7 +3,7 @@
 use super::declarators::Declarator;
 use super::names::NameRole;
 use super::specifiers::Specifiers;
-use super::{AngleContext, Parsed, Parser};
+use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
     CppAlias, CppDecl, CppDeclKind, CppFunction, CppInit, CppVariable, FunctionBody, TemplateHeader, VariableDecl,
     VariableName,
@@ -28,7 +28,7 @@ impl<'c> DeclPlace<'c> {
     }
 }
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Parses declarations up to a token, which is not read.
     pub(super) fn declarations_until(&mut self, end: CppTok) -> Vec<CppDecl> {
         let mut decls = Vec::new();

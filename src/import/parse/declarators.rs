@@ -2,7 +2,7 @@
 
 use super::names::NameRole;
 use super::specifiers::Specifiers;
-use super::{AngleContext, Parsed, Parser};
+use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
     CppExpr, CppName, CppParam, CppType, CppTypeKind, FunctionName, NameSegment, QualifiedName, Qualifiers, SmolStr,
 };
@@ -93,7 +93,7 @@ impl Declarator {
     }
 }
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Parses a declarator. `unnamed` allows it to have no name. Attributes between `*` and the name are added to the
     /// specifiers.
     pub(super) fn declarator(&mut self, specifiers: &mut Specifiers, unnamed: bool) -> Parsed<Declarator> {
@@ -130,7 +130,7 @@ impl Parser<'_> {
                     let length = if self.kind() == CppTok::RBracket {
                         None
                     } else {
-                        Some(self.in_angle(AngleContext::Operator, Parser::assignment)?)
+                        Some(self.in_angle(AngleContext::Operator, CppParser::assignment)?)
                     };
                     self.expect(CppTok::RBracket, "]")?;
                     suffixes.push(TypeStep::Array(length));
@@ -144,7 +144,7 @@ impl Parser<'_> {
                             || specifiers.untyped
                             || self.is_parameter_list(name.as_ref(), unnamed)) =>
                 {
-                    let signature = self.in_angle(AngleContext::Operator, Parser::parameters)?;
+                    let signature = self.in_angle(AngleContext::Operator, CppParser::parameters)?;
                     suffixes.push(TypeStep::Function(signature));
                     // A pointer or reference to a function may have qualifiers that do not matter here.
                     break;

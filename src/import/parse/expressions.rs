@@ -1,6 +1,6 @@
 //! Parses operators, by precedence.
 
-use super::{AngleContext, Parsed, Parser};
+use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{CppBinaryOp, CppExpr, CppExprKind, CppUnaryOp, InitItem};
 use crate::lex::CppTok;
 
@@ -27,7 +27,7 @@ fn precedence(op: CppBinaryOp) -> u8 {
     }
 }
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Parses with `>` as an operator, as in parentheses.
     pub(super) fn in_operator_context<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.in_angle(AngleContext::Operator, parse)

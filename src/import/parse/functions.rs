@@ -3,11 +3,11 @@
 use super::declarators::{Declarator, DeclaredName, FunctionSignature};
 use super::names::NameRole;
 use super::specifiers::Specifiers;
-use super::{AngleContext, Parsed, Parser};
+use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{CppFunction, CppParam, FunctionBody, FunctionName, MemberInit, SmolStr, TemplateHeader};
 use crate::lex::CppTok;
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Returns whether the current position is the name of a constructor, destructor or conversion outside of its
     /// class: `A::A(`, `A<T>::~A(`, `A::operator int(`.
     pub(super) fn is_structor_definition(&self) -> bool {

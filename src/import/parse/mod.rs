@@ -53,7 +53,7 @@ enum AngleContext {
     Launch,
 }
 
-struct Parser<'t> {
+struct CppParser<'t> {
     tokens: &'t [CppToken],
     next: usize,
     /// For each opening bracket, the position of its closing one; 0 if it has none.
@@ -78,7 +78,7 @@ struct Parser<'t> {
 
 /// Parses the tokens of a file.
 pub(crate) fn parse(tokens: &[CppToken], provenance: &Provenance) -> (Vec<CppDecl>, Vec<Diagnostic>) {
-    let mut parser = Parser {
+    let mut parser = CppParser {
         tokens,
         next: 0,
         closing: match_brackets(tokens),
@@ -126,7 +126,7 @@ fn match_brackets(tokens: &[CppToken]) -> Vec<u32> {
 
 // ---- tokens ----
 
-impl<'t> Parser<'t> {
+impl<'t> CppParser<'t> {
     fn kind(&self) -> CppTok {
         self.kind_at(0)
     }

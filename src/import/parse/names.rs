@@ -22,7 +22,7 @@ type ScopeNames = FxHashMap<SmolStr, NameRole>;
 /// The scopes around the current position, and the members of classes and namespaces.
 #[derive(Default)]
 pub(super) struct NameScopes {
-    open: Vec<OpenScope>,
+    open: Vec<OpenNames>,
     /// The names of classes and namespaces that are closed, by their own name.
     members: FxHashMap<SmolStr, ScopeNames>,
     /// The namespaces of `using namespace`.
@@ -30,7 +30,7 @@ pub(super) struct NameScopes {
 }
 
 #[derive(Default)]
-struct OpenScope {
+struct OpenNames {
     /// The class or namespace, if it is one.
     owner: Option<SmolStr>,
     names: ScopeNames,
@@ -42,13 +42,13 @@ impl NameScopes {
     }
 
     pub fn push(&mut self) {
-        self.open.push(OpenScope::default());
+        self.open.push(OpenNames::default());
     }
 
     /// Opens the scope of a class or namespace, which contains what was declared in it before.
     pub fn push_owner(&mut self, owner: &SmolStr) {
         let names = self.members.get(owner).cloned().unwrap_or_default();
-        self.open.push(OpenScope { owner: Some(owner.clone()), names });
+        self.open.push(OpenNames { owner: Some(owner.clone()), names });
     }
 
     pub fn pop(&mut self) {

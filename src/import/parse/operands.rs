@@ -2,7 +2,7 @@
 
 use super::names::NameRole;
 use super::specifiers::{Specifiers, is_basic_word};
-use super::{AngleContext, Parsed, Parser};
+use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
     BasicType, CaptureKind, CppCastKind, CppExpr, CppExprKind, CppLambda, CppType, CppTypeKind, CppUnaryOp,
     LambdaCapture, NameSegment, QualifiedName, StringLiteral,
@@ -10,7 +10,7 @@ use crate::ast::{
 use crate::lex::CppTok;
 use crate::literal;
 
-impl Parser<'_> {
+impl CppParser<'_> {
     fn expr_from(&self, start: usize, kind: CppExprKind) -> CppExpr {
         CppExpr { kind, span: self.span_from(start) }
     }

@@ -2,14 +2,14 @@
 
 use super::names::NameRole;
 use super::specifiers::Specifiers;
-use super::{Parsed, Parser};
+use super::{CppParser, Parsed};
 use crate::ast::{
     BaseClass, CppDeclKind, CppEnum, CppMember, CppRecord, CppTypeKind, Enumerator, MemberAccess, QualifiedName,
     RecordKind, SmolStr, TemplateHeader,
 };
 use crate::lex::CppTok;
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Parses `struct name`, as a type, or a definition. The flag tells whether it is a definition or declaration.
     pub(super) fn record_specifier(&mut self, specifiers: &mut Specifiers) -> Parsed<(CppTypeKind, bool)> {
         let start = self.next;

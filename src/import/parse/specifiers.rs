@@ -1,7 +1,7 @@
 //! Parses the words before a declarator: storage, attributes, qualifiers and the type itself.
 
 use super::names::{NameRole, is_library_type};
-use super::{Parsed, Parser};
+use super::{CppParser, Parsed};
 use crate::ast::{
     BasicType, CppExpr, CppType, CppTypeKind, FunctionAttributes, LaunchBounds, Qualifiers, VariableAttributes,
 };
@@ -161,7 +161,7 @@ fn is_cuda_word(word: &str) -> bool {
     )
 }
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Parses specifiers. `class` is the name of the enclosing class, whose constructors have no type.
     pub(super) fn specifiers(&mut self, class: Option<&str>) -> Parsed<Specifiers> {
         let mut specifiers = Specifiers::default();
@@ -389,7 +389,7 @@ impl Parser<'_> {
             return Ok(CppTypeKind::Auto);
         }
         self.expect(CppTok::LParen, "(")?;
-        let value = self.in_operator_context(Parser::expr)?;
+        let value = self.in_operator_context(CppParser::expr)?;
         self.expect(CppTok::RParen, ")")?;
         Ok(CppTypeKind::Decltype(Box::new(value)))
     }

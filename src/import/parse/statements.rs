@@ -3,7 +3,7 @@
 use super::declarations::DeclPlace;
 use super::names::NameRole;
 use super::specifiers::{is_basic_word, is_declaration_word};
-use super::{AngleContext, Parsed, Parser};
+use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
     CppBlock, CppCondition, CppDecl, CppDeclKind, CppFor, CppIf, CppStmt, CppStmtKind, CppSwitch, SwitchLabel,
     SwitchSection, UnrollHint, VariableDecl,
@@ -16,7 +16,7 @@ struct ConditionParts {
     condition: CppCondition,
 }
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Parses `{ … }` with a scope of its own.
     pub(super) fn block(&mut self) -> Parsed<CppBlock> {
         let start = self.next;

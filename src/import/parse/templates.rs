@@ -2,14 +2,14 @@
 
 use super::names::NameRole;
 use super::specifiers::is_basic_word;
-use super::{AngleContext, Parsed, Parser};
+use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
     CppExpr, CppExprKind, CppName, CppTemplateArg, CppTypeKind, FunctionName, NameSegment, QualifiedName, Qualifiers,
     TemplateHeader, TemplateParam, TemplateParamKind,
 };
 use crate::lex::CppTok;
 
-impl Parser<'_> {
+impl CppParser<'_> {
     /// Parses `template <…>` and declares its parameters. The caller has opened a scope for them.
     pub(super) fn template_header(&mut self) -> Parsed<TemplateHeader> {
         let start = self.next;
@@ -17,7 +17,7 @@ impl Parser<'_> {
         self.expect(CppTok::Less, "<")?;
         let mut params = Vec::new();
         while self.kind() != CppTok::Greater {
-            let param = self.in_angle(AngleContext::Template, Parser::template_param)?;
+            let param = self.in_angle(AngleContext::Template, CppParser::template_param)?;
             params.push(param);
             if !self.accept(CppTok::Comma) {
                 break;
@@ -38,7 +38,7 @@ impl Parser<'_> {
             let depth = self.scopes.depth();
             self.scopes.push();
             while self.kind() != CppTok::Greater {
-                self.nested(Parser::template_param)?;
+                self.nested(CppParser::template_param)?;
                 if !self.accept(CppTok::Comma) {
                     break;
                 }
@@ -98,7 +98,7 @@ impl Parser<'_> {
             parser.expect(CppTok::Less, "<")?;
             let mut args = Vec::new();
             while parser.kind() != CppTok::Greater {
-                let arg = parser.in_angle(AngleContext::Template, Parser::template_arg)?;
+                let arg = parser.in_angle(AngleContext::Template, CppParser::template_arg)?;
                 args.push(arg);
                 if !parser.accept(CppTok::Comma) {
                     break;
@@ -202,7 +202,7 @@ impl Parser<'_> {
                 segments = so_far.segments;
                 let args = match role {
                     _ if forced => Some(self.template_args()?),
-                    NameRole::ClassTemplate | NameRole::FunctionTemplate => self.attempt(Parser::template_args),
+                    NameRole::ClassTemplate | NameRole::FunctionTemplate => self.attempt(CppParser::template_args),
                     NameRole::Value => None,
                     _ => self.uncertain_template_args(role, segments.len() > 1),
                 };

@@ -24,16 +24,26 @@ impl PpValue {
     }
 }
 
+/// What is wrong with a condition.
+#[derive(Debug)]
+pub(super) struct ConditionError {
+    pub message: String,
+}
+
+fn fail<T>(message: impl Into<String>) -> Result<T, ConditionError> {
+    Err(ConditionError { message: message.into() })
+}
+
 /// Maximum nesting of parentheses and unary operators.
 const MAX_CONDITION_DEPTH: usize = 100;
 
-/// Evaluates a condition, or returns a message about the error in it.
-pub(super) fn evaluate(tokens: &[PpToken]) -> Result<bool, String> {
+/// Evaluates a condition, or returns the error in it.
+pub(super) fn evaluate(tokens: &[PpToken]) -> Result<bool, ConditionError> {
     let mut evaluator = ConditionEvaluator { tokens, next: 0, depth: 0 };
     let value = evaluator.conditional(true)?;
     match evaluator.peek() {
         CppTok::Eof => Ok(value.is_true()),
-        _ => Err(format!("expected an operator, found `{}`", evaluator.text())),
+        _ => fail(format!("expected an operator, found `{}`", evaluator.text())),
     }
 }
 
@@ -59,16 +69,16 @@ impl ConditionEvaluator<'_> {
     }
 
     /// Parses `condition ? then : otherwise`. Parts with `live` unset are parsed without errors of evaluation.
-    fn conditional(&mut self, live: bool) -> Result<PpValue, String> {
+    fn conditional(&mut self, live: bool) -> Result<PpValue, ConditionError> {
         self.depth += 1;
         if self.depth > MAX_CONDITION_DEPTH {
-            return Err("this condition is nested too deeply".into());
+            return fail("this condition is nested too deeply");
         }
         let condition = self.binary(0, live)?;
         let value = if self.accept(CppTok::Question) {
             let then = self.conditional(live && condition.is_true())?;
             if !self.accept(CppTok::Colon) {
-                return Err(format!("expected `:`, found `{}`", self.text()));
+                return fail(format!("expected `:`, found `{}`", self.text()));
             }
             let otherwise = self.conditional(live && !condition.is_true())?;
             let chosen = if condition.is_true() { then } else { otherwise };
@@ -115,7 +125,7 @@ impl ConditionEvaluator<'_> {
         })
     }
 
-    fn binary(&mut self, least: u8, live: bool) -> Result<PpValue, String> {
+    fn binary(&mut self, least: u8, live: bool) -> Result<PpValue, ConditionError> {
         let mut left = self.unary(live)?;
         while let Some((operator, precedence, tokens)) = self.operator() {
             if precedence < least {
@@ -133,10 +143,10 @@ impl ConditionEvaluator<'_> {
         Ok(left)
     }
 
-    fn unary(&mut self, live: bool) -> Result<PpValue, String> {
+    fn unary(&mut self, live: bool) -> Result<PpValue, ConditionError> {
         self.depth += 1;
         if self.depth > MAX_CONDITION_DEPTH {
-            return Err("this condition is nested too deeply".into());
+            return fail("this condition is nested too deeply");
         }
         let kind = self.peek();
         let text = self.text().to_string();
@@ -155,7 +165,7 @@ impl ConditionEvaluator<'_> {
             CppTok::LParen => {
                 let value = self.conditional(live)?;
                 if !self.accept(CppTok::RParen) {
-                    return Err(format!("expected `)`, found `{}`", self.text()));
+                    return fail(format!("expected `)`, found `{}`", self.text()));
                 }
                 value
             }
@@ -164,21 +174,21 @@ impl ConditionEvaluator<'_> {
                     bits: literal.value,
                     unsigned: literal.unsigned || (literal.radix != 10 && literal.value > i64::MAX as u64),
                 },
-                None => return Err(format!("`{text}` is not an integer")),
+                None => return fail(format!("`{text}` is not an integer")),
             },
             CppTok::Char => match crate::literal::character(&text) {
                 Some(literal) => PpValue::signed(literal.value as i32 as i64),
-                None => return Err(format!("`{text}` is not a character")),
+                None => return fail(format!("`{text}` is not a character")),
             },
             CppTok::Ident if text == "not" => PpValue::truth(!self.unary(live)?.is_true()),
             // Names that are not macros are zero.
             CppTok::Ident => {
                 if self.peek() == CppTok::LParen {
-                    return Err(format!("the macro `{text}` is not defined"));
+                    return fail(format!("the macro `{text}` is not defined"));
                 }
                 PpValue::truth(text == "true")
             }
-            _ => return Err(format!("expected an integer, found `{text}`")),
+            _ => return fail(format!("expected an integer, found `{text}`")),
         };
         self.depth -= 1;
         Ok(value)
@@ -186,7 +196,7 @@ impl ConditionEvaluator<'_> {
 }
 
 /// Applies a binary operator with C's conversions: a signed operand becomes unsigned if the other one is.
-fn apply(operator: &str, left: PpValue, right: PpValue, live: bool) -> Result<PpValue, String> {
+fn apply(operator: &str, left: PpValue, right: PpValue, live: bool) -> Result<PpValue, ConditionError> {
     let unsigned = left.unsigned || right.unsigned;
     let (a, b) = (left.bits, right.bits);
     let (x, y) = (a as i64, b as i64);
@@ -204,7 +214,7 @@ fn apply(operator: &str, left: PpValue, right: PpValue, live: bool) -> Result<Pp
         "<=" => compare(x <= y, a <= b),
         ">=" => compare(x >= y, a >= b),
         ">" => compare(x > y, a > b),
-        "<<" | ">>" if live && b > 63 => Err(format!("the distance of this shift is not in 0..63: {y}")),
+        "<<" | ">>" if live && b > 63 => fail(format!("the distance of this shift is not in 0..63: {y}")),
         "<<" => Ok(PpValue { bits: a.wrapping_shl(b as u32), ..left }),
         ">>" if left.unsigned => Ok(PpValue { bits: a.wrapping_shr(b as u32), ..left }),
         ">>" => Ok(PpValue::signed(x.wrapping_shr(b as u32))),
@@ -213,7 +223,7 @@ fn apply(operator: &str, left: PpValue, right: PpValue, live: bool) -> Result<Pp
         "*" => value(a.wrapping_mul(b)),
         "/" | "%" if b == 0 => {
             if live {
-                return Err("division by zero".into());
+                return fail("division by zero");
             }
             value(0)
         }

@@ -178,8 +178,8 @@ impl Preprocessor<'_> {
         let tokens = self.expand_list(&tokens);
         match evaluate(&tokens) {
             Ok(value) => value,
-            Err(message) => {
-                self.error(place, message);
+            Err(error) => {
+                self.error(place, error.message);
                 false
             }
         }
