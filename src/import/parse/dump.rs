@@ -198,7 +198,7 @@ impl TreePrinter {
                 });
             }
             CppStmtKind::Return(value) => {
-                self.line(&format!("return {}", value.as_ref().map_or(String::new(), expr)).trim_end().to_string());
+                self.line(format!("return {}", value.as_ref().map_or(String::new(), expr)).trim_end());
             }
             CppStmtKind::Break => self.line("break"),
             CppStmtKind::Continue => self.line("continue"),

@@ -5,7 +5,7 @@ use super::specifiers::{Specifiers, is_basic_word};
 use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
     BasicType, CaptureKind, CppCastKind, CppExpr, CppExprKind, CppLambda, CppType, CppTypeKind, CppUnaryOp,
-    LambdaCapture, NameSegment, QualifiedName, StringLiteral,
+    LambdaCapture, NameSegment, QualifiedName, Qualifiers, StringLiteral,
 };
 use crate::lex::CppTok;
 use crate::literal;
@@ -333,12 +333,7 @@ impl CppParser<'_> {
             | CppTok::Star
             | CppTok::Amp
             | CppTok::PlusPlus
-            | CppTok::MinusMinus => {
-                let pointer = !matches!(ty.kind, CppTypeKind::Named(_));
-                let template = matches!(&ty.kind, CppTypeKind::Named(name)
-                    if name.segments.last().is_some_and(|last| last.args.is_some()));
-                known || pointer || template
-            }
+            | CppTok::MinusMinus => known || is_certain_type(ty),
             _ => false,
         };
         // A function type is a call such as `(f(x))`.
@@ -371,9 +366,7 @@ impl CppParser<'_> {
             let known = parser.at_type();
             let ty = parser.in_angle(AngleContext::Operator, Self::type_id)?;
             parser.expect(CppTok::RParen, ")")?;
-            let plain = matches!(&ty.kind, CppTypeKind::Named(name)
-                if name.segments.iter().all(|segment| segment.args.is_none()));
-            if known || !plain { Ok(ty) } else { Err(parser.expected("a type")) }
+            if known || is_certain_type(&ty) { Ok(ty) } else { Err(parser.expected("a type")) }
         })
     }
 
@@ -487,5 +480,15 @@ impl CppParser<'_> {
         let device = specifiers.function.device;
         let lambda = CppLambda { default_capture, captures, device, params, mutable, result, body };
         Ok(self.expr_from(start, CppExprKind::Lambda(Box::new(lambda))))
+    }
+}
+
+/// Returns whether something that was parsed as a type is one even if its name is unknown: `T *` or `T<int>`, but not
+/// `x[2]`, which may be an element.
+pub(super) fn is_certain_type(ty: &CppType) -> bool {
+    match &ty.kind {
+        CppTypeKind::Pointer(_) | CppTypeKind::Reference(_) | CppTypeKind::RvalueReference(_) => true,
+        CppTypeKind::Named(name) => name.segments.last().is_some_and(|last| last.args.is_some()),
+        _ => ty.qualifiers != Qualifiers::default(),
     }
 }

@@ -1,6 +1,7 @@
 //! Parses template headers, template arguments and qualified names.
 
 use super::names::NameRole;
+use super::operands::is_certain_type;
 use super::specifiers::is_basic_word;
 use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
@@ -118,7 +119,12 @@ impl CppParser<'_> {
         } else {
             self.attempt(|parser| {
                 let ty = parser.type_id()?;
-                if at_end(parser) { Ok(ty) } else { Err(parser.expected("`>`")) }
+                let named = matches!(ty.kind, CppTypeKind::Named(_));
+                if at_end(parser) && (known || named || is_certain_type(&ty)) {
+                    Ok(ty)
+                } else {
+                    Err(parser.expected("`>`"))
+                }
             })
         };
         let arg = match ty {

@@ -399,6 +399,106 @@ var t: b::S
     );
 }
 
+#[test]
+fn forms_in_kernels() {
+    check(
+        r#"
+#define N 16
+template <typename T, int M> struct A { typedef T type; static const int v = M; T d[M]; template <int K> __device__ T get() const { return d[K]; } };
+template <int I> __device__ int f(int x);
+typedef cub::BlockReduce<int, 256> BlockReduce;
+namespace cg = cooperative_groups;
+template <typename T>
+__global__ __launch_bounds__(1024) void k(T *p, float *__restrict__ const q, volatile int *w, A<T, 4> a, int (*cb)(int)) {
+  __shared__ typename BlockReduce::TempStorage temp;
+  volatile __shared__ float s[32];
+  float (&r)[3] = z;
+  int (*pp)[4] = (int (*)[4])q;
+  cg::thread_block_tile<32> tile = cg::tiled_partition<32>(block);
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> frag;
+  reinterpret_cast<float4 *>(p)[3] = *(float4 *)&q[4];
+  ((float *)p)[1] = (float)a.d[0] / 2 * (N) - (T)1;
+  size_t bytes = (size_t)N * sizeof(T) + A<T, 2>::v * 3;
+  if (A<T, 1>::v < 3 && UNKNOWN < M1 && K1 > (L1)) q[0] = a.template get<2>() + a.get<1>();
+  int x = a.d < q ? -(1) : ~(2);
+  x >>= 1; x = x >> 2 > 3; x = w[0]<w[1];
+  constexpr int n = sizeof(s) / sizeof(s[0]);
+  x = sizeof(UNKNOWN[0]) + (UNKNOWN[1]) - 1 + f<UNKNOWN[2]>(x);
+  typename A<T, 4>::type t = typename A<T, 3>::type(1);
+  if (x)
+    #pragma unroll
+    for (int i = 0; i < n; i++) x += i, w[i] ^= i;
+  struct P { int a; float b; } pt = {1, 2.f}, *pq = &pt;
+  enum { E1, E2 = 3 };
+  x = pq->a + (*pq).a + E2 == 1 ? E1 : cg::x;
+  switch (x) { case A<T, 4>::v: break; case E1: default: ; }
+  unsigned const char c = 'a', d[] = "ab";
+  auto f = [&] __device__ (int i) mutable -> float { return i; };
+  q[f(1)]++; --*w; x = -x - -x + +x; x = !x & ~x && x || *p;
+  half2 h = __floats2half2_rn(1.f, 2); float4 v = float4{1, 2, 3, 4}; v = {1, 2, 3, 4};
+  T y(0), u{}; T *g = (T *)(w + 1), **gg; unsigned long long *ll = (unsigned long long int *)w;
+}
+"#,
+        r#"
+<T, M: Int> struct a
+  alias type = T
+  static var v: const Int = M
+  var d: [T; M]
+  <K: Int> device get() -> T const
+    return d[K]
+<I: Int> device f(x: Int) -> Int;
+alias BlockReduce = cub::BlockReduce<type Int, 256>
+namespace cg = cooperative_groups
+<T> kernel launch_bounds(1024) k(p: *T, q: const restrict *Float, w: *volatile Int, a: A<type T, 4>, cb: *fn(_: Int) -> Int) -> Void
+  shared var temp: BlockReduce::TempStorage
+  shared var s: [volatile Float; 32]
+  var r: &[Float; 3] = z
+  var pp: *[Int; 4] = CStyle<*[Int; 4]>(q)
+  var tile: cg::thread_block_tile<32> = cg::tiled_partition<32>(block)
+  var frag: wmma::fragment<wmma::matrix_a, 16, 16, 16, type half, wmma::row_major>
+  (Reinterpret<*float4>(p)[3] = (*CStyle<*float4>((&q[4]))))
+  (CStyle<*Float>(p)[1] = (((CStyle<Float>(a.d[0]) / 2) * 16) - CStyle<T>(1)))
+  var bytes: size_t = ((CStyle<size_t>(16) * sizeof(type T)) + (A<type T, 2>::v * 3))
+  if (((A<type T, 1>::v < 3) && (UNKNOWN < M1)) && (K1 > L1))
+    (q[0] = (a.get<2>() + a.get<1>()))
+  var x: Int = ((a.d < q) ? (-1) : (~2))
+  (x >>= 1)
+  (x = ((x >> 2) > 3))
+  (x = (w[0] < w[1]))
+  constexpr var n: Int = (sizeof(s) / sizeof(s[0]))
+  (x = (((sizeof(UNKNOWN[0]) + UNKNOWN[1]) - 1) + f<UNKNOWN[2]>(x)))
+  var t: A<type T, 4>::type = new A<type T, 3>::type(1)
+  if x
+    unroll for var i: Int = 0; (i < n); (i++)
+      ((x += i), (w[i] ^= i))
+  var pt: struct p = {1, 2.f}
+  var pq: *struct p = (&pt)
+  enum  {E1, E2 = 3}
+  (x = ((((pq->a + (*pq).a) + E2) == 1) ? E1 : cg::x))
+  switch x
+    case A<type T, 4>::v
+      break
+    case E1, default
+      ;
+  var c: const UnsignedChar = '97'
+  var d: [const UnsignedChar; ] = "ab"
+  var f: auto = lambda[](i: Int){return i}
+  (q[f(1)]++)
+  (--(*w))
+  (x = (((-x) - (-x)) + (+x)))
+  (x = ((((!x) & (~x)) && x) || (*p)))
+  var h: half2 = __floats2half2_rn(1.f, 2)
+  var v: float4 = new float4{1, 2, 3, 4}
+  (v = {1, 2, 3, 4})
+  var y: T(0)
+  var u: T{}
+  var g: *T = CStyle<*T>((w + 1))
+  var gg: **T
+  var ll: *UnsignedLongLong = CStyle<*UnsignedLongLong>(w)
+"#,
+    );
+}
+
 /// The titles of the diagnostics of a text, with the tree.
 fn problems(text: &str) -> (String, Vec<String>) {
     let result = parsed(text);
