@@ -171,11 +171,17 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     if RESERVED.binary_search(&name).is_ok() {
         return true;
     }
-    // Vector types: `f32x4`.
-    let Some((scalar, count)) = name.rsplit_once('x') else { return false };
-    matches!(count, "2" | "3" | "4")
-        && (matches!(scalar, "bf16" | "f16" | "f32" | "f64" | "bool")
-            || matches!(scalar.strip_prefix(['i', 'u']), Some("8" | "16" | "32" | "64")))
+    is_type(name)
+}
+
+/// Returns whether a name is a scalar or vector type of Clk: `f32`, `f32x4`.
+pub(crate) fn is_type(name: &str) -> bool {
+    let scalar = match name.rsplit_once('x') {
+        Some((scalar, "2" | "3" | "4")) => scalar,
+        _ => name,
+    };
+    matches!(scalar, "bf16" | "f16" | "f32" | "f64" | "bool")
+        || matches!(scalar.strip_prefix(['i', 'u']), Some("8" | "16" | "32" | "64"))
 }
 
 /// Returns a name that Clk accepts for a C++ name: the name itself, with a suffix if it is reserved or begins with two

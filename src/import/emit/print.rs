@@ -44,6 +44,8 @@ struct Printer {
     text: String,
     map: SpanMap,
     indent: usize,
+    /// Whether literals are printed with their type, because nothing else in their expression has a type.
+    typed_literals: bool,
 }
 
 /// The precedence of a postfix expression or an atom, which never needs parentheses.
@@ -62,6 +64,25 @@ fn precedence(op: &str) -> u8 {
         "+" | "-" => 8,
         _ => 9,
     }
+}
+
+/// Returns whether the type of an expression follows only from literals without a suffix, which take the type that
+/// their context requires.
+fn is_untyped(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Int(_, scalar) => *scalar == ClkScalar::I32,
+        ExprKind::Float(value, scalar) => *scalar == ClkScalar::F32 && value.is_finite(),
+        ExprKind::Unary(_, operand) => is_untyped(operand),
+        ExprKind::Binary(_, left, right) => is_untyped(left) && is_untyped(right),
+        ExprKind::If(_, then, otherwise) => is_untyped(then) && is_untyped(otherwise),
+        ExprKind::Call(name, args) => !is_conversion(name) && !args.is_empty() && args.iter().all(is_untyped),
+        _ => false,
+    }
+}
+
+/// Returns whether a function is a conversion to a scalar or vector type.
+fn is_conversion(name: &str) -> bool {
+    super::names::is_type(name)
 }
 
 impl Printer {
@@ -150,7 +171,10 @@ impl Printer {
             }
             StmtKind::For { name, from, to, inclusive, step, body } => {
                 let _ = write!(self.text, "for {name} in ");
+                // Without a type, the first use of the counter would decide on one.
+                self.typed_literals = is_untyped(from) && is_untyped(to) && step.as_ref().is_none_or(is_untyped);
                 self.expr(from, 1);
+                self.typed_literals = false;
                 self.text.push_str(if *inclusive { "..=" } else { ".." });
                 self.expr(to, 1);
                 if let Some(step) = step {
@@ -203,7 +227,11 @@ impl Printer {
             self.text.push('(');
         }
         let start = self.text.len();
+        let typed = self.typed_literals;
+        let is_literal = matches!(expr.kind, ExprKind::Int(..) | ExprKind::Float(..));
+        self.typed_literals = typed && is_untyped(expr) || !is_literal && is_untyped(expr);
         self.bare(expr, own);
+        self.typed_literals = typed;
         self.map.add(start..self.text.len(), expr.span);
         if parentheses {
             self.text.push(')');
@@ -213,7 +241,8 @@ impl Printer {
     fn bare(&mut self, expr: &Expr, own: u8) {
         match &expr.kind {
             ExprKind::Int(value, scalar) => {
-                let suffix = if *scalar == ClkScalar::I32 { "" } else { scalar.name() };
+                let plain = *scalar == ClkScalar::I32 && !self.typed_literals;
+                let suffix = if plain { "" } else { scalar.name() };
                 let _ = write!(self.text, "{value}{suffix}");
             }
             ExprKind::Float(value, scalar) => self.float(*value, *scalar, expr.span),
@@ -238,13 +267,18 @@ impl Printer {
             }
             ExprKind::Binary(op, left, right) => {
                 // Comparisons do not chain, so an operand that is one needs parentheses.
-                let left_least = if own == 3 { own + 1 } else { own };
+                // Operands of bit operations get parentheses for the reader.
+                let is_bit = matches!(*op, "&" | "|" | "^" | "<<" | ">>");
+                let other = |side: &Expr| matches!(side.kind, ExprKind::Binary(inner, ..) if is_bit && inner != *op);
+                let left_least = if other(left) { UNARY } else { own + u8::from(own == 3) };
                 self.expr(left, left_least);
                 let _ = write!(self.text, " {op} ");
-                self.expr(right, own + 1);
+                self.expr(right, if other(right) { UNARY } else { own + 1 });
             }
             ExprKind::Call(name, args) => {
                 let _ = write!(self.text, "{name}(");
+                // A conversion of a literal would give the literal its own type: `f16(0.1)` must round twice.
+                self.typed_literals |= is_conversion(name);
                 self.list(args);
                 self.text.push(')');
             }
@@ -304,7 +338,8 @@ impl Printer {
             ClkScalar::F64 => format!("{value:?}"),
             _ => format!("{:?}", value as f32),
         };
-        let suffix = if scalar == ClkScalar::F32 { "" } else { scalar.name() };
+        let plain = scalar == ClkScalar::F32 && !self.typed_literals;
+        let suffix = if plain { "" } else { scalar.name() };
         self.text.push_str(&digits);
         self.text.push_str(suffix);
     }

@@ -205,6 +205,7 @@ impl Lower<'_, '_> {
             if contains(scalar, (result, result)) {
                 return Ok(Value::int(result, ty, span));
             }
+            return refuse("an overflow of constants", span, "use unsigned constants, or a wider type");
         }
         if let Some(value) = self.position_arithmetic(op, &a, &b, &ty, span) {
             return Ok(value);

@@ -112,9 +112,18 @@ impl<'a> Lower<'_, 'a> {
             }
             return self.call_builtin(name, args, span);
         }
-        let args = self.arguments(args)?;
-        let chosen = self.choose(&functions, explicit, &args, None, text, span)?;
-        self.call_chosen(chosen, None, args, span)
+        let mark = self.mark();
+        let denoted = self.arguments(args)?;
+        match self.choose(&functions, explicit, &denoted, None, text, span) {
+            Ok(chosen) => self.call_chosen(chosen, None, denoted, span),
+            Err(refusal) => {
+                // The file adds overloads to a function of the headers: `make_float4(float3)`.
+                if let Some(block) = self.blocks.last_mut() {
+                    block.truncate(mark);
+                }
+                self.call_builtin(name, args, span).map_err(|_| refusal)
+            }
+        }
     }
 
     /// `f(args)` for a variable `f`: an object with `operator()`.
@@ -395,6 +404,12 @@ impl<'a> Lower<'_, 'a> {
         let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
         let instance = self.instance(&chosen, this.as_ref().map(|this| this.ty.clone()), &modes, span)?;
         let mut effect = instance.effect;
+        for one in &passed {
+            if let Some(place) = &one.place {
+                let root = self.root(place);
+                self.note_passed(root);
+            }
+        }
         for (one, mutated) in passed.iter().zip(&instance.mutated) {
             if *mutated && let Some(place) = &one.place {
                 effect = true;

@@ -87,7 +87,11 @@ impl<'a> Lower<'_, 'a> {
             self.t.emit_record(id, span)?;
         }
         let value = match &variable.init {
-            CppInit::None => self.default_value(&ty, span)?,
+            CppInit::None => match self.default_value(&ty, span)? {
+                // A function that sets the variable takes it as `inout`, which needs a value.
+                None if self.facts.passed.contains(&key) => Some(self.zero_value(&ty, span)?),
+                value => value,
+            },
             CppInit::Equal(value) => Some(self.initial_value(value, &ty)?),
             CppInit::Paren(args) => {
                 let args: Vec<_> = args.iter().collect();
@@ -328,6 +332,10 @@ impl<'a> Lower<'_, 'a> {
         };
         let (text, axes) = self.array_text(&ty, key, span)?;
         let value = match items {
+            None if self.facts.passed.contains(&key) && ty.leaf().is_arithmetic() => {
+                let zero = self.zero_value(ty.leaf(), span)?;
+                Some(realize(&zero))
+            }
             None => None,
             Some(items) => {
                 let all = self.array_items(&ty, items, span)?;
@@ -335,7 +343,7 @@ impl<'a> Lower<'_, 'a> {
             }
         };
         let clk = self.fresh(name);
-        let mutable = value.is_none() || self.is_mutated(key);
+        let mutable = items.is_none() || self.is_mutated(key);
         self.push(StmtKind::Declare { name: clk.clone(), mutable, ty: text, value }, span);
         let info = ArrayInfo {
             expr: Expr::name(clk, span),

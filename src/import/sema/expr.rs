@@ -166,10 +166,7 @@ impl<'a> Lower<'_, 'a> {
                 Denoted::Value(self.size_value(ty.referent(), span)?)
             }
             CppExprKind::AlignofType(_) => return refuse("`alignof`", span, "write the number"),
-            CppExprKind::SizeofPack(name) => match self.template_value(&name.text) {
-                Some(TemplateValue::Pack(values)) => Denoted::Value(Value::int(values.len() as i128, SIZE, span)),
-                _ => return refuse("`sizeof...`", span, ""),
-            },
+            CppExprKind::SizeofPack(_) => return refuse("`sizeof...`", span, ""),
             CppExprKind::Lambda(_) => return refuse("a lambda", span, "write a `__device__` function"),
             CppExprKind::PackExpansion(_) => return refuse("a parameter pack", span, "write the arguments one by one"),
             CppExprKind::Refused(refusal) => return Err(Box::new(refusal.clone())),
@@ -197,7 +194,6 @@ impl<'a> Lower<'_, 'a> {
                     TemplateValue::Type(CType::Functor(_)) | TemplateValue::Type(_) => {
                         refuse(format!("the type `{}` as a value", only.name.text), span, "")
                     }
-                    TemplateValue::Pack(_) => refuse("a parameter pack", span, "write the arguments one by one"),
                 };
             }
             if let Some(this) = self.this.clone()
@@ -513,11 +509,13 @@ impl<'a> Lower<'_, 'a> {
         {
             return Ok(a);
         }
+        // The name is taken first, so that no variable in the block hides it.
+        let name = self.fresh("t");
         let (b, block) = self.nested(|lower| lower.condition(right))?;
         if block.is_empty() && !b.effect {
+            self.release(&name);
             return Ok(logical(op, a, b, span));
         }
-        let name = self.fresh("t");
         let declare = StmtKind::Declare { name: name.clone(), mutable: true, ty: "bool".into(), value: Some(a.expr) };
         self.push(declare, span);
         let variable = Expr::name(name, span);
@@ -539,10 +537,13 @@ impl<'a> Lower<'_, 'a> {
         if let Some(known) = condition.constant_bool() {
             return self.denote(if known { then } else { otherwise });
         }
+        // The name is taken first, so that no variable in the blocks hides it.
+        let name = self.fresh("t");
         let (a, mut block_a) = self.nested(|lower| lower.denote(then))?;
         let (b, mut block_b) = self.nested(|lower| lower.denote(otherwise))?;
         let (ta, tb) = (self.type_of_denoted(&a), self.type_of_denoted(&b));
         if ta == CType::Void && tb == CType::Void {
+            self.release(&name);
             self.push(StmtKind::If { condition: condition.expr, then: block_a, otherwise: block_b }, span);
             return Ok(Denoted::Void);
         }
@@ -551,6 +552,7 @@ impl<'a> Lower<'_, 'a> {
             if !block_a.is_empty() || !block_b.is_empty() {
                 return refuse("`?:` of pointers with effects", span, "use an `if`");
             }
+            self.release(&name);
             return Ok(Denoted::Pointer(self.conditional_pointer(condition, a, b, span)?));
         }
         let ty = if ta == tb {
@@ -582,9 +584,9 @@ impl<'a> Lower<'_, 'a> {
         if block_a.is_empty() && block_b.is_empty() && !a.effect && !b.effect {
             let stable = condition.stable && a.stable && b.stable;
             let expr = Expr::new(ExprKind::If(Box::new(condition.expr), Box::new(x), Box::new(y)), span);
+            self.release(&name);
             return Ok(Denoted::Value(Value { rep, range, stable, ..Value::new(ty, expr) }));
         }
-        let name = self.fresh("t");
         let result = Value { rep, range, ..Value::new(ty, Expr::name(name.clone(), span)) };
         let text = self.value_type_text(&result);
         self.push(StmtKind::Declare { name, mutable: true, ty: text, value: None }, span);

@@ -182,6 +182,16 @@ impl<'a> Lower<'_, 'a> {
         } else {
             self.block(body)?;
         }
+        if self.result != CType::Void && !always_leaves(&self.blocks[0]) {
+            // C++ leaves the result undefined here, so reaching this point is a fault.
+            let span = function.name_span;
+            let result = self.result.clone();
+            let no = Expr::new(ExprKind::Bool(false), span);
+            let text = Expr::new(ExprKind::Text("\"the function ends without a `return`\"".into()), span);
+            self.push(StmtKind::Expr(Expr::call("assert", vec![no, text], span)), span);
+            let zero = self.zero_value(&result, span)?;
+            self.push(StmtKind::Return(Some(super::arith::realize(&zero))), span);
+        }
         let stmts = std::mem::take(&mut self.blocks[0]);
         let mut mutated = vec![];
         for (at, key) in &keys {
@@ -786,6 +796,15 @@ fn returns_only_this(body: &crate::ast::CppBlock) -> bool {
         }
     }
     body.stmts.iter().all(check)
+}
+
+/// Returns whether control never reaches the end of these statements.
+fn always_leaves(stmts: &[Stmt]) -> bool {
+    match stmts.last().map(|stmt| &stmt.kind) {
+        Some(StmtKind::Return(_)) => true,
+        Some(StmtKind::If { then, otherwise, .. }) => always_leaves(then) && always_leaves(otherwise),
+        _ => false,
+    }
 }
 
 fn contains_return(stmt: &crate::ast::CppStmt) -> bool {

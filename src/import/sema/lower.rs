@@ -20,8 +20,6 @@ use std::rc::Rc;
 pub(crate) enum TemplateValue {
     Type(CType),
     Int(i128, CType),
-    /// A parameter pack.
-    Pack(Vec<TemplateValue>),
 }
 
 /// The arguments of the enclosing templates, innermost last.
@@ -40,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) bases: FxHashMap<VariableKey, Pointer>,
     /// Variables that a nested function or block captures by name only.
     pub(crate) elements: FxHashMap<VariableKey, CType>,
+    /// Variables and arrays that are passed to functions that may change them, so that they need a value.
+    pub(crate) passed: FxHashSet<VariableKey>,
     pub(crate) changed: bool,
 }
 
@@ -228,6 +228,13 @@ impl<'t, 'a> Lower<'t, 'a> {
         candidate
     }
 
+    /// Gives back a name that is not needed.
+    pub(crate) fn release(&mut self, name: &SmolStr) {
+        if let Some(names) = self.names.last_mut() {
+            names.remove(name);
+        }
+    }
+
     /// Reserves a name in the whole function.
     pub(crate) fn fresh_in_function(&mut self, name: &str) -> SmolStr {
         let name = self.fresh(name);
@@ -255,6 +262,12 @@ impl<'t, 'a> Lower<'t, 'a> {
         }
         let in_loop = self.loops.iter().any(|state| state.counter == Some(key));
         if in_loop && self.facts.assigned_in_loop.insert(key) {
+            self.facts.changed = true;
+        }
+    }
+
+    pub(crate) fn note_passed(&mut self, key: VariableKey) {
+        if self.facts.passed.insert(key) {
             self.facts.changed = true;
         }
     }

@@ -21,6 +21,8 @@ mod pointer;
 mod program;
 mod resolve;
 mod stmt;
+#[cfg(test)]
+mod tests;
 mod translator;
 pub(crate) mod tree;
 pub(crate) mod types;
@@ -77,8 +79,30 @@ pub struct Translation {
     pub refused: Vec<RefusedKernel>,
 }
 
+/// Stack for the recursion over nested code, whose depth is bounded.
+const STACK_BYTES: usize = 256 << 20;
+
 /// Translates all kernels of a file.
 pub fn translate(unit: &TranslationUnit, provenance: &Provenance) -> Translation {
+    let on_thread = std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("cuda import".into()).stack_size(STACK_BYTES);
+        let handle = builder.spawn_scoped(scope, || translate_unit(unit, provenance)).ok()?;
+        Some(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    // Without threads, the stack of the caller has to suffice.
+    on_thread.unwrap_or_else(|| translate_unit(unit, provenance))
+}
+
+fn translate_kernel(
+    t: &mut Translator<'_>,
+    id: usize,
+    env: TemplateArgs,
+) -> Result<function::KernelInfo, Box<Refusal>> {
+    let scope = t.program.functions[id].scope.clone();
+    Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env)
+}
+
+fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> Translation {
     let program = Program::new(&unit.decls);
     let mut translation = Translation::default();
     let refusal_of = |name: &SmolStr, refusal: &Refusal| {
@@ -114,9 +138,20 @@ pub fn translate(unit: &TranslationUnit, provenance: &Provenance) -> Translation
             }
         };
         for (env, choice) in instances {
-            let scope = t.program.functions[id].scope.clone();
-            let mut lower = Lower::new(&mut t, env.clone(), scope, Facts::default());
-            match lower.kernel(id, env) {
+            let mut result = translate_kernel(&mut t, id, env);
+            let mut choice = choice;
+            if let (Err(_), Some(_), Some(header)) = (&result, &choice, &function.template) {
+                // Many templates are for integers only.
+                let scope = t.program.functions[id].scope.clone();
+                let mut lower = Lower::new(&mut t, vec![], scope, Facts::default());
+                if let Ok((env, text)) = lower.representative_args(header, &types::INT, function.name_span)
+                    && let Ok(info) = translate_kernel(&mut t, id, env)
+                {
+                    result = Ok(info);
+                    choice = Some(text);
+                }
+            }
+            match result {
                 Ok(info) => translation.kernels.push(TranslatedKernel {
                     name: name.clone(),
                     clk_name: info.clk,
@@ -180,7 +215,7 @@ fn kernel_instances<'a>(
         if let Ok(env) = lower.explicit_args(header, &[], function.name_span) {
             all.push((env, None));
         } else {
-            let (env, text) = lower.representative_args(header, function.name_span)?;
+            let (env, text) = lower.representative_args(header, &types::FLOAT, function.name_span)?;
             all.push((env, Some(text)));
         }
     }

@@ -314,7 +314,7 @@ impl<'a> Lower<'_, 'a> {
             self.push_assign(target, bits(realize(&value), own, element, span), span);
             return Ok(());
         }
-        let target = self.place_expr(place, span)?;
+        let target = self.place_expr(place, place.span)?;
         self.push_assign(target, realize(&value), span);
         Ok(())
     }
@@ -457,7 +457,11 @@ impl<'a> Lower<'_, 'a> {
 
 /// Returns an index: any integer type that contains its value.
 pub(crate) fn index_expr(index: &Value) -> Expr {
-    if index.rep == ClkScalar::Bool { coerce(index, ClkScalar::I32) } else { index.expr.clone() }
+    match index.constant_int() {
+        Some(number) if i32::try_from(number).is_ok() => Expr::int(number, ClkScalar::I32, index.expr.span),
+        _ if index.rep == ClkScalar::Bool => coerce(index, ClkScalar::I32),
+        _ => index.expr.clone(),
+    }
 }
 
 /// Reinterprets the bits of a scalar.

@@ -61,9 +61,11 @@ impl<'a> Lower<'_, 'a> {
             return refuse("an array here", span, "");
         };
         let element = (**element).clone();
+        let extents = place.ty.extents().len();
         let mut pointer = self.address_of(place, span)?;
+        // A row of an array with several axes: its index is complete. The whole array has no index yet.
         if let PointerBase::Array(info) = &pointer.base
-            && info.axes > pointer.prefix.len() + 1
+            && info.axes == pointer.prefix.len() + 1 + extents
         {
             let zero = Value::int(0, LONG, span);
             let index = pointer.index.take().map_or(zero, |index| *index);
@@ -130,8 +132,9 @@ impl<'a> Lower<'_, 'a> {
         }
         let by = self.settle(by);
         // In an array with several axes, a step of a whole row is a step along its axis.
-        let rows = matches!(pointer.to, CType::Array(..))
-            && matches!(&pointer.base, PointerBase::Array(info) if info.axes > pointer.prefix.len() + 1);
+        let extents = pointer.to.extents().len();
+        let rows = extents > 0
+            && matches!(&pointer.base, PointerBase::Array(info) if info.axes == pointer.prefix.len() + 1 + extents);
         let by = if rows {
             by
         } else {

@@ -289,11 +289,12 @@ impl<'a> Lower<'_, 'a> {
         Ok(env)
     }
 
-    /// Chooses template arguments for a kernel that no code of the file instantiates: `float` for types without a
+    /// Chooses template arguments for a kernel that no code of the file instantiates: `ty` for types without a
     /// default, 32 for integers, false for bools. Also returns a sentence that states the choice.
     pub(crate) fn representative_args(
         &mut self,
         header: &'a TemplateHeader,
+        ty: &CType,
         span: SourceSpan,
     ) -> Res<(TemplateArgs, String)> {
         let mut env: TemplateArgs = vec![];
@@ -305,7 +306,7 @@ impl<'a> Lower<'_, 'a> {
             }
             let value = match (self.template_default(&param.kind, &env), &param.kind) {
                 (Ok(Some(value)), _) => value,
-                (_, TemplateParamKind::Type { .. }) => TemplateValue::Type(super::types::FLOAT),
+                (_, TemplateParamKind::Type { .. }) => TemplateValue::Type(ty.clone()),
                 (_, TemplateParamKind::Value { ty, .. }) => {
                     let mut before = self.env.clone();
                     before.extend(env.iter().cloned());
@@ -324,7 +325,6 @@ impl<'a> Lower<'_, 'a> {
                 TemplateValue::Type(ty) => self.t.type_text(ty),
                 TemplateValue::Int(number, CType::Bool) => (*number != 0).to_string(),
                 TemplateValue::Int(number, _) => number.to_string(),
-                TemplateValue::Pack(_) => String::new(),
             };
             texts.push(format!("`{name} = {text}`"));
             env.push((name, value));

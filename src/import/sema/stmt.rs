@@ -114,7 +114,10 @@ impl<'a> Lower<'_, 'a> {
                 }
                 Ok(())
             }
-            CppDeclKind::StaticAssert { .. } | CppDeclKind::UsingNamespace(_) | CppDeclKind::UsingName(_) => Ok(()),
+            CppDeclKind::StaticAssert { .. }
+            | CppDeclKind::UsingNamespace(_)
+            | CppDeclKind::UsingName(_)
+            | CppDeclKind::NamespaceAlias { .. } => Ok(()),
             // `extern __shared__` and prototypes of functions.
             CppDeclKind::Function(_) => Ok(()),
             CppDeclKind::Refused { refusal, .. } => Err(Box::new(refusal.clone())),

@@ -229,9 +229,6 @@ impl<'a> Translator<'a> {
             TemplateValue::Int(value, CType::Bool) => if *value != 0 { "true" } else { "false" }.into(),
             TemplateValue::Int(value, _) if *value < 0 => format!("m{}", -value),
             TemplateValue::Int(value, _) => value.to_string(),
-            TemplateValue::Pack(values) => {
-                values.iter().map(|value| self.argument_text(value)).collect::<Vec<_>>().join("_")
-            }
         }
     }
 
