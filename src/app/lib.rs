@@ -20,6 +20,7 @@
 //! | 0 | [`clk_codes`] | one page for each diagnostic code |
 //! | 1 | [`clk_scalar`] | the vocabulary of all stages: scalars and their exact arithmetic, operators, the tables of functions and builtins |
 //! | 2 | [`clk_syntax`] | lexer and parser: from text to tokens to a syntax tree; parsing always succeeds with a tree |
+//! | 2 | `clk_import` | the front end for CUDA C++ files: preprocessor, parser and translation to Clk text |
 //! | 2 | [`clk_ir`] | DeviceIR: definition, builder, text form, verifier |
 //! | 3 | [`clk_check`] | name resolution and type checking, with dimensions and the host/device distinction: the typed tree |
 //! | 3 | [`clk_pass`] | optimization passes on DeviceIR, verified before and after |

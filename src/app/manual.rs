@@ -68,6 +68,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("docs/internals/backends.md", include_str!("../../docs/internals/backends.md")),
     ("docs/internals/checks-and-patterns.md", include_str!("../../docs/internals/checks-and-patterns.md")),
     ("docs/internals/cuda-abi.md", include_str!("../../docs/internals/cuda-abi.md")),
+    ("docs/internals/cuda-import.md", include_str!("../../docs/internals/cuda-import.md")),
     ("docs/internals/cuda-vectorization.md", include_str!("../../docs/internals/cuda-vectorization.md")),
     ("docs/internals/derivatives.md", include_str!("../../docs/internals/derivatives.md")),
     ("docs/internals/differentiation.md", include_str!("../../docs/internals/differentiation.md")),

@@ -6,14 +6,14 @@ use std::fs;
 use clk_codes::Page;
 use clk_testing::{diagnostics, run};
 
-/// Codes that a short program on one page cannot cause: they require the keyboard, a session, a test, several files or
-/// files of other users, hundreds of nested brackets, GPUs, requests of other programs, threads that wait for each
-/// other, a bug of Clk, or code that the checker rejects earlier.
+/// Codes that a short program on one page cannot cause: they require the keyboard, a session, a test, several files,
+/// files of other users, CUDA files, hundreds of nested brackets, GPUs, requests of other programs, threads that wait
+/// for each other, a bug of Clk, or code that the checker rejects earlier.
 const WITHOUT_EXAMPLES: &[&str] = &[
     "E0111", "E0292", "E0294", "E0486", "E0488", "E0489", "E0526", "E0527", "E0547", "E0550", "E0551", "E0554",
     "E0599", "E0605", "E0607", "E0615", "E0620", "E0621", "E0622", "E0623", "E0703", "E0711", "E0713", "E0730",
-    "E0731", "E0732", "E0801", "E0802", "E0803", "E0804", "E0805", "E0806", "E0807", "E0808", "E0809", "E0999",
-    "W0010", "W0604", "W0607", "W0612", "W0908",
+    "E0731", "E0732", "E0801", "E0802", "E0803", "E0804", "E0805", "E0806", "E0807", "E0808", "E0809", "E0850",
+    "E0851", "E0852", "E0999", "W0010", "W0604", "W0607", "W0612", "W0851", "W0852", "W0908",
 ];
 
 /// Returns the ```` ```clk ```` blocks of a page with the flags after `clk`.

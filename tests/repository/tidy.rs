@@ -40,7 +40,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ),
     ("libloading", &["src/cuda/"]),
     ("libm", &["src/scalar/"]),
-    ("logos", &["src/syntax/"]),
+    ("logos", &["src/import/", "src/syntax/"]),
     ("png", &["src/host/"]),
     ("pulldown_cmark", &["src/app/site/"]),
     ("rustc_hash", &["src/"]),

@@ -1,0 +1,9 @@
+//! Prints the translated tree as Clk text, and records for each piece of the text the place in the CUDA file from which
+//! it comes.
+
+pub(crate) mod names;
+mod print;
+mod span_map;
+
+pub(crate) use print::print_file;
+pub use span_map::{SpanMap, TextPiece};

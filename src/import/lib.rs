@@ -1,0 +1,49 @@
+//! Layer 2: the front end for CUDA C++ files. It translates kernels to Clk text and records where each piece of the
+//! text comes from, so that all commands work on the text and report at lines of the CUDA file.
+//!
+//! `preprocess` and `lex` produce the tokens, `parse` builds the tree of `ast`. Host code never stops a file: a
+//! function that does not parse is skipped, or refused alone if it is for the device. `launches` lists the launches and
+//! allocations of host code. This crate reads no files; the caller passes a [`HeaderReader`].
+
+#![allow(rustdoc::private_intra_doc_links)]
+
+use clk_base::diag::Diagnostic;
+use clk_base::source::{FileId, SourceMap};
+
+pub mod ast;
+mod emit;
+pub mod launches;
+mod lex;
+mod literal;
+mod options;
+mod parse;
+mod preprocess;
+mod sema;
+pub mod source;
+
+pub use emit::{SpanMap, TextPiece};
+pub use options::{HeaderReader, ImportOptions};
+pub use sema::{Assumption, REFUSED, RefusedKernel, TranslatedKernel, Translation, translate};
+
+/// A parsed CUDA file.
+#[derive(Clone, Debug, Default)]
+pub struct ParsedCuda {
+    pub unit: ast::TranslationUnit,
+    pub provenance: source::Provenance,
+    /// Errors of preprocessing, and notes about skipped host code. The translation reports refused device code.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Parses a file of `sources` and the local headers that it includes, which are added to `sources`.
+pub fn parse(
+    sources: &mut SourceMap,
+    file: FileId,
+    options: &ImportOptions,
+    read_header: &HeaderReader<'_>,
+) -> ParsedCuda {
+    let preprocessed = preprocess::preprocess(sources, file, options, read_header);
+    let (decls, diagnostics) = parse::parse(&preprocessed.tokens, &preprocessed.provenance);
+    let unit = ast::TranslationUnit { decls, comments: preprocessed.comments };
+    let diagnostics = [preprocessed.diagnostics, diagnostics].concat();
+    ParsedCuda { unit, provenance: preprocessed.provenance, diagnostics }
+}

@@ -1,0 +1,21 @@
+//! Settings of the preprocessor, and the access to headers.
+
+/// Settings of the preprocessor.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// `-D NAME=VALUE`; the value of `-D NAME` is `1`.
+    pub defines: Vec<(String, String)>,
+    /// `-I DIRECTORY`
+    pub include_dirs: Vec<String>,
+    /// The value of `__CUDA_ARCH__`: 800 for compute capability 8.0.
+    pub cuda_arch: u32,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        ImportOptions { defines: vec![], include_dirs: vec![], cuda_arch: 800 }
+    }
+}
+
+/// Reads a header; `None` if the path does not exist. The path is beside the including file or in `include_dirs`.
+pub type HeaderReader<'a> = dyn Fn(&str) -> Option<String> + 'a;

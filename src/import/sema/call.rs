@@ -1,0 +1,599 @@
+//! Calls of functions, methods, operators and constructors of the file: overload resolution, template argument
+//! deduction, and passing of arguments.
+
+use super::arith::realize;
+use super::lower::{Lower, TemplateValue};
+use super::overload::Chosen;
+use super::pointer::same_base;
+use super::program::Symbol;
+use super::translator::PassMode;
+use super::tree::{Expr, ExprKind};
+use super::types::{CType, ClkScalar, RecordId};
+use super::value::{Denoted, Place, PlaceKind, Pointer, PointerBase, Res, Value, refuse};
+use crate::ast::{CppExpr, CppExprKind, CppStmtKind, CppTypeKind, FunctionBody, QualifiedName};
+use crate::source::SourceSpan;
+
+/// An argument in the form in which an instance takes it.
+struct Passed {
+    mode: PassMode,
+    /// The arguments of the Clk call.
+    exprs: Vec<Expr>,
+    /// What the instance may change.
+    place: Option<Place>,
+}
+
+impl<'a> Lower<'_, 'a> {
+    /// Translates an argument without converting it.
+    pub(crate) fn argument(&mut self, expr: &'a CppExpr) -> Res<Denoted> {
+        let denoted = self.denote(expr)?;
+        Ok(match denoted {
+            Denoted::Value(value) => Denoted::Value(self.settle(value)),
+            other => other,
+        })
+    }
+
+    /// Translates arguments from left to right.
+    pub(crate) fn arguments(&mut self, exprs: &'a [CppExpr]) -> Res<Vec<Denoted>> {
+        let refs: Vec<_> = exprs.iter().collect();
+        self.check_order(&refs)?;
+        let mut all: Vec<Denoted> = vec![];
+        for expr in exprs {
+            let mark = self.mark();
+            let denoted = self.argument(expr)?;
+            if self.mark() > mark {
+                for earlier in &mut all {
+                    let taken = std::mem::replace(earlier, Denoted::Void);
+                    *earlier = self.spill_denoted(taken, mark);
+                }
+            }
+            all.push(denoted);
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn call(&mut self, callee: &'a CppExpr, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
+        match &callee.kind {
+            CppExprKind::Name(name) => self.call_name(name, args, span),
+            CppExprKind::Member { base, arrow, member } => self.call_method(base, *arrow, member, args, span),
+            _ => {
+                let object = self.denote(callee)?;
+                if let CType::Record(_) = self.type_of_denoted(&object) {
+                    let args = self.arguments(args)?;
+                    return self.call_operator("()", object, args, span);
+                }
+                refuse("a call through a pointer to a function", span, "call the function directly")
+            }
+        }
+    }
+
+    fn call_name(&mut self, name: &'a QualifiedName, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
+        let explicit = name.segments.last().and_then(|segment| segment.args.as_deref());
+        if let [only] = name.segments.as_slice() {
+            if self.find_local(&only.name.text).is_some()
+                && !matches!(self.find_local(&only.name.text), Some(super::lower::Local::Type(_)))
+            {
+                return self.call_object(&only.name.text, args, span);
+            }
+            if let Some(ty) = self.type_name(name, span)? {
+                return self.construct_call(&ty, args, span);
+            }
+            // A method of the same class.
+            if let Some(this) = self.this.clone()
+                && let CType::Record(id) = this.ty
+            {
+                let methods = self.methods(id, &only.name.text);
+                if !methods.is_empty() {
+                    let args = self.arguments(args)?;
+                    let chosen = self.choose(&methods, explicit, &args, Some(id), &only.name.text, span)?;
+                    return self.call_chosen(chosen, Some(this), args, span);
+                }
+            }
+        }
+        let symbols = self.t.program.find_name(name, &self.scope).to_vec();
+        let functions: Vec<usize> = symbols
+            .iter()
+            .filter_map(|symbol| match symbol {
+                Symbol::Function(id) => Some(*id),
+                _ => None,
+            })
+            .collect();
+        let text = name.segments.last().map_or("", |segment| segment.name.text.as_str());
+        if functions.is_empty() {
+            if let Some(ty) = self.type_name(name, span)? {
+                return self.construct_call(&ty, args, span);
+            }
+            if let Some(class) = self.class_of(name)? {
+                let functions = self.methods(class, text);
+                if !functions.is_empty() {
+                    let args = self.arguments(args)?;
+                    let chosen = self.choose(&functions, explicit, &args, Some(class), text, span)?;
+                    return self.call_chosen(chosen, None, args, span);
+                }
+            }
+            return self.call_builtin(name, args, span);
+        }
+        let mark = self.mark();
+        let denoted = self.arguments(args)?;
+        match self.choose(&functions, explicit, &denoted, None, text, span) {
+            Ok(chosen) => self.call_chosen(chosen, None, denoted, span),
+            Err(refusal) => {
+                // The file adds overloads to a function of the headers: `make_float4(float3)`.
+                if let Some(block) = self.blocks.last_mut() {
+                    block.truncate(mark);
+                }
+                self.call_builtin(name, args, span).map_err(|_| refusal)
+            }
+        }
+    }
+
+    /// `f(args)` for a variable `f`: an object with `operator()`.
+    fn call_object(&mut self, name: &str, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
+        let Some(local) = self.find_local(name).cloned() else { return refuse("this call", span, "") };
+        let object = match local {
+            super::lower::Local::Variable { name, key, ty, known } => {
+                Denoted::Place(Place { kind: PlaceKind::Variable { name, key, value: known }, ty, span })
+            }
+            super::lower::Local::Alias(place) => Denoted::Place(place),
+            super::lower::Local::Constant(value) => Denoted::Value(value),
+            _ => return refuse(format!("a call of the variable `{name}`"), span, "call a function directly"),
+        };
+        let args = self.arguments(args)?;
+        self.call_operator("()", object, args, span)
+    }
+
+    fn construct_call(&mut self, ty: &CType, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
+        if let (CType::Record(_) | CType::Vector(..), _) | (_, [] | [_, _, ..]) = (ty, args) {
+            let items: Vec<_> = args.iter().collect();
+            return self.construct_denoted(ty, &items, false, span);
+        }
+        let value = self.rvalue(&args[0])?;
+        Ok(Denoted::Value(self.convert(value, ty, span)?))
+    }
+
+    /// Returns the class of `Class::function`.
+    fn class_of(&mut self, name: &'a QualifiedName) -> Res<Option<RecordId>> {
+        let [outer @ .., _] = name.segments.as_slice() else { return Ok(None) };
+        let Some(last) = outer.last() else { return Ok(None) };
+        if let Some(TemplateValue::Type(CType::Record(id))) = self.template_value(&last.name.text) {
+            return Ok(Some(*id));
+        }
+        let path: Vec<_> = outer.iter().map(|segment| segment.name.text.clone()).collect();
+        let symbols = self.t.program.find(&path, &self.scope).to_vec();
+        for symbol in symbols {
+            match symbol {
+                Symbol::Record(id) => {
+                    let env = match &self.t.program.records[id].record.template {
+                        Some(header) => {
+                            let args = last.args.as_deref().unwrap_or(&[]);
+                            self.explicit_args(header, args, name.span)?
+                        }
+                        None => vec![],
+                    };
+                    return Ok(Some(self.instantiate_record(id, env, name.span)?));
+                }
+                Symbol::Alias(id) => {
+                    let (alias, scope) = self.t.program.aliases[id].clone();
+                    let env = self.env.clone();
+                    if let CType::Record(id) = self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))? {
+                        return Ok(Some(id));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn call_method(
+        &mut self,
+        base: &'a CppExpr,
+        arrow: bool,
+        member: &'a QualifiedName,
+        args: &'a [CppExpr],
+        span: SourceSpan,
+    ) -> Res<Denoted> {
+        let Some(segment) = member.segments.last() else { return refuse("this call", span, "") };
+        let name = segment.name.text.clone();
+        let mut object = self.denote(base)?;
+        if let Denoted::Group(group) = object {
+            return self.call_group(group, &name, args, span);
+        }
+        if arrow {
+            let pointer = self.to_pointer(object, base.span)?;
+            object = self.object_at(pointer, span)?;
+        }
+        let CType::Record(id) = self.type_of_denoted(&object) else {
+            return refuse(format!("the method `{name}`"), span, "");
+        };
+        let methods = self.methods(id, &name);
+        if methods.is_empty() {
+            return refuse(format!("the method `{name}`"), span, "define it in this file");
+        }
+        let args = self.arguments(args)?;
+        let chosen = self.choose(&methods, segment.args.as_deref(), &args, Some(id), &name, span)?;
+        let this = self.object_place(object, span)?;
+        self.call_chosen(chosen, Some(this), args, span)
+    }
+
+    /// Returns an object as a place; a temporary object becomes a variable.
+    fn object_place(&mut self, object: Denoted, span: SourceSpan) -> Res<Place> {
+        match object {
+            Denoted::Place(place) => Ok(place),
+            other => {
+                let value = self.to_value(other, span)?;
+                let name = self.fresh("t");
+                let ty = self.t.type_text(&value.ty);
+                let kind = super::tree::StmtKind::Declare {
+                    name: name.clone(),
+                    mutable: true,
+                    ty,
+                    value: Some(realize(&value)),
+                };
+                self.push(kind, span);
+                let key = super::value::VariableKey(usize::MAX);
+                Ok(Place { kind: PlaceKind::Variable { name, key, value: None }, ty: value.ty, span })
+            }
+        }
+    }
+
+    pub(crate) fn has_operator(&mut self, ty: &CType, op: &str) -> bool {
+        let CType::Record(id) = ty else { return false };
+        let name = format!("operator{op}");
+        !self.methods(*id, &name).is_empty()
+            || !self.t.program.find(std::slice::from_ref(&name.as_str().into()), &self.scope).is_empty()
+    }
+
+    /// Calls `operator op` of the file for an object and further operands.
+    pub(crate) fn call_operator(
+        &mut self,
+        op: &str,
+        left: Denoted,
+        rest: Vec<Denoted>,
+        span: SourceSpan,
+    ) -> Res<Denoted> {
+        let name = format!("operator{op}");
+        if let CType::Record(id) = self.type_of_denoted(&left) {
+            let methods = self.methods(id, &name);
+            if !methods.is_empty() {
+                let chosen = self.choose(&methods, None, &rest, Some(id), &name, span)?;
+                let this = self.object_place(left, span)?;
+                return self.call_chosen(chosen, Some(this), rest, span);
+            }
+        }
+        let functions = self.functions_named(&name);
+        if functions.is_empty() {
+            return refuse(
+                format!("`{op}` of {}", self.t.describe(&self.type_of_denoted(&left))),
+                span,
+                "define the operator in this file",
+            );
+        }
+        let mut args = vec![left];
+        args.extend(rest);
+        let chosen = self.choose(&functions, None, &args, None, &name, span)?;
+        self.call_chosen(chosen, None, args, span)
+    }
+
+    /// Returns all functions with this name outside of classes that the scope sees.
+    pub(crate) fn functions_named(&self, name: &str) -> Vec<usize> {
+        self.t
+            .program
+            .find(std::slice::from_ref(&name.into()), &self.scope)
+            .iter()
+            .filter_map(|symbol| match symbol {
+                Symbol::Function(id) => Some(*id),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Returns the methods of a class with this name, those of base classes if it has none.
+    pub(crate) fn methods(&self, id: RecordId, name: &str) -> Vec<usize> {
+        let decl = self.t.record(id).decl;
+        let own: Vec<usize> = (0..self.t.program.functions.len())
+            .filter(|&function| {
+                let entry = &self.t.program.functions[function];
+                entry.record == Some(decl) && entry.name == name
+            })
+            .collect();
+        if !own.is_empty() {
+            return own;
+        }
+        self.t.record(id).bases.clone().into_iter().flat_map(|base| self.methods(base, name)).collect()
+    }
+
+    /// Returns whether a class has constructors with a body, other than copies of itself.
+    pub(crate) fn has_constructor(&self, id: RecordId) -> bool {
+        self.methods(id, "constructor").iter().any(|&function| {
+            self.t.program.functions[function].record == Some(self.t.record(id).decl)
+                && matches!(self.t.function(function).body, FunctionBody::Block(_) | FunctionBody::Refused(_))
+        })
+    }
+
+    pub(crate) fn call_constructor(&mut self, id: RecordId, args: Vec<Denoted>, span: SourceSpan) -> Res<Value> {
+        let own = self.t.record(id).decl;
+        let constructors: Vec<_> = self
+            .methods(id, "constructor")
+            .into_iter()
+            .filter(|&function| {
+                self.t.program.functions[function].record == Some(own)
+                    && matches!(self.t.function(function).body, FunctionBody::Block(_) | FunctionBody::Refused(_))
+            })
+            .collect();
+        if args.is_empty()
+            && !constructors.iter().any(|&f| self.t.function(f).params.iter().all(|p| p.default.is_some()))
+        {
+            return self.aggregate_default(id, span);
+        }
+        let chosen = self.choose(&constructors, None, &args, Some(id), "constructor", span)?;
+        let denoted = self.call_chosen(chosen, None, args, span)?;
+        self.to_value(denoted, span)
+    }
+
+    fn aggregate_default(&mut self, id: RecordId, span: SourceSpan) -> Res<Value> {
+        let fields = self.t.record(id).fields.clone();
+        let mut values = vec![];
+        for field in fields {
+            let zero = self.zero_value(&field.ty, span)?;
+            values.push((field.clk, realize(&zero)));
+        }
+        let name = self.t.record(id).clk.clone();
+        Ok(Value::new(CType::Record(id), Expr::new(ExprKind::Struct(name, values), span)))
+    }
+
+    /// Calls a conversion operator of a class, if it has one for the type.
+    pub(crate) fn call_conversion(&mut self, value: Value, to: &CType, span: SourceSpan) -> Res<Option<Value>> {
+        let CType::Record(id) = value.ty else { return Ok(None) };
+        for function in self.methods(id, "operator conversion") {
+            let (env, scope) = (self.t.record(id).env.clone(), self.t.record(id).scope.clone());
+            let result = &self.t.function(function).result;
+            let target = self.in_context(env.clone(), scope, |lower| lower.resolve_type(result))?;
+            if target == *to {
+                let this = self.object_place(Denoted::Value(value), span)?;
+                let chosen = Chosen { function, env, record: Some(id) };
+                let denoted = self.call_chosen(chosen, Some(this), vec![], span)?;
+                return Ok(Some(self.to_value(denoted, span)?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls a function with arguments that are already translated.
+    pub(crate) fn call_chosen(
+        &mut self,
+        chosen: Chosen,
+        this: Option<Place>,
+        args: Vec<Denoted>,
+        span: SourceSpan,
+    ) -> Res<Denoted> {
+        let function = self.t.function(chosen.function);
+        let scope = self.t.program.functions[chosen.function].scope.clone();
+        if let FunctionBody::Refused(refusal) = &function.body {
+            return Err(Box::new(refusal.clone()));
+        }
+        let this = if function.attributes.is_static { None } else { this };
+        let returns_reference = matches!(function.result.kind, CppTypeKind::Reference(_));
+        if returns_reference && let Some(denoted) = self.inline_accessor(&chosen, this.as_ref(), &args, span)? {
+            return Ok(denoted);
+        }
+        let mut passed: Vec<Passed> = vec![];
+        if let Some(this) = &this {
+            let one = self.pass_object(this.clone(), false, &passed, span)?;
+            passed.push(one);
+        }
+        for (at, param) in function.params.iter().enumerate() {
+            let env = chosen.env.clone();
+            let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&param.ty))?;
+            let arg = match args.get(at) {
+                Some(arg) => arg.clone(),
+                None => {
+                    let Some(default) = self.default_argument(chosen.function, at) else {
+                        return refuse("a call with too few arguments", span, "");
+                    };
+                    let denoted = self.in_context(env, scope.clone(), |lower| lower.denote(default))?;
+                    match denoted {
+                        Denoted::Value(value) => Denoted::Value(self.settle(value)),
+                        other => other,
+                    }
+                }
+            };
+            let by_value = is_const_reference(&param.ty) && !takes_memory(function);
+            let one = self.pass(arg, &ty, by_value, &passed, span)?;
+            passed.push(one);
+        }
+        let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
+        let instance = self.instance(&chosen, this.as_ref().map(|this| this.ty.clone()), &modes, span)?;
+        let mut effect = instance.effect;
+        for one in &passed {
+            if let Some(place) = &one.place {
+                let root = self.root(place);
+                self.note_passed(root);
+            }
+        }
+        for (one, mutated) in passed.iter().zip(&instance.mutated) {
+            if *mutated && let Some(place) = &one.place {
+                effect = true;
+                let root = self.root(place);
+                self.note_mutated(root);
+                self.effect |= self.is_shared_place(place);
+            }
+        }
+        self.take_requirements(&instance);
+        let mut exprs: Vec<Expr> = passed.into_iter().flat_map(|one| one.exprs).collect();
+        for (global, mutated) in instance.globals.iter().zip(&instance.globals_mutated) {
+            let info = self.global_array(*global, span)?;
+            if *mutated {
+                self.note_mutated(info.key);
+                effect = true;
+            }
+            exprs.push(Expr { span, ..info.expr.clone() });
+        }
+        let call = Expr::call(instance.name.clone(), exprs, span);
+        if instance.result == CType::Void {
+            self.push(super::tree::StmtKind::Expr(call), span);
+            return match (returns_reference, this) {
+                (true, Some(this)) => Ok(Denoted::Place(this)),
+                _ => Ok(Denoted::Void),
+            };
+        }
+        Ok(Denoted::Value(Value { effect, ..Value::new(instance.result.clone(), call) }))
+    }
+
+    /// Evaluates a function that returns a reference in place, if its body is one `return`: `T& at(int i)`.
+    fn inline_accessor(
+        &mut self,
+        chosen: &Chosen,
+        this: Option<&Place>,
+        args: &[Denoted],
+        span: SourceSpan,
+    ) -> Res<Option<Denoted>> {
+        let function = self.t.function(chosen.function);
+        let FunctionBody::Block(body) = &function.body else { return Ok(None) };
+        let [only] = body.stmts.as_slice() else { return Ok(None) };
+        let CppStmtKind::Return(Some(result)) = &only.kind else { return Ok(None) };
+        let scope = self.t.program.functions[chosen.function].scope.clone();
+        let mut locals = vec![];
+        for (at, param) in function.params.iter().enumerate() {
+            let Some(name) = &param.name else { continue };
+            let ty = self.in_context(chosen.env.clone(), scope.clone(), |lower| lower.resolve_type(&param.ty))?;
+            let Some(arg) = args.get(at).cloned() else { return Ok(None) };
+            let local = match (arg, &ty) {
+                (Denoted::Place(place), CType::Reference(target)) if place.ty == **target => {
+                    super::lower::Local::Alias(place)
+                }
+                (_, CType::Pointer(_) | CType::Array(..)) => return Ok(None),
+                (arg, _) => {
+                    let value = self.to_value(arg, span)?;
+                    let value = self.convert(value, &ty, span)?;
+                    super::lower::Local::Constant(self.spill(value))
+                }
+            };
+            locals.push((name.text.clone(), local));
+        }
+        let this = this.cloned();
+        let denoted = self.in_context(chosen.env.clone(), scope, |lower| {
+            lower.this = this;
+            for (name, local) in locals {
+                lower.declare(&name, local);
+            }
+            lower.denote(result)
+        })?;
+        Ok(Some(denoted))
+    }
+
+    // ---- passing ----
+
+    fn pass(&mut self, arg: Denoted, ty: &CType, by_value: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
+        match ty {
+            CType::Reference(target) => match arg {
+                Denoted::Group(group) => Ok(Passed { mode: PassMode::Group(group), exprs: vec![], place: None }),
+                Denoted::Place(place) if place.ty == **target && !by_value => {
+                    if let CType::Array(..) = place.ty {
+                        let pointer = self.address_of(place, span)?;
+                        return self.pass_pointer(pointer, true, before, span);
+                    }
+                    self.pass_object(place, false, before, span)
+                }
+                Denoted::Pointer(_) => refuse("a reference to a pointer", span, "pass the pointer by value"),
+                Denoted::Place(place) if matches!(place.ty, CType::Pointer(_)) => {
+                    refuse("a reference to a pointer", span, "pass the pointer by value")
+                }
+                other => {
+                    let value = self.to_value(other, span)?;
+                    let value = self.convert(value, target, span)?;
+                    Ok(Passed { mode: PassMode::Value, exprs: vec![realize(&value)], place: None })
+                }
+            },
+            CType::Pointer(to) | CType::Array(to, _) => {
+                let pointer = self.to_pointer(arg, span)?;
+                let pointer = self.cast_pointer(pointer, to, span)?;
+                self.pass_pointer(pointer, false, before, span)
+            }
+            CType::Group(_) => match arg {
+                Denoted::Group(group) => Ok(Passed { mode: PassMode::Group(group), exprs: vec![], place: None }),
+                _ => refuse("this group of threads", span, ""),
+            },
+            _ => {
+                let value = self.to_value(arg, span)?;
+                let value = self.convert(value, ty, span)?;
+                let value = self.settle(value);
+                Ok(Passed { mode: PassMode::Value, exprs: vec![realize(&value)], place: None })
+            }
+        }
+    }
+
+    fn pass_object(&mut self, place: Place, pointer: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
+        if let PlaceKind::At(at) = &place.kind
+            && let PointerBase::Array(_) = at.base
+        {
+            let at = at.clone();
+            return self.pass_pointer(at, !pointer, before, span);
+        }
+        if self.is_shared_place(&place) {
+            return refuse(
+                "a reference to a part of an element in memory",
+                span,
+                "copy the part to a variable, and back after the call",
+            );
+        }
+        let expr = match &place.kind {
+            PlaceKind::Variable { value: Some(_), .. } => {
+                let value = self.load(&place)?;
+                realize(&value)
+            }
+            _ => self.place_expr(&place, span)?,
+        };
+        Ok(Passed { mode: PassMode::Object { ty: place.ty.clone(), pointer }, exprs: vec![expr], place: Some(place) })
+    }
+
+    fn pass_pointer(&mut self, pointer: Pointer, reference: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
+        let info = match &pointer.base {
+            PointerBase::Null => return Ok(Passed { mode: PassMode::Null, exprs: vec![], place: None }),
+            PointerBase::Object(place) if pointer.index.is_none() && place.ty == pointer.to => {
+                let place = (**place).clone();
+                return self.pass_object(place, !reference, before, span);
+            }
+            PointerBase::Object(_) => return refuse("a pointer to a part of a variable", span, "use an array"),
+            PointerBase::Array(info) => info.clone(),
+        };
+        if info.axes > 1 {
+            self.note_flat(info.key);
+        }
+        let place = Place { kind: PlaceKind::At(pointer.clone()), ty: pointer.to.clone(), span };
+        let offset = pointer.index.is_some();
+        let index = pointer.index.as_deref().map(|index| super::arith::coerce(index, ClkScalar::I64));
+        let bare = Pointer { index: None, prefix: vec![], unit: 1, ..pointer.clone() };
+        let same = before.iter().position(|one| match &one.place {
+            Some(Place { kind: PlaceKind::At(other), .. }) => {
+                same_base(&bare, &Pointer { index: None, prefix: vec![], unit: 1, ..other.clone() })
+            }
+            _ => false,
+        });
+        let (unit, to) = (pointer.unit, pointer.to.clone());
+        if let Some(of) = same {
+            let mode = PassMode::SameArray { of, unit, to, offset, reference };
+            return Ok(Passed { mode, exprs: index.into_iter().collect(), place: Some(place) });
+        }
+        let mode = PassMode::Array { element: info.element.clone(), unit, to, offset, reference };
+        let mut exprs = vec![Expr { span, ..info.expr.clone() }];
+        exprs.extend(index);
+        Ok(Passed { mode, exprs, place: Some(place) })
+    }
+}
+
+fn is_const_reference(ty: &crate::ast::CppType) -> bool {
+    match &ty.kind {
+        CppTypeKind::Reference(inner) => inner.qualifiers.is_const,
+        CppTypeKind::RvalueReference(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns whether a function has parameters through which it may change memory.
+fn takes_memory(function: &crate::ast::CppFunction) -> bool {
+    function.params.iter().any(|param| match &param.ty.kind {
+        CppTypeKind::Pointer(_) | CppTypeKind::Array { .. } => true,
+        CppTypeKind::Reference(inner) => !inner.qualifiers.is_const,
+        _ => false,
+    })
+}

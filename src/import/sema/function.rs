@@ -1,0 +1,853 @@
+//! Translation of whole functions: instances of device functions, kernels, and variables of the file.
+
+use super::lower::{Facts, Local, Lower, TemplateArgs};
+use super::overload::Chosen;
+use super::translator::{Instance, PassMode};
+use super::tree::{Constant, Expr, ExprKind, Function, Geometry, Param, Stmt, StmtKind};
+use super::types::{CType, LONG, RecordId};
+use super::value::{
+    ArrayInfo, Denoted, Place, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
+};
+use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName};
+use crate::source::SourceSpan;
+use smol_str::SmolStr;
+use std::rc::Rc;
+
+/// Maximum number of passes over a function until its facts are known.
+const MAX_PASSES: usize = 40;
+
+/// Keys of the file's variables begin here.
+const GLOBAL_KEYS: usize = 1 << 32;
+
+/// The parts of a translated kernel that are not in the text.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelInfo {
+    pub(crate) clk: SmolStr,
+    pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+    pub(crate) lengths: Vec<(SmolStr, SmolStr)>,
+}
+
+/// What one pass over a function produces.
+struct Body {
+    params: Vec<Param>,
+    mutated: Vec<bool>,
+    stmts: Vec<Stmt>,
+}
+
+impl<'a> Lower<'_, 'a> {
+    /// Returns the translated copy of a function for these template arguments and ways of passing arguments.
+    pub(crate) fn instance(
+        &mut self,
+        chosen: &Chosen,
+        this: Option<CType>,
+        modes: &[PassMode],
+        span: SourceSpan,
+    ) -> Res<Rc<Instance>> {
+        let key = format!("{} {:?} {:?} {modes:?}", chosen.function, chosen.env, chosen.record);
+        if let Some(instance) = self.t.instances.get(&key) {
+            return Ok(instance.clone());
+        }
+        if self.t.in_progress.contains(&key) || self.t.in_progress.len() > 60 {
+            return refuse("recursion", span, "write a loop, with an array as a stack if needed");
+        }
+        self.t.in_progress.push(key.clone());
+        let result = self.build_instance(chosen, this, modes);
+        self.t.in_progress.pop();
+        let instance = Rc::new(result?);
+        self.t.instances.insert(key, instance.clone());
+        Ok(instance)
+    }
+
+    fn build_instance(&mut self, chosen: &Chosen, this: Option<CType>, modes: &[PassMode]) -> Res<Instance> {
+        let entry = self.t.program.functions[chosen.function].clone();
+        let function = entry.function;
+        let wanted = match (&function.name, chosen.record) {
+            (FunctionName::Plain(name), None) => name.to_string(),
+            (name, Some(record)) => {
+                let record = self.t.record(record).clk.clone();
+                match name {
+                    FunctionName::Constructor(_) => format!("{record}_new"),
+                    FunctionName::Plain(name) => format!("{record}_{name}"),
+                    FunctionName::Operator(op) => format!("{record}_{}", operator_name(op)),
+                    _ => format!("{record}_convert"),
+                }
+            }
+            (FunctionName::Operator(op), None) => operator_name(op).to_string(),
+            _ => "function".to_string(),
+        };
+        let own: TemplateArgs = match &function.template {
+            Some(header) => chosen.env.iter().rev().take(header.params.len()).rev().cloned().collect(),
+            None => vec![],
+        };
+        let wanted = format!("{wanted}{}", self.t.template_suffix(&own));
+        let mut facts = Facts::default();
+        for _ in 0..MAX_PASSES {
+            facts.changed = false;
+            let mut lower = Lower::new(self.t, chosen.env.clone(), entry.scope.clone(), facts);
+            let body = lower.function_body(function, this.clone(), chosen.record, modes)?;
+            facts = std::mem::take(&mut lower.facts);
+            let result = lower.result.clone();
+            let (effect, globals, axes) = (lower.effect, lower.globals.clone(), lower.axes);
+            let (grid_limits, notes) = (lower.grid_limits.clone(), lower.notes.clone());
+            if facts.changed {
+                continue;
+            }
+            let globals_mutated: Vec<bool> =
+                globals.iter().map(|id| facts.mutated.contains(&VariableKey(GLOBAL_KEYS + id))).collect();
+            let name = self.t.item_name(&wanted);
+            let result_text = match result {
+                CType::Void => None,
+                _ => Some(self.t.type_text(&result)),
+            };
+            self.t.file.functions.push(Function {
+                name: name.clone(),
+                params: body.params,
+                result: result_text,
+                body: body.stmts,
+                span: function.name_span,
+                geometry: None,
+            });
+            let effect = effect || body.mutated.contains(&true);
+            return Ok(Instance {
+                name,
+                result,
+                mutated: body.mutated,
+                effect,
+                globals,
+                globals_mutated,
+                axes,
+                grid_limits,
+                notes,
+            });
+        }
+        refuse("a function whose pointers cannot be resolved", function.name_span, "use indices")
+    }
+
+    /// Translates the parameters and the body of a device function.
+    fn function_body(
+        &mut self,
+        function: &'a CppFunction,
+        this: Option<CType>,
+        record: Option<RecordId>,
+        modes: &[PassMode],
+    ) -> Res<Body> {
+        let mut params: Vec<Param> = vec![];
+        // For each parameter, the place of its entry in `params`, and the key that tells whether it is changed.
+        let mut keys: Vec<(Option<usize>, Option<VariableKey>)> = vec![];
+        let mut arrays: Vec<Option<Rc<ArrayInfo>>> = vec![];
+        let is_constructor = matches!(function.name, FunctionName::Constructor(_));
+        let mut modes = modes.iter();
+        let mut copies = vec![];
+        if let Some(ty) = this {
+            let Some(mode) = modes.next() else { return refuse("this method", function.name_span, "") };
+            let span = function.name_span;
+            self.bind_parameter("self", "this", &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
+        }
+        for param in &function.params {
+            let Some(mode) = modes.next() else { return refuse("this call", param.span, "") };
+            let ty = self.resolve_type(&param.ty)?;
+            let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
+            self.bind_parameter(&name, &name, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, param.span)?;
+        }
+        self.result = if is_constructor {
+            CType::Void
+        } else {
+            match &function.result.kind {
+                CppTypeKind::Auto => self.auto_result(function)?,
+                CppTypeKind::Reference(_) if self.this.is_some() => CType::Void,
+                CppTypeKind::Reference(_) => {
+                    return refuse("a function that returns a reference", function.name_span, "return a value");
+                }
+                _ => self.resolve_type(&function.result)?,
+            }
+        };
+        if let CType::Record(id) = self.result {
+            self.t.emit_record(id, function.name_span)?;
+        }
+        for (name, ty, value, span) in copies {
+            self.push(StmtKind::Declare { name, mutable: true, ty, value: Some(value) }, span);
+        }
+        let FunctionBody::Block(body) = &function.body else {
+            return refuse("a function without a body", function.name_span, "include the file with the definition");
+        };
+        let returns_reference = matches!(function.result.kind, CppTypeKind::Reference(_));
+        if returns_reference && !returns_only_this(body) {
+            return refuse("a function that returns a reference", function.name_span, "return a value");
+        }
+        if is_constructor && let Some(record) = record {
+            self.constructor_body(function, record)?;
+        } else if returns_reference {
+            self.result = CType::Void;
+            self.block(body)?;
+        } else {
+            self.block(body)?;
+        }
+        if self.result != CType::Void && !always_leaves(&self.blocks[0]) {
+            // C++ leaves the result undefined here, so reaching this point is a fault.
+            let span = function.name_span;
+            let result = self.result.clone();
+            let no = Expr::new(ExprKind::Bool(false), span);
+            let text = Expr::new(ExprKind::Text("\"the function ends without a `return`\"".into()), span);
+            self.push(StmtKind::Expr(Expr::call("assert", vec![no, text], span)), span);
+            let zero = self.zero_value(&result, span)?;
+            self.push(StmtKind::Return(Some(super::arith::realize(&zero))), span);
+        }
+        let stmts = std::mem::take(&mut self.blocks[0]);
+        let mut mutated = vec![];
+        for (at, key) in &keys {
+            let changed = key.is_some_and(|key| self.is_mutated(key));
+            if let Some(at) = at {
+                params[*at].inout = changed;
+            }
+            mutated.push(changed);
+        }
+        Ok(Body { params, mutated, stmts })
+    }
+
+    /// Returns the result type of a function with `auto`: that of its first `return`.
+    fn auto_result(&mut self, function: &'a CppFunction) -> Res<CType> {
+        if let FunctionBody::Block(body) = &function.body
+            && let [stmt] = body.stmts.as_slice()
+            && let crate::ast::CppStmtKind::Return(Some(value)) = &stmt.kind
+        {
+            return self.type_of(value);
+        }
+        refuse("a function with the result type `auto`", function.name_span, "write the result type")
+    }
+
+    fn constructor_body(&mut self, function: &'a CppFunction, record: RecordId) -> Res<()> {
+        let span = function.name_span;
+        let ty = CType::Record(record);
+        self.t.emit_record(record, span)?;
+        let name = self.fresh("self");
+        let text = self.t.type_text(&ty);
+        self.push(StmtKind::Declare { name: name.clone(), mutable: true, ty: text, value: None }, span);
+        let key = self.new_key();
+        self.note_mutated(key);
+        let this = Place { kind: PlaceKind::Variable { name: name.clone(), key, value: None }, ty: ty.clone(), span };
+        self.this = Some(this.clone());
+        let fields = self.t.record(record).fields.clone();
+        for init in &function.initializers {
+            let Some(field_name) = init.name.segments.last().map(|segment| segment.name.text.clone()) else { continue };
+            let args: Vec<_> = init.args.iter().collect();
+            if let Some(field) = fields.iter().find(|field| field.name == field_name) {
+                let value = self.construct(&field.ty, &args, init.braces, init.name.span)?;
+                let kind = PlaceKind::Field(Box::new(this.clone()), field.clk.clone());
+                self.store(&Place { kind, ty: field.ty.clone(), span }, value, init.name.span)?;
+            } else if self.t.record(record).clk.as_str() == field_name.as_str() {
+                let value = self.construct(&ty, &args, init.braces, init.name.span)?;
+                self.store(&this, value, init.name.span)?;
+            } else {
+                return refuse("the initializer of a base class", init.name.span, "assign the fields in the body");
+            }
+        }
+        for field in &fields {
+            let initialized = function
+                .initializers
+                .iter()
+                .any(|init| init.name.segments.last().is_some_and(|segment| segment.name.text == field.name));
+            if let Some(CppInit::Equal(value)) = field.init
+                && !initialized
+            {
+                let value = self.initial_value(value, &field.ty)?;
+                let kind = PlaceKind::Field(Box::new(this.clone()), field.clk.clone());
+                self.store(&Place { kind, ty: field.ty.clone(), span }, value, span)?;
+            }
+        }
+        let FunctionBody::Block(body) = &function.body else { return Ok(()) };
+        if body.stmts.iter().any(contains_return) {
+            return refuse("a `return` in a constructor", span, "use `if`");
+        }
+        self.block(body)?;
+        self.push(StmtKind::Return(Some(Expr::name(name, span))), span);
+        self.result = ty;
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the lists of the caller, which grow together")]
+    fn bind_parameter(
+        &mut self,
+        name: &str,
+        cpp_name: &str,
+        ty: &CType,
+        mode: &PassMode,
+        params: &mut Vec<Param>,
+        keys: &mut Vec<(Option<usize>, Option<VariableKey>)>,
+        arrays: &mut Vec<Option<Rc<ArrayInfo>>>,
+        copies: &mut Vec<(SmolStr, String, Expr, SourceSpan)>,
+        span: SourceSpan,
+    ) -> Res<()> {
+        let is_this = cpp_name == "this";
+        let key = self.new_key();
+        // A pointer that is assigned has a key of its own, apart from that of the array.
+        let pointer_key = self.new_key();
+        let target = match ty {
+            CType::Reference(to) | CType::Pointer(to) => (**to).clone(),
+            CType::Array(to, _) => (**to).clone(),
+            other => other.clone(),
+        };
+        match mode {
+            PassMode::Value => {
+                if let CType::Record(id) = target {
+                    self.t.emit_record(id, span)?;
+                }
+                let clk = self.fresh(name);
+                let text = self.t.type_text(&target);
+                params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
+                keys.push((None, None));
+                arrays.push(None);
+                let clk = if self.is_mutated(key) {
+                    let copy = self.fresh(name);
+                    copies.push((copy.clone(), text, Expr::name(clk, span), span));
+                    copy
+                } else {
+                    clk
+                };
+                self.declare(cpp_name, Local::Variable { name: clk, key, ty: target, known: None });
+            }
+            PassMode::Object { ty: object, pointer } => {
+                if let CType::Record(id) = object {
+                    self.t.emit_record(*id, span)?;
+                }
+                let clk = self.fresh(name);
+                params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(object) });
+                keys.push((Some(params.len() - 1), Some(key)));
+                arrays.push(None);
+                let kind = PlaceKind::Variable { name: clk.clone(), key, value: None };
+                let place = Place { kind, ty: object.clone(), span };
+                if is_this {
+                    self.this = Some(place);
+                } else if *pointer {
+                    let fixed = self.object_pointer(place, object.clone());
+                    self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, &target, Some(fixed), span)?;
+                } else {
+                    self.declare(cpp_name, Local::Variable { name: clk, key, ty: object.clone(), known: None });
+                }
+            }
+            PassMode::Array { element, unit, to, offset, reference } => {
+                let clk = self.fresh(name);
+                let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
+                if let CType::Record(id) = element {
+                    self.t.emit_record(*id, span)?;
+                }
+                let text = format!("[{}; {length}]", self.t.type_text(element));
+                params.push(Param { name: clk.clone(), inout: false, ty: text });
+                keys.push((Some(params.len() - 1), Some(key)));
+                let info = Rc::new(ArrayInfo {
+                    expr: Expr::name(clk, span),
+                    element: element.clone(),
+                    axes: 1,
+                    space: Space::Parameter,
+                    key,
+                    name: name.into(),
+                });
+                arrays.push(Some(info.clone()));
+                self.bind_array(
+                    cpp_name,
+                    name,
+                    info,
+                    *unit,
+                    to,
+                    *offset,
+                    *reference,
+                    &target,
+                    pointer_key,
+                    params,
+                    span,
+                )?;
+            }
+            PassMode::SameArray { of, unit, to, offset, reference } => {
+                keys.push((None, None));
+                arrays.push(None);
+                let Some(Some(info)) = arrays.get(*of).cloned() else { return refuse("this argument", span, "") };
+                // A change of this parameter is one of the other.
+                if let Some(entry) = keys.last_mut() {
+                    *entry = (None, Some(info.key));
+                }
+                self.bind_array(
+                    cpp_name,
+                    name,
+                    info,
+                    *unit,
+                    to,
+                    *offset,
+                    *reference,
+                    &target,
+                    pointer_key,
+                    params,
+                    span,
+                )?;
+            }
+            PassMode::Null => {
+                keys.push((None, None));
+                arrays.push(None);
+                let fixed = self.null_pointer(target.clone());
+                self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, &target, Some(fixed), span)?;
+            }
+            PassMode::Group(group) => {
+                keys.push((None, None));
+                arrays.push(None);
+                self.declare(cpp_name, Local::Group(*group));
+            }
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of a parameter")]
+    fn bind_array(
+        &mut self,
+        cpp_name: &str,
+        name: &str,
+        info: Rc<ArrayInfo>,
+        unit: u64,
+        to: &CType,
+        offset: bool,
+        reference: bool,
+        target: &CType,
+        pointer_key: VariableKey,
+        params: &mut Vec<Param>,
+        span: SourceSpan,
+    ) -> Res<()> {
+        let index = if offset {
+            let at = self.fresh(&format!("{name}_at"));
+            params.push(Param { name: at.clone(), inout: false, ty: "i64".into() });
+            Some(Box::new(Value { stable: true, ..Value::new(LONG, Expr::name(at, span)) }))
+        } else {
+            None
+        };
+        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index, unit, to: to.clone() };
+        if reference {
+            let place = Place { kind: PlaceKind::At(pointer), ty: to.clone(), span };
+            if cpp_name == "this" {
+                self.this = Some(place);
+            } else {
+                self.declare(cpp_name, Local::Alias(place));
+            }
+            return Ok(());
+        }
+        if cpp_name == "this" {
+            self.this = Some(Place { kind: PlaceKind::At(pointer), ty: to.clone(), span });
+            return Ok(());
+        }
+        self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, target, Some(pointer), span)
+    }
+
+    // ---- variables of the file ----
+
+    /// Returns the array that stands for a variable of the file, as a parameter of the current function.
+    pub(crate) fn global_array(&mut self, id: usize, span: SourceSpan) -> Res<Rc<ArrayInfo>> {
+        if let Some(info) = self.t.constant_arrays.get(&id) {
+            if !self.globals.contains(&id) {
+                self.globals.push(id);
+            }
+            return Ok(info.clone());
+        }
+        let entry = self.t.program.variables[id].clone();
+        let env = self.env.clone();
+        let ty = self.in_context(env, entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
+        let element = match ty.leaf() {
+            CType::Pointer(_) => {
+                return refuse("a pointer in a variable of the file", span, "pass the pointer as a parameter");
+            }
+            other => other.clone(),
+        };
+        if let CType::Record(record) = element {
+            self.t.emit_record(record, span)?;
+        }
+        let clk = self.t.item_name(&entry.name);
+        let info = Rc::new(ArrayInfo {
+            expr: Expr::name(clk, span),
+            element,
+            axes: 1,
+            space: Space::Global,
+            key: VariableKey(GLOBAL_KEYS + id),
+            name: entry.name.clone(),
+        });
+        self.t.constant_arrays.insert(id, info.clone());
+        if !self.globals.contains(&id) {
+            self.globals.push(id);
+        }
+        Ok(info)
+    }
+
+    pub(crate) fn denote_global(&mut self, id: usize, span: SourceSpan) -> Res<Denoted> {
+        let entry = self.t.program.variables[id].clone();
+        let attributes = &entry.decl.attributes;
+        let constant = attributes.constexpr || entry.variable.ty.qualifiers.is_const || is_const_array(entry.variable);
+        let scope = entry.scope.clone();
+        let env = self.env.clone();
+        let ty = self.in_context(env, scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
+        let has_init = !matches!(entry.variable.init, CppInit::None);
+        if has_init && (constant || attributes.constant) && !matches!(ty, CType::Record(_)) {
+            if attributes.constant && !constant {
+                self.note(format!("the host does not change `{}`", entry.name), span);
+            }
+            if let CType::Array(..) = ty {
+                return self.constant_array(id, ty, span);
+            }
+            if self.t.evaluating.contains(&id) {
+                return refuse(format!("`{}`, which depends on itself", entry.name), span, "");
+            }
+            self.t.evaluating.push(id);
+            let init = &entry.variable.init;
+            let value = self.in_context(vec![], scope, |lower| match init {
+                CppInit::Equal(value) => lower.initial_value(value, &ty),
+                CppInit::Paren(args) | CppInit::Brace(args) => {
+                    let args: Vec<_> = args.iter().collect();
+                    lower.construct(&ty, &args, true, span)
+                }
+                CppInit::None => lower.zero_value(&ty, span),
+            });
+            self.t.evaluating.pop();
+            let value = value?;
+            if value.constant.is_some() || value.stable {
+                return Ok(Denoted::Value(Value { expr: Expr { span, ..value.expr }, ..value }));
+            }
+            return refuse(format!("`{}`, whose value is not a constant", entry.name), span, "pass it as a parameter");
+        }
+        if !(attributes.device || attributes.constant || attributes.managed) {
+            return refuse(
+                format!("the host variable `{}`", entry.name),
+                span,
+                "pass it as a parameter, or declare it `constexpr`",
+            );
+        }
+        let info = self.global_array(id, span)?;
+        let unit = self.t.size_of(&info.element).unwrap_or(1);
+        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
+        Ok(Denoted::Place(Place { kind: PlaceKind::At(pointer), ty, span }))
+    }
+
+    /// A constant array of the file: a `const` of the text.
+    fn constant_array(&mut self, id: usize, ty: CType, span: SourceSpan) -> Res<Denoted> {
+        let entry = self.t.program.variables[id].clone();
+        let key = VariableKey(GLOBAL_KEYS + id);
+        let items = match &entry.variable.init {
+            CppInit::Equal(value) => match &value.kind {
+                CppExprKind::InitList(items) => items.as_slice(),
+                _ => return refuse("this initializer of an array", value.span, "use `= {…}`"),
+            },
+            CppInit::Brace(args) if args.is_empty() => &[],
+            _ => return refuse("this initializer of an array", entry.variable.span, "use `= {…}`"),
+        };
+        let ty = match ty {
+            CType::Array(element, None) => CType::Array(element, Some(items.len() as u64)),
+            other => other,
+        };
+        let info = match self.t.constant_arrays.get(&id) {
+            Some(info) => info.clone(),
+            None => {
+                let element = ty.leaf().clone();
+                if !element.is_arithmetic() {
+                    return refuse(
+                        format!("a constant array of {}", self.t.describe(&element)),
+                        span,
+                        "pass it as a parameter",
+                    );
+                }
+                let scope = entry.scope.clone();
+                let all = self.in_context(vec![], scope, |lower| lower.array_items(&ty, items, span))?;
+                let clk = self.t.item_name(&entry.name);
+                let text = format!("[{}; {}]", self.t.type_text(&element), all.len());
+                self.t.file.constants.push(Constant {
+                    name: clk.clone(),
+                    ty: text,
+                    value: Expr::new(ExprKind::List(all), entry.variable.span),
+                    span: entry.variable.span,
+                });
+                let info = Rc::new(ArrayInfo {
+                    expr: Expr::name(clk, span),
+                    element,
+                    axes: 1,
+                    space: Space::Constant,
+                    key,
+                    name: entry.name.clone(),
+                });
+                self.t.constant_arrays.insert(id, info.clone());
+                info
+            }
+        };
+        let unit = self.t.size_of(&info.element).unwrap_or(1);
+        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
+        Ok(Denoted::Place(Place { kind: PlaceKind::At(pointer), ty, span }))
+    }
+
+    // ---- kernels ----
+
+    /// Translates a kernel and adds it to the file.
+    pub(crate) fn kernel(&mut self, id: usize, env: TemplateArgs) -> Res<KernelInfo> {
+        let entry = self.t.program.functions[id].clone();
+        let function = entry.function;
+        if let FunctionBody::Refused(refusal) = &function.body {
+            return Err(Box::new(refusal.clone()));
+        }
+        let wanted = format!("{}{}", entry.name, self.t.template_suffix(&env));
+        let mut facts = Facts::default();
+        for _ in 0..MAX_PASSES {
+            facts.changed = false;
+            let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
+            lower.is_kernel = true;
+            let (mut params, stmts, lengths, assumes) = lower.kernel_body(function)?;
+            facts = std::mem::take(&mut lower.facts);
+            let shared = std::mem::take(&mut lower.shared);
+            let (axes, dynamic) = (lower.axes, lower.dynamic_shared.clone());
+            let grid_limits = lower.grid_limits.clone();
+            let globals = lower.globals.clone();
+            let mut notes = std::mem::take(&mut lower.notes);
+            let names: Vec<SmolStr> = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+                .iter()
+                .map(|name| lower.fresh_in_function(name))
+                .collect();
+            if facts.changed {
+                continue;
+            }
+            for id in globals {
+                let info = self.t.constant_arrays[&id].clone();
+                if info.space != Space::Global {
+                    continue;
+                }
+                let ty = self.global_type(id)?;
+                let count = ty.count().unwrap_or(1);
+                let ExprKind::Name(name) = &info.expr.kind else { continue };
+                params.push(Param {
+                    name: name.clone(),
+                    inout: facts.mutated.contains(&info.key),
+                    ty: format!("[{}; {count}]", self.t.type_text(&info.element)),
+                });
+                notes.push((format!("`{}` of the file is passed as an argument", info.name).into(), info.expr.span));
+            }
+            let axes = usize::from(axes) + 1;
+            let mut extra: Vec<SmolStr> = names[..axes].to_vec();
+            extra.extend(names[3..3 + axes].iter().cloned());
+            extra.extend(dynamic);
+            for name in &extra {
+                params.push(Param { name: name.clone(), inout: false, ty: "i32".into() });
+            }
+            let mut assume = assumes;
+            for (axis, limit) in grid_limits {
+                assume.push(format!("{} <= {limit}", names[usize::from(axis)]));
+            }
+            if axes < 3 {
+                let text = if axes == 1 {
+                    "grids and blocks have one dimension: the kernel reads no `.y` and `.z`"
+                } else {
+                    "grids and blocks have at most two dimensions: the kernel reads no `.z`"
+                };
+                notes.push((text.into(), function.name_span));
+            }
+            let mut body = shared;
+            body.extend(stmts);
+            let name = self.t.item_name(&wanted);
+            let geometry = Geometry {
+                grid: names[..axes].iter().map(SmolStr::to_string).collect(),
+                block: names[3..3 + axes].iter().map(SmolStr::to_string).collect(),
+                assume,
+            };
+            self.t.file.functions.push(Function {
+                name: name.clone(),
+                params,
+                result: None,
+                body,
+                span: function.name_span,
+                geometry: Some(geometry),
+            });
+            return Ok(KernelInfo { clk: name, notes, lengths });
+        }
+        refuse("a kernel whose pointers cannot be resolved", function.name_span, "use indices")
+    }
+
+    fn global_type(&mut self, id: usize) -> Res<CType> {
+        let entry = self.t.program.variables[id].clone();
+        self.in_context(vec![], entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))
+    }
+
+    #[allow(clippy::type_complexity, reason = "the parts of a kernel, which the caller takes apart")]
+    fn kernel_body(
+        &mut self,
+        function: &'a CppFunction,
+    ) -> Res<(Vec<Param>, Vec<Stmt>, Vec<(SmolStr, SmolStr)>, Vec<String>)> {
+        let mut params = vec![];
+        let mut lengths = vec![];
+        let mut arrays: Vec<(usize, VariableKey)> = vec![];
+        let mut copies = vec![];
+        for param in &function.params {
+            let span = param.span;
+            let ty = self.resolve_type(&param.ty)?;
+            let key = self.new_key();
+            let pointer_key = self.new_key();
+            let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
+            match &ty {
+                CType::Pointer(to) | CType::Array(to, _) => {
+                    let leaf = to.leaf().clone();
+                    match &leaf {
+                        CType::Pointer(_) => {
+                            return refuse("a pointer to pointers", span, "use one array and offsets into it");
+                        }
+                        CType::Void => return refuse("a `void` pointer", span, "use the type of the elements"),
+                        CType::Record(id) => {
+                            let fields = &self.t.record(*id).fields;
+                            if fields.iter().any(|field| matches!(field.ty, CType::Array(..))) {
+                                return refuse(
+                                    "an array of structs that contain arrays",
+                                    span,
+                                    "use an array with one more axis for each field",
+                                );
+                            }
+                            self.t.emit_record(*id, span)?;
+                        }
+                        CType::Vector(..) => {}
+                        other if other.is_arithmetic() => {}
+                        other => {
+                            return refuse(format!("a pointer to {}", self.t.describe(other)), span, "");
+                        }
+                    }
+                    let clk = self.fresh(&name);
+                    let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
+                    params.push(Param {
+                        name: clk.clone(),
+                        inout: self.is_mutated(key),
+                        ty: format!("[{}; {length}]", self.t.type_text(&leaf)),
+                    });
+                    lengths.push((name.clone(), length));
+                    arrays.push((params.len() - 1, key));
+                    let unit = self.t.size_of(&leaf).unwrap_or(1);
+                    let info = ArrayInfo {
+                        expr: Expr::name(clk, span),
+                        element: leaf,
+                        axes: 1,
+                        space: Space::Global,
+                        key,
+                        name: name.clone(),
+                    };
+                    let pointer = Pointer {
+                        base: PointerBase::Array(Rc::new(info)),
+                        prefix: vec![],
+                        index: None,
+                        unit,
+                        to: (**to).clone(),
+                    };
+                    self.bind_pointer(&name, pointer_key, to, Some(pointer), span)?;
+                }
+                CType::Reference(_) => return refuse("a reference parameter of a kernel", span, "pass a pointer"),
+                CType::Group(_) | CType::Void | CType::Null | CType::Text | CType::Functor(_) => {
+                    return refuse(format!("a parameter of type {}", self.t.describe(&ty)), span, "");
+                }
+                _ => {
+                    if let CType::Record(id) = ty {
+                        self.t.emit_record(id, span)?;
+                    }
+                    let clk = self.fresh(&name);
+                    let text = self.t.type_text(&ty);
+                    params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
+                    let clk = if self.is_mutated(key) {
+                        let copy = self.fresh(&name);
+                        copies.push((copy.clone(), text, Expr::name(clk, span), span));
+                        copy
+                    } else {
+                        clk
+                    };
+                    self.declare(&name, Local::Variable { name: clk, key, ty, known: None });
+                }
+            }
+        }
+        for (name, ty, value, span) in copies {
+            self.push(StmtKind::Declare { name, mutable: true, ty, value: Some(value) }, span);
+        }
+        let FunctionBody::Block(body) = &function.body else {
+            return refuse("a kernel without a body", function.name_span, "");
+        };
+        self.block(body)?;
+        for (at, key) in arrays {
+            params[at].inout = self.is_mutated(key);
+        }
+        let assumes = self.length_assumptions(&lengths);
+        let stmts = std::mem::take(&mut self.blocks[0]);
+        Ok((params, stmts, lengths, assumes))
+    }
+}
+
+fn is_const_array(variable: &crate::ast::CppVariable) -> bool {
+    let mut ty = &variable.ty;
+    while let CppTypeKind::Array { element, .. } = &ty.kind {
+        if ty.qualifiers.is_const {
+            return true;
+        }
+        ty = element;
+    }
+    ty.qualifiers.is_const && !matches!(ty.kind, CppTypeKind::Pointer(_))
+}
+
+/// Returns whether every `return` of a body is `return *this;`.
+fn returns_only_this(body: &crate::ast::CppBlock) -> bool {
+    fn check(stmt: &crate::ast::CppStmt) -> bool {
+        use crate::ast::CppStmtKind as Kind;
+        match &stmt.kind {
+            Kind::Return(Some(value)) => matches!(
+                &value.kind,
+                CppExprKind::Unary { op: crate::ast::CppUnaryOp::Deref, operand } if operand.kind == CppExprKind::This
+            ),
+            Kind::Return(None) => false,
+            Kind::Block(block) => block.stmts.iter().all(check),
+            Kind::If(statement) => check(&statement.then) && statement.otherwise.as_ref().is_none_or(check),
+            Kind::While { body, .. } | Kind::DoWhile { body, .. } => check(body),
+            Kind::For(statement) => check(&statement.body),
+            Kind::Switch(_) => false,
+            _ => true,
+        }
+    }
+    body.stmts.iter().all(check)
+}
+
+/// Returns whether control never reaches the end of these statements.
+fn always_leaves(stmts: &[Stmt]) -> bool {
+    match stmts.last().map(|stmt| &stmt.kind) {
+        Some(StmtKind::Return(_)) => true,
+        Some(StmtKind::If { then, otherwise, .. }) => always_leaves(then) && always_leaves(otherwise),
+        _ => false,
+    }
+}
+
+fn contains_return(stmt: &crate::ast::CppStmt) -> bool {
+    use crate::ast::CppStmtKind as Kind;
+    match &stmt.kind {
+        Kind::Return(_) => true,
+        Kind::Block(block) => block.stmts.iter().any(contains_return),
+        Kind::If(statement) => {
+            contains_return(&statement.then) || statement.otherwise.as_ref().is_some_and(contains_return)
+        }
+        Kind::While { body, .. } | Kind::DoWhile { body, .. } => contains_return(body),
+        Kind::For(statement) => contains_return(&statement.body),
+        Kind::Switch(statement) => statement.sections.iter().any(|section| section.stmts.iter().any(contains_return)),
+        _ => false,
+    }
+}
+
+fn operator_name(op: &str) -> &'static str {
+    match op {
+        "+" => "add",
+        "-" => "sub",
+        "*" => "mul",
+        "/" => "div",
+        "%" => "rem",
+        "+=" => "add_assign",
+        "-=" => "sub_assign",
+        "*=" => "mul_assign",
+        "/=" => "div_assign",
+        "=" => "assign",
+        "==" => "equal",
+        "!=" => "not_equal",
+        "<" => "less",
+        ">" => "greater",
+        "<=" => "less_equal",
+        ">=" => "greater_equal",
+        "()" => "call",
+        "[]" => "at",
+        "&" => "bit_and",
+        "|" => "bit_or",
+        "^" => "bit_xor",
+        "!" => "not",
+        "<<" => "shift_left",
+        ">>" => "shift_right",
+        _ => "operator",
+    }
+}

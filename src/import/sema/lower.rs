@@ -1,0 +1,359 @@
+//! The state of the translation of one function: its scopes, the block under construction, and the facts about its
+//! variables.
+//!
+//! A function is translated repeatedly until its [`Facts`] do not change: which variables are assigned after their
+//! declaration, which array a pointer refers to, which arrays must be flat. The first pass assumes the simplest case.
+
+use super::program::ScopePath;
+use super::translator::{Instance, Translator};
+use super::tree::{Expr, Stmt, StmtKind};
+use super::types::{CType, ClkScalar, GroupKind};
+use super::value::{ArrayInfo, Place, Pointer, Res, Space, Value, VariableKey, refuse};
+use crate::emit::names::clk_name;
+use crate::source::SourceSpan;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smol_str::SmolStr;
+use std::rc::Rc;
+
+/// A template argument.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TemplateValue {
+    Type(CType),
+    Int(i128, CType),
+}
+
+/// The arguments of the enclosing templates, innermost last.
+pub(crate) type TemplateArgs = Vec<(SmolStr, TemplateValue)>;
+
+/// What passes over a function have found out about its variables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Variables that are assigned after their declaration, or passed to functions that change them.
+    pub(crate) mutated: FxHashSet<VariableKey>,
+    /// Arrays of several axes whose rows are used as pointers.
+    pub(crate) flat: FxHashSet<VariableKey>,
+    /// Loop variables that the body of their loop assigns.
+    pub(crate) assigned_in_loop: FxHashSet<VariableKey>,
+    /// The array that a pointer variable refers to.
+    pub(crate) bases: FxHashMap<VariableKey, Pointer>,
+    /// Variables that a nested function or block captures by name only.
+    pub(crate) elements: FxHashMap<VariableKey, CType>,
+    /// Variables and arrays that are passed to functions that may change them, so that they need a value.
+    pub(crate) passed: FxHashSet<VariableKey>,
+    pub(crate) changed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Local {
+    Variable {
+        name: SmolStr,
+        key: VariableKey,
+        ty: CType,
+        known: Option<Box<Value>>,
+    },
+    Array {
+        info: Rc<ArrayInfo>,
+        ty: CType,
+    },
+    /// A pointer variable. If it is never assigned after its declaration, `fixed` is its value.
+    Pointer {
+        key: VariableKey,
+        to: CType,
+        index: SmolStr,
+        fixed: Option<Box<Pointer>>,
+    },
+    /// A reference.
+    Alias(Place),
+    /// A constant, or the value of a template parameter.
+    Constant(Value),
+    Group(GroupKind),
+    Type(CType),
+}
+
+/// What `break` and `continue` do in the innermost loop or `switch`.
+#[derive(Clone, Debug)]
+pub(crate) struct LoopState<'a> {
+    /// Whether it is a `switch` that is translated to a loop, or to a chain of conditions.
+    pub(crate) is_switch: bool,
+    /// The step of a `for`, to be executed before `continue`.
+    pub(crate) step: Option<&'a crate::ast::CppExpr>,
+    /// The condition of a `do`, to be tested before `continue`.
+    pub(crate) tail: Option<&'a crate::ast::CppExpr>,
+    /// The counter of a loop that may become a Clk `for`.
+    pub(crate) counter: Option<VariableKey>,
+    /// Whether a `continue` inside would leave a loop that stands for a `switch`.
+    pub(crate) traps_continue: bool,
+    /// The number of scopes outside of the body, in which `step` and `tail` are translated.
+    pub(crate) scopes: usize,
+}
+
+pub(crate) struct Lower<'t, 'a> {
+    pub(crate) t: &'t mut Translator<'a>,
+    pub(crate) env: TemplateArgs,
+    pub(crate) scope: ScopePath,
+    /// The object of a method.
+    pub(crate) this: Option<Place>,
+    pub(crate) locals: Vec<FxHashMap<SmolStr, Local>>,
+    names: Vec<FxHashSet<SmolStr>>,
+    pub(crate) blocks: Vec<Vec<Stmt>>,
+    pub(crate) facts: Facts,
+    next_key: usize,
+    pub(crate) loops: Vec<LoopState<'a>>,
+    pub(crate) result: CType,
+    pub(crate) is_kernel: bool,
+    /// Set if the body stores to memory, has barriers, atomics or output.
+    pub(crate) effect: bool,
+    /// Variables of the file that the body uses as arrays.
+    pub(crate) globals: Vec<usize>,
+    /// The highest axis of the geometry that the body reads.
+    pub(crate) axes: u8,
+    /// Limits of the grid that rule out overflow: axis and number of blocks.
+    pub(crate) grid_limits: Vec<(u8, i128)>,
+    pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+    /// Declarations of shared memory.
+    pub(crate) shared: Vec<Stmt>,
+    /// The parameter with the length of dynamic shared memory, and its declaration.
+    pub(crate) dynamic_shared: Option<SmolStr>,
+    /// Bounds of indices that guards establish: index text, limit.
+    pub(crate) guards: Vec<(String, Value)>,
+    /// Accesses of global arrays and the limit of their index.
+    pub(crate) depth: u32,
+}
+
+/// Maximum depth of nested expressions and statements.
+const MAX_DEPTH: u32 = 300;
+
+impl<'t, 'a> Lower<'t, 'a> {
+    pub(crate) fn new(t: &'t mut Translator<'a>, env: TemplateArgs, scope: ScopePath, facts: Facts) -> Self {
+        Lower {
+            t,
+            env,
+            scope,
+            this: None,
+            locals: vec![FxHashMap::default()],
+            names: vec![FxHashSet::default()],
+            blocks: vec![vec![]],
+            facts,
+            next_key: 0,
+            loops: vec![],
+            result: CType::Void,
+            is_kernel: false,
+            effect: false,
+            globals: vec![],
+            axes: 0,
+            grid_limits: vec![],
+            notes: vec![],
+            shared: vec![],
+            dynamic_shared: None,
+            guards: vec![],
+            depth: 0,
+        }
+    }
+
+    pub(crate) fn enter(&mut self, span: SourceSpan) -> Res<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return refuse("deeply nested code", span, "split the expression or the statement");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    pub(crate) fn new_key(&mut self) -> VariableKey {
+        self.next_key += 1;
+        VariableKey(self.next_key)
+    }
+
+    /// Returns the number of the next key.
+    pub(crate) fn peek_key(&self) -> usize {
+        self.next_key + 1
+    }
+
+    // ---- statements under construction ----
+
+    pub(crate) fn push(&mut self, kind: StmtKind, span: SourceSpan) {
+        if let Some(block) = self.blocks.last_mut() {
+            block.push(Stmt { kind, span });
+        }
+    }
+
+    /// Returns the position after the last statement of the block.
+    pub(crate) fn mark(&self) -> usize {
+        self.blocks.last().map_or(0, Vec::len)
+    }
+
+    /// Translates something into a block of its own, with its own scope of names.
+    pub(crate) fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<(T, Vec<Stmt>)> {
+        self.blocks.push(vec![]);
+        self.locals.push(FxHashMap::default());
+        self.names.push(FxHashSet::default());
+        let result = f(self);
+        self.names.pop();
+        self.locals.pop();
+        let block = self.blocks.pop().unwrap_or_default();
+        Ok((result?, block))
+    }
+
+    /// Like [`Lower::nested`], but the statements go into the current block.
+    pub(crate) fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+        self.locals.push(FxHashMap::default());
+        self.names.push(FxHashSet::default());
+        let result = f(self);
+        // The names stay in use, because their declarations are in the enclosing block.
+        let names = self.names.pop().unwrap_or_default();
+        if let Some(outer) = self.names.last_mut() {
+            outer.extend(names);
+        }
+        self.locals.pop();
+        result
+    }
+
+    // ---- names ----
+
+    /// Returns an unused name for a variable.
+    pub(crate) fn fresh(&mut self, name: &str) -> SmolStr {
+        let base = clk_name(name);
+        let mut candidate = base.clone();
+        let mut number = 1;
+        while self.names.iter().any(|names| names.contains(&candidate)) || self.t.is_item_name(&candidate) {
+            number += 1;
+            candidate = SmolStr::from(format!("{base}_{number}"));
+        }
+        if let Some(names) = self.names.last_mut() {
+            names.insert(candidate.clone());
+        }
+        candidate
+    }
+
+    /// Gives back a name that is not needed.
+    pub(crate) fn release(&mut self, name: &SmolStr) {
+        if let Some(names) = self.names.last_mut() {
+            names.remove(name);
+        }
+    }
+
+    /// Reserves a name in the whole function.
+    pub(crate) fn fresh_in_function(&mut self, name: &str) -> SmolStr {
+        let name = self.fresh(name);
+        if let Some(names) = self.names.first_mut() {
+            names.insert(name.clone());
+        }
+        name
+    }
+
+    pub(crate) fn declare(&mut self, name: &str, local: Local) {
+        if let Some(scope) = self.locals.last_mut() {
+            scope.insert(SmolStr::from(name), local);
+        }
+    }
+
+    pub(crate) fn find_local(&self, name: &str) -> Option<&Local> {
+        self.locals.iter().rev().find_map(|scope| scope.get(name))
+    }
+
+    // ---- facts ----
+
+    pub(crate) fn note_mutated(&mut self, key: VariableKey) {
+        if self.facts.mutated.insert(key) {
+            self.facts.changed = true;
+        }
+        let in_loop = self.loops.iter().any(|state| state.counter == Some(key));
+        if in_loop && self.facts.assigned_in_loop.insert(key) {
+            self.facts.changed = true;
+        }
+    }
+
+    pub(crate) fn note_passed(&mut self, key: VariableKey) {
+        if self.facts.passed.insert(key) {
+            self.facts.changed = true;
+        }
+    }
+
+    pub(crate) fn is_mutated(&self, key: VariableKey) -> bool {
+        self.facts.mutated.contains(&key)
+    }
+
+    pub(crate) fn note_flat(&mut self, key: VariableKey) {
+        if self.facts.flat.insert(key) {
+            self.facts.changed = true;
+        }
+    }
+
+    // ---- temporaries ----
+
+    /// Stores a value in a temporary variable and returns the variable, unless the value is stable already.
+    pub(crate) fn spill(&mut self, value: Value) -> Value {
+        if value.stable && !value.effect {
+            return value;
+        }
+        let mark = self.mark();
+        self.spill_at(value, mark)
+    }
+
+    /// Like [`Lower::spill`], but declares the variable before the statement at `mark` of the current block.
+    pub(crate) fn spill_at(&mut self, value: Value, mark: usize) -> Value {
+        if value.stable && !value.effect {
+            return value;
+        }
+        let span = value.expr.span;
+        let name = self.fresh("t");
+        let ty = self.value_type_text(&value);
+        let stmt = Stmt {
+            kind: StmtKind::Declare { name: name.clone(), mutable: false, ty, value: Some(value.expr.clone()) },
+            span,
+        };
+        if let Some(block) = self.blocks.last_mut() {
+            block.insert(mark.min(block.len()), stmt);
+        }
+        Value { expr: Expr::name(name, span), stable: true, effect: false, ..value }
+    }
+
+    /// Returns the Clk type of the expression of a value.
+    pub(crate) fn value_type_text(&self, value: &Value) -> String {
+        match value.ty.scalar() {
+            Some(_) => value.rep.name().to_string(),
+            None => self.t.type_text(&value.ty),
+        }
+    }
+
+    // ---- small constructors ----
+
+    pub(crate) fn variable_value(&self, name: &SmolStr, key: VariableKey, ty: &CType, span: SourceSpan) -> Value {
+        Value { stable: !self.is_mutated(key), ..Value::new(ty.clone(), Expr::name(name.clone(), span)) }
+    }
+
+    pub(crate) fn space_has_effects(space: Space) -> bool {
+        !matches!(space, Space::Local)
+    }
+
+    pub(crate) fn note(&mut self, text: impl Into<SmolStr>, span: SourceSpan) {
+        let text = text.into();
+        if !self.notes.iter().any(|(known, _)| *known == text) {
+            self.notes.push((text, span));
+        }
+    }
+
+    /// Takes over what a called function needs from its caller.
+    pub(crate) fn take_requirements(&mut self, instance: &Instance) {
+        self.axes = self.axes.max(instance.axes);
+        for limit in &instance.grid_limits {
+            if !self.grid_limits.contains(limit) {
+                self.grid_limits.push(*limit);
+            }
+        }
+        for (text, span) in &instance.notes {
+            self.note(text.clone(), *span);
+        }
+        self.effect |= instance.effect;
+    }
+
+    pub(crate) fn scalar_of(&self, ty: &CType, span: SourceSpan) -> Res<ClkScalar> {
+        match ty.scalar() {
+            Some(scalar) => Ok(scalar),
+            None => refuse(format!("{} as a number", self.t.describe(ty)), span, ""),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Types and meaning of CUDA C++: resolves names, instantiates templates, writes out all conversions, puts effects in
+//! order, and turns pointers into arrays with indices. The result is a tree of Clk items, which `emit` prints.
+//!
+//! `translate` handles each kernel alone: a construct without a translation refuses the kernel that contains it.
+
+mod arith;
+mod builtin;
+mod call;
+mod decl;
+mod expr;
+mod function;
+mod guards;
+mod launches;
+mod loops;
+mod lower;
+mod math;
+mod order;
+mod overload;
+mod place;
+mod pointer;
+mod program;
+mod resolve;
+mod stmt;
+#[cfg(test)]
+mod tests;
+mod translator;
+pub(crate) mod tree;
+pub(crate) mod types;
+mod value;
+
+use crate::ast::{CppFunction, FunctionBody, Refusal, TranslationUnit};
+use crate::emit::{SpanMap, print_file};
+use crate::source::{Provenance, SourceSpan};
+use clk_base::diag::Diagnostic;
+use lower::{Facts, Lower, TemplateArgs};
+use program::Program;
+use smol_str::SmolStr;
+use translator::Translator;
+
+/// The code of diagnostics about constructs without a translation.
+pub const REFUSED: &str = "E0850";
+
+/// Something that a translation takes for granted. A verdict about the kernel holds only if it is true.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assumption {
+    pub text: SmolStr,
+    /// The place in the CUDA file that it is about.
+    pub source: SourceSpan,
+}
+
+/// A kernel of the translated text.
+#[derive(Clone, Debug)]
+pub struct TranslatedKernel {
+    /// The name in the CUDA file.
+    pub name: SmolStr,
+    /// The name in the text, which has the template arguments as a suffix.
+    pub clk_name: SmolStr,
+    pub source: SourceSpan,
+    pub assumptions: Vec<Assumption>,
+    /// The name of each array parameter in the CUDA file, and the dimension that is its length in the text.
+    pub lengths: Vec<(SmolStr, SmolStr)>,
+}
+
+/// A kernel without a translation.
+#[derive(Clone, Debug)]
+pub struct RefusedKernel {
+    pub name: SmolStr,
+    /// The C++ term for the construct.
+    pub construct: SmolStr,
+    pub diagnostic: Diagnostic,
+}
+
+/// The Clk text of a CUDA file.
+#[derive(Clone, Debug, Default)]
+pub struct Translation {
+    pub text: String,
+    pub map: SpanMap,
+    pub kernels: Vec<TranslatedKernel>,
+    pub refused: Vec<RefusedKernel>,
+}
+
+/// Stack for the recursion over nested code, whose depth is bounded.
+const STACK_BYTES: usize = 256 << 20;
+
+/// Translates all kernels of a file.
+pub fn translate(unit: &TranslationUnit, provenance: &Provenance) -> Translation {
+    let on_thread = std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("cuda import".into()).stack_size(STACK_BYTES);
+        let handle = builder.spawn_scoped(scope, || translate_unit(unit, provenance)).ok()?;
+        Some(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    // Without threads, the stack of the caller has to suffice.
+    on_thread.unwrap_or_else(|| translate_unit(unit, provenance))
+}
+
+fn translate_kernel(
+    t: &mut Translator<'_>,
+    id: usize,
+    env: TemplateArgs,
+) -> Result<function::KernelInfo, Box<Refusal>> {
+    let scope = t.program.functions[id].scope.clone();
+    Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env)
+}
+
+fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> Translation {
+    let program = Program::new(&unit.decls);
+    let mut translation = Translation::default();
+    let refusal_of = |name: &SmolStr, refusal: &Refusal| {
+        let title = format!("kernel `{name}` is not translated: it uses {}", refusal.construct);
+        let mut diagnostic = Diagnostic::error(REFUSED, title).at(refusal.span.span, "Clk has no equivalent");
+        if let Some(help) = &refusal.help {
+            diagnostic = diagnostic.help(help.to_string());
+        }
+        let diagnostic = provenance.explain(diagnostic, refusal.span);
+        RefusedKernel { name: name.clone(), construct: refusal.construct.clone(), diagnostic }
+    };
+    for (name, kernel, refusal) in &program.refused {
+        if *kernel {
+            translation.refused.push(refusal_of(name, refusal));
+        }
+    }
+    let kernels: Vec<usize> = (0..program.functions.len())
+        .filter(|&id| {
+            let function = program.functions[id].function;
+            function.attributes.global && !matches!(function.body, FunctionBody::None)
+        })
+        .collect();
+    let launches = launches::template_launches(&unit.decls);
+    let mut t = Translator::new(program);
+    for id in kernels {
+        let function: &CppFunction = t.function(id);
+        let name = t.program.functions[id].name.clone();
+        let instances = match kernel_instances(&mut t, id, &launches) {
+            Ok(instances) => instances,
+            Err(refusal) => {
+                translation.refused.push(refusal_of(&name, &refusal));
+                continue;
+            }
+        };
+        for (env, choice) in instances {
+            let mut result = translate_kernel(&mut t, id, env);
+            let mut choice = choice;
+            if let (Err(_), Some(_), Some(header)) = (&result, &choice, &function.template) {
+                // Many templates are for integers only.
+                let scope = t.program.functions[id].scope.clone();
+                let mut lower = Lower::new(&mut t, vec![], scope, Facts::default());
+                if let Ok((env, text)) = lower.representative_args(header, &types::INT, function.name_span)
+                    && let Ok(info) = translate_kernel(&mut t, id, env)
+                {
+                    result = Ok(info);
+                    choice = Some(text);
+                }
+            }
+            match result {
+                Ok(info) => translation.kernels.push(TranslatedKernel {
+                    name: name.clone(),
+                    clk_name: info.clk,
+                    source: function.name_span,
+                    assumptions: choice
+                        .into_iter()
+                        .map(|text| (SmolStr::from(text), function.name_span))
+                        .chain(info.notes)
+                        .map(|(text, source)| Assumption { text, source })
+                        .collect(),
+                    lengths: info.lengths,
+                }),
+                Err(refusal) => translation.refused.push(refusal_of(&name, &refusal)),
+            }
+        }
+    }
+    t.drop_unused();
+    let kernels = &translation.kernels;
+    let comments = |item: &str| -> Vec<String> {
+        let Some(kernel) = kernels.iter().find(|kernel| kernel.clk_name == item) else { return vec![] };
+        kernel.assumptions.iter().map(|assumption| format!(" assumes that {}", assumption.text)).collect()
+    };
+    (translation.text, translation.map) = print_file(&t.file, &comments);
+    translation
+}
+
+/// Returns the template arguments with which a kernel is translated: those of explicit instantiations and launches. A
+/// template without any is translated for one choice, which is an assumption.
+fn kernel_instances<'a>(
+    t: &mut Translator<'a>,
+    id: usize,
+    launches: &[launches::TemplateLaunch<'a>],
+) -> Result<Vec<(TemplateArgs, Option<String>)>, Box<Refusal>> {
+    let function = t.function(id);
+    let Some(header) = &function.template else { return Ok(vec![(vec![], None)]) };
+    let entry = t.program.functions[id].clone();
+    if header.params.is_empty() {
+        return Ok(vec![(vec![], None)]);
+    }
+    let mut all: Vec<(TemplateArgs, Option<String>)> = vec![];
+    let explicit = t
+        .program
+        .instantiations
+        .iter()
+        .filter(|(instance, _)| program::function_key(&instance.name) == entry.name)
+        .filter_map(|(instance, _)| instance.template_args.as_deref());
+    let launched = launches.iter().filter(|launch| launch.kernel == entry.name).map(|launch| launch.args);
+    let candidates: Vec<_> = explicit.chain(launched).collect();
+    for args in candidates {
+        let mut lower = Lower::new(t, vec![], entry.scope.clone(), Facts::default());
+        // Arguments that depend on parameters of host templates are not known here.
+        if let Ok(env) = lower.explicit_args(header, args, function.name_span)
+            && !all.iter().any(|(known, _)| *known == env)
+            && all.len() < MAX_INSTANCES
+        {
+            all.push((env, None));
+        }
+    }
+    if all.is_empty() {
+        let mut lower = Lower::new(t, vec![], entry.scope.clone(), Facts::default());
+        if let Ok(env) = lower.explicit_args(header, &[], function.name_span) {
+            all.push((env, None));
+        } else {
+            let (env, text) = lower.representative_args(header, &types::FLOAT, function.name_span)?;
+            all.push((env, Some(text)));
+        }
+    }
+    Ok(all)
+}
+
+/// Maximum number of instances of one kernel template.
+const MAX_INSTANCES: usize = 8;

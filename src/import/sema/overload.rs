@@ -1,0 +1,358 @@
+//! Overload resolution and template argument deduction.
+
+use super::lower::{Lower, TemplateArgs, TemplateValue};
+use super::types::{CType, RecordId};
+use super::value::{Denoted, Res, refuse};
+use crate::ast::{
+    CppExpr, CppExprKind, CppTemplateArg, CppType, CppTypeKind, FunctionBody, QualifiedName, TemplateParamKind,
+};
+use crate::source::SourceSpan;
+use smol_str::SmolStr;
+
+/// A function and the template arguments of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) function: usize,
+    pub(crate) env: TemplateArgs,
+    pub(crate) record: Option<RecordId>,
+}
+
+/// The costs of converting an argument, as overload resolution ranks them.
+const PROMOTION: u32 = 1;
+const CONVERSION: u32 = 10;
+const USER_CONVERSION: u32 = 100;
+
+impl<'a> Lower<'_, 'a> {
+    /// Returns a type that a call like `T(x)` names.
+    pub(crate) fn type_name(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Option<CType>> {
+        if let [only] = name.segments.as_slice() {
+            if let Some(super::lower::Local::Type(ty)) = self.find_local(&only.name.text) {
+                return Ok(Some(ty.clone()));
+            }
+            if let Some(TemplateValue::Type(ty)) = self.template_value(&only.name.text) {
+                return Ok(Some(ty.clone()));
+            }
+        }
+        self.named_or_known_type(name, span)
+    }
+
+    /// Chooses the function that a call means.
+    pub(crate) fn choose(
+        &mut self,
+        functions: &[usize],
+        explicit: Option<&'a [CppTemplateArg]>,
+        args: &[Denoted],
+        record: Option<RecordId>,
+        name: &str,
+        span: SourceSpan,
+    ) -> Res<Chosen> {
+        let types: Vec<CType> = args.iter().map(|arg| self.type_of_denoted(arg)).collect();
+        let mut best: Option<(u32, Chosen)> = None;
+        let mut ambiguous = false;
+        let mut error = None;
+        let with_body: Vec<usize> = functions.iter().copied().filter(|&id| self.t.program.has_body(id)).collect();
+        if with_body.is_empty() {
+            return refuse(
+                format!("a call of `{name}`, whose body is not in this file"),
+                span,
+                "include the file with the definition",
+            );
+        }
+        for id in with_body {
+            match self.viable(id, explicit, &types, record) {
+                Ok(Some((cost, chosen))) => match &best {
+                    Some((known, _)) if *known < cost => {}
+                    Some((known, _)) if *known == cost => ambiguous = true,
+                    _ => {
+                        best = Some((cost, chosen));
+                        ambiguous = false;
+                    }
+                },
+                Ok(None) => {}
+                Err(refusal) => error = Some(refusal),
+            }
+        }
+        match (best, error) {
+            (Some(_), _) if ambiguous => refuse(format!("an ambiguous call of `{name}`"), span, "cast the arguments"),
+            (Some((_, chosen)), _) => Ok(chosen),
+            (None, Some(error)) => Err(error),
+            (None, None) => {
+                let types: Vec<_> = types.iter().map(|ty| self.t.describe(ty)).collect();
+                refuse(format!("a call of `{name}` with {}", types.join(", ")), span, "cast the arguments")
+            }
+        }
+    }
+
+    /// Returns the default of a parameter, which another declaration of the function may have.
+    pub(crate) fn default_argument(&self, id: usize, at: usize) -> Option<&'a CppExpr> {
+        let own = &self.t.program.functions[id];
+        if let Some(default) = own.function.params.get(at).and_then(|param| param.default.as_ref()) {
+            return Some(default);
+        }
+        self.t
+            .program
+            .functions
+            .iter()
+            .filter(|other| {
+                other.name == own.name
+                    && other.scope == own.scope
+                    && other.function.params.len() == own.function.params.len()
+                    && matches!(other.function.body, FunctionBody::None)
+            })
+            .find_map(|other| other.function.params.get(at).and_then(|param| param.default.as_ref()))
+    }
+
+    fn viable(
+        &mut self,
+        id: usize,
+        explicit: Option<&'a [CppTemplateArg]>,
+        types: &[CType],
+        record: Option<RecordId>,
+    ) -> Res<Option<(u32, Chosen)>> {
+        let function = self.t.function(id);
+        if types.len() > function.params.len() {
+            return Ok(None);
+        }
+        let missing = types.len()..function.params.len();
+        if missing.clone().any(|at| self.default_argument(id, at).is_none()) {
+            return Ok(None);
+        }
+        let scope = self.t.program.functions[id].scope.clone();
+        // A method of a base class has the template arguments of that base.
+        let record = match (record, self.t.program.functions[id].record) {
+            (Some(own), Some(decl)) => self.base_with(own, decl).or(record),
+            (own, _) => own,
+        };
+        let mut env = record.map_or(vec![], |record| self.t.record(record).env.clone());
+        let mut cost = 0;
+        if let Some(header) = &function.template {
+            if header.params.is_empty() {
+                // An explicit specialization: its arguments must be those of the call.
+                let Some(own) = &function.template_args else { return Ok(None) };
+                let Some(explicit) = explicit else { return Ok(None) };
+                if own.len() != explicit.len() {
+                    return Ok(None);
+                }
+                for (a, b) in own.iter().zip(explicit) {
+                    if self.template_arg(a)? != self.template_arg(b)? {
+                        return Ok(None);
+                    }
+                }
+            } else {
+                if header.params.iter().any(|param| param.pack) {
+                    return refuse("a parameter pack", function.name_span, "write the parameters one by one");
+                }
+                let Some(deduced) = self.deduce_all(function, explicit, types, &env, &scope)? else {
+                    return Ok(None);
+                };
+                env.extend(deduced);
+                cost += 1;
+            }
+        } else if explicit.is_some() && function.template.is_none() {
+            return Ok(None);
+        }
+        cost *= 2;
+        for (param, ty) in function.params.iter().zip(types) {
+            let context = env.clone();
+            let scope = scope.clone();
+            let target = match self.in_context(context, scope, |lower| lower.resolve_type(&param.ty)) {
+                Ok(target) => target,
+                Err(error) if function.template.is_none() => return Err(error),
+                Err(_) => return Ok(None),
+            };
+            let is_const = match &param.ty.kind {
+                CppTypeKind::Reference(inner) => inner.qualifiers.is_const,
+                _ => true,
+            };
+            match self.conversion_cost(ty, &target, is_const) {
+                Some(one) => cost += 4 * one,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some((cost, Chosen { function: id, env, record })))
+    }
+
+    fn base_with(&self, id: RecordId, decl: usize) -> Option<RecordId> {
+        if self.t.record(id).decl == decl {
+            return Some(id);
+        }
+        self.t.record(id).bases.iter().find_map(|base| self.base_with(*base, decl))
+    }
+
+    fn conversion_cost(&mut self, from: &CType, to: &CType, is_const: bool) -> Option<u32> {
+        if let CType::Reference(target) = to {
+            if from == &**target {
+                return Some(0);
+            }
+            if !is_const {
+                return None;
+            }
+            return self.conversion_cost(from, target, true);
+        }
+        match (from, to) {
+            (a, b) if a == b => Some(0),
+            (CType::Array(element, _), CType::Pointer(target)) if element == target => Some(0),
+            (CType::Array(a, _), CType::Array(b, _)) if a == b => Some(0),
+            (CType::Pointer(a), CType::Array(b, _)) if a == b => Some(0),
+            (CType::Null, CType::Pointer(_)) => Some(PROMOTION),
+            (CType::Pointer(_) | CType::Array(..), CType::Pointer(target)) if **target == CType::Void => {
+                Some(CONVERSION)
+            }
+            (CType::Int(_), CType::Pointer(_)) => Some(USER_CONVERSION),
+            (a, b) if a.is_arithmetic() && b.is_arithmetic() => {
+                let promoted = a.promoted().is_some_and(|kind| CType::Int(kind) == *b)
+                    || *a == super::types::FLOAT && *b == super::types::DOUBLE;
+                Some(if promoted { PROMOTION } else { CONVERSION })
+            }
+            (a, CType::Record(id)) => {
+                if let CType::Record(own) = a
+                    && self.t.record(*own).bases.contains(id)
+                {
+                    return Some(CONVERSION);
+                }
+                let converting = self.methods(*id, "constructor").iter().any(|&function| {
+                    let function = self.t.function(function);
+                    !function.params.is_empty() && function.params.iter().skip(1).all(|param| param.default.is_some())
+                });
+                (converting && !matches!(a, CType::Record(_))).then_some(USER_CONVERSION)
+            }
+            (CType::Record(id), b) if b.is_arithmetic() => {
+                (!self.methods(*id, "operator conversion").is_empty()).then_some(USER_CONVERSION)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the template arguments of a call; `None` if they cannot be deduced.
+    fn deduce_all(
+        &mut self,
+        function: &'a crate::ast::CppFunction,
+        explicit: Option<&'a [CppTemplateArg]>,
+        types: &[CType],
+        outer: &TemplateArgs,
+        scope: &[SmolStr],
+    ) -> Res<Option<TemplateArgs>> {
+        let Some(header) = &function.template else { return Ok(Some(vec![])) };
+        let names: Vec<SmolStr> = header
+            .params
+            .iter()
+            .map(|param| param.name.as_ref().map_or(SmolStr::default(), |name| name.text.clone()))
+            .collect();
+        let mut found: Vec<Option<TemplateValue>> = vec![None; names.len()];
+        let explicit = explicit.unwrap_or(&[]);
+        if explicit.len() > names.len() {
+            return Ok(None);
+        }
+        for (at, arg) in explicit.iter().enumerate() {
+            let value = self.template_arg(arg)?;
+            let matches_kind = match (&header.params[at].kind, &value) {
+                (TemplateParamKind::Type { .. }, TemplateValue::Type(_)) => true,
+                (TemplateParamKind::Value { .. }, TemplateValue::Int(..)) => true,
+                _ => false,
+            };
+            if !matches_kind {
+                return Ok(None);
+            }
+            found[at] = Some(value);
+        }
+        for (param, ty) in function.params.iter().zip(types) {
+            self.deduce(&param.ty, ty, true, &names, &mut found);
+        }
+        let mut env: TemplateArgs = vec![];
+        for (at, param) in header.params.iter().enumerate() {
+            let value = match found[at].take() {
+                Some(value) => value,
+                None => {
+                    let mut before = outer.clone();
+                    before.extend(env.iter().cloned());
+                    let scope = scope.to_vec();
+                    let kind = &param.kind;
+                    match self.in_context(before, scope, |lower| lower.template_default(kind, &vec![]))? {
+                        Some(value) => value,
+                        None => return Ok(None),
+                    }
+                }
+            };
+            let value = match (&param.kind, value) {
+                (TemplateParamKind::Value { ty, .. }, TemplateValue::Int(number, own)) => {
+                    let mut before = outer.clone();
+                    before.extend(env.iter().cloned());
+                    let scope = scope.to_vec();
+                    let ty = self.in_context(before, scope, |lower| lower.resolve_type(ty)).unwrap_or(own);
+                    let number = ty.scalar().map_or(number, |scalar| scalar.wrap(number));
+                    TemplateValue::Int(number, ty)
+                }
+                (_, value) => value,
+            };
+            env.push((names[at].clone(), value));
+        }
+        Ok(Some(env))
+    }
+
+    fn deduce(
+        &self,
+        param: &CppType,
+        arg: &CType,
+        decay: bool,
+        names: &[SmolStr],
+        found: &mut [Option<TemplateValue>],
+    ) {
+        match &param.kind {
+            CppTypeKind::Named(name) => {
+                let [only] = name.segments.as_slice() else { return };
+                if let Some(at) = names.iter().position(|known| *known == only.name.text)
+                    && only.args.is_none()
+                {
+                    if found[at].is_none() {
+                        let ty = match arg.referent() {
+                            CType::Array(element, _) if decay => CType::Pointer(element.clone()),
+                            other => other.clone(),
+                        };
+                        found[at] = Some(TemplateValue::Type(ty));
+                    }
+                    return;
+                }
+                let (Some(args), CType::Record(id)) = (&only.args, arg) else { return };
+                let env = &self.t.record(*id).env;
+                for (own, (_, value)) in args.iter().zip(env) {
+                    match (own, value) {
+                        (CppTemplateArg::Type(ty), TemplateValue::Type(value)) => {
+                            self.deduce(ty, value, false, names, found);
+                        }
+                        (CppTemplateArg::Value(expr), value) => {
+                            if let CppExprKind::Name(name) = &expr.kind
+                                && let [only] = name.segments.as_slice()
+                                && let Some(at) = names.iter().position(|known| *known == only.name.text)
+                                && found[at].is_none()
+                            {
+                                found[at] = Some(value.clone());
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            CppTypeKind::Pointer(inner) => {
+                if let CType::Pointer(to) | CType::Array(to, _) = arg {
+                    self.deduce(inner, to, false, names, found);
+                }
+            }
+            CppTypeKind::Reference(inner) | CppTypeKind::RvalueReference(inner) => {
+                self.deduce(inner, arg, false, names, found);
+            }
+            CppTypeKind::Array { element, length } => {
+                let (CType::Array(to, _) | CType::Pointer(to)) = arg else { return };
+                self.deduce(element, to, false, names, found);
+                if let (Some(length), CType::Array(_, Some(count))) = (length, arg)
+                    && let CppExprKind::Name(name) = &length.kind
+                    && let [only] = name.segments.as_slice()
+                    && let Some(at) = names.iter().position(|known| *known == only.name.text)
+                    && found[at].is_none()
+                {
+                    found[at] = Some(TemplateValue::Int(i128::from(*count), super::types::SIZE));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! Resolution of names and types: typedefs, template parameters, records with template arguments, `decltype`.
+
+use super::lower::{Local, Lower, TemplateArgs, TemplateValue};
+use super::program::{ScopePath, Symbol};
+use super::translator::{RecordField, RecordInfo};
+use super::types::{CType, GroupKind, IntKind, RecordId, basic_type, header_type};
+use super::value::{Res, refuse};
+use crate::ast::{
+    CppDeclKind, CppExpr, CppExprKind, CppTemplateArg, CppType, CppTypeKind, QualifiedName, TemplateHeader,
+    TemplateParamKind, VariableName,
+};
+use crate::emit::names::clk_name;
+use crate::source::SourceSpan;
+use rustc_hash::FxHashMap;
+use smol_str::SmolStr;
+
+/// Namespaces whose members this crate knows.
+const KNOWN_NAMESPACES: &[&str] = &["std", "cuda", "cooperative_groups", "cg", "thrust", "nvcuda"];
+
+/// Returns the last part of a name if all other parts are namespaces of the CUDA headers or the standard library.
+pub(crate) fn header_name(name: &QualifiedName) -> Option<&SmolStr> {
+    let (last, outer) = name.segments.split_last()?;
+    outer.iter().all(|segment| KNOWN_NAMESPACES.contains(&segment.name.text.as_str())).then_some(&last.name.text)
+}
+
+impl<'a> Lower<'_, 'a> {
+    /// Runs a translation step in another scope, with other template arguments and no local variables.
+    pub(crate) fn in_context<T>(&mut self, env: TemplateArgs, scope: ScopePath, f: impl FnOnce(&mut Self) -> T) -> T {
+        let env = std::mem::replace(&mut self.env, env);
+        let scope = std::mem::replace(&mut self.scope, scope);
+        let locals = std::mem::replace(&mut self.locals, vec![FxHashMap::default()]);
+        let this = self.this.take();
+        let result = f(self);
+        self.env = env;
+        self.scope = scope;
+        self.locals = locals;
+        self.this = this;
+        result
+    }
+
+    pub(crate) fn template_value(&self, name: &str) -> Option<&TemplateValue> {
+        self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    pub(crate) fn resolve_type(&mut self, ty: &'a CppType) -> Res<CType> {
+        self.enter(ty.span)?;
+        let result = self.resolve_type_kind(ty);
+        self.leave();
+        result
+    }
+
+    fn resolve_type_kind(&mut self, ty: &'a CppType) -> Res<CType> {
+        let span = ty.span;
+        Ok(match &ty.kind {
+            CppTypeKind::Basic(basic) => match basic_type(*basic) {
+                Some(ty) => ty,
+                None => return refuse("`__int128`", span, "use two 64-bit integers"),
+            },
+            CppTypeKind::Named(name) => self.resolve_named_type(name, span)?,
+            CppTypeKind::Pointer(to) => CType::Pointer(Box::new(self.resolve_type(to)?)),
+            CppTypeKind::Reference(to) | CppTypeKind::RvalueReference(to) => {
+                CType::Reference(Box::new(self.resolve_type(to)?.referent().clone()))
+            }
+            CppTypeKind::Array { element, length } => {
+                let element = self.resolve_type(element)?;
+                let length = match length {
+                    Some(length) => Some(self.array_length(length)?),
+                    None => None,
+                };
+                CType::Array(Box::new(element), length)
+            }
+            CppTypeKind::Auto => return refuse("`auto` without an initializer", span, "write the type"),
+            CppTypeKind::Decltype(value) => self.type_of(value)?,
+            CppTypeKind::Function { .. } => {
+                return refuse(
+                    "a pointer to a function",
+                    span,
+                    "make the function a template parameter, or call it directly",
+                );
+            }
+            CppTypeKind::MemberPointer { .. } => return refuse("a pointer to a member", span, ""),
+            CppTypeKind::Record(record) => match self.local_record(record) {
+                Some(id) => CType::Record(self.instantiate_record(id, vec![], span)?),
+                None => return refuse("a record that is defined here", span, "give it a name"),
+            },
+            CppTypeKind::Enum(decl) => match self.t.program.enum_id(decl) {
+                Some(id) => self.enum_type(id)?,
+                None => return refuse("an enum that is defined here", span, "define it outside of the function"),
+            },
+        })
+    }
+
+    fn local_record(&mut self, record: &'a crate::ast::CppRecord) -> Option<usize> {
+        if self.t.program.record_id(record).is_none() {
+            let scope = self.scope.clone();
+            self.t.program.add_record(record, &scope);
+        }
+        self.t.program.record_id(record)
+    }
+
+    fn array_length(&mut self, length: &'a CppExpr) -> Res<u64> {
+        let value = self.constant_value(length)?;
+        match value {
+            Some(n) if (0..=i128::from(u32::MAX)).contains(&n) => Ok(n as u64),
+            Some(_) => refuse("an array of this length", length.span, ""),
+            None => refuse("an array whose length is not a constant", length.span, "use a constant length"),
+        }
+    }
+
+    /// Returns the value of an integer constant expression; `None` if it is not constant.
+    pub(crate) fn constant_value(&mut self, expr: &'a CppExpr) -> Res<Option<i128>> {
+        let (value, _) = self.nested(|lower| lower.rvalue(expr))?;
+        Ok(value.constant_int())
+    }
+
+    fn resolve_named_type(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<CType> {
+        if let [only] = name.segments.as_slice() {
+            if let Some(Local::Type(ty)) = self.find_local(&only.name.text) {
+                return Ok(ty.clone());
+            }
+            match self.template_value(&only.name.text) {
+                Some(TemplateValue::Type(ty)) => return Ok(ty.clone()),
+                Some(_) => return refuse(format!("`{}` as a type", only.name.text), span, ""),
+                None => {}
+            }
+        }
+        if let Some(ty) = self.named_type(name, span)? {
+            return Ok(ty);
+        }
+        if let Some(ty) = self.known_type(name, span)? {
+            return Ok(ty);
+        }
+        let text: Vec<_> = name.segments.iter().map(|segment| segment.name.text.as_str()).collect();
+        refuse(format!("the type `{}`", text.join("::")), span, "only types that this file or the CUDA headers define")
+    }
+
+    pub(crate) fn named_or_known_type(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Option<CType>> {
+        match self.named_type(name, span)? {
+            Some(ty) => Ok(Some(ty)),
+            None => self.known_type(name, span),
+        }
+    }
+
+    /// Returns the type that a declaration of the file gives a name; `None` if there is none.
+    fn named_type(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Option<CType>> {
+        let scope = self.scope.clone();
+        let mut symbols = self.t.program.find_name(name, &scope).to_vec();
+        // `typedef struct T T;`: the struct is not its own alias.
+        symbols.sort_by_key(|symbol| matches!(symbol, Symbol::Alias(_)));
+        let args = name.segments.last().and_then(|segment| segment.args.as_deref());
+        for symbol in symbols {
+            match symbol {
+                Symbol::Record(id) => {
+                    // Within a class template, its own name means the instance.
+                    if args.is_none()
+                        && self.t.program.records[id].record.template.is_some()
+                        && let Some(Some(CType::Record(own))) = self.this.as_ref().map(|this| Some(this.ty.clone()))
+                        && self.t.record(own).decl == id
+                    {
+                        return Ok(Some(CType::Record(own)));
+                    }
+                    let id = self.choose_specialization(id, args)?;
+                    let env = match (&self.t.program.records[id].record.template, args) {
+                        (Some(header), _) => self.explicit_args(header, args.unwrap_or(&[]), span)?,
+                        (None, _) => vec![],
+                    };
+                    return Ok(Some(CType::Record(self.instantiate_record(id, env, span)?)));
+                }
+                Symbol::Enum(id) => return Ok(Some(self.enum_type(id)?)),
+                Symbol::Alias(id) => {
+                    let (alias, scope) = self.t.program.aliases[id].clone();
+                    let env = match &alias.template {
+                        Some(header) => self.explicit_args(header, args.unwrap_or(&[]), span)?,
+                        None => self.env.clone(),
+                    };
+                    return Ok(Some(self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))?));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn choose_specialization(&mut self, id: usize, args: Option<&'a [CppTemplateArg]>) -> Res<usize> {
+        let record = self.t.program.records[id].record;
+        let Some(args) = args else { return Ok(id) };
+        let name = record.name.as_ref().map(|name| name.text.clone());
+        let scope = self.t.program.records[id].scope.clone();
+        let others: Vec<usize> = (0..self.t.program.records.len())
+            .filter(|&other| {
+                let entry = &self.t.program.records[other];
+                entry.scope == scope
+                    && entry.record.template_args.is_some()
+                    && entry.record.name.as_ref().map(|name| name.text.clone()) == name
+            })
+            .collect();
+        for other in others {
+            let other_record = self.t.program.records[other].record;
+            if !other_record.template.as_ref().is_none_or(|header| header.params.is_empty()) {
+                return refuse("a partial specialization", record.span, "write the class without it");
+            }
+            let Some(expected) = &other_record.template_args else { continue };
+            if expected.len() == args.len() {
+                let mut same = true;
+                for (a, b) in expected.iter().zip(args) {
+                    same &= self.template_arg(a)? == self.template_arg(b)?;
+                }
+                if same {
+                    return Ok(other);
+                }
+            }
+        }
+        Ok(if record.template_args.is_some() {
+            (0..self.t.program.records.len())
+                .find(|&other| {
+                    let entry = &self.t.program.records[other];
+                    entry.scope == scope
+                        && entry.record.template_args.is_none()
+                        && entry.record.name.as_ref().map(|name| name.text.clone()) == name
+                })
+                .unwrap_or(id)
+        } else {
+            id
+        })
+    }
+
+    /// Evaluates a template argument.
+    pub(crate) fn template_arg(&mut self, arg: &'a CppTemplateArg) -> Res<TemplateValue> {
+        match arg {
+            CppTemplateArg::Type(ty) => Ok(TemplateValue::Type(self.resolve_type(ty)?)),
+            CppTemplateArg::Value(expr) => {
+                // A name may be a type that the parser does not know.
+                if let CppExprKind::Name(name) = &expr.kind {
+                    if let [only] = name.segments.as_slice()
+                        && let Some(value) = self.template_value(&only.name.text)
+                    {
+                        return Ok(value.clone());
+                    }
+                    if let Some(ty) = self.named_type(name, expr.span)? {
+                        return Ok(TemplateValue::Type(ty));
+                    }
+                    if let Some(ty) = self.known_type(name, expr.span)? {
+                        return Ok(TemplateValue::Type(ty));
+                    }
+                }
+                let (value, _) = self.nested(|lower| lower.rvalue(expr))?;
+                match value.constant_int() {
+                    Some(number) => Ok(TemplateValue::Int(number, value.ty)),
+                    None => refuse("a template argument that is not a constant", expr.span, "use a constant"),
+                }
+            }
+            CppTemplateArg::Pack(arg) => self.template_arg(arg),
+        }
+    }
+
+    /// Binds explicit template arguments, and defaults for the others.
+    pub(crate) fn explicit_args(
+        &mut self,
+        header: &'a TemplateHeader,
+        args: &'a [CppTemplateArg],
+        span: SourceSpan,
+    ) -> Res<TemplateArgs> {
+        let mut env: TemplateArgs = vec![];
+        for (at, param) in header.params.iter().enumerate() {
+            let name = param.name.as_ref().map_or(SmolStr::from(""), |name| name.text.clone());
+            if param.pack {
+                return refuse("a parameter pack", span, "write the parameters one by one");
+            }
+            let value = match args.get(at) {
+                Some(arg) => self.template_arg(arg)?,
+                None => match self.template_default(&param.kind, &env)? {
+                    Some(value) => value,
+                    None => return refuse(format!("a template without an argument for `{name}`"), span, ""),
+                },
+            };
+            let value = match (&param.kind, value) {
+                (TemplateParamKind::Value { ty, .. }, TemplateValue::Int(number, own)) => {
+                    let outer = std::mem::replace(&mut self.env, env.clone());
+                    let resolved = self.resolve_type(ty);
+                    self.env = outer;
+                    let ty = resolved.unwrap_or(own);
+                    let number = ty.scalar().map_or(number, |scalar| scalar.wrap(number));
+                    TemplateValue::Int(number, ty)
+                }
+                (_, value) => value,
+            };
+            env.push((name, value));
+        }
+        Ok(env)
+    }
+
+    /// Chooses template arguments for a kernel that no code of the file instantiates: `ty` for types without a
+    /// default, 32 for integers, false for bools. Also returns a sentence that states the choice.
+    pub(crate) fn representative_args(
+        &mut self,
+        header: &'a TemplateHeader,
+        ty: &CType,
+        span: SourceSpan,
+    ) -> Res<(TemplateArgs, String)> {
+        let mut env: TemplateArgs = vec![];
+        let mut texts = vec![];
+        for param in &header.params {
+            let name = param.name.as_ref().map_or(SmolStr::from(""), |name| name.text.clone());
+            if param.pack {
+                return refuse("a parameter pack", span, "write the parameters one by one");
+            }
+            let value = match (self.template_default(&param.kind, &env), &param.kind) {
+                (Ok(Some(value)), _) => value,
+                (_, TemplateParamKind::Type { .. }) => TemplateValue::Type(ty.clone()),
+                (_, TemplateParamKind::Value { ty, .. }) => {
+                    let mut before = self.env.clone();
+                    before.extend(env.iter().cloned());
+                    let scope = self.scope.clone();
+                    match self.in_context(before, scope, |lower| lower.resolve_type(ty))? {
+                        CType::Bool => TemplateValue::Int(0, CType::Bool),
+                        ty if ty.is_integer() => TemplateValue::Int(32, ty),
+                        _ => return refuse(format!("the template parameter `{name}`"), span, ""),
+                    }
+                }
+                (_, TemplateParamKind::Template) => {
+                    return refuse("a template as a template argument", span, "pass a type");
+                }
+            };
+            let text = match &value {
+                TemplateValue::Type(ty) => self.t.type_text(ty),
+                TemplateValue::Int(number, CType::Bool) => (*number != 0).to_string(),
+                TemplateValue::Int(number, _) => number.to_string(),
+            };
+            texts.push(format!("`{name} = {text}`"));
+            env.push((name, value));
+        }
+        Ok((env, format!("the template has these arguments, since the file has no launch of it: {}", texts.join(", "))))
+    }
+
+    /// Returns the default of a template parameter, which may use the parameters before it.
+    pub(crate) fn template_default(
+        &mut self,
+        kind: &'a TemplateParamKind,
+        before: &TemplateArgs,
+    ) -> Res<Option<TemplateValue>> {
+        let mut env = self.env.clone();
+        env.extend(before.iter().cloned());
+        let scope = self.scope.clone();
+        self.in_context(env, scope, |lower| match kind {
+            TemplateParamKind::Type { default: Some(ty) } => Ok(Some(TemplateValue::Type(lower.resolve_type(ty)?))),
+            TemplateParamKind::Value { ty, default: Some(value) } => {
+                let ty = lower.resolve_type(ty)?;
+                let number = lower.constant_value(value)?;
+                Ok(number.map(|number| TemplateValue::Int(number, ty)))
+            }
+            _ => Ok(None),
+        })
+    }
+
+    pub(crate) fn enum_type(&mut self, id: usize) -> Res<CType> {
+        let (decl, scope) = self.t.program.enums[id].clone();
+        let kind = match &decl.underlying {
+            Some(ty) => {
+                let env = self.env.clone();
+                match self.in_context(env, scope, |lower| lower.resolve_type(ty))? {
+                    CType::Int(kind) => kind,
+                    CType::Bool => IntKind::UnsignedChar,
+                    _ => IntKind::Int,
+                }
+            }
+            None if decl.scoped => IntKind::Int,
+            None => {
+                // GCC and nvcc use `unsigned int` unless an enumerator is negative or needs more bits.
+                let values = self.enum_values(id)?;
+                if values.iter().any(|&value| value < 0) {
+                    if values.iter().all(|&value| i32::try_from(value).is_ok()) { IntKind::Int } else { IntKind::Long }
+                } else if values.iter().all(|&value| u32::try_from(value).is_ok()) {
+                    IntKind::UnsignedInt
+                } else {
+                    IntKind::UnsignedLong
+                }
+            }
+        };
+        Ok(CType::Enum(id, kind))
+    }
+
+    /// Returns the values of all enumerators.
+    pub(crate) fn enum_values(&mut self, id: usize) -> Res<Vec<i128>> {
+        if let Some(values) = self.t.enum_values.get(&id) {
+            return Ok(values.clone());
+        }
+        let (decl, scope) = self.t.program.enums[id].clone();
+        let mut values: Vec<i128> = vec![];
+        // Enumerators may use those before them.
+        self.t.enum_values.insert(id, vec![]);
+        for enumerator in decl.enumerators.iter().flatten() {
+            let value = match &enumerator.value {
+                Some(expr) => {
+                    let env = self.env.clone();
+                    let scope = scope.clone();
+                    match self.in_context(env, scope, |lower| lower.constant_value(expr))? {
+                        Some(value) => value,
+                        None => return refuse("an enumerator that is not a constant", expr.span, ""),
+                    }
+                }
+                None => values.last().map_or(0, |last| last + 1),
+            };
+            values.push(value);
+            self.t.enum_values.insert(id, values.clone());
+        }
+        Ok(values)
+    }
+
+    /// Returns a type of the CUDA headers or the standard library.
+    fn known_type(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Option<CType>> {
+        let Some(last) = header_name(name) else { return Ok(None) };
+        if let Some(ty) = header_type(last) {
+            return Ok(Some(ty));
+        }
+        let args = name.segments.last().and_then(|segment| segment.args.as_deref()).unwrap_or(&[]);
+        Ok(Some(match last.as_str() {
+            "thread_block" => CType::Group(GroupKind::Block),
+            "grid_group" => CType::Group(GroupKind::Grid),
+            "thread_block_tile" => {
+                let Some(first) = args.first() else { return Ok(None) };
+                match self.template_arg(first)? {
+                    TemplateValue::Int(lanes, _) if matches!(lanes, 1 | 2 | 4 | 8 | 16 | 32) => {
+                        CType::Group(GroupKind::Tile(lanes as u32))
+                    }
+                    _ => return refuse("a tile of more than one warp", span, "use tiles of at most 32 threads"),
+                }
+            }
+            "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor" => CType::Functor(last.clone()),
+            "nullptr_t" => CType::Null,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Returns the instance of a record for template arguments.
+    pub(crate) fn instantiate_record(&mut self, decl: usize, env: TemplateArgs, span: SourceSpan) -> Res<RecordId> {
+        let key = format!("{decl} {env:?}");
+        if let Some(id) = self.t.record_keys.get(&key) {
+            return Ok(*id);
+        }
+        let entry = self.t.program.records[decl].clone();
+        let record = entry.record;
+        if record.kind == crate::ast::RecordKind::Union {
+            return refuse("a union", span, "use a bit cast, such as `__float_as_int`");
+        }
+        let name = record.name.as_ref().map_or(SmolStr::from("Record"), |name| name.text.clone());
+        let mut scope = entry.scope.clone();
+        scope.push(record.name.as_ref().map_or(SmolStr::from(format!("(record {decl})")), |name| name.text.clone()));
+        let wanted = format!("{name}{}", self.t.template_suffix(&env));
+        let clk = self.t.item_name(&wanted);
+        let id = RecordId(self.t.records.len());
+        self.t.record_keys.insert(key, id);
+        self.t.records.push(RecordInfo {
+            decl,
+            env: env.clone(),
+            clk,
+            fields: vec![],
+            scope: scope.clone(),
+            bases: vec![],
+            emitted: false,
+        });
+        let mut fields: Vec<RecordField<'a>> = vec![];
+        let mut bases = vec![];
+        for base in &record.bases {
+            if base.is_virtual {
+                return refuse("a virtual base class", span, "");
+            }
+            let env = env.clone();
+            let scope = scope.clone();
+            match self.in_context(env, scope, |lower| lower.resolve_named_type(&base.name, base.name.span))? {
+                CType::Record(base) => {
+                    fields.extend(self.t.record(base).fields.clone());
+                    bases.push(base);
+                }
+                other => return refuse(format!("{} as a base class", self.t.describe(&other)), span, ""),
+            }
+        }
+        for member in record.members.iter().flatten() {
+            match &member.decl.kind {
+                CppDeclKind::Variables(decl) if !decl.attributes.is_static && !decl.attributes.constexpr => {
+                    for variable in &decl.variables {
+                        let VariableName::Plain(name) = &variable.name else {
+                            return refuse("an unnamed bit field", variable.span, "give it a name");
+                        };
+                        if variable.bits.is_some() {
+                            return refuse("a bit field", variable.span, "use shifts and masks");
+                        }
+                        let env = env.clone();
+                        let scope = scope.clone();
+                        let ty = self.in_context(env, scope, |lower| lower.resolve_type(&variable.ty))?;
+                        let clk = clk_name(&name.text);
+                        let init = match &variable.init {
+                            crate::ast::CppInit::None => None,
+                            init => Some(init),
+                        };
+                        fields.push(RecordField { name: name.text.clone(), clk, ty, init });
+                    }
+                }
+                CppDeclKind::Function(function) if function.attributes.is_virtual => {
+                    return refuse("a virtual function", function.name_span, "use templates or an `if`");
+                }
+                _ => {}
+            }
+        }
+        self.t.records[id.0].fields = fields;
+        self.t.records[id.0].bases = bases;
+        Ok(id)
+    }
+}

@@ -1,0 +1,292 @@
+//! The state of the translation of a file: instantiated records and functions, and the items of the emitted text.
+
+use super::lower::{TemplateArgs, TemplateValue};
+use super::program::{Program, ScopePath};
+use super::tree::ClkFile;
+use super::types::{CType, FloatKind, RecordId};
+use super::value::{ArrayInfo, Res};
+use crate::ast::CppFunction;
+use crate::source::SourceSpan;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smol_str::SmolStr;
+use std::rc::Rc;
+
+/// A field of an instantiated record.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordField<'a> {
+    pub(crate) name: SmolStr,
+    pub(crate) clk: SmolStr,
+    pub(crate) ty: CType,
+    pub(crate) init: Option<&'a crate::ast::CppInit>,
+}
+
+/// A record with its template arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordInfo<'a> {
+    pub(crate) decl: usize,
+    pub(crate) env: TemplateArgs,
+    pub(crate) clk: SmolStr,
+    pub(crate) fields: Vec<RecordField<'a>>,
+    /// The scope of its members.
+    pub(crate) scope: ScopePath,
+    /// Base classes, whose fields come first.
+    pub(crate) bases: Vec<RecordId>,
+    /// Whether the struct is in the text already.
+    pub(crate) emitted: bool,
+}
+
+/// How an argument is passed to an instance of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PassMode {
+    Value,
+    /// A reference or pointer to one object, passed as `inout` or, if it is not changed, by value.
+    Object {
+        ty: CType,
+        pointer: bool,
+    },
+    /// A pointer into an array, or a reference to an element of one: the array, and an index if it is not 0.
+    Array {
+        element: CType,
+        unit: u64,
+        to: CType,
+        offset: bool,
+        reference: bool,
+    },
+    /// Like `Array`, into the array of an earlier parameter.
+    SameArray {
+        of: usize,
+        unit: u64,
+        to: CType,
+        offset: bool,
+        reference: bool,
+    },
+    Null,
+    Group(super::types::GroupKind),
+}
+
+/// A translated copy of a function for certain template arguments and ways of passing arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    pub(crate) name: SmolStr,
+    pub(crate) result: CType,
+    /// For each parameter (the object of a method first), whether it is changed.
+    pub(crate) mutated: Vec<bool>,
+    pub(crate) effect: bool,
+    pub(crate) globals: Vec<usize>,
+    /// For each of `globals`, whether it is changed.
+    pub(crate) globals_mutated: Vec<bool>,
+    pub(crate) axes: u8,
+    pub(crate) grid_limits: Vec<(u8, i128)>,
+    pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+}
+
+pub(crate) struct Translator<'a> {
+    pub(crate) program: Program<'a>,
+    pub(crate) records: Vec<RecordInfo<'a>>,
+    pub(crate) record_keys: FxHashMap<String, RecordId>,
+    pub(crate) instances: FxHashMap<String, Rc<Instance>>,
+    pub(crate) in_progress: Vec<String>,
+    item_names: FxHashSet<SmolStr>,
+    pub(crate) file: ClkFile,
+    /// Constant arrays of the file that are in the text.
+    pub(crate) constant_arrays: FxHashMap<usize, Rc<ArrayInfo>>,
+    /// Variables whose values are being evaluated.
+    pub(crate) evaluating: Vec<usize>,
+    pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
+}
+
+impl<'a> Translator<'a> {
+    pub(crate) fn new(program: Program<'a>) -> Self {
+        Translator {
+            program,
+            records: vec![],
+            record_keys: FxHashMap::default(),
+            instances: FxHashMap::default(),
+            in_progress: vec![],
+            item_names: FxHashSet::default(),
+            file: ClkFile::default(),
+            constant_arrays: FxHashMap::default(),
+            evaluating: vec![],
+            enum_values: FxHashMap::default(),
+        }
+    }
+
+    /// Returns whether local names must avoid a name, because an item of the text has it or may get it.
+    pub(crate) fn is_item_name(&self, name: &str) -> bool {
+        self.item_names.contains(name) || self.program.functions.iter().any(|function| function.name == name)
+    }
+
+    /// Returns an unused name for an item.
+    pub(crate) fn item_name(&mut self, wanted: &str) -> SmolStr {
+        let base = crate::emit::names::clk_name(wanted);
+        let mut name = base.clone();
+        let mut number = 1;
+        while !self.item_names.insert(name.clone()) {
+            number += 1;
+            name = SmolStr::from(format!("{base}_{number}"));
+        }
+        name
+    }
+
+    pub(crate) fn record(&self, id: RecordId) -> &RecordInfo<'a> {
+        &self.records[id.0]
+    }
+
+    /// Returns the field of a record and its type.
+    pub(crate) fn field(&self, id: RecordId, name: &str) -> Option<&RecordField<'a>> {
+        self.records[id.0].fields.iter().find(|field| field.name == name)
+    }
+
+    /// Returns the Clk text of a type.
+    pub(crate) fn type_text(&self, ty: &CType) -> String {
+        match ty {
+            CType::Vector(component, count) => format!("{}x{count}", component.scalar().name()),
+            CType::Record(id) => self.records[id.0].clk.to_string(),
+            CType::Array(..) => {
+                let extents: Vec<_> =
+                    ty.extents().iter().map(|extent| extent.map_or("_".to_string(), |n| n.to_string())).collect();
+                format!("[{}; {}]", self.type_text(ty.leaf()), extents.join(", "))
+            }
+            CType::Reference(to) => self.type_text(to),
+            other => other.scalar().map_or("()", |scalar| scalar.name()).to_string(),
+        }
+    }
+
+    /// Returns a type as C++ writes it, for messages.
+    pub(crate) fn describe(&self, ty: &CType) -> String {
+        match ty {
+            CType::Void => "`void`".into(),
+            CType::Bool => "`bool`".into(),
+            CType::Int(kind) => format!("`{}`", kind.cpp_name()),
+            CType::Float(FloatKind::Float) => "`float`".into(),
+            CType::Float(FloatKind::Double) => "`double`".into(),
+            CType::Float(FloatKind::Half) => "`half`".into(),
+            CType::Float(FloatKind::Bfloat16) => "`__nv_bfloat16`".into(),
+            CType::Vector(component, count) => format!("a vector of {count} {}", self.describe(&component.ty())),
+            CType::Record(id) => format!("`{}`", self.records[id.0].clk),
+            CType::Enum(..) => "an enum".into(),
+            CType::Pointer(to) => format!("a pointer to {}", self.describe(to)),
+            CType::Reference(to) => format!("a reference to {}", self.describe(to)),
+            CType::Array(element, _) => format!("an array of {}", self.describe(element)),
+            CType::Group(_) => "a group of threads".into(),
+            CType::Null => "`nullptr`".into(),
+            CType::Text => "a string".into(),
+            CType::Functor(name) => format!("`{name}`"),
+        }
+    }
+
+    /// Returns the size of a type in bytes, as C++ lays it out.
+    pub(crate) fn size_of(&self, ty: &CType) -> Option<u64> {
+        self.layout(ty).map(|(size, _)| size)
+    }
+
+    fn layout(&self, ty: &CType) -> Option<(u64, u64)> {
+        match ty {
+            CType::Vector(component, count) => {
+                let one = component.scalar().size();
+                let size = one * u64::from(*count);
+                let align = if *count == 3 { one } else { size.min(16) };
+                Some((size, align))
+            }
+            CType::Pointer(_) | CType::Null => Some((8, 8)),
+            CType::Array(element, length) => {
+                let (size, align) = self.layout(element)?;
+                Some((size.checked_mul((*length)?)?, align))
+            }
+            CType::Record(id) => {
+                let (mut size, mut align) = (0u64, 1u64);
+                for field in &self.records[id.0].fields {
+                    let (one, own) = self.layout(&field.ty)?;
+                    size = size.next_multiple_of(own) + one;
+                    align = align.max(own);
+                }
+                Some((size.next_multiple_of(align).max(1), align))
+            }
+            other => other.scalar().map(|scalar| (scalar.size(), scalar.size())),
+        }
+    }
+
+    /// Returns a readable suffix for the name of an instance with these template arguments.
+    pub(crate) fn template_suffix(&self, args: &TemplateArgs) -> String {
+        let mut suffix = String::new();
+        for (_, value) in args {
+            suffix.push('_');
+            suffix.push_str(&self.argument_text(value));
+        }
+        suffix
+    }
+
+    fn argument_text(&self, value: &TemplateValue) -> String {
+        match value {
+            TemplateValue::Type(ty) => {
+                let text = match ty {
+                    CType::Pointer(to) => format!("ptr_{}", self.type_text(to)),
+                    CType::Functor(name) => name.to_string(),
+                    other => self.type_text(other),
+                };
+                text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+            }
+            TemplateValue::Int(value, CType::Bool) => if *value != 0 { "true" } else { "false" }.into(),
+            TemplateValue::Int(value, _) if *value < 0 => format!("m{}", -value),
+            TemplateValue::Int(value, _) => value.to_string(),
+        }
+    }
+
+    /// Puts a struct and the structs of its fields into the text.
+    pub(crate) fn emit_record(&mut self, id: RecordId, span: SourceSpan) -> Res<()> {
+        if self.records[id.0].emitted {
+            return Ok(());
+        }
+        self.records[id.0].emitted = true;
+        let fields: Vec<_> =
+            self.records[id.0].fields.iter().map(|field| (field.clk.clone(), field.ty.clone())).collect();
+        let mut texts = vec![];
+        for (name, ty) in fields {
+            if let CType::Record(inner) = ty.leaf() {
+                self.emit_record(*inner, span)?;
+            }
+            match ty.leaf() {
+                CType::Pointer(_) => {
+                    let construct = format!("the pointer `{name}` in a struct");
+                    return super::value::refuse(construct, span, "pass the pointer as a parameter of its own");
+                }
+                leaf if leaf.is_arithmetic() => {}
+                CType::Record(_) | CType::Vector(..) => {}
+                other => {
+                    let construct = format!("{} in a struct", self.describe(other));
+                    return super::value::refuse(construct, span, "");
+                }
+            }
+            texts.push((name, self.type_text(&ty)));
+        }
+        if texts.is_empty() {
+            // Clk has no structs without fields.
+            texts.push((SmolStr::from("empty"), "u8".to_string()));
+        }
+        let name = self.records[id.0].clk.clone();
+        self.file.structs.push(super::tree::Struct { name, fields: texts, span });
+        Ok(())
+    }
+
+    /// Removes functions that no kernel of the text calls; refused kernels leave some.
+    pub(crate) fn drop_unused(&mut self) {
+        let mut used: FxHashSet<SmolStr> = FxHashSet::default();
+        // A function precedes its callers, so one pass from the end finds all calls.
+        let functions = std::mem::take(&mut self.file.functions);
+        let mut kept = vec![];
+        for function in functions.into_iter().rev() {
+            if function.geometry.is_some() || used.contains(&function.name) {
+                super::tree::visit_calls(&function.body, &mut |name| {
+                    used.insert(name.clone());
+                });
+                kept.push(function);
+            }
+        }
+        kept.reverse();
+        self.file.functions = kept;
+    }
+
+    pub(crate) fn function(&self, id: usize) -> &'a CppFunction {
+        self.program.functions[id].function
+    }
+}
