@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use std::sync::Arc;
 
+use super::cuda_files::CudaOrigin;
 use super::graphics::{self, Protocol};
 use super::{progress, ranks, tty};
 use clk_base::diag::Diagnostic;
@@ -60,6 +61,8 @@ pub(crate) struct Console {
     pub tally: DiagCounts,
     /// Whether an internal error of Clk has been reported.
     pub internal: bool,
+    /// If the program is a CUDA file, diagnostics are moved from its translation to this file.
+    pub cuda_origin: Option<CudaOrigin>,
     /// The terminal's graphics protocol: outer `None` until it is detected, inner `None` if the terminal has none.
     graphics: Option<Option<Protocol>>,
 }
@@ -79,6 +82,7 @@ impl Console {
             json: look.json,
             tally: DiagCounts::default(),
             internal: false,
+            cuda_origin: None,
             graphics: None,
         }
     }
@@ -146,6 +150,8 @@ impl Console {
 
     /// Flushes standard output, then reports a diagnostic on standard error and counts it.
     pub fn report(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
+        let located = self.cuda_origin.as_ref().map(|origin| origin.located(diagnostic));
+        let diagnostic = located.as_ref().unwrap_or(diagnostic);
         self.tally.count(diagnostic);
         self.internal |= diagnostic.code == super::crash::CODE;
         if let Some(stage) = &self.stage {

@@ -58,6 +58,7 @@ mod command_error;
 mod console;
 mod context;
 mod crash;
+mod cuda_files;
 mod dap;
 mod debug;
 mod devices;

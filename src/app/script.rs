@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::console::Console;
+use super::cuda_files::{self, CudaOrigin};
 use super::disk::{self, Disk};
 use super::exit;
 use super::interrupt::Interrupt;
@@ -16,6 +17,7 @@ use clk_check::typed::TestSection;
 use clk_compile::{CompileResult, Session};
 use clk_host::interp::{CopyStatistics, HostEffects, Interpreter, ScriptOptions};
 use clk_host::value::HostValue;
+use clk_import::Translation;
 use clk_ir::Checks;
 use clk_lower::MmaPrecision;
 use clk_prove::RaceEvidence;
@@ -112,6 +114,9 @@ impl CompiledScript {
 
 /// Reads and compiles a file; reports errors and returns `None` if there are any.
 pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
+    if cuda_files::is_cuda_file(path) {
+        return compile_cuda_file(path, console);
+    }
     match disk::read_source(path) {
         Ok(text) => compile_text(&path.display().to_string(), &text, folder_of(path), console),
         Err(why) => {
@@ -120,6 +125,19 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
             None
         }
     }
+}
+
+/// Compiles the kernels of a CUDA file. Diagnostics are about the CUDA file.
+fn compile_cuda_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
+    let mut session = Session { folder: folder_of(path).to_path_buf(), ..Session::default() };
+    let Translation { text, map, refused, .. } = cuda_files::translate(path, &mut session.sources, console)?;
+    let mut outcome = session.add(&format!("<Clk text of {}>", path.display()), &text, &Disk);
+    console.cuda_origin = Some(CudaOrigin::new(outcome.file, map));
+    if !outcome.failed() {
+        outcome.diagnostics.extend(session.examine());
+    }
+    console.report_all(&outcome.diagnostics, &session.sources);
+    (!outcome.failed() && refused.is_empty()).then(|| CompiledScript { chunks: outcome.chunks.clone(), session })
 }
 
 /// Compiles a text as the main script; reports errors and returns `None` if there are any.

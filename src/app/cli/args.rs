@@ -46,6 +46,7 @@ pub(crate) enum CliCommand {
     Stubs { file: PathBuf },
     Lsp,
     Dap,
+    Import { file: PathBuf, output: Option<PathBuf> },
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
     Launch { job: Box<LaunchJob> },
@@ -77,6 +78,7 @@ impl CliCommand {
             | CliCommand::Profile { .. } => false,
             CliCommand::Explain { .. } => false,
             CliCommand::Site { .. } | CliCommand::Stubs { .. } => false,
+            CliCommand::Import { .. } => false,
             CliCommand::Doc { .. } | CliCommand::Fmt { .. } | CliCommand::Fix { .. } | CliCommand::Lsp => false,
             CliCommand::Cache { .. } | CliCommand::Doctor => false,
             // `clk watch` starts a separate process for each run, and that process opens the device.
@@ -314,6 +316,7 @@ fn task(matches: &ArgMatches) -> CliCommand {
         },
         "lsp" => CliCommand::Lsp,
         "dap" => CliCommand::Dap,
+        "import" => CliCommand::Import { file: path("file"), output: sub.get_one::<PathBuf>("output").cloned() },
         "fmt" => CliCommand::Fmt {
             paths: paths("paths"),
             check: sub.get_flag("check"),
@@ -376,6 +379,7 @@ pub(crate) fn command() -> Command {
             profile(),
             with_short_help(explain()),
             with_short_help(doc()),
+            with_short_help(import()),
             with_short_help(fmt()),
             with_short_help(fix()),
             with_short_help(lsp()),
@@ -688,6 +692,17 @@ pub(crate) fn option_named(word: &str) -> Option<String> {
     let name = word.strip_prefix("--")?.split('=').next()?;
     let is_option = global_options().into_iter().any(|arg| arg.get_long() == Some(name));
     is_option.then(|| format!("--{name}"))
+}
+
+fn import() -> Command {
+    Command::new("import").about("Translate the kernels of a CUDA C++ file to Clk").arg(file("The CUDA file")).arg(
+        Arg::new("output")
+            .short('o')
+            .long("output")
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Write the translation to this file [default: standard output]"),
+    )
 }
 
 fn fmt() -> Command {

@@ -14,6 +14,7 @@ mod fetch;
 mod fix;
 mod fmt;
 mod help;
+mod import;
 mod install;
 mod launch;
 mod new;
@@ -132,6 +133,7 @@ fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
         CliCommand::Stubs { file } => stubs::file(&file, context),
         CliCommand::Lsp => lsp::main(),
         CliCommand::Dap => dap::main(context),
+        CliCommand::Import { file, output } => import::file(&file, output.as_deref(), context),
         CliCommand::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         CliCommand::Cache { action } => cache::perform(action, context),
         CliCommand::Launch { job } => super::launch::main(&job, context),
