@@ -374,7 +374,8 @@ pub struct QualifiedName {
     pub span: SourceSpan,
 }
 
-/// A part of a qualified name. In an expression, the name may be that of an operator: `operator==`.
+/// A part of a qualified name. In an expression, the name may be that of an operator, `operator==`, or of a destructor,
+/// `~T`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NameSegment {
     pub name: CppName,

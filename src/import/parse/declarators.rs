@@ -152,6 +152,7 @@ impl CppParser<'_> {
                 _ => break,
             }
         }
+        while self.word() == "__attribute__" && self.attribute(specifiers)? {}
         steps.extend(suffixes.into_iter().rev());
         steps.extend(inner);
         Ok(Declarator { name, steps, pack, span: self.span_from(start) })

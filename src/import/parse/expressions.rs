@@ -306,6 +306,10 @@ impl CppParser<'_> {
             CppTok::PlusPlus => CppUnaryOp::PreIncrement,
             CppTok::MinusMinus => CppUnaryOp::PreDecrement,
             CppTok::AmpAmp => return Err(self.unsupported("the address of a label")),
+            CppTok::ColonColon if matches!(self.word_at(1), "new" | "delete") => {
+                self.advance();
+                return self.unary();
+            }
             CppTok::LParen => {
                 if let Some(cast) = self.cast()? {
                     return Ok(cast);

@@ -4,7 +4,7 @@ use super::names::NameRole;
 use super::specifiers::{Specifiers, is_basic_word};
 use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
-    BasicType, CaptureKind, CppCastKind, CppExpr, CppExprKind, CppLambda, CppType, CppTypeKind, CppUnaryOp,
+    BasicType, CaptureKind, CppCastKind, CppExpr, CppExprKind, CppLambda, CppName, CppType, CppTypeKind, CppUnaryOp,
     LambdaCapture, NameSegment, QualifiedName, Qualifiers, StringLiteral,
 };
 use crate::lex::CppTok;
@@ -90,10 +90,12 @@ impl CppParser<'_> {
     fn member_name(&mut self) -> Parsed<QualifiedName> {
         let start = self.next;
         let forced = self.accept_word("template");
-        if self.kind() == CppTok::Tilde {
-            return Err(self.unsupported("a call of a destructor"));
-        }
-        let name = self.name_or_operator()?;
+        let name = if self.accept(CppTok::Tilde) {
+            let class = self.name()?;
+            CppName { text: format!("~{}", class.text).into(), span: self.span_from(start) }
+        } else {
+            self.name_or_operator()?
+        };
         let mut segments = vec![NameSegment { name, args: None }];
         if self.kind() == CppTok::Less {
             let template = forced || self.templates.contains(&segments[0].name.text);

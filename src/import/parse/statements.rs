@@ -285,8 +285,11 @@ impl CppParser<'_> {
                 CppTok::LParen if known && at == ahead => {
                     return matches!(self.kind_at(at + 1), CppTok::Star | CppTok::Amp)
                         && self.kind_at(at + 2) == CppTok::Ident
-                        && self.kind_at(at + 3) == CppTok::RParen
-                        && matches!(self.kind_at(at + 4), CppTok::LParen | CppTok::LBracket);
+                        && match self.kind_at(at + 3) {
+                            CppTok::RParen => matches!(self.kind_at(at + 4), CppTok::LParen | CppTok::LBracket),
+                            // `T (*f[2])(int)`
+                            kind => kind == CppTok::LBracket,
+                        };
                 }
                 _ => break,
             }

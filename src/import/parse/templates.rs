@@ -2,7 +2,6 @@
 
 use super::names::NameRole;
 use super::operands::is_certain_type;
-use super::specifiers::is_basic_word;
 use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
     CppExpr, CppExprKind, CppName, CppTemplateArg, CppTypeKind, FunctionName, NameSegment, QualifiedName, Qualifiers,
@@ -231,22 +230,15 @@ impl CppParser<'_> {
             return None;
         }
         let found = self.attempt(|parser| {
-            let first_is_type = {
-                parser.next += 1;
-                let ty = parser.at_type() || is_basic_word(parser.word());
-                parser.next -= 1;
-                ty
-            };
             let args = parser.template_args()?;
             let follows =
                 matches!(parser.kind(), CppTok::LParen | CppTok::ColonColon | CppTok::LBrace | CppTok::LaunchOpen);
-            let end = matches!(
-                parser.kind(),
-                CppTok::Comma | CppTok::RParen | CppTok::Semi | CppTok::Greater | CppTok::RBracket | CppTok::RBrace
-            );
-            let has_type = args.iter().any(|arg| matches!(arg, CppTemplateArg::Type(_)));
-            let certain = has_type || qualified || role == NameRole::Type;
-            if certain && (follows || (end && first_is_type)) { Ok(args) } else { Err(parser.expected("`(`")) }
+            // `x < float(b), c > d` has no type arguments, though `float(b)` may be read as the type of a function.
+            let has_type = args
+                .iter()
+                .any(|arg| matches!(arg, CppTemplateArg::Type(ty) if !matches!(ty.kind, CppTypeKind::Function { .. })));
+            let likely = qualified || role == NameRole::Type;
+            if has_type || (likely && follows) { Ok(args) } else { Err(parser.expected("`(`")) }
         });
         if found.is_none() {
             self.type_failures.insert(position);

@@ -165,6 +165,18 @@ var d: Double = 1e-3
 (u = 1uLL)",
     );
     check_body("", "n = a < b && c > (d);", "(n = ((a < b) && (c > d)))");
+    check_body(
+        "",
+        "n = f(p.x < float(n), c > (n)); if (std::is_same_v<float, T> && p.x < n) p->~T(); float a[2] __attribute__((aligned(64)));
+        void (*fs[])(int) = {g}; n = (char)n < float(n) && u > (n);",
+        "
+(n = f((p.x < new Float(n)), (c > n)))
+if (std::is_same_v<type Float, T> && (p.x < n))
+  p->~T()
+align(64) var a: [Float; 2]
+var fs: [*fn(_: Int) -> Void; ] = {g}
+(n = ((CStyle<Char>(n) < new Float(n)) && (u > n)))",
+    );
     check_body("", "n = n < u && u > (n);", "(n = ((n < u) && (u > n)))");
     check_body("", "n = std::max<int>(n, 1) + min(n, 2);", "(n = (std::max<type Int>(n, 1) + min(n, 2)))");
     check_body(

@@ -284,6 +284,11 @@ impl Lower<'_, '_> {
             Some(Value { rep: ClkScalar::I32, range: Some(range), position: Some(position), stable: true, ..value })
         };
         let product = || Expr::binary("*", a.expr.clone(), b.expr.clone(), span);
+        let extent = |position| matches!(position, Some(P::BlockExtent(_)));
+        let both = a.position.is_some() && b.position.is_some();
+        if op == CppBinaryOp::Mul && both && (extent(a.position) || extent(b.position)) {
+            self.note("a launch has at most 2147483647 threads along each axis", span);
+        }
         match (op, a.position, b.position) {
             (CppBinaryOp::Mul, Some(P::Block(x)), Some(P::BlockExtent(y)))
             | (CppBinaryOp::Mul, Some(P::BlockExtent(y)), Some(P::Block(x)))

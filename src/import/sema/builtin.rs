@@ -272,7 +272,7 @@ impl<'a> Lower<'_, 'a> {
     fn atomic_place(&mut self, address: &'a CppExpr) -> Res<(Place, CType)> {
         let span = address.span;
         let denoted = self.denote(address)?;
-        let pointer = self.to_pointer(denoted, span)?;
+        let pointer = self.pointer_of(denoted, span)?;
         let to = pointer.to.clone();
         match self.object_at(pointer, span)? {
             Denoted::Place(mut place) => {
@@ -649,6 +649,13 @@ impl<'a> Lower<'_, 'a> {
             (GroupKind::Tile(lanes), "size" | "num_threads") => {
                 Ok(Denoted::Value(Value::int(i128::from(lanes), UINT, span)))
             }
+            (GroupKind::Tile(lanes), "meta_group_size") => {
+                let part = |lower: &mut Self, axis| lower.position(2, axis, span).expr;
+                let (x, y, z) = (part(self, "x"), part(self, "y"), part(self, "z"));
+                let product = Expr::binary("*", Expr::binary("*", x, y, span), z, span);
+                let rounded = Expr::binary("+", product, int(i128::from(lanes) - 1), span);
+                Ok(uint(Expr::binary("/", rounded, int(i128::from(lanes)), span), 1024))
+            }
             (GroupKind::Tile(lanes), "meta_group_rank") => {
                 let thread = self.linear_thread(span);
                 Ok(uint(Expr::binary("/", thread, int(i128::from(lanes)), span), 1023))
@@ -710,16 +717,16 @@ impl<'a> Lower<'_, 'a> {
             && let [address] = args
         {
             let denoted = self.denote(address)?;
-            let pointer = self.to_pointer(denoted, span)?;
+            let pointer = self.pointer_of(denoted, span)?;
             let denoted = self.object_at(pointer, span)?;
-            return Ok(Some(Denoted::Value(self.to_value(denoted, span)?)));
+            return Ok(Some(Denoted::Value(self.value_of(denoted, span)?)));
         }
         if matches!(name, "__stcg" | "__stcs" | "__stwb" | "__stwt")
             && let [address, value] = args
         {
             let value = self.operand(value)?;
             let denoted = self.denote(address)?;
-            let pointer = self.to_pointer(denoted, span)?;
+            let pointer = self.pointer_of(denoted, span)?;
             let Denoted::Place(place) = self.object_at(pointer, span)? else { return Ok(None) };
             let value = self.convert(value, &place.ty.clone(), span)?;
             self.store(&place, value, span)?;

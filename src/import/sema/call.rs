@@ -199,7 +199,7 @@ impl<'a> Lower<'_, 'a> {
             return self.call_group(group, &name, args, span);
         }
         if arrow {
-            let pointer = self.to_pointer(object, base.span)?;
+            let pointer = self.pointer_of(object, base.span)?;
             object = self.object_at(pointer, span)?;
         }
         let CType::Record(id) = self.type_of_denoted(&object) else {
@@ -220,7 +220,7 @@ impl<'a> Lower<'_, 'a> {
         match object {
             Denoted::Place(place) => Ok(place),
             other => {
-                let value = self.to_value(other, span)?;
+                let value = self.value_of(other, span)?;
                 let name = self.fresh("t");
                 let ty = self.t.type_text(&value.ty);
                 let kind = super::tree::StmtKind::Declare {
@@ -327,7 +327,7 @@ impl<'a> Lower<'_, 'a> {
         }
         let chosen = self.choose(&constructors, None, &args, Some(id), "constructor", span)?;
         let denoted = self.call_chosen(chosen, None, args, span)?;
-        self.to_value(denoted, span)
+        self.value_of(denoted, span)
     }
 
     fn aggregate_default(&mut self, id: RecordId, span: SourceSpan) -> Res<Value> {
@@ -352,7 +352,7 @@ impl<'a> Lower<'_, 'a> {
                 let this = self.object_place(Denoted::Value(value), span)?;
                 let chosen = Chosen { function, env, record: Some(id) };
                 let denoted = self.call_chosen(chosen, Some(this), vec![], span)?;
-                return Ok(Some(self.to_value(denoted, span)?));
+                return Ok(Some(self.value_of(denoted, span)?));
             }
         }
         Ok(None)
@@ -410,6 +410,18 @@ impl<'a> Lower<'_, 'a> {
                 self.note_passed(root);
             }
         }
+        // A variable that is passed twice would be two variables in the function.
+        for (at, (one, mutated)) in passed.iter().zip(&instance.mutated).enumerate() {
+            let (Some(place), PassMode::Object { .. }, true) = (&one.place, &one.mode, *mutated) else { continue };
+            let root = self.root(place);
+            let twice = passed
+                .iter()
+                .enumerate()
+                .any(|(other, two)| other != at && two.place.as_ref().is_some_and(|place| self.root(place) == root));
+            if twice {
+                return refuse("a variable that is passed twice to a function that changes it", span, "pass a copy");
+            }
+        }
         for (one, mutated) in passed.iter().zip(&instance.mutated) {
             if *mutated && let Some(place) = &one.place {
                 effect = true;
@@ -463,7 +475,7 @@ impl<'a> Lower<'_, 'a> {
                 }
                 (_, CType::Pointer(_) | CType::Array(..)) => return Ok(None),
                 (arg, _) => {
-                    let value = self.to_value(arg, span)?;
+                    let value = self.value_of(arg, span)?;
                     let value = self.convert(value, &ty, span)?;
                     super::lower::Local::Constant(self.spill(value))
                 }
@@ -499,13 +511,13 @@ impl<'a> Lower<'_, 'a> {
                     refuse("a reference to a pointer", span, "pass the pointer by value")
                 }
                 other => {
-                    let value = self.to_value(other, span)?;
+                    let value = self.value_of(other, span)?;
                     let value = self.convert(value, target, span)?;
                     Ok(Passed { mode: PassMode::Value, exprs: vec![realize(&value)], place: None })
                 }
             },
             CType::Pointer(to) | CType::Array(to, _) => {
-                let pointer = self.to_pointer(arg, span)?;
+                let pointer = self.pointer_of(arg, span)?;
                 let pointer = self.cast_pointer(pointer, to, span)?;
                 self.pass_pointer(pointer, false, before, span)
             }
@@ -514,7 +526,7 @@ impl<'a> Lower<'_, 'a> {
                 _ => refuse("this group of threads", span, ""),
             },
             _ => {
-                let value = self.to_value(arg, span)?;
+                let value = self.value_of(arg, span)?;
                 let value = self.convert(value, ty, span)?;
                 let value = self.settle(value);
                 Ok(Passed { mode: PassMode::Value, exprs: vec![realize(&value)], place: None })

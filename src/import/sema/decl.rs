@@ -183,7 +183,7 @@ impl<'a> Lower<'_, 'a> {
             }
             // A reference to a temporary object, whose lifetime it extends.
             denoted => {
-                let value = self.to_value(denoted, span)?;
+                let value = self.value_of(denoted, span)?;
                 let value = self.convert(value, target, span)?;
                 let clk = self.fresh(name);
                 let mutable = self.is_mutated(key);
@@ -218,7 +218,7 @@ impl<'a> Lower<'_, 'a> {
             None => None,
             Some(value) => {
                 let denoted = self.denote(value)?;
-                let pointer = self.to_pointer(denoted, value.span)?;
+                let pointer = self.pointer_of(denoted, value.span)?;
                 Some(self.cast_pointer(pointer, to, value.span)?)
             }
         };
@@ -471,6 +471,7 @@ impl<'a> Lower<'_, 'a> {
         }
         let length = self.fresh_in_function(&format!("{name}_len"));
         self.dynamic_shared = Some(length.clone());
+        self.dynamic_shared_key = Some(key);
         if let CType::Record(id) = element {
             self.t.emit_record(id, span)?;
         }

@@ -17,7 +17,7 @@ impl<'a> Lower<'_, 'a> {
     /// Translates an expression to a value.
     pub(crate) fn rvalue(&mut self, expr: &'a CppExpr) -> Res<Value> {
         let denoted = self.denote(expr)?;
-        self.to_value(denoted, expr.span)
+        self.value_of(denoted, expr.span)
     }
 
     /// Like [`Lower::rvalue`], but a value with an effect is stored in a variable first.
@@ -30,7 +30,7 @@ impl<'a> Lower<'_, 'a> {
         if value.effect { self.spill(value) } else { value }
     }
 
-    pub(crate) fn to_value(&mut self, denoted: Denoted, span: SourceSpan) -> Res<Value> {
+    pub(crate) fn value_of(&mut self, denoted: Denoted, span: SourceSpan) -> Res<Value> {
         match denoted {
             Denoted::Value(value) => Ok(value),
             Denoted::Place(place) => match &place.ty {
@@ -388,7 +388,7 @@ impl<'a> Lower<'_, 'a> {
                 if let CType::Record(_) = ty {
                     return self.call_operator(op.text(), denoted, vec![], span);
                 }
-                let value = self.to_value(denoted, operand.span)?;
+                let value = self.value_of(denoted, operand.span)?;
                 let value = self.settle(value);
                 let text = match op {
                     CppUnaryOp::Plus => "+",
@@ -406,7 +406,7 @@ impl<'a> Lower<'_, 'a> {
                 if let CType::Record(_) = self.type_of_denoted(&denoted) {
                     return self.call_operator("*", denoted, vec![], span);
                 }
-                let pointer = self.to_pointer(denoted, operand.span)?;
+                let pointer = self.pointer_of(denoted, operand.span)?;
                 self.object_at(pointer, span)?
             }
             CppUnaryOp::AddressOf => match self.denote(operand)? {
@@ -427,10 +427,10 @@ impl<'a> Lower<'_, 'a> {
         let denoted = self.denote(expr)?;
         let ty = self.type_of_denoted(&denoted);
         if matches!(ty, CType::Pointer(_) | CType::Null) {
-            let pointer = self.to_pointer(denoted, expr.span)?;
+            let pointer = self.pointer_of(denoted, expr.span)?;
             return Ok(self.is_not_null(&pointer, expr.span));
         }
-        let value = self.to_value(denoted, expr.span)?;
+        let value = self.value_of(denoted, expr.span)?;
         let value = self.settle(value);
         if let CType::Record(_) = value.ty {
             let converted = self.convert_class(value, &CType::Bool, expr.span)?;
@@ -464,8 +464,8 @@ impl<'a> Lower<'_, 'a> {
         if is_pointer(&ta) || is_pointer(&tb) {
             return self.pointer_binary(op, a, b, span);
         }
-        let a = self.to_value(a, left.span)?;
-        let b = self.to_value(b, right.span)?;
+        let a = self.value_of(a, left.span)?;
+        let b = self.value_of(b, right.span)?;
         Ok(Denoted::Value(self.binary(op, a, b, span)?))
     }
 
@@ -477,7 +477,7 @@ impl<'a> Lower<'_, 'a> {
                 Ok(Denoted::Value(self.spill(value)))
             }
             Denoted::Place(place) if place.ty.is_arithmetic() => {
-                let value = self.to_value(denoted, span)?;
+                let value = self.value_of(denoted, span)?;
                 Ok(Denoted::Value(value))
             }
             _ => Ok(denoted),
@@ -566,7 +566,7 @@ impl<'a> Lower<'_, 'a> {
         };
         let part = |lower: &mut Self, denoted: Denoted, block: &mut Vec<Stmt>, at: SourceSpan| -> Res<Value> {
             lower.blocks.push(std::mem::take(block));
-            let result = lower.to_value(denoted, at).and_then(|value| lower.convert(value, &ty, at));
+            let result = lower.value_of(denoted, at).and_then(|value| lower.convert(value, &ty, at));
             *block = lower.blocks.pop().unwrap_or_default();
             result
         };
@@ -630,10 +630,10 @@ impl<'a> Lower<'_, 'a> {
         let denoted = if self.mark() > mark { self.spill_denoted(denoted, mark) } else { denoted };
         if let CType::Pointer(_) = place.ty {
             let pointer = match op {
-                None => self.to_pointer(denoted, value.span)?,
+                None => self.pointer_of(denoted, value.span)?,
                 Some(op @ (CppBinaryOp::Add | CppBinaryOp::Sub)) => {
-                    let old = self.to_pointer(Denoted::Place(place.clone()), span)?;
-                    let by = self.to_value(denoted, value.span)?;
+                    let old = self.pointer_of(Denoted::Place(place.clone()), span)?;
+                    let by = self.value_of(denoted, value.span)?;
                     self.offset(old, by, op == CppBinaryOp::Sub, span)?
                 }
                 Some(op) => return refuse(format!("`{}=` of a pointer", op.text()), span, "use an index"),
@@ -658,7 +658,7 @@ impl<'a> Lower<'_, 'a> {
                 }
             }
         }
-        let value = self.to_value(denoted, value.span)?;
+        let value = self.value_of(denoted, value.span)?;
         match op {
             None => {
                 let value = self.convert(value, &place.ty.clone(), span)?;
@@ -679,7 +679,7 @@ impl<'a> Lower<'_, 'a> {
     fn increment(&mut self, op: CppUnaryOp, place: &Place, span: SourceSpan) -> Res<()> {
         let subtract = matches!(op, CppUnaryOp::PreDecrement | CppUnaryOp::PostDecrement);
         if let CType::Pointer(_) = place.ty {
-            let old = self.to_pointer(Denoted::Place(place.clone()), span)?;
+            let old = self.pointer_of(Denoted::Place(place.clone()), span)?;
             let by = Value::int(1, INT, span);
             let new = self.offset(old, by, subtract, span)?;
             return self.assign_pointer(place, new, span);
@@ -702,7 +702,7 @@ impl<'a> Lower<'_, 'a> {
     fn post_increment(&mut self, op: CppUnaryOp, operand: &'a CppExpr, span: SourceSpan) -> Res<Denoted> {
         let place = self.place(operand)?;
         if let CType::Pointer(_) = place.ty {
-            let mut old = self.to_pointer(Denoted::Place(place.clone()), span)?;
+            let mut old = self.pointer_of(Denoted::Place(place.clone()), span)?;
             let mark = self.mark();
             self.spill_pointer(&mut old, mark);
             self.increment(op, &place, span)?;
@@ -798,7 +798,7 @@ impl<'a> Lower<'_, 'a> {
             }
             CType::Pointer(target) => {
                 let denoted = self.denote(value)?;
-                let pointer = self.to_pointer(denoted, value.span)?;
+                let pointer = self.pointer_of(denoted, value.span)?;
                 Ok(Denoted::Pointer(self.cast_pointer(pointer, target, span)?))
             }
             CType::Reference(target) => {

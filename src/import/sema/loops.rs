@@ -312,13 +312,9 @@ impl<'a> Lower<'_, 'a> {
             let (low, high) = rep.limits();
             low <= counter_low.min(bound_low) && counter_high.max(bound_high) <= high && step_high <= high
         };
-        let rep = if scalar == ClkScalar::I32 || start.rep == ClkScalar::I32 && fits(ClkScalar::I32) {
-            ClkScalar::I32
-        } else if fits(ClkScalar::I32) && start.constant.is_some() && bound.rep == ClkScalar::I32 {
-            ClkScalar::I32
-        } else {
-            scalar
-        };
+        let narrow = fits(ClkScalar::I32)
+            && (start.rep == ClkScalar::I32 || start.constant.is_some() && bound.rep == ClkScalar::I32);
+        let rep = if scalar == ClkScalar::I32 || narrow { ClkScalar::I32 } else { scalar };
         if counting.down && !rep.is_signed() {
             return Ok(None);
         }

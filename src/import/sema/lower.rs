@@ -36,7 +36,7 @@ pub(crate) struct Facts {
     pub(crate) assigned_in_loop: FxHashSet<VariableKey>,
     /// The array that a pointer variable refers to.
     pub(crate) bases: FxHashMap<VariableKey, Pointer>,
-    /// Variables that a nested function or block captures by name only.
+    /// The type of the elements of dynamic shared memory that is declared as bytes.
     pub(crate) elements: FxHashMap<VariableKey, CType>,
     /// Variables and arrays that are passed to functions that may change them, so that they need a value.
     pub(crate) passed: FxHashSet<VariableKey>,
@@ -114,6 +114,7 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) shared: Vec<Stmt>,
     /// The parameter with the length of dynamic shared memory, and its declaration.
     pub(crate) dynamic_shared: Option<SmolStr>,
+    pub(crate) dynamic_shared_key: Option<VariableKey>,
     /// Bounds of indices that guards establish: index text, limit.
     pub(crate) guards: Vec<(String, Value)>,
     /// Accesses of global arrays and the limit of their index.
@@ -145,6 +146,7 @@ impl<'t, 'a> Lower<'t, 'a> {
             notes: vec![],
             shared: vec![],
             dynamic_shared: None,
+            dynamic_shared_key: None,
             guards: vec![],
             depth: 0,
         }

@@ -446,7 +446,7 @@ impl<'a> Lower<'_, 'a> {
         let angle = self.spill(angle);
         for (clk, target) in [("sin", sine), ("cos", cosine)] {
             let denoted = self.denote(target)?;
-            let pointer = self.to_pointer(denoted, span)?;
+            let pointer = self.pointer_of(denoted, span)?;
             let Denoted::Place(place) = self.object_at(pointer, span)? else {
                 return refuse(format!("`{name}`"), span, "");
             };

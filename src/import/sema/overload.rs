@@ -245,11 +245,11 @@ impl<'a> Lower<'_, 'a> {
         }
         for (at, arg) in explicit.iter().enumerate() {
             let value = self.template_arg(arg)?;
-            let matches_kind = match (&header.params[at].kind, &value) {
-                (TemplateParamKind::Type { .. }, TemplateValue::Type(_)) => true,
-                (TemplateParamKind::Value { .. }, TemplateValue::Int(..)) => true,
-                _ => false,
-            };
+            let matches_kind = matches!(
+                (&header.params[at].kind, &value),
+                (TemplateParamKind::Type { .. }, TemplateValue::Type(_))
+                    | (TemplateParamKind::Value { .. }, TemplateValue::Int(..))
+            );
             if !matches_kind {
                 return Ok(None);
             }

@@ -331,13 +331,13 @@ impl<'a> Lower<'_, 'a> {
         }
         if ty.is_integer() && !matches!(denoted, Denoted::Pointer(_)) {
             // `3[x]`
-            let at = self.to_value(denoted, base.span)?;
+            let at = self.value_of(denoted, base.span)?;
             let pointer = self.denote(index)?;
-            let pointer = self.to_pointer(pointer, span)?;
+            let pointer = self.pointer_of(pointer, span)?;
             let pointer = self.offset(pointer, at, false, span)?;
             return self.object_at(pointer, span);
         }
-        let mut pointer = self.to_pointer(denoted, base.span)?;
+        let mut pointer = self.pointer_of(denoted, base.span)?;
         let mark = self.mark();
         let at = self.operand(index)?;
         if self.mark() > mark {
@@ -375,7 +375,7 @@ impl<'a> Lower<'_, 'a> {
             if let CType::Record(_) = self.type_of_denoted(&denoted) {
                 denoted = self.call_operator("->", denoted, vec![], span)?;
             }
-            let pointer = self.to_pointer(denoted, base.span)?;
+            let pointer = self.pointer_of(denoted, base.span)?;
             denoted = self.object_at(pointer, span)?;
         }
         let ty = self.type_of_denoted(&denoted);

@@ -34,7 +34,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns an expression as a pointer; arrays decay to a pointer to their first element.
-    pub(crate) fn to_pointer(&mut self, denoted: Denoted, span: SourceSpan) -> Res<Pointer> {
+    pub(crate) fn pointer_of(&mut self, denoted: Denoted, span: SourceSpan) -> Res<Pointer> {
         match denoted {
             Denoted::Pointer(pointer) => Ok(pointer),
             Denoted::Place(place) => match (&place.kind, &place.ty) {
@@ -188,8 +188,17 @@ impl<'a> Lower<'_, 'a> {
                 self.note_flat(key);
                 return Ok(Pointer { to: to.clone(), ..pointer });
             }
+            // `extern __shared__ char s[]` is memory for elements of the type to which it is cast.
+            if self.dynamic_shared_key == Some(info.key)
+                && pointer.unit == 1
+                && size > 1
+                && !matches!(to.leaf(), CType::Vector(..))
+                && self.facts.elements.insert(info.key, to.leaf().clone()).is_none()
+            {
+                self.facts.changed = true;
+            }
             if size < pointer.unit {
-                if pointer.unit % size != 0 {
+                if !pointer.unit.is_multiple_of(size) {
                     return refuse("a cast between pointers to unrelated types", span, "use one type for the array");
                 }
                 let factor = pointer.unit / size;
@@ -312,17 +321,17 @@ impl<'a> Lower<'_, 'a> {
         };
         match op {
             Op::Add | Op::Sub if !is_pointer(self, &b) => {
-                let pointer = self.to_pointer(a, span)?;
-                let by = self.to_value(b, span)?;
+                let pointer = self.pointer_of(a, span)?;
+                let by = self.value_of(b, span)?;
                 Ok(Denoted::Pointer(self.offset(pointer, by, op == Op::Sub, span)?))
             }
             Op::Add if !is_pointer(self, &a) => {
-                let pointer = self.to_pointer(b, span)?;
-                let by = self.to_value(a, span)?;
+                let pointer = self.pointer_of(b, span)?;
+                let by = self.value_of(a, span)?;
                 Ok(Denoted::Pointer(self.offset(pointer, by, false, span)?))
             }
             Op::Sub | Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge => {
-                let (a, b) = (self.to_pointer(a, span)?, self.to_pointer(b, span)?);
+                let (a, b) = (self.pointer_of(a, span)?, self.pointer_of(b, span)?);
                 let null = |pointer: &Pointer| matches!(pointer.base, PointerBase::Null);
                 if matches!(op, Op::Eq | Op::Ne) && (null(&a) || null(&b)) {
                     let other = if null(&a) { &b } else { &a };
@@ -357,7 +366,7 @@ impl<'a> Lower<'_, 'a> {
         b: Denoted,
         span: SourceSpan,
     ) -> Res<Pointer> {
-        let (a, b) = (self.to_pointer(a, span)?, self.to_pointer(b, span)?);
+        let (a, b) = (self.pointer_of(a, span)?, self.pointer_of(b, span)?);
         if !same_base(&Pointer { index: None, ..a.clone() }, &Pointer { index: None, ..b.clone() }) {
             return refuse("`?:` of pointers into different arrays", span, "use an `if` with an access in each branch");
         }

@@ -279,7 +279,7 @@ impl<'a> Lower<'_, 'a> {
         let sections = &statement.sections;
         let falls_through =
             sections.iter().take(sections.len().saturating_sub(1)).any(|section| !ends_with_jump(&section.stmts));
-        let nested_break = sections.iter().any(|section| breaks_inside(section));
+        let nested_break = sections.iter().any(breaks_inside);
         if let Some(known) = value.constant_int()
             && !falls_through
             && !nested_break
