@@ -308,7 +308,7 @@ fn entries_with_dependents_report_their_own_warnings() {
     let outcome = session.enter("<entry 1>", DEFINITIONS, &NoFiles).outcome;
     assert!(!outcome.failed(), "{:#?}", outcome.diagnostics);
     let unused = session.enter("<entry 2>", "fn wide(x: f32) -> f32 { scaled(x)\n twice(x) }", &NoFiles).outcome;
-    assert_eq!(codes(&unused.diagnostics), ["W0005"]);
+    assert_eq!(codes(&unused.diagnostics), ["W0012"]);
     let entered = session.enter("<entry 3>", "fn scaled(x: f32) -> f32 { x + 1.0\n x }", &NoFiles);
     assert_eq!(codes(&entered.outcome.diagnostics), ["W0005"]);
     assert_eq!(entered.outcome.diagnostics[0].primary().map(|span| span.file), Some(entered.outcome.file));
