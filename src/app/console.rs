@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use std::sync::Arc;
 
-use super::cuda_files::CudaOrigin;
+use super::cuda_origin::CudaOrigin;
 use super::graphics::{self, Protocol};
 use super::{progress, ranks, tty};
 use clk_base::diag::Diagnostic;

@@ -1,38 +1,11 @@
-//! CUDA C++ files as programs: translates their kernels to Clk, and moves diagnostics about the text to the CUDA file.
+//! CUDA C++ files as programs: reads them, translates their kernels to Clk, and reports refused ones.
 
 use std::path::Path;
 
 use super::console::Console;
 use super::disk;
-use clk_base::diag::Diagnostic;
-use clk_base::source::{FileId, SourceMap, Span};
-use clk_import::{ImportOptions, SpanMap, Translation};
-
-/// The translation of a CUDA file, whose diagnostics are moved to that file.
-pub(crate) struct CudaOrigin {
-    /// The translated text.
-    text: FileId,
-    map: SpanMap,
-}
-
-impl CudaOrigin {
-    pub fn new(text: FileId, map: SpanMap) -> CudaOrigin {
-        CudaOrigin { text, map }
-    }
-
-    /// Returns the diagnostic with the places of the CUDA file. Its fixes are those of the text, so they are left out.
-    pub fn located(&self, diagnostic: &Diagnostic) -> Diagnostic {
-        let mut located = diagnostic.clone();
-        let is_moved = |span: &Span| span.file == self.text;
-        for label in located.labels.iter_mut().filter(|label| is_moved(&label.span)) {
-            if let Some(source) = self.map.source_of(label.span.range()) {
-                label.span = source.span;
-            }
-        }
-        located.fixes.retain(|fix| !fix.edits.iter().any(|(span, _)| is_moved(span)));
-        located
-    }
-}
+use clk_base::source::SourceMap;
+use clk_import::{CudaTranslation, ImportOptions};
 
 /// Returns whether a path is that of a CUDA file.
 pub(crate) fn is_cuda_file(path: &Path) -> bool {
@@ -40,7 +13,7 @@ pub(crate) fn is_cuda_file(path: &Path) -> bool {
 }
 
 /// Reads and translates a CUDA file. Reports refused kernels and assumptions; returns `None` if no kernel remains.
-pub(crate) fn translate(path: &Path, sources: &mut SourceMap, console: &mut Console) -> Option<Translation> {
+pub(crate) fn translate(path: &Path, sources: &mut SourceMap, console: &mut Console) -> Option<CudaTranslation> {
     let text = match disk::read_source(path) {
         Ok(text) => text,
         Err(why) => {

@@ -18,6 +18,7 @@ pub(crate) static PAGES: &[(&str, &str)] = &[
     ("docs/profiling.md", include_str!("../../docs/profiling.md")),
     ("docs/projects.md", include_str!("../../docs/projects.md")),
     ("docs/proofs.md", include_str!("../../docs/proofs.md")),
+    ("docs/cuda-files.md", include_str!("../../docs/cuda-files.md")),
     ("docs/python.md", include_str!("../../docs/python.md")),
     ("docs/races.md", include_str!("../../docs/races.md")),
     ("docs/ranks.md", include_str!("../../docs/ranks.md")),

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::console::Console;
-use super::cuda_files::{self, CudaOrigin};
+use super::cuda_files;
+use super::cuda_origin::CudaOrigin;
 use super::disk::{self, Disk};
 use super::exit;
 use super::interrupt::Interrupt;
@@ -17,7 +18,7 @@ use clk_check::typed::TestSection;
 use clk_compile::{CompileResult, Session};
 use clk_host::interp::{CopyStatistics, HostEffects, Interpreter, ScriptOptions};
 use clk_host::value::HostValue;
-use clk_import::Translation;
+use clk_import::CudaTranslation;
 use clk_ir::Checks;
 use clk_lower::MmaPrecision;
 use clk_prove::RaceEvidence;
@@ -130,7 +131,7 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
 /// Compiles the kernels of a CUDA file. Diagnostics are about the CUDA file.
 fn compile_cuda_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
     let mut session = Session { folder: folder_of(path).to_path_buf(), ..Session::default() };
-    let Translation { text, map, refused, .. } = cuda_files::translate(path, &mut session.sources, console)?;
+    let CudaTranslation { text, map, refused, .. } = cuda_files::translate(path, &mut session.sources, console)?;
     let mut outcome = session.add(&format!("<Clk text of {}>", path.display()), &text, &Disk);
     console.cuda_origin = Some(CudaOrigin::new(outcome.file, map));
     if !outcome.failed() {

@@ -72,14 +72,14 @@ impl Cx<'_> {
         if self.dimensions_by_place(kernel, args) {
             return self.after_error(args, span);
         }
+        if self.surplus_number(kernel, args) {
+            return self.after_error(args, span);
+        }
         let mut bind = self.start_binding(&kernel.sig);
         let Some(given) = self.sort_args(&mut bind, args, &kernel.name, true) else {
             return self.after_error(args, span);
         };
         if self.lacks_arguments(kernel, &given, span) {
-            return self.after_error(args, span);
-        }
-        if self.surplus_number(kernel, &given, args.len()) {
             return self.after_error(args, span);
         }
         let mut values = Vec::with_capacity(given.len());
@@ -137,11 +137,12 @@ impl Cx<'_> {
     }
 
     /// Reports a number that is passed in the place of an array, usually the length of the arrays.
-    fn surplus_number(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], count: usize) -> bool {
+    fn surplus_number(&mut self, kernel: &Kernel, args: &[ast::Arg]) -> bool {
         let inputs: Vec<Param> = kernel.sig.params.iter().filter(|p| p.access != Access::Out).cloned().collect();
-        let has_too_many = count > inputs.len();
-        let surplus = kernel.sig.params.iter().zip(given).find_map(|(param, value)| {
-            let value = value.filter(|_| has_too_many && matches!(param.ty, Type::Array(_)))?;
+        let count = args.len();
+        let has_too_many = count > inputs.len() && args.iter().all(|arg| arg.name.is_none());
+        let surplus = kernel.sig.params.iter().zip(args).find_map(|(param, arg)| {
+            let value = Some(&arg.value).filter(|_| has_too_many && matches!(param.ty, Type::Array(_)))?;
             let is_number = match &bare(value).kind {
                 ast::ExprKind::Int { .. } | ast::ExprKind::Float { .. } => true,
                 ast::ExprKind::Name(name) => match self.lookup(&name.text)? {

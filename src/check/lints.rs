@@ -78,8 +78,8 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     cx.diagnostics.append(&mut warnings);
 }
 
-/// Warns about a quotient that loses its fraction, `sum(counts) / len(counts)`, and about comparisons that never change,
-/// `n >= 0` for an unsigned `n`.
+/// Warns about a quotient that loses its fraction, `sum(counts) / len(counts)`, and about comparisons that never
+/// change, `n >= 0` for an unsigned `n`.
 fn suspicious_operation(e: &Expr) -> Option<Diagnostic> {
     if let ExprKind::Builtin { builtin: Builtin::Math(MathFn::Abs), .. } = &e.kind {
         let element = match &e.ty {
@@ -152,9 +152,15 @@ fn is_declared_twice(cx: &Cx<'_>, name: &str) -> bool {
     cx.sig.params.iter().filter(|p| p.name == name).count() > 1
 }
 
+/// Returns the items of the text itself. In a session, definitions of earlier entries follow them.
+fn own_items(file: &ast::SourceFile) -> impl Iterator<Item = &ast::Item> {
+    let own = file.items.first().map(|item| item.span.file);
+    file.items.iter().filter(move |item| Some(item.span.file) == own)
+}
+
 /// Warns about unused imports. A source that contains only imports, such as a REPL entry, gets no warnings.
 pub(crate) fn imports(file: &ast::SourceFile, used: &FxHashSet<SmolStr>, warnings: &mut Vec<Diagnostic>) {
-    let only_imports = file.items.iter().all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error(_)));
+    let only_imports = own_items(file).all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error(_)));
     if only_imports {
         return;
     }
@@ -185,8 +191,8 @@ pub(crate) fn imports(file: &ast::SourceFile, used: &FxHashSet<SmolStr>, warning
 
 /// Warns about constants of a script that the script never uses.
 pub(crate) fn consts(file: &ast::SourceFile, used: &FxHashSet<SmolStr>, warnings: &mut Vec<Diagnostic>) {
-    let has_stmts = file.items.iter().any(|i| matches!(i.kind, ItemKind::Stmt(_)));
-    let has_bodies = file.items.iter().any(|i| matches!(i.kind, ItemKind::Kernel(_)));
+    let has_stmts = own_items(file).any(|i| matches!(i.kind, ItemKind::Stmt(_)));
+    let has_bodies = own_items(file).any(|i| matches!(i.kind, ItemKind::Kernel(_)));
     if !(has_stmts && has_bodies) {
         return;
     }

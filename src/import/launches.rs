@@ -8,7 +8,7 @@ use crate::source::SourceSpan;
 
 /// A launch, `kernel<<<grid, block, shared_bytes, stream>>>(args)`.
 #[derive(Clone, Debug)]
-pub struct HostLaunch<'a> {
+pub(crate) struct HostLaunch<'a> {
     /// The host function that contains it.
     pub function: &'a CppFunction,
     /// The kernel, with its explicit template arguments.
@@ -21,7 +21,7 @@ pub struct HostLaunch<'a> {
 
 /// The memory of a pointer of a host function.
 #[derive(Clone, Debug)]
-pub struct HostAllocation<'a> {
+pub(crate) struct HostAllocation<'a> {
     /// The host function that contains it; `None` for a variable outside of functions.
     pub function: Option<&'a CppFunction>,
     /// The variable that points to the memory, or that is the array.
@@ -35,7 +35,7 @@ pub struct HostAllocation<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostMemory {
+pub(crate) enum HostMemory {
     /// `cudaMalloc` and its variants.
     Device,
     /// `cudaMallocManaged`, which both sides use.
@@ -48,13 +48,13 @@ pub enum HostMemory {
 
 /// The launches and allocations of a file, in the order of the text.
 #[derive(Clone, Debug, Default)]
-pub struct HostUses<'a> {
+pub(crate) struct HostUses<'a> {
     pub launches: Vec<HostLaunch<'a>>,
     pub allocations: Vec<HostAllocation<'a>>,
 }
 
 /// Finds all launches and allocations in the functions of a file that parse.
-pub fn find_host_uses(unit: &TranslationUnit) -> HostUses<'_> {
+pub(crate) fn find_host_uses(unit: &TranslationUnit) -> HostUses<'_> {
     let mut uses = HostUses::default();
     find_in_decls(&unit.decls, &mut uses);
     uses

@@ -12,7 +12,7 @@ use clk_base::source::{FileId, SourceMap};
 
 pub mod ast;
 mod emit;
-pub mod launches;
+mod launches;
 mod lex;
 mod literal;
 mod options;
@@ -21,9 +21,9 @@ mod preprocess;
 mod sema;
 pub mod source;
 
-pub use emit::{SpanMap, TextPiece};
+pub use emit::{OriginMap, TextPiece};
 pub use options::{HeaderReader, ImportOptions};
-pub use sema::{Assumption, REFUSED, RefusedKernel, TranslatedKernel, Translation, translate};
+pub use sema::{Assumption, CudaTranslation, REFUSED, RefusedKernel, TranslatedKernel, translate};
 
 /// A parsed CUDA file.
 #[derive(Clone, Debug, Default)]

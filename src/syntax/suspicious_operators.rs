@@ -180,7 +180,8 @@ impl<'t> OperatorReader<'t> {
 
     // Warnings about `$`:
 
-    /// Checks for `"n = $n"`, where `at` is the text of the string and `n` a variable. `${n}` may be an amount of money.
+    /// Checks for `"n = $n"`, where `at` is the text of the string and `n` a variable. `${n}` may be an amount of
+    /// money.
     fn interpolation(&self, at: usize) -> Option<Diagnostic> {
         if let Some(warning) = self.c_format(at) {
             return Some(warning);

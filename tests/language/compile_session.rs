@@ -315,6 +315,16 @@ fn entries_with_dependents_report_their_own_warnings() {
     assert_eq!(entered.followed, ["twice", "wide"]);
 }
 
+/// An entry that consists of imports gets no warning about unused ones, whether its names have dependents or not.
+#[test]
+fn imports_alone_are_not_unused() {
+    let mut session = Session::default();
+    let uses = "import std.nn.{relu}\nfn f(x: [f32; N]) -> [f32; N] { relu(x) }";
+    assert!(!session.enter("<entry 1>", uses, &NoFiles).outcome.failed());
+    let outcome = session.enter("<entry 2>", "import std.nn.{relu, silu}", &NoFiles).outcome;
+    assert_eq!(codes(&outcome.diagnostics), [""; 0]);
+}
+
 /// An entry with an error of its own has the same diagnostics whether its definitions have dependents or not.
 #[test]
 fn errors_of_entries_do_not_depend_on_dependents() {

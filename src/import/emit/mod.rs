@@ -6,4 +6,4 @@ mod print;
 mod span_map;
 
 pub(crate) use print::print_file;
-pub use span_map::{SpanMap, TextPiece};
+pub use span_map::{OriginMap, TextPiece};

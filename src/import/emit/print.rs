@@ -1,14 +1,14 @@
 //! The printer of translated programs. It writes only the parentheses that Clk's precedence requires, and a suffix at
 //! each literal whose type is not the default of Clk.
 
-use super::span_map::SpanMap;
-use crate::sema::tree::{ClkFile, Expr, ExprKind, Function, Stmt, StmtKind};
+use super::span_map::OriginMap;
+use crate::sema::tree::{ClkFile, ClkFunction, Expr, ExprKind, Stmt, StmtKind};
 use crate::sema::types::ClkScalar;
 use crate::source::SourceSpan;
 use std::fmt::Write;
 
 /// Prints a file. `comments` gives the comment lines that precede an item, by the name of the item.
-pub(crate) fn print_file(file: &ClkFile, comments: &dyn Fn(&str) -> Vec<String>) -> (String, SpanMap) {
+pub(crate) fn print_file(file: &ClkFile, comments: &dyn Fn(&str) -> Vec<String>) -> (String, OriginMap) {
     let mut printer = Printer::default();
     for item in &file.constants {
         let start = printer.text.len();
@@ -42,7 +42,7 @@ pub(crate) fn print_file(file: &ClkFile, comments: &dyn Fn(&str) -> Vec<String>)
 #[derive(Default)]
 struct Printer {
     text: String,
-    map: SpanMap,
+    map: OriginMap,
     indent: usize,
     /// Whether literals are printed with their type, because nothing else in their expression has a type.
     typed_literals: bool,
@@ -86,7 +86,7 @@ fn is_conversion(name: &str) -> bool {
 }
 
 impl Printer {
-    fn function(&mut self, function: &Function) {
+    fn function(&mut self, function: &ClkFunction) {
         let start = self.text.len();
         let word = if function.geometry.is_some() { "kernel" } else { "fn" };
         let _ = write!(self.text, "{word} {}(", function.name);

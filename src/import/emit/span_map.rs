@@ -14,11 +14,11 @@ pub struct TextPiece {
 
 /// All pieces of an emitted text, in the order of their ends; a piece follows the pieces inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpanMap {
+pub struct OriginMap {
     pieces: Vec<TextPiece>,
 }
 
-impl SpanMap {
+impl OriginMap {
     pub(crate) fn add(&mut self, range: Range<usize>, source: SourceSpan) {
         self.pieces.push(TextPiece { start: range.start as u32, end: range.end as u32, source });
     }
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn the_innermost_piece_is_found() {
         let at = |start, end| SourceSpan::new(Span::new(FileId(0), start, end));
-        let mut map = SpanMap::default();
+        let mut map = OriginMap::default();
         map.add(4..5, at(40, 50));
         map.add(8..9, at(80, 90));
         map.add(4..9, at(40, 90));

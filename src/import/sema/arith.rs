@@ -7,7 +7,7 @@
 use super::lower::Lower;
 use super::tree::{Expr, ExprKind};
 use super::types::{CType, ClkScalar, ComponentKind, FloatKind, IntKind};
-use super::value::{Constant, Position, Res, Value, refuse};
+use super::value::{ConstantValue, Position, Res, Value, refuse};
 use crate::ast::CppBinaryOp;
 use crate::source::SourceSpan;
 
@@ -23,8 +23,8 @@ pub(crate) fn coerce(value: &Value, rep: ClkScalar) -> Expr {
     }
     let span = value.expr.span;
     match value.constant {
-        Some(Constant::Int(number)) if rep == ClkScalar::Bool => Expr::new(ExprKind::Bool(number != 0), span),
-        Some(Constant::Int(number)) if !rep.is_float() => Expr::int(rep.wrap(number), rep, span),
+        Some(ConstantValue::Int(number)) if rep == ClkScalar::Bool => Expr::new(ExprKind::Bool(number != 0), span),
+        Some(ConstantValue::Int(number)) if !rep.is_float() => Expr::int(rep.wrap(number), rep, span),
         _ => Expr::call(rep.name(), vec![value.expr.clone()], span),
     }
 }
@@ -60,7 +60,7 @@ impl Lower<'_, '_> {
         }
         if let Some(constant) = value.constant {
             let folded = match (constant, to) {
-                (Constant::Int(number), CType::Float(kind)) => {
+                (ConstantValue::Int(number), CType::Float(kind)) => {
                     let exact = match kind {
                         FloatKind::Float => Some(f64::from(number as f32)),
                         FloatKind::Double => Some(number as f64),
@@ -68,11 +68,11 @@ impl Lower<'_, '_> {
                     };
                     exact.map(|number| Value::float(number, to.clone(), span))
                 }
-                (Constant::Int(number), _) => Some(Value::int(scalar.wrap(number), to.clone(), span)),
-                (Constant::Float(number), CType::Float(kind)) => {
+                (ConstantValue::Int(number), _) => Some(Value::int(scalar.wrap(number), to.clone(), span)),
+                (ConstantValue::Float(number), CType::Float(kind)) => {
                     round_to(*kind, number).map(|number| Value::float(number, to.clone(), span))
                 }
-                (Constant::Float(number), _) => {
+                (ConstantValue::Float(number), _) => {
                     let (low, high) = scalar.limits();
                     let number = number.trunc();
                     let fits = number >= low as f64 && number <= high as f64 && number.abs() < 9.0e15;
@@ -173,7 +173,7 @@ impl Lower<'_, '_> {
             return refuse(construct, span, "use integers, or `fmodf` for the remainder");
         }
         // Constants are folded in the precision of their type, as the compiler does.
-        if let (Some(Constant::Float(x)), Some(Constant::Float(y))) = (a.constant, b.constant) {
+        if let (Some(ConstantValue::Float(x)), Some(ConstantValue::Float(y))) = (a.constant, b.constant) {
             let result = match op {
                 Op::Add => x + y,
                 Op::Sub => x - y,
@@ -393,7 +393,7 @@ impl Lower<'_, '_> {
             return match op {
                 "+" => Ok(value),
                 "-" => Ok(match value.constant {
-                    Some(Constant::Float(number)) => Value::float(-number, CType::Float(kind), span),
+                    Some(ConstantValue::Float(number)) => Value::float(-number, CType::Float(kind), span),
                     _ => {
                         let expr = Expr::new(ExprKind::Unary("-", Box::new(value.expr)), span);
                         let negated = Value::new(CType::Float(kind), expr);

@@ -2,12 +2,13 @@
 //! mathematical functions.
 
 use super::arith::{coerce, realize};
-use super::lower::{Lower, TemplateValue};
+use super::lower::Lower;
 use super::place::bits;
 use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
+use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, FLOAT, FloatKind, GroupKind, INT, IntKind, UINT, header_type};
-use super::value::{Denoted, Place, PlaceKind, PointerBase, Res, Value, refuse};
+use super::value::{CppPlace, Denoted, PlaceKind, PointerBase, Res, Value, refuse};
 use crate::ast::{CppBinaryOp, CppExpr, CppExprKind, QualifiedName};
 use crate::source::SourceSpan;
 
@@ -269,7 +270,7 @@ impl<'a> Lower<'_, 'a> {
     // ---- atomics ----
 
     /// Returns the element that the first argument of an atomic function points to.
-    fn atomic_place(&mut self, address: &'a CppExpr) -> Res<(Place, CType)> {
+    fn atomic_place(&mut self, address: &'a CppExpr) -> Res<(CppPlace, CType)> {
         let span = address.span;
         let denoted = self.denote(address)?;
         let pointer = self.pointer_of(denoted, span)?;

@@ -2,14 +2,15 @@
 //! deduction, and passing of arguments.
 
 use super::arith::realize;
-use super::lower::{Lower, TemplateValue};
+use super::lower::Lower;
 use super::overload::Chosen;
 use super::pointer::same_base;
 use super::program::Symbol;
 use super::translator::PassMode;
 use super::tree::{Expr, ExprKind};
+use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, RecordId};
-use super::value::{Denoted, Place, PlaceKind, Pointer, PointerBase, Res, Value, refuse};
+use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Value, refuse};
 use crate::ast::{CppExpr, CppExprKind, CppStmtKind, CppTypeKind, FunctionBody, QualifiedName};
 use crate::source::SourceSpan;
 
@@ -19,7 +20,7 @@ struct Passed {
     /// The arguments of the Clk call.
     exprs: Vec<Expr>,
     /// What the instance may change.
-    place: Option<Place>,
+    place: Option<CppPlace>,
 }
 
 impl<'a> Lower<'_, 'a> {
@@ -131,7 +132,7 @@ impl<'a> Lower<'_, 'a> {
         let Some(local) = self.find_local(name).cloned() else { return refuse("this call", span, "") };
         let object = match local {
             super::lower::Local::Variable { name, key, ty, known } => {
-                Denoted::Place(Place { kind: PlaceKind::Variable { name, key, value: known }, ty, span })
+                Denoted::Place(CppPlace { kind: PlaceKind::Variable { name, key, value: known }, ty, span })
             }
             super::lower::Local::Alias(place) => Denoted::Place(place),
             super::lower::Local::Constant(value) => Denoted::Value(value),
@@ -216,7 +217,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns an object as a place; a temporary object becomes a variable.
-    fn object_place(&mut self, object: Denoted, span: SourceSpan) -> Res<Place> {
+    fn object_place(&mut self, object: Denoted, span: SourceSpan) -> Res<CppPlace> {
         match object {
             Denoted::Place(place) => Ok(place),
             other => {
@@ -231,7 +232,7 @@ impl<'a> Lower<'_, 'a> {
                 };
                 self.push(kind, span);
                 let key = super::value::VariableKey(usize::MAX);
-                Ok(Place { kind: PlaceKind::Variable { name, key, value: None }, ty: value.ty, span })
+                Ok(CppPlace { kind: PlaceKind::Variable { name, key, value: None }, ty: value.ty, span })
             }
         }
     }
@@ -362,7 +363,7 @@ impl<'a> Lower<'_, 'a> {
     pub(crate) fn call_chosen(
         &mut self,
         chosen: Chosen,
-        this: Option<Place>,
+        this: Option<CppPlace>,
         args: Vec<Denoted>,
         span: SourceSpan,
     ) -> Res<Denoted> {
@@ -455,7 +456,7 @@ impl<'a> Lower<'_, 'a> {
     fn inline_accessor(
         &mut self,
         chosen: &Chosen,
-        this: Option<&Place>,
+        this: Option<&CppPlace>,
         args: &[Denoted],
         span: SourceSpan,
     ) -> Res<Option<Denoted>> {
@@ -534,7 +535,7 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    fn pass_object(&mut self, place: Place, pointer: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
+    fn pass_object(&mut self, place: CppPlace, pointer: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
         if let PlaceKind::At(at) = &place.kind
             && let PointerBase::Array(_) = at.base
         {
@@ -571,12 +572,12 @@ impl<'a> Lower<'_, 'a> {
         if info.axes > 1 {
             self.note_flat(info.key);
         }
-        let place = Place { kind: PlaceKind::At(pointer.clone()), ty: pointer.to.clone(), span };
+        let place = CppPlace { kind: PlaceKind::At(pointer.clone()), ty: pointer.to.clone(), span };
         let offset = pointer.index.is_some();
         let index = pointer.index.as_deref().map(|index| super::arith::coerce(index, ClkScalar::I64));
         let bare = Pointer { index: None, prefix: vec![], unit: 1, ..pointer.clone() };
         let same = before.iter().position(|one| match &one.place {
-            Some(Place { kind: PlaceKind::At(other), .. }) => {
+            Some(CppPlace { kind: PlaceKind::At(other), .. }) => {
                 same_base(&bare, &Pointer { index: None, prefix: vec![], unit: 1, ..other.clone() })
             }
             _ => false,

@@ -1,11 +1,11 @@
-//! Translation of local declarations and of initializers.
+//! CudaTranslation of local declarations and of initializers.
 
 use super::arith::realize;
 use super::lower::{Local, Lower};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::{CType, ClkScalar};
 use super::value::{
-    ArrayInfo, Denoted, Place, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
+    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
 };
 use crate::ast::{
     CppExpr, CppExprKind, CppInit, CppType, CppTypeKind, CppVariable, Designator, InitItem, VariableDecl, VariableName,
@@ -196,7 +196,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Stores the indices of a place in variables, so that it keeps denoting the same object.
-    pub(crate) fn fix_place(&mut self, place: &mut Place) {
+    pub(crate) fn fix_place(&mut self, place: &mut CppPlace) {
         match &mut place.kind {
             PlaceKind::At(pointer) => {
                 let mark = self.mark();
@@ -444,7 +444,7 @@ impl<'a> Lower<'_, 'a> {
                 unit,
                 to: ty.clone(),
             };
-            self.declare(name, Local::Alias(Place { kind: PlaceKind::At(pointer), ty, span }));
+            self.declare(name, Local::Alias(CppPlace { kind: PlaceKind::At(pointer), ty, span }));
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
-//! Translation of expressions. Parts with effects become statements before the current one, in C++17's order of
+//! CudaTranslation of expressions. Parts with effects become statements before the current one, in C++17's order of
 //! evaluation; the expression that remains is free of effects or is used exactly once.
 
 use super::arith::{coerce, logical, realize};
-use super::lower::{Local, Lower, TemplateValue};
+use super::lower::{Local, Lower};
 use super::program::Symbol;
 use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
+use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, DOUBLE, FLOAT, FloatKind, INT, IntKind, SIZE, UINT};
-use super::value::{Denoted, Place, PlaceKind, Pointer, PointerBase, Position, Res, Value, refuse};
+use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Position, Res, Value, refuse};
 use crate::ast::{
     BasicType, CppBinaryOp, CppCastKind, CppExpr, CppExprKind, CppUnaryOp, IntLength, IntLiteral, QualifiedName,
 };
@@ -201,7 +202,7 @@ impl<'a> Lower<'_, 'a> {
                 && let Some(field) = self.t.field(id, &only.name.text)
             {
                 let (clk, ty) = (field.clk.clone(), field.ty.clone());
-                return Ok(Denoted::Place(Place { kind: PlaceKind::Field(Box::new(this), clk), ty, span }));
+                return Ok(Denoted::Place(CppPlace { kind: PlaceKind::Field(Box::new(this), clk), ty, span }));
             }
         }
         let symbols = self.t.program.find_name(name, &self.scope).to_vec();
@@ -267,19 +268,19 @@ impl<'a> Lower<'_, 'a> {
     fn denote_local(&mut self, local: Local, name: &str, span: SourceSpan) -> Res<Denoted> {
         Ok(match local {
             Local::Variable { name, key, ty, known } => {
-                Denoted::Place(Place { kind: PlaceKind::Variable { name, key, value: known }, ty, span })
+                Denoted::Place(CppPlace { kind: PlaceKind::Variable { name, key, value: known }, ty, span })
             }
             Local::Array { info, ty } => {
                 let unit = self.t.size_of(&info.element).unwrap_or(1);
                 let pointer =
                     Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
-                Denoted::Place(Place { kind: PlaceKind::At(pointer), ty, span })
+                Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span })
             }
             Local::Pointer { key, to, .. } => {
                 let ty = CType::Pointer(Box::new(to));
-                Denoted::Place(Place { kind: PlaceKind::PointerVariable(key), ty, span })
+                Denoted::Place(CppPlace { kind: PlaceKind::PointerVariable(key), ty, span })
             }
-            Local::Alias(place) => Denoted::Place(Place { span, ..place }),
+            Local::Alias(place) => Denoted::Place(CppPlace { span, ..place }),
             Local::Constant(value) => {
                 let expr = Expr { span, ..value.expr };
                 Denoted::Value(Value { expr, ..value })
@@ -605,7 +606,7 @@ impl<'a> Lower<'_, 'a> {
         target: &'a CppExpr,
         value: &'a CppExpr,
         span: SourceSpan,
-    ) -> Res<Place> {
+    ) -> Res<CppPlace> {
         if let CppExprKind::InitList(items) = &value.kind
             && op.is_none()
         {
@@ -676,7 +677,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Adds 1 to a place or subtracts it.
-    fn increment(&mut self, op: CppUnaryOp, place: &Place, span: SourceSpan) -> Res<()> {
+    fn increment(&mut self, op: CppUnaryOp, place: &CppPlace, span: SourceSpan) -> Res<()> {
         let subtract = matches!(op, CppUnaryOp::PreDecrement | CppUnaryOp::PostDecrement);
         if let CType::Pointer(_) = place.ty {
             let old = self.pointer_of(Denoted::Place(place.clone()), span)?;
@@ -778,7 +779,7 @@ impl<'a> Lower<'_, 'a> {
         Ok(())
     }
 
-    pub(crate) fn place(&mut self, expr: &'a CppExpr) -> Res<Place> {
+    pub(crate) fn place(&mut self, expr: &'a CppExpr) -> Res<CppPlace> {
         match self.denote(expr)? {
             Denoted::Place(place) => Ok(place),
             _ => refuse("an assignment to a value", expr.span, "assign to a variable or an element"),

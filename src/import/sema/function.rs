@@ -1,12 +1,13 @@
-//! Translation of whole functions: instances of device functions, kernels, and variables of the file.
+//! CudaTranslation of whole functions: instances of device functions, kernels, and variables of the file.
 
-use super::lower::{Facts, Local, Lower, TemplateArgs};
+use super::lower::{Facts, Local, Lower};
 use super::overload::Chosen;
-use super::translator::{Instance, PassMode};
-use super::tree::{Constant, Expr, ExprKind, Function, Geometry, Param, Stmt, StmtKind};
+use super::translator::{PassMode, TranslatedFunction};
+use super::tree::{ClkConstant, ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind};
+use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
 use super::value::{
-    ArrayInfo, Denoted, Place, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
+    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
 };
 use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName};
 use crate::source::SourceSpan;
@@ -28,7 +29,7 @@ pub(crate) struct KernelInfo {
 }
 
 /// What one pass over a function produces.
-struct Body {
+struct LoweredBody {
     params: Vec<Param>,
     mutated: Vec<bool>,
     stmts: Vec<Stmt>,
@@ -42,7 +43,7 @@ impl<'a> Lower<'_, 'a> {
         this: Option<CType>,
         modes: &[PassMode],
         span: SourceSpan,
-    ) -> Res<Rc<Instance>> {
+    ) -> Res<Rc<TranslatedFunction>> {
         let key = format!("{} {:?} {:?} {modes:?}", chosen.function, chosen.env, chosen.record);
         if let Some(instance) = self.t.instances.get(&key) {
             return Ok(instance.clone());
@@ -58,7 +59,7 @@ impl<'a> Lower<'_, 'a> {
         Ok(instance)
     }
 
-    fn build_instance(&mut self, chosen: &Chosen, this: Option<CType>, modes: &[PassMode]) -> Res<Instance> {
+    fn build_instance(&mut self, chosen: &Chosen, this: Option<CType>, modes: &[PassMode]) -> Res<TranslatedFunction> {
         let entry = self.t.program.functions[chosen.function].clone();
         let function = entry.function;
         let wanted = match (&function.name, chosen.record) {
@@ -99,7 +100,7 @@ impl<'a> Lower<'_, 'a> {
                 CType::Void => None,
                 _ => Some(self.t.type_text(&result)),
             };
-            self.t.file.functions.push(Function {
+            self.t.file.functions.push(ClkFunction {
                 name: name.clone(),
                 params: body.params,
                 result: result_text,
@@ -108,7 +109,7 @@ impl<'a> Lower<'_, 'a> {
                 geometry: None,
             });
             let effect = effect || body.mutated.contains(&true);
-            return Ok(Instance {
+            return Ok(TranslatedFunction {
                 name,
                 result,
                 mutated: body.mutated,
@@ -130,7 +131,7 @@ impl<'a> Lower<'_, 'a> {
         this: Option<CType>,
         record: Option<RecordId>,
         modes: &[PassMode],
-    ) -> Res<Body> {
+    ) -> Res<LoweredBody> {
         let mut params: Vec<Param> = vec![];
         // For each parameter, the place of its entry in `params`, and the key that tells whether it is changed.
         let mut keys: Vec<(Option<usize>, Option<VariableKey>)> = vec![];
@@ -201,7 +202,7 @@ impl<'a> Lower<'_, 'a> {
             }
             mutated.push(changed);
         }
-        Ok(Body { params, mutated, stmts })
+        Ok(LoweredBody { params, mutated, stmts })
     }
 
     /// Returns the result type of a function with `auto`: that of its first `return`.
@@ -224,7 +225,8 @@ impl<'a> Lower<'_, 'a> {
         self.push(StmtKind::Declare { name: name.clone(), mutable: true, ty: text, value: None }, span);
         let key = self.new_key();
         self.note_mutated(key);
-        let this = Place { kind: PlaceKind::Variable { name: name.clone(), key, value: None }, ty: ty.clone(), span };
+        let this =
+            CppPlace { kind: PlaceKind::Variable { name: name.clone(), key, value: None }, ty: ty.clone(), span };
         self.this = Some(this.clone());
         let fields = self.t.record(record).fields.clone();
         for init in &function.initializers {
@@ -233,7 +235,7 @@ impl<'a> Lower<'_, 'a> {
             if let Some(field) = fields.iter().find(|field| field.name == field_name) {
                 let value = self.construct(&field.ty, &args, init.braces, init.name.span)?;
                 let kind = PlaceKind::Field(Box::new(this.clone()), field.clk.clone());
-                self.store(&Place { kind, ty: field.ty.clone(), span }, value, init.name.span)?;
+                self.store(&CppPlace { kind, ty: field.ty.clone(), span }, value, init.name.span)?;
             } else if self.t.record(record).clk.as_str() == field_name.as_str() {
                 let value = self.construct(&ty, &args, init.braces, init.name.span)?;
                 self.store(&this, value, init.name.span)?;
@@ -251,7 +253,7 @@ impl<'a> Lower<'_, 'a> {
             {
                 let value = self.initial_value(value, &field.ty)?;
                 let kind = PlaceKind::Field(Box::new(this.clone()), field.clk.clone());
-                self.store(&Place { kind, ty: field.ty.clone(), span }, value, span)?;
+                self.store(&CppPlace { kind, ty: field.ty.clone(), span }, value, span)?;
             }
         }
         let FunctionBody::Block(body) = &function.body else { return Ok(()) };
@@ -314,7 +316,7 @@ impl<'a> Lower<'_, 'a> {
                 keys.push((Some(params.len() - 1), Some(key)));
                 arrays.push(None);
                 let kind = PlaceKind::Variable { name: clk.clone(), key, value: None };
-                let place = Place { kind, ty: object.clone(), span };
+                let place = CppPlace { kind, ty: object.clone(), span };
                 if is_this {
                     self.this = Some(place);
                 } else if *pointer {
@@ -417,7 +419,7 @@ impl<'a> Lower<'_, 'a> {
         };
         let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index, unit, to: to.clone() };
         if reference {
-            let place = Place { kind: PlaceKind::At(pointer), ty: to.clone(), span };
+            let place = CppPlace { kind: PlaceKind::At(pointer), ty: to.clone(), span };
             if cpp_name == "this" {
                 self.this = Some(place);
             } else {
@@ -426,7 +428,7 @@ impl<'a> Lower<'_, 'a> {
             return Ok(());
         }
         if cpp_name == "this" {
-            self.this = Some(Place { kind: PlaceKind::At(pointer), ty: to.clone(), span });
+            self.this = Some(CppPlace { kind: PlaceKind::At(pointer), ty: to.clone(), span });
             return Ok(());
         }
         self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, target, Some(pointer), span)
@@ -515,7 +517,7 @@ impl<'a> Lower<'_, 'a> {
         let info = self.global_array(id, span)?;
         let unit = self.t.size_of(&info.element).unwrap_or(1);
         let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
-        Ok(Denoted::Place(Place { kind: PlaceKind::At(pointer), ty, span }))
+        Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
     }
 
     /// A constant array of the file: a `const` of the text.
@@ -549,7 +551,7 @@ impl<'a> Lower<'_, 'a> {
                 let all = self.in_context(vec![], scope, |lower| lower.array_items(&ty, items, span))?;
                 let clk = self.t.item_name(&entry.name);
                 let text = format!("[{}; {}]", self.t.type_text(&element), all.len());
-                self.t.file.constants.push(Constant {
+                self.t.file.constants.push(ClkConstant {
                     name: clk.clone(),
                     ty: text,
                     value: Expr::new(ExprKind::List(all), entry.variable.span),
@@ -569,7 +571,7 @@ impl<'a> Lower<'_, 'a> {
         };
         let unit = self.t.size_of(&info.element).unwrap_or(1);
         let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
-        Ok(Denoted::Place(Place { kind: PlaceKind::At(pointer), ty, span }))
+        Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
     }
 
     // ---- kernels ----
@@ -587,7 +589,7 @@ impl<'a> Lower<'_, 'a> {
             facts.changed = false;
             let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
             lower.is_kernel = true;
-            let (mut params, stmts, lengths, assumes) = lower.kernel_body(function)?;
+            let (mut params, stmts, lengths) = lower.kernel_body(function)?;
             facts = std::mem::take(&mut lower.facts);
             let shared = std::mem::take(&mut lower.shared);
             let (axes, dynamic) = (lower.axes, lower.dynamic_shared.clone());
@@ -623,7 +625,7 @@ impl<'a> Lower<'_, 'a> {
             for name in &extra {
                 params.push(Param { name: name.clone(), inout: false, ty: "i32".into() });
             }
-            let mut assume = assumes;
+            let mut assume = vec![];
             for (axis, limit) in grid_limits {
                 assume.push(format!("{} <= {limit}", names[usize::from(axis)]));
             }
@@ -643,7 +645,7 @@ impl<'a> Lower<'_, 'a> {
                 block: names[3..3 + axes].iter().map(SmolStr::to_string).collect(),
                 assume,
             };
-            self.t.file.functions.push(Function {
+            self.t.file.functions.push(ClkFunction {
                 name: name.clone(),
                 params,
                 result: None,
@@ -661,11 +663,7 @@ impl<'a> Lower<'_, 'a> {
         self.in_context(vec![], entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))
     }
 
-    #[allow(clippy::type_complexity, reason = "the parts of a kernel, which the caller takes apart")]
-    fn kernel_body(
-        &mut self,
-        function: &'a CppFunction,
-    ) -> Res<(Vec<Param>, Vec<Stmt>, Vec<(SmolStr, SmolStr)>, Vec<String>)> {
+    fn kernel_body(&mut self, function: &'a CppFunction) -> Res<(Vec<Param>, Vec<Stmt>, Vec<(SmolStr, SmolStr)>)> {
         let mut params = vec![];
         let mut lengths = vec![];
         let mut arrays: Vec<(usize, VariableKey)> = vec![];
@@ -760,9 +758,8 @@ impl<'a> Lower<'_, 'a> {
         for (at, key) in arrays {
             params[at].inout = self.is_mutated(key);
         }
-        let assumes = self.length_assumptions(&lengths);
         let stmts = std::mem::take(&mut self.blocks[0]);
-        Ok((params, stmts, lengths, assumes))
+        Ok((params, stmts, lengths))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Translation of loops. A `for` that counts becomes a Clk `for`, which proofs understand; other loops become `while`
-//! or, if their condition needs statements, `loop` with `break`.
+//! CudaTranslation of loops. A `for` that counts becomes a Clk `for`, which proofs understand; other loops become
+//! `while` or, if their condition needs statements, `loop` with `break`.
 
 use super::arith::coerce;
 use super::lower::{Local, LoopState, Lower};
@@ -46,10 +46,7 @@ impl<'a> Lower<'_, 'a> {
             if !plain {
                 lower.push_exit(condition.clone(), span);
             }
-            let guard = lower.guards.len();
-            lower.push_guards(&condition.expr);
             let result = lower.scoped(|lower| lower.stmt(body));
-            lower.guards.truncate(guard);
             result?;
             Ok((condition, plain))
         });
@@ -119,10 +116,7 @@ impl<'a> Lower<'_, 'a> {
             if !plain {
                 lower.push_exit(condition.clone(), span);
             }
-            let guard = lower.guards.len();
-            lower.push_guards(&condition.expr);
             let result = lower.scoped(|lower| lower.stmt(&statement.body));
-            lower.guards.truncate(guard);
             result?;
             if let Some(step) = &statement.step {
                 lower.discard(step)?;
@@ -221,7 +215,6 @@ impl<'a> Lower<'_, 'a> {
         let mut state = self.loop_state();
         state.counter = Some(key);
         self.loops.push(state);
-        let guard = self.guards.len();
         let result = self.nested(|lower| {
             let name = lower.fresh(counting.name);
             let known = Value {
@@ -232,11 +225,9 @@ impl<'a> Lower<'_, 'a> {
             };
             let local = Local::Variable { name: name.clone(), key, ty: plan.ty.clone(), known: Some(Box::new(known)) };
             lower.declare(counting.name, local);
-            lower.push_loop_guard(&name, &plan.to, plan.inclusive, counting.down, plan.from_range, span);
             lower.scoped(|lower| lower.stmt(&statement.body))?;
             Ok(name)
         });
-        self.guards.truncate(guard);
         self.loops.pop();
         let (name, body) = result?;
         if let Some(note) = plan.note {
@@ -337,7 +328,6 @@ impl<'a> Lower<'_, 'a> {
             rep,
             range,
             from: coerce(&start, rep),
-            from_range: (start_low, start_high),
             to: coerce(&bound, rep),
             inclusive,
             step: step_expr,
@@ -351,7 +341,6 @@ struct CountedPlan {
     rep: ClkScalar,
     range: (i128, i128),
     from: Expr,
-    from_range: (i128, i128),
     to: Expr,
     inclusive: bool,
     step: Option<Expr>,

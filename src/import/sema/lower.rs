@@ -5,25 +5,15 @@
 //! declaration, which array a pointer refers to, which arrays must be flat. The first pass assumes the simplest case.
 
 use super::program::ScopePath;
-use super::translator::{Instance, Translator};
+use super::translator::{FileTranslator, TranslatedFunction};
 use super::tree::{Expr, Stmt, StmtKind};
-use super::types::{CType, ClkScalar, GroupKind};
-use super::value::{ArrayInfo, Place, Pointer, Res, Space, Value, VariableKey, refuse};
+use super::types::{CType, ClkScalar, GroupKind, TemplateArgs};
+use super::value::{ArrayInfo, CppPlace, Pointer, Res, Space, Value, VariableKey, refuse};
 use crate::emit::names::clk_name;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smol_str::SmolStr;
 use std::rc::Rc;
-
-/// A template argument.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum TemplateValue {
-    Type(CType),
-    Int(i128, CType),
-}
-
-/// The arguments of the enclosing templates, innermost last.
-pub(crate) type TemplateArgs = Vec<(SmolStr, TemplateValue)>;
 
 /// What passes over a function have found out about its variables.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +53,7 @@ pub(crate) enum Local {
         fixed: Option<Box<Pointer>>,
     },
     /// A reference.
-    Alias(Place),
+    Alias(CppPlace),
     /// A constant, or the value of a template parameter.
     Constant(Value),
     Group(GroupKind),
@@ -88,11 +78,11 @@ pub(crate) struct LoopState<'a> {
 }
 
 pub(crate) struct Lower<'t, 'a> {
-    pub(crate) t: &'t mut Translator<'a>,
+    pub(crate) t: &'t mut FileTranslator<'a>,
     pub(crate) env: TemplateArgs,
     pub(crate) scope: ScopePath,
     /// The object of a method.
-    pub(crate) this: Option<Place>,
+    pub(crate) this: Option<CppPlace>,
     pub(crate) locals: Vec<FxHashMap<SmolStr, Local>>,
     names: Vec<FxHashSet<SmolStr>>,
     pub(crate) blocks: Vec<Vec<Stmt>>,
@@ -115,8 +105,6 @@ pub(crate) struct Lower<'t, 'a> {
     /// The parameter with the length of dynamic shared memory, and its declaration.
     pub(crate) dynamic_shared: Option<SmolStr>,
     pub(crate) dynamic_shared_key: Option<VariableKey>,
-    /// Bounds of indices that guards establish: index text, limit.
-    pub(crate) guards: Vec<(String, Value)>,
     /// Accesses of global arrays and the limit of their index.
     pub(crate) depth: u32,
 }
@@ -125,7 +113,7 @@ pub(crate) struct Lower<'t, 'a> {
 const MAX_DEPTH: u32 = 300;
 
 impl<'t, 'a> Lower<'t, 'a> {
-    pub(crate) fn new(t: &'t mut Translator<'a>, env: TemplateArgs, scope: ScopePath, facts: Facts) -> Self {
+    pub(crate) fn new(t: &'t mut FileTranslator<'a>, env: TemplateArgs, scope: ScopePath, facts: Facts) -> Self {
         Lower {
             t,
             env,
@@ -147,7 +135,6 @@ impl<'t, 'a> Lower<'t, 'a> {
             shared: vec![],
             dynamic_shared: None,
             dynamic_shared_key: None,
-            guards: vec![],
             depth: 0,
         }
     }
@@ -339,7 +326,7 @@ impl<'t, 'a> Lower<'t, 'a> {
     }
 
     /// Takes over what a called function needs from its caller.
-    pub(crate) fn take_requirements(&mut self, instance: &Instance) {
+    pub(crate) fn take_requirements(&mut self, instance: &TranslatedFunction) {
         self.axes = self.axes.max(instance.axes);
         for limit in &instance.grid_limits {
             if !self.grid_limits.contains(limit) {

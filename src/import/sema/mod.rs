@@ -9,8 +9,6 @@ mod call;
 mod decl;
 mod expr;
 mod function;
-mod guards;
-mod launches;
 mod loops;
 mod lower;
 mod math;
@@ -29,13 +27,15 @@ pub(crate) mod types;
 mod value;
 
 use crate::ast::{CppFunction, FunctionBody, Refusal, TranslationUnit};
-use crate::emit::{SpanMap, print_file};
+use crate::emit::{OriginMap, print_file};
+use crate::launches::{HostLaunch, find_host_uses};
 use crate::source::{Provenance, SourceSpan};
 use clk_base::diag::Diagnostic;
-use lower::{Facts, Lower, TemplateArgs};
+use lower::{Facts, Lower};
 use program::Program;
 use smol_str::SmolStr;
-use translator::Translator;
+use translator::FileTranslator;
+use types::TemplateArgs;
 
 /// The code of diagnostics about constructs without a translation.
 pub const REFUSED: &str = "E0850";
@@ -72,9 +72,9 @@ pub struct RefusedKernel {
 
 /// The Clk text of a CUDA file.
 #[derive(Clone, Debug, Default)]
-pub struct Translation {
+pub struct CudaTranslation {
     pub text: String,
-    pub map: SpanMap,
+    pub map: OriginMap,
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
 }
@@ -83,7 +83,7 @@ pub struct Translation {
 const STACK_BYTES: usize = 256 << 20;
 
 /// Translates all kernels of a file.
-pub fn translate(unit: &TranslationUnit, provenance: &Provenance) -> Translation {
+pub fn translate(unit: &TranslationUnit, provenance: &Provenance) -> CudaTranslation {
     let on_thread = std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("cuda import".into()).stack_size(STACK_BYTES);
         let handle = builder.spawn_scoped(scope, || translate_unit(unit, provenance)).ok()?;
@@ -94,7 +94,7 @@ pub fn translate(unit: &TranslationUnit, provenance: &Provenance) -> Translation
 }
 
 fn translate_kernel(
-    t: &mut Translator<'_>,
+    t: &mut FileTranslator<'_>,
     id: usize,
     env: TemplateArgs,
 ) -> Result<function::KernelInfo, Box<Refusal>> {
@@ -102,9 +102,9 @@ fn translate_kernel(
     Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env)
 }
 
-fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> Translation {
+fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTranslation {
     let program = Program::new(&unit.decls);
-    let mut translation = Translation::default();
+    let mut translation = CudaTranslation::default();
     let refusal_of = |name: &SmolStr, refusal: &Refusal| {
         let title = format!("kernel `{name}` is not translated: it uses {}", refusal.construct);
         let mut diagnostic = Diagnostic::error(REFUSED, title).at(refusal.span.span, "Clk has no equivalent");
@@ -125,12 +125,12 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> Translatio
             function.attributes.global && !matches!(function.body, FunctionBody::None)
         })
         .collect();
-    let launches = launches::template_launches(&unit.decls);
-    let mut t = Translator::new(program);
+    let host = find_host_uses(unit);
+    let mut t = FileTranslator::new(program);
     for id in kernels {
         let function: &CppFunction = t.function(id);
         let name = t.program.functions[id].name.clone();
-        let instances = match kernel_instances(&mut t, id, &launches) {
+        let instances = match kernel_instances(&mut t, id, &host.launches) {
             Ok(instances) => instances,
             Err(refusal) => {
                 translation.refused.push(refusal_of(&name, &refusal));
@@ -181,9 +181,9 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> Translatio
 /// Returns the template arguments with which a kernel is translated: those of explicit instantiations and launches. A
 /// template without any is translated for one choice, which is an assumption.
 fn kernel_instances<'a>(
-    t: &mut Translator<'a>,
+    t: &mut FileTranslator<'a>,
     id: usize,
-    launches: &[launches::TemplateLaunch<'a>],
+    launches: &[HostLaunch<'a>],
 ) -> Result<Vec<(TemplateArgs, Option<String>)>, Box<Refusal>> {
     let function = t.function(id);
     let Some(header) = &function.template else { return Ok(vec![(vec![], None)]) };
@@ -198,7 +198,8 @@ fn kernel_instances<'a>(
         .iter()
         .filter(|(instance, _)| program::function_key(&instance.name) == entry.name)
         .filter_map(|(instance, _)| instance.template_args.as_deref());
-    let launched = launches.iter().filter(|launch| launch.kernel == entry.name).map(|launch| launch.args);
+    let launched = launches.iter().filter_map(|launch| launch.kernel.segments.last());
+    let launched = launched.filter(|last| last.name.text == entry.name).filter_map(|last| last.args.as_deref());
     let candidates: Vec<_> = explicit.chain(launched).collect();
     for args in candidates {
         let mut lower = Lower::new(t, vec![], entry.scope.clone(), Facts::default());

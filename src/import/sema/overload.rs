@@ -1,7 +1,8 @@
 //! Overload resolution and template argument deduction.
 
-use super::lower::{Lower, TemplateArgs, TemplateValue};
+use super::lower::Lower;
 use super::types::{CType, RecordId};
+use super::types::{TemplateArgs, TemplateValue};
 use super::value::{Denoted, Res, refuse};
 use crate::ast::{
     CppExpr, CppExprKind, CppTemplateArg, CppType, CppTypeKind, FunctionBody, QualifiedName, TemplateParamKind,

@@ -6,7 +6,7 @@ use super::lower::Lower;
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, ComponentKind, INT, LONG};
 use super::value::{
-    ArrayInfo, Denoted, Place, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
+    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
 };
 use crate::ast::{CppBinaryOp, CppExpr, QualifiedName};
 use crate::source::SourceSpan;
@@ -27,7 +27,7 @@ enum Access {
 
 impl<'a> Lower<'_, 'a> {
     /// Returns the variable or array that contains a place.
-    pub(crate) fn root(&self, place: &Place) -> VariableKey {
+    pub(crate) fn root(&self, place: &CppPlace) -> VariableKey {
         match &place.kind {
             PlaceKind::Variable { key, .. } | PlaceKind::PointerVariable(key) => *key,
             PlaceKind::Field(base, _) | PlaceKind::Component(base, _) => self.root(base),
@@ -40,7 +40,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns whether other threads may access a place.
-    pub(crate) fn is_shared_place(&self, place: &Place) -> bool {
+    pub(crate) fn is_shared_place(&self, place: &CppPlace) -> bool {
         match &place.kind {
             PlaceKind::Variable { .. } | PlaceKind::PointerVariable(_) => false,
             PlaceKind::Field(base, _) | PlaceKind::Component(base, _) => self.is_shared_place(base),
@@ -53,7 +53,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns the Clk expression of a place, on either side of an assignment.
-    pub(crate) fn place_expr(&mut self, place: &Place, span: SourceSpan) -> Res<Expr> {
+    pub(crate) fn place_expr(&mut self, place: &CppPlace, span: SourceSpan) -> Res<Expr> {
         Ok(match &place.kind {
             PlaceKind::Variable { name, .. } => Expr::name(name.clone(), span),
             PlaceKind::Field(base, field) => {
@@ -158,7 +158,7 @@ impl<'a> Lower<'_, 'a> {
 
     // ---- loads ----
 
-    pub(crate) fn load(&mut self, place: &Place) -> Res<Value> {
+    pub(crate) fn load(&mut self, place: &CppPlace) -> Res<Value> {
         let span = place.span;
         match &place.kind {
             PlaceKind::Variable { name, key, value } => {
@@ -274,7 +274,7 @@ impl<'a> Lower<'_, 'a> {
     // ---- stores ----
 
     /// Stores a value of the type of the place.
-    pub(crate) fn store(&mut self, place: &Place, value: Value, span: SourceSpan) -> Res<()> {
+    pub(crate) fn store(&mut self, place: &CppPlace, value: Value, span: SourceSpan) -> Res<()> {
         let root = self.root(place);
         self.note_mutated(root);
         self.effect |= self.is_shared_place(place);
@@ -404,7 +404,7 @@ impl<'a> Lower<'_, 'a> {
                 match denoted {
                     Denoted::Place(place) => {
                         let kind = PlaceKind::Field(Box::new(place), clk);
-                        Ok(Denoted::Place(Place { kind, ty: field_type, span }))
+                        Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }))
                     }
                     Denoted::Value(value) => {
                         let value = self.settle(value);
@@ -425,7 +425,7 @@ impl<'a> Lower<'_, 'a> {
         match denoted {
             Denoted::Place(place) => {
                 let kind = PlaceKind::Component(Box::new(place), at as u8);
-                Ok(Denoted::Place(Place { kind, ty, span }))
+                Ok(Denoted::Place(CppPlace { kind, ty, span }))
             }
             Denoted::Value(value) => {
                 let value = self.settle(value);

@@ -1,11 +1,11 @@
-//! Pointers: an array and an index. Arithmetic changes the index; a pointer variable is a variable with the index, whose
-//! array is the same in the whole function.
+//! Pointers: an array and an index. Arithmetic changes the index. A pointer variable is a variable with the index, and
+//! its array is the same in the whole function.
 
 use super::arith::coerce;
 use super::lower::{Local, Lower};
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, LONG};
-use super::value::{Denoted, Place, PlaceKind, Pointer, PointerBase, Res, Value, VariableKey, refuse};
+use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Value, VariableKey, refuse};
 use crate::ast::CppBinaryOp;
 use crate::source::SourceSpan;
 
@@ -28,7 +28,7 @@ impl<'a> Lower<'_, 'a> {
         Pointer { base: PointerBase::Null, prefix: vec![], index: None, unit: 1, to }
     }
 
-    pub(crate) fn object_pointer(&self, place: Place, to: CType) -> Pointer {
+    pub(crate) fn object_pointer(&self, place: CppPlace, to: CType) -> Pointer {
         let unit = self.t.size_of(&place.ty).unwrap_or(1);
         Pointer { base: PointerBase::Object(Box::new(place)), prefix: vec![], index: None, unit, to }
     }
@@ -56,7 +56,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns the pointer to the first element of an array.
-    fn decay(&mut self, place: Place, span: SourceSpan) -> Res<Pointer> {
+    fn decay(&mut self, place: CppPlace, span: SourceSpan) -> Res<Pointer> {
         let CType::Array(element, _) = &place.ty else {
             return refuse("an array here", span, "");
         };
@@ -76,7 +76,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns the pointer to a place.
-    pub(crate) fn address_of(&mut self, place: Place, span: SourceSpan) -> Res<Pointer> {
+    pub(crate) fn address_of(&mut self, place: CppPlace, span: SourceSpan) -> Res<Pointer> {
         match place.kind {
             PlaceKind::At(pointer) => Ok(pointer),
             PlaceKind::PointerVariable(_) => refuse("a pointer to a pointer", span, "pass the pointer itself"),
@@ -117,7 +117,7 @@ impl<'a> Lower<'_, 'a> {
                 if ty == CType::Void {
                     return refuse("an access through a `void` pointer", span, "cast it to a pointer to the elements");
                 }
-                Ok(Denoted::Place(Place { kind: PlaceKind::At(pointer), ty, span }))
+                Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
             }
         }
     }
@@ -237,7 +237,7 @@ impl<'a> Lower<'_, 'a> {
         Ok(Pointer { index: Some(Box::new(index)), to: to.clone(), ..base })
     }
 
-    pub(crate) fn assign_pointer(&mut self, place: &Place, pointer: Pointer, span: SourceSpan) -> Res<()> {
+    pub(crate) fn assign_pointer(&mut self, place: &CppPlace, pointer: Pointer, span: SourceSpan) -> Res<()> {
         let PlaceKind::PointerVariable(key) = place.kind else {
             return refuse(
                 "a pointer that is stored in an object or an array",
@@ -404,7 +404,7 @@ pub(crate) fn same_base(a: &Pointer, b: &Pointer) -> bool {
         }
 }
 
-fn same_place(a: &Place, b: &Place) -> bool {
+fn same_place(a: &CppPlace, b: &CppPlace) -> bool {
     match (&a.kind, &b.kind) {
         (PlaceKind::Variable { key: x, .. }, PlaceKind::Variable { key: y, .. }) => x == y,
         (PlaceKind::Field(x, f), PlaceKind::Field(y, g)) => f == g && same_place(x, y),

@@ -1,9 +1,10 @@
 //! Resolution of names and types: typedefs, template parameters, records with template arguments, `decltype`.
 
-use super::lower::{Local, Lower, TemplateArgs, TemplateValue};
+use super::lower::{Local, Lower};
 use super::program::{ScopePath, Symbol};
 use super::translator::{RecordField, RecordInfo};
 use super::types::{CType, GroupKind, IntKind, RecordId, basic_type, header_type};
+use super::types::{TemplateArgs, TemplateValue};
 use super::value::{Res, refuse};
 use crate::ast::{
     CppDeclKind, CppExpr, CppExprKind, CppTemplateArg, CppType, CppTypeKind, QualifiedName, TemplateHeader,

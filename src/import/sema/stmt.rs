@@ -1,4 +1,4 @@
-//! Translation of statements, except loops and declarations.
+//! CudaTranslation of statements, except loops and declarations.
 
 use super::lower::{Local, LoopState, Lower};
 use super::tree::{Expr, Stmt, StmtKind};
@@ -141,7 +141,7 @@ impl<'a> Lower<'_, 'a> {
                 match self.find_local(&name).cloned() {
                     Some(Local::Variable { name, key, ty, known }) => {
                         let kind = super::value::PlaceKind::Variable { name, key, value: known };
-                        let value = self.load(&super::value::Place { kind, ty, span })?;
+                        let value = self.load(&super::value::CppPlace { kind, ty, span })?;
                         Ok(self.truth(value))
                     }
                     Some(Local::Constant(value)) => Ok(self.truth(value)),
@@ -166,10 +166,7 @@ impl<'a> Lower<'_, 'a> {
         if statement.constexpr {
             return refuse("`if constexpr` whose condition is not a constant", span, "use `if`");
         }
-        let guard = self.guards.len();
-        self.push_guards(&condition.expr);
         let ((), then) = self.nested(|lower| lower.stmt(&statement.then))?;
-        self.guards.truncate(guard);
         let otherwise = match &statement.otherwise {
             Some(otherwise) => self.nested(|lower| lower.stmt(otherwise))?.1,
             None => vec![],
@@ -177,17 +174,11 @@ impl<'a> Lower<'_, 'a> {
         if then.is_empty() && otherwise.is_empty() {
             return Ok(());
         }
-        let returns = matches!(then.last(), Some(Stmt { kind: StmtKind::Return(_), .. })) && otherwise.is_empty();
-        let negated = returns.then(|| condition.expr.clone());
         if then.is_empty() {
             let condition = self.negated(condition).expr;
             self.push(StmtKind::If { condition, then: otherwise, otherwise: vec![] }, span);
         } else {
             self.push(StmtKind::If { condition: condition.expr, then, otherwise }, span);
-        }
-        // `if (i >= n) return;` guards the rest of the function.
-        if let Some(condition) = negated {
-            self.push_negated_guards(&condition);
         }
         Ok(())
     }

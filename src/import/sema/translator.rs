@@ -1,9 +1,9 @@
 //! The state of the translation of a file: instantiated records and functions, and the items of the emitted text.
 
-use super::lower::{TemplateArgs, TemplateValue};
 use super::program::{Program, ScopePath};
 use super::tree::ClkFile;
 use super::types::{CType, FloatKind, RecordId};
+use super::types::{TemplateArgs, TemplateValue};
 use super::value::{ArrayInfo, Res};
 use crate::ast::CppFunction;
 use crate::source::SourceSpan;
@@ -66,7 +66,7 @@ pub(crate) enum PassMode {
 
 /// A translated copy of a function for certain template arguments and ways of passing arguments.
 #[derive(Clone, Debug)]
-pub(crate) struct Instance {
+pub(crate) struct TranslatedFunction {
     pub(crate) name: SmolStr,
     pub(crate) result: CType,
     /// For each parameter (the object of a method first), whether it is changed.
@@ -80,11 +80,11 @@ pub(crate) struct Instance {
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
 }
 
-pub(crate) struct Translator<'a> {
+pub(crate) struct FileTranslator<'a> {
     pub(crate) program: Program<'a>,
     pub(crate) records: Vec<RecordInfo<'a>>,
     pub(crate) record_keys: FxHashMap<String, RecordId>,
-    pub(crate) instances: FxHashMap<String, Rc<Instance>>,
+    pub(crate) instances: FxHashMap<String, Rc<TranslatedFunction>>,
     pub(crate) in_progress: Vec<String>,
     item_names: FxHashSet<SmolStr>,
     pub(crate) file: ClkFile,
@@ -95,9 +95,9 @@ pub(crate) struct Translator<'a> {
     pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
 }
 
-impl<'a> Translator<'a> {
+impl<'a> FileTranslator<'a> {
     pub(crate) fn new(program: Program<'a>) -> Self {
-        Translator {
+        FileTranslator {
             program,
             records: vec![],
             record_keys: FxHashMap::default(),

@@ -129,7 +129,7 @@ pub(crate) struct Param {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Function {
+pub(crate) struct ClkFunction {
     pub(crate) name: SmolStr,
     pub(crate) params: Vec<Param>,
     pub(crate) result: Option<String>,
@@ -157,7 +157,7 @@ pub(crate) struct Struct {
 
 /// A constant array or value at the top of the file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Constant {
+pub(crate) struct ClkConstant {
     pub(crate) name: SmolStr,
     pub(crate) ty: String,
     pub(crate) value: Expr,
@@ -168,8 +168,8 @@ pub(crate) struct Constant {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClkFile {
     pub(crate) structs: Vec<Struct>,
-    pub(crate) constants: Vec<Constant>,
-    pub(crate) functions: Vec<Function>,
+    pub(crate) constants: Vec<ClkConstant>,
+    pub(crate) functions: Vec<ClkFunction>,
 }
 
 /// Calls `f` with the name of each called function.

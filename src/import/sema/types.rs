@@ -4,6 +4,16 @@
 use crate::ast::BasicType;
 use smol_str::SmolStr;
 
+/// A template argument.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TemplateValue {
+    Type(CType),
+    Int(i128, CType),
+}
+
+/// The arguments of the enclosing templates, innermost last.
+pub(crate) type TemplateArgs = Vec<(SmolStr, TemplateValue)>;
+
 /// A scalar type of Clk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClkScalar {

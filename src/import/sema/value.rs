@@ -21,7 +21,7 @@ pub(crate) fn refuse<T>(construct: impl Into<SmolStr>, span: SourceSpan, help: &
 pub(crate) struct VariableKey(pub(crate) usize);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Constant {
+pub(crate) enum ConstantValue {
     Int(i128),
     Float(f64),
 }
@@ -52,7 +52,7 @@ pub(crate) struct Value {
     pub(crate) rep: ClkScalar,
     /// Limits of an integer.
     pub(crate) range: Option<(i128, i128)>,
-    pub(crate) constant: Option<Constant>,
+    pub(crate) constant: Option<ConstantValue>,
     pub(crate) position: Option<Position>,
     /// Whether the expression has the same value at every later point of the function.
     pub(crate) stable: bool,
@@ -78,7 +78,7 @@ impl Value {
         let divisor = u64::try_from(value.unsigned_abs()).unwrap_or(1).max(1);
         Value {
             range: Some((value, value)),
-            constant: Some(Constant::Int(value)),
+            constant: Some(ConstantValue::Int(value)),
             stable: true,
             divisor: if value == 0 { 1 << 32 } else { divisor },
             ..Value::new(ty, expr)
@@ -88,7 +88,7 @@ impl Value {
     pub(crate) fn float(value: f64, ty: CType, span: SourceSpan) -> Value {
         let rep = ty.scalar().unwrap_or(ClkScalar::F64);
         let expr = Expr::new(ExprKind::Float(value, rep), span);
-        Value { constant: Some(Constant::Float(value)), stable: true, ..Value::new(ty, expr) }
+        Value { constant: Some(ConstantValue::Float(value)), stable: true, ..Value::new(ty, expr) }
     }
 
     pub(crate) fn bool(value: bool, span: SourceSpan) -> Value {
@@ -97,15 +97,15 @@ impl Value {
 
     pub(crate) fn constant_int(&self) -> Option<i128> {
         match self.constant {
-            Some(Constant::Int(value)) => Some(value),
+            Some(ConstantValue::Int(value)) => Some(value),
             _ => None,
         }
     }
 
     pub(crate) fn constant_bool(&self) -> Option<bool> {
         match self.constant {
-            Some(Constant::Int(value)) => Some(value != 0),
-            Some(Constant::Float(value)) => Some(value != 0.0),
+            Some(ConstantValue::Int(value)) => Some(value != 0),
+            Some(ConstantValue::Float(value)) => Some(value != 0.0),
             None => None,
         }
     }
@@ -143,7 +143,7 @@ pub(crate) struct ArrayInfo {
 pub(crate) enum PointerBase {
     Array(Rc<ArrayInfo>),
     /// One object: `&x`.
-    Object(Box<Place>),
+    Object(Box<CppPlace>),
     Null,
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct Pointer {
 
 /// An lvalue.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CppPlace {
     pub(crate) kind: PlaceKind,
     pub(crate) ty: CType,
     pub(crate) span: SourceSpan,
@@ -179,9 +179,9 @@ pub(crate) enum PlaceKind {
     },
     /// The object at a pointer.
     At(Pointer),
-    Field(Box<Place>, SmolStr),
+    Field(Box<CppPlace>, SmolStr),
     /// A component of a vector.
-    Component(Box<Place>, u8),
+    Component(Box<CppPlace>, u8),
     /// A pointer variable.
     PointerVariable(VariableKey),
 }
@@ -190,7 +190,7 @@ pub(crate) enum PlaceKind {
 #[derive(Clone, Debug)]
 pub(crate) enum Denoted {
     Value(Value),
-    Place(Place),
+    Place(CppPlace),
     Pointer(Pointer),
     Group(super::types::GroupKind),
     Text,

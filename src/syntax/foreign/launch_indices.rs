@@ -3,8 +3,8 @@
 use super::tree::{ForeignExpr, ForeignStmt, StmtShape, Subscript};
 use std::collections::HashMap;
 
-/// Returns Clk's name of an index that a call returns: `cuda.grid(1)` of Numba, `wp.tid()` of Warp, `get_global_id(0)` of
-/// OpenCL.
+/// Returns Clk's name of an index that a call returns: `cuda.grid(1)` of Numba, `wp.tid()` of Warp,
+/// `get_global_id(0)` of OpenCL.
 pub(super) fn launch_index(e: &ForeignExpr) -> Option<ForeignExpr> {
     let ForeignExpr::Call(callee, args) = e else { return None };
     let argument = match &args[..] {

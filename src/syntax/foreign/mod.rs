@@ -27,7 +27,7 @@ pub use self::names::translate_names;
 use self::cursor::ForeignParser;
 use self::print_statements::{StatementPrinter, stated_type};
 use self::tokens::{ForeignTokenKind, read_tokens};
-use self::tree::{Dialect, ForeignExpr, ForeignStmt, StmtShape};
+use self::tree::{Dialect, ForeignExpr, ForeignStmt, StmtShape, Subscript};
 use self::value_types::{ForeignScope, ForeignType};
 use crate::ast::{self, ItemKind};
 use crate::token::{Tok, Token};
@@ -352,9 +352,11 @@ impl Translator<'_> {
         indent: usize,
         dialect: Dialect,
     ) -> Option<String> {
-        let scope = self.scope_before(start);
+        let mut scope = self.scope_before(start);
+        let is_nested = self.is_nested(start);
+        scope.counts_from_zero = is_nested || stmts[..count].iter().any(|stmt| has_indices_of_clk(stmt, &scope));
         let mut printer = StatementPrinter::new(scope, dialect, indent);
-        printer.nested = self.is_nested(start);
+        printer.nested = is_nested;
         printer.print(stmts, count)?;
         let text = printer.lines.join("\n");
         Some(text.trim_start().to_owned())
@@ -485,6 +487,28 @@ impl Translator<'_> {
         }
         first
     }
+}
+
+/// Returns whether a statement has a range of Clk such as `0..n`, or indices that consist of variables of Clk.
+fn has_indices_of_clk(stmt: &ForeignStmt, scope: &ForeignScope) -> bool {
+    let mut found = false;
+    stmt.visit(&mut |inner| {
+        for e in inner.expressions() {
+            e.visit(&mut |part| match part {
+                ForeignExpr::Range(_, false) => found = true,
+                ForeignExpr::Index(_, subscripts) => {
+                    found |= subscripts.iter().any(|subscript| match subscript {
+                        Subscript::Element(index) => {
+                            index.contains(|e| matches!(e, ForeignExpr::Name(name) if scope.declares(name)))
+                        }
+                        _ => false,
+                    });
+                }
+                _ => {}
+            });
+        }
+    });
+    found
 }
 
 /// Guesses the language of the text from `start` on.

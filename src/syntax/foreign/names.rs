@@ -1,7 +1,7 @@
 //! Translates expressions whose names or arguments belong to another language, in texts without syntax errors.
 //!
-//! The checker reports an unknown name, field or argument: `__shfl_down_sync`, `m.T`, `keepdims`. The translation of the
-//! whole call or access, with its arguments, becomes the fix.
+//! The checker reports an unknown name, field or argument: `__shfl_down_sync`, `m.T`, `keepdims`. The translation of
+//! the whole call or access, with its arguments, becomes the fix.
 
 use super::cursor::ForeignParser;
 use super::print_expressions::ExpressionPrinter;

@@ -187,6 +187,10 @@ impl ExpressionPrinter<'_> {
         })
     }
 
+    fn counts_from_one(&self) -> bool {
+        self.dialect == Dialect::Julia && !self.scope.counts_from_zero
+    }
+
     /// Returns the name of an index in a kernel of Clk with `threads(row: M, col: N)`: `col` for `global_idx.x`.
     fn own_index(&self, e: &ForeignExpr) -> Option<String> {
         let indices = &self.scope.thread_indices;
@@ -387,17 +391,17 @@ impl ExpressionPrinter<'_> {
         let mut parts = Vec::new();
         for (axis, subscript) in subscripts.iter().enumerate() {
             parts.push(match subscript {
-                Subscript::Element(e) if self.dialect == Dialect::Julia => self.print(&zero_based(e, &text))?,
+                Subscript::Element(e) if self.counts_from_one() => self.print(&zero_based(e, &text))?,
                 Subscript::Element(e) => self.index_from_end(&text, axis, e)?,
                 Subscript::Range([start, end, step]) => {
                     let start = start.as_deref();
-                    let start = match (start, self.dialect) {
-                        (Some(e), Dialect::Julia) => self.print(&zero_based(e, &text))?,
-                        (Some(e), _) => self.index_from_end(&text, axis, e)?,
-                        (None, _) => String::new(),
+                    let start = match start {
+                        Some(e) if self.counts_from_one() => self.print(&zero_based(e, &text))?,
+                        Some(e) => self.index_from_end(&text, axis, e)?,
+                        None => String::new(),
                     };
                     let end = match end.as_deref() {
-                        Some(e) if self.dialect == Dialect::Julia => self.print(&replace_end(e, &text))?,
+                        Some(e) if self.counts_from_one() => self.print(&replace_end(e, &text))?,
                         Some(e) => self.index_from_end(&text, axis, e)?,
                         None => String::new(),
                     };
@@ -582,8 +586,8 @@ impl ExpressionPrinter<'_> {
         Some(format!("{path}({})", self.arguments(args)?))
     }
 
-    /// Prints a reduction that keeps its axis with one element: `sum(a, axis = 1, keepdims = true)`. Returns `None` if the
-    /// call has no such argument, and `Some(None)` if it cannot be printed.
+    /// Prints a reduction that keeps its axis with one element: `sum(a, axis = 1, keepdims = true)`. Returns `None`
+    /// if the call has no such argument, and `Some(None)` if it cannot be printed.
     fn kept_axis(&self, callee: &ForeignExpr, args: &[ForeignArgument]) -> Option<Option<String>> {
         let named =
             |names: &[&str]| args.iter().position(|arg| arg.name.as_deref().is_some_and(|n| names.contains(&n)));

@@ -394,7 +394,8 @@ impl<'t> ForeignParser<'t> {
         self.for_over(names)
     }
 
-    /// Parses `in elements { … }` or `= 1:n … end` after the variables of a loop. `for i in a, j in b` is a loop in a loop.
+    /// Parses `in elements { … }` or `= 1:n … end` after the variables of a loop. `for i in a, j in b` is a loop in a
+    /// loop.
     fn for_over(&mut self, names: Vec<String>) -> Option<StmtShape> {
         if !self.eat("=") && !self.eat("∈") {
             self.expect("in")?;

@@ -91,6 +91,8 @@ pub(super) struct ForeignScope {
     pub results: HashMap<String, ForeignType>,
     /// The indices in the heads of kernels of Clk: `i` of `threads(i: N)`.
     pub thread_indices: Vec<String>,
+    /// Whether code with the blocks of Julia has indices that count from 0, because its variables are those of Clk.
+    pub counts_from_zero: bool,
     /// The number of threads in a block, in Clk's spelling, where the head of a kernel states it.
     pub block_extent: Option<String>,
 }

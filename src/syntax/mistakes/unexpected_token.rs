@@ -13,6 +13,7 @@ use clk_scalar::foreign_names::{self, ClkEquivalent};
 
 pub(crate) fn explain(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
     increment(cx)
+        .or_else(|| comma_between_clauses(cx))
         .or_else(|| word_operator(cx))
         .or_else(|| doubled_operator(cx))
         .or_else(|| foreign_mark(cx))
@@ -739,6 +740,17 @@ fn fields_without_names(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
         true => possible_fix(error, format!("write `{text}`"), cx.spans(at - 1, end), text),
         false => error.help(format!("write `{name} {{ {}: … }}`", fields.join(": …, "))),
     })
+}
+
+/// Reports `grid(n), block(256)`.
+fn comma_between_clauses(cx: &MistakeContext<'_>) -> Option<Diagnostic> {
+    let at = cx.unexpected.at;
+    let is_clause = matches!(cx.word(at + 1), "grid" | "block" | "threads") && cx.kind(at + 2) == Tok::LParen;
+    if cx.found_token() != Tok::Comma || cx.kind(cx.start) != Tok::Kernel || !is_clause || cx.bracket().is_some() {
+        return None;
+    }
+    let error = Diagnostic::error("E0127", "no comma separates the clauses of a kernel").at(cx.span(at), "remove this");
+    Some(certain_fix(error, "remove the comma", cx.span(at), ""))
 }
 
 /// Reports `f<<<grid, block, bytes>>>(x)`.

@@ -1,0 +1,56 @@
+//! Tests `clk` on CUDA files. `tests/cuda_files/*.cu` have their translation beside them; `CLK_BLESS=1 cargo test -p
+//! clk-lang-import` rewrites it.
+
+use std::fs;
+use std::path::Path;
+
+use clk_testing::{RunOutput, clk, finish};
+
+fn folder() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_files"))
+}
+
+fn on_file(arguments: &[&str]) -> RunOutput {
+    finish(clk(folder()).args(["--color", "never"]).args(arguments))
+}
+
+#[test]
+fn import_prints_the_translation() {
+    let imported = on_file(&["import", "reduction.cu"]);
+    let expected = fs::read_to_string(folder().join("reduction.clk")).expect("the translation");
+    assert_eq!(imported.out, expected, "{}", imported.err);
+    assert_eq!(imported.code, 0);
+}
+
+#[test]
+fn a_file_is_checked_like_a_program() {
+    let checked = on_file(&["check", "reduction.cu"]);
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    assert!(checked.err.contains("assumes that"), "{}", checked.err);
+}
+
+/// Faults are reported at their lines of the CUDA file.
+#[test]
+fn a_refuted_property_has_a_line_of_the_cuda_file() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let text = "__global__ void shift(float *x) {\n    int i = threadIdx.x;\n    x[i] = x[i + 1];\n}\n";
+    fs::write(scratch.path().join("shift.cu"), text).expect("written");
+    let proved = finish(clk(scratch.path()).args(["prove", "--color", "never", "shift.cu"]));
+    assert_eq!(proved.code, 1, "{}\n{}", proved.out, proved.err);
+    assert!(proved.err.contains("shift.cu:3:"), "{}", proved.err);
+    assert!(!proved.err.contains("Clk text"), "{}", proved.err);
+}
+
+#[test]
+fn refused_kernels_name_the_construct() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let text =
+        "__global__ void f(int *x) {\n    asm(\"trap;\");\n}\n__global__ void g(int *x) { x[threadIdx.x] = 1; }\n";
+    fs::write(scratch.path().join("f.cu"), text).expect("written");
+    let checked = finish(clk(scratch.path()).args(["check", "--color", "never", "f.cu"]));
+    assert_eq!(checked.code, 1);
+    assert!(checked.err.contains("E0850") && checked.err.contains("f.cu:2:"), "{}", checked.err);
+    let missing = finish(clk(scratch.path()).args(["import", "none.cu"]));
+    assert_eq!(missing.code, 1);
+    assert!(missing.err.contains("none.cu"), "{}", missing.err);
+}
