@@ -2,8 +2,8 @@
 //! text comes from, so that all commands work on the text and report at lines of the CUDA file.
 //!
 //! `preprocess` and `lex` produce the tokens, `parse` builds the tree of `ast`. Host code never stops a file: a
-//! function that does not parse is skipped, or refused alone if it is for the device. `launches` lists the launches and
-//! allocations of host code. This crate reads no files; the caller passes a [`HeaderReader`].
+//! function that does not parse is skipped, or refused alone if it is for the device. `launches` lists the launches of
+//! host code. This crate reads no files; the caller passes a [`HeaderReader`].
 
 #![allow(rustdoc::private_intra_doc_links)]
 

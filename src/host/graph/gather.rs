@@ -51,7 +51,7 @@ pub(crate) fn gather(
     }
     let context = &gather_context(context, array, bytes);
     for list in &lists {
-        if !are_in_bounds(&list.positions, array.shape()[list.axis], &context)? {
+        if !are_in_bounds(&list.positions, array.shape()[list.axis], context)? {
             return Ok(None);
         }
     }

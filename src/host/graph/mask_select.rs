@@ -107,8 +107,8 @@ pub(crate) fn mask_positions(context: &ExecContext, mask: &Array, array: &Array)
         return Ok(None);
     }
     let at = run_selection(
-        &context,
-        &MaskPredicate::from_mask(&context, mask)?,
+        context,
+        &MaskPredicate::from_mask(context, mask)?,
         SelectionSource::Positions,
         Scalar::I32.into(),
     )?;
@@ -126,7 +126,7 @@ pub(crate) fn select_by_mask(context: &ExecContext, array: &Array, mask: &Array)
         return Ok(None);
     }
     array.storage()?;
-    let predicate = MaskPredicate::from_mask(&context, mask)?;
+    let predicate = MaskPredicate::from_mask(context, mask)?;
     let is_same =
         Arc::ptr_eq(predicate.array.data(), array.data()) && element == ElementType::Scalar(predicate.limit.ty);
     let from = match is_same {
@@ -134,7 +134,7 @@ pub(crate) fn select_by_mask(context: &ExecContext, array: &Array, mask: &Array)
         false => SelectionSource::Array(array.reinterpret_as(ElementType::Scalar(word), &[array.count()])?),
     };
     context.forget_result(array);
-    run_selection(&context, &predicate, from, element).map(Some)
+    run_selection(context, &predicate, from, element).map(Some)
 }
 
 /// Runs the selection kernel. `element` is the element type of the result.

@@ -222,13 +222,13 @@ pub(super) fn plan_reduction(
     rows: ReductionShape,
     size: usize,
 ) -> HostResult<Option<PlannedReduction>> {
-    let (mut plan, mut element, mut kinds) = FusionPlan::for_axis_groups(array, shape, groups, &context)?;
+    let (mut plan, mut element, mut kinds) = FusionPlan::for_axis_groups(array, shape, groups, context)?;
     let is_even = |kinds: &[u8]| kinds.windows(2).all(|pair| pair[0] != pair[1]);
     if !is_even(&kinds) {
         // An input has different strides along the axes of a group, which prevents merging. The stored array has a
         // single stride.
-        materialize_for(array, &context)?;
-        (plan, element, kinds) = FusionPlan::for_axis_groups(array, shape, groups, &context)?;
+        materialize_for(array, context)?;
+        (plan, element, kinds) = FusionPlan::for_axis_groups(array, shape, groups, context)?;
         if !is_even(&kinds) {
             return Ok(None);
         }
@@ -249,7 +249,7 @@ pub(super) fn plan_reduction(
         return Ok(None);
     }
     context.forget_result(array);
-    let context = evaluate::plan_context(&context, &plan, rows.outer * rows.len * rows.inner * size);
+    let context = evaluate::plan_context(context, &plan, rows.outer * rows.len * rows.inner * size);
     let axis =
         kinds.iter().position(|kind| *kind == 1).ok_or_else(|| internal_error("a reduction without its axis"))?;
     Ok(Some(PlannedReduction { context, plan, element, axis }))

@@ -45,7 +45,7 @@ pub(crate) fn scatter(
     let Some((word, each)) = struct_words(array.element().size()).filter(|_| can_scatter_on_gpu(context, array)) else {
         return Ok(false);
     };
-    let Some((writer, width)) = ScatterKernel::new(&context, array, lists, each)? else { return Ok(false) };
+    let Some((writer, width)) = ScatterKernel::new(context, array, lists, each)? else { return Ok(false) };
     let (count, rows) = (writer.count, writer.rows);
     let own = array.element().clone();
     // The values are computed before the array is written, because they may depend on the same array.
@@ -82,9 +82,9 @@ pub(crate) fn scatter_add(
 ) -> HostResult<Option<Array>> {
     let own = array.element().clone();
     let Some(scalar) = own.scalar() else { return Ok(None) };
-    let Some((writer, width)) = ScatterKernel::new(&context, array, lists, own.lanes())? else { return Ok(None) };
+    let Some((writer, width)) = ScatterKernel::new(context, array, lists, own.lanes())? else { return Ok(None) };
     let (count, places) = (writer.count, writer.rows);
-    let Some(order) = sort::gpu_sort_positions(&context, &writer.at, Scalar::I32, Some(places))? else {
+    let Some(order) = sort::gpu_sort_positions(context, &writer.at, Scalar::I32, Some(places))? else {
         return Ok(None);
     };
     let mut sums = Storage::zeros(places * width * scalar.size());

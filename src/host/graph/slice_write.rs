@@ -41,7 +41,7 @@ pub(crate) fn write_window(
         axes.push(ViewAxis::full(shape.len()));
     }
     let at = view_lattice(&own, &axes, &whole);
-    if out_of_core::store_window(array, &at, operand, &context)? {
+    if out_of_core::store_window(array, &at, operand, context)? {
         return Ok(true);
     }
     // An array of zeros that has no memory yet is allocated on the device of the operand.
@@ -59,7 +59,7 @@ pub(crate) fn write_window(
     let kept_strides = at.strides.iter().zip(&whole).filter(|(_, len)| **len != 1);
     let strides: Vec<isize> = kept_strides.map(|(stride, _)| *stride).collect();
     let part = || OutputWindow { offset: at.offset, strides: strides.clone() };
-    let (mut plan, mut element) = FusionPlan::for_window(operand, &whole, part(), &context)?;
+    let (mut plan, mut element) = FusionPlan::for_window(operand, &whole, part(), context)?;
     if plan.inputs.iter().any(|input| Arc::ptr_eq(input.array.data(), array.data())) {
         // The kernel must not overwrite elements that it reads.
         let Some(value) = as_array(operand) else { return Ok(false) };
@@ -67,11 +67,11 @@ pub(crate) fn write_window(
         if !writes_on_device || Arc::ptr_eq(value.data(), array.data()) {
             return Ok(false);
         }
-        (plan, element) = FusionPlan::for_window(operand, &whole, part(), &context)?;
+        (plan, element) = FusionPlan::for_window(operand, &whole, part(), context)?;
     }
     let extent = [array.count() as u32 * lanes as u32];
     let output = PlanOutput { storage: array.storage_mut()?, extents: &extent };
-    run_plan_into(&plan, element, scalar, &whole, &context, output, false)?;
+    run_plan_into(&plan, element, scalar, &whole, context, output, false)?;
     Ok(true)
 }
 
@@ -189,10 +189,10 @@ pub(crate) fn concatenate(
         let kept_strides = at.strides.iter().zip(&own).filter(|(_, len)| **len != 1);
         let place = OutputWindow { offset: at.offset, strides: kept_strides.map(|(stride, _)| *stride).collect() };
         let (plan, element) =
-            FusionPlan::for_window(&NodeOperand::Array((*part).clone(), own.clone()), &own, place, &context)?;
+            FusionPlan::for_window(&NodeOperand::Array((*part).clone(), own.clone()), &own, place, context)?;
         let extent = [(bytes / scalar.size()) as u32];
         let output = PlanOutput { storage: &mut storage, extents: &extent };
-        run_plan_into(&plan, element, scalar, &own, &context, output, false)?;
+        run_plan_into(&plan, element, scalar, &own, context, output, false)?;
     }
     Array::with_storage(first.element().clone(), shape, storage).map(Some)
 }

@@ -98,7 +98,7 @@ pub(crate) fn sort_rows(context: &ExecContext, array: &Array, scalar: Scalar, ro
     if !is_supported || !is_faster_on_gpu(context, array) || !context.is_gpu() {
         return Ok(None);
     }
-    let sort = SortKernels { context: &context, element: ElementType::Scalar(scalar), shape: array.shape(), count };
+    let sort = SortKernels { context, element: ElementType::Scalar(scalar), shape: array.shape(), count };
     let input = Arg::Array { storage: array.storage()?, shape: to_extents(&[rows, row]) };
     let bits = form.word.size() * 8;
     let sorted = if rows == 1 {
@@ -130,7 +130,7 @@ pub(crate) fn sort_positions(
 ) -> HostResult<Option<Array>> {
     let count = array.count();
     if row == count && count > 1 && is_faster_on_gpu(context, array) && context.is_gpu() {
-        gpu_sort_positions(&context, array, scalar, None)
+        gpu_sort_positions(context, array, scalar, None)
     } else {
         Ok(None)
     }
@@ -176,7 +176,7 @@ pub(crate) fn sort_pairs(context: &ExecContext, keys: &Array, values: &Array) ->
     if !is_faster || !context.is_gpu() {
         return Ok(None);
     }
-    let sort = SortKernels { context: &context, element: ElementType::Scalar(scalar), shape: keys.shape(), count };
+    let sort = SortKernels { context, element: ElementType::Scalar(scalar), shape: keys.shape(), count };
     let moved = SortPayload::Values(values.storage()?, word);
     let (sorted, moved) = sort.radix_sort(keys.storage()?, form, 0..8 * scalar.size(), moved)?;
     let keys = Array::with_storage(ElementType::Scalar(scalar), keys.shape(), sorted)?;

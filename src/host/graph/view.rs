@@ -236,7 +236,7 @@ fn make_scalar_view(
     let bytes = byte_count(&element, shape)?;
     let source_shape = scalar_shape(array.element(), array.shape());
     let lattice = view_lattice(&source_shape, &axes, &scalar_extents);
-    let separate_upload = out_of_core::separate_upload(array, &lattice, &context);
+    let separate_upload = out_of_core::separate_upload(array, &lattice, context);
     let scalar = match array.scalar() {
         Some(scalar) if separate_upload.is_some() => scalar,
         Some(scalar)

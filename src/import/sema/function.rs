@@ -663,6 +663,7 @@ impl<'a> Lower<'_, 'a> {
         self.in_context(vec![], entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))
     }
 
+    #[allow(clippy::type_complexity, reason = "the parts of a kernel, which the caller takes apart")]
     fn kernel_body(&mut self, function: &'a CppFunction) -> Res<(Vec<Param>, Vec<Stmt>, Vec<(SmolStr, SmolStr)>)> {
         let mut params = vec![];
         let mut lengths = vec![];

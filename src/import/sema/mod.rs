@@ -26,9 +26,9 @@ pub(crate) mod tree;
 pub(crate) mod types;
 mod value;
 
-use crate::ast::{CppFunction, FunctionBody, Refusal, TranslationUnit};
+use crate::ast::{CppFunction, FunctionBody, QualifiedName, Refusal, TranslationUnit};
 use crate::emit::{OriginMap, print_file};
-use crate::launches::{HostLaunch, find_host_uses};
+use crate::launches::launched_kernels;
 use crate::source::{Provenance, SourceSpan};
 use clk_base::diag::Diagnostic;
 use lower::{Facts, Lower};
@@ -125,12 +125,12 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
             function.attributes.global && !matches!(function.body, FunctionBody::None)
         })
         .collect();
-    let host = find_host_uses(unit);
+    let launched = launched_kernels(unit);
     let mut t = FileTranslator::new(program);
     for id in kernels {
         let function: &CppFunction = t.function(id);
         let name = t.program.functions[id].name.clone();
-        let instances = match kernel_instances(&mut t, id, &host.launches) {
+        let instances = match kernel_instances(&mut t, id, &launched) {
             Ok(instances) => instances,
             Err(refusal) => {
                 translation.refused.push(refusal_of(&name, &refusal));
@@ -183,7 +183,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
 fn kernel_instances<'a>(
     t: &mut FileTranslator<'a>,
     id: usize,
-    launches: &[HostLaunch<'a>],
+    launched: &[&'a QualifiedName],
 ) -> Result<Vec<(TemplateArgs, Option<String>)>, Box<Refusal>> {
     let function = t.function(id);
     let Some(header) = &function.template else { return Ok(vec![(vec![], None)]) };
@@ -198,7 +198,7 @@ fn kernel_instances<'a>(
         .iter()
         .filter(|(instance, _)| program::function_key(&instance.name) == entry.name)
         .filter_map(|(instance, _)| instance.template_args.as_deref());
-    let launched = launches.iter().filter_map(|launch| launch.kernel.segments.last());
+    let launched = launched.iter().filter_map(|name| name.segments.last());
     let launched = launched.filter(|last| last.name.text == entry.name).filter_map(|last| last.args.as_deref());
     let candidates: Vec<_> = explicit.chain(launched).collect();
     for args in candidates {

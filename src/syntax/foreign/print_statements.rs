@@ -529,7 +529,7 @@ impl StatementPrinter {
         later: &[ForeignStmt],
     ) -> Option<()> {
         match place {
-            ForeignExpr::Name(name) if op.is_empty() && self.is_own_index(name, value) => return Some(()),
+            ForeignExpr::Name(name) if op.is_empty() && self.is_own_index(name, value) => Some(()),
             ForeignExpr::Name(name) if op.is_empty() && !self.scope.declares(name) => {
                 if let ForeignExpr::Closure(params, body) = value {
                     return self.closure(name, params, body);
