@@ -240,7 +240,7 @@ const SEARCHES: &[(&str, &[&str])] = &[
     ("std.fft", &["std/fft.html"]),
     ("jupy", &["python.html#jupyter"]),
     ("numpy", &["from/numpy.html"]),
-    ("cuda", &["from/cuda.html"]),
+    ("cuda", &["from/cuda.html", "cuda-files.html"]),
 ];
 
 /// The ranking script uses no browser APIs, so the test can run it in Node.
