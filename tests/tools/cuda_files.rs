@@ -42,6 +42,13 @@ fn a_refuted_property_has_a_line_of_the_cuda_file() {
 }
 
 #[test]
+fn host_code_is_not_run() {
+    let ran = on_file(&["run", "reduction.cu"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    assert!(ran.err.contains("is not run"), "{}", ran.err);
+}
+
+#[test]
 fn refused_kernels_name_the_construct() {
     let scratch = tempfile::tempdir().expect("a folder");
     let text =
