@@ -235,8 +235,10 @@ impl<'t> ForeignParser<'t> {
                 if let Some(function) = self.attempt(|p| p.arrow_function()) {
                     return Some(function);
                 }
-                if let Some(cast) = self.attempt(|p| p.cast()) {
-                    return Some(cast);
+                // The head decides: reading the operand again in another way would take exponential time.
+                if let Some(ty) = self.attempt(|p| p.cast_head()) {
+                    let operand = self.nested(|p| p.unary())?;
+                    return Some(ForeignExpr::Cast(ty, Box::new(operand)));
                 }
                 return self.power();
             }
@@ -311,8 +313,8 @@ impl<'t> ForeignParser<'t> {
         arrow.text == "->" && name.end() == arrow.start
     }
 
-    /// Parses `(float)x`.
-    fn cast(&mut self) -> Option<ForeignExpr> {
+    /// Parses `(float)` if an operand follows.
+    fn cast_head(&mut self) -> Option<&'static str> {
         if self.dialect == Dialect::Python {
             return None;
         }
@@ -321,11 +323,7 @@ impl<'t> ForeignParser<'t> {
         self.expect(")")?;
         let starts_operand = matches!(self.kind(), ForeignTokenKind::Name | ForeignTokenKind::Number)
             || matches!(self.word(), "(" | "-" | "!" | "~");
-        if !starts_operand || ty.is_empty() {
-            return None;
-        }
-        let operand = self.nested(|p| p.unary())?;
-        Some(ForeignExpr::Cast(ty, Box::new(operand)))
+        (starts_operand && !ty.is_empty()).then_some(ty)
     }
 
     /// Parses the name of a type of C, possibly of several words; returns Clk's name.
@@ -429,8 +427,9 @@ impl<'t> ForeignParser<'t> {
     fn template_arguments(&mut self) -> Option<()> {
         self.expect("<")?;
         loop {
-            if self.type_name().is_none() {
-                self.atom()?;
+            // Nested expressions are not read, since a comparison is read again as an operator.
+            if self.type_name().is_none() && self.next().kind != ForeignTokenKind::Number {
+                return None;
             }
             if self.eat(">") {
                 return (self.word() == "(").then_some(());
@@ -727,6 +726,18 @@ impl<'t> ForeignParser<'t> {
         })
     }
 
+    /// Parses a number or a name, possibly negative. Without nested expressions, a bracket that is no matrix is read again
+    /// in linear time.
+    fn matrix_element(&mut self) -> Option<ForeignExpr> {
+        let is_negative = self.eat("-");
+        let element = match self.kind() {
+            ForeignTokenKind::Number => ForeignExpr::Number(clk_number(self.next().text)?),
+            ForeignTokenKind::Name => ForeignExpr::name(self.name()?),
+            _ => return None,
+        };
+        Some(if is_negative { ForeignExpr::Unary("-", Box::new(element)) } else { element })
+    }
+
     /// Parses `1 2; 3 4]` of MATLAB and Julia, after the bracket.
     fn matrix(&mut self) -> Option<ForeignExpr> {
         let mut rows = Vec::new();
@@ -734,7 +745,7 @@ impl<'t> ForeignParser<'t> {
         loop {
             let mut row = Vec::new();
             while !matches!(self.word(), ";" | "]") {
-                row.push(self.nested(|p| p.unary())?);
+                row.push(self.matrix_element()?);
                 has_comma |= self.eat(",");
             }
             self.skip_line_ends();
@@ -802,9 +813,9 @@ impl<'t> ForeignParser<'t> {
                         && !source.ends_with(['=', '!', '<', '>'])
                     {
                         parts.push(TextPart::Literal(format!("{source}=")));
-                        parts.push(TextPart::Value(self.embedded(source)?, format.to_owned()));
+                        parts.push(TextPart::Value(whole_expression(source, self.dialect)?, format.to_owned()));
                     } else {
-                        parts.push(TextPart::Value(self.embedded(source)?, format.to_owned()));
+                        parts.push(TextPart::Value(whole_expression(source, self.dialect)?, format.to_owned()));
                     }
                     length = close + 1;
                 }
@@ -817,15 +828,6 @@ impl<'t> ForeignParser<'t> {
             parts.push(TextPart::Literal(literal));
         }
         Some(ForeignExpr::Text(parts))
-    }
-
-    /// Parses an expression between braces in a string.
-    fn embedded(&self, source: &str) -> Option<ForeignExpr> {
-        let out = read_tokens(source, 0, self.dialect, 1000)?;
-        let mut inner = ForeignParser::new(source, self.dialect, out.tokens, out.comments);
-        let value = inner.expression()?;
-        inner.skip_line_ends();
-        (inner.kind() == ForeignTokenKind::End).then_some(value)
     }
 }
 
@@ -858,10 +860,10 @@ fn split_format(inner: &str) -> (&str, &str) {
     (inner, "")
 }
 
-/// Parses an expression of the table of foreign names.
-pub(super) fn parse_expression(text: &str) -> Option<ForeignExpr> {
-    let out = read_tokens(text, 0, Dialect::C, 200)?;
-    let mut parser = ForeignParser::new(text, Dialect::C, out.tokens, out.comments);
+/// Parses a text that is a single expression.
+pub(super) fn whole_expression(text: &str, dialect: Dialect) -> Option<ForeignExpr> {
+    let out = read_tokens(text, 0, dialect, 1000)?;
+    let mut parser = ForeignParser::new(text, dialect, out.tokens, out.comments);
     let e = parser.expression()?;
     parser.skip_line_ends();
     (parser.kind() == ForeignTokenKind::End).then_some(e)

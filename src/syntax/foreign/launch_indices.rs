@@ -1,13 +1,12 @@
 //! Recognizes the numbers of threads and blocks in the expressions of CUDA and Numba.
 
-use super::tree::{ForeignExpr, ForeignStmt, StmtShape, Subscript};
+use super::tree::{ForeignArgument, ForeignExpr, ForeignStmt, StmtShape, Subscript};
 use std::collections::HashMap;
 
 /// Returns Clk's name of an index that a call returns: `cuda.grid(1)` of Numba, `wp.tid()` of Warp,
 /// `get_global_id(0)` of OpenCL.
-pub(super) fn launch_index(e: &ForeignExpr) -> Option<ForeignExpr> {
-    let ForeignExpr::Call(callee, args) = e else { return None };
-    let argument = match &args[..] {
+pub(super) fn launch_index(callee: &ForeignExpr, args: &[ForeignArgument]) -> Option<ForeignExpr> {
+    let argument = match args {
         [] => None,
         [arg] => Some(usize::try_from(arg.value.integer()?).ok()?),
         _ => return None,
@@ -26,7 +25,11 @@ pub(super) fn launch_index(e: &ForeignExpr) -> Option<ForeignExpr> {
 /// Rewrites Numba's names to CUDA's, and `*p`, `*(p + i)`, `&p[i]` to elements.
 pub(super) fn normalize(e: ForeignExpr, aliases: &HashMap<String, ForeignExpr>, has_one_block: bool) -> ForeignExpr {
     let index = |base: ForeignExpr, at: ForeignExpr| ForeignExpr::Index(Box::new(base), vec![Subscript::Element(at)]);
-    let e = launch_index(&e).unwrap_or(e);
+    let index_of_call = match &e {
+        ForeignExpr::Call(callee, args) => launch_index(callee, args),
+        _ => None,
+    };
+    let e = index_of_call.unwrap_or(e);
     match e {
         ForeignExpr::Field(base, name) if base.is_name("cuda") && name.ends_with(['x', 'm']) => ForeignExpr::Name(name),
         ForeignExpr::Pointee(inner) => match *inner {

@@ -97,15 +97,16 @@ pub(crate) fn translate(
             let span = Span::new(file, translation.range.start, translation.range.end);
             mark_items(tree, span, &translation);
             diagnostic.help.truncate(0);
-            diagnostic.fixes = vec![Fix {
-                title: TITLE.to_owned(),
-                edits: vec![(span, translation.text)],
-                applicability: Applicability::MaybeIncorrect,
-            }];
+            diagnostic.fixes = vec![translation_fix(span, translation.text)];
         }
         kept.push(diagnostic);
     }
     kept
+}
+
+/// Returns the fix that replaces code of another language. It is never certain, because types and extents are guessed.
+fn translation_fix(span: Span, text: String) -> Fix {
+    Fix { title: TITLE.to_owned(), edits: vec![(span, text)], applicability: Applicability::MaybeIncorrect }
 }
 
 /// Replaces the items in a translated span by error nodes that keep their names, so that uses cause no further errors.
@@ -424,7 +425,10 @@ impl Translator<'_> {
                     }
                     // An index of `threads(i: N)`.
                     Tok::Name | Tok::Int => {
-                        scope.thread_indices.push(token.text(self.text).to_owned());
+                        let open = self.open_parenthesis(index).and_then(|open| open.checked_sub(1));
+                        if open.is_some_and(|before| word(before) == "threads") {
+                            scope.thread_indices.push(token.text(self.text).to_owned());
+                        }
                         ForeignType::scalar("i32")
                     }
                     _ => ForeignType::Unknown,

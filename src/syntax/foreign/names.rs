@@ -7,9 +7,9 @@ use super::cursor::ForeignParser;
 use super::print_expressions::ExpressionPrinter;
 use super::tokens::read_tokens;
 use super::tree::Dialect;
-use super::{LONGEST, MAX_ATTEMPTS, MAX_TOKENS, TITLE, Translator};
+use super::{LONGEST, MAX_ATTEMPTS, MAX_TOKENS, Translator, translation_fix};
 use crate::token::Tok;
-use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::diag::Diagnostic;
 use clk_base::source::{FileId, Span};
 use clk_scalar::foreign_names;
 
@@ -34,9 +34,7 @@ pub fn translate_names(file: FileId, text: &str, diagnostics: &mut [Diagnostic])
         let call = || translator.expression(unknown, true);
         let translated = if is_type(diagnostic) { call() } else { own().or_else(call) };
         if let Some((span, clk)) = translated {
-            diagnostic.fixes.clear();
-            let added = std::mem::replace(diagnostic, Diagnostic::error("", ""));
-            *diagnostic = added.fix(TITLE, span, clk, Applicability::MaybeIncorrect);
+            diagnostic.fixes = vec![translation_fix(span, clk)];
         }
     }
 }

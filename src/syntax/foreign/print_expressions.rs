@@ -1,7 +1,7 @@
 //! Prints foreign expressions in Clk's syntax, with the parentheses that Clk's precedence needs and the conversions
 //! that its types need.
 
-use super::expressions::parse_expression;
+use super::expressions::whole_expression;
 use super::launch_indices::{axis_of, global_axis, launch_index};
 use super::statements::positional;
 use super::tokens::clk_name;
@@ -192,7 +192,10 @@ impl ExpressionPrinter<'_> {
     }
 
     /// Returns the name of an index in a kernel of Clk with `threads(row: M, col: N)`: `col` for `global_idx.x`.
-    fn own_index(&self, e: &ForeignExpr) -> Option<String> {
+    pub fn own_index(&self, e: &ForeignExpr) -> Option<String> {
+        if let ForeignExpr::Call(callee, args) = e {
+            return self.own_index(&launch_index(callee, args)?);
+        }
         let indices = &self.scope.thread_indices;
         let axis = (0..3).find(|axis| *e == axis_of("global_idx", *axis)).or_else(|| global_axis(e))?;
         indices.len().checked_sub(1 + axis).map(|position| indices[position].clone())
@@ -511,7 +514,7 @@ impl ExpressionPrinter<'_> {
             }
         }
         let path = callee.path()?;
-        if let Some(index) = launch_index(&ForeignExpr::Call(Box::new(callee.clone()), args.to_vec())) {
+        if let Some(index) = launch_index(callee, args) {
             return self.at(&index, least);
         }
         if name_of_group(&path).is_some() {
@@ -678,7 +681,7 @@ impl ExpressionPrinter<'_> {
                 (!path.contains('.')).then(|| Some(format!("{path}({})", self.arguments(args)?))).flatten()
             });
         }
-        let code = parse_expression(clk)?;
+        let code = whole_expression(clk, Dialect::C)?;
         let mut is_simple = true;
         code.visit(&mut |e| {
             if let ForeignExpr::Name(name) = e {
@@ -810,13 +813,15 @@ impl ExpressionPrinter<'_> {
         let scalar = Scalar::from_name(crate::mistakes::c_type(ty)?).filter(|_| self.names_type(ty))?;
         let bits = 8 * scalar.size() as u32;
         let is_signed = scalar.name().starts_with('i');
+        let of_c = |name: &str| self.foreign_name(name, POSTFIX);
         Some(match (scalar.name(), name.to_ascii_uppercase().as_str()) {
-            ("f32", "MAX") => "3.4028235e38".to_owned(),
-            ("f32", "MIN") => "-3.4028235e38".to_owned(),
-            ("f32", "EPSILON") => "1.1920929e-7".to_owned(),
-            ("f32" | "f64", "INFINITY") => "(1.0 / 0.0)".to_owned(),
-            ("f64", "MAX") => "1.7976931348623157e308f64".to_owned(),
-            ("f64", "MIN") => "-1.7976931348623157e308f64".to_owned(),
+            ("f32", "MAX") => of_c("FLT_MAX")?,
+            ("f32", "MIN") => format!("-{}", of_c("FLT_MAX")?),
+            ("f32", "EPSILON") => of_c("FLT_EPSILON")?,
+            ("f64", "MAX") => of_c("DBL_MAX")?,
+            ("f64", "MIN") => format!("-{}", of_c("DBL_MAX")?),
+            ("f64", "EPSILON") => of_c("DBL_EPSILON")?,
+            ("f32" | "f64", "INFINITY") => of_c("INFINITY")?,
             (clk, limit @ ("MAX" | "MIN")) if clk.starts_with(['i', 'u']) => {
                 let suffix = if clk == "i32" { "" } else { clk };
                 match (limit, is_signed) {

@@ -11,15 +11,8 @@ use std::collections::HashMap;
 impl StatementPrinter {
     /// Prints `let square = |x| x * x` as a function, which only a file may contain.
     pub(super) fn closure(&mut self, name: &str, params: &[String], body: &ForeignExpr) -> Option<()> {
-        let function = ForeignFunction {
-            role: FunctionRole::Function,
-            name: name.to_owned(),
-            generics: vec![],
-            params: params.iter().map(|name| ForeignParameter::untyped(name)).collect(),
-            result: None,
-            geometry: String::new(),
-            body: vec![ForeignStmt::new(StmtShape::Return(Some(body.clone())))],
-        };
+        let params_of_function = params.iter().map(|name| ForeignParameter::untyped(name)).collect();
+        let function = ForeignFunction::of_value(name, params_of_function, body.clone());
         // A function does not see the variables of the script.
         let captures = body.contains(|e| match e {
             ForeignExpr::Name(name) => self.scope.declares(name) && !params.contains(name),

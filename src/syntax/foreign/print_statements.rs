@@ -1,6 +1,5 @@
 //! Prints foreign statements and functions in Clk's syntax.
 
-use super::launch_indices::{axis_of, global_axis, launch_index};
 use super::print_expressions::ExpressionPrinter;
 use super::statements::positional;
 use super::tree::{Dialect, ForeignArgument, ForeignExpr, ForeignStmt, ForeignVariable, StmtShape};
@@ -353,9 +352,7 @@ impl StatementPrinter {
     /// Prints a declaration of C.
     /// Returns whether `name = value` only repeats the index that the head of a kernel declares.
     fn is_own_index(&self, name: &str, value: &ForeignExpr) -> bool {
-        let index = launch_index(value).unwrap_or_else(|| value.clone());
-        let is_global = index == axis_of("global_idx", 0) || global_axis(&index).is_some();
-        is_global && self.scope.thread_indices.iter().any(|known| known == name)
+        self.printer().own_index(value).is_some_and(|index| index == name)
     }
 
     fn declare(&mut self, ty: &str, is_constant: bool, is_shared: bool, variable: &ForeignVariable) -> Option<()> {

@@ -1,8 +1,9 @@
 //! Parses statements and functions of Python, C, CUDA and Julia, and statements of Clk between them.
 
 use super::cursor::ForeignParser;
+use super::expressions::whole_expression;
 use super::functions::QUALIFIERS;
-use super::tokens::{ForeignTokenKind, read_tokens};
+use super::tokens::ForeignTokenKind;
 use super::tree::{
     Dialect, ForeignArgument, ForeignExpr, ForeignFunction, ForeignParameter, ForeignStmt, ForeignVariable,
     FunctionRole, StmtShape, TextPart,
@@ -697,12 +698,7 @@ impl<'t> ForeignParser<'t> {
 
     /// Parses the replacement of a macro.
     fn macro_value(&self, source: &str) -> Option<ForeignExpr> {
-        let source = source.split("//").next()?.trim();
-        let out = read_tokens(source, 0, self.dialect, 100)?;
-        let mut inner = ForeignParser::new(source, self.dialect, out.tokens, out.comments);
-        let value = inner.expression()?;
-        inner.skip_line_ends();
-        (inner.kind() == ForeignTokenKind::End).then_some(value)
+        whole_expression(source.split("//").next()?.trim(), self.dialect)
     }
 
     /// Parses `SQUARE(x) ((x) * (x))`, the rest of a `#define`, as a function.
@@ -713,16 +709,7 @@ impl<'t> ForeignParser<'t> {
         let is_name = |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
         let value = self.macro_value(value).filter(|_| params.iter().all(is_name))?;
         let params = params.into_iter().map(ForeignParameter::untyped).collect();
-        let body = vec![ForeignStmt::new(StmtShape::Return(Some(value)))];
-        Some(StmtShape::Function(Box::new(ForeignFunction {
-            role: FunctionRole::Function,
-            name: name.to_owned(),
-            generics: vec![],
-            params,
-            result: None,
-            geometry: String::new(),
-            body,
-        })))
+        Some(StmtShape::Function(Box::new(ForeignFunction::of_value(name, params, value))))
     }
 }
 

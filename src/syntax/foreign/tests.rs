@@ -86,6 +86,34 @@ fn broken_constructs_are_left_alone() {
     }
 }
 
+/// Nested constructs are read in bounded time: a part that is read again must not contain parts that are read again.
+#[test]
+fn nested_constructs_take_linear_time() {
+    const OPENINGS: &[&str] = &[
+        "(",
+        "[",
+        "{",
+        "[(",
+        "f(",
+        "x[",
+        "a.b<(",
+        "a.b<",
+        "-(",
+        "(float)(",
+        "[1 ",
+        "[-",
+        "x ? (",
+        "lambda x: (",
+        "|x| (",
+        "if x { [",
+    ];
+    for opening in OPENINGS {
+        for prefix in ["let y = ", "y = ", "float y = ", "def f(x):\n    return "] {
+            fixed(&format!("{prefix}{}1 @@ 2\n", opening.repeat(100)));
+        }
+    }
+}
+
 /// Deterministic random numbers (SplitMix64).
 struct Random(u64);
 

@@ -301,6 +301,21 @@ pub(super) struct ForeignFunction {
     pub body: Vec<ForeignStmt>,
 }
 
+impl ForeignFunction {
+    /// Returns a function whose body is its result.
+    pub fn of_value(name: &str, params: Vec<ForeignParameter>, value: ForeignExpr) -> ForeignFunction {
+        ForeignFunction {
+            role: FunctionRole::Function,
+            name: name.to_owned(),
+            generics: vec![],
+            params,
+            result: None,
+            geometry: String::new(),
+            body: vec![ForeignStmt::new(StmtShape::Return(Some(value)))],
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StmtShape {
     /// A declaration with a type in Clk's spelling; the type is empty if it is inferred.
