@@ -131,16 +131,16 @@ impl Cx<'_> {
             let mut d = Diagnostic::error("E0311", format!("`{actual}` can't be called"))
                 .at(e.span, format!("this is `{actual}`, not a function"));
             if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
-                let after = |span: Span| Span { end: span.end, ..e.span.after() };
                 match args {
                     // Languages with indices in parentheses count from 1.
                     [ast::Arg { name: None, value: ast::Expr { kind: Ast::Int { value, .. }, .. } }] if *value > 0 => {
                         let index = format!("[{}]", value - 1);
+                        let parentheses = Span { end: span.end, ..e.span.after() };
                         d = d
                             .help(
                                 "an element is written with brackets, and indices start at 0: `x[0]` is the first one",
                             )
-                            .fix(format!("write `{index}`"), after(span), index, Applicability::MaybeIncorrect);
+                            .fix(format!("write `{index}`"), parentheses, index, Applicability::MaybeIncorrect);
                     }
                     _ => d = d.help("an element is written with brackets, and indices start at 0: `x[i]`"),
                 }

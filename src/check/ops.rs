@@ -155,13 +155,13 @@ impl Cx<'_> {
         make(ExprKind::Binary { op, left, right }, BOOL, span)
     }
 
-    /// Returns the type of `l op r` for all operators but `&&` and `||`; also used for `place op= value`.
     /// Returns whether a sum in a kernel is the address of an element in C: `bins + i`.
     fn is_pointer_arithmetic(&self, l: &Expr, r: &Expr) -> bool {
         let is_index = matches!(self.vars.shallow(&r.ty), Type::Scalar(ty) if ty.is_int());
         self.in_kernel() && !self.in_tile() && is_index && matches!(self.vars.shallow(&l.ty), Type::Array(_))
     }
 
+    /// Returns the type of `l op r` for all operators but `&&` and `||`; also used for `place op= value`.
     pub fn binary_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Type {
         match op {
             BinaryOp::MatMul | BinaryOp::Shl | BinaryOp::Shr if is_text(&l.ty) || is_text(&r.ty) => {}

@@ -49,16 +49,15 @@ pub fn settle_warnings(
         warnings.retain(|one| !(proved && is_about_kernel(one)));
         warnings.iter_mut().filter(|one| is_about_kernel(one)).for_each(|hazard| add_proof_note(hazard, &report));
         let refuted = report.verdicts.iter().filter(|(property, _)| SIZE_DEPENDENT.contains(property));
-        warnings.extend(refuted.filter_map(|(property, verdict)| {
-            // Other elements of arrays are not other sizes.
-            let is_about_contents = matches!(property, Property::InBounds | Property::NoOverflow)
-                && matches!(verdict, ProofVerdict::Refuted { needs_contents: true, .. });
-            if is_about_contents {
-                None
-            } else {
-                larger_launch_warning(verdict, &report.kernel, untested_sizes, is_new)
-            }
-        }));
+        let is_about_sizes = |(property, verdict): &&(Property, ProofVerdict)| {
+            let depends_on_contents = matches!(property, Property::InBounds | Property::NoOverflow);
+            !(depends_on_contents && matches!(verdict, ProofVerdict::Refuted { needs_contents: true, .. }))
+        };
+        warnings.extend(
+            refuted
+                .filter(is_about_sizes)
+                .filter_map(|(_, verdict)| larger_launch_warning(verdict, &report.kernel, untested_sizes, is_new)),
+        );
     }
     warnings
 }

@@ -76,9 +76,9 @@ fn advise_argument(
         let title = "leave the `+ 1` off: indices count from 0";
         return diagnostic.fix_all(title, edits, Applicability::MaybeIncorrect);
     }
-    if let Some(loop_) = one_based_loop(case, access, axis) {
+    if let Some(help) = one_based_loop(case, access, axis) {
         diagnostic.help.clear();
-        return diagnostic.help(loop_);
+        return diagnostic.help(help);
     }
     let Some(guard) = guard(case, access, axis) else { return diagnostic };
     diagnostic.help.clear();

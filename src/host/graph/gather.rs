@@ -106,17 +106,7 @@ pub(crate) fn one_hot_mask(context: &ExecContext, at: &Array, columns: usize) ->
     }
     let (own, scalar) = ([at.count(), 1], Scalar::I32);
     let numbers: Vec<i32> = alloc::collect(columns, 0..columns as i32);
-    let mut at = at.with_shape(&own)?;
-    if at.scalar() != Some(scalar) {
-        at = defer(
-            context,
-            ElementwiseOp::Convert(scalar),
-            vec![NodeOperand::Array(at, own.to_vec())],
-            scalar,
-            scalar.into(),
-            &own,
-        )?;
-    }
+    let at = converted(context, at.with_shape(&own)?, scalar)?;
     let numbers = NodeOperand::Array(Array::from_shaped(&numbers, &[1, columns])?, vec![1, columns]);
     let operands = vec![NodeOperand::Array(at, own.to_vec()), numbers];
     defer(context, ElementwiseOp::Binary(BinaryOp::Eq), operands, Scalar::Bool, Scalar::Bool.into(), &shape).map(Some)
@@ -174,20 +164,20 @@ fn check_on_host<T: ArrayScalar>(at: &Array, len: usize) -> HostResult<bool> {
     Ok(at.items::<T>()?.iter().all(|number| (number.to::<i64>() as u64) < len as u64))
 }
 
+/// Converts the elements of an array, unless they have the type already.
+fn converted(context: &ExecContext, array: Array, to: Scalar) -> HostResult<Array> {
+    if array.scalar() == Some(to) {
+        return Ok(array);
+    }
+    let shape = array.shape().to_vec();
+    let operands = vec![NodeOperand::Array(array, shape.clone())];
+    defer(context, ElementwiseOp::Convert(to), operands, to, to.into(), &shape)
+}
+
 /// Checks on the device that all integers, interpreted as unsigned, are less than the length.
 fn check_by_reduction(context: &ExecContext, at: &Array, scalar: Scalar, len: usize) -> HostResult<bool> {
     let shape = at.shape().to_vec();
-    let convert = |array: Array, to: Scalar| match array.scalar() == Some(to) {
-        true => Ok(array),
-        false => defer(
-            context,
-            ElementwiseOp::Convert(to),
-            vec![NodeOperand::Array(array, shape.clone())],
-            to,
-            to.into(),
-            &shape,
-        ),
-    };
+    let convert = |array: Array, to: Scalar| converted(context, array, to);
     let numbers = match scalar {
         Scalar::I64 | Scalar::U64 => convert(at.clone(), Scalar::U64)?,
         Scalar::I8 | Scalar::I16 => convert(convert(at.clone(), Scalar::I32)?, Scalar::U32)?,
