@@ -16,7 +16,7 @@ impl CudaOrigin {
         CudaOrigin { text, map }
     }
 
-    /// Returns the diagnostic with the places of the CUDA file. Its fixes are those of the text, so they are left out.
+    /// Returns the diagnostic with places in the CUDA file. Drops its fixes, because they edit the translated text.
     pub fn located(&self, diagnostic: &Diagnostic) -> Diagnostic {
         let mut located = diagnostic.clone();
         let is_moved = |span: &Span| span.file == self.text;

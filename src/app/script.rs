@@ -115,6 +115,7 @@ impl CompiledScript {
 
 /// Reads and compiles a file; reports errors and returns `None` if there are any.
 pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
+    console.cuda_origin = None;
     if cuda_files::is_cuda_file(path) {
         return compile_cuda_file(path, console);
     }
@@ -128,17 +129,18 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
     }
 }
 
-/// Compiles the kernels of a CUDA file. Diagnostics are about the CUDA file.
+/// Compiles the kernels of a CUDA file that can be translated. Diagnostics are about the CUDA file; those of the other
+/// kernels are errors in `console.tally`.
 fn compile_cuda_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
     let mut session = Session { folder: folder_of(path).to_path_buf(), ..Session::default() };
-    let CudaTranslation { text, map, refused, .. } = cuda_files::translate(path, &mut session.sources, console)?;
+    let CudaTranslation { text, map, .. } = cuda_files::translate(path, &mut session.sources, console)?;
     let mut outcome = session.add(&format!("<Clk text of {}>", path.display()), &text, &Disk);
     console.cuda_origin = Some(CudaOrigin::new(outcome.file, map));
     if !outcome.failed() {
         outcome.diagnostics.extend(session.examine());
     }
     console.report_all(&outcome.diagnostics, &session.sources);
-    (!outcome.failed() && refused.is_empty()).then(|| CompiledScript { chunks: outcome.chunks.clone(), session })
+    (!outcome.failed()).then(|| CompiledScript { chunks: outcome.chunks.clone(), session })
 }
 
 /// Compiles a text as the main script; reports errors and returns `None` if there are any.

@@ -80,7 +80,7 @@ fn truncate<T: Clone>(arena: &mut CopyOnWrite<Arena<T>>, len: usize) {
 }
 
 impl SessionSnapshot {
-    /// Returns what a name of the main module referred to.
+    /// Returns the item to which a name of the main module referred.
     pub fn binding(&self, name: &str) -> Option<NameBinding> {
         self.scope.names.get(name).copied()
     }

@@ -176,7 +176,7 @@ fn escape(chars: &mut std::str::Chars<'_>) -> Option<u32> {
     })
 }
 
-/// Reads between `least` and `most` digits, of which `first` has been read.
+/// Reads between `least` and `most` digits, including `first`, which has been read already.
 fn escape_digits(
     chars: &mut std::str::Chars<'_>,
     first: Option<char>,

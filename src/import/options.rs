@@ -17,5 +17,6 @@ impl Default for ImportOptions {
     }
 }
 
-/// Reads a header; `None` if the path does not exist. The path is beside the including file or in `include_dirs`.
+/// Reads a header; `None` if the path does not exist. The path begins with the directory of the including file, or with
+/// one of `include_dirs`.
 pub type HeaderReader<'a> = dyn Fn(&str) -> Option<String> + 'a;

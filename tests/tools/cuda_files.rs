@@ -48,6 +48,32 @@ fn host_code_is_not_run() {
     assert!(ran.err.contains("is not run"), "{}", ran.err);
 }
 
+/// Diagnostics of a program are not moved to the CUDA file that was read before it.
+#[test]
+fn files_after_a_cuda_file_keep_their_places() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let cuda = fs::read_to_string(folder().join("reduction.cu")).expect("the file");
+    fs::write(scratch.path().join("a.cu"), cuda).expect("written");
+    fs::write(scratch.path().join("lib.clk"), "fn f(x: f32) -> f32 { x * missing }\n").expect("written");
+    fs::write(scratch.path().join("b.clk"), "import \"./lib.clk\" as lib\nprint(lib.f(1.0))\n").expect("written");
+    let checked = finish(clk(scratch.path()).args(["check", "--color", "never", "a.cu", "b.clk"]));
+    assert_eq!(checked.code, 1);
+    assert!(checked.err.contains("lib.clk:1:") && !checked.err.contains("a.cu:"), "{}", checked.err);
+}
+
+/// The other kernels of a file are proved.
+#[test]
+fn a_refused_kernel_leaves_the_others() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let text = "__global__ void f(int *x) {\n    asm(\"trap;\");\n}\n\
+                __global__ void g(float *x, const float *y, int n) {\n    int i = threadIdx.x;\n    if (i < n) x[i] = y[i];\n}\n";
+    fs::write(scratch.path().join("f.cu"), text).expect("written");
+    let proved = finish(clk(scratch.path()).args(["prove", "--color", "never", "f.cu"]));
+    assert_eq!(proved.code, 1);
+    assert!(proved.err.contains("E0850") && proved.out.contains("free of races"), "{}\n{}", proved.out, proved.err);
+    assert!(proved.err.contains("refer to different arrays"), "{}", proved.err);
+}
+
 #[test]
 fn refused_kernels_name_the_construct() {
     let scratch = tempfile::tempdir().expect("a folder");

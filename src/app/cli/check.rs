@@ -15,7 +15,7 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut AppContext) -> u8 {
     for path in program_files(paths, context, &mut failed) {
         checked += 1;
         let compiled = script::compile_file(&path, &mut context.console);
-        failed |= compiled.is_none();
+        failed |= compiled.is_none() || context.console.tally.errors > 0;
         if let Some(compiled) = &compiled {
             failed |= check_contracts(&compiled.session, context);
             let choices = tuning_files::check_file(&compiled.session);

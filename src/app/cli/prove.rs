@@ -47,7 +47,8 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
             return code;
         }
     }
-    if refuted { exit::FAILURE } else { exit::OK }
+    // Kernels of a CUDA file that are not translated are errors, too.
+    if refuted || context.console.tally.errors > 0 { exit::FAILURE } else { exit::OK }
 }
 
 /// The parameters of CUDA kernels do not state the lengths of arrays, so an access is only known to be in bounds for

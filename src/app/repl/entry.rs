@@ -149,7 +149,7 @@ impl Repl<'_> {
     /// Restores the state before an entry. Keeps its source text, because messages may refer to it.
     fn restore(&mut self, before: &EntrySnapshot) {
         if self.was_reset {
-            // `:reset` has removed what the snapshot refers to.
+            // `:reset` has removed the items that the snapshot counts.
             return;
         }
         self.session.restore(&before.session);

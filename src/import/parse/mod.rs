@@ -166,7 +166,8 @@ impl<'t> CppParser<'t> {
     fn span_between(&self, start: usize, end: usize) -> SourceSpan {
         let first = self.tokens.get(start).map_or(self.span(), |token| token.span);
         let last = self.tokens.get(end - 1).map_or(first, |token| token.span);
-        // Tokens of different macros lose the macro; those of different files keep the place of the first one.
+        // A span has one macro and one file. If the two tokens differ, it has no macro, or the place of the first
+        // token.
         first.to(last)
     }
 

@@ -17,7 +17,7 @@ const MAX_GROUPS: usize = 256;
 /// The name of a header in an `#include`.
 struct HeaderName {
     path: String,
-    /// Whether it is in quotes: it is first searched beside the including file.
+    /// Whether the name is in quotes. Such a header is first searched in the directory of the including file.
     quoted: bool,
 }
 
@@ -30,7 +30,7 @@ enum FoundHeader {
 }
 
 impl Preprocessor<'_> {
-    /// Executes the directive after the `#` that was just read. Returns the tokens that it stands for.
+    /// Executes the directive after the `#` that was just read. Returns the tokens that replace it.
     pub(super) fn directive(&mut self) -> Vec<PpToken> {
         let Some(file) = self.files.last_mut() else { return vec![] };
         let hash = file.tokens[file.next - 1].span;
@@ -201,7 +201,7 @@ impl Preprocessor<'_> {
     /// Executes `#include`: opens a local header.
     fn include(&mut self, arguments: &[RawToken], place: SourceSpan) {
         let name = self.header_name(arguments).or_else(|| {
-            // A macro stands for the name.
+            // The name may be the expansion of a macro.
             let tokens: Vec<PpToken> = arguments.iter().map(PpToken::from).collect();
             let text: String = self.expand_list(&tokens).iter().map(|token| token.text.as_str()).collect();
             self.header_name(&lex::lex_fragment(&text, place.span)).or_else(|| quoted_header(&text))
@@ -263,7 +263,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Looks for a header beside the including file, in the directories of the options, and among the known ones.
+    /// Searches a header in the directory of the including file, in the include directories, and among the known
+    /// headers.
     fn find_header(&mut self, name: &HeaderName, directive: Span) -> FoundHeader {
         if name.path.is_empty() || name.path.contains('\0') {
             return FoundHeader::Missing;

@@ -1,5 +1,5 @@
-//! Headers that are known by name and never read: those of the C and C++ libraries and of CUDA, whose declarations and
-//! macros are built in.
+//! The names of the headers of C, C++ and CUDA. They are never read, because their declarations and macros are built
+//! in.
 
 /// Known headers, without directory and suffix, sorted.
 #[rustfmt::skip]

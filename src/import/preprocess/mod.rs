@@ -1,7 +1,7 @@
 //! The preprocessor: directives, macros and includes turn the tokens of a file into those that the parser reads.
 //!
-//! Local headers are read by the caller's [`HeaderReader`]; those of the C++ library and of CUDA are known by name
-//! ([`headers`]) and skipped. The work is bounded by [`MAX_TOKENS`], so nested macros cannot exhaust memory.
+//! The caller's [`HeaderReader`] reads local headers. Headers of the C++ library and of CUDA are skipped
+//! ([`headers`]). The work is bounded by [`MAX_TOKENS`], so nested macros cannot exhaust memory.
 
 mod condition;
 mod definition;
@@ -143,7 +143,7 @@ impl Preprocessor<'_> {
         tokens
     }
 
-    /// Defines the predefined macros and those of the options.
+    /// Defines the predefined macros, and then the macros in [`ImportOptions::defines`](crate::ImportOptions).
     fn predefine(&mut self, file: FileId) {
         let span = Span::new(file, 0, 0);
         for line in predefined::PREDEFINED.lines() {

@@ -1,4 +1,4 @@
-//! Predefined macros: those of nvcc, and those of the headers that are known by name.
+//! Macros that nvcc predefines, and macros that the headers of C and CUDA define.
 
 /// Macros as the text after `#define`. `__CUDA_ARCH__` and the options of the user are added to them.
 pub(super) const PREDEFINED: &str = "\

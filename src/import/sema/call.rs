@@ -288,7 +288,7 @@ impl<'a> Lower<'_, 'a> {
             .collect()
     }
 
-    /// Returns the methods of a class with this name, those of base classes if it has none.
+    /// Returns the methods of a class with this name. If there are none, returns the methods of its base classes.
     pub(crate) fn methods(&self, id: RecordId, name: &str) -> Vec<usize> {
         let decl = self.t.record(id).decl;
         let own: Vec<usize> = (0..self.t.program.functions.len())

@@ -25,7 +25,6 @@ const GLOBAL_KEYS: usize = 1 << 32;
 pub(crate) struct KernelInfo {
     pub(crate) clk: SmolStr,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
-    pub(crate) lengths: Vec<(SmolStr, SmolStr)>,
 }
 
 /// What one pass over a function produces.
@@ -436,7 +435,7 @@ impl<'a> Lower<'_, 'a> {
 
     // ---- variables of the file ----
 
-    /// Returns the array that stands for a variable of the file, as a parameter of the current function.
+    /// Returns a variable of the file as an array. The current function receives it as a parameter.
     pub(crate) fn global_array(&mut self, id: usize, span: SourceSpan) -> Res<Rc<ArrayInfo>> {
         if let Some(info) = self.t.constant_arrays.get(&id) {
             if !self.globals.contains(&id) {
@@ -589,7 +588,7 @@ impl<'a> Lower<'_, 'a> {
             facts.changed = false;
             let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
             lower.is_kernel = true;
-            let (mut params, stmts, lengths) = lower.kernel_body(function)?;
+            let (mut params, stmts) = lower.kernel_body(function)?;
             facts = std::mem::take(&mut lower.facts);
             let shared = std::mem::take(&mut lower.shared);
             let (axes, dynamic) = (lower.axes, lower.dynamic_shared.clone());
@@ -653,7 +652,7 @@ impl<'a> Lower<'_, 'a> {
                 span: function.name_span,
                 geometry: Some(geometry),
             });
-            return Ok(KernelInfo { clk: name, notes, lengths });
+            return Ok(KernelInfo { clk: name, notes });
         }
         refuse("a kernel whose pointers cannot be resolved", function.name_span, "use indices")
     }
@@ -663,10 +662,9 @@ impl<'a> Lower<'_, 'a> {
         self.in_context(vec![], entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))
     }
 
-    #[allow(clippy::type_complexity, reason = "the parts of a kernel, which the caller takes apart")]
-    fn kernel_body(&mut self, function: &'a CppFunction) -> Res<(Vec<Param>, Vec<Stmt>, Vec<(SmolStr, SmolStr)>)> {
+    /// Translates the parameters and the body of a kernel.
+    fn kernel_body(&mut self, function: &'a CppFunction) -> Res<(Vec<Param>, Vec<Stmt>)> {
         let mut params = vec![];
-        let mut lengths = vec![];
         let mut arrays: Vec<(usize, VariableKey)> = vec![];
         let mut copies = vec![];
         for param in &function.params {
@@ -707,7 +705,6 @@ impl<'a> Lower<'_, 'a> {
                         inout: self.is_mutated(key),
                         ty: format!("[{}; {length}]", self.t.type_text(&leaf)),
                     });
-                    lengths.push((name.clone(), length));
                     arrays.push((params.len() - 1, key));
                     let unit = self.t.size_of(&leaf).unwrap_or(1);
                     let info = ArrayInfo {
@@ -756,11 +753,17 @@ impl<'a> Lower<'_, 'a> {
             return refuse("a kernel without a body", function.name_span, "");
         };
         self.block(body)?;
-        for (at, key) in arrays {
+        for &(at, key) in &arrays {
             params[at].inout = self.is_mutated(key);
         }
+        // `__restrict__` states it in the file.
+        let pointers = function.params.iter().filter(|param| matches!(param.ty.kind, CppTypeKind::Pointer(_)));
+        let may_alias = arrays.len() > 1 && arrays.iter().any(|&(at, _)| params[at].inout);
+        if may_alias && pointers.into_iter().any(|param| !param.ty.qualifiers.restrict) {
+            self.notes.push(("its pointer parameters refer to different arrays".into(), function.name_span));
+        }
         let stmts = std::mem::take(&mut self.blocks[0]);
-        Ok((params, stmts, lengths))
+        Ok((params, stmts))
     }
 }
 

@@ -71,7 +71,8 @@ pub(crate) struct LoopState<'a> {
     pub(crate) tail: Option<&'a crate::ast::CppExpr>,
     /// The counter of a loop that may become a Clk `for`.
     pub(crate) counter: Option<VariableKey>,
-    /// Whether a `continue` inside would leave a loop that stands for a `switch`.
+    /// Whether this loop translates a `switch`, so that a `continue` in it would not continue the loop around the
+    /// `switch`.
     pub(crate) traps_continue: bool,
     /// The number of scopes outside of the body, in which `step` and `tail` are translated.
     pub(crate) scopes: usize,
@@ -325,7 +326,7 @@ impl<'t, 'a> Lower<'t, 'a> {
         }
     }
 
-    /// Takes over what a called function needs from its caller.
+    /// Adds the requirements of a called function, such as limits of the grid, to those of the current function.
     pub(crate) fn take_requirements(&mut self, instance: &TranslatedFunction) {
         self.axes = self.axes.max(instance.axes);
         for limit in &instance.grid_limits {

@@ -57,8 +57,6 @@ pub struct TranslatedKernel {
     pub clk_name: SmolStr,
     pub source: SourceSpan,
     pub assumptions: Vec<Assumption>,
-    /// The name of each array parameter in the CUDA file, and the dimension that is its length in the text.
-    pub lengths: Vec<(SmolStr, SmolStr)>,
 }
 
 /// A kernel without a translation.
@@ -162,7 +160,6 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                         .chain(info.notes)
                         .map(|(text, source)| Assumption { text, source })
                         .collect(),
-                    lengths: info.lengths,
                 }),
                 Err(refusal) => translation.refused.push(refusal_of(&name, &refusal)),
             }
@@ -178,8 +175,8 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
     translation
 }
 
-/// Returns the template arguments with which a kernel is translated: those of explicit instantiations and launches. A
-/// template without any is translated for one choice, which is an assumption.
+/// Returns the template arguments with which a kernel is translated. Explicit instantiations and launches determine
+/// them. A template without either is translated for one choice, which is an assumption.
 fn kernel_instances<'a>(
     t: &mut FileTranslator<'a>,
     id: usize,

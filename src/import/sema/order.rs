@@ -14,7 +14,7 @@ struct Accesses {
 }
 
 impl Lower<'_, '_> {
-    /// Refuses operands of which one changes a variable that another one uses.
+    /// Refuses operands if one of them changes a variable that another one uses.
     pub(crate) fn check_order(&self, exprs: &[&CppExpr]) -> Res<()> {
         if exprs.len() < 2 || !exprs.iter().any(|expr| has_effect(expr)) {
             return Ok(());

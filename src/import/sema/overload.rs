@@ -128,7 +128,7 @@ impl<'a> Lower<'_, 'a> {
         let mut cost = 0;
         if let Some(header) = &function.template {
             if header.params.is_empty() {
-                // An explicit specialization: its arguments must be those of the call.
+                // An explicit specialization is only used if the call has the same arguments.
                 let Some(own) = &function.template_args else { return Ok(None) };
                 let Some(explicit) = explicit else { return Ok(None) };
                 if own.len() != explicit.len() {

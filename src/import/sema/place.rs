@@ -19,7 +19,7 @@ enum Access {
     Element,
     /// As the bits of an element of another type of the same size.
     Bits(ClkScalar, ClkScalar),
-    /// As this number of adjacent elements; their bits are those of the components.
+    /// As this number of adjacent elements, whose bits become the components of a vector.
     Elements(u8, ClkScalar, ClkScalar),
     /// As a component of an element that is a vector of this length.
     Component(u8),

@@ -56,7 +56,7 @@ pub(crate) struct Program<'a> {
     /// Explicit instantiations, `template void f<float>(float*);`.
     pub(crate) instantiations: Vec<(&'a CppFunction, ScopePath)>,
     symbols: FxHashMap<String, Vec<Symbol>>,
-    /// Namespaces whose names are visible everywhere: those of `using namespace`, unnamed and inline ones.
+    /// Namespaces whose names are visible everywhere: unnamed ones, inline ones, and operands of `using namespace`.
     open: Vec<String>,
     namespace_aliases: FxHashMap<SmolStr, Vec<SmolStr>>,
 }

@@ -1,5 +1,5 @@
-//! Translations of the files in `tests/cuda_files`, compared with the expected text beside each. `CLK_BLESS=1` rewrites
-//! the expected texts.
+//! Translates the files in `tests/cuda_files`, and compares the results with the `.clk` files there. `CLK_BLESS=1`
+//! rewrites them.
 
 use crate::{ImportOptions, parse, translate};
 use clk_base::source::SourceMap;

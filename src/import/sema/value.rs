@@ -117,7 +117,7 @@ pub(crate) enum Space {
     /// A kernel's parameter, or a variable of the file.
     Global,
     Shared,
-    /// Of the thread.
+    /// Memory of a single thread.
     Local,
     /// Constant data of the file.
     Constant,
