@@ -726,8 +726,8 @@ impl<'t> ForeignParser<'t> {
         })
     }
 
-    /// Parses a number or a name, possibly negative. Without nested expressions, a bracket that is no matrix is read again
-    /// in linear time.
+    /// Parses a number or a name, possibly negative. Nested expressions are not read, because a bracket that is not a
+    /// matrix is read again.
     fn matrix_element(&mut self) -> Option<ForeignExpr> {
         let is_negative = self.eat("-");
         let element = match self.kind() {
