@@ -6,6 +6,7 @@ mod checked_programs;
 mod cuda_cover;
 mod cuda_emit;
 mod cuda_text;
+mod cuda_translation;
 mod differential;
 mod evidence;
 mod fault_corpus;

@@ -536,7 +536,17 @@ impl<'a> Lower<'_, 'a> {
     ) -> Res<Denoted> {
         let condition = self.condition(condition)?;
         if let Some(known) = condition.constant_bool() {
-            return self.denote(if known { then } else { otherwise });
+            let (chosen, other) = if known { (then, otherwise) } else { (otherwise, then) };
+            let chosen = self.denote(chosen)?;
+            // Both operands determine the type of the result.
+            let ty = self.type_of_denoted(&chosen);
+            return match ty.common(&self.type_of(other)?) {
+                Some(common) if common != ty => {
+                    let value = self.value_of(chosen, span)?;
+                    Ok(Denoted::Value(self.convert(value, &common, span)?))
+                }
+                _ => Ok(chosen),
+            };
         }
         // The name is taken first, so that no variable in the blocks hides it.
         let name = self.fresh("t");

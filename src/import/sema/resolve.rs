@@ -366,15 +366,15 @@ impl<'a> Lower<'_, 'a> {
             }
             None if decl.scoped => IntKind::Int,
             None => {
-                // GCC and nvcc use `unsigned int` unless an enumerator is negative or needs more bits.
+                // The type of promoted values. The underlying type of GCC and nvcc may be its unsigned counterpart,
+                // but that makes no difference to values that the enum can have.
                 let values = self.enum_values(id)?;
-                if values.iter().any(|&value| value < 0) {
-                    if values.iter().all(|&value| i32::try_from(value).is_ok()) { IntKind::Int } else { IntKind::Long }
-                } else if values.iter().all(|&value| u32::try_from(value).is_ok()) {
-                    IntKind::UnsignedInt
-                } else {
-                    IntKind::UnsignedLong
-                }
+                let fits = |kind: &IntKind| {
+                    let (low, high) = kind.scalar().limits();
+                    values.iter().all(|value| (low..=high).contains(value))
+                };
+                let kinds = [IntKind::Int, IntKind::UnsignedInt, IntKind::Long];
+                kinds.into_iter().find(fits).unwrap_or(IntKind::UnsignedLong)
             }
         };
         Ok(CType::Enum(id, kind))

@@ -70,3 +70,19 @@ fn rows_of_arrays_with_two_axes_keep_their_index() {
     assert!(text.contains("a[1, 2] = 4.0"), "{text}");
     assert!(text.contains("a[0, 1] = a[1, 2]"), "{text}");
 }
+
+/// An enum whose values fit in `int` is promoted to `int`, so the difference is negative.
+#[test]
+fn enums_are_promoted_to_int() {
+    let source = "enum { NONE, SOME }; __global__ void k(long long* y, int n) { y[0] = NONE - n; }";
+    let text = translated(source).text;
+    assert!(text.contains("y[0] = i64(0 - n)"), "{text}");
+}
+
+/// The operand that is not chosen still determines the type.
+#[test]
+fn a_known_condition_keeps_the_common_type() {
+    let source = "__global__ void k(bool* y, int n, unsigned m) { y[0] = (true ? n : m) < 1; }";
+    let text = translated(source).text;
+    assert!(text.contains("u32(n) < 1u32"), "{text}");
+}

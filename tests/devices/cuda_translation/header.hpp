@@ -1,0 +1,73 @@
+// The parts of CUDA that the random kernels use, for a C++ compiler on a CPU. Threads run one at a time.
+#include <math.h>
+#include <csetjmp>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+
+struct Index3 {
+    unsigned x = 0, y = 0, z = 0;
+};
+static Index3 threadIdx, blockIdx, blockDim, gridDim;
+
+// Compilers simplify comparisons with constants and compute narrow results with narrow operations, so that they do not
+// detect an overflow. They do not look through this function.
+template <typename T>
+static T opaque(T value) {
+    volatile T hidden = value;
+    return hidden;
+}
+#define OPAQUE(x) opaque(x)
+
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+static int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+static int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
+static int __ffs(int x) { return __builtin_ffs(x); }
+static int __ffsll(long long x) { return __builtin_ffsll(x); }
+static unsigned long long __brevll(unsigned long long x) {
+    unsigned long long reversed = 0;
+    for (int bit = 0; bit < 64; bit++) reversed |= (x >> bit & 1) << (63 - bit);
+    return reversed;
+}
+static unsigned __brev(unsigned x) { return __brevll(x) >> 32; }
+static int __mulhi(int a, int b) { return (long long)a * b >> 32; }
+static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
+
+#define CLK_MIN_MAX(T)                                  \
+    static T min(T a, T b) { return a < b ? a : b; }    \
+    static T max(T a, T b) { return a > b ? a : b; }
+CLK_MIN_MAX(int)
+CLK_MIN_MAX(unsigned)
+CLK_MIN_MAX(long long)
+
+static sigjmp_buf undefined_behavior;
+
+static void on_trap(int) { siglongjmp(undefined_behavior, 1); }
+
+static void prepare() {
+    signal(SIGILL, on_trap);
+    signal(SIGTRAP, on_trap);
+    signal(SIGFPE, on_trap);
+}
+
+/// Runs all threads of a launch. Returns false if one has undefined behavior.
+template <typename Kernel>
+static bool run(unsigned grid, unsigned block, Kernel kernel) {
+    if (sigsetjmp(undefined_behavior, 1)) return false;
+    gridDim = {grid, 1, 1};
+    blockDim = {block, 1, 1};
+    for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++) {
+        for (threadIdx.x = 0; threadIdx.x < block; threadIdx.x++) kernel();
+    }
+    return true;
+}
+
+static void dump(const unsigned char* bytes, size_t count) {
+    for (size_t at = 0; at < count; at++) printf("%02x", bytes[at]);
+    putchar(' ');
+}
