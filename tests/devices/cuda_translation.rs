@@ -2,7 +2,8 @@
 //!
 //! `CLK_CUDA_KERNELS` is the number of kernels, `CLK_CUDA_SEED` the first seed. The C++ program runs one thread at a
 //! time, and its sanitizer stops at undefined behavior; the results of such kernels are not compared. If `CLK_CUDA_KEEP`
-//! names a folder, the C++ program and the translation are saved there. A long run:
+//! names a folder, the program is saved there without these kernels, beside its output: `nvcc -fmad=false` compiles it
+//! too, so that a GPU confirms the results. A long run:
 //!
 //! ```text
 //! CLK_CUDA_KERNELS=100000 cargo test --workspace --test devices cuda_translation
@@ -48,35 +49,35 @@ constexpr short K2 = -3;
 /// Definitions of CUDA for a C++ compiler: indices, attributes and the integer functions.
 const HEADER: &str = include_str!("cuda_translation/header.hpp");
 
-fn cuda_text(kernels: &[CudaKernel]) -> String {
+fn cuda_text(kernels: &[&CudaKernel]) -> String {
     let texts: Vec<&str> = kernels.iter().map(|kernel| kernel.text.as_str()).collect();
     format!("{PREAMBLE}{}", texts.join(""))
 }
 
-/// Returns a C++ program that runs each kernel and prints a line for it: `-` for undefined behavior, otherwise the
-/// bytes of the arrays that it writes.
-fn cpp_program(kernels: &[CudaKernel]) -> String {
-    let mut text = format!("{HEADER}\n{}\nint main() {{\n    prepare();\n", cuda_text(kernels));
+/// Returns a C++ program, which is also a CUDA program, that runs each kernel and prints a line for it: `-` for undefined
+/// behavior, otherwise the bytes of the arrays that it writes.
+fn cpp_program(kernels: &[&CudaKernel]) -> String {
+    let mut data = String::new();
+    let mut main = String::new();
     for kernel in kernels {
         let mut args = vec![];
         let mut results = String::new();
-        text.push_str("    {\n");
         for (at, param) in kernel.params.iter().enumerate() {
+            let name = format!("{}_p{at}", kernel.name);
             let bytes: Vec<String> = param.bytes.iter().map(u8::to_string).collect();
-            let _ = writeln!(text, "        alignas(16) static unsigned char p{at}[] = {{{}}};", bytes.join(","));
+            let _ = writeln!(data, "BYTES {name}[] = {{{}}};", bytes.join(","));
             let ty = param.ty.name();
-            args.push(if param.is_pointer { format!("({ty}*)p{at}") } else { format!("*({ty}*)p{at}") });
+            args.push(if param.is_pointer { format!("({ty}*){name}") } else { format!("*({ty}*){name}") });
             if param.is_written {
-                let _ = write!(results, "dump(p{at}, sizeof p{at}); ");
+                let _ = write!(results, "dump(({ty}*){name}, sizeof {name} / sizeof({ty})); ");
             }
         }
-        let call = format!("{}({})", kernel.name, args.join(", "));
-        let _ =
-            writeln!(text, "        if (run({GRID}, {BLOCK}, [&] {{ {call}; }})) {{ {results}}} else putchar('-');");
-        text.push_str("        putchar('\\n');\n    }\n");
+        let (name, args) = (&kernel.name, args.join(", "));
+        let _ = writeln!(main, "    if (RUN({name}, {GRID}, {BLOCK}, {args})) {{ {results}}} else putchar('-');");
+        main.push_str("    putchar('\\n');\n");
     }
-    text.push_str("}\n");
-    text
+    let text = cuda_text(kernels);
+    format!("{HEADER}\n{text}\n{data}\nint main() {{\n    prepare();\n{main}}}\n")
 }
 
 /// Compiles and runs a C++ program, and returns its lines.
@@ -201,15 +202,12 @@ fn check(
 
 /// Compares the kernels of consecutive seeds, and adds them to the tally.
 fn compare(compiler: &str, first: u64, count: u64, tally: &mut Tally) -> Result<(), String> {
-    let kernels: Vec<CudaKernel> = (first..first + count).map(generator::kernel).collect();
+    let generated: Vec<CudaKernel> = (first..first + count).map(generator::kernel).collect();
+    let kernels: Vec<&CudaKernel> = generated.iter().collect();
     let folder = tempfile::tempdir().expect("a folder");
     let lines = run_cpp(compiler, folder.path(), &cpp_program(&kernels));
     assert_eq!(lines.len() as u64, count);
     let translation = translated(&cuda_text(&kernels));
-    if let Ok(keep) = std::env::var("CLK_CUDA_KEEP") {
-        std::fs::write(Path::new(&keep).join("kernels.cpp"), cpp_program(&kernels)).expect("written");
-        std::fs::write(Path::new(&keep).join("kernels.clk"), &translation.text).expect("written");
-    }
     let mut session = Session::default();
     let outcome = session.add("kernels.clk", &translation.text, &NoFiles);
     if let Some(error) = outcome.diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
@@ -218,7 +216,8 @@ fn compare(compiler: &str, first: u64, count: u64, tally: &mut Tally) -> Result<
         let text: String = translation.text[start..].chars().take(3000).collect();
         return Err(format!("seeds {first} and later: the translation has an error: {}\n{text}", error.title));
     }
-    for ((kernel, expected), seed) in kernels.iter().zip(&lines).zip(first..) {
+    let mut kept = vec![];
+    for ((&kernel, expected), seed) in kernels.iter().zip(&lines).zip(first..) {
         let Some(known) = translation.kernels.iter().find(|known| known.name == kernel.name) else {
             tally.refused += 1;
             continue;
@@ -236,13 +235,22 @@ fn compare(compiler: &str, first: u64, count: u64, tally: &mut Tally) -> Result<
             .map_err(|errors| format!("it is not lowered: {:?}", errors.first()))
             .and_then(|module| check(kernel, seed, &module, checks, &arguments, expected));
         match checked {
-            Ok(true) => tally.compared += 1,
+            Ok(true) => {
+                tally.compared += 1;
+                kept.push((kernel, expected.as_str()));
+            }
             Ok(false) => tally.overflowed += 1,
             Err(found) => {
-                let clk = translated(&cuda_text(std::slice::from_ref(kernel))).text;
+                let clk = translated(&cuda_text(&[kernel])).text;
                 return Err(format!("seed {seed}: {found}\n{}\n{clk}", kernel.text));
             }
         }
+    }
+    if let Ok(folder) = std::env::var("CLK_CUDA_KEEP") {
+        let path = |extension: &str| Path::new(&folder).join(format!("kernels-{first}.{extension}"));
+        let (kernels, lines): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
+        std::fs::write(path("cu"), cpp_program(&kernels)).expect("written");
+        std::fs::write(path("txt"), lines.join("\n") + "\n").expect("written");
     }
     Ok(())
 }

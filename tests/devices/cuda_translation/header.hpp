@@ -1,10 +1,18 @@
-// The parts of CUDA that the random kernels use, for a C++ compiler on a CPU. Threads run one at a time.
+// Runs the random kernels with nvcc on a GPU, or with a C++ compiler on a CPU, where threads run one at a time.
 #include <math.h>
 #include <csetjmp>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 
+#ifdef __CUDACC__
+#define BYTES alignas(16) __managed__ unsigned char
+#define RUN(kernel, grid, block, ...) (kernel<<<grid, block>>>(__VA_ARGS__), cudaDeviceSynchronize() == cudaSuccess)
+
+static void prepare() {}
+#else
+#define BYTES alignas(16) static unsigned char
+#define RUN(kernel, grid, block, ...) run(grid, block, [&] { kernel(__VA_ARGS__); })
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -67,7 +75,14 @@ static bool run(unsigned grid, unsigned block, Kernel kernel) {
     return true;
 }
 
-static void dump(const unsigned char* bytes, size_t count) {
-    for (size_t at = 0; at < count; at++) printf("%02x", bytes[at]);
+#endif
+
+/// Prints elements. All NaNs are printed alike, since their bits are unspecified.
+template <typename T>
+static void dump(const T* elements, size_t count) {
+    for (size_t at = 0; at < count; at++) {
+        T element = elements[at] == elements[at] ? elements[at] : (T)NAN;
+        for (size_t byte = 0; byte < sizeof(T); byte++) printf("%02x", ((unsigned char*)&element)[byte]);
+    }
     putchar(' ');
 }
