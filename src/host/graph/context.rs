@@ -180,9 +180,9 @@ impl ExecContext {
         ExecContext { location, ..self.clone() }
     }
 
-    /// Returns the context of another device with this location.
+    /// Returns the context of another device with this location and this setting of [`ExecContext::without_collecting`].
     pub(crate) fn on(&self, device: &ExecContext) -> ExecContext {
-        device.at(self.location)
+        ExecContext { inner: device.inner.clone(), ..*self }
     }
 
     /// Replaces the location and returns the previous one.
