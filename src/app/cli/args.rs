@@ -46,7 +46,7 @@ pub(crate) enum CliCommand {
     Stubs { file: PathBuf },
     Lsp,
     Dap,
-    Import { file: PathBuf, output: Option<PathBuf> },
+    Import { files: Vec<PathBuf>, output: Option<PathBuf>, coverage: bool },
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
     Launch { job: Box<LaunchJob> },
@@ -316,7 +316,11 @@ fn task(matches: &ArgMatches) -> CliCommand {
         },
         "lsp" => CliCommand::Lsp,
         "dap" => CliCommand::Dap,
-        "import" => CliCommand::Import { file: path("file"), output: sub.get_one::<PathBuf>("output").cloned() },
+        "import" => CliCommand::Import {
+            files: paths("files"),
+            output: sub.get_one::<PathBuf>("output").cloned(),
+            coverage: sub.get_flag("coverage"),
+        },
         "fmt" => CliCommand::Fmt {
             paths: paths("paths"),
             check: sub.get_flag("check"),
@@ -695,14 +699,28 @@ pub(crate) fn option_named(word: &str) -> Option<String> {
 }
 
 fn import() -> Command {
-    Command::new("import").about("Translate the kernels of a CUDA C++ file to Clk").arg(file("The CUDA file")).arg(
-        Arg::new("output")
-            .short('o')
-            .long("output")
-            .value_name("FILE")
-            .value_parser(clap::value_parser!(PathBuf))
-            .help("Write the translation to this file [default: standard output]"),
-    )
+    Command::new("import")
+        .about("Translate the kernels of a CUDA C++ file to Clk")
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .num_args(1..)
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("The CUDA file; several files with --coverage"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("Write the translation to this file [default: standard output]"),
+        )
+        .arg(
+            switch("coverage", "Count the kernels that can be translated, and the constructs that stop the others")
+                .conflicts_with("output"),
+        )
 }
 
 fn fmt() -> Command {

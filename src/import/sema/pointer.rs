@@ -189,29 +189,37 @@ impl<'a> Lower<'_, 'a> {
                 return Ok(Pointer { to: to.clone(), ..pointer });
             }
             // `extern __shared__ char s[]` is memory for elements of the type to which it is cast.
-            if self.dynamic_shared_key == Some(info.key)
-                && pointer.unit == 1
-                && size > 1
-                && !matches!(to.leaf(), CType::Vector(..))
-                && self.facts.elements.insert(info.key, to.leaf().clone()).is_none()
-            {
-                self.facts.changed = true;
+            if pointer.unit == 1 && size > 1 && !matches!(to.leaf(), CType::Vector(..)) {
+                self.note_dynamic_element(info.key, to.leaf().clone());
             }
-            if size < pointer.unit {
-                if !pointer.unit.is_multiple_of(size) {
-                    return refuse("a cast between pointers to unrelated types", span, "use one type for the array");
-                }
-                let factor = pointer.unit / size;
-                pointer.unit = size;
-                if let Some(index) = pointer.index.take() {
-                    let index = self.convert(*index, &LONG, span)?;
-                    let factor = Value::int(i128::from(factor), LONG, span);
-                    pointer.index = Some(Box::new(self.binary(CppBinaryOp::Mul, index, factor, span)?));
-                }
+        }
+        // The index counts the smaller objects. Pointers to `void` have no objects to count.
+        if size < pointer.unit && !matches!(pointer.base, PointerBase::Null) {
+            if !pointer.unit.is_multiple_of(size) {
+                return refuse("a cast between pointers to unrelated types", span, "use one type for the array");
+            }
+            let factor = pointer.unit / size;
+            pointer.unit = size;
+            if let Some(index) = pointer.index.take() {
+                let index = self.convert(*index, &LONG, span)?;
+                let factor = Value::int(i128::from(factor), LONG, span);
+                pointer.index = Some(Box::new(self.binary(CppBinaryOp::Mul, index, factor, span)?));
             }
         }
         pointer.to = to.clone();
         Ok(pointer)
+    }
+
+    /// Chooses the type of the elements of dynamic shared memory, unless a smaller type is chosen already.
+    pub(crate) fn note_dynamic_element(&mut self, key: VariableKey, element: CType) {
+        if self.dynamic_shared_key != Some(key) {
+            return;
+        }
+        let size = |lower: &Self, ty: &CType| lower.t.size_of(ty).unwrap_or(u64::MAX);
+        if self.facts.elements.get(&key).is_none_or(|known| size(self, known) > size(self, &element)) {
+            self.facts.elements.insert(key, element);
+            self.facts.changed = true;
+        }
     }
 
     // ---- pointer variables ----

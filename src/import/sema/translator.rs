@@ -180,6 +180,10 @@ impl<'a> FileTranslator<'a> {
         self.layout(ty).map(|(size, _)| size)
     }
 
+    pub(crate) fn align_of(&self, ty: &CType) -> Option<u64> {
+        self.layout(ty).map(|(_, align)| align)
+    }
+
     fn layout(&self, ty: &CType) -> Option<(u64, u64)> {
         match ty {
             CType::Vector(component, count) => {
