@@ -10,7 +10,7 @@ use super::translator::PassMode;
 use super::tree::{Expr, ExprKind};
 use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, RecordId};
-use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Value, refuse};
+use super::value::{ConstantValue, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
 use crate::ast::{CppExpr, CppExprKind, CppStmtKind, CppTypeKind, FunctionBody, QualifiedName};
 use crate::source::SourceSpan;
 
@@ -432,9 +432,32 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         self.take_requirements(&instance);
+        if let (Some(constant), true) = (instance.constant, passed.is_empty()) {
+            let ty = instance.result.clone();
+            match constant {
+                ConstantValue::Int(number) if ty.is_integer() => {
+                    return Ok(Denoted::Value(Value::int(number, ty, span)));
+                }
+                ConstantValue::Float(number) if ty.is_float() => {
+                    return Ok(Denoted::Value(Value::float(number, ty, span)));
+                }
+                _ => {}
+            }
+        }
+        let roots: Vec<_> = passed.iter().flat_map(|one| &one.place).map(|place| self.root(place)).collect();
         let mut exprs: Vec<Expr> = passed.into_iter().flat_map(|one| one.exprs).collect();
         for (global, mutated) in instance.globals.iter().zip(&instance.globals_mutated) {
-            let info = self.global_array(*global, span)?;
+            let info = self.file_array(*global);
+            if info.space == Space::Constant {
+                continue;
+            }
+            if roots.contains(&info.key) {
+                return refuse(
+                    format!("a call with `{}`, which the function also uses by its name", info.name),
+                    span,
+                    "pass it as a parameter only",
+                );
+            }
             if *mutated {
                 self.note_mutated(info.key);
                 effect = true;

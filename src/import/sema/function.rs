@@ -7,7 +7,8 @@ use super::tree::{ClkConstant, ClkFunction, Expr, ExprKind, Geometry, Param, Stm
 use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
 use super::value::{
-    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
+    ArrayInfo, ConstantValue, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
+    refuse,
 };
 use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName};
 use crate::source::SourceSpan;
@@ -19,6 +20,18 @@ const MAX_PASSES: usize = 40;
 
 /// Keys of the file's variables begin here.
 const GLOBAL_KEYS: usize = 1 << 32;
+
+/// Identifiers of `__shared__` variables of device functions begin here, after those of the file's variables.
+const HOISTED: usize = 1 << 24;
+
+fn constant_of(value: &Expr) -> Option<ConstantValue> {
+    match value.kind {
+        ExprKind::Int(number, _) => Some(ConstantValue::Int(number)),
+        ExprKind::Float(number, _) => Some(ConstantValue::Float(number)),
+        ExprKind::Bool(value) => Some(ConstantValue::Int(i128::from(value))),
+        _ => None,
+    }
+}
 
 /// The parts of a translated kernel that are not in the text.
 #[derive(Clone, Debug)]
@@ -94,7 +107,19 @@ impl<'a> Lower<'_, 'a> {
             }
             let globals_mutated: Vec<bool> =
                 globals.iter().map(|id| facts.mutated.contains(&VariableKey(GLOBAL_KEYS + id))).collect();
+            let mut body = body;
+            for (&id, &inout) in globals.iter().zip(&globals_mutated) {
+                if let Some(text) = self.file_array_text(id)? {
+                    let info = &self.t.file_arrays[&id];
+                    let ExprKind::Name(name) = &info.expr.kind else { continue };
+                    body.params.push(Param { name: name.clone(), inout, ty: text });
+                }
+            }
             let name = self.t.item_name(&wanted);
+            let constant = match body.stmts.as_slice() {
+                [Stmt { kind: StmtKind::Return(Some(value)), .. }] if body.params.is_empty() => constant_of(value),
+                _ => None,
+            };
             let result_text = match result {
                 CType::Void => None,
                 _ => Some(self.t.type_text(&result)),
@@ -113,6 +138,7 @@ impl<'a> Lower<'_, 'a> {
                 result,
                 mutated: body.mutated,
                 effect,
+                constant,
                 globals,
                 globals_mutated,
                 axes,
@@ -436,12 +462,10 @@ impl<'a> Lower<'_, 'a> {
     // ---- variables of the file ----
 
     /// Returns a variable of the file as an array. The current function receives it as a parameter.
-    pub(crate) fn global_array(&mut self, id: usize, span: SourceSpan) -> Res<Rc<ArrayInfo>> {
-        if let Some(info) = self.t.constant_arrays.get(&id) {
-            if !self.globals.contains(&id) {
-                self.globals.push(id);
-            }
-            return Ok(info.clone());
+    fn global_array(&mut self, id: usize, span: SourceSpan) -> Res<Rc<ArrayInfo>> {
+        if let Some(info) = self.t.file_arrays.get(&id).cloned() {
+            self.use_file_array(id);
+            return Ok(info);
         }
         let entry = self.t.program.variables[id].clone();
         let env = self.env.clone();
@@ -464,20 +488,20 @@ impl<'a> Lower<'_, 'a> {
             key: VariableKey(GLOBAL_KEYS + id),
             name: entry.name.clone(),
         });
-        self.t.constant_arrays.insert(id, info.clone());
-        if !self.globals.contains(&id) {
-            self.globals.push(id);
-        }
+        self.t.file_arrays.insert(id, info.clone());
+        self.use_file_array(id);
         Ok(info)
     }
 
-    pub(crate) fn denote_global(&mut self, id: usize, span: SourceSpan) -> Res<Denoted> {
+    /// Returns a variable of the file. `env` has the arguments of a variable template, or of the class of a static
+    /// member.
+    pub(crate) fn denote_global(&mut self, id: usize, env: TemplateArgs, span: SourceSpan) -> Res<Denoted> {
         let entry = self.t.program.variables[id].clone();
         let attributes = &entry.decl.attributes;
         let constant = attributes.constexpr || entry.variable.ty.qualifiers.is_const || is_const_array(entry.variable);
         let scope = entry.scope.clone();
-        let env = self.env.clone();
-        let ty = self.in_context(env, scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
+        let env_of_template = env.clone();
+        let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
         let has_init = !matches!(entry.variable.init, CppInit::None);
         if has_init && (constant || attributes.constant) && !matches!(ty, CType::Record(_)) {
             if attributes.constant && !constant {
@@ -491,7 +515,7 @@ impl<'a> Lower<'_, 'a> {
             }
             self.t.evaluating.push(id);
             let init = &entry.variable.init;
-            let value = self.in_context(vec![], scope, |lower| match init {
+            let value = self.in_context(env, scope, |lower| match init {
                 CppInit::Equal(value) => lower.initial_value(value, &ty),
                 CppInit::Paren(args) | CppInit::Brace(args) => {
                     let args: Vec<_> = args.iter().collect();
@@ -513,7 +537,15 @@ impl<'a> Lower<'_, 'a> {
                 "pass it as a parameter, or declare it `constexpr`",
             );
         }
-        let info = self.global_array(id, span)?;
+        let info = if entry.decl.template.is_some() {
+            let array = match &ty {
+                CType::Array(..) => ty.clone(),
+                other => CType::Array(Box::new(other.clone()), Some(1)),
+            };
+            self.hoisted_array(&env_of_template, &entry.name, &array, Space::Global, entry.variable.span)?
+        } else {
+            self.global_array(id, span)?
+        };
         let unit = self.t.size_of(&info.element).unwrap_or(1);
         let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
@@ -535,7 +567,7 @@ impl<'a> Lower<'_, 'a> {
             CType::Array(element, None) => CType::Array(element, Some(items.len() as u64)),
             other => other,
         };
-        let info = match self.t.constant_arrays.get(&id) {
+        let info = match self.t.file_arrays.get(&id) {
             Some(info) => info.clone(),
             None => {
                 let element = ty.leaf().clone();
@@ -564,10 +596,11 @@ impl<'a> Lower<'_, 'a> {
                     key,
                     name: entry.name.clone(),
                 });
-                self.t.constant_arrays.insert(id, info.clone());
+                self.t.file_arrays.insert(id, info.clone());
                 info
             }
         };
+        self.use_file_array(id);
         let unit = self.t.size_of(&info.element).unwrap_or(1);
         let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
@@ -590,7 +623,7 @@ impl<'a> Lower<'_, 'a> {
             lower.is_kernel = true;
             let (mut params, stmts) = lower.kernel_body(function)?;
             facts = std::mem::take(&mut lower.facts);
-            let shared = std::mem::take(&mut lower.shared);
+            let mut shared = std::mem::take(&mut lower.shared);
             let (axes, dynamic) = (lower.axes, lower.dynamic_shared.clone());
             let grid_limits = lower.grid_limits.clone();
             let globals = lower.globals.clone();
@@ -603,18 +636,15 @@ impl<'a> Lower<'_, 'a> {
                 continue;
             }
             for id in globals {
-                let info = self.t.constant_arrays[&id].clone();
-                if info.space != Space::Global {
+                let info = self.t.file_arrays[&id].clone();
+                let Some(ty) = self.file_array_text(id)? else { continue };
+                let ExprKind::Name(name) = &info.expr.kind else { continue };
+                let name = name.clone();
+                if info.space == Space::Shared {
+                    shared.push(Stmt { kind: StmtKind::Shared { name, ty }, span: info.expr.span });
                     continue;
                 }
-                let ty = self.global_type(id)?;
-                let count = ty.count().unwrap_or(1);
-                let ExprKind::Name(name) = &info.expr.kind else { continue };
-                params.push(Param {
-                    name: name.clone(),
-                    inout: facts.mutated.contains(&info.key),
-                    ty: format!("[{}; {count}]", self.t.type_text(&info.element)),
-                });
+                params.push(Param { name, inout: facts.mutated.contains(&info.key), ty });
                 notes.push((format!("`{}` of the file is passed as an argument", info.name).into(), info.expr.span));
             }
             let axes = usize::from(axes) + 1;
@@ -655,6 +685,71 @@ impl<'a> Lower<'_, 'a> {
             return Ok(KernelInfo { clk: name, notes });
         }
         refuse("a kernel whose pointers cannot be resolved", function.name_span, "use indices")
+    }
+
+    /// Returns an array of the file that a called function uses. The current function receives it as a parameter.
+    pub(crate) fn file_array(&mut self, id: usize) -> Rc<ArrayInfo> {
+        self.use_file_array(id);
+        self.t.file_arrays[&id].clone()
+    }
+
+    /// Notes that the function uses an array of the file. In the next pass, local names avoid the name of the array.
+    fn use_file_array(&mut self, id: usize) {
+        if !self.globals.contains(&id) {
+            self.globals.push(id);
+        }
+        self.facts.changed |= self.facts.file_arrays.insert(id);
+    }
+
+    /// Returns the Clk type of an array that functions receive from their kernel; `None` for a `const` of the text.
+    fn file_array_text(&mut self, id: usize) -> Res<Option<String>> {
+        if let Some((_, text)) = id.checked_sub(HOISTED).and_then(|at| self.t.hoisted.get(at)) {
+            return Ok(Some(text.clone()));
+        }
+        let info = self.t.file_arrays[&id].clone();
+        if info.space != Space::Global {
+            return Ok(None);
+        }
+        let count = self.global_type(id)?.count().unwrap_or(1);
+        Ok(Some(format!("[{}; {count}]", self.t.type_text(&info.element))))
+    }
+
+    /// Returns a `__shared__` variable of a device function. Its kernel declares it: C++ has one variable for each
+    /// block, which all calls of the function use.
+    pub(crate) fn hoisted_shared(
+        &mut self,
+        variable: &'a crate::ast::CppVariable,
+        name: &SmolStr,
+        ty: &CType,
+    ) -> Res<Rc<ArrayInfo>> {
+        let env = self.env.clone();
+        self.hoisted_array(&env, name, ty, Space::Shared, variable.span)
+    }
+
+    /// Returns the array for a variable that has an instance for each list of template arguments.
+    fn hoisted_array(
+        &mut self,
+        env: &TemplateArgs,
+        name: &SmolStr,
+        ty: &CType,
+        space: Space,
+        span: SourceSpan,
+    ) -> Res<Rc<ArrayInfo>> {
+        let identity = format!("{:?} {env:?}", span.span);
+        let known = self.t.hoisted.iter().position(|(known, _)| *known == identity);
+        let id = HOISTED + known.unwrap_or(self.t.hoisted.len());
+        let key = VariableKey(GLOBAL_KEYS + id);
+        if known.is_none() {
+            self.facts.flat.insert(key);
+            let (text, axes) = self.array_text(ty, key, span)?;
+            let clk = self.t.item_name(name);
+            let (expr, element) = (Expr::name(clk, span), ty.leaf().clone());
+            let info = ArrayInfo { expr, element, axes, space, key, name: name.clone() };
+            self.t.hoisted.push((identity, text));
+            self.t.file_arrays.insert(id, Rc::new(info));
+        }
+        self.use_file_array(id);
+        Ok(self.t.file_arrays[&id].clone())
     }
 
     fn global_type(&mut self, id: usize) -> Res<CType> {

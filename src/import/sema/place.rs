@@ -150,6 +150,9 @@ impl<'a> Lower<'_, 'a> {
             }
             match self.access(&pointer, span)? {
                 Access::Whole(views) => return self.store_whole(&pointer, views, value, span),
+                Access::Part(views) if !self.is_shared_place(place) => {
+                    return self.store_part(place, views, value, span);
+                }
                 Access::Part(_) => {
                     let element = self.type_of_base(&pointer);
                     return refuse_access(&element, &self.t.describe(&pointer.to), span);

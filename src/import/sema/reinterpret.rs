@@ -2,15 +2,15 @@
 //! `*(float4*)&x[4 * i]` and `((unsigned short*)words)[i]`. Memory is little-endian.
 //!
 //! Both types are sequences of scalars. If the object consists of whole scalars of the array, the access becomes
-//! accesses to these scalars. A part of a scalar can be loaded but not stored: the store would have to write the rest
-//! of the scalar, too, which another thread may change.
+//! accesses to these scalars. A part of a scalar in memory that threads share can be loaded but not stored: the store
+//! would write the rest of the scalar, too, which another thread may change.
 
 use super::arith::realize;
 use super::lower::Lower;
 use super::place::{COMPONENTS, bits, index_expr, vector_part};
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, INT, LONG};
-use super::value::{Pointer, PointerBase, Res, Space, Value, refuse};
+use super::value::{CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
 use crate::ast::CppBinaryOp;
 use crate::source::SourceSpan;
 
@@ -271,7 +271,13 @@ impl Lower<'_, '_> {
                 if at.constant_int().is_some_and(|at| at < 0 || at >= i128::from(count)) {
                     return refuse("an access outside of a variable", span, "use an array");
                 }
-                let object = self.place_expr(&place, span)?;
+                let object = match &place.kind {
+                    // A constant has no variable in the text.
+                    PlaceKind::Variable { value: Some(_), key, .. } if !self.is_mutated(*key) => {
+                        realize(&self.load(&place)?)
+                    }
+                    _ => self.place_expr(&place, span)?,
+                };
                 if count > 1 {
                     return Ok(component_expr(object, &at, span));
                 }
@@ -362,19 +368,54 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// Loads an object that is a part of a scalar.
-    pub(crate) fn load_part(&mut self, pointer: &Pointer, views: Views, span: SourceSpan) -> Res<Value> {
-        let Views { element, object } = views;
+    /// Returns the scalar that contains an object, and the bit at which the object begins.
+    fn containing_scalar(&mut self, pointer: &Pointer, element: ScalarView, span: SourceSpan) -> Res<(Expr, Value)> {
         let index = self.reused_index(pointer, span);
         self.assert_aligned(pointer, &index, span)?;
         let view = (element.scalar, element.count);
         let whole = self.scalar_at(pointer, view, &index, 0, span)?;
-        let whole = self.spill(Value::new(scalar_type(element.scalar), whole)).expr;
         let parts = (element.scalar.size() / pointer.unit).max(1);
         let mask = Value::int(i128::from(parts - 1), LONG, span);
         let at = self.binary(CppBinaryOp::BitAnd, index, mask, span)?;
         let first = self.multiple(&at, 8 * pointer.unit, span)?;
         let first = if first.constant.is_some() { first } else { self.spill(first) };
+        Ok((whole, first))
+    }
+
+    /// Stores an object that is a part of a scalar, which no other thread can access.
+    pub(crate) fn store_part(&mut self, place: &CppPlace, views: Views, value: Value, span: SourceSpan) -> Res<()> {
+        let Views { element, object } = views;
+        let PlaceKind::At(pointer) = &place.kind else { return refuse("this store", span, "") };
+        let root = self.root(place);
+        self.note_passed(root);
+        let value = Value { expr: realize(&value), rep: object.scalar, ..value };
+        let value = self.spill(Value { stable: false, ..value }).expr;
+        let (whole, first) = self.containing_scalar(pointer, element, span)?;
+        let wide = word(element.scalar);
+        let unsigned_element = unsigned(element.scalar);
+        let mask = (1i128 << (8 * object.scalar.size())) - 1;
+        for at in 0..object.count {
+            let shift = self.plus(&first, 8 * object.scalar.size() * at, span)?;
+            let shift = super::arith::coerce(&shift, wide);
+            let component = if object.count == 1 { value.clone() } else { vector_part(&value, at as usize, span) };
+            let own = unsigned(object.scalar);
+            let component = convert_int(bits(component, object.scalar, own, span), own, wide, span);
+            let old = bits(whole.clone(), element.scalar, unsigned_element, span);
+            let old = convert_int(old, unsigned_element, wide, span);
+            let hole = Expr::binary("<<", Expr::int(mask, wide, span), shift.clone(), span);
+            let rest = Expr::binary("&", old, Expr::new(ExprKind::Unary("!", Box::new(hole)), span), span);
+            let new = Expr::binary("|", rest, Expr::binary("<<", component, shift, span), span);
+            let new = bits(convert_int(new, wide, unsigned_element, span), unsigned_element, element.scalar, span);
+            self.push_assign(whole.clone(), new, span);
+        }
+        Ok(())
+    }
+
+    /// Loads an object that is a part of a scalar.
+    pub(crate) fn load_part(&mut self, pointer: &Pointer, views: Views, span: SourceSpan) -> Res<Value> {
+        let Views { element, object } = views;
+        let (whole, first) = self.containing_scalar(pointer, element, span)?;
+        let whole = self.spill(Value::new(scalar_type(element.scalar), whole)).expr;
         let mut components = vec![];
         for at in 0..object.count {
             let shift = self.plus(&first, 8 * object.scalar.size() * at, span)?;

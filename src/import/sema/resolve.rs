@@ -225,6 +225,31 @@ impl<'a> Lower<'_, 'a> {
         })
     }
 
+    /// Returns the value of a type trait: `std::is_same<A, B>::value` or `std::is_same_v<A, B>`.
+    pub(crate) fn type_trait(&mut self, name: &'a QualifiedName) -> Res<Option<bool>> {
+        let class = match name.segments.as_slice() {
+            [.., class, last] if last.name.text == "value" => class,
+            [.., class] if class.name.text.ends_with("_v") => class,
+            _ => return Ok(None),
+        };
+        let Some(args) = class.args.as_deref() else { return Ok(None) };
+        let mut types = vec![];
+        for arg in args {
+            let TemplateValue::Type(ty) = self.template_arg(arg)? else { return Ok(None) };
+            types.push(ty);
+        }
+        Ok(match (class.name.text.trim_end_matches("_v"), types.as_slice()) {
+            ("is_same", [a, b]) => Some(a == b),
+            ("is_integral", [ty]) => Some(matches!(ty, CType::Bool | CType::Int(_))),
+            ("is_floating_point", [ty]) => Some(*ty == super::types::FLOAT || *ty == super::types::DOUBLE),
+            ("is_arithmetic", [ty]) => Some(
+                matches!(ty, CType::Bool | CType::Int(_)) || *ty == super::types::FLOAT || *ty == super::types::DOUBLE,
+            ),
+            ("is_pointer", [ty]) => Some(matches!(ty, CType::Pointer(_))),
+            _ => None,
+        })
+    }
+
     /// Evaluates a template argument.
     pub(crate) fn template_arg(&mut self, arg: &'a CppTemplateArg) -> Res<TemplateValue> {
         match arg {

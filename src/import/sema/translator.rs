@@ -4,7 +4,7 @@ use super::program::{Program, ScopePath};
 use super::tree::ClkFile;
 use super::types::{CType, FloatKind, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
-use super::value::{ArrayInfo, Res};
+use super::value::{ArrayInfo, ConstantValue, Res};
 use crate::ast::CppFunction;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -72,6 +72,8 @@ pub(crate) struct TranslatedFunction {
     /// For each parameter (the object of a method first), whether it is changed.
     pub(crate) mutated: Vec<bool>,
     pub(crate) effect: bool,
+    /// The result, if the body is only `return` with a number.
+    pub(crate) constant: Option<ConstantValue>,
     pub(crate) globals: Vec<usize>,
     /// For each of `globals`, whether it is changed.
     pub(crate) globals_mutated: Vec<bool>,
@@ -88,8 +90,10 @@ pub(crate) struct FileTranslator<'a> {
     pub(crate) in_progress: Vec<String>,
     item_names: FxHashSet<SmolStr>,
     pub(crate) file: ClkFile,
-    /// Constant arrays of the file that are in the text.
-    pub(crate) constant_arrays: FxHashMap<usize, Rc<ArrayInfo>>,
+    /// Variables of the file that are arrays of the text, and `__shared__` variables of device functions.
+    pub(crate) file_arrays: FxHashMap<usize, Rc<ArrayInfo>>,
+    /// The `__shared__` variables of device functions: the declaration with its template arguments, and the Clk type.
+    pub(crate) hoisted: Vec<(String, String)>,
     /// Variables whose values are being evaluated.
     pub(crate) evaluating: Vec<usize>,
     pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
@@ -105,7 +109,8 @@ impl<'a> FileTranslator<'a> {
             in_progress: vec![],
             item_names: FxHashSet::default(),
             file: ClkFile::default(),
-            constant_arrays: FxHashMap::default(),
+            file_arrays: FxHashMap::default(),
+            hoisted: vec![],
             evaluating: vec![],
             enum_values: FxHashMap::default(),
         }
@@ -142,10 +147,10 @@ impl<'a> FileTranslator<'a> {
         match ty {
             CType::Vector(component, count) => format!("{}x{count}", component.scalar().name()),
             CType::Record(id) => self.records[id.0].clk.to_string(),
+            // An array in a struct has one axis, so that each of its rows can be a pointer.
             CType::Array(..) => {
-                let extents: Vec<_> =
-                    ty.extents().iter().map(|extent| extent.map_or("_".to_string(), |n| n.to_string())).collect();
-                format!("[{}; {}]", self.type_text(ty.leaf()), extents.join(", "))
+                let count = ty.count().map_or("_".to_string(), |count| count.to_string());
+                format!("[{}; {count}]", self.type_text(ty.leaf()))
             }
             CType::Reference(to) => self.type_text(to),
             other => other.scalar().map_or("()", |scalar| scalar.name()).to_string(),
