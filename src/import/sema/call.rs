@@ -113,9 +113,12 @@ impl<'a> Lower<'_, 'a> {
             }
             return self.call_builtin(name, args, span);
         }
+        // `Class<T>::f()` has the template arguments of the class.
+        let is_method = functions.iter().all(|&id| self.t.program.functions[id].record.is_some());
+        let class = if is_method { self.class_of(name)? } else { None };
         let mark = self.mark();
         let denoted = self.arguments(args)?;
-        match self.choose(&functions, explicit, &denoted, None, text, span) {
+        match self.choose(&functions, explicit, &denoted, class, text, span) {
             Ok(chosen) => self.call_chosen(chosen, None, denoted, span),
             Err(refusal) => {
                 // The file adds overloads to a function of the headers: `make_float4(float3)`.
@@ -152,7 +155,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns the class of `Class::function`.
-    fn class_of(&mut self, name: &'a QualifiedName) -> Res<Option<RecordId>> {
+    pub(crate) fn class_of(&mut self, name: &'a QualifiedName) -> Res<Option<RecordId>> {
         let [outer @ .., _] = name.segments.as_slice() else { return Ok(None) };
         let Some(last) = outer.last() else { return Ok(None) };
         if let Some(TemplateValue::Type(CType::Record(id))) = self.template_value(&last.name.text) {
@@ -559,6 +562,9 @@ impl<'a> Lower<'_, 'a> {
     }
 
     fn pass_object(&mut self, place: CppPlace, pointer: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
+        if let CType::Record(id) = place.ty {
+            self.t.emit_record(id, span)?;
+        }
         if let PlaceKind::At(at) = &place.kind
             && let PointerBase::Array(_) = at.base
         {

@@ -6,8 +6,8 @@ use super::lower::{Local, Lower};
 use super::program::Symbol;
 use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, DOUBLE, FLOAT, FloatKind, INT, IntKind, SIZE, UINT};
+use super::types::{TemplateArgs, TemplateValue};
 use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Position, Res, Value, refuse};
 use crate::ast::{
     BasicType, CppBinaryOp, CppBlock, CppCastKind, CppDeclKind, CppExpr, CppExprKind, CppStmt, CppStmtKind, CppUnaryOp,
@@ -246,7 +246,7 @@ impl<'a> Lower<'_, 'a> {
                     let args = name.segments.last().and_then(|segment| segment.args.as_deref()).unwrap_or(&[]);
                     let env = match header {
                         Some(header) => self.explicit_args(header, args, span)?,
-                        None => vec![],
+                        None => self.env_of_member(id, name)?,
                     };
                     return self.denote_global(id, env, span);
                 }
@@ -270,6 +270,19 @@ impl<'a> Lower<'_, 'a> {
         }
         let text: Vec<_> = name.segments.iter().map(|segment| segment.name.text.as_str()).collect();
         refuse(format!("the name `{}`", text.join("::")), span, "define it in this file, or with `-D`")
+    }
+
+    /// Returns the template arguments of the class of a static member; nothing for other variables.
+    fn env_of_member(&mut self, id: usize, name: &'a QualifiedName) -> Res<TemplateArgs> {
+        let scope = self.t.program.variables[id].scope.clone();
+        let is_member = self.t.program.find(&scope, &[]).iter().any(|symbol| matches!(symbol, Symbol::Record(_)));
+        if !is_member {
+            return Ok(vec![]);
+        }
+        Ok(match self.class_of(name)? {
+            Some(class) => self.t.record(class).env.clone(),
+            None => self.env.clone(),
+        })
     }
 
     /// A static member of a class template: `Traits<T>::size`.

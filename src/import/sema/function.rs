@@ -24,6 +24,11 @@ const GLOBAL_KEYS: usize = 1 << 32;
 /// Identifiers of `__shared__` variables of device functions begin here, after those of the file's variables.
 const HOISTED: usize = 1 << 24;
 
+/// Returns the name under which the scope has a pointer that is a field of a parameter.
+pub(crate) fn pointer_field_name(key: VariableKey, path: &[SmolStr]) -> String {
+    format!("({}).{}", key.0, path.join("."))
+}
+
 fn constant_of(value: &Expr) -> Option<ConstantValue> {
     match value.kind {
         ExprKind::Int(number, _) => Some(ConstantValue::Int(number)),
@@ -762,6 +767,8 @@ impl<'a> Lower<'_, 'a> {
         let mut params = vec![];
         let mut arrays: Vec<(usize, VariableKey)> = vec![];
         let mut copies = vec![];
+        // Pointers in structs are never `__restrict__` for the translation.
+        let mut may_alias = false;
         for param in &function.params {
             let span = param.span;
             let ty = self.resolve_type(&param.ty)?;
@@ -770,54 +777,7 @@ impl<'a> Lower<'_, 'a> {
             let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
             match &ty {
                 CType::Pointer(to) | CType::Array(to, _) => {
-                    let leaf = to.leaf().clone();
-                    match &leaf {
-                        CType::Pointer(_) => {
-                            return refuse("a pointer to pointers", span, "use one array and offsets into it");
-                        }
-                        CType::Void => return refuse("a `void` pointer", span, "use the type of the elements"),
-                        CType::Record(id) => {
-                            let fields = &self.t.record(*id).fields;
-                            if fields.iter().any(|field| matches!(field.ty, CType::Array(..))) {
-                                return refuse(
-                                    "an array of structs that contain arrays",
-                                    span,
-                                    "use an array with one more axis for each field",
-                                );
-                            }
-                            self.t.emit_record(*id, span)?;
-                        }
-                        CType::Vector(..) => {}
-                        other if other.is_arithmetic() => {}
-                        other => {
-                            return refuse(format!("a pointer to {}", self.t.describe(other)), span, "");
-                        }
-                    }
-                    let clk = self.fresh(&name);
-                    let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
-                    params.push(Param {
-                        name: clk.clone(),
-                        inout: self.is_mutated(key),
-                        ty: format!("[{}; {length}]", self.t.type_text(&leaf)),
-                    });
-                    arrays.push((params.len() - 1, key));
-                    let unit = self.t.size_of(&leaf).unwrap_or(1);
-                    let info = ArrayInfo {
-                        expr: Expr::name(clk, span),
-                        element: leaf,
-                        axes: 1,
-                        space: Space::Global,
-                        key,
-                        name: name.clone(),
-                    };
-                    let pointer = Pointer {
-                        base: PointerBase::Array(Rc::new(info)),
-                        prefix: vec![],
-                        index: None,
-                        unit,
-                        to: (**to).clone(),
-                    };
-                    self.bind_pointer(&name, pointer_key, to, Some(pointer), span)?;
+                    self.kernel_array(&name, &name, to, (key, pointer_key), &mut params, &mut arrays, span)?;
                 }
                 CType::Reference(_) => return refuse("a reference parameter of a kernel", span, "pass a pointer"),
                 CType::Group(_) | CType::Void | CType::Null | CType::Text | CType::Functor(_) => {
@@ -825,7 +785,14 @@ impl<'a> Lower<'_, 'a> {
                 }
                 _ => {
                     if let CType::Record(id) = ty {
-                        self.t.emit_record(id, span)?;
+                        self.t.emit_fields(id, span)?;
+                        for (path, to) in self.t.pointer_fields(id) {
+                            let keys = (self.new_key(), self.new_key());
+                            let array = format!("{name}_{}", path.join("_"));
+                            let local = pointer_field_name(key, &path);
+                            self.kernel_array(&array, &local, &to, keys, &mut params, &mut arrays, span)?;
+                            may_alias = true;
+                        }
                     }
                     let clk = self.fresh(&name);
                     let text = self.t.type_text(&ty);
@@ -852,13 +819,70 @@ impl<'a> Lower<'_, 'a> {
             params[at].inout = self.is_mutated(key);
         }
         // `__restrict__` states it in the file.
-        let pointers = function.params.iter().filter(|param| matches!(param.ty.kind, CppTypeKind::Pointer(_)));
-        let may_alias = arrays.len() > 1 && arrays.iter().any(|&(at, _)| params[at].inout);
-        if may_alias && pointers.into_iter().any(|param| !param.ty.qualifiers.restrict) {
+        let mut pointers = function.params.iter().filter(|param| matches!(param.ty.kind, CppTypeKind::Pointer(_)));
+        may_alias |= pointers.any(|param| !param.ty.qualifiers.restrict);
+        if may_alias && arrays.len() > 1 && arrays.iter().any(|&(at, _)| params[at].inout) {
             self.notes.push(("its pointer parameters refer to different arrays".into(), function.name_span));
         }
         let stmts = std::mem::take(&mut self.blocks[0]);
         Ok((params, stmts))
+    }
+
+    /// Declares a pointer of a kernel's parameters as an array.
+    #[allow(clippy::too_many_arguments, reason = "the lists of the caller, which grow together")]
+    fn kernel_array(
+        &mut self,
+        name: &str,
+        local: &str,
+        to: &CType,
+        (key, pointer_key): (VariableKey, VariableKey),
+        params: &mut Vec<Param>,
+        arrays: &mut Vec<(usize, VariableKey)>,
+        span: SourceSpan,
+    ) -> Res<()> {
+        let leaf = to.leaf().clone();
+        match &leaf {
+            CType::Pointer(_) => {
+                return refuse("a pointer to pointers", span, "use one array and offsets into it");
+            }
+            CType::Void => return refuse("a `void` pointer", span, "use the type of the elements"),
+            CType::Record(id) => {
+                let fields = &self.t.record(*id).fields;
+                if fields.iter().any(|field| matches!(field.ty, CType::Array(..))) {
+                    return refuse(
+                        "an array of structs that contain arrays",
+                        span,
+                        "use an array with one more axis for each field",
+                    );
+                }
+                self.t.emit_record(*id, span)?;
+            }
+            CType::Vector(..) => {}
+            other if other.is_arithmetic() => {}
+            other => {
+                return refuse(format!("a pointer to {}", self.t.describe(other)), span, "");
+            }
+        }
+        let clk = self.fresh(name);
+        let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
+        params.push(Param {
+            name: clk.clone(),
+            inout: self.is_mutated(key),
+            ty: format!("[{}; {length}]", self.t.type_text(&leaf)),
+        });
+        arrays.push((params.len() - 1, key));
+        let unit = self.t.size_of(&leaf).unwrap_or(1);
+        let info = ArrayInfo {
+            expr: Expr::name(clk, span),
+            element: leaf,
+            axes: 1,
+            space: Space::Global,
+            key,
+            name: name.into(),
+        };
+        let pointer =
+            Pointer { base: PointerBase::Array(Rc::new(info)), prefix: vec![], index: None, unit, to: to.clone() };
+        self.bind_pointer(&SmolStr::from(local), pointer_key, to, Some(pointer), span)
     }
 }
 

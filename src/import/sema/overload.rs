@@ -1,6 +1,7 @@
 //! Overload resolution and template argument deduction.
 
 use super::lower::Lower;
+use super::resolve::may_be_const;
 use super::types::{CType, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
 use super::value::{Denoted, Res, refuse};
@@ -275,7 +276,13 @@ impl<'a> Lower<'_, 'a> {
         for (param, ty) in function.params.iter().zip(types) {
             self.deduce(&param.ty, ty, true, &names, &mut found);
         }
+        // The marks come first, because the last entries are the arguments of the header.
         let mut env: TemplateArgs = vec![];
+        for (at, name) in names.iter().enumerate() {
+            if at >= explicit.len() && !function.params.iter().any(|param| is_plain_name(&param.ty, name)) {
+                env.push((may_be_const(name), TemplateValue::Int(1, CType::Bool)));
+            }
+        }
         for (at, param) in header.params.iter().enumerate() {
             let value = match found[at].take() {
                 Some(value) => value,
@@ -371,6 +378,13 @@ impl<'a> Lower<'_, 'a> {
             }
             _ => {}
         }
+    }
+}
+
+fn is_plain_name(ty: &CppType, wanted: &str) -> bool {
+    match &ty.kind {
+        CppTypeKind::Named(name) => matches!(name.segments.as_slice(), [only] if only.name.text == wanted),
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ use super::types::{CType, ClkScalar, ComponentKind, INT, LONG};
 use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse};
 use crate::ast::{CppBinaryOp, CppExpr, QualifiedName};
 use crate::source::SourceSpan;
+use smol_str::SmolStr;
 
 pub(crate) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
 
@@ -83,6 +84,9 @@ impl<'a> Lower<'_, 'a> {
 
     pub(crate) fn load(&mut self, place: &CppPlace) -> Res<Value> {
         let span = place.span;
+        if let CType::Record(id) = place.ty {
+            self.t.emit_record(id, span)?;
+        }
         match &place.kind {
             PlaceKind::Variable { name, key, value } => {
                 if let Some(known) = value
@@ -138,6 +142,9 @@ impl<'a> Lower<'_, 'a> {
 
     /// Stores a value of the type of the place.
     pub(crate) fn store(&mut self, place: &CppPlace, value: Value, span: SourceSpan) -> Res<()> {
+        if let CType::Record(id) = place.ty {
+            self.t.emit_record(id, span)?;
+        }
         let root = self.root(place);
         self.note_mutated(root);
         self.effect |= self.is_shared_place(place);
@@ -259,6 +266,16 @@ impl<'a> Lower<'_, 'a> {
                 };
                 let (clk, field_type) = (field.clk.clone(), field.ty.clone());
                 if let CType::Pointer(_) = field_type {
+                    if let Denoted::Place(place) = &denoted
+                        && let Some((key, mut path)) = field_path(place)
+                    {
+                        path.push(clk.clone());
+                        let local = super::function::pointer_field_name(key, &path);
+                        if let Some(super::lower::Local::Pointer { key, .. }) = self.find_local(&local) {
+                            let kind = PlaceKind::PointerVariable(*key);
+                            return Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }));
+                        }
+                    }
                     return refuse(
                         format!("the pointer `{name}` in a struct"),
                         span,
@@ -316,6 +333,19 @@ impl<'a> Lower<'_, 'a> {
             span,
             "define the operator in this file, as `helper_math.h` does",
         )
+    }
+}
+
+/// Returns the variable that contains a place, and the fields that lead to it.
+fn field_path(place: &CppPlace) -> Option<(VariableKey, Vec<SmolStr>)> {
+    match &place.kind {
+        PlaceKind::Variable { key, .. } => Some((*key, vec![])),
+        PlaceKind::Field(base, field) => {
+            let (key, mut path) = field_path(base)?;
+            path.push(field.clone());
+            Some((key, path))
+        }
+        _ => None,
     }
 }
 

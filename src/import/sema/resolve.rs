@@ -18,6 +18,12 @@ use smol_str::SmolStr;
 /// Namespaces whose members this crate knows.
 const KNOWN_NAMESPACES: &[&str] = &["std", "cuda", "cooperative_groups", "cg", "thrust", "nvcuda"];
 
+/// Returns the name of the entry in [`TemplateArgs`] that marks a type deduced from a pointer or reference. The type may
+/// be `const` in C++.
+pub(crate) fn may_be_const(name: &str) -> SmolStr {
+    SmolStr::from(format!("{name} (may be const)"))
+}
+
 /// Returns the last part of a name if all other parts are namespaces of the CUDA headers or the standard library.
 pub(crate) fn header_name(name: &QualifiedName) -> Option<&SmolStr> {
     let (last, outer) = name.segments.split_last()?;
@@ -239,7 +245,13 @@ impl<'a> Lower<'_, 'a> {
             types.push(ty);
         }
         Ok(match (class.name.text.trim_end_matches("_v"), types.as_slice()) {
-            ("is_same", [a, b]) => Some(a == b),
+            ("is_same", [a, b]) => {
+                // Types have no qualifiers here: `const float` and `float` are equal but not the same.
+                if a == b && args.iter().any(|arg| self.may_be_qualified(arg)) {
+                    return refuse("`std::is_same` of types that may be `const`", name.span, "use `std::remove_cv_t`");
+                }
+                Some(a == b)
+            }
             ("is_integral", [ty]) => Some(matches!(ty, CType::Bool | CType::Int(_))),
             ("is_floating_point", [ty]) => Some(*ty == super::types::FLOAT || *ty == super::types::DOUBLE),
             ("is_arithmetic", [ty]) => Some(
@@ -247,6 +259,40 @@ impl<'a> Lower<'_, 'a> {
             ),
             ("is_pointer", [ty]) => Some(matches!(ty, CType::Pointer(_))),
             _ => None,
+        })
+    }
+
+    fn may_be_qualified(&self, arg: &CppTemplateArg) -> bool {
+        match arg {
+            CppTemplateArg::Type(ty) => self.type_may_be_qualified(ty),
+            CppTemplateArg::Value(expr) => match &expr.kind {
+                CppExprKind::Name(name) => self.name_may_be_qualified(name),
+                _ => true,
+            },
+            CppTemplateArg::Pack(_) => true,
+        }
+    }
+
+    fn type_may_be_qualified(&self, ty: &CppType) -> bool {
+        if ty.qualifiers.is_const || ty.qualifiers.volatile {
+            return true;
+        }
+        match &ty.kind {
+            CppTypeKind::Basic(_) => false,
+            CppTypeKind::Named(name) => self.name_may_be_qualified(name),
+            _ => true,
+        }
+    }
+
+    fn name_may_be_qualified(&self, name: &QualifiedName) -> bool {
+        if let [only] = name.segments.as_slice()
+            && self.template_value(&only.name.text).is_some()
+        {
+            return self.template_value(&may_be_const(&only.name.text)).is_some();
+        }
+        self.t.program.find_name(name, &self.scope).iter().any(|symbol| match symbol {
+            Symbol::Alias(id) => self.type_may_be_qualified(&self.t.program.aliases[*id].0.ty),
+            _ => false,
         })
     }
 

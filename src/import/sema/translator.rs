@@ -241,8 +241,34 @@ impl<'a> FileTranslator<'a> {
         }
     }
 
+    /// Returns the pointers in a record and in the records in it: the path of fields, and the type of the objects.
+    pub(crate) fn pointer_fields(&self, id: RecordId) -> Vec<(Vec<SmolStr>, CType)> {
+        let mut all = vec![];
+        for field in &self.records[id.0].fields {
+            match &field.ty {
+                CType::Pointer(to) => all.push((vec![field.clk.clone()], (**to).clone())),
+                CType::Record(inner) => {
+                    for (path, to) in self.pointer_fields(*inner) {
+                        all.push(([vec![field.clk.clone()], path].concat(), to));
+                    }
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
     /// Puts a struct and the structs of its fields into the text.
     pub(crate) fn emit_record(&mut self, id: RecordId, span: SourceSpan) -> Res<()> {
+        if let Some((path, _)) = self.pointer_fields(id).first() {
+            let construct = format!("the pointer `{}` in a struct", path.join("."));
+            return super::value::refuse(construct, span, "pass the pointer as a parameter of its own");
+        }
+        self.emit_fields(id, span)
+    }
+
+    /// Like [`FileTranslator::emit_record`], but leaves out pointers, which become parameters of their own.
+    pub(crate) fn emit_fields(&mut self, id: RecordId, span: SourceSpan) -> Res<()> {
         if self.records[id.0].emitted {
             return Ok(());
         }
@@ -251,7 +277,12 @@ impl<'a> FileTranslator<'a> {
             self.records[id.0].fields.iter().map(|field| (field.clk.clone(), field.ty.clone())).collect();
         let mut texts = vec![];
         for (name, ty) in fields {
-            if let CType::Record(inner) = ty.leaf() {
+            match &ty {
+                CType::Pointer(_) => continue,
+                CType::Record(inner) => self.emit_fields(*inner, span)?,
+                _ => {}
+            }
+            if let (CType::Array(..), CType::Record(inner)) = (&ty, ty.leaf()) {
                 self.emit_record(*inner, span)?;
             }
             match ty.leaf() {
