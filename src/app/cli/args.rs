@@ -21,6 +21,7 @@ use crate::launch::LaunchJob;
 use crate::perf_map;
 use crate::script::RunLimits;
 use crate::suggestions;
+use clk_import::ImportOptions;
 use clk_lower::MmaPrecision;
 use clk_scalar::tensor_core_model::TensorCoreModel;
 use clk_sim::Proofs;
@@ -115,6 +116,8 @@ pub(crate) enum EmitTarget {
 pub(crate) struct Cli {
     pub task: CliCommand,
     pub look: OutputOptions,
+    /// Macros and folders for CUDA files.
+    pub cuda: ImportOptions,
     pub limits: RunLimits,
     pub device: DeviceChoice,
     pub usage: DeviceOptions,
@@ -188,7 +191,43 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         (CliCommand::Tune { .. }, _, false) => Isolate::Yes,
         _ => Isolate::No,
     };
-    Ok(Cli { task, look, limits, device, usage, isolate, stats })
+    let cuda = matches.subcommand().map_or_else(ImportOptions::default, |(_, sub)| cuda_options(sub));
+    Ok(Cli { task, look, cuda, limits, device, usage, isolate, stats })
+}
+
+/// Adds `-D` and `-I`, which are for CUDA files.
+fn with_cuda_options(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("define")
+                .short('D')
+                .value_name("NAME=VALUE")
+                .action(ArgAction::Append)
+                .help("Define a macro in CUDA files; the value of `-D NAME` is 1"),
+        )
+        .arg(
+            Arg::new("include")
+                .short('I')
+                .value_name("FOLDER")
+                .action(ArgAction::Append)
+                .help("Look for headers of CUDA files in this folder as well"),
+        )
+}
+
+fn cuda_options(matches: &ArgMatches) -> ImportOptions {
+    let all = |id: &str| -> Vec<String> {
+        let values = matches.try_get_many::<String>(id).ok().flatten();
+        values.map(|values| values.cloned().collect()).unwrap_or_default()
+    };
+    let define = |text: String| match text.split_once('=') {
+        Some((name, value)) => (name.to_owned(), value.to_owned()),
+        None => (text, "1".to_owned()),
+    };
+    ImportOptions {
+        defines: all("define").into_iter().map(define).collect(),
+        include_dirs: all("include"),
+        ..ImportOptions::default()
+    }
 }
 
 /// Parses the value of an environment variable. Returns the default if the variable is unset or empty.
@@ -534,14 +573,15 @@ fn debug() -> Command {
 }
 
 fn check() -> Command {
-    Command::new("check").about("Report the mistakes of programs without running them").arg(
+    let command = Command::new("check").about("Report the mistakes of programs without running them").arg(
         Arg::new("files")
             .value_name("PATH")
             .num_args(1..)
             .required(true)
             .value_parser(value_parser!(PathBuf))
             .help("Files, or folders of them"),
-    )
+    );
+    with_cuda_options(command)
 }
 
 fn test() -> Command {
@@ -634,7 +674,7 @@ fn emit() -> Command {
 }
 
 fn prove() -> Command {
-    Command::new("prove")
+    let command = Command::new("prove")
         .about("Prove kernels right for every size, or show a size at which they are not")
         .arg(file("The program"))
         .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all of the program's own]"))
@@ -643,7 +683,8 @@ fn prove() -> Command {
                 .long("certificate")
                 .action(ArgAction::SetTrue)
                 .help("Print the proofs as well: each question with the steps that answer it"),
-        )
+        );
+    with_cuda_options(command)
 }
 
 fn profile() -> Command {
@@ -699,7 +740,7 @@ pub(crate) fn option_named(word: &str) -> Option<String> {
 }
 
 fn import() -> Command {
-    Command::new("import")
+    let command = Command::new("import")
         .about("Translate the kernels of a CUDA C++ file to Clk")
         .arg(
             Arg::new("files")
@@ -720,7 +761,8 @@ fn import() -> Command {
         .arg(
             switch("coverage", "Count the kernels that can be translated, and the constructs that stop the others")
                 .conflicts_with("output"),
-        )
+        );
+    with_cuda_options(command)
 }
 
 fn fmt() -> Command {

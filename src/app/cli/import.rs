@@ -58,7 +58,7 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
                 continue;
             }
         };
-        for (place, kernel) in kernels_of(path, text, &mut sources) {
+        for (place, kernel) in kernels_of(path, text, &context.console.cuda_options, &mut sources) {
             // A kernel is accepted if it is accepted in one of the files that include it.
             let known = kernels.get(&place);
             if known.is_none_or(|known| known.construct.is_some()) {
@@ -84,10 +84,15 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
 }
 
 /// Returns the kernels of a CUDA file. A template is accepted if all of its instances are.
-fn kernels_of(path: &Path, text: String, sources: &mut SourceMap) -> BTreeMap<DefinitionPlace, CoveredKernel> {
+fn kernels_of(
+    path: &Path,
+    text: String,
+    options: &ImportOptions,
+    sources: &mut SourceMap,
+) -> BTreeMap<DefinitionPlace, CoveredKernel> {
     let file = sources.add(path.display().to_string(), text);
     let read_header: &HeaderReader<'_> = &|path| disk::read_source(Path::new(path)).ok();
-    let parsed = clk_import::parse(sources, file, &ImportOptions::default(), read_header);
+    let parsed = clk_import::parse(sources, file, options, read_header);
     let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
     let place = |span: Span, name: &str| -> DefinitionPlace {
         let file = PathBuf::from(sources.name(span.file));

@@ -61,6 +61,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     };
     let interrupt = Interrupt::listen();
     let mut console = Console::new(cli.look);
+    console.cuda_options = cli.cuda;
     let (text, isa, jit) = (cli.usage.text, cli.usage.isa, cli.usage.jit);
     let machine = DeviceRegistry::new(cli.usage);
     machine.set_isolation(cli.isolate);

@@ -397,8 +397,11 @@ impl<'a> Lower<'_, 'a> {
             let target = self.place_expr(&place, span)?;
             let add = super::place::vector_part(&value, usize::from(at), span);
             let call = Expr::call("atomic_add", vec![target, add], span);
-            let old = Value { effect: true, ..Value::new(component.clone(), call) };
-            parts.push(self.spill(old).expr);
+            // The result is often unused.
+            let name = self.fresh("_old");
+            let ty = self.t.type_text(component);
+            self.push(StmtKind::Declare { name: name.clone(), mutable: false, ty, value: Some(call) }, span);
+            parts.push(Expr::name(name, span));
         }
         self.effect = true;
         let name = self.t.type_text(ty);
@@ -618,9 +621,10 @@ impl<'a> Lower<'_, 'a> {
         }
         let Some(first) = args.first() else { return Ok(None) };
         match last {
-            "sync" | "thread_rank" => {
+            "sync" | "synchronize" | "thread_rank" => {
                 let Denoted::Group(group) = self.denote(first)? else { return Ok(None) };
-                Ok(Some(self.call_group(group, last, &[], span)?))
+                let method = if last == "synchronize" { "sync" } else { last };
+                Ok(Some(self.call_group(group, method, &[], span)?))
             }
             "reduce" if args.len() == 3 => {
                 let Denoted::Group(group) = self.denote(first)? else { return Ok(None) };

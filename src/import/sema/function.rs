@@ -45,6 +45,13 @@ pub(crate) struct KernelInfo {
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
 }
 
+/// A parameter of a kernel that is a struct.
+struct StructParameter {
+    clk: SmolStr,
+    /// The keys of the pointers in it.
+    keys: Vec<VariableKey>,
+}
+
 /// What one pass over a function produces.
 struct LoweredBody {
     params: Vec<Param>,
@@ -122,7 +129,7 @@ impl<'a> Lower<'_, 'a> {
             }
             let name = self.t.item_name(&wanted);
             let constant = match body.stmts.as_slice() {
-                [Stmt { kind: StmtKind::Return(Some(value)), .. }] if body.params.is_empty() => constant_of(value),
+                [Stmt { kind: StmtKind::Return(Some(value)), .. }, ..] if body.params.is_empty() => constant_of(value),
                 _ => None,
             };
             let result_text = match result {
@@ -769,6 +776,8 @@ impl<'a> Lower<'_, 'a> {
         let mut copies = vec![];
         // Pointers in structs are never `__restrict__` for the translation.
         let mut may_alias = false;
+        // Structs in memory with pointers, which other threads see as well.
+        let mut unchanged: Vec<(VariableKey, SourceSpan)> = vec![];
         for param in &function.params {
             let span = param.span;
             let ty = self.resolve_type(&param.ty)?;
@@ -777,6 +786,19 @@ impl<'a> Lower<'_, 'a> {
             let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
             match &ty {
                 CType::Pointer(to) | CType::Array(to, _) => {
+                    if let CType::Record(id) = **to
+                        && !self.t.pointer_fields(id).is_empty()
+                    {
+                        let pointers = self.struct_parameter(&name, key, id, &mut params, &mut arrays, span)?;
+                        may_alias = true;
+                        let kind = PlaceKind::Variable { name: pointers.clk, key, value: None };
+                        let object = self.object_pointer(CppPlace { kind, ty: (**to).clone(), span }, (**to).clone());
+                        self.bind_pointer(&name, pointer_key, to, Some(object), span)?;
+                        unchanged.push((key, span));
+                        unchanged.extend(pointers.keys.iter().map(|&key| (key, span)));
+                        self.note(format!("`{name}` points to one struct, which no thread changes"), span);
+                        continue;
+                    }
                     self.kernel_array(&name, &name, to, (key, pointer_key), &mut params, &mut arrays, span)?;
                 }
                 CType::Reference(_) => return refuse("a reference parameter of a kernel", span, "pass a pointer"),
@@ -784,19 +806,16 @@ impl<'a> Lower<'_, 'a> {
                     return refuse(format!("a parameter of type {}", self.t.describe(&ty)), span, "");
                 }
                 _ => {
-                    if let CType::Record(id) = ty {
-                        self.t.emit_fields(id, span)?;
-                        for (path, to) in self.t.pointer_fields(id) {
-                            let keys = (self.new_key(), self.new_key());
-                            let array = format!("{name}_{}", path.join("_"));
-                            let local = pointer_field_name(key, &path);
-                            self.kernel_array(&array, &local, &to, keys, &mut params, &mut arrays, span)?;
-                            may_alias = true;
-                        }
-                    }
-                    let clk = self.fresh(&name);
                     let text = self.t.type_text(&ty);
-                    params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
+                    let clk = if let CType::Record(id) = ty {
+                        let pointers = self.struct_parameter(&name, key, id, &mut params, &mut arrays, span)?;
+                        may_alias |= !pointers.keys.is_empty();
+                        pointers.clk
+                    } else {
+                        let clk = self.fresh(&name);
+                        params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
+                        clk
+                    };
                     let clk = if self.is_mutated(key) {
                         let copy = self.fresh(&name);
                         copies.push((copy.clone(), text, Expr::name(clk, span), span));
@@ -815,6 +834,9 @@ impl<'a> Lower<'_, 'a> {
             return refuse("a kernel without a body", function.name_span, "");
         };
         self.block(body)?;
+        if let Some(&(_, span)) = unchanged.iter().find(|(key, _)| self.is_mutated(*key)) {
+            return refuse("a store to a struct in memory that has pointers", span, "pass the pointers as parameters");
+        }
         for &(at, key) in &arrays {
             params[at].inout = self.is_mutated(key);
         }
@@ -826,6 +848,30 @@ impl<'a> Lower<'_, 'a> {
         }
         let stmts = std::mem::take(&mut self.blocks[0]);
         Ok((params, stmts))
+    }
+
+    /// Declares a struct that is a parameter of a kernel. Each pointer in it becomes a parameter of its own.
+    fn struct_parameter(
+        &mut self,
+        name: &SmolStr,
+        key: VariableKey,
+        id: RecordId,
+        params: &mut Vec<Param>,
+        arrays: &mut Vec<(usize, VariableKey)>,
+        span: SourceSpan,
+    ) -> Res<StructParameter> {
+        self.t.emit_fields(id, span)?;
+        let mut all = vec![];
+        for (path, to) in self.t.pointer_fields(id) {
+            let keys = (self.new_key(), self.new_key());
+            let array = format!("{name}_{}", path.join("_"));
+            let local = pointer_field_name(key, &path);
+            self.kernel_array(&array, &local, &to, keys, params, arrays, span)?;
+            all.push(keys.1);
+        }
+        let clk = self.fresh(name);
+        params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(&CType::Record(id)) });
+        Ok(StructParameter { clk, keys: all })
     }
 
     /// Declares a pointer of a kernel's parameters as an array.

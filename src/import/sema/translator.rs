@@ -72,7 +72,7 @@ pub(crate) struct TranslatedFunction {
     /// For each parameter (the object of a method first), whether it is changed.
     pub(crate) mutated: Vec<bool>,
     pub(crate) effect: bool,
-    /// The result, if the body is only `return` with a number.
+    /// The result, if the body begins with a `return` of a number.
     pub(crate) constant: Option<ConstantValue>,
     pub(crate) globals: Vec<usize>,
     /// For each of `globals`, whether it is changed.
