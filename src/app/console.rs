@@ -13,6 +13,7 @@ use clk_base::render::{self, DiagCounts, RenderStyle};
 use clk_base::source::SourceMap;
 use clk_host::interp::ShownPicture;
 use clk_host::value::HostValue;
+use clk_import::ImportOptions;
 
 /// When to use color, by the option `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(crate) struct Console {
     pub tally: DiagCounts,
     /// Whether an internal error of Clk has been reported.
     pub internal: bool,
+    /// `-D` and `-I` for CUDA files.
+    pub cuda_options: ImportOptions,
     /// If the program is a CUDA file, diagnostics are moved from its translation to this file.
     pub cuda_origin: Option<CudaOrigin>,
     /// The terminal's graphics protocol: outer `None` until it is detected, inner `None` if the terminal has none.
@@ -82,6 +85,7 @@ impl Console {
             json: look.json,
             tally: DiagCounts::default(),
             internal: false,
+            cuda_options: ImportOptions::default(),
             cuda_origin: None,
             graphics: None,
         }

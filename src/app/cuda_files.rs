@@ -5,7 +5,7 @@ use std::path::Path;
 use super::console::Console;
 use super::disk;
 use clk_base::source::SourceMap;
-use clk_import::{CudaTranslation, ImportOptions};
+use clk_import::CudaTranslation;
 
 /// Returns whether a path is that of a CUDA file.
 pub(crate) fn is_cuda_file(path: &Path) -> bool {
@@ -23,7 +23,7 @@ pub(crate) fn translate(path: &Path, sources: &mut SourceMap, console: &mut Cons
     };
     let file = sources.add(path.display().to_string(), text);
     let read_header = |path: &str| disk::read_source(Path::new(path)).ok();
-    let parsed = clk_import::parse(sources, file, &ImportOptions::default(), &read_header);
+    let parsed = clk_import::parse(sources, file, &console.cuda_options, &read_header);
     let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
     console.report_all(&parsed.diagnostics, sources);
     for refused in &translation.refused {

@@ -666,6 +666,8 @@ pub enum CppExprKind {
     /// `sizeof...(Pack)`
     SizeofPack(CppName),
     Lambda(Box<CppLambda>),
+    /// `({ int t = x; t * t; })`, an extension of GCC: the value is that of the last statement.
+    Statements(Box<CppBlock>),
     /// `pattern...` in a list of arguments.
     PackExpansion(Box<CppExpr>),
     /// An expression without a translation: `new`, `delete`, `throw`, `typeid`, a fold expression, `.*`.

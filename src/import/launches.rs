@@ -157,7 +157,7 @@ impl<'a> FunctionScan<'a> {
             CppExprKind::InitList(items) => items.iter().for_each(|item| self.value(&item.value)),
             CppExprKind::PackExpansion(inner) => self.value(inner),
             // Launches in a lambda run when it is called, which is unknown.
-            CppExprKind::Lambda(_) => {}
+            CppExprKind::Lambda(_) | CppExprKind::Statements(_) => {}
             CppExprKind::Int(_)
             | CppExprKind::Float(_)
             | CppExprKind::Char(_)

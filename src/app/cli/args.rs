@@ -21,6 +21,7 @@ use crate::launch::LaunchJob;
 use crate::perf_map;
 use crate::script::RunLimits;
 use crate::suggestions;
+use clk_import::ImportOptions;
 use clk_lower::MmaPrecision;
 use clk_scalar::tensor_core_model::TensorCoreModel;
 use clk_sim::Proofs;
@@ -46,7 +47,7 @@ pub(crate) enum CliCommand {
     Stubs { file: PathBuf },
     Lsp,
     Dap,
-    Import { file: PathBuf, output: Option<PathBuf> },
+    Import { files: Vec<PathBuf>, output: Option<PathBuf>, coverage: bool },
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
     Launch { job: Box<LaunchJob> },
@@ -115,6 +116,8 @@ pub(crate) enum EmitTarget {
 pub(crate) struct Cli {
     pub task: CliCommand,
     pub look: OutputOptions,
+    /// Macros and folders for CUDA files.
+    pub cuda: ImportOptions,
     pub limits: RunLimits,
     pub device: DeviceChoice,
     pub usage: DeviceOptions,
@@ -188,7 +191,43 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         (CliCommand::Tune { .. }, _, false) => Isolate::Yes,
         _ => Isolate::No,
     };
-    Ok(Cli { task, look, limits, device, usage, isolate, stats })
+    let cuda = matches.subcommand().map_or_else(ImportOptions::default, |(_, sub)| cuda_options(sub));
+    Ok(Cli { task, look, cuda, limits, device, usage, isolate, stats })
+}
+
+/// Adds `-D` and `-I`, which are for CUDA files.
+fn with_cuda_options(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("define")
+                .short('D')
+                .value_name("NAME=VALUE")
+                .action(ArgAction::Append)
+                .help("Define a macro in CUDA files; the value of `-D NAME` is 1"),
+        )
+        .arg(
+            Arg::new("include")
+                .short('I')
+                .value_name("FOLDER")
+                .action(ArgAction::Append)
+                .help("Look for headers of CUDA files in this folder as well"),
+        )
+}
+
+fn cuda_options(matches: &ArgMatches) -> ImportOptions {
+    let all = |id: &str| -> Vec<String> {
+        let values = matches.try_get_many::<String>(id).ok().flatten();
+        values.map(|values| values.cloned().collect()).unwrap_or_default()
+    };
+    let define = |text: String| match text.split_once('=') {
+        Some((name, value)) => (name.to_owned(), value.to_owned()),
+        None => (text, "1".to_owned()),
+    };
+    ImportOptions {
+        defines: all("define").into_iter().map(define).collect(),
+        include_dirs: all("include"),
+        ..ImportOptions::default()
+    }
 }
 
 /// Parses the value of an environment variable. Returns the default if the variable is unset or empty.
@@ -316,7 +355,11 @@ fn task(matches: &ArgMatches) -> CliCommand {
         },
         "lsp" => CliCommand::Lsp,
         "dap" => CliCommand::Dap,
-        "import" => CliCommand::Import { file: path("file"), output: sub.get_one::<PathBuf>("output").cloned() },
+        "import" => CliCommand::Import {
+            files: paths("files"),
+            output: sub.get_one::<PathBuf>("output").cloned(),
+            coverage: sub.get_flag("coverage"),
+        },
         "fmt" => CliCommand::Fmt {
             paths: paths("paths"),
             check: sub.get_flag("check"),
@@ -530,14 +573,15 @@ fn debug() -> Command {
 }
 
 fn check() -> Command {
-    Command::new("check").about("Report the mistakes of programs without running them").arg(
+    let command = Command::new("check").about("Report the mistakes of programs without running them").arg(
         Arg::new("files")
             .value_name("PATH")
             .num_args(1..)
             .required(true)
             .value_parser(value_parser!(PathBuf))
             .help("Files, or folders of them"),
-    )
+    );
+    with_cuda_options(command)
 }
 
 fn test() -> Command {
@@ -630,7 +674,7 @@ fn emit() -> Command {
 }
 
 fn prove() -> Command {
-    Command::new("prove")
+    let command = Command::new("prove")
         .about("Prove kernels right for every size, or show a size at which they are not")
         .arg(file("The program"))
         .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all of the program's own]"))
@@ -639,7 +683,8 @@ fn prove() -> Command {
                 .long("certificate")
                 .action(ArgAction::SetTrue)
                 .help("Print the proofs as well: each question with the steps that answer it"),
-        )
+        );
+    with_cuda_options(command)
 }
 
 fn profile() -> Command {
@@ -695,14 +740,29 @@ pub(crate) fn option_named(word: &str) -> Option<String> {
 }
 
 fn import() -> Command {
-    Command::new("import").about("Translate the kernels of a CUDA C++ file to Clk").arg(file("The CUDA file")).arg(
-        Arg::new("output")
-            .short('o')
-            .long("output")
-            .value_name("FILE")
-            .value_parser(clap::value_parser!(PathBuf))
-            .help("Write the translation to this file [default: standard output]"),
-    )
+    let command = Command::new("import")
+        .about("Translate the kernels of a CUDA C++ file to Clk")
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .num_args(1..)
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("The CUDA file; several files with --coverage"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("Write the translation to this file [default: standard output]"),
+        )
+        .arg(
+            switch("coverage", "Count the kernels that can be translated, and the constructs that stop the others")
+                .conflicts_with("output"),
+        );
+    with_cuda_options(command)
 }
 
 fn fmt() -> Command {

@@ -61,6 +61,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     };
     let interrupt = Interrupt::listen();
     let mut console = Console::new(cli.look);
+    console.cuda_options = cli.cuda;
     let (text, isa, jit) = (cli.usage.text, cli.usage.isa, cli.usage.jit);
     let machine = DeviceRegistry::new(cli.usage);
     machine.set_isolation(cli.isolate);
@@ -133,7 +134,8 @@ fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
         CliCommand::Stubs { file } => stubs::file(&file, context),
         CliCommand::Lsp => lsp::main(),
         CliCommand::Dap => dap::main(context),
-        CliCommand::Import { file, output } => import::file(&file, output.as_deref(), context),
+        CliCommand::Import { files, coverage: true, .. } => import::coverage(&files, context),
+        CliCommand::Import { files, output, .. } => import::files(&files, output.as_deref(), context),
         CliCommand::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         CliCommand::Cache { action } => cache::perform(action, context),
         CliCommand::Launch { job } => super::launch::main(&job, context),

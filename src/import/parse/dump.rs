@@ -422,6 +422,7 @@ fn expr(value: &CppExpr) -> String {
         CppExprKind::SizeofType(own) => format!("sizeof(type {})", ty(own)),
         CppExprKind::AlignofType(own) => format!("alignof(type {})", ty(own)),
         CppExprKind::SizeofPack(name) => format!("sizeof...({})", name.text),
+        CppExprKind::Statements(block) => format!("({{ {} statements }})", block.stmts.len()),
         CppExprKind::Lambda(lambda) => {
             let mut printer = TreePrinter::default();
             printer.block(&lambda.body);

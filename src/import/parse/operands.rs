@@ -174,9 +174,10 @@ impl CppParser<'_> {
     fn parenthesized(&mut self) -> Parsed<CppExpr> {
         let start = self.next;
         if self.kind_at(1) == CppTok::LBrace {
-            self.expect_brackets()?;
-            let refusal = self.refusal("a statement in an expression", start, None);
-            return Ok(self.expr_from(start, CppExprKind::Refused(refusal)));
+            self.advance();
+            let block = self.nested(Self::block)?;
+            self.expect(CppTok::RParen, ")")?;
+            return Ok(self.expr_from(start, CppExprKind::Statements(Box::new(block))));
         }
         self.advance();
         if self.kind() == CppTok::Ellipsis {

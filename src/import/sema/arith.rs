@@ -363,7 +363,15 @@ impl Lower<'_, '_> {
         };
         // A shift of a non-negative value to the right, or within range to the left, has the same bits in `i32`.
         let rep = match known {
-            Some(range) if a.rep.size() >= 4 && range.0 >= 0 && contains(a.rep, range) => a.rep,
+            // Clk counts the amount modulo the number of bits of the representation.
+            Some(range)
+                if a.rep.size() >= 4
+                    && range.0 >= 0
+                    && contains(a.rep, range)
+                    && (a.rep.size() >= scalar.size() || amount.is_some_and(|n| n < 8 * a.rep.size() as i128)) =>
+            {
+                a.rep
+            }
             _ => scalar,
         };
         let divisor = match (op, amount) {

@@ -61,6 +61,9 @@ impl<'a> Lower<'_, 'a> {
             let op = op.trim_end_matches("_block").trim_end_matches("_system");
             return self.call_atomic(op, args, span);
         }
+        if let ("__nv_atomic_load_n", [address, CppExpr { kind: CppExprKind::Name(_), .. }, ..]) = (last, args) {
+            return self.call_atomic("Load", std::slice::from_ref(address), span);
+        }
         if let Some(denoted) = self.call_warp(last, args, span)? {
             return Ok(denoted);
         }
@@ -295,16 +298,26 @@ impl<'a> Lower<'_, 'a> {
             "Xor" => "atomic_xor",
             "Exch" => "atomic_exchange",
             "CAS" => "atomic_compare_exchange",
+            "Load" => "atomic_load",
             "Inc" | "Dec" => "",
             _ => return refuse(format!("`atomic{op}`"), span, ""),
         };
         let [address, values @ ..] = args else { return refuse(format!("`atomic{op}`"), span, "") };
-        if values.len() != if op == "CAS" { 2 } else { 1 } {
+        let count = match op {
+            "CAS" => 2,
+            "Load" => 0,
+            _ => 1,
+        };
+        if values.len() != count {
             return refuse(format!("`atomic{op}` with {} arguments", args.len()), span, "");
         }
         let (mut place, ty) = self.atomic_place(address)?;
         let refs: Vec<_> = values.iter().collect();
         let values = self.operands(&refs)?;
+        if let (CType::Vector(component, count), "Add") = (&ty, op) {
+            let (component, count) = (component.ty(), *count);
+            return self.atomic_vector_add(place, &ty.clone(), &component, count, values, span);
+        }
         let Some(scalar) = ty.scalar() else {
             return refuse(
                 format!("`atomic{op}` of {}", self.t.describe(&ty)),
@@ -312,8 +325,10 @@ impl<'a> Lower<'_, 'a> {
                 "use one operation for each component",
             );
         };
-        let root = self.root(&place);
-        self.note_mutated(root);
+        if op != "Load" {
+            let root = self.root(&place);
+            self.note_mutated(root);
+        }
         self.effect = true;
         if !self.is_shared_place(&place) {
             return refuse("an atomic operation on a variable of one thread", span, "use plain operations");
@@ -326,8 +341,8 @@ impl<'a> Lower<'_, 'a> {
             && own != scalar
         {
             let same_bits = own.size() == scalar.size() && own != ClkScalar::Bool;
-            let moves = matches!(op, "CAS" | "Exch" | "And" | "Or" | "Xor" | "Add" | "Sub");
-            let moves = if own.is_float() || scalar.is_float() { matches!(op, "CAS" | "Exch") } else { moves };
+            let moves = matches!(op, "CAS" | "Exch" | "Load" | "And" | "Or" | "Xor" | "Add" | "Sub");
+            let moves = if own.is_float() || scalar.is_float() { matches!(op, "CAS" | "Exch" | "Load") } else { moves };
             if !same_bits || !moves {
                 return refuse(
                     format!("`atomic{op}` through a pointer to another type"),
@@ -350,6 +365,47 @@ impl<'a> Lower<'_, 'a> {
         }
         let call = bits(Expr::call(clk, exprs, span), element, scalar, span);
         Ok(self.effect_value(ty, call))
+    }
+
+    /// `atomicAdd` of a vector, which is atomic for each component but not as a whole.
+    fn atomic_vector_add(
+        &mut self,
+        place: CppPlace,
+        ty: &CType,
+        component: &CType,
+        count: u8,
+        values: Vec<Value>,
+        span: SourceSpan,
+    ) -> Res<Denoted> {
+        let PlaceKind::At(pointer) = &place.kind else {
+            return refuse("an atomic operation on a variable of one thread", span, "use plain operations");
+        };
+        let Some(value) = values.into_iter().next() else { return refuse("`atomicAdd`", span, "") };
+        let value = self.convert(value, ty, span)?;
+        let value = self.spill(value).expr;
+        let first = self.cast_pointer(pointer.clone(), component, span)?;
+        let mut parts = vec![];
+        for at in 0..count {
+            let by = Value::int(i128::from(at), super::types::LONG, span);
+            let pointer = self.offset(first.clone(), by, false, span)?;
+            let place = CppPlace { kind: PlaceKind::At(pointer), ty: component.clone(), span };
+            if !self.is_shared_place(&place) {
+                return refuse("an atomic operation on a variable of one thread", span, "use plain operations");
+            }
+            let root = self.root(&place);
+            self.note_mutated(root);
+            let target = self.place_expr(&place, span)?;
+            let add = super::place::vector_part(&value, usize::from(at), span);
+            let call = Expr::call("atomic_add", vec![target, add], span);
+            // The result is often unused.
+            let name = self.fresh("_old");
+            let ty = self.t.type_text(component);
+            self.push(StmtKind::Declare { name: name.clone(), mutable: false, ty, value: Some(call) }, span);
+            parts.push(Expr::name(name, span));
+        }
+        self.effect = true;
+        let name = self.t.type_text(ty);
+        Ok(Denoted::Value(Value::new(ty.clone(), Expr::call(name, parts, span))))
     }
 
     /// `atomicInc` and `atomicDec` wrap at a limit; Clk has compare-and-exchange for them.
@@ -565,9 +621,10 @@ impl<'a> Lower<'_, 'a> {
         }
         let Some(first) = args.first() else { return Ok(None) };
         match last {
-            "sync" | "thread_rank" => {
+            "sync" | "synchronize" | "thread_rank" => {
                 let Denoted::Group(group) = self.denote(first)? else { return Ok(None) };
-                Ok(Some(self.call_group(group, last, &[], span)?))
+                let method = if last == "synchronize" { "sync" } else { last };
+                Ok(Some(self.call_group(group, method, &[], span)?))
             }
             "reduce" if args.len() == 3 => {
                 let Denoted::Group(group) = self.denote(first)? else { return Ok(None) };

@@ -10,7 +10,7 @@ use super::translator::PassMode;
 use super::tree::{Expr, ExprKind};
 use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, RecordId};
-use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Value, refuse};
+use super::value::{ConstantValue, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
 use crate::ast::{CppExpr, CppExprKind, CppStmtKind, CppTypeKind, FunctionBody, QualifiedName};
 use crate::source::SourceSpan;
 
@@ -113,9 +113,12 @@ impl<'a> Lower<'_, 'a> {
             }
             return self.call_builtin(name, args, span);
         }
+        // `Class<T>::f()` has the template arguments of the class.
+        let is_method = functions.iter().all(|&id| self.t.program.functions[id].record.is_some());
+        let class = if is_method { self.class_of(name)? } else { None };
         let mark = self.mark();
         let denoted = self.arguments(args)?;
-        match self.choose(&functions, explicit, &denoted, None, text, span) {
+        match self.choose(&functions, explicit, &denoted, class, text, span) {
             Ok(chosen) => self.call_chosen(chosen, None, denoted, span),
             Err(refusal) => {
                 // The file adds overloads to a function of the headers: `make_float4(float3)`.
@@ -152,7 +155,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns the class of `Class::function`.
-    fn class_of(&mut self, name: &'a QualifiedName) -> Res<Option<RecordId>> {
+    pub(crate) fn class_of(&mut self, name: &'a QualifiedName) -> Res<Option<RecordId>> {
         let [outer @ .., _] = name.segments.as_slice() else { return Ok(None) };
         let Some(last) = outer.last() else { return Ok(None) };
         if let Some(TemplateValue::Type(CType::Record(id))) = self.template_value(&last.name.text) {
@@ -432,9 +435,32 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         self.take_requirements(&instance);
+        if let (Some(constant), true) = (instance.constant, passed.is_empty()) {
+            let ty = instance.result.clone();
+            match constant {
+                ConstantValue::Int(number) if ty.is_integer() => {
+                    return Ok(Denoted::Value(Value::int(number, ty, span)));
+                }
+                ConstantValue::Float(number) if ty.is_float() => {
+                    return Ok(Denoted::Value(Value::float(number, ty, span)));
+                }
+                _ => {}
+            }
+        }
+        let roots: Vec<_> = passed.iter().flat_map(|one| &one.place).map(|place| self.root(place)).collect();
         let mut exprs: Vec<Expr> = passed.into_iter().flat_map(|one| one.exprs).collect();
         for (global, mutated) in instance.globals.iter().zip(&instance.globals_mutated) {
-            let info = self.global_array(*global, span)?;
+            let info = self.file_array(*global);
+            if info.space == Space::Constant {
+                continue;
+            }
+            if roots.contains(&info.key) {
+                return refuse(
+                    format!("a call with `{}`, which the function also uses by its name", info.name),
+                    span,
+                    "pass it as a parameter only",
+                );
+            }
             if *mutated {
                 self.note_mutated(info.key);
                 effect = true;
@@ -536,6 +562,9 @@ impl<'a> Lower<'_, 'a> {
     }
 
     fn pass_object(&mut self, place: CppPlace, pointer: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
+        if let CType::Record(id) = place.ty {
+            self.t.emit_record(id, span)?;
+        }
         if let PlaceKind::At(at) = &place.kind
             && let PointerBase::Array(_) = at.base
         {

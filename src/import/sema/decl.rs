@@ -403,16 +403,16 @@ impl<'a> Lower<'_, 'a> {
         key: VariableKey,
     ) -> Res<()> {
         let span = variable.span;
-        if !self.is_kernel {
+        let ty = self.resolve_type(&variable.ty)?;
+        if !self.is_kernel && dynamic {
             return refuse(
-                "a `__shared__` variable in a device function",
+                "`extern __shared__` in a device function",
                 span,
                 "declare it in the kernel and pass a pointer to it",
             );
         }
-        let ty = self.resolve_type(&variable.ty)?;
-        let clk = self.fresh_in_function(name);
         if dynamic {
+            let clk = self.fresh_in_function(name);
             return self.dynamic_shared_array(name, clk, ty, key, span);
         }
         if let CType::Pointer(_) | CType::Reference(_) = ty {
@@ -422,17 +422,21 @@ impl<'a> Lower<'_, 'a> {
             CType::Array(..) => ty.clone(),
             other => CType::Array(Box::new(other.clone()), Some(1)),
         };
-        let (text, axes) = self.array_text(&array, key, span)?;
-        self.shared.push(Stmt { kind: StmtKind::Shared { name: clk.clone(), ty: text }, span });
-        let info = ArrayInfo {
-            expr: Expr::name(clk, span),
-            element: array.leaf().clone(),
-            axes,
-            space: Space::Shared,
-            key,
-            name: name.clone(),
+        let info = if self.is_kernel {
+            let clk = self.fresh_in_function(name);
+            let (text, axes) = self.array_text(&array, key, span)?;
+            self.shared.push(Stmt { kind: StmtKind::Shared { name: clk.clone(), ty: text }, span });
+            Rc::new(ArrayInfo {
+                expr: Expr::name(clk, span),
+                element: array.leaf().clone(),
+                axes,
+                space: Space::Shared,
+                key,
+                name: name.clone(),
+            })
+        } else {
+            self.hoisted_shared(variable, name, &array)?
         };
-        let info = Rc::new(info);
         if let CType::Array(..) = ty {
             self.declare(name, Local::Array { info, ty });
         } else {
@@ -497,7 +501,7 @@ impl<'a> Lower<'_, 'a> {
             CType::Record(_) => self.construct(ty, &[], true, span),
             CType::Array(..) => {
                 let items = self.array_items(ty, &[], span)?;
-                Ok(Value::new(ty.clone(), nested_list(ty, &items, span)))
+                Ok(Value::new(ty.clone(), flat_list(&items, span)))
             }
             _ if ty.is_integer() => Ok(Value::int(0, ty.clone(), span)),
             _ => refuse(format!("a zero of type {}", self.t.describe(ty)), span, ""),
@@ -528,7 +532,7 @@ impl<'a> Lower<'_, 'a> {
         }
         if let CType::Array(..) = ty {
             let all = self.array_items(ty, items, span)?;
-            return Ok(Value::new(ty.clone(), nested_list(ty, &all, span)));
+            return Ok(Value::new(ty.clone(), flat_list(&all, span)));
         }
         let items: Vec<_> = items.iter().map(|item| &item.value).collect();
         self.construct(ty, &items, true, span)

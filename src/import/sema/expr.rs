@@ -6,11 +6,12 @@ use super::lower::{Local, Lower};
 use super::program::Symbol;
 use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, DOUBLE, FLOAT, FloatKind, INT, IntKind, SIZE, UINT};
+use super::types::{TemplateArgs, TemplateValue};
 use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Position, Res, Value, refuse};
 use crate::ast::{
-    BasicType, CppBinaryOp, CppCastKind, CppExpr, CppExprKind, CppUnaryOp, IntLength, IntLiteral, QualifiedName,
+    BasicType, CppBinaryOp, CppBlock, CppCastKind, CppDeclKind, CppExpr, CppExprKind, CppStmt, CppStmtKind, CppUnaryOp,
+    IntLength, IntLiteral, QualifiedName,
 };
 use crate::source::SourceSpan;
 
@@ -169,8 +170,29 @@ impl<'a> Lower<'_, 'a> {
             CppExprKind::AlignofType(_) => return refuse("`alignof`", span, "write the number"),
             CppExprKind::SizeofPack(_) => return refuse("`sizeof...`", span, ""),
             CppExprKind::Lambda(_) => return refuse("a lambda", span, "write a `__device__` function"),
+            CppExprKind::Statements(block) => self.statements_value(block, span)?,
             CppExprKind::PackExpansion(_) => return refuse("a parameter pack", span, "write the arguments one by one"),
             CppExprKind::Refused(refusal) => return Err(Box::new(refusal.clone())),
+        })
+    }
+
+    /// Translates `({ …; value; })`.
+    fn statements_value(&mut self, block: &'a CppBlock, span: SourceSpan) -> Res<Denoted> {
+        let Some((CppStmt { kind: CppStmtKind::Expr(value), .. }, before)) = block.stmts.split_last() else {
+            return refuse("statements in an expression that do not end with a value", span, "write a function");
+        };
+        // `order` knows the accesses of these statements only.
+        let simple = |stmt: &CppStmt| match &stmt.kind {
+            CppStmtKind::Decl(decl) => matches!(decl.kind, CppDeclKind::Variables(_)),
+            kind => matches!(kind, CppStmtKind::Expr(_)),
+        };
+        if !before.iter().all(simple) {
+            return refuse("control flow in an expression", span, "write a function");
+        }
+        self.scoped(|lower| {
+            before.iter().try_for_each(|stmt| lower.stmt(stmt))?;
+            let value = lower.rvalue(value)?;
+            Ok(Denoted::Value(lower.spill(value)))
         })
     }
 
@@ -219,7 +241,15 @@ impl<'a> Lower<'_, 'a> {
                     };
                     return Ok(Denoted::Value(Value::int(*value, ty, span)));
                 }
-                Symbol::Variable(id) => return self.denote_global(id, span),
+                Symbol::Variable(id) => {
+                    let header = self.t.program.variables[id].decl.template.as_ref();
+                    let args = name.segments.last().and_then(|segment| segment.args.as_deref()).unwrap_or(&[]);
+                    let env = match header {
+                        Some(header) => self.explicit_args(header, args, span)?,
+                        None => self.env_of_member(id, name)?,
+                    };
+                    return self.denote_global(id, env, span);
+                }
                 Symbol::Function(_) => {
                     return refuse("a function as a value", span, "call it directly, or use a template parameter");
                 }
@@ -229,6 +259,9 @@ impl<'a> Lower<'_, 'a> {
         if let Some(denoted) = self.static_member(name, span)? {
             return Ok(denoted);
         }
+        if let Some(value) = self.type_trait(name)? {
+            return Ok(Denoted::Value(Value::bool(value, span)));
+        }
         if let Some(last) = header_name(name)
             && name.segments.len() == 1
             && let Some(value) = self.known_variable(last, span)
@@ -237,6 +270,19 @@ impl<'a> Lower<'_, 'a> {
         }
         let text: Vec<_> = name.segments.iter().map(|segment| segment.name.text.as_str()).collect();
         refuse(format!("the name `{}`", text.join("::")), span, "define it in this file, or with `-D`")
+    }
+
+    /// Returns the template arguments of the class of a static member; nothing for other variables.
+    fn env_of_member(&mut self, id: usize, name: &'a QualifiedName) -> Res<TemplateArgs> {
+        let scope = self.t.program.variables[id].scope.clone();
+        let is_member = self.t.program.find(&scope, &[]).iter().any(|symbol| matches!(symbol, Symbol::Record(_)));
+        if !is_member {
+            return Ok(vec![]);
+        }
+        Ok(match self.class_of(name)? {
+            Some(class) => self.t.record(class).env.clone(),
+            None => self.env.clone(),
+        })
     }
 
     /// A static member of a class template: `Traits<T>::size`.
@@ -253,7 +299,10 @@ impl<'a> Lower<'_, 'a> {
         match symbols.first() {
             Some(Symbol::Variable(global)) => {
                 let global = *global;
-                Ok(Some(self.in_context(env, scope, |lower| lower.denote_global(global, span))?))
+                Ok(Some(self.in_context(env, scope, |lower| {
+                    let env = lower.env.clone();
+                    lower.denote_global(global, env, span)
+                })?))
             }
             Some(Symbol::Enumerator(id, at)) => {
                 let (id, at) = (*id, *at);
@@ -451,6 +500,9 @@ impl<'a> Lower<'_, 'a> {
             return Ok(Denoted::Value(self.short_circuit(op, left, right, span)?));
         }
         self.check_order(&[left, right])?;
+        if let Some(value) = self.address_remainder(op, left, right, span)? {
+            return Ok(Denoted::Value(value));
+        }
         let a = self.denote(left)?;
         let a = self.settle_denoted(a, left.span)?;
         let mark = self.mark();

@@ -7,7 +7,8 @@ use super::tree::{ClkConstant, ClkFunction, Expr, ExprKind, Geometry, Param, Stm
 use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
 use super::value::{
-    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
+    ArrayInfo, ConstantValue, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
+    refuse,
 };
 use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName};
 use crate::source::SourceSpan;
@@ -20,11 +21,35 @@ const MAX_PASSES: usize = 40;
 /// Keys of the file's variables begin here.
 const GLOBAL_KEYS: usize = 1 << 32;
 
+/// Identifiers of `__shared__` variables of device functions begin here, after those of the file's variables.
+const HOISTED: usize = 1 << 24;
+
+/// Returns the name under which the scope has a pointer that is a field of a parameter.
+pub(crate) fn pointer_field_name(key: VariableKey, path: &[SmolStr]) -> String {
+    format!("({}).{}", key.0, path.join("."))
+}
+
+fn constant_of(value: &Expr) -> Option<ConstantValue> {
+    match value.kind {
+        ExprKind::Int(number, _) => Some(ConstantValue::Int(number)),
+        ExprKind::Float(number, _) => Some(ConstantValue::Float(number)),
+        ExprKind::Bool(value) => Some(ConstantValue::Int(i128::from(value))),
+        _ => None,
+    }
+}
+
 /// The parts of a translated kernel that are not in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelInfo {
     pub(crate) clk: SmolStr,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+}
+
+/// A parameter of a kernel that is a struct.
+struct StructParameter {
+    clk: SmolStr,
+    /// The keys of the pointers in it.
+    keys: Vec<VariableKey>,
 }
 
 /// What one pass over a function produces.
@@ -94,7 +119,19 @@ impl<'a> Lower<'_, 'a> {
             }
             let globals_mutated: Vec<bool> =
                 globals.iter().map(|id| facts.mutated.contains(&VariableKey(GLOBAL_KEYS + id))).collect();
+            let mut body = body;
+            for (&id, &inout) in globals.iter().zip(&globals_mutated) {
+                if let Some(text) = self.file_array_text(id)? {
+                    let info = &self.t.file_arrays[&id];
+                    let ExprKind::Name(name) = &info.expr.kind else { continue };
+                    body.params.push(Param { name: name.clone(), inout, ty: text });
+                }
+            }
             let name = self.t.item_name(&wanted);
+            let constant = match body.stmts.as_slice() {
+                [Stmt { kind: StmtKind::Return(Some(value)), .. }, ..] if body.params.is_empty() => constant_of(value),
+                _ => None,
+            };
             let result_text = match result {
                 CType::Void => None,
                 _ => Some(self.t.type_text(&result)),
@@ -113,6 +150,7 @@ impl<'a> Lower<'_, 'a> {
                 result,
                 mutated: body.mutated,
                 effect,
+                constant,
                 globals,
                 globals_mutated,
                 axes,
@@ -436,12 +474,10 @@ impl<'a> Lower<'_, 'a> {
     // ---- variables of the file ----
 
     /// Returns a variable of the file as an array. The current function receives it as a parameter.
-    pub(crate) fn global_array(&mut self, id: usize, span: SourceSpan) -> Res<Rc<ArrayInfo>> {
-        if let Some(info) = self.t.constant_arrays.get(&id) {
-            if !self.globals.contains(&id) {
-                self.globals.push(id);
-            }
-            return Ok(info.clone());
+    fn global_array(&mut self, id: usize, span: SourceSpan) -> Res<Rc<ArrayInfo>> {
+        if let Some(info) = self.t.file_arrays.get(&id).cloned() {
+            self.use_file_array(id);
+            return Ok(info);
         }
         let entry = self.t.program.variables[id].clone();
         let env = self.env.clone();
@@ -464,20 +500,20 @@ impl<'a> Lower<'_, 'a> {
             key: VariableKey(GLOBAL_KEYS + id),
             name: entry.name.clone(),
         });
-        self.t.constant_arrays.insert(id, info.clone());
-        if !self.globals.contains(&id) {
-            self.globals.push(id);
-        }
+        self.t.file_arrays.insert(id, info.clone());
+        self.use_file_array(id);
         Ok(info)
     }
 
-    pub(crate) fn denote_global(&mut self, id: usize, span: SourceSpan) -> Res<Denoted> {
+    /// Returns a variable of the file. `env` has the arguments of a variable template, or of the class of a static
+    /// member.
+    pub(crate) fn denote_global(&mut self, id: usize, env: TemplateArgs, span: SourceSpan) -> Res<Denoted> {
         let entry = self.t.program.variables[id].clone();
         let attributes = &entry.decl.attributes;
         let constant = attributes.constexpr || entry.variable.ty.qualifiers.is_const || is_const_array(entry.variable);
         let scope = entry.scope.clone();
-        let env = self.env.clone();
-        let ty = self.in_context(env, scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
+        let env_of_template = env.clone();
+        let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
         let has_init = !matches!(entry.variable.init, CppInit::None);
         if has_init && (constant || attributes.constant) && !matches!(ty, CType::Record(_)) {
             if attributes.constant && !constant {
@@ -491,7 +527,7 @@ impl<'a> Lower<'_, 'a> {
             }
             self.t.evaluating.push(id);
             let init = &entry.variable.init;
-            let value = self.in_context(vec![], scope, |lower| match init {
+            let value = self.in_context(env, scope, |lower| match init {
                 CppInit::Equal(value) => lower.initial_value(value, &ty),
                 CppInit::Paren(args) | CppInit::Brace(args) => {
                     let args: Vec<_> = args.iter().collect();
@@ -513,7 +549,15 @@ impl<'a> Lower<'_, 'a> {
                 "pass it as a parameter, or declare it `constexpr`",
             );
         }
-        let info = self.global_array(id, span)?;
+        let info = if entry.decl.template.is_some() {
+            let array = match &ty {
+                CType::Array(..) => ty.clone(),
+                other => CType::Array(Box::new(other.clone()), Some(1)),
+            };
+            self.hoisted_array(&env_of_template, &entry.name, &array, Space::Global, entry.variable.span)?
+        } else {
+            self.global_array(id, span)?
+        };
         let unit = self.t.size_of(&info.element).unwrap_or(1);
         let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
@@ -535,7 +579,7 @@ impl<'a> Lower<'_, 'a> {
             CType::Array(element, None) => CType::Array(element, Some(items.len() as u64)),
             other => other,
         };
-        let info = match self.t.constant_arrays.get(&id) {
+        let info = match self.t.file_arrays.get(&id) {
             Some(info) => info.clone(),
             None => {
                 let element = ty.leaf().clone();
@@ -564,10 +608,11 @@ impl<'a> Lower<'_, 'a> {
                     key,
                     name: entry.name.clone(),
                 });
-                self.t.constant_arrays.insert(id, info.clone());
+                self.t.file_arrays.insert(id, info.clone());
                 info
             }
         };
+        self.use_file_array(id);
         let unit = self.t.size_of(&info.element).unwrap_or(1);
         let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
@@ -590,7 +635,7 @@ impl<'a> Lower<'_, 'a> {
             lower.is_kernel = true;
             let (mut params, stmts) = lower.kernel_body(function)?;
             facts = std::mem::take(&mut lower.facts);
-            let shared = std::mem::take(&mut lower.shared);
+            let mut shared = std::mem::take(&mut lower.shared);
             let (axes, dynamic) = (lower.axes, lower.dynamic_shared.clone());
             let grid_limits = lower.grid_limits.clone();
             let globals = lower.globals.clone();
@@ -603,18 +648,15 @@ impl<'a> Lower<'_, 'a> {
                 continue;
             }
             for id in globals {
-                let info = self.t.constant_arrays[&id].clone();
-                if info.space != Space::Global {
+                let info = self.t.file_arrays[&id].clone();
+                let Some(ty) = self.file_array_text(id)? else { continue };
+                let ExprKind::Name(name) = &info.expr.kind else { continue };
+                let name = name.clone();
+                if info.space == Space::Shared {
+                    shared.push(Stmt { kind: StmtKind::Shared { name, ty }, span: info.expr.span });
                     continue;
                 }
-                let ty = self.global_type(id)?;
-                let count = ty.count().unwrap_or(1);
-                let ExprKind::Name(name) = &info.expr.kind else { continue };
-                params.push(Param {
-                    name: name.clone(),
-                    inout: facts.mutated.contains(&info.key),
-                    ty: format!("[{}; {count}]", self.t.type_text(&info.element)),
-                });
+                params.push(Param { name, inout: facts.mutated.contains(&info.key), ty });
                 notes.push((format!("`{}` of the file is passed as an argument", info.name).into(), info.expr.span));
             }
             let axes = usize::from(axes) + 1;
@@ -657,6 +699,71 @@ impl<'a> Lower<'_, 'a> {
         refuse("a kernel whose pointers cannot be resolved", function.name_span, "use indices")
     }
 
+    /// Returns an array of the file that a called function uses. The current function receives it as a parameter.
+    pub(crate) fn file_array(&mut self, id: usize) -> Rc<ArrayInfo> {
+        self.use_file_array(id);
+        self.t.file_arrays[&id].clone()
+    }
+
+    /// Notes that the function uses an array of the file. In the next pass, local names avoid the name of the array.
+    fn use_file_array(&mut self, id: usize) {
+        if !self.globals.contains(&id) {
+            self.globals.push(id);
+        }
+        self.facts.changed |= self.facts.file_arrays.insert(id);
+    }
+
+    /// Returns the Clk type of an array that functions receive from their kernel; `None` for a `const` of the text.
+    fn file_array_text(&mut self, id: usize) -> Res<Option<String>> {
+        if let Some((_, text)) = id.checked_sub(HOISTED).and_then(|at| self.t.hoisted.get(at)) {
+            return Ok(Some(text.clone()));
+        }
+        let info = self.t.file_arrays[&id].clone();
+        if info.space != Space::Global {
+            return Ok(None);
+        }
+        let count = self.global_type(id)?.count().unwrap_or(1);
+        Ok(Some(format!("[{}; {count}]", self.t.type_text(&info.element))))
+    }
+
+    /// Returns a `__shared__` variable of a device function. Its kernel declares it: C++ has one variable for each
+    /// block, which all calls of the function use.
+    pub(crate) fn hoisted_shared(
+        &mut self,
+        variable: &'a crate::ast::CppVariable,
+        name: &SmolStr,
+        ty: &CType,
+    ) -> Res<Rc<ArrayInfo>> {
+        let env = self.env.clone();
+        self.hoisted_array(&env, name, ty, Space::Shared, variable.span)
+    }
+
+    /// Returns the array for a variable that has an instance for each list of template arguments.
+    fn hoisted_array(
+        &mut self,
+        env: &TemplateArgs,
+        name: &SmolStr,
+        ty: &CType,
+        space: Space,
+        span: SourceSpan,
+    ) -> Res<Rc<ArrayInfo>> {
+        let identity = format!("{:?} {env:?}", span.span);
+        let known = self.t.hoisted.iter().position(|(known, _)| *known == identity);
+        let id = HOISTED + known.unwrap_or(self.t.hoisted.len());
+        let key = VariableKey(GLOBAL_KEYS + id);
+        if known.is_none() {
+            self.facts.flat.insert(key);
+            let (text, axes) = self.array_text(ty, key, span)?;
+            let clk = self.t.item_name(name);
+            let (expr, element) = (Expr::name(clk, span), ty.leaf().clone());
+            let info = ArrayInfo { expr, element, axes, space, key, name: name.clone() };
+            self.t.hoisted.push((identity, text));
+            self.t.file_arrays.insert(id, Rc::new(info));
+        }
+        self.use_file_array(id);
+        Ok(self.t.file_arrays[&id].clone())
+    }
+
     fn global_type(&mut self, id: usize) -> Res<CType> {
         let entry = self.t.program.variables[id].clone();
         self.in_context(vec![], entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))
@@ -667,6 +774,10 @@ impl<'a> Lower<'_, 'a> {
         let mut params = vec![];
         let mut arrays: Vec<(usize, VariableKey)> = vec![];
         let mut copies = vec![];
+        // Pointers in structs are never `__restrict__` for the translation.
+        let mut may_alias = false;
+        // Structs in memory with pointers, which other threads see as well.
+        let mut unchanged: Vec<(VariableKey, SourceSpan)> = vec![];
         for param in &function.params {
             let span = param.span;
             let ty = self.resolve_type(&param.ty)?;
@@ -675,66 +786,36 @@ impl<'a> Lower<'_, 'a> {
             let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
             match &ty {
                 CType::Pointer(to) | CType::Array(to, _) => {
-                    let leaf = to.leaf().clone();
-                    match &leaf {
-                        CType::Pointer(_) => {
-                            return refuse("a pointer to pointers", span, "use one array and offsets into it");
-                        }
-                        CType::Void => return refuse("a `void` pointer", span, "use the type of the elements"),
-                        CType::Record(id) => {
-                            let fields = &self.t.record(*id).fields;
-                            if fields.iter().any(|field| matches!(field.ty, CType::Array(..))) {
-                                return refuse(
-                                    "an array of structs that contain arrays",
-                                    span,
-                                    "use an array with one more axis for each field",
-                                );
-                            }
-                            self.t.emit_record(*id, span)?;
-                        }
-                        CType::Vector(..) => {}
-                        other if other.is_arithmetic() => {}
-                        other => {
-                            return refuse(format!("a pointer to {}", self.t.describe(other)), span, "");
-                        }
+                    if let CType::Record(id) = **to
+                        && !self.t.pointer_fields(id).is_empty()
+                    {
+                        let pointers = self.struct_parameter(&name, key, id, &mut params, &mut arrays, span)?;
+                        may_alias = true;
+                        let kind = PlaceKind::Variable { name: pointers.clk, key, value: None };
+                        let object = self.object_pointer(CppPlace { kind, ty: (**to).clone(), span }, (**to).clone());
+                        self.bind_pointer(&name, pointer_key, to, Some(object), span)?;
+                        unchanged.push((key, span));
+                        unchanged.extend(pointers.keys.iter().map(|&key| (key, span)));
+                        self.note(format!("`{name}` points to one struct, which no thread changes"), span);
+                        continue;
                     }
-                    let clk = self.fresh(&name);
-                    let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
-                    params.push(Param {
-                        name: clk.clone(),
-                        inout: self.is_mutated(key),
-                        ty: format!("[{}; {length}]", self.t.type_text(&leaf)),
-                    });
-                    arrays.push((params.len() - 1, key));
-                    let unit = self.t.size_of(&leaf).unwrap_or(1);
-                    let info = ArrayInfo {
-                        expr: Expr::name(clk, span),
-                        element: leaf,
-                        axes: 1,
-                        space: Space::Global,
-                        key,
-                        name: name.clone(),
-                    };
-                    let pointer = Pointer {
-                        base: PointerBase::Array(Rc::new(info)),
-                        prefix: vec![],
-                        index: None,
-                        unit,
-                        to: (**to).clone(),
-                    };
-                    self.bind_pointer(&name, pointer_key, to, Some(pointer), span)?;
+                    self.kernel_array(&name, &name, to, (key, pointer_key), &mut params, &mut arrays, span)?;
                 }
                 CType::Reference(_) => return refuse("a reference parameter of a kernel", span, "pass a pointer"),
                 CType::Group(_) | CType::Void | CType::Null | CType::Text | CType::Functor(_) => {
                     return refuse(format!("a parameter of type {}", self.t.describe(&ty)), span, "");
                 }
                 _ => {
-                    if let CType::Record(id) = ty {
-                        self.t.emit_record(id, span)?;
-                    }
-                    let clk = self.fresh(&name);
                     let text = self.t.type_text(&ty);
-                    params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
+                    let clk = if let CType::Record(id) = ty {
+                        let pointers = self.struct_parameter(&name, key, id, &mut params, &mut arrays, span)?;
+                        may_alias |= !pointers.keys.is_empty();
+                        pointers.clk
+                    } else {
+                        let clk = self.fresh(&name);
+                        params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
+                        clk
+                    };
                     let clk = if self.is_mutated(key) {
                         let copy = self.fresh(&name);
                         copies.push((copy.clone(), text, Expr::name(clk, span), span));
@@ -753,17 +834,101 @@ impl<'a> Lower<'_, 'a> {
             return refuse("a kernel without a body", function.name_span, "");
         };
         self.block(body)?;
+        if let Some(&(_, span)) = unchanged.iter().find(|(key, _)| self.is_mutated(*key)) {
+            return refuse("a store to a struct in memory that has pointers", span, "pass the pointers as parameters");
+        }
         for &(at, key) in &arrays {
             params[at].inout = self.is_mutated(key);
         }
         // `__restrict__` states it in the file.
-        let pointers = function.params.iter().filter(|param| matches!(param.ty.kind, CppTypeKind::Pointer(_)));
-        let may_alias = arrays.len() > 1 && arrays.iter().any(|&(at, _)| params[at].inout);
-        if may_alias && pointers.into_iter().any(|param| !param.ty.qualifiers.restrict) {
+        let mut pointers = function.params.iter().filter(|param| matches!(param.ty.kind, CppTypeKind::Pointer(_)));
+        may_alias |= pointers.any(|param| !param.ty.qualifiers.restrict);
+        if may_alias && arrays.len() > 1 && arrays.iter().any(|&(at, _)| params[at].inout) {
             self.notes.push(("its pointer parameters refer to different arrays".into(), function.name_span));
         }
         let stmts = std::mem::take(&mut self.blocks[0]);
         Ok((params, stmts))
+    }
+
+    /// Declares a struct that is a parameter of a kernel. Each pointer in it becomes a parameter of its own.
+    fn struct_parameter(
+        &mut self,
+        name: &SmolStr,
+        key: VariableKey,
+        id: RecordId,
+        params: &mut Vec<Param>,
+        arrays: &mut Vec<(usize, VariableKey)>,
+        span: SourceSpan,
+    ) -> Res<StructParameter> {
+        self.t.emit_fields(id, span)?;
+        let mut all = vec![];
+        for (path, to) in self.t.pointer_fields(id) {
+            let keys = (self.new_key(), self.new_key());
+            let array = format!("{name}_{}", path.join("_"));
+            let local = pointer_field_name(key, &path);
+            self.kernel_array(&array, &local, &to, keys, params, arrays, span)?;
+            all.push(keys.1);
+        }
+        let clk = self.fresh(name);
+        params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(&CType::Record(id)) });
+        Ok(StructParameter { clk, keys: all })
+    }
+
+    /// Declares a pointer of a kernel's parameters as an array.
+    #[allow(clippy::too_many_arguments, reason = "the lists of the caller, which grow together")]
+    fn kernel_array(
+        &mut self,
+        name: &str,
+        local: &str,
+        to: &CType,
+        (key, pointer_key): (VariableKey, VariableKey),
+        params: &mut Vec<Param>,
+        arrays: &mut Vec<(usize, VariableKey)>,
+        span: SourceSpan,
+    ) -> Res<()> {
+        let leaf = to.leaf().clone();
+        match &leaf {
+            CType::Pointer(_) => {
+                return refuse("a pointer to pointers", span, "use one array and offsets into it");
+            }
+            CType::Void => return refuse("a `void` pointer", span, "use the type of the elements"),
+            CType::Record(id) => {
+                let fields = &self.t.record(*id).fields;
+                if fields.iter().any(|field| matches!(field.ty, CType::Array(..))) {
+                    return refuse(
+                        "an array of structs that contain arrays",
+                        span,
+                        "use an array with one more axis for each field",
+                    );
+                }
+                self.t.emit_record(*id, span)?;
+            }
+            CType::Vector(..) => {}
+            other if other.is_arithmetic() => {}
+            other => {
+                return refuse(format!("a pointer to {}", self.t.describe(other)), span, "");
+            }
+        }
+        let clk = self.fresh(name);
+        let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
+        params.push(Param {
+            name: clk.clone(),
+            inout: self.is_mutated(key),
+            ty: format!("[{}; {length}]", self.t.type_text(&leaf)),
+        });
+        arrays.push((params.len() - 1, key));
+        let unit = self.t.size_of(&leaf).unwrap_or(1);
+        let info = ArrayInfo {
+            expr: Expr::name(clk, span),
+            element: leaf,
+            axes: 1,
+            space: Space::Global,
+            key,
+            name: name.into(),
+        };
+        let pointer =
+            Pointer { base: PointerBase::Array(Rc::new(info)), prefix: vec![], index: None, unit, to: to.clone() };
+        self.bind_pointer(&SmolStr::from(local), pointer_key, to, Some(pointer), span)
     }
 }
 

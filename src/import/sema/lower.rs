@@ -30,6 +30,8 @@ pub(crate) struct Facts {
     pub(crate) elements: FxHashMap<VariableKey, CType>,
     /// Variables and arrays that are passed to functions that may change them, so that they need a value.
     pub(crate) passed: FxHashSet<VariableKey>,
+    /// Arrays of the file that the function uses.
+    pub(crate) file_arrays: FxHashSet<usize>,
     pub(crate) changed: bool,
 }
 

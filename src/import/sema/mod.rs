@@ -17,6 +17,7 @@ mod overload;
 mod place;
 mod pointer;
 mod program;
+mod reinterpret;
 mod resolve;
 mod stmt;
 #[cfg(test)]
@@ -63,6 +64,8 @@ pub struct TranslatedKernel {
 #[derive(Clone, Debug)]
 pub struct RefusedKernel {
     pub name: SmolStr,
+    /// The name in its declaration; the construct for a kernel that does not parse.
+    pub source: SourceSpan,
     /// The C++ term for the construct.
     pub construct: SmolStr,
     pub diagnostic: Diagnostic,
@@ -103,18 +106,18 @@ fn translate_kernel(
 fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTranslation {
     let program = Program::new(&unit.decls);
     let mut translation = CudaTranslation::default();
-    let refusal_of = |name: &SmolStr, refusal: &Refusal| {
+    let refusal_of = |name: &SmolStr, source: SourceSpan, refusal: &Refusal| {
         let title = format!("kernel `{name}` is not translated: it uses {}", refusal.construct);
         let mut diagnostic = Diagnostic::error(REFUSED, title).at(refusal.span.span, "Clk has no equivalent");
         if let Some(help) = &refusal.help {
             diagnostic = diagnostic.help(help.to_string());
         }
         let diagnostic = provenance.explain(diagnostic, refusal.span);
-        RefusedKernel { name: name.clone(), construct: refusal.construct.clone(), diagnostic }
+        RefusedKernel { name: name.clone(), source, construct: refusal.construct.clone(), diagnostic }
     };
     for (name, kernel, refusal) in &program.refused {
         if *kernel {
-            translation.refused.push(refusal_of(name, refusal));
+            translation.refused.push(refusal_of(name, refusal.span, refusal));
         }
     }
     let kernels: Vec<usize> = (0..program.functions.len())
@@ -131,7 +134,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
         let instances = match kernel_instances(&mut t, id, &launched) {
             Ok(instances) => instances,
             Err(refusal) => {
-                translation.refused.push(refusal_of(&name, &refusal));
+                translation.refused.push(refusal_of(&name, function.name_span, &refusal));
                 continue;
             }
         };
@@ -161,7 +164,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                         .map(|(text, source)| Assumption { text, source })
                         .collect(),
                 }),
-                Err(refusal) => translation.refused.push(refusal_of(&name, &refusal)),
+                Err(refusal) => translation.refused.push(refusal_of(&name, function.name_span, &refusal)),
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::lower::Lower;
 use super::value::{Res, refuse};
-use crate::ast::{CppExpr, CppExprKind, CppUnaryOp};
+use crate::ast::{CppDecl, CppDeclKind, CppExpr, CppExprKind, CppInit, CppStmtKind, CppUnaryOp};
 use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
@@ -111,6 +111,25 @@ fn collect(expr: &CppExpr, accesses: &mut Accesses) {
         CppExprKind::Index { base, index } => {
             collect(base, accesses);
             collect(index, accesses);
+        }
+        CppExprKind::Statements(block) => {
+            for stmt in &block.stmts {
+                match &stmt.kind {
+                    CppStmtKind::Expr(value) => collect(value, accesses),
+                    CppStmtKind::Decl(CppDecl { kind: CppDeclKind::Variables(decl), .. }) => {
+                        for variable in &decl.variables {
+                            match &variable.init {
+                                CppInit::Equal(value) => collect(value, accesses),
+                                CppInit::Paren(args) | CppInit::Brace(args) => {
+                                    args.iter().for_each(|arg| collect(arg, accesses));
+                                }
+                                CppInit::None => {}
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
         }
         CppExprKind::Member { base, .. } => collect(base, accesses),
         CppExprKind::Cast { value, .. } => collect(value, accesses),

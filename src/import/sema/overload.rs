@@ -1,11 +1,13 @@
 //! Overload resolution and template argument deduction.
 
 use super::lower::Lower;
+use super::resolve::may_be_const;
 use super::types::{CType, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
 use super::value::{Denoted, Res, refuse};
 use crate::ast::{
-    CppExpr, CppExprKind, CppTemplateArg, CppType, CppTypeKind, FunctionBody, QualifiedName, TemplateParamKind,
+    CppExpr, CppExprKind, CppTemplateArg, CppType, CppTypeKind, FunctionBody, QualifiedName, TemplateHeader,
+    TemplateParamKind,
 };
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
@@ -63,7 +65,9 @@ impl<'a> Lower<'_, 'a> {
             match self.viable(id, explicit, &types, record) {
                 Ok(Some((cost, chosen))) => match &best {
                     Some((known, _)) if *known < cost => {}
-                    Some((known, _)) if *known == cost => ambiguous = true,
+                    Some((known, other)) if *known == cost && !self.is_more_specialized(id, other.function) => {
+                        ambiguous |= !self.is_more_specialized(other.function, id);
+                    }
                     _ => {
                         best = Some((cost, chosen));
                         ambiguous = false;
@@ -82,6 +86,19 @@ impl<'a> Lower<'_, 'a> {
                 refuse(format!("a call of `{name}` with {}", types.join(", ")), span, "cast the arguments")
             }
         }
+    }
+
+    /// Returns whether the parameters of a function template are more specialized than those of another template:
+    /// `Pair<K, V>` than `T`. Partial ordering decides between templates with equal conversions.
+    fn is_more_specialized(&self, id: usize, other: usize) -> bool {
+        let (a, b) = (self.t.function(id), self.t.function(other));
+        let (Some(own), Some(others)) = (&a.template, &b.template) else { return false };
+        let depths = |function: &'a crate::ast::CppFunction, header: &TemplateHeader| -> Vec<Option<u32>> {
+            function.params.iter().map(|param| pattern_depth(strip_reference(&param.ty), header)).collect()
+        };
+        let (x, y) = (depths(a, own), depths(b, others));
+        let pairs: Option<Vec<(u32, u32)>> = x.into_iter().zip(y).map(|(x, y)| x.zip(y)).collect();
+        pairs.is_some_and(|pairs| pairs.iter().all(|(x, y)| x >= y) && pairs.iter().any(|(x, y)| x > y))
     }
 
     /// Returns the default of a parameter, which another declaration of the function may have.
@@ -259,7 +276,13 @@ impl<'a> Lower<'_, 'a> {
         for (param, ty) in function.params.iter().zip(types) {
             self.deduce(&param.ty, ty, true, &names, &mut found);
         }
+        // The marks come first, because the last entries are the arguments of the header.
         let mut env: TemplateArgs = vec![];
+        for (at, name) in names.iter().enumerate() {
+            if at >= explicit.len() && !function.params.iter().any(|param| is_plain_name(&param.ty, name)) {
+                env.push((may_be_const(name), TemplateValue::Int(1, CType::Bool)));
+            }
+        }
         for (at, param) in header.params.iter().enumerate() {
             let value = match found[at].take() {
                 Some(value) => value,
@@ -355,5 +378,46 @@ impl<'a> Lower<'_, 'a> {
             }
             _ => {}
         }
+    }
+}
+
+fn is_plain_name(ty: &CppType, wanted: &str) -> bool {
+    match &ty.kind {
+        CppTypeKind::Named(name) => matches!(name.segments.as_slice(), [only] if only.name.text == wanted),
+        _ => false,
+    }
+}
+
+fn strip_reference(ty: &CppType) -> &CppType {
+    match &ty.kind {
+        CppTypeKind::Reference(inner) | CppTypeKind::RvalueReference(inner) => inner,
+        _ => ty,
+    }
+}
+
+/// Returns 0 for a template parameter, and one more for each pointer or class template around it. `None` for types
+/// whose order is not known here.
+fn pattern_depth(ty: &CppType, header: &TemplateHeader) -> Option<u32> {
+    let is_param =
+        |name: &SmolStr| header.params.iter().any(|param| param.name.as_ref().is_some_and(|own| own.text == *name));
+    match &ty.kind {
+        CppTypeKind::Named(name) => match name.segments.as_slice() {
+            [only] => match &only.args {
+                None if is_param(&only.name.text) => Some(0),
+                None => Some(u32::MAX),
+                Some(args) => {
+                    let mut least = u32::MAX;
+                    for arg in args {
+                        let CppTemplateArg::Type(ty) = arg else { return None };
+                        least = least.min(pattern_depth(ty, header)?);
+                    }
+                    Some(least.saturating_add(1))
+                }
+            },
+            _ => None,
+        },
+        CppTypeKind::Pointer(inner) => pattern_depth(inner, header).map(|depth| depth.saturating_add(1)),
+        CppTypeKind::Basic(_) => Some(u32::MAX),
+        _ => None,
     }
 }

@@ -1,29 +1,17 @@
-//! Loads and stores: variables, elements of arrays, fields and components, also through pointers to another type than
-//! that of the elements (`reinterpret_cast<float4*>(x)`).
+//! Loads and stores: variables, elements of arrays, fields and components. `reinterpret` has accesses through pointers to
+//! another type than that of the elements.
 
 use super::arith::{coerce, realize};
 use super::lower::Lower;
-use super::tree::{Expr, ExprKind, StmtKind};
+use super::reinterpret::{Access, refuse_access};
+use super::tree::{Expr, ExprKind};
 use super::types::{CType, ClkScalar, ComponentKind, INT, LONG};
-use super::value::{
-    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
-};
+use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse};
 use crate::ast::{CppBinaryOp, CppExpr, QualifiedName};
 use crate::source::SourceSpan;
+use smol_str::SmolStr;
 
 pub(crate) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
-
-/// How the object at a pointer is stored in its array.
-enum Access {
-    /// As one element.
-    Element,
-    /// As the bits of an element of another type of the same size.
-    Bits(ClkScalar, ClkScalar),
-    /// As this number of adjacent elements, whose bits become the components of a vector.
-    Elements(u8, ClkScalar, ClkScalar),
-    /// As a component of an element that is a vector of this length.
-    Component(u8),
-}
 
 impl<'a> Lower<'_, 'a> {
     /// Returns the variable or array that contains a place.
@@ -64,102 +52,41 @@ impl<'a> Lower<'_, 'a> {
                 let base = self.place_expr(base, span)?;
                 Expr::new(ExprKind::Field(Box::new(base), COMPONENTS[usize::from(*at)].into()), span)
             }
-            PlaceKind::At(pointer) => match (&pointer.base, self.access(pointer, span)?) {
-                (PointerBase::Array(info), Access::Element) => {
-                    let info = info.clone();
-                    self.element(&info, pointer, span)
+            PlaceKind::At(pointer) => {
+                let pointer = pointer.clone();
+                match (&pointer.base, self.access(&pointer, span)?) {
+                    (PointerBase::Array(_), Access::Element) => self.element(&pointer, span)?,
+                    (PointerBase::Object(_), Access::Element) if pointer.index.is_some() => {
+                        return refuse("an index of a pointer to one variable", span, "use an array");
+                    }
+                    (PointerBase::Object(place), Access::Element) => self.place_expr(place, span)?,
+                    (_, Access::Scalar) => self.single_scalar(&pointer, span)?,
+                    _ => return refuse("a part of an object of another type", span, "use one type for the array"),
                 }
-                (PointerBase::Array(info), Access::Component(count)) => {
-                    let info = info.clone();
-                    self.component_element(&info, pointer, count, span)?
-                }
-                (PointerBase::Object(place), Access::Element) => {
-                    let place = place.clone();
-                    self.place_expr(&place, span)?
-                }
-                _ => return refuse("a part of an object of another type", span, "use one type for the array"),
-            },
+            }
             PlaceKind::PointerVariable(_) => return refuse("a pointer as a value", span, "use an index"),
         })
     }
 
-    fn element(&mut self, info: &ArrayInfo, pointer: &Pointer, span: SourceSpan) -> Expr {
+    fn element(&mut self, pointer: &Pointer, span: SourceSpan) -> Res<Expr> {
+        let PointerBase::Array(info) = &pointer.base else { return refuse("this element", span, "") };
+        let info = info.clone();
         let mut indices: Vec<Expr> = pointer.prefix.iter().map(index_expr).collect();
-        indices.push(match &pointer.index {
-            Some(index) => index_expr(index),
+        let size = self.t.size_of(&info.element).unwrap_or(1);
+        indices.push(match self.element_index(pointer, size, span)? {
+            Some(index) => index_expr(&index),
             None => Expr::int(0, ClkScalar::I32, span),
         });
-        Expr::new(ExprKind::Index(Box::new(Expr { span, ..info.expr.clone() }), indices), span)
-    }
-
-    fn component_element(&mut self, info: &ArrayInfo, pointer: &Pointer, count: u8, span: SourceSpan) -> Res<Expr> {
-        let array = Expr { span, ..info.expr.clone() };
-        let index = pointer.index.as_deref().cloned().unwrap_or_else(|| Value::int(0, LONG, span));
-        let count = Value::int(i128::from(count), INT, span);
-        let element = self.binary(CppBinaryOp::Div, index.clone(), count.clone(), span)?;
-        let component = self.binary(CppBinaryOp::Rem, index, count, span)?;
-        let element = Expr::new(ExprKind::Index(Box::new(array), vec![index_expr(&element)]), span);
-        Ok(match component.constant_int() {
-            Some(known @ 0..=3) => {
-                Expr::new(ExprKind::Field(Box::new(element), COMPONENTS[known as usize].into()), span)
-            }
-            _ => Expr::new(ExprKind::Index(Box::new(element), vec![index_expr(&component)]), span),
-        })
-    }
-
-    fn access(&self, pointer: &Pointer, span: SourceSpan) -> Res<Access> {
-        let element = match &pointer.base {
-            PointerBase::Array(info) => &info.element,
-            PointerBase::Object(place) => &place.ty,
-            PointerBase::Null => return refuse("an access through a null pointer", span, ""),
-        };
-        let to = &pointer.to;
-        if let PointerBase::Object(_) = pointer.base
-            && pointer.index.is_some()
-        {
-            return refuse("an index of a pointer to one variable", span, "use an array");
-        }
-        if element == to {
-            return Ok(Access::Element);
-        }
-        let size = self.t.size_of(element).unwrap_or(0);
-        if pointer.unit < size {
-            if let CType::Vector(component, count) = element
-                && component.scalar().size() == pointer.unit
-                && to.scalar() == Some(component.scalar())
-            {
-                return Ok(Access::Component(*count));
-            }
-        } else {
-            match (element.scalar(), to.scalar()) {
-                (Some(a), Some(b)) if a == b => return Ok(Access::Element),
-                (Some(a), Some(b)) if a.size() == b.size() && a != ClkScalar::Bool && b != ClkScalar::Bool => {
-                    return Ok(Access::Bits(a, b));
-                }
-                _ => {}
-            }
-            if let (CType::Vector(a, n), CType::Vector(b, m)) = (element, to)
-                && n == m
-                && a.scalar() == b.scalar()
-            {
-                return Ok(Access::Element);
-            }
-            if let (Some(a), CType::Vector(component, count)) = (element.scalar(), to)
-                && a.size() == component.scalar().size()
-                && matches!(pointer.base, PointerBase::Array(_))
-            {
-                return Ok(Access::Elements(*count, a, component.scalar()));
-            }
-        }
-        let construct =
-            format!("an access to {} through a pointer to {}", self.t.describe(element), self.t.describe(to));
-        refuse(construct, span, "use one type for the array, or pack and unpack the values with shifts")
+        Ok(Expr::new(ExprKind::Index(Box::new(Expr { span, ..info.expr.clone() }), indices), span))
     }
 
     // ---- loads ----
 
     pub(crate) fn load(&mut self, place: &CppPlace) -> Res<Value> {
         let span = place.span;
+        if let CType::Record(id) = place.ty {
+            self.t.emit_record(id, span)?;
+        }
         match &place.kind {
             PlaceKind::Variable { name, key, value } => {
                 if let Some(known) = value
@@ -177,21 +104,12 @@ impl<'a> Lower<'_, 'a> {
             PlaceKind::At(pointer) => {
                 let pointer = pointer.clone();
                 match self.access(&pointer, span)? {
-                    Access::Element | Access::Component(_) => {
+                    Access::Element | Access::Scalar => {
                         let expr = self.place_expr(place, span)?;
                         Ok(Value::new(place.ty.clone(), expr))
                     }
-                    Access::Bits(from, to) => {
-                        let expr = self.bare_element(&pointer, span)?;
-                        let expr = bits(expr, from, to, span);
-                        Ok(Value::new(place.ty.clone(), expr))
-                    }
-                    Access::Elements(count, from, to) => {
-                        let parts = self.adjacent(&pointer, count, span)?;
-                        let parts = parts.into_iter().map(|part| bits(part, from, to, span)).collect();
-                        let name = self.t.type_text(&place.ty);
-                        Ok(Value::new(place.ty.clone(), Expr::call(name, parts, span)))
-                    }
+                    Access::Whole(views) => self.load_whole(&pointer, views, span),
+                    Access::Part(views) => self.load_part(&pointer, views, span),
                 }
             }
             PlaceKind::Field(..) | PlaceKind::Component(..) => {
@@ -220,61 +138,13 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    fn bare_element(&mut self, pointer: &Pointer, span: SourceSpan) -> Res<Expr> {
-        match &pointer.base {
-            PointerBase::Array(info) => {
-                let info = info.clone();
-                Ok(self.element(&info, pointer, span))
-            }
-            PointerBase::Object(place) => {
-                let place = place.clone();
-                self.place_expr(&place, span)
-            }
-            PointerBase::Null => refuse("an access through a null pointer", span, ""),
-        }
-    }
-
-    /// Returns the elements of an array that a vector at a pointer consists of. CUDA requires that the vector is
-    /// aligned, which the text asserts unless the index shows it.
-    fn adjacent(&mut self, pointer: &Pointer, count: u8, span: SourceSpan) -> Res<Vec<Expr>> {
-        let PointerBase::Array(info) = &pointer.base else {
-            return refuse("a vector at the address of one variable", span, "use an array");
-        };
-        let info = info.clone();
-        if info.axes > 1 {
-            self.note_flat(info.key);
-        }
-        if info.space == Space::Local || info.space == Space::Shared {
-            self.note(format!("`{}` is aligned for vector accesses", info.name), span);
-        } else if info.space == Space::Parameter || info.space == Space::Global {
-            self.note(format!("the argument `{}` is aligned for vector accesses", info.name), span);
-        }
-        let index = pointer.index.as_deref().cloned().unwrap_or_else(|| Value::int(0, LONG, span));
-        let index = if index.constant.is_some() { index } else { self.spill(index) };
-        // Vectors of three components are aligned like one component.
-        if count != 3 && index.divisor % u64::from(count) != 0 {
-            let number = Value::int(i128::from(count), INT, span);
-            let rest = self.binary(CppBinaryOp::Rem, index.clone(), number, span)?;
-            let zero = Value::int(0, INT, span);
-            let aligned = self.binary(CppBinaryOp::Eq, rest, zero, span)?;
-            let text = Expr::new(ExprKind::Text(format!("\"a vector of {count} elements is not aligned\"")), span);
-            self.push(StmtKind::Expr(Expr::call("assert", vec![aligned.expr, text], span)), span);
-        }
-        let mut parts = vec![];
-        for part in 0..count {
-            let by = Value::int(i128::from(part), LONG, span);
-            let base = self.convert(index.clone(), &LONG, span)?;
-            let at = if part == 0 { index.clone() } else { self.binary(CppBinaryOp::Add, base, by, span)? };
-            let element = Pointer { index: Some(Box::new(at)), ..pointer.clone() };
-            parts.push(self.element(&info, &element, span));
-        }
-        Ok(parts)
-    }
-
     // ---- stores ----
 
     /// Stores a value of the type of the place.
     pub(crate) fn store(&mut self, place: &CppPlace, value: Value, span: SourceSpan) -> Res<()> {
+        if let CType::Record(id) = place.ty {
+            self.t.emit_record(id, span)?;
+        }
         let root = self.root(place);
         self.note_mutated(root);
         self.effect |= self.is_shared_place(place);
@@ -286,37 +156,38 @@ impl<'a> Lower<'_, 'a> {
                 return refuse("a store to a constant array", span, "");
             }
             match self.access(&pointer, span)? {
-                Access::Bits(element, own) => {
-                    let target = self.bare_element(&pointer, span)?;
-                    let value = bits(realize(&value), own, element, span);
-                    self.push_assign(target, value, span);
-                    return Ok(());
+                Access::Whole(views) => return self.store_whole(&pointer, views, value, span),
+                Access::Part(views) if !self.is_shared_place(place) => {
+                    return self.store_part(place, views, value, span);
                 }
-                Access::Elements(count, element, own) => {
-                    let value = self.spill(value);
-                    let targets = self.adjacent(&pointer, count, span)?;
-                    for (at, target) in targets.into_iter().enumerate() {
-                        let part = vector_part(&value.expr, at, span);
-                        self.push_assign(target, bits(part, own, element, span), span);
-                    }
-                    return Ok(());
+                Access::Part(_) => {
+                    let element = self.type_of_base(&pointer);
+                    return refuse_access(&element, &self.t.describe(&pointer.to), span);
                 }
-                Access::Element | Access::Component(_) => {}
+                Access::Element | Access::Scalar => {}
             }
         }
         if let PlaceKind::Component(base, at) = &place.kind
             && let PlaceKind::At(pointer) = &base.kind
-            && let Access::Elements(count, element, own) = self.access(pointer, span)?
+            && let CType::Vector(component, _) = &pointer.to
+            && !matches!(self.access(pointer, span)?, Access::Element)
         {
-            let pointer = pointer.clone();
-            let mut targets = self.adjacent(&pointer, count, span)?;
-            let target = targets.swap_remove(usize::from(*at));
-            self.push_assign(target, bits(realize(&value), own, element, span), span);
-            return Ok(());
+            let pointer = self.cast_pointer(pointer.clone(), &component.ty(), span)?;
+            let pointer = self.offset(pointer, Value::int(i128::from(*at), LONG, span), false, span)?;
+            let place = CppPlace { kind: PlaceKind::At(pointer), ty: place.ty.clone(), span };
+            return self.store(&place, value, span);
         }
         let target = self.place_expr(place, place.span)?;
         self.push_assign(target, realize(&value), span);
         Ok(())
+    }
+
+    fn type_of_base(&self, pointer: &Pointer) -> String {
+        match &pointer.base {
+            PointerBase::Array(info) => self.t.describe(&info.element),
+            PointerBase::Object(place) => self.t.describe(&place.ty),
+            PointerBase::Null => self.t.describe(&CType::Null),
+        }
     }
 
     // ---- indices and members ----
@@ -395,6 +266,16 @@ impl<'a> Lower<'_, 'a> {
                 };
                 let (clk, field_type) = (field.clk.clone(), field.ty.clone());
                 if let CType::Pointer(_) = field_type {
+                    if let Denoted::Place(place) = &denoted
+                        && let Some((key, mut path)) = field_path(place)
+                    {
+                        path.push(clk.clone());
+                        let local = super::function::pointer_field_name(key, &path);
+                        if let Some(super::lower::Local::Pointer { key, .. }) = self.find_local(&local) {
+                            let kind = PlaceKind::PointerVariable(*key);
+                            return Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }));
+                        }
+                    }
                     return refuse(
                         format!("the pointer `{name}` in a struct"),
                         span,
@@ -455,6 +336,19 @@ impl<'a> Lower<'_, 'a> {
     }
 }
 
+/// Returns the variable that contains a place, and the fields that lead to it.
+fn field_path(place: &CppPlace) -> Option<(VariableKey, Vec<SmolStr>)> {
+    match &place.kind {
+        PlaceKind::Variable { key, .. } => Some((*key, vec![])),
+        PlaceKind::Field(base, field) => {
+            let (key, mut path) = field_path(base)?;
+            path.push(field.clone());
+            Some((key, path))
+        }
+        _ => None,
+    }
+}
+
 /// Returns an index: any integer type that contains its value.
 pub(crate) fn index_expr(index: &Value) -> Expr {
     match index.constant_int() {
@@ -475,6 +369,6 @@ pub(crate) fn bits(expr: Expr, from: ClkScalar, to: ClkScalar, span: SourceSpan)
     }
 }
 
-fn vector_part(vector: &Expr, at: usize, span: SourceSpan) -> Expr {
+pub(crate) fn vector_part(vector: &Expr, at: usize, span: SourceSpan) -> Expr {
     Expr::new(ExprKind::Field(Box::new(vector.clone()), COMPONENTS[at].into()), span)
 }

@@ -6,7 +6,7 @@ use super::lower::{Local, Lower};
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, LONG};
 use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Value, VariableKey, refuse};
-use crate::ast::CppBinaryOp;
+use crate::ast::{CppBinaryOp, CppExpr, CppExprKind};
 use crate::source::SourceSpan;
 
 /// Returns whether two expressions are equal, apart from their places in the file.
@@ -90,7 +90,7 @@ impl<'a> Lower<'_, 'a> {
                 let info = super::value::ArrayInfo {
                     expr,
                     element,
-                    axes: place.ty.extents().len(),
+                    axes: 1,
                     space: super::value::Space::Local,
                     key,
                     name: field.clone(),
@@ -189,29 +189,37 @@ impl<'a> Lower<'_, 'a> {
                 return Ok(Pointer { to: to.clone(), ..pointer });
             }
             // `extern __shared__ char s[]` is memory for elements of the type to which it is cast.
-            if self.dynamic_shared_key == Some(info.key)
-                && pointer.unit == 1
-                && size > 1
-                && !matches!(to.leaf(), CType::Vector(..))
-                && self.facts.elements.insert(info.key, to.leaf().clone()).is_none()
-            {
-                self.facts.changed = true;
+            if pointer.unit == 1 && size > 1 && !matches!(to.leaf(), CType::Vector(..)) {
+                self.note_dynamic_element(info.key, to.leaf().clone());
             }
-            if size < pointer.unit {
-                if !pointer.unit.is_multiple_of(size) {
-                    return refuse("a cast between pointers to unrelated types", span, "use one type for the array");
-                }
-                let factor = pointer.unit / size;
-                pointer.unit = size;
-                if let Some(index) = pointer.index.take() {
-                    let index = self.convert(*index, &LONG, span)?;
-                    let factor = Value::int(i128::from(factor), LONG, span);
-                    pointer.index = Some(Box::new(self.binary(CppBinaryOp::Mul, index, factor, span)?));
-                }
+        }
+        // The index counts the smaller objects. Pointers to `void` have no objects to count.
+        if size < pointer.unit && !matches!(pointer.base, PointerBase::Null) {
+            if !pointer.unit.is_multiple_of(size) {
+                return refuse("a cast between pointers to unrelated types", span, "use one type for the array");
+            }
+            let factor = pointer.unit / size;
+            pointer.unit = size;
+            if let Some(index) = pointer.index.take() {
+                let index = self.convert(*index, &LONG, span)?;
+                let factor = Value::int(i128::from(factor), LONG, span);
+                pointer.index = Some(Box::new(self.binary(CppBinaryOp::Mul, index, factor, span)?));
             }
         }
         pointer.to = to.clone();
         Ok(pointer)
+    }
+
+    /// Chooses the type of the elements of dynamic shared memory, unless a smaller type is chosen already.
+    pub(crate) fn note_dynamic_element(&mut self, key: VariableKey, element: CType) {
+        if self.dynamic_shared_key != Some(key) {
+            return;
+        }
+        let size = |lower: &Self, ty: &CType| lower.t.size_of(ty).unwrap_or(u64::MAX);
+        if self.facts.elements.get(&key).is_none_or(|known| size(self, known) > size(self, &element)) {
+            self.facts.elements.insert(key, element);
+            self.facts.changed = true;
+        }
     }
 
     // ---- pointer variables ----
@@ -357,6 +365,49 @@ impl<'a> Lower<'_, 'a> {
             }
             _ => refuse(format!("`{}` of a pointer", op.text()), span, "use an index"),
         }
+    }
+
+    /// `(uintptr_t)p % 16` or `(uintptr_t)p & 15`: the remainder of the offset of `p`, if its array is aligned.
+    pub(crate) fn address_remainder(
+        &mut self,
+        op: CppBinaryOp,
+        left: &'a CppExpr,
+        right: &'a CppExpr,
+        span: SourceSpan,
+    ) -> Res<Option<Value>> {
+        let CppExprKind::Cast { ty, value, .. } = &left.kind else { return Ok(None) };
+        if !matches!(op, CppBinaryOp::Rem | CppBinaryOp::BitAnd) {
+            return Ok(None);
+        }
+        let ty = self.resolve_type(ty)?;
+        if !ty.is_integer() || !matches!(self.type_of(value), Ok(CType::Pointer(_) | CType::Array(..))) {
+            return Ok(None);
+        }
+        let by = self.constant_value(right)?;
+        let align = match (op, by) {
+            (CppBinaryOp::Rem, Some(by)) => by,
+            (_, Some(by)) => by + 1,
+            _ => return Ok(None),
+        };
+        if !matches!(align, 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128) {
+            return Ok(None);
+        }
+        let denoted = self.denote(value)?;
+        let pointer = self.pointer_of(denoted, span)?;
+        let PointerBase::Array(info) = &pointer.base else { return Ok(None) };
+        if info.axes > 1 {
+            self.note_flat(info.key);
+        }
+        self.note(format!("the address of `{}` is a multiple of {align}", info.name), span);
+        let index = pointer.index.map_or_else(|| Value::int(0, LONG, span), |index| *index);
+        let index = self.convert(index, &LONG, span)?;
+        let unit = Value::int(i128::from(pointer.unit), LONG, span);
+        let offset = self.binary(CppBinaryOp::Mul, index, unit, span)?;
+        let mask = Value::int(align - 1, LONG, span);
+        let rest = self.binary(CppBinaryOp::BitAnd, offset, mask, span)?;
+        let right = self.rvalue(right)?;
+        let Some(common) = ty.common(&right.ty) else { return Ok(None) };
+        self.convert(rest, &common, span).map(Some)
     }
 
     pub(crate) fn conditional_pointer(

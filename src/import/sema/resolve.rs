@@ -18,6 +18,12 @@ use smol_str::SmolStr;
 /// Namespaces whose members this crate knows.
 const KNOWN_NAMESPACES: &[&str] = &["std", "cuda", "cooperative_groups", "cg", "thrust", "nvcuda"];
 
+/// Returns the name of the entry in [`TemplateArgs`] that marks a type deduced from a pointer or reference. The type may
+/// be `const` in C++.
+pub(crate) fn may_be_const(name: &str) -> SmolStr {
+    SmolStr::from(format!("{name} (may be const)"))
+}
+
 /// Returns the last part of a name if all other parts are namespaces of the CUDA headers or the standard library.
 pub(crate) fn header_name(name: &QualifiedName) -> Option<&SmolStr> {
     let (last, outer) = name.segments.split_last()?;
@@ -222,6 +228,71 @@ impl<'a> Lower<'_, 'a> {
                 .unwrap_or(id)
         } else {
             id
+        })
+    }
+
+    /// Returns the value of a type trait: `std::is_same<A, B>::value` or `std::is_same_v<A, B>`.
+    pub(crate) fn type_trait(&mut self, name: &'a QualifiedName) -> Res<Option<bool>> {
+        let class = match name.segments.as_slice() {
+            [.., class, last] if last.name.text == "value" => class,
+            [.., class] if class.name.text.ends_with("_v") => class,
+            _ => return Ok(None),
+        };
+        let Some(args) = class.args.as_deref() else { return Ok(None) };
+        let mut types = vec![];
+        for arg in args {
+            let TemplateValue::Type(ty) = self.template_arg(arg)? else { return Ok(None) };
+            types.push(ty);
+        }
+        Ok(match (class.name.text.trim_end_matches("_v"), types.as_slice()) {
+            ("is_same", [a, b]) => {
+                // Types have no qualifiers here: `const float` and `float` are equal but not the same.
+                if a == b && args.iter().any(|arg| self.may_be_qualified(arg)) {
+                    return refuse("`std::is_same` of types that may be `const`", name.span, "use `std::remove_cv_t`");
+                }
+                Some(a == b)
+            }
+            ("is_integral", [ty]) => Some(matches!(ty, CType::Bool | CType::Int(_))),
+            ("is_floating_point", [ty]) => Some(*ty == super::types::FLOAT || *ty == super::types::DOUBLE),
+            ("is_arithmetic", [ty]) => Some(
+                matches!(ty, CType::Bool | CType::Int(_)) || *ty == super::types::FLOAT || *ty == super::types::DOUBLE,
+            ),
+            ("is_pointer", [ty]) => Some(matches!(ty, CType::Pointer(_))),
+            _ => None,
+        })
+    }
+
+    fn may_be_qualified(&self, arg: &CppTemplateArg) -> bool {
+        match arg {
+            CppTemplateArg::Type(ty) => self.type_may_be_qualified(ty),
+            CppTemplateArg::Value(expr) => match &expr.kind {
+                CppExprKind::Name(name) => self.name_may_be_qualified(name),
+                _ => true,
+            },
+            CppTemplateArg::Pack(_) => true,
+        }
+    }
+
+    fn type_may_be_qualified(&self, ty: &CppType) -> bool {
+        if ty.qualifiers.is_const || ty.qualifiers.volatile {
+            return true;
+        }
+        match &ty.kind {
+            CppTypeKind::Basic(_) => false,
+            CppTypeKind::Named(name) => self.name_may_be_qualified(name),
+            _ => true,
+        }
+    }
+
+    fn name_may_be_qualified(&self, name: &QualifiedName) -> bool {
+        if let [only] = name.segments.as_slice()
+            && self.template_value(&only.name.text).is_some()
+        {
+            return self.template_value(&may_be_const(&only.name.text)).is_some();
+        }
+        self.t.program.find_name(name, &self.scope).iter().any(|symbol| match symbol {
+            Symbol::Alias(id) => self.type_may_be_qualified(&self.t.program.aliases[*id].0.ty),
+            _ => false,
         })
     }
 

@@ -4,7 +4,7 @@ use super::program::{Program, ScopePath};
 use super::tree::ClkFile;
 use super::types::{CType, FloatKind, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
-use super::value::{ArrayInfo, Res};
+use super::value::{ArrayInfo, ConstantValue, Res};
 use crate::ast::CppFunction;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -72,6 +72,8 @@ pub(crate) struct TranslatedFunction {
     /// For each parameter (the object of a method first), whether it is changed.
     pub(crate) mutated: Vec<bool>,
     pub(crate) effect: bool,
+    /// The result, if the body begins with a `return` of a number.
+    pub(crate) constant: Option<ConstantValue>,
     pub(crate) globals: Vec<usize>,
     /// For each of `globals`, whether it is changed.
     pub(crate) globals_mutated: Vec<bool>,
@@ -88,8 +90,10 @@ pub(crate) struct FileTranslator<'a> {
     pub(crate) in_progress: Vec<String>,
     item_names: FxHashSet<SmolStr>,
     pub(crate) file: ClkFile,
-    /// Constant arrays of the file that are in the text.
-    pub(crate) constant_arrays: FxHashMap<usize, Rc<ArrayInfo>>,
+    /// Variables of the file that are arrays of the text, and `__shared__` variables of device functions.
+    pub(crate) file_arrays: FxHashMap<usize, Rc<ArrayInfo>>,
+    /// The `__shared__` variables of device functions: the declaration with its template arguments, and the Clk type.
+    pub(crate) hoisted: Vec<(String, String)>,
     /// Variables whose values are being evaluated.
     pub(crate) evaluating: Vec<usize>,
     pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
@@ -105,7 +109,8 @@ impl<'a> FileTranslator<'a> {
             in_progress: vec![],
             item_names: FxHashSet::default(),
             file: ClkFile::default(),
-            constant_arrays: FxHashMap::default(),
+            file_arrays: FxHashMap::default(),
+            hoisted: vec![],
             evaluating: vec![],
             enum_values: FxHashMap::default(),
         }
@@ -142,10 +147,10 @@ impl<'a> FileTranslator<'a> {
         match ty {
             CType::Vector(component, count) => format!("{}x{count}", component.scalar().name()),
             CType::Record(id) => self.records[id.0].clk.to_string(),
+            // An array in a struct has one axis, so that each of its rows can be a pointer.
             CType::Array(..) => {
-                let extents: Vec<_> =
-                    ty.extents().iter().map(|extent| extent.map_or("_".to_string(), |n| n.to_string())).collect();
-                format!("[{}; {}]", self.type_text(ty.leaf()), extents.join(", "))
+                let count = ty.count().map_or("_".to_string(), |count| count.to_string());
+                format!("[{}; {count}]", self.type_text(ty.leaf()))
             }
             CType::Reference(to) => self.type_text(to),
             other => other.scalar().map_or("()", |scalar| scalar.name()).to_string(),
@@ -178,6 +183,10 @@ impl<'a> FileTranslator<'a> {
     /// Returns the size of a type in bytes, as C++ lays it out.
     pub(crate) fn size_of(&self, ty: &CType) -> Option<u64> {
         self.layout(ty).map(|(size, _)| size)
+    }
+
+    pub(crate) fn align_of(&self, ty: &CType) -> Option<u64> {
+        self.layout(ty).map(|(_, align)| align)
     }
 
     fn layout(&self, ty: &CType) -> Option<(u64, u64)> {
@@ -232,8 +241,34 @@ impl<'a> FileTranslator<'a> {
         }
     }
 
+    /// Returns the pointers in a record and in the records in it: the path of fields, and the type of the objects.
+    pub(crate) fn pointer_fields(&self, id: RecordId) -> Vec<(Vec<SmolStr>, CType)> {
+        let mut all = vec![];
+        for field in &self.records[id.0].fields {
+            match &field.ty {
+                CType::Pointer(to) => all.push((vec![field.clk.clone()], (**to).clone())),
+                CType::Record(inner) => {
+                    for (path, to) in self.pointer_fields(*inner) {
+                        all.push(([vec![field.clk.clone()], path].concat(), to));
+                    }
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
     /// Puts a struct and the structs of its fields into the text.
     pub(crate) fn emit_record(&mut self, id: RecordId, span: SourceSpan) -> Res<()> {
+        if let Some((path, _)) = self.pointer_fields(id).first() {
+            let construct = format!("the pointer `{}` in a struct", path.join("."));
+            return super::value::refuse(construct, span, "pass the pointer as a parameter of its own");
+        }
+        self.emit_fields(id, span)
+    }
+
+    /// Like [`FileTranslator::emit_record`], but leaves out pointers, which become parameters of their own.
+    pub(crate) fn emit_fields(&mut self, id: RecordId, span: SourceSpan) -> Res<()> {
         if self.records[id.0].emitted {
             return Ok(());
         }
@@ -242,7 +277,12 @@ impl<'a> FileTranslator<'a> {
             self.records[id.0].fields.iter().map(|field| (field.clk.clone(), field.ty.clone())).collect();
         let mut texts = vec![];
         for (name, ty) in fields {
-            if let CType::Record(inner) = ty.leaf() {
+            match &ty {
+                CType::Pointer(_) => continue,
+                CType::Record(inner) => self.emit_fields(*inner, span)?,
+                _ => {}
+            }
+            if let (CType::Array(..), CType::Record(inner)) = (&ty, ty.leaf()) {
                 self.emit_record(*inner, span)?;
             }
             match ty.leaf() {
