@@ -67,8 +67,7 @@ pub fn with_flag<T>(flag: Option<StopFlag>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Calls `work` with this stop flag. Returns its result, or an error if it was stopped. Only tests of other crates use
-/// this.
+/// Calls `work` with this stop flag. Returns its result, or an error if it was stopped.
 pub fn until_stopped<T>(flag: &StopFlag, work: impl FnOnce() -> T) -> Result<T, Stopped> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     match catch_unwind(AssertUnwindSafe(|| with_flag(Some(flag.clone()), work))) {

@@ -390,6 +390,11 @@ impl SizeScope<'_> {
             ExprKind::Int(n) => Some(number(*n)),
             ExprKind::Dim(i) => self.dims.get(*i as usize).cloned(),
             ExprKind::Local(id) => self.locals.get(id).cloned(),
+            ExprKind::Convert { to, expr } => {
+                let form = self.symbolic_value(expr)?;
+                let ((least, most), (low, high)) = (self.space.bounds(&form), type_range(*to));
+                (to.is_int() && low <= least && most <= high).then_some(form)
+            }
             ExprKind::Binary { op, left, right } => {
                 let (left, right) = (self.symbolic_or_constant(left)?, self.symbolic_or_constant(right)?);
                 Some(match op {
@@ -490,6 +495,7 @@ fn is_exact(expr: &Expr) -> bool {
         }
         ExprKind::Binary { left, right, .. } => is_i32(expr) && is_i32_leaf(left) && is_i32_leaf(right),
         ExprKind::Builtin { args, .. } => is_i32(expr) && args.iter().all(is_i32_leaf),
+        ExprKind::Convert { expr, .. } => is_leaf(expr),
         _ => matches!(&expr.ty, Type::Scalar(scalar) if scalar.is_int()) && is_leaf(expr),
     }
 }

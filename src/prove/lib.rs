@@ -17,12 +17,13 @@ mod order_comparison;
 mod prover;
 mod replay;
 mod report;
+mod unstated_lengths;
 mod untested_sizes;
 
 pub use contract_trials::ContractTrials;
 pub use evidence::RaceEvidence;
 pub use expectations::check_expectations;
 pub use instances::kernels_of_file;
-pub use prover::{prove_kernel, prove_kernel_until};
+pub use prover::{ProofOptions, prove_kernel, prove_kernel_until, prove_kernel_with};
 pub use report::{ProofReport, ProofVerdict, Property};
 pub use untested_sizes::{UntestedSizes, settle_warnings};

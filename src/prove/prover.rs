@@ -8,9 +8,11 @@ use rustc_hash::FxHashMap;
 
 use super::replay::{ReplayFinding, ReplayRunner, ReplaySizes};
 use super::report::{ProofReport, ProofVerdict, Property};
+use super::unstated_lengths::UnstatedLengths;
 use super::{evidence, instances, order_comparison};
 use clk_base::linear::{self, AffineForm, LinearProblem, SolverBudget, Var, decide};
 use clk_base::source::Span;
+use clk_base::stop;
 use clk_check::typed::{Kernel, KernelId, Program};
 use clk_compile::symbolic_launch::{self, LaunchSizes, MAX_DIMENSION, SizedLaunch, UndescribedLaunch};
 use clk_ir::PreparedKernel;
@@ -36,14 +38,31 @@ const MAX_TRIES: usize = 4;
 /// The maximum number of obligations that are tried after the first unproved one.
 const MAX_AFTER_UNPROVED: usize = 24;
 
+const STOPPED: &str = "the proof was stopped";
+
 /// Proves all known instances of a kernel and reports the weakest verdict.
 pub fn prove_kernel(program: &Program, id: KernelId) -> ProofReport {
     prove_kernel_until(program, id, &Arc::default())
 }
 
-/// Like [`prove_kernel`], but can be stopped: soon after `stop` is set, replays end, and properties that are not yet
+/// How kernels are proved.
+#[derive(Clone, Default)]
+pub struct ProofOptions {
+    /// Soon after this is set, the proof ends. Properties that are not yet decided remain unknown.
+    pub stop: Arc<AtomicBool>,
+    /// Whether dimensions that no `assume` clause mentions are unstated lengths: an access past such a length is
+    /// *unknown*, not *refuted*.
+    pub unstated_lengths: bool,
+}
+
+/// Like [`prove_kernel`], but can be stopped: soon after `stop` is set, the proof ends, and properties that are not yet
 /// decided remain unknown.
 pub fn prove_kernel_until(program: &Program, id: KernelId, stop: &Arc<AtomicBool>) -> ProofReport {
+    prove_kernel_with(program, id, &ProofOptions { stop: stop.clone(), ..ProofOptions::default() })
+}
+
+/// Like [`prove_kernel`], with options.
+pub fn prove_kernel_with(program: &Program, id: KernelId, options: &ProofOptions) -> ProofReport {
     let Some(kernel) = program.kernels.get(id) else { return ProofReport::default() };
     let instances::Instances { proved: examined, not_examined: others } =
         instances::find_instances(program, id, kernel);
@@ -57,7 +76,12 @@ pub fn prove_kernel_until(program: &Program, id: KernelId, stop: &Arc<AtomicBool
             ..ProofReport::default()
         };
         match named.prepared {
-            Ok(prepared) => Examination::new(program, kernel, &named.instance, &prepared, stop).run(&mut report),
+            Ok(prepared) => {
+                let examination = Examination::new(program, kernel, &named.instance, &prepared, options);
+                if stop::until_stopped(&options.stop, || examination.run(&mut report)).is_err() {
+                    report.all_unknown(kernel, STOPPED, Some(kernel.name_span));
+                }
+            }
             Err(why) => report.all_unknown(kernel, &why, Some(kernel.name_span)),
         }
         report.instance = named.text;
@@ -115,11 +139,12 @@ impl<'a> Examination<'a> {
         kernel: &'a Kernel,
         instance: &'a Instance,
         prepared: &'a PreparedKernel,
-        stop: &Arc<AtomicBool>,
+        options: &ProofOptions,
     ) -> Self {
         let module: &Module = &prepared.module;
         let body = &module.functions[module.kernel.body];
-        let runner = ReplayRunner::new(program, kernel, instance, module, stop);
+        let lengths = if options.unstated_lengths { UnstatedLengths::of(kernel) } else { UnstatedLengths::default() };
+        let runner = ReplayRunner::new(program, kernel, instance, module, lengths, &options.stop);
         Examination { program, kernel, instance, module, body, runner, certificates: String::new(), unconfirmed: 0 }
     }
 
@@ -218,7 +243,10 @@ impl<'a> Examination<'a> {
 
     /// Tries to prove an obligation. If proved, appends the certificate to `certificates`.
     fn prove_obligation(&self, question: &ProofObligation, certificates: &mut String) -> ProofAnswer {
-        match question.answer(&PROOF) {
+        let Ok(answer) = stop::until_stopped(&self.runner.stop, || question.answer(&PROOF)) else {
+            return ProofAnswer::Unknown(STOPPED.into());
+        };
+        match answer {
             ObligationAnswer::Proved(problem, certificate) => {
                 write_certificate(certificates, question, problem, &certificate.to_string());
                 ProofAnswer::Proved
@@ -310,6 +338,10 @@ impl<'a> Examination<'a> {
             let why = format!("perhaps {}, unless callers promise `assume {promise}`", question.description);
             return (why, self.place(question.span));
         }
+        let name = question.memory.map(|memory| &self.body.memories[memory].name);
+        if let Some(name) = name.filter(|name| self.runner.lengths.is_array(name)) {
+            return (format!("the source does not state the length of `{name}`"), self.place(question.span));
+        }
         match question.unknowns.first() {
             Some((why, span)) => {
                 let place = self.place(*span);
@@ -331,14 +363,25 @@ impl<'a> Examination<'a> {
                 problem.facts.push(at_most(&copy, &number(most)));
                 problem.facts.push(at_most(&number(-most), &copy));
             }
-            if let linear::SolverVerdict::Point(point) = decide(&problem, &CANDIDATE) {
+            let verdict = stop::until_stopped(&self.runner.stop, || decide(&problem, &CANDIDATE));
+            if let Ok(linear::SolverVerdict::Point(point)) = verdict {
                 let values: FxHashMap<Var, i128> =
                     launch.iter().map(|(var, copy)| (*var, point[copy.index()])).collect();
-                tries.push(replay_at(&analyzed.launch, &|form| value_at(form, &values).unwrap_or(most.min(5))));
+                tries.push(self.replay_at(&analyzed.launch, &|form| value_at(form, &values).unwrap_or(most.min(5))));
                 break;
             }
         }
         tries
+    }
+
+    fn replay_at(&self, launch: &SizedLaunch, value: &dyn Fn(&AffineForm) -> i128) -> ReplaySizes {
+        let evaluate = |form: &AffineForm| constant(form).unwrap_or_else(|| value(form));
+        let mut dims: Vec<i128> = launch.dims.iter().map(evaluate).collect();
+        self.runner.lengths.extend(&mut dims);
+        ReplaySizes {
+            dims,
+            scalars: launch.scalars.iter().map(|(position, form)| (*position, evaluate(form))).collect(),
+        }
     }
 
     /// Replays the kernel at the candidate sizes, then at some small ones, until a run violates the property.
@@ -358,7 +401,7 @@ impl<'a> Examination<'a> {
             _ => &[(1, 1), (2, 2), (5, 0), (5, 5), (33, 1), (100, 100)],
         };
         for &(n, scalar) in sizes {
-            tries.push(replay_at(launch, &|form| if launch.dims.contains(form) { n } else { scalar }));
+            tries.push(self.replay_at(launch, &|form| if launch.dims.contains(form) { n } else { scalar }));
         }
         if property == Property::Order {
             return order_comparison::compare_orders(&self.runner, &tries);
@@ -470,14 +513,6 @@ fn refuted(counterexample: ReplayFinding) -> ProofVerdict {
 /// Returns the value of an affine form that is a single variable, if the variable's value is known.
 fn value_at(form: &AffineForm, values: &FxHashMap<Var, i128>) -> Option<i128> {
     values.get(&single(form)?).copied()
-}
-
-fn replay_at(launch: &SizedLaunch, value: &dyn Fn(&AffineForm) -> i128) -> ReplaySizes {
-    let evaluate = |form: &AffineForm| constant(form).unwrap_or_else(|| value(form));
-    ReplaySizes {
-        dims: launch.dims.iter().map(evaluate).collect(),
-        scalars: launch.scalars.iter().map(|(position, form)| (*position, evaluate(form))).collect(),
-    }
 }
 
 fn write_certificate(to: &mut String, question: &ProofObligation, problem: &LinearProblem, certificate: &str) {

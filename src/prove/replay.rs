@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::array_contents;
 use super::report::Property;
+use super::unstated_lengths::UnstatedLengths;
 use clk_base::aligned::AlignedBytes;
 use clk_base::diag::Diagnostic;
 use clk_check::typed::{AssumeKind, Kernel, Program};
@@ -160,6 +161,7 @@ pub(super) struct ReplayRunner<'a> {
     replayed: Vec<ReplayedLaunch>,
     /// The properties for which violations are recorded.
     properties: Vec<Property>,
+    pub lengths: UnstatedLengths,
     /// Stops replays when it is set.
     pub stop: Arc<AtomicBool>,
 }
@@ -189,11 +191,22 @@ impl<'a> ReplayRunner<'a> {
         kernel: &'a Kernel,
         instance: &'a Instance,
         module: &'a Module,
+        lengths: UnstatedLengths,
         stop: &Arc<AtomicBool>,
     ) -> Self {
         let properties = Property::ALL.into_iter().chain(Property::limits(kernel)).collect();
         let stop = stop.clone();
-        ReplayRunner { program, kernel, instance, module, executable: None, replayed: vec![], properties, stop }
+        ReplayRunner {
+            program,
+            kernel,
+            instance,
+            module,
+            executable: None,
+            replayed: vec![],
+            properties,
+            lengths,
+            stop,
+        }
     }
 
     /// Replays the kernel with several array contents until a run violates the property. Returns that run's finding.
@@ -262,7 +275,7 @@ impl<'a> ReplayRunner<'a> {
         faults.extend(result.err().map(|fault| *fault));
         faults.extend(control.worst_accesses.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default());
         let sizes = self.sizes(launch_sizes);
-        let findings = faults.iter().filter_map(|fault| {
+        let findings = faults.iter().filter(|fault| !self.lengths.excuse(&fault.kind)).filter_map(|fault| {
             let property = self.properties.iter().find(|property| property.is_broken_by(&fault.kind))?;
             let explained = FaultOrigin::of_trial(self.program, self.kernel, arguments.extents).explain(fault);
             let (diagnostic, fault) = (explained, Some((launch_sizes.clone(), fault.clone())));
@@ -304,7 +317,9 @@ impl<'a> ReplayRunner<'a> {
 
     /// Returns launch sizes as text, such as `N = 5, M = 3, n = -1`.
     pub(super) fn sizes(&self, replay_sizes: &ReplaySizes) -> String {
-        let dims = self.kernel.sig.dims.iter().zip(&replay_sizes.dims).map(|(dim, n)| format!("{} = {n}", dim.name));
+        let dims = self.kernel.sig.dims.iter().zip(&replay_sizes.dims).enumerate();
+        let dims = dims.filter(|(at, _)| !self.lengths.is_dim(*at));
+        let dims = dims.map(|(_, (dim, n))| format!("{} = {n}", dim.name));
         let hidden = self.kernel.sig.hidden_dims().count();
         let params = &self.module.kernel.params;
         let own = params.iter().enumerate().take(params.len().saturating_sub(hidden));

@@ -2,6 +2,7 @@
 
 mod cli;
 mod cli_repl;
+mod cuda_faults;
 mod cuda_files;
 mod dap;
 mod debug;

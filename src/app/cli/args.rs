@@ -32,7 +32,7 @@ pub(crate) enum CliCommand {
     Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool, ranks: Option<u32> },
     Debug { file: PathBuf, args: Vec<String>, commands: Vec<String>, test: Option<String> },
     Eval { text: String },
-    Check { files: Vec<PathBuf> },
+    Check { files: Vec<PathBuf>, proves: bool },
     Test { paths: Vec<PathBuf>, filter: Option<String>, how: TestOptions },
     Tune { file: PathBuf, kernel: Option<String>, limit: f64 },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
@@ -295,7 +295,7 @@ fn task(matches: &ArgMatches) -> CliCommand {
             let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
             CliCommand::Debug { file, args, commands, test: one("test") }
         }
-        "check" => CliCommand::Check { files: paths("files") },
+        "check" => CliCommand::Check { files: paths("files"), proves: !sub.get_flag("no-prove") },
         "test" => {
             let options =
                 TestOptions { tunings: sub.get_flag("tunings"), deny_warnings: sub.get_flag("deny-warnings") };
@@ -573,14 +573,22 @@ fn debug() -> Command {
 }
 
 fn check() -> Command {
-    let command = Command::new("check").about("Report the mistakes of programs without running them").arg(
-        Arg::new("files")
-            .value_name("PATH")
-            .num_args(1..)
-            .required(true)
-            .value_parser(value_parser!(PathBuf))
-            .help("Files, or folders of them"),
-    );
+    let command = Command::new("check")
+        .about("Report the mistakes of programs without running them")
+        .arg(
+            Arg::new("files")
+                .value_name("PATH")
+                .num_args(1..)
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("Files, or folders of them"),
+        )
+        .arg(
+            Arg::new("no-prove")
+                .long("no-prove")
+                .action(ArgAction::SetTrue)
+                .help("Do not look for faults in the kernels of CUDA files"),
+        );
     with_cuda_options(command)
 }
 

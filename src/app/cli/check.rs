@@ -2,15 +2,25 @@
 //! kernels, and checks files of tuned configurations.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use crate::context::AppContext;
 use crate::{disk, exit, script, tuning_files};
 use clk_base::diag::Diagnostic;
 use clk_compile::Session;
-use clk_prove::{check_expectations, kernels_of_file};
+use clk_prove::{ProofOptions, ProofVerdict, Property, check_expectations, kernels_of_file, prove_kernel_with};
 
-pub(crate) fn files(paths: &[PathBuf], context: &mut AppContext) -> u8 {
+/// The time for the proofs of a kernel, and of all kernels.
+const KERNEL_TIME: Duration = Duration::from_millis(100);
+const TOTAL_TIME: Duration = Duration::from_secs(2);
+
+/// Checks files. Proofs look for faults in kernels of CUDA files if `proves` is set.
+pub(crate) fn files(paths: &[PathBuf], proves: bool, context: &mut AppContext) -> u8 {
     let mut failed = false;
+    let mut time = if proves { TOTAL_TIME } else { Duration::ZERO };
+    let mut unproved = 0;
     let mut checked = 0;
     for path in program_files(paths, context, &mut failed) {
         checked += 1;
@@ -18,6 +28,9 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut AppContext) -> u8 {
         failed |= compiled.is_none() || context.console.tally.errors > 0;
         if let Some(compiled) = &compiled {
             failed |= check_contracts(&compiled.session, context);
+            if proves && context.console.cuda_origin.is_some() {
+                unproved += find_faults(&compiled.session, &mut time, context);
+            }
             let choices = tuning_files::check_file(&compiled.session);
             failed |= choices.iter().any(Diagnostic::is_error);
             context.console.report_all(&choices, &compiled.session.sources);
@@ -28,7 +41,12 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut AppContext) -> u8 {
         // Skips freeing the program node by node, which takes time: the process ends soon.
         std::mem::forget(compiled);
     }
+    failed |= context.console.tally.errors > 0;
     context.console.summary();
+    if unproved > 0 {
+        let line = format!("note: no proofs were tried for {unproved} kernels; `clk prove` has no time limit");
+        context.console.error_line(&line);
+    }
     if !failed && context.console.tally.warnings == 0 && !context.console.json {
         context.console.line(&format!("no mistakes found in {checked} file{}", if checked == 1 { "" } else { "s" }));
     }
@@ -44,6 +62,53 @@ fn check_contracts(session: &Session, context: &mut AppContext) -> bool {
         context.console.report_all(&diagnostics, &session.sources);
     }
     failed
+}
+
+/// Tries to prove each kernel of a CUDA file and reports the faults found. Returns the number of kernels for which the
+/// time did not suffice.
+fn find_faults(session: &Session, time: &mut Duration, context: &mut AppContext) -> usize {
+    let mut unproved = 0;
+    for id in kernels_of_file(&session.program, session.main) {
+        if time.is_zero() {
+            unproved += 1;
+            continue;
+        }
+        let start = Instant::now();
+        let report = with_time_limit(KERNEL_TIME.min(*time), |stop| {
+            let options = ProofOptions { stop: stop.clone(), unstated_lengths: true };
+            prove_kernel_with(&session.program, id, &options)
+        });
+        *time = time.saturating_sub(start.elapsed());
+        let mut reported: Vec<Diagnostic> = vec![];
+        for (property, verdict) in &report.verdicts {
+            let is_fault = matches!(property, Property::InBounds | Property::RaceFree | Property::Barriers);
+            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found }) = (is_fault, verdict)
+                && !reported.contains(found)
+            {
+                let sizes = if sizes.is_empty() { "all sizes" } else { sizes.as_str() };
+                context.console.report(&found.as_ref().clone().note(format!("with {sizes}")), &session.sources);
+                reported.push(found.as_ref().clone());
+            }
+        }
+    }
+    unproved
+}
+
+/// Calls `work` with a flag that is set when the time is over.
+fn with_time_limit<T>(limit: Duration, work: impl FnOnce(&Arc<AtomicBool>) -> T) -> T {
+    let stop = Arc::<AtomicBool>::default();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+        let result = work(stop);
+        drop(done);
+        result
+    })
 }
 
 /// Replaces directories by the program files in them. Reports directories that cannot be listed, and then sets

@@ -107,7 +107,7 @@ fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
             debug::main(&file, args, commands, test.as_deref(), context)
         }
         CliCommand::Eval { text } => run::eval(&text, context),
-        CliCommand::Check { files } => check::files(&files, context),
+        CliCommand::Check { files, proves } => check::files(&files, proves, context),
         CliCommand::Test { paths, filter, how } => {
             context.limits.check.get_or_insert(true);
             test::paths(&paths, filter.as_deref(), how, context)

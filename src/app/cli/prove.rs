@@ -12,7 +12,7 @@ use clk_base::escape;
 use clk_base::source::Span;
 use clk_check::typed::KernelId;
 use clk_compile::Session;
-use clk_prove::{ProofReport, ProofVerdict, Property, kernels_of_file, prove_kernel_until};
+use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, kernels_of_file, prove_kernel_with};
 
 pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut AppContext) -> u8 {
     let Some(CompiledScript { session, .. }) = script::compile_file(path, &mut context.console) else {
@@ -37,9 +37,11 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     }
     let mut refuted = false;
     for id in selected {
-        let mut report = prove_kernel_until(&session.program, id, &context.interrupt.flag());
-        if context.console.cuda_origin.is_some() {
-            leave_bounds_open(&mut report);
+        let is_cuda = context.console.cuda_origin.is_some();
+        let options = ProofOptions { stop: context.interrupt.flag(), unstated_lengths: is_cuda };
+        let mut report = prove_kernel_with(&session.program, id, &options);
+        if is_cuda {
+            leave_contents_open(&mut report);
         }
         refuted |= report.is_refuted();
         show(&report, &session, certificates, context);
@@ -51,13 +53,14 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     if refuted || context.console.tally.errors > 0 { exit::FAILURE } else { exit::OK }
 }
 
-/// The parameters of CUDA kernels do not state the lengths of arrays, so an access is only known to be in bounds for
-/// all lengths, or not at all.
-fn leave_bounds_open(report: &mut ProofReport) {
+/// A CUDA file does not state which elements its arrays have, so an index that is read from memory is not known to be
+/// out of bounds.
+fn leave_contents_open(report: &mut ProofReport) {
     for (property, verdict) in &mut report.verdicts {
-        if *property == Property::InBounds && matches!(verdict, ProofVerdict::Refuted { .. }) {
-            let why = "the file does not state the lengths of the arrays".to_owned();
-            *verdict = ProofVerdict::Unknown { why, place: None };
+        if let (Property::InBounds, ProofVerdict::Refuted { needs_contents: true, found, .. }) = (*property, &*verdict)
+        {
+            let (why, place) = ("the index depends on elements of an array".to_owned(), found.primary());
+            *verdict = ProofVerdict::Unknown { why, place };
         }
     }
 }

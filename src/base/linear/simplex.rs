@@ -12,6 +12,7 @@ use std::rc::Rc;
 use super::form::{AffineForm, Var};
 use super::number::{CheckedInt, gcd};
 use super::steps::StepId;
+use crate::stop;
 
 /// An inequality `form >= 0` and the proof step that derives it.
 pub(super) struct Inequality {
@@ -91,6 +92,7 @@ impl<T: CheckedInt> Dictionary<T> {
         self.free_columns(first).ok_or(SimplexError::Overflow)?;
         let mut count = 0;
         while let Some(row) = self.violated(count >= GREEDY) {
+            stop::poll();
             *exchanges = exchanges.checked_sub(1).ok_or(SimplexError::Exhausted)?;
             count += 1;
             match self.raising(row, count >= GREEDY) {

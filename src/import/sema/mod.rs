@@ -3,12 +3,16 @@
 //!
 //! `translate` handles each kernel alone: a construct without a translation refuses the kernel that contains it.
 
+mod abduction;
 mod arith;
 mod builtin;
 mod call;
 mod decl;
 mod expr;
 mod function;
+#[cfg(test)]
+mod length_tests;
+mod lengths;
 mod loops;
 mod lower;
 mod math;
@@ -16,9 +20,12 @@ mod order;
 mod overload;
 mod place;
 mod pointer;
+mod polynomial;
 mod program;
 mod reinterpret;
 mod resolve;
+mod size_comments;
+mod size_names;
 mod stmt;
 #[cfg(test)]
 mod tests;
@@ -153,17 +160,31 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                 }
             }
             match result {
-                Ok(info) => translation.kernels.push(TranslatedKernel {
-                    name: name.clone(),
-                    clk_name: info.clk,
-                    source: function.name_span,
-                    assumptions: choice
-                        .into_iter()
-                        .map(|text| (SmolStr::from(text), function.name_span))
-                        .chain(info.notes)
-                        .map(|(text, source)| Assumption { text, source })
-                        .collect(),
-                }),
+                Ok(info) => {
+                    let params = function.params.iter().map(|param| param.name.as_ref());
+                    let names: Vec<SmolStr> =
+                        params.map(|name| name.map_or_else(SmolStr::default, |name| name.text.clone())).collect();
+                    let comments = size_comments::comments_of(unit, &t.program, id);
+                    let sizes = match lengths::assume_sizes(&mut t.file, &info.clk, &names, &comments) {
+                        Ok(sizes) => sizes,
+                        Err((why, source)) => {
+                            let title = format!("kernel `{name}` is not translated: {why}");
+                            let diagnostic = Diagnostic::error(REFUSED, title).at(source.span, "in this comment");
+                            let construct = "this comment about sizes".into();
+                            translation.refused.push(RefusedKernel { name: name.clone(), construct, diagnostic });
+                            t.file.functions.retain(|function| function.name != info.clk);
+                            continue;
+                        }
+                    };
+                    let choice = choice.map(|text| (SmolStr::from(text), function.name_span));
+                    let all = choice.into_iter().chain(sizes).chain(info.notes);
+                    translation.kernels.push(TranslatedKernel {
+                        name: name.clone(),
+                        clk_name: info.clk,
+                        source: function.name_span,
+                        assumptions: all.map(|(text, source)| Assumption { text, source }).collect(),
+                    });
+                }
                 Err(refusal) => translation.refused.push(refusal_of(&name, function.name_span, &refusal)),
             }
         }

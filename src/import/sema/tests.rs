@@ -5,7 +5,7 @@ use crate::{ImportOptions, parse, translate};
 use clk_base::source::SourceMap;
 use std::path::PathBuf;
 
-fn translated(text: &str) -> crate::CudaTranslation {
+pub(super) fn translated(text: &str) -> crate::CudaTranslation {
     let mut sources = SourceMap::default();
     let file = sources.add("kernels.cu", text);
     let parsed = parse(&mut sources, file, &ImportOptions::default(), &|_| None);

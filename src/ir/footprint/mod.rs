@@ -20,6 +20,7 @@ pub mod partition;
 pub mod proof_obligation;
 pub mod property_obligations;
 pub mod race_freedom;
+mod row_split;
 mod slice;
 mod state;
 pub mod vars;

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::formula::*;
 use super::vars::{ENDLESS, SymbolicLoad, VarRole, VarSpace as Variables};
+use crate::def::MemId;
 use clk_base::linear::{
     AffineForm, Certificate, Formula, LinearProblem, SolverBudget, SolverVerdict, Var, decide, recheck,
 };
@@ -56,6 +57,8 @@ pub struct ProofObligation {
     pub problem: LinearProblem,
     /// The source text of a promise about an array that would make the obligation provable.
     pub suggested_promise: Option<String>,
+    /// The memory that an access may leave; `None` unless the property is that accesses are in bounds.
+    pub memory: Option<MemId>,
     /// The problem with additional facts that relate array elements to each other. `None` if there are fewer than two
     /// related elements.
     pub related: Option<LinearProblem>,
@@ -220,7 +223,16 @@ impl<'a> ObligationBuilder<'a> {
         }
         let launch = self.launch();
         let related = (related_count > 0 && !self.partial).then_some(related);
-        ProofObligation { description, span, suggested_promise: None, problem: self.problem, related, launch, unknowns }
+        ProofObligation {
+            description,
+            span,
+            suggested_promise: None,
+            memory: None,
+            problem: self.problem,
+            related,
+            launch,
+            unknowns,
+        }
     }
 
     /// Returns a builder that starts with the problem of an obligation, to add more facts.

@@ -4,6 +4,7 @@
 use super::def::*;
 use super::formula::*;
 use super::proof_obligation::{ObligationBuilder, ProofObligation, SharedContext};
+use super::row_split::{RowSplit, equal_parts, split_rows};
 use super::vars::{VarRole, VarSpace as Variables};
 use crate::def::*;
 use clk_base::linear::{AffineForm, Formula, LinearProblem, SolverBudget, SolverVerdict, Var, decide};
@@ -91,7 +92,8 @@ pub(crate) fn axis_in_bounds(
     coordinates(launch).for_each(|form| drop(builder.form(form, 0)));
     let axis_text = if access.indices.len() > 1 { format!(" along axis {axis}") } else { String::new() };
     let question = builder.question(format!("an index of `{name}` is out of bounds{axis_text}"), access.span);
-    Some(ProofObligation { suggested_promise: suggest_range_promise(&footprint.variables, index, extent), ..question })
+    let suggested_promise = suggest_range_promise(&footprint.variables, index, extent);
+    Some(ProofObligation { suggested_promise, memory: Some(access.memory), ..question })
 }
 
 /// Suggests a promise that the elements of an index array are within an extent, unless the array already has a promise.
@@ -161,12 +163,14 @@ pub(crate) fn race_freedom_of(
     if accesses.len() > MAX_PAIRED {
         return None;
     }
+    let splits: Vec<Vec<RowSplit>> = accesses.iter().map(|access| access_splits(footprint, access)).collect();
     for (i, a) in accesses.iter().enumerate() {
         let memory = &function.memories[a.memory];
-        for b in &accesses[i..] {
+        for (k, b) in accesses.iter().enumerate().skip(i) {
             if is_conflict(a.kind, b.kind) && may_overlap(a, b) {
                 let description = format!("two threads access an element of `{}`", memory.name);
-                add_pair_obligations(function, launch, footprint, [*a, *b], &description, &mut obligations);
+                let pair = [(*a, &splits[i][..]), (*b, &splits[k][..])];
+                add_pair_obligations(function, launch, footprint, pair, &description, &mut obligations);
             }
             if obligations.len() > MAX_QUESTIONS {
                 return None;
@@ -188,9 +192,18 @@ pub fn no_overlap(
     let mut obligations = vec![];
     if may_overlap(a, b) {
         let description = format!("two threads access an element of `{}`", function.memories[a.memory].name);
-        add_pair_obligations(function, launch, footprint, [a, b], &description, &mut obligations);
+        let splits = [a, b].map(|access| access_splits(footprint, access));
+        let pair = [(a, &splits[0][..]), (b, &splits[1][..])];
+        add_pair_obligations(function, launch, footprint, pair, &description, &mut obligations);
     }
     obligations
+}
+
+/// Returns the rows and columns of an index into a flat array.
+fn access_splits(footprint: &Footprint, access: &FootprintAccess) -> Vec<RowSplit> {
+    let [index] = &access.indices[..] else { return vec![] };
+    let space = &footprint.variables;
+    split_rows(space, index, &|formula| follows(space, &access.path, formula))
 }
 
 /// Returns the obligations that no two threads concurrently update the same element by atomics that do not commute. If
@@ -226,7 +239,7 @@ pub fn atomic_order(
                     }
                     false => format!("the order in which two threads update an element of `{name}` matters"),
                 };
-                add_pair_obligations(function, launch, footprint, [a, b], &description, &mut obligations);
+                add_pair_obligations(function, launch, footprint, [(a, &[]), (b, &[])], &description, &mut obligations);
             }
             if obligations.len() > MAX_QUESTIONS {
                 return None;
@@ -260,12 +273,15 @@ fn add_pair_obligations(
     function: &Function,
     launch: &SymbolicLaunch,
     footprint: &Footprint,
-    [a, b]: [&FootprintAccess; 2],
+    [(a, a_splits), (b, b_splits)]: [(&FootprintAccess, &[RowSplit]); 2],
     description: &str,
     obligations: &mut Vec<ProofObligation>,
 ) {
     let memory = &function.memories[a.memory];
     let same = std::ptr::eq(a, b);
+    let parts = equal_parts(a_splits, b_splits);
+    let same_element: Vec<(&AffineForm, &AffineForm)> =
+        if parts.is_empty() { a.indices.iter().zip(&b.indices).collect() } else { parts };
     let mut add_obligation = |common: SharedContext,
                               distinct_coordinates: Vec<AffineForm>,
                               extra: Vec<(Formula, u8)>,
@@ -287,7 +303,7 @@ fn add_pair_obligations(
         }
         builder.path(&a.path, 0);
         builder.path(&b.path, 1);
-        for (x, y) in a.indices.iter().zip(&b.indices) {
+        for (x, y) in &same_element {
             let (x, y) = (builder.form(x, 0), builder.form(y, 1));
             let same_index = equal(&x, &y);
             if is_never(&same_index) {

@@ -1,0 +1,9 @@
+// The host allocates `n` elements.
+// clk: x[n]
+__global__ void scale(float *x, float a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) {
+        //~ E0601
+        x[i] *= a;
+    }
+}

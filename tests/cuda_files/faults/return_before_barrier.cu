@@ -1,0 +1,10 @@
+__global__ void sum(const float *__restrict__ x, float *__restrict__ y, int n) {
+    __shared__ float s[256];
+    int t = threadIdx.x;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    s[t] = x[i];
+    //~ E0604
+    __syncthreads();
+    y[i] = s[t];
+}

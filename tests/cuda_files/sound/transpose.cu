@@ -1,0 +1,5 @@
+__global__ void transpose(const float *__restrict__ a, float *__restrict__ b, int rows, int cols) {
+    int col = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row < rows && col < cols) b[col * rows + row] = a[row * cols + col];
+}
