@@ -171,7 +171,13 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                             let title = format!("kernel `{name}` is not translated: {why}");
                             let diagnostic = Diagnostic::error(REFUSED, title).at(source.span, "in this comment");
                             let construct = "this comment about sizes".into();
-                            translation.refused.push(RefusedKernel { name: name.clone(), construct, diagnostic });
+                            let source = function.name_span;
+                            translation.refused.push(RefusedKernel {
+                                name: name.clone(),
+                                source,
+                                construct,
+                                diagnostic,
+                            });
                             t.file.functions.retain(|function| function.name != info.clk);
                             continue;
                         }
