@@ -4,7 +4,6 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use std::sync::Arc;
 
-use super::cuda_origin::CudaOrigin;
 use super::graphics::{self, Protocol};
 use super::{progress, ranks, tty};
 use clk_base::diag::Diagnostic;
@@ -64,8 +63,6 @@ pub(crate) struct Console {
     pub internal: bool,
     /// `-D` and `-I` for CUDA files.
     pub cuda_options: ImportOptions,
-    /// If the program is a CUDA file, diagnostics are moved from its translation to this file.
-    pub cuda_origin: Option<CudaOrigin>,
     /// The terminal's graphics protocol: outer `None` until it is detected, inner `None` if the terminal has none.
     graphics: Option<Option<Protocol>>,
 }
@@ -86,7 +83,6 @@ impl Console {
             tally: DiagCounts::default(),
             internal: false,
             cuda_options: ImportOptions::default(),
-            cuda_origin: None,
             graphics: None,
         }
     }
@@ -154,8 +150,6 @@ impl Console {
 
     /// Flushes standard output, then reports a diagnostic on standard error and counts it.
     pub fn report(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
-        let located = self.cuda_origin.as_ref().map(|origin| origin.located(diagnostic));
-        let diagnostic = located.as_ref().unwrap_or(diagnostic);
         self.tally.count(diagnostic);
         self.internal |= diagnostic.code == super::crash::CODE;
         if let Some(stage) = &self.stage {

@@ -1,41 +1,81 @@
 //! CUDA C++ files as programs: reads them, translates their kernels to Clk, and reports refused ones.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::console::Console;
 use super::disk;
-use clk_base::source::SourceMap;
-use clk_import::CudaTranslation;
+use clk_base::diag::{Diagnostic, Severity};
+use clk_base::file_error::FileError;
+use clk_base::source::{FileId, SourceMap};
+use clk_compile::LoadedFile;
+use clk_import::{ImportOptions, RefusedKernel, TranslatedKernel};
+
+/// The code of warnings about kernels that an imported file lacks.
+const LEFT_OUT: &str = "W0850";
+
+/// A CUDA file whose translation is in the sources.
+pub(crate) struct LoadedCuda {
+    /// The translated text.
+    pub file: FileId,
+    pub kernels: Vec<TranslatedKernel>,
+    pub refused: Vec<RefusedKernel>,
+    /// Messages of the preprocessor and the parser.
+    pub diagnostics: Vec<Diagnostic>,
+}
 
 /// Returns whether a path is that of a CUDA file.
 pub(crate) fn is_cuda_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "cu" || extension == "cuh")
 }
 
-/// Reads and translates a CUDA file. Reports refused kernels and assumptions; returns `None` if no kernel remains.
-pub(crate) fn translate(path: &Path, sources: &mut SourceMap, console: &mut Console) -> Option<CudaTranslation> {
-    let text = match disk::read_source(path) {
-        Ok(text) => text,
+/// Reads and translates a CUDA file, and adds the file and the translation to the sources.
+pub(crate) fn load(path: &Path, options: &ImportOptions, sources: &mut SourceMap) -> Result<LoadedCuda, FileError> {
+    let text = disk::read_source(path)?;
+    let file = sources.add(path.display().to_string(), text);
+    let read_header = |path: &str| disk::read_source(Path::new(path)).ok();
+    let parsed = clk_import::parse(sources, file, options, &read_header);
+    let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
+    let name = format!("<Clk text of {}>", path.display());
+    Ok(LoadedCuda {
+        file: sources.add_generated(name, translation.text, Arc::new(translation.map)),
+        kernels: translation.kernels,
+        refused: translation.refused,
+        diagnostics: parsed.diagnostics,
+    })
+}
+
+/// Loads a CUDA file as a module of a program. Refused kernels are warnings, because the program may not use them.
+pub(crate) fn load_module(path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
+    let loaded = load(path, &ImportOptions::default(), sources)?;
+    let refused = loaded.refused.into_iter().map(|refused| Diagnostic {
+        code: LEFT_OUT,
+        severity: Severity::Warning,
+        ..refused.diagnostic
+    });
+    Ok(LoadedFile { file: loaded.file, diagnostics: loaded.diagnostics.into_iter().chain(refused).collect() })
+}
+
+/// Loads a CUDA file as the program. Reports refused kernels and assumptions; returns `None` if no kernel remains.
+pub(crate) fn load_program(path: &Path, sources: &mut SourceMap, console: &mut Console) -> Option<LoadedCuda> {
+    let loaded = match load(path, &console.cuda_options, sources) {
+        Ok(loaded) => loaded,
         Err(why) => {
             console.report(&disk::unreadable(path, &why), sources);
             return None;
         }
     };
-    let file = sources.add(path.display().to_string(), text);
-    let read_header = |path: &str| disk::read_source(Path::new(path)).ok();
-    let parsed = clk_import::parse(sources, file, &console.cuda_options, &read_header);
-    let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
-    console.report_all(&parsed.diagnostics, sources);
-    for refused in &translation.refused {
+    console.report_all(&loaded.diagnostics, sources);
+    for refused in &loaded.refused {
         console.report(&refused.diagnostic, sources);
     }
-    if translation.kernels.is_empty() {
-        if translation.refused.is_empty() {
+    if loaded.kernels.is_empty() {
+        if loaded.refused.is_empty() {
             console.error_line(&format!("error: `{}` has no kernel", path.display()));
         }
         return None;
     }
-    for kernel in &translation.kernels {
+    for kernel in &loaded.kernels {
         for assumption in &kernel.assumptions {
             let (line, _) = sources.line_column(assumption.source.span);
             let name = &kernel.name;
@@ -45,5 +85,5 @@ pub(crate) fn translate(path: &Path, sources: &mut SourceMap, console: &mut Cons
             ));
         }
     }
-    Some(translation)
+    Some(loaded)
 }

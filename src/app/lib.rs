@@ -59,7 +59,6 @@ mod console;
 mod context;
 mod crash;
 mod cuda_files;
-mod cuda_origin;
 mod dap;
 mod debug;
 mod devices;

@@ -76,6 +76,7 @@ pub(crate) fn counterexamples(report: &ProofReport) -> Vec<Diagnostic> {
 }
 
 pub(crate) fn position(place: Span, sources: &SourceMap) -> String {
+    let place = sources.original(place);
     let (line, column) = sources.line_column(place);
     format!("{}:{line}:{column}", sources.name(place.file))
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::console::Console;
 use super::cuda_files;
-use super::cuda_origin::CudaOrigin;
 use super::disk::{self, Disk};
 use super::exit;
 use super::interrupt::Interrupt;
@@ -18,7 +17,6 @@ use clk_check::typed::TestSection;
 use clk_compile::{CompileResult, Session};
 use clk_host::interp::{CopyStatistics, HostEffects, Interpreter, ScriptOptions};
 use clk_host::value::HostValue;
-use clk_import::CudaTranslation;
 use clk_ir::Checks;
 use clk_lower::MmaPrecision;
 use clk_prove::RaceEvidence;
@@ -106,6 +104,12 @@ impl CompiledScript {
         (chosen.into_iter().map(|(id, _)| id).collect(), left.len())
     }
 
+    /// Returns whether the script is the translation of a CUDA file.
+    pub fn is_cuda(&self) -> bool {
+        let main = self.session.main.and_then(|main| self.session.program.modules.get(main));
+        main.is_some_and(|main| self.session.sources.is_generated(main.file))
+    }
+
     /// Returns whether the script has statements at its top level.
     pub fn has_statements(&self) -> bool {
         let chunks = self.session.program.chunks.get(self.chunks.clone()).unwrap_or_default();
@@ -113,46 +117,38 @@ impl CompiledScript {
     }
 }
 
-/// Reads and compiles a file; reports errors and returns `None` if there are any.
+/// Reads and compiles a file; reports errors and returns `None` if there are any. Errors about kernels of a CUDA file
+/// without a translation are only in `console.tally`.
 pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
-    console.cuda_origin = None;
+    let mut session = Session { folder: folder_of(path).to_path_buf(), ..Session::default() };
     if cuda_files::is_cuda_file(path) {
-        return compile_cuda_file(path, console);
+        let loaded = cuda_files::load_program(path, &mut session.sources, console)?;
+        let outcome = session.add_file(loaded.file, &Disk);
+        return examined(session, outcome, console);
     }
-    match disk::read_source(path) {
-        Ok(text) => compile_text(&path.display().to_string(), &text, folder_of(path), console),
+    match session.add_path(path, &Disk) {
+        Ok(outcome) => examined(session, outcome, console),
         Err(why) => {
-            let session = Session::default();
             console.report(&disk::unreadable(path, &why), &session.sources);
             None
         }
     }
 }
 
-/// Compiles the kernels of a CUDA file that can be translated. Diagnostics are about the CUDA file; those of the other
-/// kernels are errors in `console.tally`.
-fn compile_cuda_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
-    let mut session = Session { folder: folder_of(path).to_path_buf(), ..Session::default() };
-    let CudaTranslation { text, map, .. } = cuda_files::translate(path, &mut session.sources, console)?;
-    let mut outcome = session.add(&format!("<Clk text of {}>", path.display()), &text, &Disk);
-    console.cuda_origin = Some(CudaOrigin::new(outcome.file, map));
+/// Compiles a text as the main script; reports errors and returns `None` if there are any.
+pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<CompiledScript> {
+    let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
+    let outcome = session.add(name, text, &Disk);
+    examined(session, outcome, console)
+}
+
+/// Examines the kernels of a compiled script; reports its diagnostics and returns `None` if there are errors.
+fn examined(mut session: Session, mut outcome: CompileResult, console: &mut Console) -> Option<CompiledScript> {
     if !outcome.failed() {
         outcome.diagnostics.extend(session.examine());
     }
     console.report_all(&outcome.diagnostics, &session.sources);
     (!outcome.failed()).then(|| CompiledScript { chunks: outcome.chunks.clone(), session })
-}
-
-/// Compiles a text as the main script; reports errors and returns `None` if there are any.
-pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<CompiledScript> {
-    let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
-    let mut outcome = session.add(name, text, &Disk);
-    if !outcome.failed() {
-        outcome.diagnostics.extend(session.examine());
-    }
-    console.report_all(&outcome.diagnostics, &session.sources);
-    let CompileResult { chunks, .. } = &outcome;
-    (!outcome.failed()).then(|| CompiledScript { chunks: chunks.clone(), session })
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -1,6 +1,8 @@
 //! Diagnostics as plain data; [`render`](super::render) formats them.
 
-use crate::source::Span;
+use std::borrow::Cow;
+
+use crate::source::{SourceMap, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -62,6 +64,19 @@ pub struct MisspelledName {
 }
 
 impl Diagnostic {
+    /// Returns the diagnostic with places of origin instead of places in generated texts. Drops fixes of such texts.
+    pub fn at_origins(&self, sources: &SourceMap) -> Cow<'_, Diagnostic> {
+        if !self.labels.iter().any(|label| sources.is_generated(label.span.file)) {
+            return Cow::Borrowed(self);
+        }
+        let mut moved = self.clone();
+        for label in &mut moved.labels {
+            label.span = sources.original(label.span);
+        }
+        moved.fixes.retain(|fix| !fix.edits.iter().any(|(span, _)| sources.is_generated(span.file)));
+        Cow::Owned(moved)
+    }
+
     pub fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
         let title = title.into();
         Diagnostic {

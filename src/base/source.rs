@@ -47,12 +47,20 @@ impl Span {
     }
 }
 
+/// The origin of a generated text, such as the translation of a file in another language.
+pub trait TextOrigin: std::fmt::Debug + Send + Sync {
+    /// Returns the place from which a range of bytes of the text was generated.
+    fn source_of(&self, range: std::ops::Range<usize>) -> Option<Span>;
+}
+
 /// A source text: a file, a standard-library module or the input of a REPL entry.
 #[derive(Clone, Debug)]
 pub struct SourceText {
     /// The name in messages: a path as the user wrote it, `std/nn.clk`, `<entry 3>`.
     pub name: Arc<str>,
     pub text: Arc<str>,
+    /// Set if the text is generated. Messages are then about its origin.
+    origin: Option<Arc<dyn TextOrigin>>,
     /// The start offset of each line, computed on first use.
     lines: Arc<OnceLock<Vec<usize>>>,
 }
@@ -81,9 +89,29 @@ pub struct SourceMap {
 
 impl SourceMap {
     pub fn add(&mut self, name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> FileId {
+        self.add_text(name.into(), text.into(), None)
+    }
+
+    /// Adds a text that was generated from other files of these sources.
+    pub fn add_generated(&mut self, name: impl Into<Arc<str>>, text: String, origin: Arc<dyn TextOrigin>) -> FileId {
+        self.add_text(name.into(), text.into(), Some(origin))
+    }
+
+    fn add_text(&mut self, name: Arc<str>, text: Arc<str>, origin: Option<Arc<dyn TextOrigin>>) -> FileId {
         let id = FileId(self.files.len() as u32);
-        self.files.push(SourceText { name: name.into(), text: text.into(), lines: Arc::default() });
+        self.files.push(SourceText { name, text, origin, lines: Arc::default() });
         id
+    }
+
+    /// Returns whether a file is a generated text.
+    pub fn is_generated(&self, file: FileId) -> bool {
+        self.get(file).is_some_and(|source| source.origin.is_some())
+    }
+
+    /// Returns the place from which the text of a span was generated; otherwise the span itself.
+    pub fn original(&self, span: Span) -> Span {
+        let origin = self.get(span.file).and_then(|source| source.origin.as_ref());
+        origin.and_then(|origin| origin.source_of(span.range())).unwrap_or(span)
     }
 
     pub fn get(&self, file: FileId) -> Option<&SourceText> {

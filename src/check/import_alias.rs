@@ -9,7 +9,8 @@ pub fn module_alias(import: &ast::Import) -> Option<ast::Name> {
         (ast::ImportItems::Module { alias: None }, ast::ImportSource::Path(path)) => path.last().cloned(),
         (ast::ImportItems::Module { alias: None }, ast::ImportSource::File { path, span }) => {
             let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-            Some(ast::Name { text: name.strip_suffix(".clk").unwrap_or(name).into(), span: *span })
+            let base = [".clk", ".cu", ".cuh"].iter().find_map(|extension| name.strip_suffix(extension));
+            Some(ast::Name { text: base.unwrap_or(name).into(), span: *span })
         }
         (ast::ImportItems::Names(_), _) => None,
     }

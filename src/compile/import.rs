@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use super::session::{Files, ModuleKey, Session};
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::file_error::FileError;
-use clk_base::source::Span;
+use clk_base::source::{FileId, Span};
 use clk_check::Imports;
 use clk_check::typed::{Module, ModuleId};
 use clk_stdlib as library;
@@ -70,28 +70,27 @@ impl<'a> ImportLoader<'a> {
                 Diagnostic::error("E0292", "imports nest too deep").at(span, format!("more than {MAX_DEPTH} deep")),
             ));
         }
-        let (text, base) = match &key {
-            ModuleKey::Library(name) => (library::text(name).map(str::to_string), None),
+        let (file, base) = match &key {
+            ModuleKey::Library(name) => {
+                let text = library::text(name).ok_or_else(|| unknown_library(&key.name(), span))?;
+                (self.session.sources.add(format!("std/{name}.clk"), text), None)
+            }
             ModuleKey::File(path) => {
-                let text = self.files.read(path).map_err(|why| self.unreadable_error(import, path, &why, span))?;
-                (Some(text), path.parent().map(Path::to_path_buf))
+                let loaded = self.files.load(path, &mut self.session.sources);
+                let loaded = loaded.map_err(|why| self.unreadable_error(import, path, &why, span))?;
+                self.diagnostics.extend(loaded.diagnostics);
+                (loaded.file, path.parent().map(Path::to_path_buf))
             }
         };
-        let text = text.ok_or_else(|| unknown_library(&key.name(), span))?;
         self.open.push(key.clone());
-        let module = self.check_module(&key, &text, base.as_deref());
+        let module = self.check_module(&key, file, base.as_deref());
         self.open.pop();
         self.session.modules.ids.insert(key, module);
         Ok(module)
     }
 
-    fn check_module(&mut self, key: &ModuleKey, text: &str, base: Option<&Path>) -> ModuleId {
-        let shown = match key {
-            ModuleKey::Library(name) => format!("std/{name}.clk"),
-            ModuleKey::File(path) => path.display().to_string(),
-        };
-        let file = self.session.sources.add(shown, text);
-        let (tree, mut diagnostics) = clk_syntax::parse(file, text);
+    fn check_module(&mut self, key: &ModuleKey, file: FileId, base: Option<&Path>) -> ModuleId {
+        let (tree, mut diagnostics) = clk_syntax::parse(file, self.session.sources.text(file));
         let new_module = Module { name: key.name().into(), file, doc: tree.doc.clone(), ..Module::default() };
         let module = self.session.program.modules.push(new_module);
         let imports = self.file_imports(&tree, base);

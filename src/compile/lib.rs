@@ -4,8 +4,10 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::{FileId, Span};
 use clk_check::typed::{KernelId, Module, ModuleId, Program, Type};
 use clk_derive::DerivativeLaunches;
@@ -30,15 +32,29 @@ pub mod trials;
 pub use check_kernels::{each_launch, known_arguments};
 pub use clk_stdlib as library;
 pub use entry::EntryResult;
-pub use session::{CompileResult, Files, MissingModule, Modules, NoFiles, Session, SessionDefinitions};
+pub use session::{CompileResult, Files, LoadedFile, MissingModule, Modules, NoFiles, Session, SessionDefinitions};
 pub use snapshot::SessionSnapshot;
 
 impl Session {
     /// Compiles a script with its imports into the main module. If there is an error, the program is unchanged.
     pub fn add(&mut self, name: &str, text: &str, files: &dyn Files) -> CompileResult {
+        let file = self.sources.add(name, text);
+        self.add_file(file, files)
+    }
+
+    /// Like [`Session::add`], for a file on disk, or its translation from another language.
+    pub fn add_path(&mut self, path: &Path, files: &dyn Files) -> Result<CompileResult, FileError> {
+        let loaded = files.load(path, &mut self.sources)?;
+        let mut result = self.add_file(loaded.file, files);
+        result.diagnostics.splice(0..0, loaded.diagnostics);
+        Ok(result)
+    }
+
+    /// Like [`Session::add`], for a text that is in the sources.
+    pub fn add_file(&mut self, file: FileId, files: &dyn Files) -> CompileResult {
         let before = self.snapshot();
-        let (tree, mut result) = self.read(name, text, files);
-        free_in_background(tree, text.len());
+        let (tree, mut result) = self.read_file(file, files);
+        free_in_background(tree, self.sources.text(file).len());
         if result.failed() {
             result.drop_warnings();
             self.restore(&before);
@@ -51,8 +67,15 @@ impl Session {
     /// Like [`Session::add`], but if there are errors, adds the valid parts to the program, which must not be run then.
     /// For tools that display the program, such as editors. Also returns the syntax tree.
     pub fn read(&mut self, name: &str, text: &str, files: &dyn Files) -> (ast::SourceFile, CompileResult) {
-        let first = self.program.chunks.len();
         let file = self.sources.add(name, text);
+        self.read_file(file, files)
+    }
+
+    fn read_file(&mut self, file: FileId, files: &dyn Files) -> (ast::SourceFile, CompileResult) {
+        let first = self.program.chunks.len();
+        let name = self.sources.name(file).to_owned();
+        let text = self.sources.get(file).map_or_else(Arc::default, |source| source.text.clone());
+        let (name, text) = (name.as_str(), &*text);
         let (tree, mut diagnostics) = clk_syntax::parse(file, text);
         let main = self.main_module(file, tree.doc.clone());
         let (base, own) = self.base_of(name);

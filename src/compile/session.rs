@@ -20,6 +20,11 @@ pub trait Files {
     /// Returns the text of a file.
     fn read(&self, path: &Path) -> Result<String, FileError>;
 
+    /// Adds the text of a file, or its translation from another language, to the sources.
+    fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
+        Ok(LoadedFile::of_text(path, self.read(path)?, sources))
+    }
+
     /// Returns the names of the files in the same directory, for suggestions about a misspelled import.
     fn neighbors(&self, _path: &Path) -> Vec<String> {
         vec![]
@@ -29,6 +34,20 @@ pub trait Files {
     /// `None` if the folder does not belong to a project.
     fn module(&self, _words: &[&str], _folder: &Path) -> Option<Result<PathBuf, MissingModule>> {
         None
+    }
+}
+
+/// A file whose text is in the sources.
+pub struct LoadedFile {
+    pub file: FileId,
+    /// Messages about its translation. Those about the text are not included.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl LoadedFile {
+    /// Adds a text to the sources.
+    pub fn of_text(path: &Path, text: String, sources: &mut SourceMap) -> LoadedFile {
+        LoadedFile { file: sources.add(path.display().to_string(), text), diagnostics: vec![] }
     }
 }
 

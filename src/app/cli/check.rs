@@ -28,7 +28,7 @@ pub(crate) fn files(paths: &[PathBuf], proves: bool, context: &mut AppContext) -
         failed |= compiled.is_none() || context.console.tally.errors > 0;
         if let Some(compiled) = &compiled {
             failed |= check_contracts(&compiled.session, context);
-            if proves && context.console.cuda_origin.is_some() {
+            if proves && compiled.is_cuda() {
                 unproved += find_faults(&compiled.session, &mut time, context);
             }
             let choices = tuning_files::check_file(&compiled.session);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::context::AppContext;
-use crate::{cuda_files, disk, exit};
+use crate::cuda_files::{self, LoadedCuda};
+use crate::{disk, exit};
 use clk_base::source::{SourceMap, Span};
-use clk_import::{HeaderReader, ImportOptions};
 
 pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, context: &mut AppContext) -> u8 {
     let [path] = paths else {
@@ -16,21 +16,22 @@ pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, context: &mut AppC
         return exit::USAGE;
     };
     let mut sources = SourceMap::default();
-    let Some(translation) = cuda_files::translate(path, &mut sources, &mut context.console) else {
+    let Some(loaded) = cuda_files::load_program(path, &mut sources, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
+    let text = sources.text(loaded.file);
     match output {
-        None => context.console.print(&translation.text),
+        None => context.console.print(text),
         Some(output) => {
-            if let Err(why) = disk::write_atomically(output, translation.text.as_bytes()) {
+            if let Err(why) = disk::write_atomically(output, text.as_bytes()) {
                 context.console.report(&disk::unwritable(output, &why), &sources);
                 return exit::FAILURE;
             }
         }
     }
     context.console.summary();
-    if translation.refused.is_empty() { exit::OK } else { exit::FAILURE }
+    if loaded.refused.is_empty() { exit::OK } else { exit::FAILURE }
 }
 
 /// A kernel of the files under `--coverage`.
@@ -50,15 +51,15 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
     let mut failed = false;
     for path in paths {
         let mut sources = SourceMap::default();
-        let text = match disk::read_source(path) {
-            Ok(text) => text,
+        let loaded = match cuda_files::load(path, &context.console.cuda_options, &mut sources) {
+            Ok(loaded) => loaded,
             Err(why) => {
                 context.console.report(&disk::unreadable(path, &why), &sources);
                 failed = true;
                 continue;
             }
         };
-        for (place, kernel) in kernels_of(path, text, &context.console.cuda_options, &mut sources) {
+        for (place, kernel) in covered_kernels(&loaded, &sources) {
             // A kernel is accepted if it is accepted in one of the files that include it.
             let known = kernels.get(&place);
             if known.is_none_or(|known| known.construct.is_some()) {
@@ -84,27 +85,18 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
 }
 
 /// Returns the kernels of a CUDA file. A template is accepted if all of its instances are.
-fn kernels_of(
-    path: &Path,
-    text: String,
-    options: &ImportOptions,
-    sources: &mut SourceMap,
-) -> BTreeMap<DefinitionPlace, CoveredKernel> {
-    let file = sources.add(path.display().to_string(), text);
-    let read_header: &HeaderReader<'_> = &|path| disk::read_source(Path::new(path)).ok();
-    let parsed = clk_import::parse(sources, file, options, read_header);
-    let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
+fn covered_kernels(loaded: &LoadedCuda, sources: &SourceMap) -> BTreeMap<DefinitionPlace, CoveredKernel> {
     let place = |span: Span, name: &str| -> DefinitionPlace {
         let file = PathBuf::from(sources.name(span.file));
         let file = file.canonicalize().unwrap_or(file);
         (file, sources.line_column(span).0, name.to_string())
     };
     let mut kernels = BTreeMap::new();
-    for kernel in &translation.kernels {
+    for kernel in &loaded.kernels {
         let covered = CoveredKernel { name: kernel.name.to_string(), construct: None };
         kernels.insert(place(kernel.source.span, &kernel.name), covered);
     }
-    for refused in &translation.refused {
+    for refused in &loaded.refused {
         let construct = Some(refused.construct.to_string());
         kernels.insert(
             place(refused.source.span, &refused.name),

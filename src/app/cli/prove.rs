@@ -15,10 +15,12 @@ use clk_compile::Session;
 use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, kernels_of_file, prove_kernel_with};
 
 pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut AppContext) -> u8 {
-    let Some(CompiledScript { session, .. }) = script::compile_file(path, &mut context.console) else {
+    let Some(compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
+    let is_cuda = compiled.is_cuda();
+    let CompiledScript { session, .. } = compiled;
     let with_name = |id: KernelId| (id, session.program.kernels[id].name.to_string());
     let own: Vec<(KernelId, String)> =
         kernels_of_file(&session.program, session.main).into_iter().map(with_name).collect();
@@ -37,7 +39,6 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     }
     let mut refuted = false;
     for id in selected {
-        let is_cuda = context.console.cuda_origin.is_some();
         let options = ProofOptions { stop: context.interrupt.flag(), unstated_lengths: is_cuda };
         let mut report = prove_kernel_with(&session.program, id, &options);
         if is_cuda {

@@ -33,7 +33,7 @@ pub(crate) fn file(path: &Path, args: Vec<String>, debug_on_fault: bool, context
     }
     ranks::follow_launcher();
     let compiled = script::compile_file(path, &mut context.console);
-    if context.console.cuda_origin.is_some() && compiled.is_some() {
+    if compiled.as_ref().is_some_and(CompiledScript::is_cuda) {
         let shown = path.display();
         context.console.error_line(&format!(
             "note: the host code of a CUDA file is not run; `clk prove {shown}` examines its kernels"

@@ -17,7 +17,8 @@ use crate::disk::{self, Disk};
 use crate::exit;
 use crate::project::{self, LOCK, MANIFEST};
 use clk_base::file_error::FileError;
-use clk_compile::{Files, MissingModule, Session};
+use clk_base::source::SourceMap;
+use clk_compile::{Files, LoadedFile, MissingModule, Session};
 
 /// Interval at which the files are checked for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -86,6 +87,11 @@ impl Files for RecordingDisk {
     fn read(&self, path: &Path) -> Result<String, FileError> {
         self.note(path);
         Disk.read(path)
+    }
+
+    fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
+        self.note(path);
+        Disk.load(path, sources)
     }
 
     fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, MissingModule>> {

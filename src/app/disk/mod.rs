@@ -11,10 +11,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{project, suggestions};
+use super::{cuda_files, project, suggestions};
 use clk_base::diag::Diagnostic;
 use clk_base::file_error::FileError;
-use clk_compile::{Files, MissingModule};
+use clk_base::source::SourceMap;
+use clk_compile::{Files, LoadedFile, MissingModule};
 
 pub(crate) use self::open::{contents, open, read};
 pub(crate) use self::replace::write_atomically;
@@ -29,6 +30,13 @@ pub(crate) struct Disk;
 impl Files for Disk {
     fn read(&self, path: &Path) -> Result<String, FileError> {
         read_source(path)
+    }
+
+    fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
+        match cuda_files::is_cuda_file(path) {
+            true => cuda_files::load_module(path, sources),
+            false => Ok(LoadedFile::of_text(path, self.read(path)?, sources)),
+        }
     }
 
     fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, MissingModule>> {

@@ -174,9 +174,10 @@ impl EmbedProgram {
     pub fn load(path: &Path) -> Result<EmbedProgram, EmbedErrors> {
         let unreadable =
             |why: FileError| EmbedReport::all(&[disk::unreadable(path, &why)], &Session::default().sources);
-        let text = disk::read_source(path).map_err(unreadable)?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        let program = EmbedProgram::new(&path.display().to_string(), &text, folder)?;
+        let mut session = Session { folder, ..Session::default() };
+        let outcome = session.add_path(path, &disk::Disk).map_err(unreadable)?;
+        let program = EmbedProgram::of(session, outcome)?;
         Ok(EmbedProgram { path: Some(std::path::absolute(path).unwrap_or_else(|_| path.into())), ..program })
     }
 
@@ -184,14 +185,18 @@ impl EmbedProgram {
     pub fn new(name: &str, text: &str, folder: PathBuf) -> Result<EmbedProgram, EmbedErrors> {
         let mut session = Session { folder, ..Session::default() };
         let outcome = session.add(name, text, &disk::Disk);
+        EmbedProgram::of(session, outcome)
+    }
+
+    fn of(session: Session, outcome: CompileResult) -> Result<EmbedProgram, EmbedErrors> {
         if outcome.failed() {
             return Err(EmbedReport::all(&outcome.diagnostics, &session.sources));
         }
         let warnings = EmbedReport::all(&outcome.diagnostics, &session.sources);
         let mut program = EmbedProgram {
             path: None,
-            name: name.to_string(),
-            text: text.to_string(),
+            name: session.sources.name(outcome.file).to_owned(),
+            text: session.sources.text(outcome.file).to_owned(),
             chunks: outcome.chunks,
             session,
             forms: CompiledLaunches::default(),

@@ -37,6 +37,7 @@ pub struct ReportLocation {
 
 impl EmbedReport {
     pub(crate) fn new(diagnostic: &Diagnostic, sources: &SourceMap) -> EmbedReport {
+        let diagnostic = &*diagnostic.at_origins(sources);
         let style = |color| RenderStyle { color, ..RenderStyle::default() };
         let mut labels: Vec<_> = diagnostic.labels.iter().collect();
         labels.sort_by_key(|label| !label.primary);

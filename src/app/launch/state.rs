@@ -87,10 +87,9 @@ impl ClientState {
     /// Compiles a file, and replaces the program by it; returns the warnings. If there are errors, keeps the old
     /// program. Kept arrays do not change.
     pub fn load(&mut self, path: &Path) -> Result<Vec<Diagnostic>> {
-        let text = disk::read_source(path).map_err(|why| vec![disk::unreadable(path, &why)])?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         let mut session = Session { folder, ..Session::default() };
-        let outcome = session.add(&path.display().to_string(), &text, &disk::Disk);
+        let outcome = session.add_path(path, &disk::Disk).map_err(|why| vec![disk::unreadable(path, &why)])?;
         if outcome.failed() {
             return Err(LaunchRequestError::Compilation(outcome.diagnostics, Box::new(session.sources)));
         }

@@ -6,9 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use super::text::Text;
 use super::uri;
+use crate::cuda_files;
 use crate::disk::Disk;
 use clk_base::file_error::FileError;
-use clk_compile::{Files, MissingModule};
+use clk_base::source::SourceMap;
+use clk_compile::{Files, LoadedFile, MissingModule};
 use clk_ide::Analysis;
 use clk_syntax::ast::{ImportSource, Item, ItemKind};
 
@@ -60,6 +62,13 @@ impl Files for Overlay<'_> {
         match self.0.values().find(|d| d.path.as_deref() == Some(path)) {
             Some(document) => Ok(document.text.as_str().to_owned()),
             None => Disk.read(path),
+        }
+    }
+
+    fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
+        match cuda_files::is_cuda_file(path) {
+            true => cuda_files::load_module(path, sources),
+            false => Ok(LoadedFile::of_text(path, self.read(path)?, sources)),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::source::{SourceMap, Span};
 /// Returns the diagnostic as JSON, without a line end. Lines and columns are counted from 1, columns in characters.
 /// `start` and `end` are byte offsets in the file.
 pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
+    let diagnostic = &*diagnostic.at_origins(sources);
     let labels: Vec<Value> = diagnostic
         .labels
         .iter()

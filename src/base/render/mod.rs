@@ -41,6 +41,7 @@ const MAX_LABELS: usize = 12;
 
 /// Returns a diagnostic as text that ends with a newline.
 pub fn text(diagnostic: &Diagnostic, sources: &SourceMap, style: RenderStyle) -> String {
+    let diagnostic = &*diagnostic.at_origins(sources);
     let drawn = match diagnostic.primary() {
         Some(_) => render_framed(diagnostic, sources, style),
         None => render_unframed(diagnostic, sources, style),

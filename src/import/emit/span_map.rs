@@ -2,6 +2,7 @@
 //! piece around a range of the text is the most precise origin of that range.
 
 use crate::source::SourceSpan;
+use clk_base::source::{Span, TextOrigin};
 use std::ops::Range;
 
 /// A range of bytes of the emitted text and its place in the CUDA file.
@@ -26,20 +27,23 @@ impl OriginMap {
     pub fn pieces(&self) -> &[TextPiece] {
         &self.pieces
     }
+}
 
-    /// Returns the place in the CUDA file of a range of the emitted text: that of the smallest piece around the range.
-    pub fn source_of(&self, range: Range<usize>) -> Option<SourceSpan> {
+impl TextOrigin for OriginMap {
+    /// Returns the place in the CUDA file of the smallest piece around a range of the emitted text.
+    fn source_of(&self, range: Range<usize>) -> Option<Span> {
         let (start, end) = (range.start as u32, range.end as u32);
         let first = self.pieces.partition_point(|piece| piece.end < end);
         // A piece follows those that it contains, so the first match is the innermost one.
-        self.pieces[first..].iter().find(|piece| piece.start <= start && end <= piece.end).map(|piece| piece.source)
+        let piece = self.pieces[first..].iter().find(|piece| piece.start <= start && end <= piece.end)?;
+        Some(piece.source.span)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clk_base::source::{FileId, Span};
+    use clk_base::source::FileId;
 
     #[test]
     fn the_innermost_piece_is_found() {
@@ -49,10 +53,10 @@ mod tests {
         map.add(8..9, at(80, 90));
         map.add(4..9, at(40, 90));
         map.add(0..12, at(0, 120));
-        assert_eq!(map.source_of(8..9), Some(at(80, 90)));
-        assert_eq!(map.source_of(5..6), Some(at(40, 90)));
-        assert_eq!(map.source_of(4..9), Some(at(40, 90)));
-        assert_eq!(map.source_of(10..12), Some(at(0, 120)));
+        assert_eq!(map.source_of(8..9), Some(at(80, 90).span));
+        assert_eq!(map.source_of(5..6), Some(at(40, 90).span));
+        assert_eq!(map.source_of(4..9), Some(at(40, 90).span));
+        assert_eq!(map.source_of(10..12), Some(at(0, 120).span));
         assert_eq!(map.source_of(10..13), None);
     }
 }

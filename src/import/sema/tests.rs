@@ -2,7 +2,7 @@
 //! rewrites them.
 
 use crate::{ImportOptions, parse, translate};
-use clk_base::source::SourceMap;
+use clk_base::source::{SourceMap, TextOrigin};
 use std::path::PathBuf;
 
 pub(super) fn translated(text: &str) -> crate::CudaTranslation {
@@ -41,7 +41,7 @@ fn a_piece_of_the_text_leads_to_its_place() {
     let source = "__global__ void k(float* y, int n) { int i = threadIdx.x; if (i < n) y[i] = 2.0f; }";
     let translation = translated(source);
     let at = translation.text.find("y[i] = 2.0").expect("the text has the store");
-    let span = translation.map.source_of(at..at + 4).expect("the store has a place").span;
+    let span = translation.map.source_of(at..at + 4).expect("the store has a place");
     assert_eq!(&source[span.range()], "y[i]");
 }
 
