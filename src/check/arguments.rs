@@ -10,7 +10,7 @@ use crate::build::count;
 use crate::builtin_call::BuiltinCall;
 use crate::context::{Cx, ResolvedName};
 use crate::suggestions;
-use crate::typed::Type;
+use crate::typed::{Signature, Type};
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::builtin::{self, BuiltinEntry};
@@ -45,11 +45,23 @@ pub(crate) struct Accepted<'p> {
     pub entry: Option<&'static BuiltinEntry>,
     /// The struct type, if the arguments are the fields of a struct.
     pub fields_of: Option<&'p Type>,
+    /// The signature of a function or kernel.
+    pub sig: Option<&'p Signature>,
+    pub is_launch: bool,
 }
 
 impl<'p> Accepted<'p> {
     pub fn new(callee: &'p str, most: usize, named: Vec<NamedParam<'p>>) -> Accepted<'p> {
-        Accepted { callee, most, named_params: named, any_name: false, entry: None, fields_of: None }
+        Accepted {
+            callee,
+            most,
+            named_params: named,
+            any_name: false,
+            entry: None,
+            fields_of: None,
+            sig: None,
+            is_launch: false,
+        }
     }
 }
 
@@ -94,9 +106,12 @@ fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<Stri
         ("sort", "reverse" | "descending") => "`flip(sort(x))` sorts in descending order".into(),
         ("argsort", "reverse" | "descending") => "`flip(argsort(x))` gives the positions in descending order".into(),
         ("sort", "key") => "`sort(keys, values)` sorts by keys and returns both as a tuple".into(),
-        ("sort" | "argsort", "axis") => {
-            format!("`{callee}` takes an array with one axis: a row is `x[i, ..]`, a column `x[.., j]`")
+        ("sort" | "argsort", "axis" | "dim") => one_axis(callee),
+        ("stack", "axis" | "dim") => {
+            "`stack` joins along a new first axis; arrays with one axis become columns by `transpose(stack(x, y))`"
+                .into()
         }
+        (_, "axis" | "dim") => format!("`{callee}` has no choice of axis: leave it off"),
         ("random" | "random_int" | "random_normal", "size" | "shape" | "n") => {
             format!(
                 "the extents are the last arguments without a name: `{}`",
@@ -110,6 +125,43 @@ fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<Stri
             "name the parameter instead of its position: `wrt = x`".into()
         }
         (_, "type" | "dtype") => format!("a conversion sets the element type: `f32({callee}(…))`"),
+        _ => return None,
+    })
+}
+
+/// Returns advice about a function that has no choice of axis.
+fn without_axis(callee: &str, argument: &str, sig: &Signature) -> Option<String> {
+    let Type::Array(array) = &sig.params.first()?.ty else { return None };
+    match (argument, array.dims.len()) {
+        ("axis" | "dim" | "axes" | "dims", 1) => Some(one_axis(callee)),
+        ("axis" | "dim" | "axes" | "dims", 2) => Some(format!(
+            "leave it off; to exchange the roles of rows and columns, transpose first: `{callee}(transpose(x))`"
+        )),
+        _ => None,
+    }
+}
+
+fn one_axis(callee: &str) -> String {
+    format!("`{callee}` takes an array with one axis: a row is `x[i, ..]`, a column `x[.., j]`")
+}
+
+/// Returns the equivalent in Clk of an argument that sets up a launch in CUDA, OpenCL, Numba, Julia or Triton.
+fn launch_setting(callee: &str, argument: &str) -> Option<String> {
+    let word: String = argument.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect();
+    Some(match &*word {
+        "threads" | "nthreads" | "numthreads" | "grid" | "griddim" | "gridsize" | "block" | "blockdim"
+        | "blocksize" | "blocks" | "nblocks" | "numblocks" | "threadsperblock" | "blockspergrid" | "globalsize"
+        | "localsize" | "ndrange" | "workgroupsize" | "dim" | "size" => format!(
+            "leave it off: `threads(i: N)` or `grid(…) block(…)` in the kernel's head sets the launch, and \
+             `{callee}<<<grid, block>>>(…)` overrides it"
+        ),
+        "numwarps" => "leave it off: `block(…)` in the kernel's head sets the number of threads in a block".into(),
+        "numstages" => "leave it off: there are no pipeline stages to choose".into(),
+        "stream" => "leave it off: launches run in the order in which they are written, without streams".into(),
+        "shared" | "sharedmem" | "sharedmemory" | "shmem" | "smem" => {
+            "leave it off: the body of a kernel declares shared memory with its size, `shared s: [f32; 256]`".into()
+        }
+        "device" => "`on gpu(0) { … }` around the launch chooses the device".into(),
         _ => return None,
     })
 }
@@ -240,21 +292,33 @@ impl Cx<'_> {
             accepted.named_params.iter().map(|named| named.name).filter(|name| !name.is_empty()).collect();
         match accepted.fields_of {
             Some(of) => self.unknown_field(name, of, names.into_iter()),
-            None => self.unknown_argument(name, accepted.callee, &names),
+            None => self.unknown_argument(name, accepted, &names),
         }
     }
 
-    pub fn unknown_argument(&mut self, name: &ast::Name, callee: &str, names: &[&str]) {
+    fn unknown_argument(&mut self, name: &ast::Name, accepted: &Accepted<'_>, names: &[&str]) {
+        let callee = accepted.callee;
         let mut d = Diagnostic::error("E0206", format!("`{callee}` has no argument called `{}`", name.text))
             .at(name.span, "unknown argument");
         match suggestions::nearest(&name.text, names.iter().copied()) {
             _ if names.contains(&"type") && name.text == "dtype" => {
                 d = d.fix("write `type`", name.span, "type", Applicability::MachineApplicable);
             }
+            _ if matches!(&*name.text, "dim" | "axes") && names.contains(&"axis") => {
+                d = d.fix("write `axis`", name.span, "axis", Applicability::MaybeIncorrect);
+            }
             _ if let Some(help) = foreign_argument(callee, &name.text, names)
                 && builtin::find(callee).is_some() =>
             {
                 d = d.help(help);
+            }
+            _ if let Some(help) = accepted.sig.and_then(|sig| without_axis(callee, &name.text, sig)) => {
+                d = d.help(help);
+            }
+            None if accepted.is_launch
+                && let Some(help) = launch_setting(callee, &name.text) =>
+            {
+                d = d.help(help)
             }
             Some(near) => {
                 d = d.help(format!("did you mean `{near}`?"));

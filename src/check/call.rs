@@ -593,7 +593,8 @@ impl Cx<'_> {
             // An unnamed dimension gets the empty name, which no argument has.
             named_params.extend(sig.dims.iter().map(|dim| by_name(if dim.name == "_" { "" } else { &dim.name })));
         }
-        let bound = self.bind_arguments(&Accepted::new(callee, most, named_params), args_with_names(args));
+        let accepted = Accepted { sig: Some(sig), is_launch: launch, ..Accepted::new(callee, most, named_params) };
+        let bound = self.bind_arguments(&accepted, args_with_names(args));
         if let Some(surplus) = bound.surplus {
             self.too_many(bind, callee, positional, surplus, launch);
             return None;

@@ -8,6 +8,7 @@ use crate::context::{BodyKind, Cx, DivergentCondition, ErrorReported, Fork, Loca
 use crate::infer::{TypeClass, array};
 use crate::literal::{self, NumberLiteral};
 use crate::ops::scalar_of;
+use crate::recovery::unflattened_index;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
@@ -138,12 +139,20 @@ impl Cx<'_> {
                 d = d.help("compare it with something: `x != 0`");
             }
             (Type::Array(_), Type::Scalar(_)) => {
-                let mut is_row = false;
+                let (mut is_row, mut edits) = (false, None);
                 crate::visit::expr(e, &mut |part| {
                     let is_index = matches!(part.kind, ExprKind::Index { .. } | ExprKind::Slice { .. });
                     is_row |= is_index && matches!(self.vars.shallow(&part.ty), Type::Array(_));
+                    if let ExprKind::Slice { base, indices } = &part.kind
+                        && let [SliceIndex::At(flat)] = &indices[..]
+                        && let Type::Array(array) = self.vars.shallow(&base.ty)
+                    {
+                        edits = unflattened_index(flat, array.dims.len());
+                    }
                 });
-                if is_row {
+                if let Some(edits) = edits {
+                    d = d.fix_all("give each axis its index", edits, Applicability::MaybeIncorrect);
+                } else if is_row {
                     d = d.help("an element has an index for each axis: `x[row, column]`");
                 }
             }

@@ -143,6 +143,13 @@ impl Cx<'_> {
         let word = name.text.as_str();
         let Some(row) = method(word) else { return Err(Box::new(d)) };
         let is_array = matches!(self.vars.shallow(ty), Type::Array(_));
+        if is_array && let Some(edits) = append_edits(base, name, call) {
+            let d = d.note("an array has a fixed length; if the final one is known, fill `zeros(n)` by index instead");
+            return Ok(match self.in_kernel() {
+                true => d,
+                false => d.fix_all("make a longer array", edits, Applicability::MaybeIncorrect),
+            });
+        }
         let is_builtin = builtin::find(word).is_some() && !(is_array && differs_for_arrays(&row));
         if is_builtin || matches!(self.module.names.get(word), Some(NameBinding::Fn(_))) {
             return Err(Box::new(d));
@@ -193,4 +200,18 @@ pub(crate) fn call_edits(function: &str, base: Span, name: Span, has_args: bool)
     let between = Span { start: base.end, end: name.end + 1, ..name };
     let comma = if has_args { ", " } else { "" };
     vec![(Span { end: base.start, ..base }, format!("{function}(")), (between, comma.to_owned())]
+}
+
+/// Returns the edits that turn the statement `x.append(v)` of Python or Rust into `x = concat(x, [v])`.
+fn append_edits(base: &ast::Expr, name: &ast::Name, call: (&[ast::Arg], Span)) -> Option<Vec<(Span, String)>> {
+    let ([ast::Arg { name: None, value }], span) = call else { return None };
+    let variable = variable(base)?;
+    let (open, close) = match &*name.text {
+        "append" | "push" | "push_back" | "emplace_back" => ("[", "]"),
+        "extend" | "extend_from_slice" => ("", ""),
+        _ => return None,
+    };
+    let before = Span { end: value.span.start, ..span };
+    let after = Span { start: value.span.end, ..span };
+    Some(vec![(before, format!("{variable} = concat({variable}, {open}")), (after, format!("{close})"))])
 }

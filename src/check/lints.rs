@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::context::Cx;
+use crate::mutations;
 use crate::typed::*;
 use crate::visit;
 use clk_base::diag::{Applicability, Diagnostic};
@@ -11,11 +12,12 @@ use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::{BinaryOp, MathFn};
 use clk_syntax::ast::{self, ItemKind};
 
-/// Warns about locals that are never read, about `var`s that never change, and about loops that never end because no
-/// variable in their condition changes.
+/// Warns about locals that are never read, about `var`s that never change, and about loops that never end because their
+/// bodies change no variable of their condition.
 pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     let mut warnings = Vec::new();
-    let whiles = whiles(root);
+    let loops = endless_loops(cx, root);
+    warnings.extend(loops.iter().filter_map(|one| endless_loop(cx, one)));
     for ((id, local), info) in cx.locals.iter().zip(&cx.info) {
         // Errors in declarations have been reported already.
         if local.name.starts_with('_') || cx.vars.shallow(&local.ty) == Type::Error {
@@ -53,16 +55,7 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
             LocalKind::Var if local.mutable && !info.assigned => {
                 let shared = |other: &super::context::Info| other.keyword == info.keyword && other.assigned;
                 if let Some(word) = info.keyword.filter(|_| !cx.info.iter().any(shared)) {
-                    if let Some(cond) = endless(cx, &whiles, id) {
-                        warnings.push(
-                            Diagnostic::warning(
-                                "W0009",
-                                format!("`{}` never changes, so this loop never ends", local.name),
-                            )
-                            .at(local.span, "declared with `var`")
-                            .because(cond, "once this holds, it holds for ever")
-                            .help("is the assignment that should change it missing?"),
-                        );
+                    if loops.iter().any(|one| one.reads.contains(&ReadVariable::Local(id))) {
                         continue;
                     }
                     let d = Diagnostic::warning("W0009", format!("`{}` never changes", local.name))
@@ -74,7 +67,7 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
             _ => {}
         }
     }
-    visit::exprs(root, &mut |e| warnings.extend(suspicious_operation(e)));
+    visit::exprs(root, &mut |e| warnings.extend(suspicious_operation(e).or_else(|| converted_quotient(cx, root, e))));
     cx.diagnostics.append(&mut warnings);
 }
 
@@ -112,40 +105,118 @@ fn suspicious_operation(e: &Expr) -> Option<Diagnostic> {
     }
 }
 
-/// A `while` loop without `break` and `return`, with the variables that its condition reads.
-struct While {
-    cond: Span,
-    reads: Vec<LocalId>,
+/// Warns about `f32(hits / n)`, which converts a quotient after its fraction is lost. Quotients of numbers that may be
+/// indices are often meant: `f32(i / W)` is a row.
+fn converted_quotient(cx: &Cx<'_>, root: &Block, e: &Expr) -> Option<Diagnostic> {
+    let ExprKind::Convert { expr: quotient, .. } = &e.kind else { return None };
+    let ExprKind::Binary { op: BinaryOp::Div, left, right } = &quotient.kind else { return None };
+    let (Type::Scalar(to), Type::Scalar(from)) = (&e.ty, &quotient.ty) else { return None };
+    let (dividend, is_count) = match &left.kind {
+        ExprKind::Local(id) => cx.locals.get(*id).map(|local| (&local.name, local.mutable))?,
+        ExprKind::Global(id) => (&cx.global(*id)?.name, true),
+        _ => return None,
+    };
+    let divisor = match &right.kind {
+        ExprKind::Local(id) => cx.locals.get(*id)?.name.to_string(),
+        ExprKind::Global(id) => cx.global(*id)?.name.to_string(),
+        ExprKind::Dim(id) => cx.sig.dims.get(*id as usize)?.name.to_string(),
+        ExprKind::Builtin { builtin: Builtin::Len, args, .. } => match ReadVariable::of(args.first()?)? {
+            ReadVariable::Local(id) => format!("len({})", cx.locals.get(id)?.name),
+            ReadVariable::Global(id) => format!("len({})", cx.global(id)?.name),
+        },
+        _ => return None,
+    };
+    let variable = ReadVariable::of(left);
+    let mut is_index = false;
+    visit::exprs(root, &mut |e| {
+        if let ExprKind::Index { indices, .. } = &e.kind {
+            let mut look = |e: &Expr| is_index |= ReadVariable::of(e) == variable;
+            indices.iter().for_each(|index| visit::expr(index, &mut look));
+        }
+    });
+    if !to.is_float() || !from.is_int() || !is_count || is_index {
+        return None;
+    }
+    let to = to.name();
+    Some(
+        Diagnostic::warning("W0013", "the quotient of integers has no fraction")
+            .at(quotient.span, format!("this is an integer before `{to}` converts it"))
+            .help(format!("convert the operands: `{to}({dividend}) / {to}({divisor})`")),
+    )
 }
 
-fn whiles(root: &Block) -> Vec<While> {
+/// A variable that an expression reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadVariable {
+    Local(LocalId),
+    Global(GlobalId),
+}
+
+impl ReadVariable {
+    fn of(e: &Expr) -> Option<ReadVariable> {
+        match e.kind {
+            ExprKind::Local(id) => Some(ReadVariable::Local(id)),
+            ExprKind::Global(id) => Some(ReadVariable::Global(id)),
+            _ => None,
+        }
+    }
+}
+
+/// A `while` loop that never ends, because its body changes no variable of its condition and does not leave it.
+struct EndlessLoop {
+    cond: Span,
+    /// The variables that the condition reads.
+    reads: Vec<ReadVariable>,
+}
+
+fn endless_loops(cx: &Cx<'_>, root: &Block) -> Vec<EndlessLoop> {
     let mut loops = vec![];
     visit::stmts(root, &mut |stmt| {
         let StmtKind::While { cond, body, .. } = &stmt.kind else { return };
         let (mut leaves, mut depends, mut reads) = (false, false, vec![]);
         visit::stmts(body, &mut |stmt| leaves |= matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)));
+        visit::exprs(body, &mut |e| {
+            leaves |= match &e.kind {
+                ExprKind::Builtin { builtin, .. } => *builtin == Builtin::Exit,
+                // A function of the host may call `exit`.
+                ExprKind::Call { .. } | ExprKind::Lift { .. } => !cx.in_kernel(),
+                _ => false,
+            }
+        });
         visit::expr(cond, &mut |e| match &e.kind {
-            ExprKind::Local(id) => reads.push(*id),
+            ExprKind::Local(_) | ExprKind::Global(_) => reads.extend(ReadVariable::of(e)),
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => {}
             ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => {}
             ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Convert { .. } => {}
+            ExprKind::Builtin { builtin: Builtin::Len | Builtin::Shape, .. } => {}
             // Other expressions may depend on memory or files, which can change.
             _ => depends = true,
         });
-        if !leaves && !depends {
-            loops.push(While { cond: cond.span, reads });
+        let is_read = |e: &Expr| ReadVariable::of(e).is_some_and(|variable| reads.contains(&variable));
+        let changes = mutations::of_expr(cx.program, cond, &is_read)
+            .or_else(|| mutations::of_block(cx.program, body, &is_read))
+            .is_some();
+        if !leaves && !depends && !changes && !reads.is_empty() {
+            loops.push(EndlessLoop { cond: cond.span, reads });
         }
     });
     loops
 }
 
-/// Returns the condition of a loop that reads this variable, if none of the variables it reads ever changes.
-fn endless(cx: &Cx<'_>, whiles: &[While], id: LocalId) -> Option<Span> {
-    let fixed = |id: &LocalId| {
-        let scalar = cx.locals.get(*id).is_some_and(|local| matches!(cx.vars.shallow(&local.ty), Type::Scalar(_)));
-        scalar && cx.info.get(id.index()).is_some_and(|info| !info.assigned)
-    };
-    whiles.iter().find(|one| one.reads.contains(&id) && one.reads.iter().all(fixed)).map(|one| one.cond)
+/// Warns about a loop that never ends. Names the variable that the loop was probably meant to change.
+fn endless_loop(cx: &Cx<'_>, one: &EndlessLoop) -> Option<Diagnostic> {
+    let variables = one.reads.iter().filter_map(|variable| match *variable {
+        ReadVariable::Local(id) => cx.locals.get(id).map(|local| (&local.name, local.mutable, local.span)),
+        ReadVariable::Global(id) => cx.global(id).map(|global| (&global.name, global.mutable, global.span)),
+    });
+    let (name, is_mutable, declared) = variables.max_by_key(|(_, is_mutable, _)| *is_mutable)?;
+    let d = Diagnostic::warning("W0009", format!("`{name}` never changes, so this loop never ends"))
+        .at(one.cond, "once this holds, it holds for ever")
+        .because(declared, "declared here");
+    Some(match is_mutable {
+        true => d.help("is the assignment that should change it missing from the body?"),
+        false => d.help(format!("declare `{name}` with `var`, and change it in the body")),
+    })
 }
 
 fn is_declared_twice(cx: &Cx<'_>, name: &str) -> bool {

@@ -42,11 +42,11 @@ impl Cx<'_> {
     pub fn wrong_rank(&mut self, base: &Expr, a: &ArrayType, args: &[ast::Expr], span: Span) -> Expr {
         let rank = a.dims.len();
         let ranged = args.iter().find(|a| matches!(a.kind, Ast::Range { .. }));
-        for arg in args {
-            if !matches!(arg.kind, Ast::Range { .. }) {
-                self.expr(arg, Some(&I32));
-            }
-        }
+        let indices: Vec<Expr> = args
+            .iter()
+            .filter(|arg| !matches!(arg.kind, Ast::Range { .. }))
+            .map(|arg| self.expr(arg, Some(&I32)))
+            .collect();
         if let Some(range) = ranged.filter(|_| self.in_kernel()) {
             let d = Diagnostic::error("E0401", "a kernel can't slice an array")
                 .at(range.span, "a range as an index belongs to the host")
@@ -67,6 +67,12 @@ impl Cx<'_> {
         )
         .at(span, format!("one index per axis: {rank}"))
         .because(base.span, format!("this is `{actual}`"));
+        if let [flat] = &indices[..]
+            && let Some(edits) = unflattened_index(flat, rank)
+        {
+            self.report(d.fix_all("give each axis its index", edits, Applicability::MaybeIncorrect));
+            return self.bad(span);
+        }
         let letters: Vec<&str> = ["i", "j", "k", "l"].into_iter().cycle().take(rank).collect();
         let d = d.help(format!("all indices go in one pair of brackets: `x[{}]`", letters.join(", ")));
         let rest = a.dims.get(args.len()..).unwrap_or(&[]);
@@ -270,4 +276,26 @@ impl DefiningModule {
         d.help.push(help);
         d.fixes.push(Fix { title, edits: vec![edit], applicability: Applicability::MaybeIncorrect });
     }
+}
+
+/// Returns the edits that turn the flat index `row * W + col` of an array with two axes into `row, col`, or
+/// `(i * H + j) * W + k` into `i, j, k` for three axes.
+pub(crate) fn unflattened_index(flat: &Expr, rank: usize) -> Option<Vec<(Span, String)>> {
+    let (mut indices, mut rest) = (vec![], flat);
+    for _ in 1..rank {
+        let ExprKind::Binary { op: BinaryOp::Add, left, right } = &rest.kind else { return None };
+        let ExprKind::Binary { op: BinaryOp::Mul, left, right: extent } = &left.kind else { return None };
+        if matches!(extent.kind, ExprKind::Binary { .. }) {
+            return None;
+        }
+        indices.push(right.span);
+        rest = left;
+    }
+    indices.push(rest.span);
+    indices.reverse();
+    let (first, last) = (indices.first()?, indices.last()?);
+    let separators = indices.windows(2).map(|pair| (between(pair[0], pair[1]), ", ".to_owned()));
+    let ends = [Span { end: first.start, ..flat.span }, Span { start: last.end, ..flat.span }];
+    let deleted = ends.into_iter().filter(|span| span.start < span.end).map(|span| (span, String::new()));
+    (rank > 1).then(|| deleted.chain(separators).collect())
 }

@@ -117,7 +117,7 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
         FaultKind::Unwritten { place, .. } => {
             ("E0611", format!("`{place}` is read before it is written"), format!("{who} reads it"))
         }
-        FaultKind::Incomplete { array, places, count, total } => {
+        FaultKind::Incomplete { array, places, count, total, .. } => {
             let more = if *count > places.len() as u64 { ", …" } else { "" };
             let title =
                 format!("{count} of {total} elements of `{array}` were not written: {}{more}", places.join(", "));

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::context::FaultContext;
-use super::thread_variance::ThreadCount;
+use super::enclosing::enclosing_blocks;
+use super::thread_variance::{EXCHANGE_INDICES, ThreadCount};
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_check::typed::*;
@@ -37,6 +38,16 @@ pub(super) fn advise(
     let Some(expr) = access.indices.get(axis) else { return diagnostic };
     if !can_be_guarded(case) {
         return diagnostic;
+    }
+    if let Some((title, edits)) = exchanged_guards(case, &access) {
+        let mut diagnostic = diagnostic;
+        (diagnostic.help, diagnostic.notes) = (vec![], vec![]);
+        return diagnostic.fix_all(title, edits, Applicability::MaybeIncorrect);
+    }
+    if let Some(guard) = stencil_guard(case, name, &access, axis) {
+        let mut diagnostic = diagnostic;
+        diagnostic.help.clear();
+        return diagnostic.help(format!("guard the accesses: `if {guard} {{ … }}`"));
     }
     if index < 0 {
         return match nonnegative_guard(case, expr) {
@@ -76,9 +87,12 @@ fn advise_argument(
         let title = "leave the `+ 1` off: indices count from 0";
         return diagnostic.fix_all(title, edits, Applicability::MaybeIncorrect);
     }
-    if let Some(help) = one_based_loop(case, access, axis) {
+    if let Some((help, fix)) = inclusive_loop(case, access, axis) {
         diagnostic.help.clear();
-        return diagnostic.help(help);
+        return match fix {
+            Some((span, text)) => diagnostic.fix(help, span, text, Applicability::MaybeIncorrect),
+            None => diagnostic.help(help),
+        };
     }
     let Some(guard) = guard(case, access, axis) else { return diagnostic };
     diagnostic.help.clear();
@@ -100,21 +114,124 @@ fn advise_argument(
     diagnostic.help(format!("guard the access: `if {guard} {{ … }}`{}", threads.unwrap_or_default()))
 }
 
-/// Advice on an index that a loop `for k in 1..=N` counts up to the extent.
-fn one_based_loop(case: &FaultContext<'_>, access: &BoundsAccess, axis: usize) -> Option<String> {
+/// Advice on an index that a loop `for k in 0..=N` or `for k in 1..=N` counts up to the extent. Only the first has a fix,
+/// because the body of the second may count from 1 as well.
+fn inclusive_loop(
+    case: &FaultContext<'_>,
+    access: &BoundsAccess,
+    axis: usize,
+) -> Option<(String, Option<(Span, String)>)> {
     let (ExprKind::Local(id), dim) = (&access.indices.get(axis)?.kind, access.array.dims.get(axis)?) else {
         return None;
     };
-    let mut is_one_based = false;
+    let (name, extent) = (&case.body.locals.get(*id)?.name, case.extent(dim)?);
+    let mut found = None;
     visit::stmts(&case.body.root, &mut |stmt| {
         if let StmtKind::For { var, iter, .. } = &stmt.kind
-            && let ExprKind::Range { start: Some(start), inclusive: true, .. } = &iter.kind
+            && let ExprKind::Range { start: Some(start), end: Some(end), inclusive: true, .. } = &iter.kind
+            && var == id
         {
-            is_one_based |= var == id && matches!(start.kind, ExprKind::Int(1));
+            let is_extent = case.text(end).as_ref() == Some(&extent);
+            let dots = Span { start: start.span.end, end: end.span.start, ..iter.span };
+            found = Some((matches!(start.kind, ExprKind::Int(1)), is_extent.then_some(dots)));
         }
     });
-    let (name, extent) = (&case.body.locals.get(*id)?.name, case.extent(dim)?);
-    is_one_based.then(|| format!("indices start at 0: `for {name} in 0..{extent}` visits all"))
+    match found? {
+        (true, _) => Some((format!("indices start at 0: `for {name} in 0..{extent}` visits all"), None)),
+        (false, Some(dots)) => {
+            Some((format!("`..=` includes `{extent}`, the index after the last"), Some((dots, "..".into()))))
+        }
+        (false, None) => None,
+    }
+}
+
+/// Returns the edits that exchange the extents in the guard `row < W && col < H` of an access `x[row, col]` to an array
+/// of the shape [H, W].
+fn exchanged_guards(case: &FaultContext<'_>, access: &BoundsAccess) -> Option<(String, Vec<(Span, String)>)> {
+    let ([row_index, column_index], [rows, columns]) = (&access.indices[..], &access.array.dims[..]) else {
+        return None;
+    };
+    let (row, column) = (case.text(row_index)?, case.text(column_index)?);
+    let (rows, columns) = (case.extent(rows)?, case.extent(columns)?);
+    let (mut row_guard, mut column_guard) = (None, None);
+    visit::exprs(&case.body.root, &mut |e| {
+        let ExprKind::If { cond, then, .. } = &e.kind else { return };
+        if !case.fault.span.is_in(then.span) {
+            return;
+        }
+        visit::expr(cond, &mut |e| {
+            let ExprKind::Binary { op: BinaryOp::Lt, left, right } = &e.kind else { return };
+            let (Some(index), Some(extent)) = (case.text(left), case.text(right)) else { return };
+            if index == row {
+                row_guard = Some((extent, right.span));
+            } else if index == column {
+                column_guard = Some((extent, right.span));
+            }
+        });
+    });
+    let ((row_extent, row_span), (column_extent, column_span)) = (row_guard?, column_guard?);
+    let are_exchanged = rows != columns && row_extent == columns && column_extent == rows;
+    if !are_exchanged {
+        return None;
+    }
+    let condition = format!("`{row} < {rows} && {column} < {columns}`");
+    let mut edits = vec![(row_span, rows), (column_span, columns)];
+    Some(match case.exchanged_indices(row_index, column_index, case.fault.span) {
+        Some(indices) => {
+            edits.extend(indices);
+            (EXCHANGE_INDICES.to_owned(), edits)
+        }
+        None => (format!("the condition exchanges the extents: {condition}"), edits),
+    })
+}
+
+/// Returns the condition under which all accesses to neighbors in the statement, such as `x[i - 1] + x[i + 1]`, are in
+/// bounds. Without a neighbor on both sides, or with a condition that has part of it already, there is none.
+fn stencil_guard(case: &FaultContext<'_>, name: &str, access: &BoundsAccess, axis: usize) -> Option<String> {
+    let (center, _) = neighbor(case, access.indices.get(axis)?)?;
+    let extent = case.extent(access.array.dims.get(axis)?).filter(|extent| !is_hidden(case, extent))?;
+    let enclosing = enclosing_blocks(&case.body.root, case.fault.span);
+    let is_guarded = enclosing.iter().filter_map(|block| block.on).any(|on| {
+        let mut reads = false;
+        visit::expr(on, &mut |e| reads |= case.text(e).as_ref() == Some(&center));
+        reads
+    });
+    let mut statement = None;
+    visit::stmts(&case.body.root, &mut |stmt| {
+        if case.fault.span.is_in(stmt.span) {
+            statement = Some(stmt);
+        }
+    });
+    let (mut least, mut most) = (0, 0);
+    visit::stmt_exprs(statement?, &mut |e| {
+        if let ExprKind::Index { base, indices } = &e.kind
+            && let ExprKind::Local(id) = base.kind
+            && case.body.locals.get(id).is_some_and(|local| local.name == name)
+            && let Some((text, offset)) = indices.get(axis).and_then(|index| neighbor(case, index))
+            && text == center
+        {
+            (least, most) = (offset.min(least), offset.max(most));
+        }
+    });
+    (least < 0 && most > 0 && !is_guarded).then(|| format!("{center} >= {} && {center} + {most} < {extent}", -least))
+}
+
+/// Splits an index into a variable and a constant: `i - 1` into `i` and -1.
+fn neighbor(case: &FaultContext<'_>, index: &Expr) -> Option<(String, i128)> {
+    if index.ty != Type::Scalar(Scalar::I32) {
+        return None;
+    }
+    match &index.kind {
+        ExprKind::Local(_) | ExprKind::Swizzle { .. } => Some((case.text(index)?, 0)),
+        ExprKind::Binary { op: op @ (BinaryOp::Add | BinaryOp::Sub), left, right } => {
+            let (ExprKind::Local(_) | ExprKind::Swizzle { .. }, ExprKind::Int(offset)) = (&left.kind, &right.kind)
+            else {
+                return None;
+            };
+            Some((case.text(left)?, if *op == BinaryOp::Add { *offset } else { -offset }))
+        }
+        _ => None,
+    }
 }
 
 /// Returns the edits that remove `+ 1` from all indices `i + 1` of a kernel, if it uses the index `i` of its threads in

@@ -9,6 +9,7 @@ mod bounds;
 mod context;
 mod enclosing;
 mod races;
+mod thread_values;
 mod thread_variance;
 mod unwritten;
 
@@ -19,6 +20,7 @@ use clk_runtime::{
     DeviceError, Fault, FaultKind, LaunchExtents, LaunchOrigin, ReplayVerdict, device_diagnostic, fault_diagnostic,
 };
 use context::FaultContext;
+use unwritten::UnwrittenElements;
 
 /// The launch in which a fault occurred.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +72,9 @@ impl<'a> FaultOrigin<'a> {
             }
             FaultKind::Race(race) => races::advise(&case, race, diagnostic),
             FaultKind::Divergence { what, elsewhere, .. } => barriers::advise(&case, what, *elsewhere, diagnostic),
-            FaultKind::Incomplete { total, .. } => unwritten::advise(&case, *total, diagnostic),
+            FaultKind::Incomplete { array, shape, first, total, .. } => {
+                unwritten::advise(&case, &UnwrittenElements { array, shape, first, total: *total }, diagnostic)
+            }
             _ => diagnostic,
         }
     }

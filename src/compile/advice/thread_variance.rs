@@ -4,6 +4,7 @@
 use rustc_hash::FxHashSet;
 
 use super::context::FaultContext;
+use clk_base::source::Span;
 use clk_check::typed::*;
 use clk_check::visit;
 use clk_scalar::builtin::Builtin;
@@ -11,6 +12,9 @@ use clk_scalar::ops::BinaryOp;
 
 /// The maximum length in bytes of an expression that is quoted in a message.
 const MAX_LENGTH: usize = 32;
+
+/// The title of a fix by [`FaultContext::exchanged_indices`].
+pub(super) const EXCHANGE_INDICES: &str = "`.x` counts along the last axis: exchange `.x` and `.y`";
 
 /// The threads that a thread number distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,32 +98,64 @@ impl FaultContext<'_> {
     /// If an expression is a thread number or a variable that `let` binds to one, returns the kind of number and its
     /// axis.
     pub fn number(&self, e: &Expr) -> Option<(ThreadCount, u8)> {
-        match &e.kind {
-            ExprKind::Swizzle { base, lanes } => match (&lanes[..], &base.kind) {
-                ([lane], ExprKind::Variable(Builtin::GlobalIdx)) => Some((ThreadCount::Grid, *lane)),
-                ([lane], ExprKind::Variable(Builtin::ThreadIdx)) => Some((ThreadCount::Block, *lane)),
+        let lane_of = |e: &Expr, variable: Builtin| match &self.definition(e).kind {
+            ExprKind::Swizzle { base, lanes } => match (&lanes[..], &self.definition(base).kind) {
+                ([lane], ExprKind::Variable(found)) if *found == variable => Some(*lane),
                 _ => None,
             },
-            ExprKind::Local(id) if !self.local(*id)?.mutable => {
-                let mut thread_number = None;
-                visit::stmts(&self.body.root, &mut |stmt| {
-                    let StmtKind::Let { pattern, value: Some(value), .. } = &stmt.kind else { return };
-                    let mut one = |pattern: &Pattern, value: &Expr| {
-                        if matches!(pattern, Pattern::Local(local) if local == id) {
-                            thread_number = thread_number.or(self.number(value));
-                        }
-                    };
-                    match (pattern, &value.kind) {
-                        (Pattern::Tuple(names), ExprKind::Tuple(parts)) if names.len() == parts.len() => {
-                            names.iter().zip(parts).for_each(|(name, part)| one(name, part));
-                        }
-                        _ => one(pattern, value),
-                    }
-                });
-                thread_number
-            }
             _ => None,
+        };
+        if let Some(lane) = lane_of(e, Builtin::GlobalIdx) {
+            return Some((ThreadCount::Grid, lane));
         }
+        if let Some(lane) = lane_of(e, Builtin::ThreadIdx) {
+            return Some((ThreadCount::Block, lane));
+        }
+        // `block_idx.x * block_dim.x + thread_idx.x` of CUDA
+        let ExprKind::Binary { op: BinaryOp::Add, left, right } = &self.definition(e).kind else { return None };
+        [(left, right), (right, left)].into_iter().find_map(|(first, thread)| {
+            let lane = lane_of(thread, Builtin::ThreadIdx)?;
+            let ExprKind::Binary { op: BinaryOp::Mul, left, right } = &self.definition(first).kind else { return None };
+            let factors = [(left, right), (right, left)];
+            let is_first_thread = factors.into_iter().any(|(block, size)| {
+                lane_of(block, Builtin::BlockIdx) == Some(lane) && lane_of(size, Builtin::BlockDim) == Some(lane)
+            });
+            is_first_thread.then_some((ThreadCount::Grid, lane))
+        })
+    }
+
+    /// Returns the edits that exchange `.x` and `.y` in the definitions of the indices `row` and `column`, or `None` if
+    /// the indices are not `global_idx.x` and `global_idx.y` or have no names.
+    pub fn exchanged_indices(&self, row: &Expr, column: &Expr, access: Span) -> Option<Vec<(Span, String)>> {
+        if (self.number(row), self.number(column)) != (Some((ThreadCount::Grid, 0)), Some((ThreadCount::Grid, 1))) {
+            return None;
+        }
+        let definitions = [row, column].map(|index| self.definition(index).span);
+        // An index without a name may be written in many accesses.
+        let are_named = definitions.iter().all(|span| !span.is_in(access));
+        let edits = definitions.into_iter().zip(["global_idx.y", "global_idx.x"].map(str::to_owned));
+        are_named.then(|| edits.collect())
+    }
+
+    /// Returns the value that `let` gives a variable; any other expression is returned unchanged.
+    pub fn definition<'e>(&'e self, e: &'e Expr) -> &'e Expr {
+        let ExprKind::Local(id) = &e.kind else { return e };
+        if self.local(*id).is_none_or(|local| local.mutable) {
+            return e;
+        }
+        let mut defined = e;
+        visit::stmts(&self.body.root, &mut |stmt| {
+            let StmtKind::Let { pattern, value: Some(value), .. } = &stmt.kind else { return };
+            match (pattern, &value.kind) {
+                (Pattern::Local(local), _) if local == id => defined = value,
+                (Pattern::Tuple(names), ExprKind::Tuple(parts)) if names.len() == parts.len() => {
+                    let at = names.iter().position(|name| matches!(name, Pattern::Local(local) if local == id));
+                    defined = at.and_then(|at| parts.get(at)).unwrap_or(defined);
+                }
+                _ => {}
+            }
+        });
+        defined
     }
 
     /// Returns whether an expression may vary between the threads of a block.

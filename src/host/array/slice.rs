@@ -188,7 +188,11 @@ pub(crate) fn out_of_range(index: i64, axis: usize, len: usize, rank: usize) -> 
         _ => {
             let problem = problem.label(format!("{place} has {}, so the last index is {}", elements(len), len - 1));
             match usize::try_from(index) == Ok(len) {
-                true => problem.help(format!("indices start at 0: `for i in 0..{}` visits all", length_source(axis))),
+                true => problem.help(format!(
+                    "indices start at 0: a loop over `x[i]` is `for i in 0..{length}`, and one over `x[i + 1]` is \
+                     `for i in 0..{length} - 1`",
+                    length = length_source(axis)
+                )),
                 false => problem,
             }
         }

@@ -36,6 +36,8 @@ pub(super) const ROWS: &[ForeignName] = &[
     absent("dict", "there are no dictionaries", "use a `struct`, or one array of keys and one of values"),
     code("set", "sort.unique(x)", "it has each value once, in order").common(),
     code("tuple", "(x, y)", "").common(),
+    other_code("push push_back emplace_back extend extend_from_slice", "concat(x, y)", "a single element is `[v]`")
+        .common(),
     absent(
         "input",
         "a script does not wait for input",

@@ -21,14 +21,18 @@ pub(crate) fn element_name(name: &str, axes: &[AxisLayout], offset: usize) -> St
     if axes.is_empty() {
         return name.to_string();
     }
-    let mut rest = offset as i64;
-    let mut indices = Vec::with_capacity(axes.len());
-    for axis in axes {
-        let pitch = axis.pitch.max(1);
-        indices.push((rest / pitch).to_string());
-        rest %= pitch;
-    }
+    let indices: Vec<String> = element_indices(axes, offset).map(|index| index.to_string()).collect();
     format!("{name}[{}]", indices.join(", "))
+}
+
+/// Returns the indices of the element at `offset` bytes.
+pub(crate) fn element_indices(axes: &[AxisLayout], offset: usize) -> impl Iterator<Item = i64> + '_ {
+    axes.iter().scan(offset as i64, |rest, axis| {
+        let pitch = axis.pitch.max(1);
+        let index = *rest / pitch;
+        *rest %= pitch;
+        Some(index)
+    })
 }
 
 /// Returns the name of the accessed part of an element, with the field of a struct and the component of a vector.

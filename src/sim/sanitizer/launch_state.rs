@@ -201,7 +201,7 @@ impl<'a> SharedCheckState<'a> {
             if trace.map_or_else(|| self.global_shadow.is_all_written(number), Trace::is_all_written) {
                 continue;
             }
-            let (mut places, mut count) = (vec![], 0);
+            let (mut places, mut first, mut count) = (vec![], vec![], 0);
             for element in stop::polled(0..*len / size).map(|i| i * size) {
                 let unwritten = |&&(within, _): &&(usize, usize)| {
                     let cell = (element + within) / watched.unit;
@@ -211,6 +211,9 @@ impl<'a> SharedCheckState<'a> {
                     }
                 };
                 let Some(&(within, _)) = cells.iter().find(unwritten) else { continue };
+                if count == 0 {
+                    first = super::element_names::element_indices(&axes, element).map(|index| index as u32).collect();
+                }
                 count += 1;
                 if places.len() < MAX_NAMED_ELEMENTS {
                     let place = super::element_names::element_name(&def.name, &axes, element);
@@ -223,8 +226,8 @@ impl<'a> SharedCheckState<'a> {
                 }
             }
             if count > 0 {
-                let kind =
-                    FaultKind::Incomplete { array: def.name.clone(), places, count, total: (*len / size) as u64 };
+                let (array, shape) = (def.name.clone(), shape.to_vec());
+                let kind = FaultKind::Incomplete { array, shape, first, places, count, total: (*len / size) as u64 };
                 self.warn(Fault {
                     kind,
                     span: def.span,

@@ -44,6 +44,11 @@ fn infix(word: &str, dialect: Dialect) -> Option<(&'static str, u8)> {
     })
 }
 
+/// Returns whether a function takes a function as its first argument.
+fn is_higher_order(callee: &ForeignExpr) -> bool {
+    ["map", "reduce", "filter"].iter().any(|name| callee.is_name(name))
+}
+
 fn is_comparison(op: &str) -> bool {
     matches!(op, "==" | "!=" | "<" | "<=" | ">" | ">=")
 }
@@ -363,7 +368,15 @@ impl<'t> ForeignParser<'t> {
         loop {
             base = match self.word() {
                 "(" if !self.token().is_first => {
-                    let args = self.arguments()?;
+                    let mut args = self.arguments()?;
+                    if is_higher_order(&base) && args.len() == 1 {
+                        args.extend(self.applied_operands()?);
+                    }
+                    ForeignExpr::Call(Box::new(base), args)
+                }
+                // `map f xs` of Futhark.
+                _ if is_higher_order(&base) && self.begins_operand() => {
+                    let args = self.applied_operands()?;
                     ForeignExpr::Call(Box::new(base), args)
                 }
                 "[" if !self.token().is_first => self.index(base)?,
@@ -421,6 +434,26 @@ impl<'t> ForeignParser<'t> {
                 _ => return Some(base),
             };
         }
+    }
+
+    /// Parses the operands after a function of Futhark, which follow it without commas: `0 xs` in `reduce (+) 0 xs`.
+    fn applied_operands(&mut self) -> Option<Vec<ForeignArgument>> {
+        let mut args = Vec::new();
+        while self.begins_operand() {
+            args.push(ForeignArgument { name: None, value: self.nested(|p| p.atom())? });
+        }
+        Some(args)
+    }
+
+    fn begins_operand(&self) -> bool {
+        let is_operand = match self.kind() {
+            ForeignTokenKind::Number => true,
+            ForeignTokenKind::Name => {
+                !matches!(self.word(), "if" | "else" | "for" | "in" | "and" | "or" | "then" | "is")
+            }
+            _ => self.word() == "(",
+        };
+        is_operand && !self.token().is_first
     }
 
     /// Skips `<float, 16>` before the arguments of a call.

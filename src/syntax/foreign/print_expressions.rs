@@ -574,6 +574,10 @@ impl ExpressionPrinter<'_> {
                     return Some(format!("{clk}({})", self.list(parts)?));
                 }
             }
+            "append" | "push" if matches!(args, [_, value] if self.scope.type_of(&value.value).scalar_name().is_some()) =>
+            {
+                return Some(format!("concat({}, [{}])", self.print(first?)?, self.print(&args.get(1)?.value)?));
+            }
             "pow" if args.len() == 2 => {
                 let power = ForeignExpr::binary("**", args[0].value.clone(), args[1].value.clone());
                 return self.at(&power, least);

@@ -2,7 +2,7 @@
 
 use super::expressions::{expression, head};
 use super::primitive::*;
-use super::statements::{block, declared_name, ends_with_block, statement};
+use super::statements::{block, declared_name, declares_mutable, ends_with_block, statement};
 use super::strings::plain;
 use super::types::{annotation, generics, params, path, result, ty};
 use crate::ast::{
@@ -73,7 +73,7 @@ fn error_node(inp: &mut ParserInput<'_, '_>, start: usize) -> ItemKind {
     let value = Expr { kind: ExprKind::Error, span: name.span };
     match keyword.kind {
         Tok::Let | Tok::Var | Tok::Name => {
-            let mutable = keyword.kind != Tok::Let;
+            let mutable = declares_mutable(state, start);
             let span = name.span;
             let kind = StmtKind::Let { mutable, pattern: Pattern::Name(name), ty: None, value: Some(value) };
             ItemKind::Stmt(crate::ast::Stmt { kind, span })

@@ -93,16 +93,22 @@ fn error_node<'t, 'p>(
     let first = (position(inp) + at).saturating_sub(current);
     let state = inp.state();
     let Some(name_token) = declared_name(state, first) else { return StmtKind::Error };
-    let mutable = state.token(first).kind != Tok::Let;
+    let mutable = declares_mutable(state, first);
     let name = state.name_of(name_token);
     let value = Expr { kind: ExprKind::Error, span: name.span };
     StmtKind::Let { mutable, pattern: Pattern::Name(name), ty: None, value: Some(value) }
 }
 
-/// Returns the name that a malformed statement declares: `let x`, `float x`, `__shared__ unsigned int x`, `shared float
-/// x`.
+/// Returns whether a malformed declaration is one of a variable that may change.
+pub(crate) fn declares_mutable(state: &ParserState<'_>, first: usize) -> bool {
+    state.token(first).kind != Tok::Let || state.text_of(state.token(first + 1)) == "mut"
+}
+
+/// Returns the name that a malformed statement declares: `let x`, `let mut x`, `float x`, `shared float x`,
+/// `__shared__ unsigned int x`.
 pub(crate) fn declared_name(state: &ParserState<'_>, first: usize) -> Option<Token> {
-    let foreign = |word: &str| matches!(word, "__shared__" | "__constant__" | "__managed__") || c_type(word).is_some();
+    let foreign =
+        |word: &str| matches!(word, "__shared__" | "__constant__" | "__managed__" | "mut") || c_type(word).is_some();
     let is_name = |at: usize| state.token(at).kind == Tok::Name;
     let mut at = first;
     if matches!(state.token(at).kind, Tok::Let | Tok::Var | Tok::Shared | Tok::Const) {
