@@ -8,6 +8,7 @@ mod builtin;
 mod call;
 mod decl;
 mod expr;
+mod file_variables;
 mod function;
 mod loops;
 mod lower;

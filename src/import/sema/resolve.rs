@@ -18,8 +18,8 @@ use smol_str::SmolStr;
 /// Namespaces whose members this crate knows.
 const KNOWN_NAMESPACES: &[&str] = &["std", "cuda", "cooperative_groups", "cg", "thrust", "nvcuda"];
 
-/// Returns the name of the entry in [`TemplateArgs`] that marks a type deduced from a pointer or reference. The type may
-/// be `const` in C++.
+/// Returns the name of the entry in [`TemplateArgs`] that marks a type deduced from a pointer or reference. In C++ the
+/// type may be `const`.
 pub(crate) fn may_be_const(name: &str) -> SmolStr {
     SmolStr::from(format!("{name} (may be const)"))
 }
