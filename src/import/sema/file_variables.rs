@@ -2,6 +2,7 @@
 //! them, and pass them to the functions that use them.
 
 use super::lower::Lower;
+use super::resolve::is_const_mark;
 use super::tree::{ClkConstant, Expr, ExprKind};
 use super::types::{CType, TemplateArgs};
 use super::value::{
@@ -105,7 +106,7 @@ impl<'a> Lower<'_, 'a> {
                 CType::Array(..) => ty.clone(),
                 other => CType::Array(Box::new(other.clone()), Some(1)),
             };
-            self.hoisted_array(&env_of_template, &entry.name, &array, Space::Global, entry.variable.span)?
+            self.hoisted_array(&env_of_template, entry.variable, &entry.name, &array, Space::Global)?
         } else {
             self.global_array(id, span)?
         };
@@ -205,19 +206,23 @@ impl<'a> Lower<'_, 'a> {
         ty: &CType,
     ) -> Res<Rc<ArrayInfo>> {
         let env = self.env.clone();
-        self.hoisted_array(&env, name, ty, Space::Shared, variable.span)
+        self.hoisted_array(&env, variable, name, ty, Space::Shared)
     }
 
     /// Returns the array for a variable that has an instance for each list of template arguments.
     fn hoisted_array(
         &mut self,
         env: &TemplateArgs,
+        variable: &'a crate::ast::CppVariable,
         name: &SmolStr,
         ty: &CType,
         space: Space,
-        span: SourceSpan,
     ) -> Res<Rc<ArrayInfo>> {
-        let identity = format!("{:?} {env:?}", span.span);
+        let span = variable.span;
+        // Variables of one macro have the same place, so the node of the tree tells them apart.
+        let node: *const crate::ast::CppVariable = variable;
+        let args: Vec<_> = env.iter().filter(|(name, _)| !is_const_mark(name)).collect();
+        let identity = format!("{node:?} {args:?}");
         let known = self.t.hoisted.iter().position(|(known, _)| *known == identity);
         let id = HOISTED + known.unwrap_or(self.t.hoisted.len());
         let key = array_key(id);

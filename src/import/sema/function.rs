@@ -642,7 +642,10 @@ impl<'a> Lower<'_, 'a> {
             all.push(keys.1);
         }
         let clk = self.fresh(name);
-        params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(&CType::Record(id)) });
+        let only_pointers = self.t.record(id).fields.iter().all(|field| matches!(field.ty, CType::Pointer(_)));
+        if all.is_empty() || !only_pointers {
+            params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(&CType::Record(id)) });
+        }
         Ok(StructParameter { clk, keys: all })
     }
 

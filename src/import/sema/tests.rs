@@ -169,3 +169,26 @@ fn the_more_specialized_template_is_called() {
                   __global__ void k(int* y) { y[0] = f(1, 2); }";
     assert!(refusal(source).contains("an ambiguous call"));
 }
+
+#[test]
+fn shared_variables_of_one_macro_are_different() {
+    let source = "#define PARTS __shared__ int a[4]; __shared__ int b[4];\n\
+                  __device__ int f(int i) { PARTS a[i] = 1; b[i] = 2; return a[i] + b[i]; }\n\
+                  __global__ void k(int* y) { y[threadIdx.x] = f(threadIdx.x & 3); }";
+    let text = translated(source).text;
+    assert!(text.contains("shared a: [i32; 4]") && text.contains("shared b: [i32; 4]"), "{text}");
+    // All calls of an instance of a template use its variable.
+    let source = "template <typename T> __device__ T f(T* p) { __shared__ T a[4]; a[0] = p[0]; return a[0]; }\n\
+                  __global__ void k(int* y) { y[0] = f(y) + f<int>(y); }";
+    assert_eq!(translated(source).text.matches("shared a").count(), 1);
+}
+
+/// The remainder of a negative number is negative, and a `bool` is not an address.
+#[test]
+fn only_integers_that_hold_an_address_have_its_remainder() {
+    let kernel = |value: &str| format!("__global__ void k(int* y, float* x) {{ y[0] = {value}; }}");
+    assert!(translated(&kernel("(size_t)(x + 1) % 16")).text.contains("y[0] = 4"));
+    assert!(translated(&kernel("(int)(long)&x[1] & 7")).kernels.is_empty());
+    assert!(refusal(&kernel("(bool)x % 2")).contains("pointer"));
+    assert!(refusal(&kernel("(signed char)x % 16")).contains("pointer"));
+}
