@@ -87,3 +87,39 @@ fn refused_kernels_name_the_construct() {
     assert_eq!(missing.code, 1);
     assert!(missing.err.contains("none.cu"), "{}", missing.err);
 }
+
+#[test]
+fn coverage_counts_kernels_and_constructs() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let header = "__global__ void shared(int *x) { x[threadIdx.x] = LIMIT; }\n";
+    fs::write(scratch.path().join("shared.cuh"), header).expect("written");
+    fs::write(scratch.path().join("a.cu"), "#define LIMIT 4\n#include \"shared.cuh\"\n").expect("written");
+    let text = "#include \"shared.cuh\"\n__global__ void f(int *x) {\n    asm(\"trap;\");\n}\n";
+    fs::write(scratch.path().join("b.cu"), text).expect("written");
+    let files = ["a.cu", "b.cu"];
+    // `a.cu` defines the macro that `b.cu` lacks.
+    let table = finish(clk(scratch.path()).args(["import", "--coverage"]).args(files));
+    assert_eq!(table.code, 0, "{}", table.err);
+    assert!(table.out.contains("1 of 2 kernels are accepted (50.0 %)"), "{}", table.out);
+    assert!(table.out.contains("inline assembly (`f`") && table.out.contains("b.cu:2)"), "{}", table.out);
+    let lines = finish(clk(scratch.path()).args(["--json", "import", "--coverage"]).args(files));
+    assert_eq!(lines.out.lines().count(), 2, "{}", lines.out);
+    assert!(lines.out.contains("\"accepted\":true") && lines.out.contains("\"construct\":null"), "{}", lines.out);
+    let two = finish(clk(scratch.path()).arg("import").args(files));
+    assert_eq!(two.code, 2, "{}", two.err);
+}
+
+#[test]
+fn macros_and_folders_of_headers_come_from_the_command_line() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::create_dir(scratch.path().join("include")).expect("a folder");
+    fs::write(scratch.path().join("include/scale.h"), "#define SCALE 3.0f\n").expect("written");
+    let text = "#include \"scale.h\"\n__global__ void f(float *x) { x[threadIdx.x] = SCALE * OFFSET; }\n";
+    fs::write(scratch.path().join("f.cu"), text).expect("written");
+    for command in ["import", "check", "prove"] {
+        let without = finish(clk(scratch.path()).args([command, "f.cu"]));
+        assert_eq!(without.code, 1, "{command}: {}{}", without.out, without.err);
+        let with = finish(clk(scratch.path()).args([command, "-D", "OFFSET=2.0f", "-I", "include", "f.cu"]));
+        assert!(!with.err.contains("E0850"), "{command}: {}", with.err);
+    }
+}

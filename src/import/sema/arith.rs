@@ -11,6 +11,8 @@ use super::value::{ConstantValue, Position, Res, Value, refuse};
 use crate::ast::CppBinaryOp;
 use crate::source::SourceSpan;
 
+pub(crate) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+
 fn contains(scalar: ClkScalar, range: (i128, i128)) -> bool {
     let (low, high) = scalar.limits();
     low <= range.0 && range.1 <= high
@@ -532,4 +534,28 @@ fn compare(op: CppBinaryOp, a: &Value, b: &Value, common: &CType, span: SourceSp
     };
     let expr = Expr::binary(op.text(), x, y, span);
     Value { stable: a.stable && b.stable, effect: a.effect || b.effect, ..Value::new(CType::Bool, expr) }
+}
+
+/// Returns an index: any integer type that contains its value.
+pub(crate) fn index_expr(index: &Value) -> Expr {
+    match index.constant_int() {
+        Some(number) if i32::try_from(number).is_ok() => Expr::int(number, ClkScalar::I32, index.expr.span),
+        _ if index.rep == ClkScalar::Bool => coerce(index, ClkScalar::I32),
+        _ => index.expr.clone(),
+    }
+}
+
+/// Reinterprets the bits of a scalar.
+pub(crate) fn bits(expr: Expr, from: ClkScalar, to: ClkScalar, span: SourceSpan) -> Expr {
+    if from == to {
+        expr
+    } else if from.is_float() || to.is_float() {
+        Expr::call("bitcast", vec![Expr::name(to.name(), span), expr], span)
+    } else {
+        Expr::call(to.name(), vec![expr], span)
+    }
+}
+
+pub(crate) fn vector_part(vector: &Expr, at: usize, span: SourceSpan) -> Expr {
+    Expr::new(ExprKind::Field(Box::new(vector.clone()), COMPONENTS[at].into()), span)
 }

@@ -1,9 +1,8 @@
 //! Functions of the CUDA headers: barriers, atomics, warp functions, conversions and bit operations. `math` has the
 //! mathematical functions.
 
-use super::arith::{coerce, realize};
+use super::arith::{bits, coerce, realize};
 use super::lower::Lower;
-use super::place::bits;
 use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::TemplateValue;
@@ -395,7 +394,7 @@ impl<'a> Lower<'_, 'a> {
             let root = self.root(&place);
             self.note_mutated(root);
             let target = self.place_expr(&place, span)?;
-            let add = super::place::vector_part(&value, usize::from(at), span);
+            let add = super::arith::vector_part(&value, usize::from(at), span);
             let call = Expr::call("atomic_add", vec![target, add], span);
             // The result is often unused.
             let name = self.fresh("_old");

@@ -1,14 +1,15 @@
-//! CudaTranslation of whole functions: instances of device functions, kernels, and variables of the file.
+//! CudaTranslation of whole functions: instances of device functions, and kernels.
 
+use super::file_variables::array_key;
 use super::lower::{Facts, Local, Lower};
 use super::overload::Chosen;
 use super::translator::{PassMode, TranslatedFunction};
-use super::tree::{ClkConstant, ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind};
+use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind};
 use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
 use super::value::{
-    ArrayInfo, ConstantValue, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
-    refuse,
+    ArrayInfo, ConstantValue, CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
+    pointer_field_name, refuse,
 };
 use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName};
 use crate::source::SourceSpan;
@@ -17,17 +18,6 @@ use std::rc::Rc;
 
 /// Maximum number of passes over a function until its facts are known.
 const MAX_PASSES: usize = 40;
-
-/// Keys of the file's variables begin here.
-const GLOBAL_KEYS: usize = 1 << 32;
-
-/// Identifiers of `__shared__` variables of device functions begin here, after those of the file's variables.
-const HOISTED: usize = 1 << 24;
-
-/// Returns the name under which the scope has a pointer that is a field of a parameter.
-pub(crate) fn pointer_field_name(key: VariableKey, path: &[SmolStr]) -> String {
-    format!("({}).{}", key.0, path.join("."))
-}
 
 fn constant_of(value: &Expr) -> Option<ConstantValue> {
     match value.kind {
@@ -117,8 +107,7 @@ impl<'a> Lower<'_, 'a> {
             if facts.changed {
                 continue;
             }
-            let globals_mutated: Vec<bool> =
-                globals.iter().map(|id| facts.mutated.contains(&VariableKey(GLOBAL_KEYS + id))).collect();
+            let globals_mutated: Vec<bool> = globals.iter().map(|id| facts.mutated.contains(&array_key(*id))).collect();
             let mut body = body;
             for (&id, &inout) in globals.iter().zip(&globals_mutated) {
                 if let Some(text) = self.file_array_text(id)? {
@@ -471,153 +460,6 @@ impl<'a> Lower<'_, 'a> {
         self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, target, Some(pointer), span)
     }
 
-    // ---- variables of the file ----
-
-    /// Returns a variable of the file as an array. The current function receives it as a parameter.
-    fn global_array(&mut self, id: usize, span: SourceSpan) -> Res<Rc<ArrayInfo>> {
-        if let Some(info) = self.t.file_arrays.get(&id).cloned() {
-            self.use_file_array(id);
-            return Ok(info);
-        }
-        let entry = self.t.program.variables[id].clone();
-        let env = self.env.clone();
-        let ty = self.in_context(env, entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
-        let element = match ty.leaf() {
-            CType::Pointer(_) => {
-                return refuse("a pointer in a variable of the file", span, "pass the pointer as a parameter");
-            }
-            other => other.clone(),
-        };
-        if let CType::Record(record) = element {
-            self.t.emit_record(record, span)?;
-        }
-        let clk = self.t.item_name(&entry.name);
-        let info = Rc::new(ArrayInfo {
-            expr: Expr::name(clk, span),
-            element,
-            axes: 1,
-            space: Space::Global,
-            key: VariableKey(GLOBAL_KEYS + id),
-            name: entry.name.clone(),
-        });
-        self.t.file_arrays.insert(id, info.clone());
-        self.use_file_array(id);
-        Ok(info)
-    }
-
-    /// Returns a variable of the file. `env` has the arguments of a variable template, or of the class of a static
-    /// member.
-    pub(crate) fn denote_global(&mut self, id: usize, env: TemplateArgs, span: SourceSpan) -> Res<Denoted> {
-        let entry = self.t.program.variables[id].clone();
-        let attributes = &entry.decl.attributes;
-        let constant = attributes.constexpr || entry.variable.ty.qualifiers.is_const || is_const_array(entry.variable);
-        let scope = entry.scope.clone();
-        let env_of_template = env.clone();
-        let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))?;
-        let has_init = !matches!(entry.variable.init, CppInit::None);
-        if has_init && (constant || attributes.constant) && !matches!(ty, CType::Record(_)) {
-            if attributes.constant && !constant {
-                self.note(format!("the host does not change `{}`", entry.name), span);
-            }
-            if let CType::Array(..) = ty {
-                return self.constant_array(id, ty, span);
-            }
-            if self.t.evaluating.contains(&id) {
-                return refuse(format!("`{}`, which depends on itself", entry.name), span, "");
-            }
-            self.t.evaluating.push(id);
-            let init = &entry.variable.init;
-            let value = self.in_context(env, scope, |lower| match init {
-                CppInit::Equal(value) => lower.initial_value(value, &ty),
-                CppInit::Paren(args) | CppInit::Brace(args) => {
-                    let args: Vec<_> = args.iter().collect();
-                    lower.construct(&ty, &args, true, span)
-                }
-                CppInit::None => lower.zero_value(&ty, span),
-            });
-            self.t.evaluating.pop();
-            let value = value?;
-            if value.constant.is_some() || value.stable {
-                return Ok(Denoted::Value(Value { expr: Expr { span, ..value.expr }, ..value }));
-            }
-            return refuse(format!("`{}`, whose value is not a constant", entry.name), span, "pass it as a parameter");
-        }
-        if !(attributes.device || attributes.constant || attributes.managed) {
-            return refuse(
-                format!("the host variable `{}`", entry.name),
-                span,
-                "pass it as a parameter, or declare it `constexpr`",
-            );
-        }
-        let info = if entry.decl.template.is_some() {
-            let array = match &ty {
-                CType::Array(..) => ty.clone(),
-                other => CType::Array(Box::new(other.clone()), Some(1)),
-            };
-            self.hoisted_array(&env_of_template, &entry.name, &array, Space::Global, entry.variable.span)?
-        } else {
-            self.global_array(id, span)?
-        };
-        let unit = self.t.size_of(&info.element).unwrap_or(1);
-        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
-        Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
-    }
-
-    /// A constant array of the file: a `const` of the text.
-    fn constant_array(&mut self, id: usize, ty: CType, span: SourceSpan) -> Res<Denoted> {
-        let entry = self.t.program.variables[id].clone();
-        let key = VariableKey(GLOBAL_KEYS + id);
-        let items = match &entry.variable.init {
-            CppInit::Equal(value) => match &value.kind {
-                CppExprKind::InitList(items) => items.as_slice(),
-                _ => return refuse("this initializer of an array", value.span, "use `= {…}`"),
-            },
-            CppInit::Brace(args) if args.is_empty() => &[],
-            _ => return refuse("this initializer of an array", entry.variable.span, "use `= {…}`"),
-        };
-        let ty = match ty {
-            CType::Array(element, None) => CType::Array(element, Some(items.len() as u64)),
-            other => other,
-        };
-        let info = match self.t.file_arrays.get(&id) {
-            Some(info) => info.clone(),
-            None => {
-                let element = ty.leaf().clone();
-                if !element.is_arithmetic() {
-                    return refuse(
-                        format!("a constant array of {}", self.t.describe(&element)),
-                        span,
-                        "pass it as a parameter",
-                    );
-                }
-                let scope = entry.scope.clone();
-                let all = self.in_context(vec![], scope, |lower| lower.array_items(&ty, items, span))?;
-                let clk = self.t.item_name(&entry.name);
-                let text = format!("[{}; {}]", self.t.type_text(&element), all.len());
-                self.t.file.constants.push(ClkConstant {
-                    name: clk.clone(),
-                    ty: text,
-                    value: Expr::new(ExprKind::List(all), entry.variable.span),
-                    span: entry.variable.span,
-                });
-                let info = Rc::new(ArrayInfo {
-                    expr: Expr::name(clk, span),
-                    element,
-                    axes: 1,
-                    space: Space::Constant,
-                    key,
-                    name: entry.name.clone(),
-                });
-                self.t.file_arrays.insert(id, info.clone());
-                info
-            }
-        };
-        self.use_file_array(id);
-        let unit = self.t.size_of(&info.element).unwrap_or(1);
-        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
-        Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
-    }
-
     // ---- kernels ----
 
     /// Translates a kernel and adds it to the file.
@@ -697,76 +539,6 @@ impl<'a> Lower<'_, 'a> {
             return Ok(KernelInfo { clk: name, notes });
         }
         refuse("a kernel whose pointers cannot be resolved", function.name_span, "use indices")
-    }
-
-    /// Returns an array of the file that a called function uses. The current function receives it as a parameter.
-    pub(crate) fn file_array(&mut self, id: usize) -> Rc<ArrayInfo> {
-        self.use_file_array(id);
-        self.t.file_arrays[&id].clone()
-    }
-
-    /// Notes that the function uses an array of the file. In the next pass, local names avoid the name of the array.
-    fn use_file_array(&mut self, id: usize) {
-        if !self.globals.contains(&id) {
-            self.globals.push(id);
-        }
-        self.facts.changed |= self.facts.file_arrays.insert(id);
-    }
-
-    /// Returns the Clk type of an array that functions receive from their kernel; `None` for a `const` of the text.
-    fn file_array_text(&mut self, id: usize) -> Res<Option<String>> {
-        if let Some((_, text)) = id.checked_sub(HOISTED).and_then(|at| self.t.hoisted.get(at)) {
-            return Ok(Some(text.clone()));
-        }
-        let info = self.t.file_arrays[&id].clone();
-        if info.space != Space::Global {
-            return Ok(None);
-        }
-        let count = self.global_type(id)?.count().unwrap_or(1);
-        Ok(Some(format!("[{}; {count}]", self.t.type_text(&info.element))))
-    }
-
-    /// Returns a `__shared__` variable of a device function. Its kernel declares it: C++ has one variable for each
-    /// block, which all calls of the function use.
-    pub(crate) fn hoisted_shared(
-        &mut self,
-        variable: &'a crate::ast::CppVariable,
-        name: &SmolStr,
-        ty: &CType,
-    ) -> Res<Rc<ArrayInfo>> {
-        let env = self.env.clone();
-        self.hoisted_array(&env, name, ty, Space::Shared, variable.span)
-    }
-
-    /// Returns the array for a variable that has an instance for each list of template arguments.
-    fn hoisted_array(
-        &mut self,
-        env: &TemplateArgs,
-        name: &SmolStr,
-        ty: &CType,
-        space: Space,
-        span: SourceSpan,
-    ) -> Res<Rc<ArrayInfo>> {
-        let identity = format!("{:?} {env:?}", span.span);
-        let known = self.t.hoisted.iter().position(|(known, _)| *known == identity);
-        let id = HOISTED + known.unwrap_or(self.t.hoisted.len());
-        let key = VariableKey(GLOBAL_KEYS + id);
-        if known.is_none() {
-            self.facts.flat.insert(key);
-            let (text, axes) = self.array_text(ty, key, span)?;
-            let clk = self.t.item_name(name);
-            let (expr, element) = (Expr::name(clk, span), ty.leaf().clone());
-            let info = ArrayInfo { expr, element, axes, space, key, name: name.clone() };
-            self.t.hoisted.push((identity, text));
-            self.t.file_arrays.insert(id, Rc::new(info));
-        }
-        self.use_file_array(id);
-        Ok(self.t.file_arrays[&id].clone())
-    }
-
-    fn global_type(&mut self, id: usize) -> Res<CType> {
-        let entry = self.t.program.variables[id].clone();
-        self.in_context(vec![], entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))
     }
 
     /// Translates the parameters and the body of a kernel.
@@ -870,7 +642,10 @@ impl<'a> Lower<'_, 'a> {
             all.push(keys.1);
         }
         let clk = self.fresh(name);
-        params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(&CType::Record(id)) });
+        let only_pointers = self.t.record(id).fields.iter().all(|field| matches!(field.ty, CType::Pointer(_)));
+        if all.is_empty() || !only_pointers {
+            params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(&CType::Record(id)) });
+        }
         Ok(StructParameter { clk, keys: all })
     }
 
@@ -930,17 +705,6 @@ impl<'a> Lower<'_, 'a> {
             Pointer { base: PointerBase::Array(Rc::new(info)), prefix: vec![], index: None, unit, to: to.clone() };
         self.bind_pointer(&SmolStr::from(local), pointer_key, to, Some(pointer), span)
     }
-}
-
-fn is_const_array(variable: &crate::ast::CppVariable) -> bool {
-    let mut ty = &variable.ty;
-    while let CppTypeKind::Array { element, .. } = &ty.kind {
-        if ty.qualifiers.is_const {
-            return true;
-        }
-        ty = element;
-    }
-    ty.qualifiers.is_const && !matches!(ty.kind, CppTypeKind::Pointer(_))
 }
 
 /// Returns whether every `return` of a body is `return *this;`.

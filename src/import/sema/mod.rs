@@ -9,6 +9,7 @@ mod builtin;
 mod call;
 mod decl;
 mod expr;
+mod file_variables;
 mod function;
 #[cfg(test)]
 mod length_tests;

@@ -1,7 +1,7 @@
-//! Loads and stores: variables, elements of arrays, fields and components. `reinterpret` has accesses through pointers to
-//! another type than that of the elements.
+//! Loads and stores: variables, elements of arrays, fields and components. `reinterpret` has accesses through pointers
+//! to another type than that of the elements.
 
-use super::arith::{coerce, realize};
+use super::arith::{COMPONENTS, index_expr, realize, vector_part};
 use super::lower::Lower;
 use super::reinterpret::{Access, refuse_access};
 use super::tree::{Expr, ExprKind};
@@ -10,8 +10,6 @@ use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Spac
 use crate::ast::{CppBinaryOp, CppExpr, QualifiedName};
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
-
-pub(crate) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
 
 impl<'a> Lower<'_, 'a> {
     /// Returns the variable or array that contains a place.
@@ -270,7 +268,7 @@ impl<'a> Lower<'_, 'a> {
                         && let Some((key, mut path)) = field_path(place)
                     {
                         path.push(clk.clone());
-                        let local = super::function::pointer_field_name(key, &path);
+                        let local = super::value::pointer_field_name(key, &path);
                         if let Some(super::lower::Local::Pointer { key, .. }) = self.find_local(&local) {
                             let kind = PlaceKind::PointerVariable(*key);
                             return Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }));
@@ -347,28 +345,4 @@ fn field_path(place: &CppPlace) -> Option<(VariableKey, Vec<SmolStr>)> {
         }
         _ => None,
     }
-}
-
-/// Returns an index: any integer type that contains its value.
-pub(crate) fn index_expr(index: &Value) -> Expr {
-    match index.constant_int() {
-        Some(number) if i32::try_from(number).is_ok() => Expr::int(number, ClkScalar::I32, index.expr.span),
-        _ if index.rep == ClkScalar::Bool => coerce(index, ClkScalar::I32),
-        _ => index.expr.clone(),
-    }
-}
-
-/// Reinterprets the bits of a scalar.
-pub(crate) fn bits(expr: Expr, from: ClkScalar, to: ClkScalar, span: SourceSpan) -> Expr {
-    if from == to {
-        expr
-    } else if from.is_float() || to.is_float() {
-        Expr::call("bitcast", vec![Expr::name(to.name(), span), expr], span)
-    } else {
-        Expr::call(to.name(), vec![expr], span)
-    }
-}
-
-pub(crate) fn vector_part(vector: &Expr, at: usize, span: SourceSpan) -> Expr {
-    Expr::new(ExprKind::Field(Box::new(vector.clone()), COMPONENTS[at].into()), span)
 }

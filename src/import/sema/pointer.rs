@@ -380,7 +380,12 @@ impl<'a> Lower<'_, 'a> {
             return Ok(None);
         }
         let ty = self.resolve_type(ty)?;
-        if !ty.is_integer() || !matches!(self.type_of(value), Ok(CType::Pointer(_) | CType::Array(..))) {
+        // A small signed integer may be negative, and so may its remainder.
+        let positive = |ty: &CType| ty.scalar().is_some_and(|scalar| !scalar.is_signed() || scalar.size() == 8);
+        if !matches!(ty, CType::Int(_)) || op == CppBinaryOp::Rem && !positive(&ty) {
+            return Ok(None);
+        }
+        if !matches!(self.type_of(value), Ok(CType::Pointer(_) | CType::Array(..))) {
             return Ok(None);
         }
         let by = self.constant_value(right)?;

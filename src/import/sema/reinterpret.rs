@@ -5,9 +5,8 @@
 //! accesses to these scalars. A part of a scalar in memory that threads share can be loaded but not stored: the store
 //! would write the rest of the scalar, too, which another thread may change.
 
-use super::arith::realize;
+use super::arith::{COMPONENTS, bits, index_expr, realize, vector_part};
 use super::lower::Lower;
-use super::place::{COMPONENTS, bits, index_expr, vector_part};
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, INT, LONG};
 use super::value::{CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};

@@ -18,10 +18,16 @@ use smol_str::SmolStr;
 /// Namespaces whose members this crate knows.
 const KNOWN_NAMESPACES: &[&str] = &["std", "cuda", "cooperative_groups", "cg", "thrust", "nvcuda"];
 
-/// Returns the name of the entry in [`TemplateArgs`] that marks a type deduced from a pointer or reference. The type may
-/// be `const` in C++.
+/// Returns the name of the entry in [`TemplateArgs`] that marks a type deduced from a pointer or reference. In C++ the
+/// type may be `const`.
 pub(crate) fn may_be_const(name: &str) -> SmolStr {
-    SmolStr::from(format!("{name} (may be const)"))
+    SmolStr::from(format!("{name}{CONST_MARK}"))
+}
+
+const CONST_MARK: &str = " (may be const)";
+
+pub(crate) fn is_const_mark(name: &str) -> bool {
+    name.ends_with(CONST_MARK)
 }
 
 /// Returns the last part of a name if all other parts are namespaces of the CUDA headers or the standard library.

@@ -86,3 +86,125 @@ fn a_known_condition_keeps_the_common_type() {
     let text = translated(source).text;
     assert!(text.contains("u32(n) < 1u32"), "{text}");
 }
+
+fn refusal(source: &str) -> String {
+    let translation = translated(source);
+    assert!(translation.kernels.is_empty(), "{}", translation.text);
+    translation.refused[0].construct.to_string()
+}
+
+/// The store would write the other bytes of the word, which another thread may store at the same time.
+#[test]
+fn a_store_to_a_part_of_an_element_is_refused() {
+    let construct = refusal("__global__ void k(int* y) { ((char*)y)[threadIdx.x] = 1; }");
+    assert!(construct.contains("an access to `int` through a pointer to `char`"), "{construct}");
+}
+
+#[test]
+fn a_pointer_that_is_cast_to_bytes_and_back_keeps_its_scale() {
+    let text = translated("__global__ void k(float* y) { *(float*)((char*)y + 4) = 1; }").text;
+    assert!(text.contains("y[1] = 1.0"), "{text}");
+    let text = translated("__global__ void k(float* y, int n) { *(float*)((char*)y + n) = 1; }").text;
+    assert!(text.contains("% 4 == 0") && text.contains("y[i64(n) / 4i64] = 1.0"), "{text}");
+}
+
+/// A 64-bit value in an `i32` is not shifted there by 32 or more bits.
+#[test]
+fn a_shift_by_more_bits_than_the_representation_has_is_wide() {
+    let text = translated("__global__ void k(int* y) { size_t i = threadIdx.x; y[i] = (int)(i >> 32); }").text;
+    assert!(!text.contains("thread_idx.x >> 32\n"), "{text}");
+    assert!(text.contains("u64(thread_idx.x) >> 32u64") || text.contains("u64(i) >> 32u64"), "{text}");
+    let text = translated("__global__ void k(int* y, int n) { size_t i = threadIdx.x; y[i] = (int)(i >> n); }").text;
+    assert!(text.contains(">> u64(n)"), "{text}");
+}
+
+#[test]
+fn variables_of_the_file_are_parameters_of_functions() {
+    let source = "__device__ int total[4];\n\
+                  __device__ void add(int i) { total[i & 3] = i; }\n\
+                  __global__ void k() { add(threadIdx.x); }";
+    let text = translated(source).text;
+    assert!(text.contains("fn add(i: i32, inout total: [i32; 4])"), "{text}");
+    assert!(text.contains("add(thread_idx.x, total)"), "{text}");
+    // The function would have two names for one array.
+    let source = "__device__ int total[4];\n\
+                  __device__ void add(int* p) { total[0] = p[1]; p[0] = 1; }\n\
+                  __global__ void k() { add(total); }";
+    assert!(refusal(source).contains("which the function also uses by its name"));
+}
+
+#[test]
+fn local_names_avoid_arrays_of_the_file_that_a_called_function_uses() {
+    let source = "__device__ int total[4];\n\
+                  __device__ void add(int i) { total[i & 3] = i; }\n\
+                  __global__ void k(int* y) { int total[4] = {1, 2, 3, 4}; add(0); y[0] = total[threadIdx.x]; }";
+    let text = translated(source).text;
+    assert!(text.contains("let total_2: [i32; 4]") && text.contains("add(0, total)"), "{text}");
+}
+
+#[test]
+fn structs_with_pointers_are_not_copied() {
+    let head = "struct P { float* x; int n; };\n__device__ int size(P p) { return p.n; }\n";
+    let kernel = "__global__ void k(P p) { p.x[0] = size(p); }";
+    assert!(refusal(&format!("{head}{kernel}")).contains("the pointer `x` in a struct"));
+    let kernel = "__global__ void k(P* p) { p->n = 1; p->x[0] = 1; }";
+    assert!(refusal(&format!("{head}{kernel}")).contains("a store to a struct in memory that has pointers"));
+    let kernel = "__global__ void k(P p) { p.x += 2; p.x[0] = 1; }";
+    let text = translated(&format!("{head}{kernel}")).text;
+    assert!(text.contains("x_at += 2i64") || text.contains("+ 2i64"), "{text}");
+}
+
+/// `const float` is another type than `float`, which deduced types do not show.
+#[test]
+fn types_that_may_be_const_are_not_compared() {
+    let head = "template <typename T> __device__ bool same(T* p) { return std::is_same<T, float>::value; }\n";
+    let construct = refusal(&format!("{head}__global__ void k(const float* x, bool* y) {{ y[0] = same(x); }}"));
+    assert!(construct.contains("may be `const`"), "{construct}");
+    let head = "template <typename T> __device__ bool same() { return std::is_same_v<T, float>; }\n";
+    let text =
+        translated(&format!("{head}__global__ void k(bool* y) {{ y[0] = same<float>(); y[1] = same<int>(); }}")).text;
+    assert!(text.contains("y[0] = true") && text.contains("y[1] = false"), "{text}");
+}
+
+#[test]
+fn statements_in_an_expression_take_part_in_its_order() {
+    let construct = refusal("__global__ void k(int* y) { int i = 0; y[0] = ({ i = 2; i; }) + i; }");
+    assert!(construct.contains("a change of `i`"), "{construct}");
+    assert!(refusal("__global__ void k(int* y) { y[0] = ({ if (y[1]) y[2] = 1; 3; }); }").contains("control flow"));
+}
+
+#[test]
+fn the_more_specialized_template_is_called() {
+    let source = "template <typename T> __device__ int f(T) { return 1; }\n\
+                  template <typename T> __device__ int f(T*) { return 2; }\n\
+                  __global__ void k(int* y) { y[0] = f(y); y[1] = f(3); }";
+    let text = translated(source).text;
+    assert!(text.contains("y[0] = f_i32") && text.contains("return 2"), "{text}");
+    let source = "template <typename T> __device__ int f(T, int) { return 1; }\n\
+                  template <typename T> __device__ int f(int, T) { return 2; }\n\
+                  __global__ void k(int* y) { y[0] = f(1, 2); }";
+    assert!(refusal(source).contains("an ambiguous call"));
+}
+
+#[test]
+fn shared_variables_of_one_macro_are_different() {
+    let source = "#define PARTS __shared__ int a[4]; __shared__ int b[4];\n\
+                  __device__ int f(int i) { PARTS a[i] = 1; b[i] = 2; return a[i] + b[i]; }\n\
+                  __global__ void k(int* y) { y[threadIdx.x] = f(threadIdx.x & 3); }";
+    let text = translated(source).text;
+    assert!(text.contains("shared a: [i32; 4]") && text.contains("shared b: [i32; 4]"), "{text}");
+    // All calls of an instance of a template use its variable.
+    let source = "template <typename T> __device__ T f(T* p) { __shared__ T a[4]; a[0] = p[0]; return a[0]; }\n\
+                  __global__ void k(int* y) { y[0] = f(y) + f<int>(y); }";
+    assert_eq!(translated(source).text.matches("shared a").count(), 1);
+}
+
+/// The remainder of a negative number is negative, and a `bool` is not an address.
+#[test]
+fn only_integers_that_hold_an_address_have_its_remainder() {
+    let kernel = |value: &str| format!("__global__ void k(int* y, float* x) {{ y[0] = {value}; }}");
+    assert!(translated(&kernel("(size_t)(x + 1) % 16")).text.contains("y[0] = 4"));
+    assert!(translated(&kernel("(int)(long)&x[1] & 7")).kernels.is_empty());
+    assert!(refusal(&kernel("(bool)x % 2")).contains("pointer"));
+    assert!(refusal(&kernel("(signed char)x % 16")).contains("pointer"));
+}

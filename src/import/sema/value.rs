@@ -196,3 +196,8 @@ pub(crate) enum Denoted {
     Text,
     Void,
 }
+
+/// Returns the name under which the scope has a pointer that is a field of a parameter.
+pub(crate) fn pointer_field_name(key: VariableKey, path: &[SmolStr]) -> String {
+    format!("({}).{}", key.0, path.join("."))
+}
