@@ -16,14 +16,18 @@ impl CudaOrigin {
         CudaOrigin { text, map }
     }
 
+    /// Returns the place in the CUDA file of a place in the text.
+    pub fn place(&self, span: Span) -> Span {
+        let source = (span.file == self.text).then(|| self.map.source_of(span.range())).flatten();
+        source.map_or(span, |source| source.span)
+    }
+
     /// Returns the diagnostic with places in the CUDA file. Drops its fixes, because they edit the translated text.
     pub fn located(&self, diagnostic: &Diagnostic) -> Diagnostic {
         let mut located = diagnostic.clone();
         let is_moved = |span: &Span| span.file == self.text;
-        for label in located.labels.iter_mut().filter(|label| is_moved(&label.span)) {
-            if let Some(source) = self.map.source_of(label.span.range()) {
-                label.span = source.span;
-            }
+        for label in &mut located.labels {
+            label.span = self.place(label.span);
         }
         located.fixes.retain(|fix| !fix.edits.iter().any(|(span, _)| is_moved(span)));
         located

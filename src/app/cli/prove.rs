@@ -43,6 +43,13 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         if is_cuda {
             leave_contents_open(&mut report);
         }
+        if let Some(origin) = &context.console.cuda_origin {
+            for (_, verdict) in &mut report.verdicts {
+                if let ProofVerdict::Unknown { place: Some(place), .. } = verdict {
+                    *place = origin.place(*place);
+                }
+            }
+        }
         refuted |= report.is_refuted();
         show(&report, &session, certificates, context);
         if let Some(code) = context.interrupt.exit_code() {

@@ -607,12 +607,17 @@ impl<'a> Lower<'_, 'a> {
                 if info.space != Space::Global {
                     continue;
                 }
+                let inout = facts.mutated.contains(&info.key);
+                if inout && self.t.program.variables[id].decl.attributes.constant {
+                    let construct = format!("a store to `{}`, which is constant", info.name);
+                    return refuse(construct, info.expr.span, "declare it `__device__`");
+                }
                 let ty = self.global_type(id)?;
                 let count = ty.count().unwrap_or(1);
                 let ExprKind::Name(name) = &info.expr.kind else { continue };
                 params.push(Param {
                     name: name.clone(),
-                    inout: facts.mutated.contains(&info.key),
+                    inout,
                     ty: format!("[{}; {count}]", self.t.type_text(&info.element)),
                 });
                 notes.push((format!("`{}` of the file is passed as an argument", info.name).into(), info.expr.span));
