@@ -8,6 +8,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod array_contents;
+mod assumed_sizes;
 mod contract_trials;
 mod evidence;
 mod expectations;

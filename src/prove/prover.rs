@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::replay::{ReplayFinding, ReplayRunner, ReplaySizes};
 use super::report::{ProofReport, ProofVerdict, Property};
 use super::unstated_lengths::UnstatedLengths;
-use super::{evidence, instances, order_comparison};
+use super::{assumed_sizes, evidence, instances, order_comparison};
 use clk_base::linear::{self, AffineForm, LinearProblem, SolverBudget, Var, decide};
 use clk_base::source::Span;
 use clk_base::stop;
@@ -101,6 +101,7 @@ struct Examination<'a> {
     instance: &'a Instance,
     module: &'a Module,
     body: &'a Body,
+    has_unstated_lengths: bool,
     runner: ReplayRunner<'a>,
     certificates: String,
     unconfirmed: usize,
@@ -145,7 +146,17 @@ impl<'a> Examination<'a> {
         let body = &module.functions[module.kernel.body];
         let lengths = if options.unstated_lengths { UnstatedLengths::of(kernel) } else { UnstatedLengths::default() };
         let runner = ReplayRunner::new(program, kernel, instance, module, lengths, &options.stop);
-        Examination { program, kernel, instance, module, body, runner, certificates: String::new(), unconfirmed: 0 }
+        Examination {
+            program,
+            kernel,
+            instance,
+            module,
+            body,
+            has_unstated_lengths: options.unstated_lengths,
+            runner,
+            certificates: String::new(),
+            unconfirmed: 0,
+        }
     }
 
     fn run(mut self, report: &mut ProofReport) {
@@ -402,6 +413,13 @@ impl<'a> Examination<'a> {
         };
         for &(n, scalar) in sizes {
             tries.push(self.replay_at(launch, &|form| if launch.dims.contains(form) { n } else { scalar }));
+        }
+        if self.has_unstated_lengths {
+            tries.extend(assumed_sizes::uneven_sizes(launch));
+            for sizes in tries.iter_mut().skip(proposed.len()) {
+                assumed_sizes::fit(self.program, self.kernel, self.instance, sizes);
+                self.runner.lengths.extend(&mut sizes.dims);
+            }
         }
         if property == Property::Order {
             return order_comparison::compare_orders(&self.runner, &tries);

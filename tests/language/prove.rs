@@ -277,6 +277,46 @@ fn runs_with_proofs_report_the_same_faults() {
     assert!(tally.runs - tally.reports > tally.runs / 20, "nearly all runs are reported: {tally:?}");
 }
 
+/// A conversion in an assumption is understood if it cannot change the value.
+#[test]
+fn assumptions_with_conversions() {
+    let verdict = |ty: &str, assume: &str| {
+        let text = format!(
+            "kernel f(inout y: [f32; N], n: {ty}) grid(4) block(64) assume {assume} {{
+                let i = global_idx.x
+                if {ty}(i) < n {{ y[i] = 1.0 }}
+            }}"
+        );
+        letter(&report(&text), Property::InBounds)
+    };
+    assert_eq!(verdict("u32", "u32(N) >= n"), 'p');
+    assert_eq!(verdict("u32", "i64(N) >= i64(n)"), 'p');
+    assert_eq!(verdict("u64", "u64(N) >= n"), 'p');
+    // `n` may be too large for an `i64`.
+    assert_ne!(verdict("u64", "i64(N) >= i64(n)"), 'p');
+}
+
+/// Two threads whose indices have equal rows and columns are the same, if the columns are less than the stride.
+#[test]
+fn rows_and_columns_of_blocks() {
+    let verdict = |guard: &str, index: &str| {
+        let text = format!(
+            "kernel f(inout y: [f32; N], h: i32, w: i32, gx: i32, gy: i32, bx: i32, by: i32) grid(gx, gy) block(bx, by)
+                assume h >= 0, w >= 0, N >= h * w
+            {{
+                let c = global_idx.x
+                let r = global_idx.y
+                if {guard} {{ y[{index}] = 1.0 }}
+            }}"
+        );
+        letter(&report(&text), Property::RaceFree)
+    };
+    assert_eq!(verdict("r < h && c < w", "r * w + c"), 'p');
+    assert_ne!(verdict("r < h && c <= w", "r * w + c"), 'p');
+    assert_ne!(verdict("r < w && c < h", "r * w + c"), 'p');
+    assert_ne!(verdict("r < h && c < w", "r * w"), 'p');
+}
+
 /// The certificates of a kernel list each proof step together with the statement that it proves.
 #[test]
 fn certificates_include_their_obligations() {

@@ -41,6 +41,73 @@ fn a_refuted_property_has_a_line_of_the_cuda_file() {
     assert!(!proved.err.contains("Clk text"), "{}", proved.err);
 }
 
+fn on_text(text: &str, arguments: &[&str]) -> RunOutput {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(scratch.path().join("k.cu"), text).expect("written");
+    finish(clk(scratch.path()).args(arguments).args(["--color", "never", "k.cu"]))
+}
+
+const BLUR: &str = "__global__ void blur(const float *__restrict__ x, float *__restrict__ y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (GUARD) y[i] = x[i - 1] + x[i] + x[i + 1];
+}
+";
+
+/// The guard gives the lengths, and an access past them is refuted at its line.
+#[test]
+fn bounds_are_decided_with_assumed_lengths() {
+    let right = on_text(&BLUR.replace("GUARD", "i > 0 && i < n - 1"), &["prove"]);
+    assert_eq!(right.code, 0, "{}\n{}", right.out, right.err);
+    assert!(right.out.contains("in bounds       proved"), "{}", right.out);
+    assert!(right.err.contains("`x` has at least `n` elements (line 3)"), "{}", right.err);
+    let wrong = on_text(&BLUR.replace("GUARD", "i > 0 && i < n"), &["prove"]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.out.contains("in bounds       refuted by n = 2"), "{}", wrong.out);
+    assert!(wrong.err.contains("E0601") && wrong.err.contains("k.cu:3:"), "{}", wrong.err);
+    let stated = BLUR.replace("GUARD", "i > 0 && i < n").replace("int i", "// clk: x[n + 1]\n    int i");
+    let stated = on_text(&stated, &["prove"]);
+    assert!(stated.out.contains("in bounds       proved"), "{}", stated.out);
+}
+
+#[test]
+fn bounds_of_arrays_without_a_length_are_unknown() {
+    let text = "__global__ void f(float *x, int n) {\n    if (threadIdx.x <= n) x[threadIdx.x] = 1;\n}\n";
+    let proved = on_text(text, &["prove"]);
+    assert_eq!(proved.code, 0, "{}\n{}", proved.out, proved.err);
+    assert!(proved.out.contains("k.cu:2:27: the source does not state the length of `x`"), "{}", proved.out);
+    let gather = "__global__ void f(float *x, const int *at) {\n    // clk: x[64], assume blockDim.x == 64\n    \
+                  x[threadIdx.x] = x[at[threadIdx.x]];\n}\n";
+    let proved = on_text(gather, &["prove"]);
+    assert!(!proved.out.contains("in bounds       refuted"), "{}", proved.out);
+}
+
+/// Threads with two indices write different elements, whatever the size of the block is.
+#[test]
+fn rows_and_columns_do_not_race() {
+    let text = "__global__ void f(const float *__restrict__ x, float *__restrict__ y, int h, int w) {
+    int col = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row < h && col < w) y[row * w + col] = x[row * w + col];
+}
+";
+    let proved = on_text(text, &["prove"]);
+    let is_proved = |property: &str| {
+        proved.out.lines().any(|line| line.contains(property) && line.contains("proved for all sizes"))
+    };
+    assert!(is_proved("in bounds") && is_proved("free of races"), "{}", proved.out);
+    let racy = on_text(&text.replace("y[row * w + col] =", "y[row * h + col] ="), &["prove"]);
+    assert!(!racy.out.contains("free of races   proved"), "{}", racy.out);
+}
+
+#[test]
+fn check_reports_faults_that_proofs_find() {
+    let text = "__global__ void f(float *x) {\n    x[(int)threadIdx.x - 1] = 1;\n}\n";
+    let checked = on_text(text, &["check"]);
+    assert_eq!(checked.code, 1, "{}", checked.err);
+    assert!(checked.err.contains("E0601") && checked.err.contains("k.cu:2:"), "{}", checked.err);
+    let checked = on_text(text, &["check", "--no-prove"]);
+    assert_eq!(checked.code, 0, "{}", checked.err);
+}
+
 #[test]
 fn host_code_is_not_run() {
     let ran = on_file(&["run", "reduction.cu"]);

@@ -5,7 +5,7 @@
 //! condition before the access states. A bound may be wrong, because the variables are assumed not to be negative and
 //! overflow is ignored: it becomes an assumption, and the prover decides whether it suffices.
 
-use super::polynomial::{Monomial, Polynomial, Symbol, divide};
+use super::polynomial::{Monomial, Polynomial, SizeSymbol, divide};
 use super::tree::{ClkFunction, Expr, ExprKind, Stmt, StmtKind};
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,8 +27,8 @@ pub(super) struct BoundedAccess {
     pub(super) is_guarded: bool,
     /// The condition that limits the index, or the access.
     pub(super) source: SourceSpan,
-    /// The axis of the block whose thread index the index is.
-    pub(super) thread_axis: Option<usize>,
+    /// If the index is the sum of a thread index and a number: the axis, and the number.
+    pub(super) thread_offset: Option<(usize, i128)>,
 }
 
 /// What a name means.
@@ -56,9 +56,9 @@ struct SymbolInfo {
 pub(super) struct Abduction<'a> {
     functions: &'a [ClkFunction],
     symbols: Vec<SymbolInfo>,
-    parameters: FxHashMap<SmolStr, Symbol>,
-    positions: FxHashMap<(SmolStr, usize), Symbol>,
-    quotients: FxHashMap<(Polynomial, i128), Symbol>,
+    parameters: FxHashMap<SmolStr, SizeSymbol>,
+    positions: FxHashMap<(SmolStr, usize), SizeSymbol>,
+    quotients: FxHashMap<(Polynomial, i128), SizeSymbol>,
     /// What the conditions and loops around the current statement state.
     facts: Vec<Inequality>,
     /// What holds everywhere: limits of positions, quotients and remainders.
@@ -108,11 +108,11 @@ impl<'a> Abduction<'a> {
     }
 
     /// Returns the name of a symbol that is a parameter of the kernel.
-    pub(super) fn parameter_name(&self, symbol: Symbol) -> Option<&SmolStr> {
+    pub(super) fn parameter_name(&self, symbol: SizeSymbol) -> Option<&SmolStr> {
         self.symbols[symbol.0 as usize].parameter.as_ref()
     }
 
-    fn parameter(&mut self, name: &SmolStr) -> Symbol {
+    fn parameter(&mut self, name: &SmolStr) -> SizeSymbol {
         if let Some(known) = self.parameters.get(name) {
             return *known;
         }
@@ -122,9 +122,9 @@ impl<'a> Abduction<'a> {
         symbol
     }
 
-    fn new_symbol(&mut self, definition: Option<Polynomial>) -> Symbol {
+    fn new_symbol(&mut self, definition: Option<Polynomial>) -> SizeSymbol {
         self.symbols.push(SymbolInfo { parameter: None, definition });
-        Symbol(self.symbols.len() as u32 - 1)
+        SizeSymbol(self.symbols.len() as u32 - 1)
     }
 
     /// Returns a symbol with a definition; the value itself if that is a symbol or number.
@@ -135,11 +135,11 @@ impl<'a> Abduction<'a> {
         }
     }
 
-    fn is_parameter(&self, symbol: Symbol) -> bool {
+    fn is_parameter(&self, symbol: SizeSymbol) -> bool {
         self.symbols[symbol.0 as usize].parameter.is_some()
     }
 
-    fn is_constant(&self, monomial: &[Symbol]) -> bool {
+    fn is_constant(&self, monomial: &[SizeSymbol]) -> bool {
         monomial.iter().all(|symbol| self.is_parameter(*symbol))
     }
 
@@ -561,13 +561,15 @@ impl<'a> Abduction<'a> {
 
     fn access(&mut self, array: &SmolStr, axis: usize, index: &Polynomial, span: SourceSpan) {
         let Some((most, used)) = self.bound(index) else { return };
-        let thread_axis = self.expanded(index).and_then(|index| {
-            let symbol = index.as_symbol()?;
-            (0..AXES.len()).find(|axis| self.positions.get(&("thread_idx".into(), *axis)) == Some(&symbol))
+        let thread_offset = self.expanded(index).and_then(|index| {
+            (0..AXES.len()).find_map(|axis| {
+                let thread = self.positions.get(&("thread_idx".into(), axis))?;
+                Some((axis, index.minus(&Polynomial::symbol(*thread))?.as_number()?))
+            })
         });
         let source = used.unwrap_or(span);
         let access =
-            BoundedAccess { array: array.clone(), axis, most, is_guarded: used.is_some(), source, thread_axis };
+            BoundedAccess { array: array.clone(), axis, most, is_guarded: used.is_some(), source, thread_offset };
         self.accesses.push(access);
     }
 

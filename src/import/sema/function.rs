@@ -498,7 +498,12 @@ impl<'a> Lower<'_, 'a> {
                     shared.push(Stmt { kind: StmtKind::Shared { name, ty }, span: info.expr.span });
                     continue;
                 }
-                params.push(Param { name, inout: facts.mutated.contains(&info.key), ty });
+                let inout = facts.mutated.contains(&info.key);
+                if inout && self.t.program.variables[id].decl.attributes.constant {
+                    let construct = format!("a store to `{}`, which is constant", info.name);
+                    return refuse(construct, info.expr.span, "declare it `__device__`");
+                }
+                params.push(Param { name, inout, ty });
                 notes.push((format!("`{}` of the file is passed as an argument", info.name).into(), info.expr.span));
             }
             let axes = usize::from(axes) + 1;

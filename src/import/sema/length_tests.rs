@@ -44,10 +44,10 @@ fn products_give_lengths() {
     expect(matrix, "ROW_COL if (row < h && col < w) y[row * w + col] = x[row * w + col];", both);
     expect(matrix, "ROW_COL if (row >= h || col >= w) return; y[col * h + row] = x[w * row + col];", both);
     expect(
-        "const float *a, const float *b, float *c, int m, int n, int k",
+        "const float *a, const float *b, float *c, int m, int n, int l",
         "ROW_COL if (row < m && col < n) {
-            float s = 0; for (int j = 0; j < k; ++j) s += a[row * k + j] * b[j * n + col]; c[row * n + col] = s; }",
-        "m >= 0, k >= 0, n >= 0, A_LEN >= m * k, B_LEN >= n * k, C_LEN >= m * n",
+            float s = 0; for (int j = 0; j < l; ++j) s += a[row * l + j] * b[j * n + col]; c[row * n + col] = s; }",
+        "m >= 0, l >= 0, n >= 0, A_LEN >= m * l, B_LEN >= n * l, C_LEN >= m * n",
     );
     let volume = "ROW_COL if (row < h && col < w) for (int d = 0; d < 3; ++d) y[(d * h + row) * w + col] = 1;";
     expect("float *y, int h, int w", volume, "h >= 0, w >= 0, Y_LEN >= 3 * h * w");
@@ -63,6 +63,8 @@ fn constants_are_not_assumed() {
     expect(map, "I; if (i > 0 && i < n - 1) y[i] = x[i - 1] + x[i + 1];", "n >= 0, X_LEN >= n, Y_LEN >= n - 1");
     let wrong = "ROW_COL if (row < h && col < w) y[col * w + row] = 1;";
     expect("float *y, int h, int w", wrong, "");
+    let below = "ROW_COL if (row < h && col < w) y[row * w + col] = y[(row + 1) * w + col];";
+    expect("float *y, int h, int w", below, "h >= 0, w >= 0, Y_LEN >= h * w");
     // Rows of a sparse matrix have `n + 1` offsets.
     let sparse = "I; if (i < n) { float s = 0; for (int j = at[i]; j < at[i + 1]; ++j) s += 1; y[i] = s; }";
     expect("const int *at, float *y, int n", sparse, "n >= 0, Y_LEN >= n");
@@ -77,8 +79,16 @@ fn loops_give_lengths() {
     expect(map, stride, "grid_x >= 1, grid_x * block_x <= 2147483647, n >= 0, X_LEN >= n");
     expect(map, "for (int i = n - 1; i >= 0; --i) x[i] = 1;", "n >= 0, X_LEN >= n");
     expect(map, "int i = threadIdx.x; while (i < n) { x[i] = 1; i += 32; }", "n >= 0, X_LEN >= n");
-    // The guard is about an earlier value.
-    expect(map, "int i = threadIdx.x; if (i < n) { i = 2 * i; x[i] = 1; }", "");
+    // The guard is about the value before the assignment.
+    expect(map, "int i = threadIdx.x; if (i < n) { i = 2 * i; x[i] = 1; }", "n >= 0, X_LEN >= 2 * n - 1");
+}
+
+/// Descriptions have the names of the CUDA file.
+#[test]
+fn names_are_those_of_the_file() {
+    let translation = translated("__global__ void k(float *out, int k) { if (threadIdx.x < k) out[threadIdx.x] = 1; }");
+    let notes: Vec<_> = translation.kernels[0].assumptions.iter().map(|assumption| assumption.text.as_str()).collect();
+    assert!(notes.contains(&"`out` has at least `k` elements"), "{notes:?}");
 }
 
 #[test]
@@ -92,6 +102,9 @@ fn calls_pass_arrays() {
 fn shared_arrays_limit_the_block() {
     let body = "__shared__ float s[256]; I; s[threadIdx.x] = x[i]; __syncthreads(); x[i] = s[255 - threadIdx.x];";
     expect("float *x", body, "block_x <= 256, X_LEN >= grid_x * block_x");
+    let body =
+        "__shared__ float s[258]; s[threadIdx.x + 1] = 1; s[threadIdx.x] = 2; s[threadIdx.x + 2] = 3; x[0] = s[0];";
+    assert!(assumed(&format!("__global__ void k(float *x) {{ {body} }}")).starts_with("block_x <= 256"));
     let body = "__shared__ float s[64]; int i = blockIdx.x * 64 + threadIdx.x; s[threadIdx.x] = i; x[i] = s[0];";
     assert!(assumed(&format!("__global__ void k(float *x) {{ {body} }}")).contains("block_x == 64"));
 }

@@ -6,7 +6,7 @@
 use super::abduction::{Abduction, BoundedAccess};
 use super::polynomial::Polynomial;
 use super::size_comments::{self, StatedSize};
-use super::size_names::{scalar_of, shown};
+use super::size_names::{is_extent, scalar_of, shown};
 use super::tree::{ClkFile, ClkFunction, Stmt, StmtKind};
 use crate::ast::CppComment;
 use crate::source::SourceSpan;
@@ -80,7 +80,7 @@ fn size_assumptions(
     }
     for (size, source) in stated {
         match size {
-            StatedSize::Length(_, length) => assume_nonnegative(kernel, length.names(), *source, &mut sizes),
+            StatedSize::Length(_, length) => assume_nonnegative(kernel, names, length.names(), *source, &mut sizes),
             StatedSize::Condition(condition) => {
                 let common = common_type(kernel, condition.names());
                 let text = condition.clk_text(&|name| converted(name, scalar_of(kernel, name), common));
@@ -116,14 +116,14 @@ fn size_assumptions(
         lengths.extend(choose_lengths(&analysis, accesses, is_offsets).into_iter().map(|length| (at, extent, length)));
     }
     for (_, _, length) in &lengths {
-        let names = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
-        assume_nonnegative(kernel, names, length.source, &mut sizes);
+        let own = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+        assume_nonnegative(kernel, names, own, length.source, &mut sizes);
     }
     for (at, extent, Length { least, source, .. }) in lengths {
         let common = common_type(kernel, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
         let text = polynomial_text(&analysis, &least, &|name| converted(name, scalar_of(kernel, name), common));
         let condition = format!("{} >= {text}", converted(extent, "i32", common));
-        let text = polynomial_text(&analysis, &least, &|name| shown(name).to_string());
+        let text = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
         let array = names.get(at).unwrap_or(&kernel.params[at].name);
         sizes.add(condition, format!("`{array}` has at least `{text}` elements"), source);
     }
@@ -132,13 +132,14 @@ fn size_assumptions(
 
 fn assume_nonnegative<'a>(
     kernel: &ClkFunction,
-    names: impl Iterator<Item = &'a SmolStr>,
+    names: &[SmolStr],
+    own: impl Iterator<Item = &'a SmolStr>,
     source: SourceSpan,
     sizes: &mut SizeAssumptions,
 ) {
-    for name in names {
-        if matches!(scalar_of(kernel, name), "i32" | "i64") && shown(name) == name.as_str() {
-            sizes.add(format!("{name} >= 0"), format!("`{name}` is not negative"), source);
+    for name in own {
+        if matches!(scalar_of(kernel, name), "i32" | "i64") && !is_extent(name) {
+            sizes.add(format!("{name} >= 0"), format!("`{}` is not negative", shown(kernel, names, name)), source);
         }
     }
 }
@@ -184,6 +185,18 @@ fn choose_lengths<'a>(
     if is_offsets && lengths.iter().any(|length| length.least.constant() > 0) {
         return vec![];
     }
+    // A row more than another access has is likely a mistake, as an element more is.
+    let is_row_more = |length: &Length, by: &Length| {
+        length.least.minus(&by.least).is_some_and(|difference| {
+            difference.degree() > 0
+                && difference.degree() < by.least.degree()
+                && difference.terms().all(|(_, coefficient)| coefficient > 0)
+        })
+    };
+    let keeps: Vec<bool> =
+        lengths.iter().map(|length| !lengths.iter().any(|other| is_row_more(length, other))).collect();
+    let mut keeps = keeps.into_iter();
+    lengths.retain(|_| keeps.next().unwrap_or(true));
     let has_plain = lengths.iter().any(|length| length.least.constant() == 0);
     lengths.retain(|length| if has_plain { length.least.constant() == 0 } else { length.least.constant() < 0 });
     let is_largest = |length: &Length| !lengths.iter().any(|other| exceeds(other, length));
@@ -193,7 +206,7 @@ fn choose_lengths<'a>(
     // Lengths without parameters of the launch are those that the author had in mind.
     let is_own = |length: &Length| {
         let names = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
-        names.into_iter().all(|name| shown(name) == name.as_str())
+        names.into_iter().all(|name| !is_extent(name))
     };
     if lengths.iter().any(is_own) {
         lengths.retain(is_own);
@@ -206,8 +219,13 @@ fn choose_lengths<'a>(
 fn block_limits(kernel: &ClkFunction, analysis: &Abduction<'_>, sizes: &mut SizeAssumptions) {
     let mut limits: Vec<(usize, i128, SourceSpan)> = vec![];
     for access in &analysis.accesses {
-        let (Some(axis), false) = (access.thread_axis, access.is_guarded) else { continue };
+        let (Some((axis, offset)), false) = (access.thread_offset, access.is_guarded) else { continue };
         let Some(extent) = shared_extent(&kernel.body, &access.array, access.axis) else { continue };
+        // An array with an element for each thread has a multiple of a warp's size; other arrays may have a halo.
+        if offset != 0 && extent % 32 == 0 {
+            continue;
+        }
+        let extent = extent - offset.max(0);
         match limits.iter_mut().find(|(known, ..)| *known == axis) {
             Some((_, limit, _)) => *limit = extent.min(*limit),
             None => limits.push((axis, extent, access.source)),

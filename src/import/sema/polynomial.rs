@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 /// The number of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Symbol(pub(crate) u32);
+pub(crate) struct SizeSymbol(pub(crate) u32);
 
 /// A product of symbols, in ascending order. The empty product is 1.
-pub(crate) type Monomial = Vec<Symbol>;
+pub(crate) type Monomial = Vec<SizeSymbol>;
 
 /// Limits on the number of terms and factors, so that work is bounded.
 const MAX_TERMS: usize = 32;
@@ -22,7 +22,7 @@ impl Polynomial {
         Polynomial::term(vec![], value)
     }
 
-    pub(crate) fn symbol(symbol: Symbol) -> Polynomial {
+    pub(crate) fn symbol(symbol: SizeSymbol) -> Polynomial {
         Polynomial::term(vec![symbol], 1)
     }
 
@@ -38,7 +38,7 @@ impl Polynomial {
         self.0.iter().map(|(monomial, coefficient)| (monomial, *coefficient))
     }
 
-    pub(crate) fn coefficient(&self, monomial: &[Symbol]) -> i128 {
+    pub(crate) fn coefficient(&self, monomial: &[SizeSymbol]) -> i128 {
         self.0.get(monomial).copied().unwrap_or(0)
     }
 
@@ -52,14 +52,19 @@ impl Polynomial {
     }
 
     /// Returns the symbol if the polynomial is only that.
-    pub(crate) fn as_symbol(&self) -> Option<Symbol> {
+    pub(crate) fn as_symbol(&self) -> Option<SizeSymbol> {
         match self.0.iter().next() {
             Some((monomial, 1)) if self.0.len() == 1 && monomial.len() == 1 => Some(monomial[0]),
             _ => None,
         }
     }
 
-    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> {
+    /// Returns the largest number of symbols in a product.
+    pub(crate) fn degree(&self) -> usize {
+        self.0.keys().map(Vec::len).max().unwrap_or(0)
+    }
+
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = SizeSymbol> {
         self.0.keys().flatten().copied()
     }
 
@@ -98,7 +103,7 @@ impl Polynomial {
     }
 
     /// Replaces a symbol.
-    pub(crate) fn substitute(&self, symbol: Symbol, by: &Polynomial) -> Option<Polynomial> {
+    pub(crate) fn substitute(&self, symbol: SizeSymbol, by: &Polynomial) -> Option<Polynomial> {
         let mut sum = Polynomial::default();
         for (monomial, coefficient) in &self.0 {
             let mut product = Polynomial::number(*coefficient);
@@ -113,7 +118,7 @@ impl Polynomial {
 }
 
 /// Returns the quotient of two products of symbols, if the second one divides the first one.
-pub(crate) fn divide(dividend: &[Symbol], divisor: &[Symbol]) -> Option<Monomial> {
+pub(crate) fn divide(dividend: &[SizeSymbol], divisor: &[SizeSymbol]) -> Option<Monomial> {
     let mut rest = dividend.to_vec();
     for symbol in divisor {
         let at = rest.iter().position(|known| known == symbol)?;

@@ -57,6 +57,13 @@ fn a_refusal_names_the_construct_and_keeps_other_kernels() {
 }
 
 #[test]
+fn a_store_to_constant_memory_is_refused() {
+    let translation = translated("__constant__ int a[4]; __global__ void k(int* x) { a[threadIdx.x] = x[0]; }");
+    assert!(translation.kernels.is_empty());
+    assert!(translation.refused[0].construct.contains("a store to `a`"), "{}", translation.refused[0].construct);
+}
+
+#[test]
 fn an_undefined_order_is_refused() {
     let translation = translated("__global__ void k(int* y) { int i = 0; y[i] = i++ + i; }");
     assert!(translation.kernels.is_empty());

@@ -1,7 +1,7 @@
 __global__ void fill(int *x, int chunk) {
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * chunk;
     for (int k = 0; k <= chunk; k++) {
-        //~ E0610
+        //~ W0601
         x[first + k] = k;
     }
 }
