@@ -143,7 +143,7 @@ pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut 
 }
 
 /// Examines the kernels of a compiled script; reports its diagnostics and returns `None` if there are errors.
-fn examined(mut session: Session, mut outcome: CompileResult, console: &mut Console) -> Option<CompiledScript> {
+fn examined(session: Session, mut outcome: CompileResult, console: &mut Console) -> Option<CompiledScript> {
     if !outcome.failed() {
         outcome.diagnostics.extend(session.examine());
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use clk_testing::{RunOutput, clk, finish};
+use clk_testing::{RunOutput, clk, finish, finish_with_input};
 
 fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_files"))
@@ -189,4 +189,58 @@ fn macros_and_folders_of_headers_come_from_the_command_line() {
         let with = finish(clk(scratch.path()).args([command, "-D", "OFFSET=2.0f", "-I", "include", "f.cu"]));
         assert!(!with.err.contains("E0850"), "{command}: {}", with.err);
     }
+}
+
+const BLUR: &str = "__global__ void blur(const float *x, float *y, int n) {
+    __shared__ float s[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? x[i] : 0.0f;
+    __syncthreads();
+    if (i < n) y[i] = s[threadIdx.x] + 1.0f;
+}
+__global__ void refused(int *x) { asm(\"trap;\"); }
+";
+
+/// Scripts launch the kernels of a CUDA file. A kernel that cannot be translated is a warning.
+#[test]
+fn scripts_import_cuda_files() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(scratch.path().join("blur.cu"), BLUR).expect("written");
+    let script = "import \"./blur.cu\"\nvar y = zeros(3)\n\
+                  blur.blur([1.0, 2.0, 3.0], y, 3, grid_x = 1, block_x = 4)\nprint(y)\n";
+    fs::write(scratch.path().join("a.clk"), script).expect("written");
+    let ran = finish(clk(scratch.path()).args(["run", "--check", "--color", "never", "a.clk"]));
+    assert_eq!((ran.code, ran.out.trim()), (0, "[2. 3. 4.]"), "{}", ran.err);
+    assert!(ran.err.contains("W0850") && ran.err.contains("blur.cu:8:"), "{}", ran.err);
+}
+
+/// Faults of a run are reported at their lines of the CUDA file.
+#[test]
+fn faults_of_an_imported_kernel_have_cuda_lines() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(
+        scratch.path().join("blur.cu"),
+        BLUR.replace("    __syncthreads();\n", "").replace("s[threadIdx.x] + ", "s[threadIdx.x ^ 1] + "),
+    )
+    .expect("written");
+    let script = "import \"./blur.cu\"\nvar y = zeros(3)\n\
+                  blur.blur([1.0, 2.0, 3.0], y, 3, grid_x = 1, block_x = 4)\n";
+    fs::write(scratch.path().join("a.clk"), script).expect("written");
+    let ran = finish(clk(scratch.path()).args(["run", "--check", "--color", "never", "a.clk"]));
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("E0610") && ran.err.contains("blur.cu:5:"), "{}", ran.err);
+    assert!(!ran.err.contains("Clk text"), "{}", ran.err);
+    let json = finish(clk(scratch.path()).args(["--json", "run", "--check", "a.clk"]));
+    assert!(json.err.contains("blur.cu") && !json.err.contains("Clk text"), "{}", json.err);
+}
+
+#[test]
+fn a_cuda_kernel_is_launched_for_another_program() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(scratch.path().join("blur.cu"), BLUR).expect("written");
+    let request = r#"{"args": {"x": [1, 2, 3], "y": [0, 0, 0], "n": 3, "grid_x": 1, "block_x": 4}}"#;
+    let launched = finish_with_input(clk(scratch.path()).args(["launch", "blur.cu", "blur"]), request);
+    assert_eq!(launched.code, 0, "{}", launched.err);
+    let reply: serde_json::Value = serde_json::from_str(&launched.out).expect("JSON");
+    assert!(reply.to_string().contains("[2.0,3.0,4.0]"), "{reply}");
 }

@@ -29,7 +29,7 @@ use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_base::stop;
 use clk_check::typed::{Access, GlobalId, NameBinding, Type};
-use clk_compile::Session;
+use clk_compile::{CompileResult, Session};
 use clk_host::array::{Array, ElementType};
 use clk_host::interp::Interpreter;
 use clk_host::problem::RuntimeError;
