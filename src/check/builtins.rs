@@ -201,8 +201,8 @@ impl Cx<'_> {
             }
         } else if matches!(scalar, Type::Vector(..)) {
             d = d.help("its components are numbers: `.x .y .z .w`");
-        } else if parts.len() == 1 {
-            d = self.conversion_fix(d, span, if kind == TypeClass::Float { "f32" } else { "i32" });
+        } else if let [part] = parts {
+            d = self.conversion_fix(d, part, if kind == TypeClass::Float { "f32" } else { "i32" });
         }
         self.report(d);
     }

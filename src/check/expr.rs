@@ -16,6 +16,7 @@ use clk_base::stop;
 use clk_scalar::Scalar;
 use clk_scalar::builtin::{Builtin, BuiltinEntry};
 use clk_scalar::decimal::Decimal;
+use clk_scalar::ops::BinaryOp;
 use clk_syntax::ast::{self, ExprKind as Ast};
 
 /// Maximum depth of a syntax tree, so that the recursion cannot overflow the stack. The parser's limit is much lower.
@@ -120,17 +121,17 @@ impl Cx<'_> {
         let (from, to) = (self.vars.shallow(&e.ty), self.vars.shallow(want));
         match (&from, &to) {
             (_, Type::Scalar(s)) if self.vars.scalar_kind(&from).is_some() && s.is_num() => {
-                d = self.conversion_fix(d, e.span, s.name());
+                d = self.conversion_fix(d, e, s.name());
             }
             (_, open)
                 if matches!(self.vars.scalar_kind(&from), Some(TypeClass::Int | TypeClass::Num))
                     && matches!(self.vars.kind(open), Some(TypeClass::Float | TypeClass::Element)) =>
             {
-                d = self.conversion_fix(d, e.span, "f32");
+                d = self.conversion_fix(d, e, "f32");
             }
             (_, Type::Param(p)) if self.vars.scalar_kind(&from).is_some() && self.vars.kind(&to).is_none() => {
                 let name = self.sig.generics.get(*p as usize).map_or("T", |g| g.name.as_str());
-                d = self.conversion_fix(d, e.span, name);
+                d = self.conversion_fix(d, e, name);
             }
             (from, _) if crate::build::is_text(from) && self.vars.kind(&to) == Some(TypeClass::Any) => {
                 d = d.help("a type parameter accepts only plain data; for text, declare a parameter of type `str`");
@@ -157,14 +158,14 @@ impl Cx<'_> {
                 }
             }
             (Type::Scalar(_), Type::Vector(s, n)) => {
-                d = self.conversion_fix(d, e.span, &format!("{s}x{n}"));
+                d = self.conversion_fix(d, e, &format!("{s}x{n}"));
             }
             (Type::Array(a), Type::Array(b)) if a.dims.len() == b.dims.len() => {
                 if let (Type::Scalar(x), Type::Scalar(y)) =
                     (self.vars.shallow(&a.element), self.vars.shallow(&b.element))
                     && x != y
                 {
-                    d = self.conversion_fix(d, e.span, y.name());
+                    d = self.conversion_fix(d, e, y.name());
                 }
             }
             _ => {}
@@ -199,14 +200,29 @@ impl Cx<'_> {
         )
     }
 
-    pub fn conversion_fix(&self, d: Diagnostic, span: Span, to: &str) -> Diagnostic {
-        let before = Span { end: span.start, ..span };
-        let edits = vec![(before, format!("{to}(")), (span.after(), ")".to_string())];
-        d.help(format!("there are no implicit conversions: write `{to}(…)`")).fix_all(
-            format!("convert it with `{to}(…)`"),
-            edits,
-            Applicability::MaybeIncorrect,
-        )
+    /// Suggests a conversion of `e` to the type `to`. For a float type, converts the operands of a quotient of integers
+    /// instead: `f32(a / b)` loses the fraction.
+    pub fn conversion_fix(&self, d: Diagnostic, e: &Expr, to: &str) -> Diagnostic {
+        let mut edits = vec![];
+        let (title, help) = match &e.kind {
+            ExprKind::Binary { op: BinaryOp::Div, .. }
+                if Scalar::from_name(to).is_some_and(Scalar::is_float) && self.is_integer(&e.ty) =>
+            {
+                quotient_edits(e, to, &mut edits);
+                ("convert the operands", "a quotient of integers has no fraction: convert the operands".to_owned())
+            }
+            _ => {
+                edits.extend(conversion_edits(e.span, to));
+                ("convert it", format!("there are no implicit conversions: write `{to}(…)`"))
+            }
+        };
+        d.help(help).fix_all(format!("{title} with `{to}(…)`"), edits, Applicability::MaybeIncorrect)
+    }
+
+    /// Returns whether a type is an integer, or an array of integers.
+    fn is_integer(&self, ty: &Type) -> bool {
+        let scalar = self.vars.shallow(&scalar_of(&self.vars.shallow(ty)));
+        matches!(self.vars.scalar_kind(&scalar), Some(TypeClass::Int | TypeClass::Num))
     }
 
     /// Checks that an expression is a scalar whose type belongs to a class, and reports an error otherwise.
@@ -224,7 +240,7 @@ impl Cx<'_> {
             .at(e.span, format!("this is `{actual}`"));
         if kind == TypeClass::Int && matches!(self.vars.scalar_kind(&e.ty), Some(TypeClass::Float | TypeClass::Element))
         {
-            d = self.conversion_fix(d, e.span, "i32");
+            d = self.conversion_fix(d, e, "i32");
             let calls = self.vars.element_calls(&e.ty);
             if !calls.is_empty() {
                 d = self.type_fix(d, &calls, "i32");
@@ -822,6 +838,22 @@ impl Cx<'_> {
 
     pub fn fn_type(&self, params: Vec<Type>, result: Type) -> Arc<FnType> {
         Arc::new(FnType { params, result })
+    }
+}
+
+fn conversion_edits(span: Span, to: &str) -> [(Span, String); 2] {
+    [(Span { end: span.start, ..span }, format!("{to}(")), (span.after(), ")".to_owned())]
+}
+
+/// Converts the operands of a division, and of divisions in its operands, to a float type.
+fn quotient_edits(e: &Expr, to: &str, edits: &mut Vec<(Span, String)>) {
+    match &e.kind {
+        ExprKind::Binary { op: BinaryOp::Div, left, right } => {
+            quotient_edits(left, to, edits);
+            quotient_edits(right, to, edits);
+        }
+        ExprKind::Int(value) => edits.push((e.span, format!("{value}.0"))),
+        _ => edits.extend(conversion_edits(e.span, to)),
     }
 }
 

@@ -323,7 +323,7 @@ impl Cx<'_> {
                         d = match scalar {
                             Type::Scalar(Scalar::Bool) => d.help("count how many hold with `sum(i32(x))`"),
                             Type::Vector(..) => d.help("use one component: `x.x`"),
-                            _ => self.conversion_fix(d, e.span, "f32"),
+                            _ => self.conversion_fix(d, &e, "f32"),
                         };
                         self.report(d);
                         return None;

@@ -481,7 +481,7 @@ impl Cx<'_> {
             let to = self.ty_text(&to);
             d = match self.initial_int_literal(weak).filter(|_| (x < 100) != (y < 100)) {
                 Some(literal) => float_from_the_start(d, literal, &to),
-                None => self.conversion_fix(d, weak.span, &to),
+                None => self.conversion_fix(d, weak, &to),
             };
         }
         if [first, other].contains(&&BOOL) {
