@@ -9,6 +9,7 @@ use crate::infer::{TypeClass, array};
 use crate::literal::{self, NumberLiteral};
 use crate::ops::scalar_of;
 use crate::recovery::unflattened_index;
+use crate::suggestions;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
@@ -694,8 +695,15 @@ impl Cx<'_> {
                 None => drop(self.expr(value, None)),
             }
         }
-        let missing: Vec<String> =
-            def.fields.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(f, _)| format!("`{}`", f.name)).collect();
+        // A field whose name is misspelled has been reported already.
+        let field_names = || def.fields.iter().map(|field| field.name.as_str());
+        let unknown = fields.iter().filter(|(name, _)| field_names().all(|field| field != name.text));
+        let meant: Vec<&str> =
+            unknown.filter_map(|(name, _)| suggestions::nearest(&name.text, field_names())).collect();
+        let missing: Vec<String> = (def.fields.iter().zip(&values))
+            .filter(|(field, value)| value.is_none() && !meant.contains(&field.name.as_str()))
+            .map(|(field, _)| format!("`{}`", field.name))
+            .collect();
         if !missing.is_empty() {
             let d = Diagnostic::error("E0315", format!("this `{}` lacks {}", def.name, missing.join(", ")))
                 .at(span, "every field needs a value")

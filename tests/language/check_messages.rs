@@ -98,7 +98,10 @@ fn fixes_remove_the_error() {
         ("fn f(n: i32) -> f32 { n }", "fn f(n: i32) -> f32 { f32(n) }"),
         ("fn f(n: u8) -> f32 { n / 255 }", "fn f(n: u8) -> f32 { f32(n) / 255.0 }"),
         ("fn f(n: i32, m: i32) -> f64 { (1 / (n + m)) }", "fn f(n: i32, m: i32) -> f64 { (1.0 / (f64(n + m))) }"),
-        ("fn f(n: i32, x: f32) -> f32 { x * (n / n / 2) }", "fn f(n: i32, x: f32) -> f32 { x * (f32(n) / f32(n) / 2.0) }"),
+        (
+            "fn f(n: i32, x: f32) -> f32 { x * (n / n / 2) }",
+            "fn f(n: i32, x: f32) -> f32 { x * (f32(n) / f32(n) / 2.0) }",
+        ),
         ("fn f(n: i32) -> f32 { sqrt(n / 2) }", "fn f(n: i32) -> f32 { sqrt(f32(n) / 2.0) }"),
         ("fn f<T: Num>(x: T, y: f32) -> T { x + y }", "fn f<T: Num>(x: T, y: f32) -> T { x + T(y) }"),
         ("let x = zeros(4)\nprint(x.sum())", "let x = zeros(4)\nprint(sum(x))"),
@@ -171,6 +174,7 @@ fn errors_are_not_reported_twice() {
     for text in [
         "x = 5\nprint(x)\nx = 6",
         "x = x + 1",
+        "struct Ball { at: f32x2, mass: f32 }\nlet b = Ball { at: f32x2(1.0, 2.0), mas: 3.0 }\nprint(b.mass)",
         "let n = 5\nlet s = \"a\" + n + \"b\"",
         "let names = [\"a\", 2, 3]\nprint(names)",
         "let x = ones(3)\nassert(x == 1.0 && x > 0.0)",
