@@ -582,19 +582,25 @@ impl Cx<'_> {
             && k != k2
         {
             let (x, y) = (self.dims_text(&a.dims), self.dims_text(&b.dims));
-            let transposed = transposed_operand(&a.dims, &b.dims);
             let mut d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
                 .at(op_span, format!("the inner extents differ: {k} and {k2}"))
                 .because(l.span, format!("the last axis is {k}"))
                 .because(r.span, format!("the {ordinal} axis is {k2}"));
-            if let Some(is_left) = transposed {
-                let operand = if is_left { l.span } else { r.span };
+            let transpositions = transpositions(&a.dims, &b.dims);
+            for (side, dims) in &transpositions {
+                let (side, operand) = match side {
+                    Side::Left => ("left", l.span),
+                    Side::Right => ("right", r.span),
+                };
                 let edits = vec![
                     (Span { end: operand.start, ..operand }, "transpose(".to_owned()),
                     (operand.after(), ")".to_owned()),
                 ];
-                let side = if is_left { "left" } else { "right" };
-                d = d.fix_all(format!("transpose the {side} operand"), edits, Applicability::MaybeIncorrect);
+                let mut title = format!("transpose the {side} operand");
+                if transpositions.len() > 1 {
+                    title += &format!(" for the shape {}", self.dims_text(dims));
+                }
+                d = d.fix_all(title, edits, Applicability::MaybeIncorrect);
             }
             self.report(d);
             return Type::Error;
@@ -603,13 +609,29 @@ impl Cx<'_> {
     }
 }
 
-/// Returns the operand whose transposition makes a matrix product possible: `true` for the left one.
-fn transposed_operand(a: &[Dim], b: &[Dim]) -> Option<bool> {
-    match (a, b) {
-        ([m, _], [k, ..]) if m == k && b.len() <= 2 => Some(true),
-        ([.., k], [_, n]) if k == n && a.len() <= 2 => Some(false),
-        _ => None,
+/// An operand of a matrix product.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// Returns the operands whose transposition makes a matrix product possible, with the shapes of the products.
+fn transpositions(a: &[Dim], b: &[Dim]) -> Vec<(Side, Vec<Dim>)> {
+    let mut found = vec![];
+    if let ([m, columns], [k, rest @ ..]) = (a, b)
+        && m == k
+        && b.len() <= 2
+    {
+        found.push((Side::Left, [std::slice::from_ref(columns), rest].concat()));
     }
+    if let ([rest @ .., k], [rows, n]) = (a, b)
+        && k == n
+        && a.len() <= 2
+    {
+        found.push((Side::Right, [rest, std::slice::from_ref(rows)].concat()));
+    }
+    found
 }
 
 /// Adds a fix that replaces the operator and puts both operands in parentheses.

@@ -89,6 +89,16 @@ fn mended(text: &str) -> String {
 }
 
 #[test]
+fn transpositions_name_the_shapes_of_their_products() {
+    let titles = |text: &str| checked(text).1[0].fixes.iter().map(|fix| fix.title.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        titles("let a = zeros(2, 3)\nprint(a @ a)"),
+        ["transpose the left operand for the shape [3, 3]", "transpose the right operand for the shape [2, 2]"]
+    );
+    assert_eq!(titles("print(zeros(2, 3) @ zeros(2))"), ["transpose the left operand"]);
+}
+
+#[test]
 fn fixes_remove_the_error() {
     for (wrong, right) in [
         ("let n = 1\nn += 1", "var n = 1\nn += 1"),
