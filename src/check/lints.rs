@@ -9,7 +9,7 @@ use crate::visit;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::builtin::Builtin;
-use clk_scalar::ops::{BinaryOp, MathFn};
+use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
 use clk_syntax::ast::{self, ItemKind};
 
 /// Warns about locals that are never read, about `var`s that never change, and about loops that never end because their
@@ -67,8 +67,30 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
             _ => {}
         }
     }
+    visit::stmts(root, &mut |stmt| warnings.extend(empty_countdown(stmt)));
     visit::exprs(root, &mut |e| warnings.extend(suspicious_operation(e).or_else(|| converted_quotient(cx, root, e))));
     cx.diagnostics.append(&mut warnings);
+}
+
+/// Warns about a loop over a literal range whose end is less than its start: `5..0`. Named bounds may be equal to such
+/// numbers on purpose.
+fn empty_countdown(stmt: &Stmt) -> Option<Diagnostic> {
+    let StmtKind::For { iter, .. } = &stmt.kind else { return None };
+    let ExprKind::Range { start: Some(start), end: Some(end), step: None, .. } = &iter.kind else { return None };
+    let literal = |e: &Expr| match &e.kind {
+        ExprKind::Int(value) => Some(*value),
+        ExprKind::Unary { op: UnaryOp::Neg, expr } => match expr.kind {
+            ExprKind::Int(value) => Some(-value),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (from, to) = (literal(start)?, literal(end)?);
+    (from > to).then(|| {
+        Diagnostic::warning("W0006", "this loop never runs")
+            .at(iter.span, format!("a range counts up, but {from} is greater than {to}"))
+            .fix("count down with `step -1`", iter.span.after(), " step -1", Applicability::MaybeIncorrect)
+    })
 }
 
 /// Warns about a quotient that loses its fraction, `sum(counts) / len(counts)`, and about comparisons that never

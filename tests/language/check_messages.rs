@@ -117,6 +117,8 @@ fn fixes_remove_the_error() {
         ("let x = zeros(4)\nprint(x.sum())", "let x = zeros(4)\nprint(sum(x))"),
         ("let x = zeros(4)\nprint(x.sum(axis = 0))", "let x = zeros(4)\nprint(sum(x, axis = 0))"),
         ("for i in 10 { print(i) }", "for i in 0..10 { print(i) }"),
+        ("for i in 5..0 { print(i) }", "for i in 5..0 step -1 { print(i) }"),
+        ("for i in 2..=-2 { print(i) }", "for i in 2..=-2 step -1 { print(i) }"),
         ("x = 5\nprint(x)", "let x = 5\nprint(x)"),
         ("x = 5\nx += 1\nprint(x)", "var x = 5\nx += 1\nprint(x)"),
         ("sum = 0.0\nprint(sum)", "let sum = 0.0\nprint(sum)"),
