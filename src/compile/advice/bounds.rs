@@ -114,8 +114,8 @@ fn advise_argument(
     diagnostic.help(format!("guard the access: `if {guard} {{ … }}`{}", threads.unwrap_or_default()))
 }
 
-/// Advice on an index that a loop `for k in 0..=N` or `for k in 1..=N` counts up to the extent. Only the first has a fix,
-/// because the body of the second may count from 1 as well.
+/// Advice on an index that a loop `for k in 0..=N` or `for k in 1..=N` counts up to the extent. Only the first has a
+/// fix, because the body of the second may count from 1 as well.
 fn inclusive_loop(
     case: &FaultContext<'_>,
     access: &BoundsAccess,
