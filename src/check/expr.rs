@@ -241,7 +241,11 @@ impl Cx<'_> {
             .at(e.span, format!("this is `{actual}`"));
         if kind == TypeClass::Int && matches!(self.vars.scalar_kind(&e.ty), Some(TypeClass::Float | TypeClass::Element))
         {
-            d = self.conversion_fix(d, e, "i32");
+            // A conversion of a float literal says less than the integer itself.
+            d = match e.kind {
+                ExprKind::Float(_) => d.help("write an integer"),
+                _ => self.conversion_fix(d, e, "i32"),
+            };
             let calls = self.vars.element_calls(&e.ty);
             if !calls.is_empty() {
                 d = self.type_fix(d, &calls, "i32");

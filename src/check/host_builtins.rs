@@ -8,7 +8,8 @@ use crate::context::Cx;
 use crate::infer::{TypeClass, array};
 use crate::ops::{CommonType, scalar_of, with_scalar};
 use crate::typed::*;
-use clk_base::diag::Diagnostic;
+use clk_base::diag::{Applicability, Diagnostic};
+use clk_base::source::Span;
 use clk_scalar::Scalar;
 use clk_scalar::builtin::Builtin;
 use clk_syntax::ast::{self, ExprKind as Ast};
@@ -194,7 +195,11 @@ impl Cx<'_> {
             return self.after_error(call.args, call.span);
         };
         let Some((value, extents)) = positional.split_last() else { return self.bad(call.span) };
-        let Some((mut args, dims)) = self.dims_of(extents, false) else { return self.bad(call.span) };
+        let before = self.diagnostics.len();
+        let Some((mut args, dims)) = self.dims_of(extents, false) else {
+            self.suggest_value_last(before, &positional);
+            return self.bad(call.span);
+        };
         let hint = match want {
             Some(Type::Array(a)) => Some(a.element.clone()),
             _ => None,
@@ -216,6 +221,25 @@ impl Cx<'_> {
                 call.make(args, ty)
             }
         }
+    }
+
+    /// Adds a fix for `full(7.0, 3)` to the error at its first argument.
+    fn suggest_value_last(&mut self, before: usize, args: &[&ast::Expr]) {
+        let [value, extents @ ..] = args else { return };
+        let texts: Option<Vec<String>> = extents.iter().map(|extent| extent_text(extent)).collect();
+        let (Some(texts), Some(last), Some(d)) = (texts, extents.last(), self.diagnostics.get_mut(before)) else {
+            return;
+        };
+        if d.primary() != Some(value.span) {
+            return;
+        }
+        let edits = vec![
+            (Span { end: value.span.start, ..value.span }, format!("{}, ", texts.join(", "))),
+            (Span { start: value.span.end, end: last.span.end, ..value.span }, String::new()),
+        ];
+        d.help = vec!["the extents come first, and the value comes last: `full(3, 4, 0.5)`".to_owned()];
+        d.fixes.clear();
+        *d = d.clone().fix_all("write the value last", edits, Applicability::MaybeIncorrect);
     }
 
     fn linspace(&mut self, call: BuiltinCall<'_>) -> Expr {
@@ -692,5 +716,14 @@ fn accumulator_type(element: &Type) -> Type {
         Type::Scalar(s) => Type::Scalar(wide(*s)),
         Type::Vector(s, n) => Type::Vector(wide(*s), *n),
         other => other.clone(),
+    }
+}
+
+/// Returns the source text of an extent that is a number or a name.
+fn extent_text(e: &ast::Expr) -> Option<String> {
+    match &e.kind {
+        Ast::Int { value, suffix: None } => Some(value.to_string()),
+        Ast::Name(name) => Some(name.text.to_string()),
+        _ => None,
     }
 }

@@ -119,6 +119,7 @@ fn fixes_remove_the_error() {
         ("for i in 10 { print(i) }", "for i in 0..10 { print(i) }"),
         ("for i in 5..0 { print(i) }", "for i in 5..0 step -1 { print(i) }"),
         ("for i in 2..=-2 { print(i) }", "for i in 2..=-2 step -1 { print(i) }"),
+        ("let n = 3\nprint(full(7.0, n, 4))", "let n = 3\nprint(full(n, 4, 7.0))"),
         ("x = 5\nprint(x)", "let x = 5\nprint(x)"),
         ("x = 5\nx += 1\nprint(x)", "var x = 5\nx += 1\nprint(x)"),
         ("sum = 0.0\nprint(sum)", "let sum = 0.0\nprint(sum)"),
