@@ -1,10 +1,9 @@
-//! CUDA C++ files as programs: reads them, translates their kernels to Clk, and reports refused ones.
+//! CUDA C++ files: reads them, and adds the translation of their kernels to the sources.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::console::Console;
-use super::disk;
+use super::disk::source::read_source;
 use clk_base::diag::{Diagnostic, Severity};
 use clk_base::file_error::FileError;
 use clk_base::source::{FileId, SourceMap};
@@ -31,9 +30,9 @@ pub(crate) fn is_cuda_file(path: &Path) -> bool {
 
 /// Reads and translates a CUDA file, and adds the file and the translation to the sources.
 pub(crate) fn load(path: &Path, options: &ImportOptions, sources: &mut SourceMap) -> Result<LoadedCuda, FileError> {
-    let text = disk::read_source(path)?;
+    let text = read_source(path)?;
     let file = sources.add(path.display().to_string(), text);
-    let read_header = |path: &str| disk::read_source(Path::new(path)).ok();
+    let read_header = |path: &str| read_source(Path::new(path)).ok();
     let parsed = clk_import::parse(sources, file, options, &read_header);
     let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
     let name = format!("<Clk text of {}>", path.display());
@@ -54,36 +53,4 @@ pub(crate) fn load_module(path: &Path, sources: &mut SourceMap) -> Result<Loaded
         ..refused.diagnostic
     });
     Ok(LoadedFile { file: loaded.file, diagnostics: loaded.diagnostics.into_iter().chain(refused).collect() })
-}
-
-/// Loads a CUDA file as the program. Reports refused kernels and assumptions; returns `None` if no kernel remains.
-pub(crate) fn load_program(path: &Path, sources: &mut SourceMap, console: &mut Console) -> Option<LoadedCuda> {
-    let loaded = match load(path, &console.cuda_options, sources) {
-        Ok(loaded) => loaded,
-        Err(why) => {
-            console.report(&disk::unreadable(path, &why), sources);
-            return None;
-        }
-    };
-    console.report_all(&loaded.diagnostics, sources);
-    for refused in &loaded.refused {
-        console.report(&refused.diagnostic, sources);
-    }
-    if loaded.kernels.is_empty() {
-        if loaded.refused.is_empty() {
-            console.error_line(&format!("error: `{}` has no kernel", path.display()));
-        }
-        return None;
-    }
-    for kernel in &loaded.kernels {
-        for assumption in &kernel.assumptions {
-            let (line, _) = sources.line_column(assumption.source.span);
-            let name = &kernel.name;
-            console.error_line(&format!(
-                "note: the translation of `{name}` assumes that {} (line {line})",
-                assumption.text
-            ));
-        }
-    }
-    Some(loaded)
 }

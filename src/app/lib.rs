@@ -59,6 +59,7 @@ mod console;
 mod context;
 mod crash;
 mod cuda_files;
+mod cuda_program;
 mod dap;
 mod debug;
 mod devices;

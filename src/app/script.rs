@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::console::Console;
-use super::cuda_files;
 use super::disk::{self, Disk};
 use super::exit;
 use super::interrupt::Interrupt;
 use super::tuning_files::TuningFiles;
+use super::{cuda_files, cuda_program};
 use clk_base::arena::Id;
 use clk_base::diag::Diagnostic;
 use clk_check::typed::TestSection;
@@ -122,7 +122,7 @@ impl CompiledScript {
 pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<CompiledScript> {
     let mut session = Session { folder: folder_of(path).to_path_buf(), ..Session::default() };
     if cuda_files::is_cuda_file(path) {
-        let loaded = cuda_files::load_program(path, &mut session.sources, console)?;
+        let loaded = cuda_program::load(path, &mut session.sources, console)?;
         let outcome = session.add_file(loaded.file, &Disk);
         return examined(session, outcome, console);
     }

@@ -48,7 +48,7 @@ impl Span {
 }
 
 /// The origin of a generated text, such as the translation of a file in another language.
-pub trait TextOrigin: std::fmt::Debug + Send + Sync {
+pub trait TextOrigin: std::fmt::Debug + Send + Sync + std::panic::RefUnwindSafe + std::panic::UnwindSafe {
     /// Returns the place from which a range of bytes of the text was generated.
     fn source_of(&self, range: std::ops::Range<usize>) -> Option<Span>;
 }

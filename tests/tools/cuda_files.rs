@@ -190,7 +190,7 @@ fn macros_and_folders_of_headers_come_from_the_command_line() {
     }
 }
 
-const BLUR: &str = "__global__ void blur(const float *x, float *y, int n) {
+const IMPORTED: &str = "__global__ void blur(const float *x, float *y, int n) {
     __shared__ float s[256];
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     s[threadIdx.x] = i < n ? x[i] : 0.0f;
@@ -204,7 +204,7 @@ __global__ void refused(int *x) { asm(\"trap;\"); }
 #[test]
 fn scripts_import_cuda_files() {
     let scratch = tempfile::tempdir().expect("a folder");
-    fs::write(scratch.path().join("blur.cu"), BLUR).expect("written");
+    fs::write(scratch.path().join("blur.cu"), IMPORTED).expect("written");
     let script = "import \"./blur.cu\"\nvar y = zeros(3)\n\
                   blur.blur([1.0, 2.0, 3.0], y, 3, grid_x = 1, block_x = 4)\nprint(y)\n";
     fs::write(scratch.path().join("a.clk"), script).expect("written");
@@ -219,7 +219,7 @@ fn faults_of_an_imported_kernel_have_cuda_lines() {
     let scratch = tempfile::tempdir().expect("a folder");
     fs::write(
         scratch.path().join("blur.cu"),
-        BLUR.replace("    __syncthreads();\n", "").replace("s[threadIdx.x] + ", "s[threadIdx.x ^ 1] + "),
+        IMPORTED.replace("    __syncthreads();\n", "").replace("s[threadIdx.x] + ", "s[threadIdx.x ^ 1] + "),
     )
     .expect("written");
     let script = "import \"./blur.cu\"\nvar y = zeros(3)\n\
@@ -236,7 +236,7 @@ fn faults_of_an_imported_kernel_have_cuda_lines() {
 #[test]
 fn a_cuda_kernel_is_launched_for_another_program() {
     let scratch = tempfile::tempdir().expect("a folder");
-    fs::write(scratch.path().join("blur.cu"), BLUR).expect("written");
+    fs::write(scratch.path().join("blur.cu"), IMPORTED).expect("written");
     let request = r#"{"args": {"x": [1, 2, 3], "y": [0, 0, 0], "n": 3, "grid_x": 1, "block_x": 4}}"#;
     let launched = finish_with_input(clk(scratch.path()).args(["launch", "blur.cu", "blur"]), request);
     assert_eq!(launched.code, 0, "{}", launched.err);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::context::AppContext;
 use crate::cuda_files::{self, LoadedCuda};
-use crate::{disk, exit};
+use crate::{cuda_program, disk, exit};
 use clk_base::source::{SourceMap, Span};
 
 pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, context: &mut AppContext) -> u8 {
@@ -16,7 +16,7 @@ pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, context: &mut AppC
         return exit::USAGE;
     };
     let mut sources = SourceMap::default();
-    let Some(loaded) = cuda_files::load_program(path, &mut sources, &mut context.console) else {
+    let Some(loaded) = cuda_program::load(path, &mut sources, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };

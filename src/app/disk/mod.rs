@@ -3,7 +3,7 @@
 
 mod open;
 mod replace;
-mod source;
+pub(crate) mod source;
 mod stale_files;
 pub(crate) mod temporary;
 

@@ -5,7 +5,7 @@
 //! condition before the access states. A bound may be wrong, because the variables are assumed not to be negative and
 //! overflow is ignored: it becomes an assumption, and the prover decides whether it suffices.
 
-use super::polynomial::{Monomial, Polynomial, SizeSymbol, divide};
+use super::polynomial::{Monomial, SizePolynomial, SizeSymbol, divide};
 use super::tree::{ClkFunction, Expr, ExprKind, Stmt, StmtKind};
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,7 +22,7 @@ pub(super) struct BoundedAccess {
     pub(super) array: SmolStr,
     pub(super) axis: usize,
     /// The index, at most, as a polynomial in parameters of the kernel.
-    pub(super) most: Polynomial,
+    pub(super) most: SizePolynomial,
     /// Whether a condition or a loop limits the index; otherwise only the size of the launch does.
     pub(super) is_guarded: bool,
     /// The condition that limits the index, or the access.
@@ -34,15 +34,15 @@ pub(super) struct BoundedAccess {
 /// What a name means.
 #[derive(Clone, Debug)]
 enum Meaning {
-    Value(Polynomial),
+    Value(SizePolynomial),
     Array(SmolStr),
 }
 
 /// The inequality `left <= right`. Terms of `left` have positive coefficients and a symbol that is not a parameter.
 #[derive(Clone, Debug)]
-struct Inequality {
-    left: Polynomial,
-    right: Polynomial,
+struct IndexLimit {
+    left: SizePolynomial,
+    right: SizePolynomial,
     source: SourceSpan,
 }
 
@@ -50,7 +50,7 @@ struct Inequality {
 struct SymbolInfo {
     /// The name, if it is a parameter of the kernel.
     parameter: Option<SmolStr>,
-    definition: Option<Polynomial>,
+    definition: Option<SizePolynomial>,
 }
 
 pub(super) struct Abduction<'a> {
@@ -58,11 +58,11 @@ pub(super) struct Abduction<'a> {
     symbols: Vec<SymbolInfo>,
     parameters: FxHashMap<SmolStr, SizeSymbol>,
     positions: FxHashMap<(SmolStr, usize), SizeSymbol>,
-    quotients: FxHashMap<(Polynomial, i128), SizeSymbol>,
+    quotients: FxHashMap<(SizePolynomial, i128), SizeSymbol>,
     /// What the conditions and loops around the current statement state.
-    facts: Vec<Inequality>,
+    facts: Vec<IndexLimit>,
     /// What holds everywhere: limits of positions, quotients and remainders.
-    limits: Vec<Inequality>,
+    limits: Vec<IndexLimit>,
     scopes: Vec<FxHashMap<SmolStr, Meaning>>,
     calls: u32,
     steps: u32,
@@ -97,9 +97,9 @@ impl<'a> Abduction<'a> {
             let meaning = if param.ty.starts_with('[') {
                 Meaning::Array(param.name.clone())
             } else if is_size_type(&param.ty) {
-                Meaning::Value(Polynomial::symbol(own.parameter(&param.name)))
+                Meaning::Value(SizePolynomial::symbol(own.parameter(&param.name)))
             } else {
-                Meaning::Value(Polynomial::symbol(own.new_symbol(None)))
+                Meaning::Value(SizePolynomial::symbol(own.new_symbol(None)))
             };
             own.define(&param.name, meaning);
         }
@@ -122,16 +122,16 @@ impl<'a> Abduction<'a> {
         symbol
     }
 
-    fn new_symbol(&mut self, definition: Option<Polynomial>) -> SizeSymbol {
+    fn new_symbol(&mut self, definition: Option<SizePolynomial>) -> SizeSymbol {
         self.symbols.push(SymbolInfo { parameter: None, definition });
         SizeSymbol(self.symbols.len() as u32 - 1)
     }
 
     /// Returns a symbol with a definition; the value itself if that is a symbol or number.
-    fn named(&mut self, value: Option<Polynomial>) -> Polynomial {
+    fn named(&mut self, value: Option<SizePolynomial>) -> SizePolynomial {
         match value {
             Some(value) if value.as_symbol().is_some() || value.as_number().is_some() => value,
-            value => Polynomial::symbol(self.new_symbol(value)),
+            value => SizePolynomial::symbol(self.new_symbol(value)),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Abduction<'a> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 
-    fn assign(&mut self, name: &str, value: Option<Polynomial>) {
+    fn assign(&mut self, name: &str, value: Option<SizePolynomial>) {
         let value = self.named(value);
         if let Some(known) = self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(name))
             && matches!(known, Meaning::Value(_))
@@ -256,15 +256,15 @@ impl<'a> Abduction<'a> {
                 let down = step.as_ref().and_then(|step| self.value(step)?.as_number()).is_some_and(|by| by < 0);
                 self.repeated(body, |own| {
                     let counter = own.new_symbol(None);
-                    own.define(name, Meaning::Value(Polynomial::symbol(counter)));
+                    own.define(name, Meaning::Value(SizePolynomial::symbol(counter)));
                     let most = match (down, *inclusive) {
                         (true, _) => first,
                         (false, true) => last,
-                        (false, false) => last.and_then(|last| last.plus(&Polynomial::number(-1))),
+                        (false, false) => last.and_then(|last| last.plus(&SizePolynomial::number(-1))),
                     };
                     if let Some(right) = most {
-                        let left = Polynomial::symbol(counter);
-                        own.facts.push(Inequality { left, right, source: stmt.span });
+                        let left = SizePolynomial::symbol(counter);
+                        own.facts.push(IndexLimit { left, right, source: stmt.span });
                     }
                 });
             }
@@ -312,7 +312,7 @@ impl<'a> Abduction<'a> {
     }
 
     /// Adds the fact `left + gap <= right`.
-    fn suppose_at_most(&mut self, left: &Polynomial, right: &Polynomial, gap: i128, source: SourceSpan) {
+    fn suppose_at_most(&mut self, left: &SizePolynomial, right: &SizePolynomial, gap: i128, source: SourceSpan) {
         self.facts.extend(self.inequality(left, right, gap, source));
         let (whole_left, whole_right) = (self.expanded(left), self.expanded(right));
         if let (Some(whole_left), Some(whole_right)) = (whole_left, whole_right)
@@ -323,20 +323,26 @@ impl<'a> Abduction<'a> {
     }
 
     /// Returns the fact `left + gap <= right`; `None` if it limits no variable.
-    fn inequality(&self, left: &Polynomial, right: &Polynomial, gap: i128, source: SourceSpan) -> Option<Inequality> {
-        let difference = left.minus(right)?.plus(&Polynomial::number(gap))?;
-        let (mut upper, mut rest) = (Polynomial::default(), Polynomial::default());
+    fn inequality(
+        &self,
+        left: &SizePolynomial,
+        right: &SizePolynomial,
+        gap: i128,
+        source: SourceSpan,
+    ) -> Option<IndexLimit> {
+        let difference = left.minus(right)?.plus(&SizePolynomial::number(gap))?;
+        let (mut upper, mut rest) = (SizePolynomial::default(), SizePolynomial::default());
         for (monomial, coefficient) in difference.terms() {
             let is_variable = coefficient > 0 && !self.is_constant(monomial);
             let (side, sign) = if is_variable { (&mut upper, 1) } else { (&mut rest, -1) };
-            *side = side.plus_times(&Polynomial::term(monomial.clone(), coefficient), sign)?;
+            *side = side.plus_times(&SizePolynomial::term(monomial.clone(), coefficient), sign)?;
         }
-        (upper != Polynomial::default()).then_some(Inequality { left: upper, right: rest, source })
+        (upper != SizePolynomial::default()).then_some(IndexLimit { left: upper, right: rest, source })
     }
 
     /// Returns a new symbol that is at most each of some values.
-    fn limited(&mut self, limits: &[&Polynomial]) -> Polynomial {
-        let symbol = Polynomial::symbol(self.new_symbol(None));
+    fn limited(&mut self, limits: &[&SizePolynomial]) -> SizePolynomial {
+        let symbol = SizePolynomial::symbol(self.new_symbol(None));
         for limit in limits {
             let fact = self.inequality(&symbol, limit, 0, SourceSpan::default());
             self.limits.extend(fact);
@@ -347,13 +353,13 @@ impl<'a> Abduction<'a> {
     // ---- values ----
 
     /// Returns an integer expression as a polynomial.
-    fn value(&mut self, expr: &Expr) -> Option<Polynomial> {
+    fn value(&mut self, expr: &Expr) -> Option<SizePolynomial> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
             return None;
         }
         match &expr.kind {
-            ExprKind::Int(value, _) => Some(Polynomial::number(*value)),
+            ExprKind::Int(value, _) => Some(SizePolynomial::number(*value)),
             ExprKind::Name(name) => match self.find(name)? {
                 Meaning::Value(value) => Some(value.clone()),
                 Meaning::Array(_) => None,
@@ -363,7 +369,7 @@ impl<'a> Abduction<'a> {
                 let axis = AXES.iter().position(|known| known == axis)?;
                 self.position(base, axis)
             }
-            ExprKind::Unary("-", operand) => Polynomial::default().minus(&self.value(operand)?),
+            ExprKind::Unary("-", operand) => SizePolynomial::default().minus(&self.value(operand)?),
             ExprKind::Binary(op, left, right) => {
                 let (left, right) = (self.value(left)?, self.value(right)?);
                 let result = self.arithmetic(op, &left, &right)?;
@@ -389,12 +395,12 @@ impl<'a> Abduction<'a> {
         }
     }
 
-    fn arithmetic(&mut self, op: &str, left: &Polynomial, right: &Polynomial) -> Option<Polynomial> {
+    fn arithmetic(&mut self, op: &str, left: &SizePolynomial, right: &SizePolynomial) -> Option<SizePolynomial> {
         match op {
             "+" => left.plus(right),
             "-" => left.minus(right),
             "*" => left.times(right),
-            "<<" => left.times(&Polynomial::number(1i128.checked_shl(u32::try_from(right.as_number()?).ok()?)?)),
+            "<<" => left.times(&SizePolynomial::number(1i128.checked_shl(u32::try_from(right.as_number()?).ok()?)?)),
             "/" | ">>" => {
                 let number = right.as_number()?;
                 let by = if op == "/" { number } else { 1i128.checked_shl(u32::try_from(number).ok()?)? };
@@ -410,14 +416,14 @@ impl<'a> Abduction<'a> {
                         new
                     }
                 };
-                let multiple = Polynomial::term(vec![quotient], by);
+                let multiple = SizePolynomial::term(vec![quotient], by);
                 let fact = self.inequality(&multiple, left, 0, SourceSpan::default());
                 self.limits.extend(fact);
-                Some(Polynomial::symbol(quotient))
+                Some(SizePolynomial::symbol(quotient))
             }
             "%" | "&" => {
                 // `a % b` and `a & m` are at most `b - 1` and `m`.
-                let most = if op == "%" { right.plus(&Polynomial::number(-1))? } else { right.clone() };
+                let most = if op == "%" { right.plus(&SizePolynomial::number(-1))? } else { right.clone() };
                 let is_limit = op == "%" || most.as_number().is_some_and(|most| most >= 0);
                 is_limit.then(|| self.limited(&[&most]))
             }
@@ -427,10 +433,10 @@ impl<'a> Abduction<'a> {
     }
 
     /// Returns a position of the thread or an extent of the launch.
-    fn position(&mut self, base: &SmolStr, axis: usize) -> Option<Polynomial> {
+    fn position(&mut self, base: &SmolStr, axis: usize) -> Option<SizePolynomial> {
         let extent = |own: &mut Self, kind: &str| {
             let name = SmolStr::from(format!("{kind}_{}", AXES[axis]));
-            own.parameters.get(&name).map(|symbol| Polynomial::symbol(*symbol))
+            own.parameters.get(&name).map(|symbol| SizePolynomial::symbol(*symbol))
         };
         let (grid, block) = (extent(self, "grid")?, extent(self, "block")?);
         let most = match base.as_str() {
@@ -443,15 +449,15 @@ impl<'a> Abduction<'a> {
         };
         let key = (base.clone(), axis);
         if let Some(known) = self.positions.get(&key) {
-            return Some(Polynomial::symbol(*known));
+            return Some(SizePolynomial::symbol(*known));
         }
-        let value = self.limited(&[&most.plus(&Polynomial::number(-1))?]);
+        let value = self.limited(&[&most.plus(&SizePolynomial::number(-1))?]);
         self.positions.insert(key, value.as_symbol()?);
         Some(value)
     }
 
     /// Notes `block_idx * 256 + thread_idx`.
-    fn note_block_factor(&mut self, value: &Polynomial) {
+    fn note_block_factor(&mut self, value: &SizePolynomial) {
         for axis in 0..AXES.len() {
             let find = |base: &str| self.positions.get(&(SmolStr::from(base), axis)).copied();
             if let (Some(thread), Some(block)) = (find("thread_idx"), find("block_idx"))
@@ -472,7 +478,7 @@ impl<'a> Abduction<'a> {
     }
 
     /// Replaces all symbols that have a definition.
-    fn expanded(&self, value: &Polynomial) -> Option<Polynomial> {
+    fn expanded(&self, value: &SizePolynomial) -> Option<SizePolynomial> {
         let mut value = value.clone();
         for _ in 0..MAX_REPLACEMENTS {
             let defined = value.symbols().find(|symbol| self.symbols[symbol.0 as usize].definition.is_some());
@@ -544,7 +550,7 @@ impl<'a> Abduction<'a> {
                     ExprKind::Name(name) => self.find(name).cloned(),
                     _ => self.value(arg).map(Meaning::Value),
                 };
-                let meaning = meaning.unwrap_or_else(|| Meaning::Value(Polynomial::symbol(self.new_symbol(None))));
+                let meaning = meaning.unwrap_or_else(|| Meaning::Value(SizePolynomial::symbol(self.new_symbol(None))));
                 scope.insert(param.name.clone(), meaning);
             }
             self.calls += 1;
@@ -559,12 +565,12 @@ impl<'a> Abduction<'a> {
         self.forget(&names);
     }
 
-    fn access(&mut self, array: &SmolStr, axis: usize, index: &Polynomial, span: SourceSpan) {
+    fn access(&mut self, array: &SmolStr, axis: usize, index: &SizePolynomial, span: SourceSpan) {
         let Some((most, used)) = self.bound(index) else { return };
         let thread_offset = self.expanded(index).and_then(|index| {
             (0..AXES.len()).find_map(|axis| {
                 let thread = self.positions.get(&("thread_idx".into(), axis))?;
-                Some((axis, index.minus(&Polynomial::symbol(*thread))?.as_number()?))
+                Some((axis, index.minus(&SizePolynomial::symbol(*thread))?.as_number()?))
             })
         });
         let source = used.unwrap_or(span);
@@ -574,7 +580,7 @@ impl<'a> Abduction<'a> {
     }
 
     /// Returns an upper bound of an index in parameters of the kernel, and the condition that states it.
-    fn bound(&self, index: &Polynomial) -> Option<(Polynomial, Option<SourceSpan>)> {
+    fn bound(&self, index: &SizePolynomial) -> Option<(SizePolynomial, Option<SourceSpan>)> {
         let (mut most, mut used) = (index.clone(), None);
         for _ in 0..MAX_REPLACEMENTS {
             let variable: Vec<(&Monomial, i128)> =
@@ -584,7 +590,7 @@ impl<'a> Abduction<'a> {
             }
             // A negative term is at most 0.
             if let Some((monomial, coefficient)) = variable.iter().find(|(_, coefficient)| *coefficient < 0) {
-                most = most.minus(&Polynomial::term((*monomial).clone(), *coefficient))?;
+                most = most.minus(&SizePolynomial::term((*monomial).clone(), *coefficient))?;
                 continue;
             }
             if let Some((next, source)) = self.replaced(&most, &self.facts) {
@@ -604,8 +610,8 @@ impl<'a> Abduction<'a> {
 
     /// Replaces a part of a polynomial by the bound that a fact states. Prefers facts with many terms, then bounds that
     /// consist of parameters, then late facts.
-    fn replaced(&self, value: &Polynomial, facts: &[Inequality]) -> Option<(Polynomial, SourceSpan)> {
-        let mut best: Option<((usize, bool), Polynomial, SourceSpan)> = None;
+    fn replaced(&self, value: &SizePolynomial, facts: &[IndexLimit]) -> Option<(SizePolynomial, SourceSpan)> {
+        let mut best: Option<((usize, bool), SizePolynomial, SourceSpan)> = None;
         for fact in facts.iter().rev() {
             let is_constant = fact.right.terms().all(|(monomial, _)| self.is_constant(monomial));
             let rank = (fact.left.terms().count(), is_constant);
@@ -621,7 +627,7 @@ impl<'a> Abduction<'a> {
 }
 
 /// Replaces a multiple of `left` in a polynomial by that multiple of `right`. `None` if no term contains `left`.
-fn replace(value: &Polynomial, left: &Polynomial, right: &Polynomial) -> Option<Polynomial> {
+fn replace(value: &SizePolynomial, left: &SizePolynomial, right: &SizePolynomial) -> Option<SizePolynomial> {
     let (first, by) = left.terms().next()?;
     value.terms().find_map(|(monomial, coefficient)| {
         let factor = divide(monomial, first)?;
@@ -629,7 +635,7 @@ fn replace(value: &Polynomial, left: &Polynomial, right: &Polynomial) -> Option<
         if count < 1 || coefficient % by != 0 {
             return None;
         }
-        let multiple = Polynomial::term(factor, count);
+        let multiple = SizePolynomial::term(factor, count);
         let part = left.times(&multiple)?;
         let fits = part.terms().all(|(monomial, coefficient)| value.coefficient(monomial) >= coefficient);
         if !fits {

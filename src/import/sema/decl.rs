@@ -246,7 +246,7 @@ impl<'a> Lower<'_, 'a> {
             if let Some(index) = pointer.index.as_deref_mut()
                 && !index.stable
             {
-                let at = self.fresh(&format!("{name}_at"));
+                let at = self.fresh(&offset_name(name));
                 let ty = self.value_type_text(index);
                 let value = Some(index.expr.clone());
                 self.push(StmtKind::Declare { name: at.clone(), mutable: false, ty, value }, span);
@@ -259,7 +259,7 @@ impl<'a> Lower<'_, 'a> {
             self.declare(name, local);
             return Ok(());
         }
-        let index = self.fresh(&format!("{name}_at"));
+        let index = self.fresh(&offset_name(name));
         let value = match &pointer {
             Some(pointer) => {
                 if let PointerBase::Array(info) = &pointer.base
@@ -682,6 +682,12 @@ fn contains_auto(ty: &CppType) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns the name of the variable for the offset of a pointer. `name` is that of a variable or, for a field of a
+/// parameter, [`pointer_field_name`](super::value::pointer_field_name).
+fn offset_name(name: &str) -> String {
+    format!("{}_at", name.rsplit('.').next().unwrap_or(name))
 }
 
 /// Returns the list of an array with several axes from its elements in order.

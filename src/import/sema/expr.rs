@@ -228,7 +228,7 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         let symbols = self.t.program.find_name(name, &self.scope).to_vec();
-        for symbol in symbols {
+        for &symbol in &symbols {
             match symbol {
                 Symbol::Enumerator(id, at) => {
                     let values = self.enum_values(id)?;
@@ -242,6 +242,16 @@ impl<'a> Lower<'_, 'a> {
                     return Ok(Denoted::Value(Value::int(*value, ty, span)));
                 }
                 Symbol::Variable(id) => {
+                    self.require_unspecialized(&self.t.program.variables[id].scope, span)?;
+                    let is_variable = |symbol: &&Symbol| matches!(symbol, Symbol::Variable(_));
+                    let is_template = self.t.program.variables[id].decl.template.is_some();
+                    if is_template && symbols.iter().filter(is_variable).count() > 1 {
+                        return refuse(
+                            "a variable template with specializations",
+                            span,
+                            "use a constant for each type",
+                        );
+                    }
                     let header = self.t.program.variables[id].decl.template.as_ref();
                     let args = name.segments.last().and_then(|segment| segment.args.as_deref()).unwrap_or(&[]);
                     let env = match header {
@@ -295,6 +305,7 @@ impl<'a> Lower<'_, 'a> {
         };
         let CType::Record(id) = ty else { return Ok(None) };
         let (scope, env) = (self.t.record(id).scope.clone(), self.t.record(id).env.clone());
+        self.require_unspecialized(&scope, span)?;
         let symbols = self.t.program.find(std::slice::from_ref(&last.name.text), &scope).to_vec();
         match symbols.first() {
             Some(Symbol::Variable(global)) => {

@@ -1,4 +1,4 @@
-//! CudaTranslation of whole functions: instances of device functions, and kernels.
+//! Translation of whole functions: instances of device functions, and kernels.
 
 use super::file_variables::array_key;
 use super::lower::{Facts, Local, Lower};
@@ -499,7 +499,7 @@ impl<'a> Lower<'_, 'a> {
                     continue;
                 }
                 let inout = facts.mutated.contains(&info.key);
-                if inout && self.t.program.variables[id].decl.attributes.constant {
+                if inout && self.t.program.variables.get(id).is_some_and(|entry| entry.decl.attributes.constant) {
                     let construct = format!("a store to `{}`, which is constant", info.name);
                     return refuse(construct, info.expr.span, "declare it `__device__`");
                 }

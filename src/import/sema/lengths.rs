@@ -4,7 +4,7 @@
 //! `n + 1`, is likely a mistake in the access, so it is not assumed if another access gives `n`.
 
 use super::abduction::{Abduction, BoundedAccess};
-use super::polynomial::Polynomial;
+use super::polynomial::SizePolynomial;
 use super::size_comments::{self, StatedSize};
 use super::size_names::{is_extent, scalar_of, shown};
 use super::tree::{ClkFile, ClkFunction, Stmt, StmtKind};
@@ -36,7 +36,7 @@ impl SizeAssumptions {
 
 /// A lower bound of the length of an array.
 struct Length {
-    least: Polynomial,
+    least: SizePolynomial,
     is_guarded: bool,
     source: SourceSpan,
 }
@@ -115,6 +115,18 @@ fn size_assumptions(
         let is_offsets = !param.inout && matches!(element, "i32" | "u32" | "i64" | "u64");
         lengths.extend(choose_lengths(&analysis, accesses, is_offsets).into_iter().map(|length| (at, extent, length)));
     }
+    for stmt in &kernel.body {
+        // The length of a dynamic shared array is a parameter of the launch.
+        if let StmtKind::Shared { name, ty } = &stmt.kind
+            && let Some((_, extents)) = array_type(ty)
+            && let [extent] = extents[..]
+            && let Some(at) = kernel.params.iter().position(|param| param.name == extent)
+        {
+            let accesses = analysis.accesses.iter().filter(|access| access.array == *name);
+            let known = choose_lengths(&analysis, accesses, false);
+            lengths.extend(known.into_iter().map(|length| (at, extent, length)));
+        }
+    }
     for (_, _, length) in &lengths {
         let own = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
         assume_nonnegative(kernel, names, own, length.source, &mut sizes);
@@ -125,7 +137,11 @@ fn size_assumptions(
         let condition = format!("{} >= {text}", converted(extent, "i32", common));
         let text = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
         let array = names.get(at).unwrap_or(&kernel.params[at].name);
-        sizes.add(condition, format!("`{array}` has at least `{text}` elements"), source);
+        let note = match array_type(&kernel.params[at].ty) {
+            Some(_) => format!("`{array}` has at least `{text}` elements"),
+            None => format!("`{extent}` is at least `{text}`"),
+        };
+        sizes.add(condition, note, source);
     }
     sizes
 }
@@ -166,7 +182,7 @@ fn choose_lengths<'a>(
 ) -> Vec<Length> {
     let mut lengths: Vec<Length> = vec![];
     for access in accesses {
-        let Some(least) = access.most.plus(&Polynomial::number(1)) else { continue };
+        let Some(least) = access.most.plus(&SizePolynomial::number(1)) else { continue };
         if !lengths.iter().any(|known| known.least == least) {
             lengths.push(Length { least, is_guarded: access.is_guarded, source: access.source });
         }
@@ -259,7 +275,7 @@ fn array_type(ty: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 /// Returns the text of a polynomial, products before single parameters before numbers.
-fn polynomial_text(analysis: &Abduction<'_>, polynomial: &Polynomial, name: &dyn Fn(&str) -> String) -> String {
+fn polynomial_text(analysis: &Abduction<'_>, polynomial: &SizePolynomial, name: &dyn Fn(&str) -> String) -> String {
     let mut terms: Vec<_> = polynomial.terms().collect();
     terms.sort_by_key(|(monomial, _)| std::cmp::Reverse(monomial.len()));
     let mut text = String::new();

@@ -162,9 +162,8 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
             }
             match result {
                 Ok(info) => {
-                    let params = function.params.iter().map(|param| param.name.as_ref());
-                    let names: Vec<SmolStr> =
-                        params.map(|name| name.map_or_else(SmolStr::default, |name| name.text.clone())).collect();
+                    let own = t.file.functions.iter().find(|own| own.name == info.clk);
+                    let names = own.map_or_else(Vec::new, |own| size_names::cpp_names(function, own));
                     let comments = size_comments::comments_of(unit, &t.program, id);
                     let sizes = match lengths::assume_sizes(&mut t.file, &info.clk, &names, &comments) {
                         Ok(sizes) => sizes,

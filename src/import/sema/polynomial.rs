@@ -15,23 +15,23 @@ const MAX_FACTORS: usize = 6;
 
 /// A sum of products. No coefficient is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Polynomial(BTreeMap<Monomial, i128>);
+pub(crate) struct SizePolynomial(BTreeMap<Monomial, i128>);
 
-impl Polynomial {
-    pub(crate) fn number(value: i128) -> Polynomial {
-        Polynomial::term(vec![], value)
+impl SizePolynomial {
+    pub(crate) fn number(value: i128) -> SizePolynomial {
+        SizePolynomial::term(vec![], value)
     }
 
-    pub(crate) fn symbol(symbol: SizeSymbol) -> Polynomial {
-        Polynomial::term(vec![symbol], 1)
+    pub(crate) fn symbol(symbol: SizeSymbol) -> SizePolynomial {
+        SizePolynomial::term(vec![symbol], 1)
     }
 
-    pub(crate) fn term(monomial: Monomial, coefficient: i128) -> Polynomial {
+    pub(crate) fn term(monomial: Monomial, coefficient: i128) -> SizePolynomial {
         let mut terms = BTreeMap::new();
         if coefficient != 0 {
             terms.insert(monomial, coefficient);
         }
-        Polynomial(terms)
+        SizePolynomial(terms)
     }
 
     pub(crate) fn terms(&self) -> impl Iterator<Item = (&Monomial, i128)> {
@@ -69,26 +69,26 @@ impl Polynomial {
     }
 
     /// Returns the sum of this polynomial and `factor` times the other one.
-    pub(crate) fn plus_times(&self, other: &Polynomial, factor: i128) -> Option<Polynomial> {
+    pub(crate) fn plus_times(&self, other: &SizePolynomial, factor: i128) -> Option<SizePolynomial> {
         let mut sum = self.0.clone();
         for (monomial, coefficient) in &other.0 {
             let known = sum.entry(monomial.clone()).or_insert(0);
             *known = known.checked_add(coefficient.checked_mul(factor)?)?;
         }
         sum.retain(|_, coefficient| *coefficient != 0);
-        (sum.len() <= MAX_TERMS).then_some(Polynomial(sum))
+        (sum.len() <= MAX_TERMS).then_some(SizePolynomial(sum))
     }
 
-    pub(crate) fn plus(&self, other: &Polynomial) -> Option<Polynomial> {
+    pub(crate) fn plus(&self, other: &SizePolynomial) -> Option<SizePolynomial> {
         self.plus_times(other, 1)
     }
 
-    pub(crate) fn minus(&self, other: &Polynomial) -> Option<Polynomial> {
+    pub(crate) fn minus(&self, other: &SizePolynomial) -> Option<SizePolynomial> {
         self.plus_times(other, -1)
     }
 
-    pub(crate) fn times(&self, other: &Polynomial) -> Option<Polynomial> {
-        let mut sum = Polynomial::default();
+    pub(crate) fn times(&self, other: &SizePolynomial) -> Option<SizePolynomial> {
+        let mut sum = SizePolynomial::default();
         for (left, factor) in &self.0 {
             for (right, other) in &other.0 {
                 let mut monomial = [&left[..], right].concat();
@@ -96,19 +96,19 @@ impl Polynomial {
                     return None;
                 }
                 monomial.sort();
-                sum = sum.plus(&Polynomial::term(monomial, factor.checked_mul(*other)?))?;
+                sum = sum.plus(&SizePolynomial::term(monomial, factor.checked_mul(*other)?))?;
             }
         }
         Some(sum)
     }
 
     /// Replaces a symbol.
-    pub(crate) fn substitute(&self, symbol: SizeSymbol, by: &Polynomial) -> Option<Polynomial> {
-        let mut sum = Polynomial::default();
+    pub(crate) fn substitute(&self, symbol: SizeSymbol, by: &SizePolynomial) -> Option<SizePolynomial> {
+        let mut sum = SizePolynomial::default();
         for (monomial, coefficient) in &self.0 {
-            let mut product = Polynomial::number(*coefficient);
+            let mut product = SizePolynomial::number(*coefficient);
             for factor in monomial {
-                let own = Polynomial::symbol(*factor);
+                let own = SizePolynomial::symbol(*factor);
                 product = product.times(if *factor == symbol { by } else { &own })?;
             }
             sum = sum.plus(&product)?;

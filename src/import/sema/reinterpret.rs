@@ -168,6 +168,7 @@ impl Lower<'_, '_> {
             let text = format!("\"an access of {} bytes is not aligned\"", self.t.size_of(&pointer.to).unwrap_or(1));
             let text = Expr::new(ExprKind::Text(text), span);
             self.push(StmtKind::Expr(Expr::call("assert", vec![aligned.expr, text], span)), span);
+            self.note(format!("an address is a multiple of {align} bytes, which only runs check"), span);
         }
         Ok(())
     }
@@ -220,6 +221,7 @@ impl Lower<'_, '_> {
         let whole = self.binary(CppBinaryOp::Eq, rest, Value::int(0, INT, span), span)?;
         let text = Expr::new(ExprKind::Text("\"an access is not aligned\"".into()), span);
         self.push(StmtKind::Expr(Expr::call("assert", vec![whole.expr, text], span)), span);
+        self.note("an address is aligned, which only runs check", span);
         Ok(())
     }
 

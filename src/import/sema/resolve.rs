@@ -182,6 +182,7 @@ impl<'a> Lower<'_, 'a> {
                 Symbol::Enum(id) => return Ok(Some(self.enum_type(id)?)),
                 Symbol::Alias(id) => {
                     let (alias, scope) = self.t.program.aliases[id].clone();
+                    self.require_unspecialized(&scope, span)?;
                     let env = match &alias.template {
                         Some(header) => self.explicit_args(header, args.unwrap_or(&[]), span)?,
                         None => self.env.clone(),
@@ -192,6 +193,21 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Refuses a member of a class template that has specializations, whose members are in the same scope.
+    pub(crate) fn require_unspecialized(&self, scope: &[SmolStr], span: SourceSpan) -> Res<()> {
+        let Some((class, outer)) = scope.split_last() else { return Ok(()) };
+        let is_specialized = self.t.program.records.iter().any(|entry| {
+            entry.record.template_args.is_some()
+                && entry.scope == outer
+                && entry.record.name.as_ref().is_some_and(|name| name.text == *class)
+        });
+        if is_specialized {
+            let construct = format!("a member of the class template `{class}`, which has specializations");
+            return refuse(construct, span, "use overloaded functions, or classes without a template");
+        }
+        Ok(())
     }
 
     fn choose_specialization(&mut self, id: usize, args: Option<&'a [CppTemplateArg]>) -> Res<usize> {

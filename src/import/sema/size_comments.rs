@@ -1,5 +1,5 @@
-//! Sizes that comments of a CUDA file state: `// clk: x[n + 2], assume n > 0` in a kernel or before it says that `x` has
-//! at least `n + 2` elements, and that `n` is positive in every launch.
+//! Sizes that comments of a CUDA file state. `// clk: x[n + 2], assume n > 0` in a kernel or before it says that `x`
+//! has at least `n + 2` elements, and that `n` is positive in every launch.
 
 use super::program::Program;
 use super::size_names::{in_clk, scalar_of};

@@ -1,11 +1,27 @@
 //! Names and types of the parameters in assumptions about sizes.
 
 use super::tree::ClkFunction;
+use crate::ast::CppFunction;
 use smol_str::SmolStr;
 
 /// Returns the type of a parameter of a kernel.
 pub(super) fn scalar_of<'a>(kernel: &'a ClkFunction, name: &str) -> &'a str {
     kernel.params.iter().find(|param| param.name == name).map_or("i32", |param| &param.ty)
+}
+
+/// Returns the name in C++ of each parameter of the text. A parameter that is a part of a struct has no such name, so
+/// its name in the text is used.
+pub(super) fn cpp_names(function: &CppFunction, kernel: &ClkFunction) -> Vec<SmolStr> {
+    let known: Vec<&SmolStr> = function.params.iter().flat_map(|param| &param.name).map(|name| &name.text).collect();
+    let cpp_name = |name: &SmolStr| {
+        // Names that Clk reserves have a suffix.
+        let base = name.rsplit_once('_').filter(|(_, suffix)| suffix.chars().all(|c| c.is_ascii_digit()));
+        match base {
+            Some((base, _)) if !known.contains(&name) && known.iter().any(|known| *known == base) => base.into(),
+            _ => name.clone(),
+        }
+    };
+    kernel.params.iter().map(|param| cpp_name(&param.name)).collect()
 }
 
 /// Returns the name in C++ of a parameter of the text. `names` are those of the kernel's parameters.

@@ -215,3 +215,60 @@ fn only_integers_that_hold_an_address_have_its_remainder() {
     assert!(refusal(&kernel("(bool)x % 2")).contains("pointer"));
     assert!(refusal(&kernel("(signed char)x % 16")).contains("pointer"));
 }
+
+/// Members of a specialization are in the scope of the primary template, so it is not known which one is meant.
+#[test]
+fn members_of_specialized_templates_are_refused() {
+    let construct = refusal(
+        "template <typename T> struct Acc { using type = T; };\n\
+         template <> struct Acc<short> { using type = int; };\n\
+         __global__ void k(int* y) { Acc<short>::type s = 0; y[0] = s; }",
+    );
+    assert!(construct.contains("`Acc`, which has specializations"), "{construct}");
+    let construct = refusal(
+        "template <int N> constexpr int V = N * 2;\n\
+         template <> constexpr int V<3> = 100;\n\
+         __global__ void k(int* y) { y[0] = V<3>; }",
+    );
+    assert!(construct.contains("a variable template with specializations"), "{construct}");
+}
+
+/// A struct parameter becomes several parameters of the text.
+#[test]
+fn comments_are_about_the_parameter_that_they_name() {
+    let text = translated(
+        "struct Q { float* a; int n; };\n\
+         // clk: x[m], assume m > 100\n\
+         __global__ void k(Q q, int n, int m, float* x) { q.a[0] = n + m + x[0]; }",
+    )
+    .text;
+    assert!(text.contains("m > 100") && text.contains("X_LEN >= m"), "{text}");
+}
+
+#[test]
+fn a_pointer_in_a_struct_parameter_moves() {
+    let text = translated("struct P { int* a; int n; }; __global__ void k(P p) { p.a += p.n; p.a[0] = 1; }").text;
+    assert!(text.contains("var a_at: i64") && text.contains("p_a[a_at] = 1"), "{text}");
+}
+
+#[test]
+fn stores_to_variable_templates_are_accepted() {
+    let text = translated("template <typename T> __device__ T acc; __global__ void k() { acc<int> = 5; }").text;
+    assert!(text.contains("= 5"), "{text}");
+}
+
+#[test]
+fn dynamic_shared_memory_is_as_long_as_the_block() {
+    let source = "__global__ void k(float* y) { extern __shared__ float s[]; s[threadIdx.x] = y[0]; }";
+    let text = translated(source).text;
+    assert!(text.contains("s_len >= block_x"), "{text}");
+}
+
+/// Only runs check the alignment of an access, so a verdict depends on it.
+#[test]
+fn alignment_is_an_assumption() {
+    let source = "__global__ void k(float* y, const float* x, int i) { y[0] = ((const float4*)(x + i))->x; }";
+    let translation = translated(source);
+    let notes: Vec<_> = translation.kernels[0].assumptions.iter().map(|assumption| &assumption.text).collect();
+    assert!(notes.iter().any(|note| note.contains("only runs check")), "{notes:?}");
+}

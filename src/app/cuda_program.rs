@@ -1,0 +1,40 @@
+//! CUDA C++ files as programs: reports refused kernels, and what the translation assumes.
+
+use std::path::Path;
+
+use super::console::Console;
+use super::cuda_files::{self, LoadedCuda};
+use super::disk;
+use clk_base::source::SourceMap;
+
+/// Loads a CUDA file as the program. Reports refused kernels and assumptions; returns `None` if no kernel remains.
+pub(crate) fn load(path: &Path, sources: &mut SourceMap, console: &mut Console) -> Option<LoadedCuda> {
+    let loaded = match cuda_files::load(path, &console.cuda_options, sources) {
+        Ok(loaded) => loaded,
+        Err(why) => {
+            console.report(&disk::unreadable(path, &why), sources);
+            return None;
+        }
+    };
+    console.report_all(&loaded.diagnostics, sources);
+    for refused in &loaded.refused {
+        console.report(&refused.diagnostic, sources);
+    }
+    if loaded.kernels.is_empty() {
+        if loaded.refused.is_empty() {
+            console.error_line(&format!("error: `{}` has no kernel", path.display()));
+        }
+        return None;
+    }
+    for kernel in &loaded.kernels {
+        for assumption in &kernel.assumptions {
+            let (line, _) = sources.line_column(assumption.source.span);
+            let name = &kernel.name;
+            console.error_line(&format!(
+                "note: the translation of `{name}` assumes that {} (line {line})",
+                assumption.text
+            ));
+        }
+    }
+    Some(loaded)
+}
