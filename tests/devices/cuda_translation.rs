@@ -1,9 +1,10 @@
 //! Compares random CUDA kernels, compiled by the system's C++ compiler, with their translation to Clk.
 //!
 //! `CLK_CUDA_KERNELS` is the number of kernels, `CLK_CUDA_SEED` the first seed. The C++ program runs one thread at a
-//! time, and its sanitizer stops at undefined behavior; the results of such kernels are not compared. If `CLK_CUDA_KEEP`
-//! names a folder, the program is saved there without these kernels, beside its output: `nvcc -fmad=false` compiles it
-//! too, so that a GPU confirms the results. A long run:
+//! time, and its sanitizer stops at undefined behavior; the results of such kernels are not compared.
+//!
+//! If `CLK_CUDA_KEEP` names a folder, the program is saved there without these kernels, beside its output. `nvcc
+//! -fmad=false` compiles it too, so that a GPU confirms the results. A long run:
 //!
 //! ```text
 //! CLK_CUDA_KERNELS=100000 cargo test --workspace --test devices cuda_translation
@@ -54,8 +55,8 @@ fn cuda_text(kernels: &[&CudaKernel]) -> String {
     format!("{PREAMBLE}{}", texts.join(""))
 }
 
-/// Returns a C++ program, which is also a CUDA program, that runs each kernel and prints a line for it: `-` for undefined
-/// behavior, otherwise the bytes of the arrays that it writes.
+/// Returns a program in C++ and CUDA that runs each kernel and prints a line for it: `-` for undefined behavior,
+/// otherwise the bytes of the arrays that it writes.
 fn cpp_program(kernels: &[&CudaKernel]) -> String {
     let mut data = String::new();
     let mut main = String::new();

@@ -132,6 +132,7 @@ const MAX_SHARED_PERCENT: usize = 10;
 /// its message is not made in one place, so other crates use error types.
 const STRING_ERRORS: &[(&str, usize, &str)] = &[
     ("host", 12, "helpers of the parser of tuning files; saved reasons of rejected configurations"),
+    ("import", 3, "the parser of comments about sizes: titles of its diagnostics"),
     ("prove", 2, "reasons of verdicts: titles of diagnostics and faults"),
     ("runtime", 1, "the reason why a lost worker process was not replaced, a note of its diagnostic"),
     ("sim", 2, "the parser of LaneIR, which only tests use"),

@@ -180,7 +180,8 @@ impl ExecContext {
         ExecContext { location, ..self.clone() }
     }
 
-    /// Returns the context of another device with this location and this setting of [`ExecContext::without_collecting`].
+    /// Returns the context of another device, with this location and this setting of
+    /// [`ExecContext::without_collecting`].
     pub(crate) fn on(&self, device: &ExecContext) -> ExecContext {
         ExecContext { inner: device.inner.clone(), ..*self }
     }
