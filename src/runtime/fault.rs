@@ -78,9 +78,9 @@ pub enum FaultKind {
     /// A warning: the kernel ended without writing `count` elements of an `out` array. `places` names some of them.
     Incomplete {
         array: String,
-        shape: Vec<u32>,
+        shape: Box<[u32]>,
         /// The indices of the first unwritten element.
-        first: Vec<u32>,
+        first: Box<[u32]>,
         places: Vec<String>,
         count: u64,
         total: u64,

@@ -458,7 +458,7 @@ impl<'a> Abduction<'a> {
 
     /// Notes `block_idx * 256 + thread_idx`.
     fn note_block_factor(&mut self, value: &SizePolynomial) {
-        for axis in 0..AXES.len() {
+        for (axis, axis_name) in AXES.iter().enumerate() {
             let find = |base: &str| self.positions.get(&(SmolStr::from(base), axis)).copied();
             if let (Some(thread), Some(block)) = (find("thread_idx"), find("block_idx"))
                 && value.coefficient(&[thread]) == 1
@@ -466,7 +466,7 @@ impl<'a> Abduction<'a> {
             {
                 self.block_factors.insert((axis, value.coefficient(&[block])));
             }
-            let extent = |kind: &str| self.parameters.get(&SmolStr::from(format!("{kind}_{}", AXES[axis]))).copied();
+            let extent = |kind: &str| self.parameters.get(&SmolStr::from(format!("{kind}_{axis_name}"))).copied();
             if let (Some(grid), Some(block)) = (extent("grid"), extent("block")) {
                 let mut stride = vec![grid, block];
                 stride.sort();

@@ -226,7 +226,7 @@ impl<'a> SharedCheckState<'a> {
                 }
             }
             if count > 0 {
-                let (array, shape) = (def.name.clone(), shape.to_vec());
+                let (array, shape, first) = (def.name.clone(), shape.to_vec().into(), first.into());
                 let kind = FaultKind::Incomplete { array, shape, first, places, count, total: (*len / size) as u64 };
                 self.warn(Fault {
                     kind,
