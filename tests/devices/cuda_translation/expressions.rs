@@ -115,7 +115,7 @@ impl Generator {
             13 | 14 => self.cast(d),
             15 => format!("{}({})", self.random.pick(&["-", "~", "+", "!"]), self.integer(d)),
             16 => format!("({})", self.condition(d)),
-            17 => format!("(int)({})", self.from_float(d)),
+            17 => format!("(int)({})", self.checked_float(d)),
             18 => self.bit_function(d),
             19 => {
                 let function = self.random.pick(&["min", "max"]);
@@ -237,14 +237,14 @@ impl Generator {
                     self.float(depth)
                 }
             }
-            _ if self.one_in(12) => self.from_float(depth),
+            _ if self.one_in(12) => self.checked_float(depth),
             I64 | U64 => self.integer(depth),
             _ => format!("OPAQUE({})", self.integer(depth)),
         }
     }
 
     /// A floating-point number that becomes an integer, seldom without a check of its size.
-    pub fn from_float(&mut self, depth: usize) -> String {
+    pub fn checked_float(&mut self, depth: usize) -> String {
         let value = self.float(depth);
         if self.one_in(8) { value } else { format!("SMALL({value})") }
     }
