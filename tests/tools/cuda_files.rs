@@ -237,7 +237,7 @@ fn faults_of_an_imported_kernel_have_cuda_lines() {
 fn a_cuda_kernel_is_launched_for_another_program() {
     let scratch = tempfile::tempdir().expect("a folder");
     fs::write(scratch.path().join("blur.cu"), IMPORTED).expect("written");
-    let request = r#"{"args": {"x": [1, 2, 3], "y": [0, 0, 0], "n": 3, "grid_x": 1, "block_x": 4}}"#;
+    let request = r#"{"scalars": {"n": 3, "grid_x": 1, "block_x": 4}, "arrays": {"x": [1, 2, 3], "y": [0, 0, 0]}}"#;
     let launched = finish_with_input(clk(scratch.path()).args(["launch", "blur.cu", "blur"]), request);
     assert_eq!(launched.code, 0, "{}", launched.err);
     let reply: serde_json::Value = serde_json::from_str(&launched.out).expect("JSON");
