@@ -17,18 +17,18 @@ use crate::visit::{base, root};
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 
-/// The variable that an argument names.
-#[derive(Clone, Copy, PartialEq)]
-enum ArgumentVariable {
+/// The variable that an expression names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedVariable {
     Local(LocalId),
     Global(GlobalId),
 }
 
-impl ArgumentVariable {
-    fn of(e: &Expr) -> Option<ArgumentVariable> {
+impl NamedVariable {
+    pub(crate) fn of(e: &Expr) -> Option<NamedVariable> {
         match e.kind {
-            ExprKind::Local(id) => Some(ArgumentVariable::Local(id)),
-            ExprKind::Global(id) => Some(ArgumentVariable::Global(id)),
+            ExprKind::Local(id) => Some(NamedVariable::Local(id)),
+            ExprKind::Global(id) => Some(NamedVariable::Global(id)),
             _ => None,
         }
     }
@@ -108,17 +108,17 @@ impl Cx<'_> {
     ) -> bool {
         let pairs = || sig.params.iter().zip(args).filter_map(|(param, arg)| Some((param, (*arg)?)));
         for (i, (param, arg)) in pairs().enumerate() {
-            let Some(variable) = ArgumentVariable::of(root(arg)).filter(|_| param.access != Access::In) else {
+            let Some(variable) = NamedVariable::of(root(arg)).filter(|_| param.access != Access::In) else {
                 continue;
             };
-            let part = ArgumentVariable::of(arg).is_none();
+            let part = NamedVariable::of(arg).is_none();
             for (k, (other, other_arg)) in pairs().enumerate() {
                 let second = other.access != Access::In;
                 if k == i || second && k < i {
                     continue;
                 }
-                let whole = ArgumentVariable::of(other_arg) == Some(variable);
-                let one = second && ArgumentVariable::of(root(other_arg)) == Some(variable) && overlap(arg, other_arg);
+                let whole = NamedVariable::of(other_arg) == Some(variable);
+                let one = second && NamedVariable::of(root(other_arg)) == Some(variable) && overlap(arg, other_arg);
                 if one || whole && !part && !launch && matches!(other.ty, Type::Array(_)) {
                     let verb = if second { "changed" } else { "read" };
                     let at = (other_arg.span, format!("{verb} as `{}`", other.name));
@@ -126,7 +126,7 @@ impl Cx<'_> {
                     return false;
                 }
                 if let Some(inner) =
-                    mutations::of_expr(self.program, other_arg, &|e| ArgumentVariable::of(e) == Some(variable))
+                    mutations::of_expr(self.program, other_arg, &|e| NamedVariable::of(e) == Some(variable))
                 {
                     let at = (inner, "changed here too, before the call begins".to_string());
                     self.report_aliased_argument(arg, &param.name, name, at, (param, param));
@@ -164,9 +164,9 @@ impl Cx<'_> {
     }
 
     fn variable_name(&self, e: &Expr) -> SmolStr {
-        match ArgumentVariable::of(root(e)) {
-            Some(ArgumentVariable::Local(id)) => self.locals.get(id).map(|l| l.name.clone()),
-            Some(ArgumentVariable::Global(id)) => self.global(id).map(|g| g.name.clone()),
+        match NamedVariable::of(root(e)) {
+            Some(NamedVariable::Local(id)) => self.locals.get(id).map(|l| l.name.clone()),
+            Some(NamedVariable::Global(id)) => self.global(id).map(|g| g.name.clone()),
             None => None,
         }
         .unwrap_or_default()

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::context::Cx;
+use crate::exclusive_access::NamedVariable;
 use crate::mutations;
 use crate::typed::*;
 use crate::visit;
@@ -55,7 +56,7 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
             LocalKind::Var if local.mutable && !info.assigned => {
                 let shared = |other: &super::context::Info| other.keyword == info.keyword && other.assigned;
                 if let Some(word) = info.keyword.filter(|_| !cx.info.iter().any(shared)) {
-                    if loops.iter().any(|one| one.reads.contains(&ReadVariable::Local(id))) {
+                    if loops.iter().any(|one| one.reads.contains(&NamedVariable::Local(id))) {
                         continue;
                     }
                     let d = Diagnostic::warning("W0009", format!("`{}` never changes", local.name))
@@ -142,17 +143,17 @@ fn converted_quotient(cx: &Cx<'_>, root: &Block, e: &Expr) -> Option<Diagnostic>
         ExprKind::Local(id) => cx.locals.get(*id)?.name.to_string(),
         ExprKind::Global(id) => cx.global(*id)?.name.to_string(),
         ExprKind::Dim(id) => cx.sig.dims.get(*id as usize)?.name.to_string(),
-        ExprKind::Builtin { builtin: Builtin::Len, args, .. } => match ReadVariable::of(args.first()?)? {
-            ReadVariable::Local(id) => format!("len({})", cx.locals.get(id)?.name),
-            ReadVariable::Global(id) => format!("len({})", cx.global(id)?.name),
+        ExprKind::Builtin { builtin: Builtin::Len, args, .. } => match NamedVariable::of(args.first()?)? {
+            NamedVariable::Local(id) => format!("len({})", cx.locals.get(id)?.name),
+            NamedVariable::Global(id) => format!("len({})", cx.global(id)?.name),
         },
         _ => return None,
     };
-    let variable = ReadVariable::of(left);
+    let variable = NamedVariable::of(left);
     let mut is_index = false;
     visit::exprs(root, &mut |e| {
         if let ExprKind::Index { indices, .. } = &e.kind {
-            let mut look = |e: &Expr| is_index |= ReadVariable::of(e) == variable;
+            let mut look = |e: &Expr| is_index |= NamedVariable::of(e) == variable;
             indices.iter().for_each(|index| visit::expr(index, &mut look));
         }
     });
@@ -167,28 +168,11 @@ fn converted_quotient(cx: &Cx<'_>, root: &Block, e: &Expr) -> Option<Diagnostic>
     )
 }
 
-/// A variable that an expression reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadVariable {
-    Local(LocalId),
-    Global(GlobalId),
-}
-
-impl ReadVariable {
-    fn of(e: &Expr) -> Option<ReadVariable> {
-        match e.kind {
-            ExprKind::Local(id) => Some(ReadVariable::Local(id)),
-            ExprKind::Global(id) => Some(ReadVariable::Global(id)),
-            _ => None,
-        }
-    }
-}
-
 /// A `while` loop that never ends, because its body changes no variable of its condition and does not leave it.
 struct EndlessLoop {
     cond: Span,
     /// The variables that the condition reads.
-    reads: Vec<ReadVariable>,
+    reads: Vec<NamedVariable>,
 }
 
 fn endless_loops(cx: &Cx<'_>, root: &Block) -> Vec<EndlessLoop> {
@@ -206,7 +190,7 @@ fn endless_loops(cx: &Cx<'_>, root: &Block) -> Vec<EndlessLoop> {
             }
         });
         visit::expr(cond, &mut |e| match &e.kind {
-            ExprKind::Local(_) | ExprKind::Global(_) => reads.extend(ReadVariable::of(e)),
+            ExprKind::Local(_) | ExprKind::Global(_) => reads.extend(NamedVariable::of(e)),
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => {}
             ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => {}
             ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Convert { .. } => {}
@@ -214,7 +198,7 @@ fn endless_loops(cx: &Cx<'_>, root: &Block) -> Vec<EndlessLoop> {
             // Other expressions may depend on memory or files, which can change.
             _ => depends = true,
         });
-        let is_read = |e: &Expr| ReadVariable::of(e).is_some_and(|variable| reads.contains(&variable));
+        let is_read = |e: &Expr| NamedVariable::of(e).is_some_and(|variable| reads.contains(&variable));
         let changes = mutations::of_expr(cx.program, cond, &is_read)
             .or_else(|| mutations::of_block(cx.program, body, &is_read))
             .is_some();
@@ -228,8 +212,8 @@ fn endless_loops(cx: &Cx<'_>, root: &Block) -> Vec<EndlessLoop> {
 /// Warns about a loop that never ends. Names the variable that the loop was probably meant to change.
 fn endless_loop(cx: &Cx<'_>, one: &EndlessLoop) -> Option<Diagnostic> {
     let variables = one.reads.iter().filter_map(|variable| match *variable {
-        ReadVariable::Local(id) => cx.locals.get(id).map(|local| (&local.name, local.mutable, local.span)),
-        ReadVariable::Global(id) => cx.global(id).map(|global| (&global.name, global.mutable, global.span)),
+        NamedVariable::Local(id) => cx.locals.get(id).map(|local| (&local.name, local.mutable, local.span)),
+        NamedVariable::Global(id) => cx.global(id).map(|global| (&global.name, global.mutable, global.span)),
     });
     let (name, is_mutable, declared) = variables.max_by_key(|(_, is_mutable, _)| *is_mutable)?;
     let d = Diagnostic::warning("W0009", format!("`{name}` never changes, so this loop never ends"))
