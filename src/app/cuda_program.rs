@@ -1,4 +1,4 @@
-//! CUDA C++ files as programs: reports refused kernels, and what the translation assumes.
+//! Loads a CUDA C++ file as the program. Reports its refused kernels and the assumptions of the translation.
 
 use std::path::Path;
 

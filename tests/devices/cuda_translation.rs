@@ -3,8 +3,8 @@
 //! `CLK_CUDA_KERNELS` is the number of kernels, `CLK_CUDA_SEED` the first seed. The C++ program runs one thread at a
 //! time, and its sanitizer stops at undefined behavior; the results of such kernels are not compared.
 //!
-//! If `CLK_CUDA_KEEP` names a folder, the program is saved there without these kernels, beside its output. `nvcc
-//! -fmad=false` compiles it too, so that a GPU confirms the results. A long run:
+//! If `CLK_CUDA_KEEP` names a folder, the test saves the compared kernels there, as a program and its output. `nvcc
+//! -fmad=false` compiles the program too, so that a GPU confirms the results. A long run:
 //!
 //! ```text
 //! CLK_CUDA_KERNELS=100000 cargo test --workspace --test devices cuda_translation

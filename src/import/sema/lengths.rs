@@ -187,7 +187,7 @@ fn choose_lengths<'a>(
             lengths.push(Length { least, is_guarded: access.is_guarded, source: access.source });
         }
     }
-    // The size of the launch is no better than what a guard states.
+    // A length from a guard is preferred to one from the size of the launch.
     if lengths.iter().any(|length| length.is_guarded) {
         lengths.retain(|length| length.is_guarded);
     }
@@ -197,7 +197,7 @@ fn choose_lengths<'a>(
         let difference = length.least.minus(&by.least).and_then(|difference| difference.as_number());
         difference.is_some_and(|difference| difference > 0)
     };
-    // Offsets, such as those of a sparse matrix, have one element more than there are rows.
+    // An array of offsets, such as that of a sparse matrix, has one element more than the matrix has rows.
     if is_offsets && lengths.iter().any(|length| length.least.constant() > 0) {
         return vec![];
     }

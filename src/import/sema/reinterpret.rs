@@ -25,7 +25,7 @@ pub(crate) enum Access {
     Part(Views),
 }
 
-/// The scalars of an element of the array, and those of the object at the pointer.
+/// The scalars of an array element and of the object at the pointer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Views {
     element: ScalarView,

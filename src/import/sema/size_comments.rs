@@ -60,7 +60,8 @@ fn is_size_comment(comment: &CppComment) -> bool {
     comment.text.trim_start().starts_with(PREFIX)
 }
 
-/// Parses a comment about a kernel. `names` contains the names in C++ of its parameters. The error says what is wrong.
+/// Parses a comment about a kernel. `names` contains the names in C++ of its parameters. The error is the title of
+/// a diagnostic.
 pub(super) fn parse(comment: &CppComment, kernel: &ClkFunction, names: &[SmolStr]) -> Result<Vec<StatedSize>, String> {
     let text = comment.text.trim().strip_prefix(PREFIX).unwrap_or_default();
     let mut sizes = vec![];

@@ -4,7 +4,7 @@ use super::generator::CppType::*;
 use super::generator::{CppType, FunctionType, Generator, ParamKind, VariableKind};
 
 impl Generator {
-    /// An index of an array with so many elements.
+    /// Returns an index of an array with `len` elements.
     pub fn index(&mut self, len: usize, depth: usize) -> String {
         match self.below(3) {
             0 => self.below(len).to_string(),
