@@ -86,6 +86,9 @@ impl Cx<'_> {
                 Ok(_) => self.not_a_value(name, "a function or a type", "call it: put the arguments in parentheses"),
             };
         }
+        if self.coordinate_of_named_index(base, name) {
+            return self.bad(span);
+        }
         let base = self.expr(base, None);
         self.field_of(base, name, span)
     }
@@ -786,9 +789,11 @@ impl Cx<'_> {
             if let (Some(op), Some(_)) = (read.op, read.outer_loop) {
                 let symbol = op.symbol();
                 let start = if matches!(op, BinaryOp::Mul | BinaryOp::Div) { "1.0" } else { "0.0" };
+                let is_free = |word: &&str| self.locals.iter().all(|(_, local)| local.name != *word);
+                let s = ["s", "total", "acc"].into_iter().find(is_free).unwrap_or("value");
                 self.report(d.help(format!(
-                    "a variable collects the value: `var s = {start}` before the loop, `s {symbol}= …` in it, and \
-                     `{name}[…] = s` after it"
+                    "a variable collects the value: `var {s} = {start}` before the loop, `{s} {symbol}= …` in it, and \
+                     `{name}[…] = {s}` after it"
                 )));
                 continue;
             }

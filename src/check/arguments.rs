@@ -231,7 +231,7 @@ impl Cx<'_> {
                     bound.wrong_name = true;
                 }
                 None => {
-                    self.not_accepted(accepted, name);
+                    self.not_accepted(accepted, name, value);
                     bound.wrong_name = true;
                 }
             }
@@ -287,22 +287,30 @@ impl Cx<'_> {
     }
 
     /// Reports an argument by a name that the callee does not have.
-    fn not_accepted(&mut self, accepted: &Accepted<'_>, name: &ast::Name) {
+    fn not_accepted(&mut self, accepted: &Accepted<'_>, name: &ast::Name, value: &ast::Expr) {
         let names: Vec<&str> =
             accepted.named_params.iter().map(|named| named.name).filter(|name| !name.is_empty()).collect();
         match accepted.fields_of {
             Some(of) => self.unknown_field(name, of, names.into_iter()),
-            None => self.unknown_argument(name, accepted, &names),
+            None => self.unknown_argument((name, value), accepted, &names),
         }
     }
 
-    fn unknown_argument(&mut self, name: &ast::Name, accepted: &Accepted<'_>, names: &[&str]) {
+    fn unknown_argument(&mut self, argument: (&ast::Name, &ast::Expr), accepted: &Accepted<'_>, names: &[&str]) {
+        let (name, value) = argument;
         let callee = accepted.callee;
         let mut d = Diagnostic::error("E0206", format!("`{callee}` has no argument called `{}`", name.text))
             .at(name.span, "unknown argument");
         match suggestions::nearest(&name.text, names.iter().copied()) {
             _ if names.contains(&"type") && name.text == "dtype" => {
-                d = d.fix("write `type`", name.span, "type", Applicability::MachineApplicable);
+                d = match crate::foreign_names::scalar_type(value) {
+                    Some(clk) => {
+                        let text = format!("type = {clk}");
+                        let span = name.span.to(value.span);
+                        d.fix(format!("write `{text}`"), span, text, Applicability::MachineApplicable)
+                    }
+                    None => d.fix("write `type`", name.span, "type", Applicability::MachineApplicable),
+                };
             }
             _ if matches!(&*name.text, "dim" | "axes") && names.contains(&"axis") => {
                 d = d.fix("write `axis`", name.span, "axis", Applicability::MaybeIncorrect);

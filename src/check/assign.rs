@@ -20,7 +20,7 @@ impl Cx<'_> {
             return self.undeclared(name, value);
         }
         let before = self.varying_reads;
-        let hint = self.place_hint(place);
+        let hint = self.type_of_variable(place);
         let value = self.as_tile(|cx| cx.expr(value, hint.as_ref()));
         let checked = self.as_tile(|cx| cx.place(place, op.is_some()));
         self.record_write(place);
@@ -66,8 +66,8 @@ impl Cx<'_> {
         StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }
     }
 
-    /// Returns the type of a simple variable, as a hint for a literal assigned to it.
-    fn place_hint(&self, place: &ast::Expr) -> Option<Type> {
+    /// Returns the type of an expression that is the name of a variable.
+    pub(crate) fn type_of_variable(&self, place: &ast::Expr) -> Option<Type> {
         let Ast::Name(name) = &bare(place).kind else { return None };
         let ty = match *self.names.get(name.text.as_str())? {
             LocalMeaning::Local(id) => &self.locals.get(id)?.ty,

@@ -11,10 +11,10 @@ use crate::names::NameRecords;
 use crate::suggestions;
 use crate::typed::*;
 use clk_base::arena::Arena;
-use clk_base::diag::Diagnostic;
+use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::Scalar;
-use clk_scalar::builtin::{BuiltinEntry, TABLE};
+use clk_scalar::builtin::{Builtin, BuiltinEntry, TABLE};
 use clk_scalar::ops::BinaryOp;
 use clk_syntax::ast;
 
@@ -65,6 +65,8 @@ pub(crate) struct Info {
     pub const_value: Option<i64>,
     /// Span of the keyword `let` or `var` that declared it.
     pub keyword: Option<Span>,
+    /// The position of the dimension that a thread index is less than.
+    pub dim_of_range: Option<u32>,
     /// Whether the value may differ between threads.
     pub varying: bool,
     /// Whether an earlier statement has written it; used for `out` parameters and uninitialized variables.
@@ -378,6 +380,12 @@ impl<'a> Cx<'a> {
         self.global_info.get_mut(i)
     }
 
+    /// Returns the span of the `let` or `var` that declares a variable of the checked text.
+    pub fn global_keyword(&self, id: GlobalId) -> Option<Span> {
+        let i = id.index().checked_sub(self.program.globals.len())?;
+        self.global_info.get(i)?.keyword
+    }
+
     pub fn local_info(&mut self, id: LocalId) -> Option<&mut Info> {
         self.info.get_mut(id.index())
     }
@@ -507,6 +515,46 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// Returns the names of the indices of a kernel with `threads(…)`, in backticks.
+    fn thread_index_names(&self) -> Vec<String> {
+        let is_index = |local: &&Local| local.kind == LocalKind::ThreadIndex;
+        self.locals.iter().map(|(_, local)| local).filter(is_index).map(|local| format!("`{}`", local.name)).collect()
+    }
+
+    /// Reports `thread_idx.x` and `global_idx.x` in a kernel with `threads(…)`, whose index has a name. Returns whether
+    /// it was reported.
+    pub fn coordinate_of_named_index(&mut self, base: &ast::Expr, name: &ast::Name) -> bool {
+        let ast::ExprKind::Name(variable) = &crate::build::bare(base).kind else { return false };
+        let from_last = match &*name.text {
+            "x" => 1,
+            "y" => 2,
+            "z" => 3,
+            _ => return false,
+        };
+        let is_index = matches!(
+            self.lookup(&variable.text),
+            Some(ResolvedName::Builtin(entry)) if matches!(entry.builtin, Builtin::ThreadIdx | Builtin::GlobalIdx)
+        );
+        if !is_index || self.home != (BodyKind::Kernel { threads: true }) {
+            return false;
+        }
+        let names = self.thread_index_names();
+        let Some(index) = names.len().checked_sub(from_last).and_then(|at| names.get(at)) else { return false };
+        let span = base.span.to(name.span);
+        let written = format!("{}.{}", variable.text, name.text);
+        let d = Diagnostic::error("E0403", format!("`{written}` has no meaning in a kernel with `threads(…)`"))
+            .at(span, "this needs the threads of a block")
+            .note("`threads(i: N)` runs the body once for every index and leaves open how threads form blocks.")
+            .fix(
+                format!("the index of the thread is {index}"),
+                span,
+                index.trim_matches('`').to_owned(),
+                Applicability::MaybeIncorrect,
+            );
+        self.report(d);
+        true
+    }
+
     /// Records that an operation requires a device. `block` is true if it also requires a kernel with blocks of
     /// threads.
     pub fn need_device(&mut self, span: Span, what: &str, block: bool) -> bool {
@@ -514,8 +562,18 @@ impl<'a> Cx<'a> {
             BodyKind::Kernel { threads: true } if block => {
                 let d = Diagnostic::error("E0403", format!("{what} has no meaning in a kernel with `threads(…)`"))
                     .at(span, "this needs the threads of a block or warp")
-                    .note("`threads(i: N)` runs the body once for every index and leaves open how threads form blocks.")
-                    .help("write the geometry as `grid(…) block(…)` instead: `grid(ceil_div(N, 256)) block(256)`");
+                    .note(
+                        "`threads(i: N)` runs the body once for every index and leaves open how threads form blocks.",
+                    );
+                let grid = "write the geometry as `grid(…) block(…)` instead: `grid(ceil_div(N, 256)) block(256)`";
+                let d = match self.thread_index_names() {
+                    names if matches!(what, "`thread_idx`" | "`global_idx`") && !names.is_empty() => {
+                        let (are, names) =
+                            (if names.len() == 1 { "index is" } else { "indices are" }, names.join(", "));
+                        d.help(format!("the thread's {are} {names}; or {grid}"))
+                    }
+                    _ => d.help(grid),
+                };
                 self.report(d);
                 false
             }

@@ -121,6 +121,9 @@ impl Cx<'_> {
         }
         let (from, to) = (self.vars.shallow(&e.ty), self.vars.shallow(want));
         match (&from, &to) {
+            (_, Type::Scalar(s)) if s.is_int() && matches!(e.kind, ExprKind::Float(_)) => {
+                d = d.help("write an integer");
+            }
             (_, Type::Scalar(s)) if self.vars.scalar_kind(&from).is_some() && s.is_num() => {
                 d = self.conversion_fix(d, e, s.name());
             }
@@ -136,6 +139,9 @@ impl Cx<'_> {
             }
             (from, _) if crate::build::is_text(from) && self.vars.kind(&to) == Some(TypeClass::Any) => {
                 d = d.help("a type parameter accepts only plain data; for text, declare a parameter of type `str`");
+            }
+            (Type::Scalar(Scalar::Bool), Type::Scalar(s)) if s.is_num() => {
+                d = self.conversion_fix(d, e, s.name()).note("`true` is converted to 1, and `false` to 0");
             }
             (Type::Scalar(s), Type::Scalar(Scalar::Bool)) if s.is_num() => {
                 d = d.help("compare it with something: `x != 0`");
@@ -560,7 +566,8 @@ impl Cx<'_> {
             let d =
                 Diagnostic::error("E0307", "an empty array needs a type").at(span, "the type of its elements is open");
             self.report(d.help(
-                "write `zeros(0)`, to which `x = concat(x, [v])` appends, or `zeros(n)` for elements that are set later",
+                "write `zeros(0, type = i32)` with the type of the elements, to which `x = concat(x, [v])` appends, or `zeros(n)` \
+                 for elements that are set later",
             ));
             return self.bad(span);
         }
@@ -853,7 +860,7 @@ impl Cx<'_> {
     }
 }
 
-fn conversion_edits(span: Span, to: &str) -> [(Span, String); 2] {
+pub(crate) fn conversion_edits(span: Span, to: &str) -> [(Span, String); 2] {
     [(Span { end: span.start, ..span }, format!("{to}(")), (span.after(), ")".to_owned())]
 }
 

@@ -77,11 +77,16 @@ fn is_iterator(method: &str) -> bool {
 
 /// Returns the type to which a method such as `.to(f16)` or `.astype(float32)` converts.
 pub(crate) fn target_type(method: &str, args: &[ast::Arg]) -> Option<&'static str> {
-    let [ast::Arg { name: None, value }] = args else { return None };
-    let name = match &bare(value).kind {
-        Ast::Name(name) | Ast::Field { name, .. } if matches!(method, "to" | "astype" | "type") => name.text.as_str(),
-        _ => return None,
-    };
+    match args {
+        [ast::Arg { name: None, value }] if matches!(method, "to" | "astype" | "type") => scalar_type(value),
+        _ => None,
+    }
+}
+
+/// Returns Clk's name of the type that `float32`, `np.float32` or `f32` names.
+pub(crate) fn scalar_type(e: &ast::Expr) -> Option<&'static str> {
+    let (Ast::Name(name) | Ast::Field { name, .. }) = &bare(e).kind else { return None };
+    let name = name.text.as_str();
     match foreign_names::find_type(name).map(|row| row.equivalent) {
         Some(ClkEquivalent::Name(clk)) => Some(clk),
         _ => Scalar::from_name(name).map(Scalar::name),
@@ -186,7 +191,7 @@ impl Cx<'_> {
     }
 
     /// Returns the name of a variable in the typed tree.
-    fn variable_of(&self, e: &Expr) -> Option<&str> {
+    pub(crate) fn variable_of(&self, e: &Expr) -> Option<&str> {
         match &e.kind {
             ExprKind::Local(id) => self.locals.get(*id).map(|local| local.name.as_str()),
             ExprKind::Global(id) => self.global(*id).map(|global| global.name.as_str()),

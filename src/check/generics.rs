@@ -10,7 +10,7 @@ use crate::infer::{TypeClass, array, same_dim};
 use crate::solve_dims;
 use crate::typed::*;
 use crate::visit;
-use clk_base::diag::Diagnostic;
+use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_syntax::ast::{self, ExprKind as Ast};
 
@@ -147,6 +147,40 @@ impl Cx<'_> {
         param.access != Access::In
             && !Self::is_independent(bind, &param.ty)
             && self.vars.kind(&a.element) == Some(TypeClass::Element)
+    }
+
+    /// Adds advice to the errors after `before` about two arguments that fit each other's parameters: `power(3, 2.5)` for
+    /// `power(x: f32, n: i32)`. `written` are the arguments in the order of the parameters.
+    pub fn suggest_exchange(
+        &mut self,
+        before: usize,
+        params: &[Param],
+        written: &[Option<&ast::Expr>],
+        values: &[&Expr],
+    ) {
+        let Some(d) = self.diagnostics.get(before).filter(|_| values.len() == params.len()) else { return };
+        let Some(wrong) = values.iter().position(|value| d.primary() == Some(value.span)) else { return };
+        let fits = |value: usize, param: usize| {
+            let (Some(value), Some(param)) = (values.get(value), params.get(param)) else { return false };
+            match (&param.ty, &self.vars.shallow(&value.ty)) {
+                (Type::Scalar(to), _) if matches!(value.kind, ExprKind::Int(_)) => to.is_num(),
+                (Type::Scalar(to), _) if matches!(value.kind, ExprKind::Float(_)) => to.is_float(),
+                (Type::Scalar(to), Type::Scalar(from)) => to == from,
+                (Type::Array(to), Type::Array(from)) => to.dims.len() == from.dims.len(),
+                _ => false,
+            }
+        };
+        let mut others = (0..values.len()).filter(|&other| other != wrong && fits(wrong, other) && fits(other, wrong));
+        let (Some(other), None) = (others.next(), others.next()) else { return };
+        let text = |at: usize| written.get(at).copied().flatten().map(|e| (e.span, literal_or_name(e)));
+        let (Some((first_span, Some(first))), Some((second_span, Some(second)))) = (text(wrong), text(other)) else {
+            return;
+        };
+        let edits = vec![(first_span, second), (second_span, first)];
+        if let Some(d) = self.diagnostics.get_mut(before) {
+            (d.help, d.fixes) = (vec![], vec![]);
+            *d = d.clone().fix_all("exchange the two arguments", edits, Applicability::MaybeIncorrect);
+        }
     }
 
     /// Unifies an argument with a parameter's type, binding type parameters and dimensions. Reports a mismatch.
@@ -633,4 +667,14 @@ fn next_unknown(bind: &Bind<'_>) -> Option<(usize, u32)> {
     let unknown = |i: u32| solve_dims::solvable_dim(bind.sig.dim_exprs.get(i as usize)?, &open);
     let mut deferred = bind.deferred_dims.iter().enumerate();
     deferred.find_map(|(position, (i, ..))| Some((position, unknown(*i)?)))
+}
+
+/// Returns the text of a name, or of a number without a suffix.
+pub(crate) fn literal_or_name(e: &ast::Expr) -> Option<String> {
+    match &e.kind {
+        ast::ExprKind::Int { value, suffix: None } => Some(value.to_string()),
+        ast::ExprKind::Float { text, suffix: None } => Some(text.to_string()),
+        ast::ExprKind::Name(name) => Some(name.text.to_string()),
+        _ => None,
+    }
 }

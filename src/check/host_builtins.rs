@@ -5,6 +5,7 @@ use crate::build::{BOOL, I32, bare, count, is_literal, make};
 use crate::builtin_call::BuiltinCall;
 use crate::const_eval;
 use crate::context::Cx;
+use crate::generics::literal_or_name;
 use crate::infer::{TypeClass, array};
 use crate::ops::{CommonType, scalar_of, with_scalar};
 use crate::typed::*;
@@ -90,6 +91,10 @@ impl Cx<'_> {
                     }
                 }
                 Type::Error => return None,
+                Type::Array(shape) if positional.len() == 1 && shape.dims.len() == 1 => {
+                    self.shape_as_list(&e, &shape);
+                    return None;
+                }
                 _ => {
                     if !self.require_kind(&e, TypeClass::Int, "a dimension") {
                         return None;
@@ -100,6 +105,31 @@ impl Cx<'_> {
             args.push(e);
         }
         Some((args, dims))
+    }
+
+    /// Reports a shape that is passed as an array, such as `zeros([2, 3])`.
+    fn shape_as_list(&mut self, e: &Expr, shape: &ArrayType) {
+        let actual = self.ty_text(&e.ty);
+        let d = Diagnostic::error("E0301", "the extents of an array are integers or a tuple, not an array")
+            .at(e.span, format!("this is `{actual}`"))
+            .help("write one argument for each axis: `zeros(2, 3)`; `shape(x)` is the shape of another array");
+        let fix = match (&e.kind, &shape.dims[..]) {
+            (ExprKind::Array(_), _) => {
+                let open = Span { end: e.span.start + 1, ..e.span };
+                let close = Span { start: e.span.end - 1, ..e.span };
+                Some(("leave the brackets off", vec![(open, String::new()), (close, String::new())]))
+            }
+            (ExprKind::Local(_) | ExprKind::Global(_), [Dim::Known(rank @ 1..=4)]) => {
+                let name = self.variable_of(e).unwrap_or_default();
+                let elements: Vec<String> = (0..*rank).map(|axis| format!("{name}[{axis}]")).collect();
+                Some(("pass the elements", vec![(e.span, elements.join(", "))]))
+            }
+            _ => None,
+        };
+        self.report(match fix {
+            Some((title, edits)) => d.fix_all(title, edits, Applicability::MaybeIncorrect),
+            None => d,
+        });
     }
 
     fn extent(&mut self, e: &Expr, minus_one: bool) -> Option<Dim> {
@@ -226,11 +256,12 @@ impl Cx<'_> {
     /// Adds a fix for `full(7.0, 3)` to the error at its first argument.
     fn suggest_value_last(&mut self, before: usize, args: &[&ast::Expr]) {
         let [value, extents @ ..] = args else { return };
-        let texts: Option<Vec<String>> = extents.iter().map(|extent| extent_text(extent)).collect();
+        let texts: Option<Vec<String>> = extents.iter().map(|extent| literal_or_name(extent)).collect();
         let (Some(texts), Some(last), Some(d)) = (texts, extents.last(), self.diagnostics.get_mut(before)) else {
             return;
         };
-        if d.primary() != Some(value.span) {
+        // In `full([2, 3], 7.0)` the extents come first already.
+        if d.primary() != Some(value.span) || matches!(bare(value).kind, Ast::Array(_)) {
             return;
         }
         let edits = vec![
@@ -257,8 +288,15 @@ impl Cx<'_> {
             }
             args.push(e);
         }
-        let Some((n, dims)) = self.dims_of(&[n], false) else { return self.bad(call.span) };
-        args.extend(n);
+        let before = self.diagnostics.len();
+        let Some((extents, dims)) = self.dims_of(&[n], false) else {
+            if let (Ast::Float { .. }, Some(d)) = (&bare(n).kind, self.diagnostics.get_mut(before)) {
+                (d.help, d.fixes) =
+                    (vec!["the number of elements comes last: `linspace(0.0, 1.0, 5)`".to_owned()], vec![]);
+            }
+            return self.bad(call.span);
+        };
+        args.extend(extents);
         call.make(args, array(element, dims))
     }
 
@@ -716,14 +754,5 @@ fn accumulator_type(element: &Type) -> Type {
         Type::Scalar(s) => Type::Scalar(wide(*s)),
         Type::Vector(s, n) => Type::Vector(wide(*s), *n),
         other => other.clone(),
-    }
-}
-
-/// Returns the source text of an extent that is a number or a name.
-fn extent_text(e: &ast::Expr) -> Option<String> {
-    match &e.kind {
-        Ast::Int { value, suffix: None } => Some(value.to_string()),
-        Ast::Name(name) => Some(name.text.to_string()),
-        _ => None,
     }
 }

@@ -85,6 +85,7 @@ impl Cx<'_> {
         let mut values = Vec::with_capacity(given.len());
         let mut outputs: Vec<(&Param, usize)> = vec![];
         let mut is_valid = true;
+        let (before, written) = (self.diagnostics.len(), given.clone());
         for (param, value) in kernel.sig.params.iter().zip(given) {
             let argument = self.check_argument_or_default(&bind, param, value, span);
             if let Some(e) = &argument {
@@ -100,6 +101,9 @@ impl Cx<'_> {
             is_valid &= values[at].as_ref().is_some_and(|e| self.bind_arg(&mut bind, param, e));
         }
         if !is_valid {
+            if let Some(values) = values.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
+                self.suggest_exchange(before, &kernel.sig.params, &written, &values);
+            }
             return self.bad(span);
         }
         let refs: Vec<Option<&Expr>> = values.iter().map(Option::as_ref).collect();

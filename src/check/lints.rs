@@ -4,6 +4,7 @@ use rustc_hash::FxHashSet;
 
 use crate::context::Cx;
 use crate::exclusive_access::NamedVariable;
+use crate::expr::conversion_edits;
 use crate::mutations;
 use crate::typed::*;
 use crate::visit;
@@ -32,6 +33,8 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
                     Diagnostic::warning("W0001", format!("`{}` {problem}", local.name)).at(local.span, "declared here");
                 warnings.push(if info.assigned {
                     d
+                } else if let Some(hidden) = hidden_by(cx, root, id) {
+                    assign_hidden(cx, d, local, info.keyword, hidden)
                 } else {
                     d.fix(
                         format!("call it `{unused_name}` if that is intended"),
@@ -69,7 +72,10 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
         }
     }
     visit::stmts(root, &mut |stmt| warnings.extend(empty_countdown(stmt)));
-    visit::exprs(root, &mut |e| warnings.extend(suspicious_operation(e).or_else(|| converted_quotient(cx, root, e))));
+    visit::exprs(root, &mut |e| {
+        let found = suspicious_operation(e).or_else(|| converted_quotient(cx, root, e));
+        warnings.extend(found.or_else(|| zero_quotient(e)).or_else(|| idle_limit(e)));
+    });
     cx.diagnostics.append(&mut warnings);
 }
 
@@ -113,11 +119,16 @@ fn suspicious_operation(e: &Expr) -> Option<Diagnostic> {
     let Type::Scalar(scalar) = left.ty else { return None };
     let is_call = |e: &Expr, of: Builtin| matches!(&e.kind, ExprKind::Builtin { builtin, .. } if *builtin == of);
     match op {
-        BinaryOp::Div if scalar.is_int() && is_call(left, Builtin::Sum) && is_call(right, Builtin::Len) => Some(
-            Diagnostic::warning("W0013", "the quotient of integers has no fraction")
-                .at(e.span, "this average is an integer")
-                .help("`mean(x)` is the average as a float; `f32(…)` converts one of the operands"),
-        ),
+        BinaryOp::Div if scalar.is_int() && is_call(left, Builtin::Sum) && is_call(right, Builtin::Len) => {
+            let d = Diagnostic::warning("W0013", "the quotient of integers has no fraction")
+                .at(e.span, "this average is an integer");
+            let edits = [left, right].into_iter().flat_map(|operand| conversion_edits(operand.span, "f32")).collect();
+            let d = d.fix_all("convert both operands with `f32(…)`", edits, Applicability::MaybeIncorrect);
+            Some(match summed_variable(left) == summed_variable(right) {
+                true => d.help("`mean(x)` is the average of the elements as a float"),
+                false => d,
+            })
+        }
         BinaryOp::Ge | BinaryOp::Lt if scalar.is_unsigned() && matches!(right.kind, ExprKind::Int(0)) => {
             let value = *op == BinaryOp::Ge;
             let d = Diagnostic::warning("W0014", format!("this comparison is always `{value}`"))
@@ -126,6 +137,117 @@ fn suspicious_operation(e: &Expr) -> Option<Diagnostic> {
         }
         _ => None,
     }
+}
+
+/// Returns the variable whose elements `sum(x)` adds up or `len(x)` counts.
+fn summed_variable(e: &Expr) -> Option<NamedVariable> {
+    match &e.kind {
+        ExprKind::Builtin { args, .. } => args.first().and_then(NamedVariable::of),
+        _ => None,
+    }
+}
+
+/// Warns about `arange(10) / 10`, whose elements are all 0.
+fn zero_quotient(e: &Expr) -> Option<Diagnostic> {
+    let ExprKind::Binary { op: BinaryOp::Div, left, right } = &e.kind else { return None };
+    let ExprKind::Builtin { builtin: Builtin::Arange, args, .. } = &left.kind else { return None };
+    let Type::Array(array) = &left.ty else { return None };
+    let (Type::Scalar(scalar), [count]) = (&array.element, &args[..]) else { return None };
+    let is_below = match (&count.kind, &right.kind) {
+        (ExprKind::Int(n), ExprKind::Int(divisor)) => n <= divisor,
+        _ => NamedVariable::of(count).is_some_and(|n| Some(n) == NamedVariable::of(right)),
+    };
+    if !scalar.is_int() || !is_below {
+        return None;
+    }
+    let edits = [left, right].into_iter().flat_map(|operand| conversion_edits(operand.span, "f32")).collect();
+    Some(
+        Diagnostic::warning("W0013", "the quotient of integers has no fraction")
+            .at(e.span, "every element is 0")
+            .fix_all("convert both operands with `f32(…)`", edits, Applicability::MaybeIncorrect),
+    )
+}
+
+/// Warns about `min(p + 50, 255)` of a `u8`, which changes nothing: the sum wraps before.
+fn idle_limit(e: &Expr) -> Option<Diagnostic> {
+    let ExprKind::Builtin { builtin: Builtin::Math(function @ (MathFn::Min | MathFn::Max)), args, .. } = &e.kind else {
+        return None;
+    };
+    let scalar = match &e.ty {
+        Type::Scalar(scalar) => *scalar,
+        Type::Array(array) => match array.element {
+            Type::Scalar(scalar) => scalar,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let limit = match function {
+        MathFn::Min => (1i128 << scalar.bits().min(64)) - 1,
+        _ => 0,
+    };
+    let has_limit = args.iter().any(|arg| matches!(arg.kind, ExprKind::Int(value) if value == limit));
+    if !scalar.is_unsigned() || !has_limit || !args.iter().any(|arg| !matches!(arg.kind, ExprKind::Int(_))) {
+        return None;
+    }
+    let (name, scalar) = (if *function == MathFn::Min { "min" } else { "max" }, scalar.name());
+    let bound = if *function == MathFn::Min { "greater than" } else { "less than" };
+    Some(
+        Diagnostic::warning("W0014", format!("`{name}` with {limit} changes nothing"))
+            .at(e.span, format!("no `{scalar}` is {bound} {limit}, because sums and differences wrap"))
+            .help(format!("convert the operands first: `{scalar}({name}(i32(x) + 50, {limit}))`")),
+    )
+}
+
+/// Returns the declaration that `let total = total + v` hides: that of another variable of the same name, which the value
+/// reads.
+fn hidden_by(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<NamedVariable> {
+    let name = &cx.locals.get(id)?.name;
+    let mut hidden = None;
+    visit::stmts(root, &mut |stmt| {
+        if let StmtKind::Let { pattern: Pattern::Local(declared), value: Some(value), .. } = &stmt.kind
+            && *declared == id
+        {
+            visit::expr(value, &mut |e| {
+                let read = match e.kind {
+                    ExprKind::Local(local) => cx.locals.get(local).map(|local| &local.name),
+                    ExprKind::Global(global) => cx.global(global).map(|global| &global.name),
+                    _ => None,
+                };
+                if read == Some(name) {
+                    hidden = NamedVariable::of(e);
+                }
+            });
+        }
+    });
+    hidden
+}
+
+/// Adds advice to the warning about an unused variable that hides the one that was meant to change.
+fn assign_hidden(
+    cx: &Cx<'_>,
+    d: Diagnostic,
+    local: &Local,
+    keyword: Option<Span>,
+    hidden: NamedVariable,
+) -> Diagnostic {
+    let (declared, outer) = match hidden {
+        NamedVariable::Local(id) => {
+            let keyword = cx.info.get(id.index()).and_then(|info| info.keyword);
+            (cx.locals.get(id).map(|local| (local.span, local.mutable)), keyword)
+        }
+        NamedVariable::Global(id) => {
+            let keyword = cx.global_keyword(id);
+            (cx.global(id).map(|global| (global.span, global.mutable)), keyword)
+        }
+    };
+    let (Some((declared, is_mutable)), Some(keyword)) = (declared, keyword) else { return d };
+    let mut edits = vec![(Span { end: local.span.start, ..keyword }, String::new())];
+    edits.extend(outer.filter(|_| !is_mutable).map(|outer| (outer, "var".to_owned())));
+    d.because(declared, format!("this `{}` keeps its value", local.name)).fix_all(
+        format!("a declaration makes another variable; to change this one, write `{} = …`", local.name),
+        edits,
+        Applicability::MaybeIncorrect,
+    )
 }
 
 /// Warns about `f32(hits / n)`, which converts a quotient after its fraction is lost. Quotients of numbers that may be
@@ -138,6 +260,11 @@ fn converted_quotient(cx: &Cx<'_>, root: &Block, e: &Expr) -> Option<Diagnostic>
         ExprKind::Local(id) => cx.locals.get(*id).map(|local| (&local.name, local.mutable))?,
         ExprKind::Global(id) => (&cx.global(*id)?.name, true),
         _ => return None,
+    };
+    // `i / N` in a kernel with `threads(i: N)`
+    let is_zero = match (&left.kind, &right.kind) {
+        (ExprKind::Local(id), ExprKind::Dim(dim)) => cx.info.get(id.index())?.dim_of_range == Some(*dim),
+        _ => false,
     };
     let divisor = match &right.kind {
         ExprKind::Local(id) => cx.locals.get(*id)?.name.to_string(),
@@ -157,13 +284,17 @@ fn converted_quotient(cx: &Cx<'_>, root: &Block, e: &Expr) -> Option<Diagnostic>
             indices.iter().for_each(|index| visit::expr(index, &mut look));
         }
     });
-    if !to.is_float() || !from.is_int() || !is_count || is_index {
+    if !to.is_float() || !from.is_int() || (!is_count || is_index) && !is_zero {
         return None;
     }
     let to = to.name();
+    let label = match is_zero {
+        true => format!("`{dividend}` is less than `{divisor}`, so this is 0"),
+        false => format!("this is an integer before `{to}` converts it"),
+    };
     Some(
         Diagnostic::warning("W0013", "the quotient of integers has no fraction")
-            .at(quotient.span, format!("this is an integer before `{to}` converts it"))
+            .at(quotient.span, label)
             .help(format!("convert the operands: `{to}({dividend}) / {to}({divisor})`")),
     )
 }

@@ -415,6 +415,7 @@ impl Cx<'_> {
                         }
                         _ => None,
                     };
+                    let are_vectors = a.len() == 1 && b.len() == 1;
                     let padded = with_trailing_axes(a, b).or_else(|| with_trailing_axes(b, a));
                     let (a, b) = (self.dims_text(a), self.dims_text(b));
                     let mut d = Diagnostic::error("E0305", format!("`{what}` can't combine the shapes {a} and {b}"))
@@ -426,6 +427,9 @@ impl Cx<'_> {
                         d = d
                             .help(format!("`*` multiplies element by element; the matrix product `@` has the shape {shape}"))
                             .fix("write `@`", at, "@", Applicability::MaybeIncorrect);
+                    }
+                    if are_vectors && what == "+" {
+                        d = d.help("`+` adds element by element; `concat(x, y)` joins two arrays");
                     }
                     if let Some((short, extents)) = padded {
                         let short = self.dims_text(&short);

@@ -741,10 +741,16 @@ pub(crate) fn geometry(cx: &mut Cx<'_>, g: &ast::Geometry) -> Geometry {
             too_many(cx, indices.len(), "indices", *span);
             let extents: Vec<Expr> = indices.iter().map(|(_, e)| extent(cx, e)).collect();
             let block = block.as_ref().map(|b| block_extents(cx, b, *span));
-            let indices = indices
+            let indices: Vec<LocalId> = indices
                 .iter()
-                .map(|(name, _)| cx.declare(name, crate::build::I32, false, LocalKind::ThreadIndex, None));
-            Geometry::Threads { indices: indices.collect(), extents, block, span: *span }
+                .map(|(name, _)| cx.declare(name, crate::build::I32, false, LocalKind::ThreadIndex, None))
+                .collect();
+            for (index, extent) in indices.iter().zip(&extents) {
+                if let (Some(info), ExprKind::Dim(dim)) = (cx.local_info(*index), &extent.kind) {
+                    info.dim_of_range = Some(*dim);
+                }
+            }
+            Geometry::Threads { indices, extents, block, span: *span }
         }
         ast::Geometry::Grid { grid, block, span } => {
             too_many(cx, grid.len(), "extents of the grid", *span);

@@ -197,6 +197,7 @@ impl Cx<'_> {
                 let (block, ty) = self.block(b, shown, None);
                 make(ExprKind::Block(block), ty, e.span)
             }
+            Ast::Call { callee, args } if self.method_in_place(callee, args, e.span) => self.bad(e.span),
             _ => {
                 let checked = self.expr(e, None);
                 if self.measured == 0 && lints::has_no_effect(&checked) {
@@ -209,6 +210,39 @@ impl Cx<'_> {
         let span = checked.span;
         out.push(Stmt { kind: StmtKind::Expr { expr: checked, quiet }, span });
         ty
+    }
+
+    /// Returns the keyword `let` of the declaration of a variable that cannot be assigned.
+    fn keyword_of_constant(&self, name: &str) -> Option<Span> {
+        match *self.names.get(name)? {
+            LocalMeaning::Local(id) if !self.locals.get(id)?.mutable => self.info.get(id.index())?.keyword,
+            LocalMeaning::Global(id) if !self.global(id)?.mutable => self.global_keyword(id),
+            _ => None,
+        }
+    }
+
+    /// Reports the statement `x.sort()` of other languages, which changes an array. Returns whether it was reported.
+    fn method_in_place(&mut self, callee: &ast::Expr, args: &[ast::Arg], span: Span) -> bool {
+        let Ast::Field { base, name } = &bare(callee).kind else { return false };
+        let Ast::Name(array) = &bare(base).kind else { return false };
+        let function = match &*name.text {
+            "sort" => "sort",
+            "reverse" => "flip",
+            _ => return false,
+        };
+        if !args.is_empty() || self.in_kernel() || !matches!(self.type_of_variable(base), Some(Type::Array(_))) {
+            return false;
+        }
+        let keyword = self.keyword_of_constant(&array.text);
+        let text = format!("{0} = {function}({0})", array.text);
+        let mut edits = vec![(span, text.clone())];
+        edits.extend(keyword.map(|keyword| (keyword, "var".to_owned())));
+        let d = Diagnostic::error("E0311", format!("Clk has no methods, so there is no `.{}()`", name.text))
+            .at(name.span, "written as a method")
+            .help(format!("`{function}` returns a new array, which `=` assigns"))
+            .fix_all(format!("write `{text}`"), edits, Applicability::MaybeIncorrect);
+        self.report(d);
+        true
     }
 
     /// Checks a block that is executed to be timed, so unused values in it are not reported.

@@ -25,7 +25,7 @@ impl Cx<'_> {
     }
 
     /// Returns whether an expression reads a value that may differ between threads.
-    fn reads_varying(&self, e: &Expr) -> bool {
+    pub fn reads_varying(&self, e: &Expr) -> bool {
         let (mut varies, mut has_barrier) = (false, false);
         visit::expr(e, &mut |e| {
             varies |= match &e.kind {

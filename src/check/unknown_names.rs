@@ -4,7 +4,7 @@ use crate::context::{Cx, ErrorReported};
 use crate::foreign_names::{self, ForeignUse};
 use crate::report::MAX_ERRORS;
 use crate::suggestions;
-use crate::typed::NameBinding;
+use crate::typed::{NameBinding, Type};
 use clk_base::diag::{Applicability, Diagnostic, MisspelledName};
 use clk_base::source::Span;
 use clk_syntax::ast;
@@ -24,6 +24,20 @@ impl Cx<'_> {
     fn is_function_first(&self, call: Option<(&[ast::Arg], Span)>) -> bool {
         let first = call.and_then(|(args, _)| args.first()).map(|arg| &crate::build::bare(&arg.value).kind);
         matches!(first, Some(ast::ExprKind::Name(f)) if matches!(self.module.names.get(f.text.as_str()), Some(NameBinding::Fn(_))))
+    }
+
+    /// Returns the code of a call with one argument whose equivalent depends on the argument's type.
+    fn typed_equivalent(&self, word: &str, call: Option<(&[ast::Arg], Span)>) -> Option<(String, Span)> {
+        let ([ast::Arg { name: None, value }], span) = call? else { return None };
+        let ast::ExprKind::Name(variable) = &crate::build::bare(value).kind else { return None };
+        let name = &variable.text;
+        let code = match (word, self.type_of_variable(value)?) {
+            ("int", ty) if crate::build::is_text(&ty) => format!("parse(i32, {name})"),
+            ("float", ty) if crate::build::is_text(&ty) => format!("parse(f32, {name})"),
+            ("size", Type::Array(array)) if array.dims.len() > 1 => format!("len(reshape({name}, -1))"),
+            _ => return None,
+        };
+        Some((code, span))
     }
 
     fn report_unknown(&mut self, name: &ast::Name, call: Option<(&[ast::Arg], Span)>) -> ErrorReported {
@@ -55,6 +69,10 @@ impl Cx<'_> {
             // For an item of the standard library with the same name, `clk_check::suggest_names` adds its import.
             if word == "end" {
                 d = d.help("indices count from 0, so the last element is `x[len(x) - 1]`");
+                return self.report_error(d);
+            }
+            if let Some((code, span)) = self.typed_equivalent(word, call) {
+                d = d.fix(format!("write `{code}`"), span, code, Applicability::MaybeIncorrect);
                 return self.report_error(d);
             }
             let foreign = clk_scalar::foreign_names::find(word).filter(|row| !row.is_library_item(word));

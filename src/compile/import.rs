@@ -216,6 +216,10 @@ fn foreign_module_help(name: &str) -> Option<&'static str> {
             "kernels are part of the language: `kernel name(x: [f32; N], out r: [f32; N]) threads(i: N) { … }`"
         }
         "matplotlib" | "pylab" | "plt" => "`plot(x, y)`, `heat(a)` and `image(a)` are built in",
+        "math" | "cmath" => {
+            "`sqrt`, `sin`, `exp` and the like are built in, without import and prefix: `sqrt(2.0)`; the module `std.math` \
+             has `PI`, `gcd`, `lerp` and others"
+        }
         "time" | "timeit" => "`time { … }` measures, and `clk bench` runs `bench` blocks",
         "sys" | "os" | "argparse" => "`args` has the script's arguments; `load` and `save` deal with files",
         "pandas" | "csv" | "json" | "pickle" => "`load` and `save` read and write CSV, NPY, NPZ and safetensors files",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::context::FaultContext;
 use super::enclosing::enclosing_blocks;
+use super::index_ranges;
 use super::thread_variance::{EXCHANGE_INDICES, ThreadCount};
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
@@ -16,10 +17,10 @@ use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::BinaryOp;
 
 /// The array access that caused the fault.
-struct BoundsAccess {
-    array: Arc<ArrayType>,
-    kind: LocalKind,
-    indices: Vec<Expr>,
+pub(super) struct BoundsAccess {
+    pub array: Arc<ArrayType>,
+    pub kind: LocalKind,
+    pub indices: Vec<Expr>,
 }
 
 pub(super) fn advise(
@@ -49,15 +50,33 @@ pub(super) fn advise(
         diagnostic.help.clear();
         return diagnostic.help(format!("guard the accesses: `if {guard} {{ … }}`"));
     }
+    let diagnostic = match index_ranges::advise(case, name, &access, axis, diagnostic) {
+        Ok(advised) => return advised,
+        Err(diagnostic) => diagnostic,
+    };
     if index < 0 {
+        if let Some((title, span, text)) = positive_remainder(case, expr) {
+            return diagnostic.fix(title, span, text, Applicability::MaybeIncorrect);
+        }
         return match nonnegative_guard(case, expr) {
             Some(guard) => diagnostic.help(format!("guard the access: `if {guard} {{ … }}`")),
             None => diagnostic,
         };
     }
-    // If the indices seem to be in the wrong order, the diagnostic already has a better help text.
+    // If the indices seem to be in the wrong order, the diagnostic already has a better help text, unless the names of
+    // the ranges show that the order is right.
+    let mut diagnostic = diagnostic;
     if are_indices_swapped(indices, shape) {
-        return diagnostic;
+        if !index_ranges::match_axes(case, &access) {
+            return diagnostic;
+        }
+        (diagnostic.help, diagnostic.notes) = (vec![], vec![]);
+    }
+    if index_ranges::match_axes(case, &access)
+        && let Some(guard) = upper_guard(case, name, &access)
+    {
+        diagnostic.help.clear();
+        return diagnostic.help(format!("guard the accesses: `if {guard} {{ … }}`"));
     }
     match access.kind {
         LocalKind::Param(_) => advise_argument(case, name, &access, axis, diagnostic),
@@ -196,6 +215,13 @@ fn stencil_guard(case: &FaultContext<'_>, name: &str, access: &BoundsAccess, axi
         visit::expr(on, &mut |e| reads |= case.text(e).as_ref() == Some(&center));
         reads
     });
+    let (least, most) = neighbor_offsets(case, name, axis, &center)?;
+    (least < 0 && most > 0 && !is_guarded).then(|| format!("{center} >= {} && {center} + {most} < {extent}", -least))
+}
+
+/// Returns the least and the greatest offset of the accesses to neighbors of `center` in the faulting statement: -1 and 1
+/// for `x[i - 1] + x[i + 1]`.
+fn neighbor_offsets(case: &FaultContext<'_>, name: &str, axis: usize, center: &str) -> Option<(i128, i128)> {
     let mut statement = None;
     visit::stmts(&case.body.root, &mut |stmt| {
         if case.fault.span.is_in(stmt.span) {
@@ -213,7 +239,19 @@ fn stencil_guard(case: &FaultContext<'_>, name: &str, access: &BoundsAccess, axi
             (least, most) = (offset.min(least), offset.max(most));
         }
     });
-    (least < 0 && most > 0 && !is_guarded).then(|| format!("{center} >= {} && {center} + {most} < {extent}", -least))
+    Some((least, most))
+}
+
+/// Returns the condition under which all accesses to following neighbors in the statement are in bounds, along all axes:
+/// `r + 1 < H && c + 1 < W`.
+fn upper_guard(case: &FaultContext<'_>, name: &str, access: &BoundsAccess) -> Option<String> {
+    let guards = access.indices.iter().zip(&access.array.dims).enumerate().filter_map(|(axis, (index, dim))| {
+        let (center, _) = neighbor(case, index)?;
+        let (_, most) = neighbor_offsets(case, name, axis, &center).filter(|(_, most)| *most > 0)?;
+        Some(format!("{center} + {most} < {}", case.extent(dim)?))
+    });
+    let guards: Vec<String> = guards.collect();
+    (guards.len() > 1).then(|| guards.join(" && "))
 }
 
 /// Splits an index into a variable and a constant: `i - 1` into `i` and -1.
@@ -288,6 +326,17 @@ fn advise_shared(
     }
     if extent == 0 {
         return diagnostic.note(format!("`{name}` has no elements along axis {axis}"));
+    }
+    if let (Some((_, offset)), Some(text)) = (neighbor(case, expr), case.text(expr))
+        && offset > 0
+        && block.contains(&extent)
+    {
+        return diagnostic
+            .note(format!("for the last threads of a block, `{text}` is an element of the next block"))
+            .help(format!(
+                "guard the access: `if {text} < {extent} {{ … }}`; or add {offset} to the length of `{name}`, and load \
+                 these elements too (a halo)"
+            ));
     }
     diagnostic.help(format!(
         "valid indices are 0 to {}: does `{name}` need more elements, or do more threads come here than should?",
@@ -397,6 +446,18 @@ fn lower_bound(case: &FaultContext<'_>, index: &Expr) -> Option<(String, String)
         }
     });
     Some((text, bound?))
+}
+
+/// For an index of the form `(a - b) % n`, which is negative if `a < b`, returns the edit that adds `n` first.
+fn positive_remainder(case: &FaultContext<'_>, index: &Expr) -> Option<(String, Span, String)> {
+    let ExprKind::Binary { op: BinaryOp::Rem, left, right } = &index.kind else { return None };
+    if !matches!(left.kind, ExprKind::Binary { op: BinaryOp::Sub, .. }) {
+        return None;
+    }
+    let (dividend, divisor) = (case.text(left)?, case.text(right)?);
+    let corrected = format!("({dividend} + {divisor}) % {divisor}");
+    let title = format!("`%` has the sign of its left operand: `{corrected}` is never negative here");
+    Some((title, index.span, corrected))
 }
 
 /// For an index of the form `a - b`, returns the condition under which it is not negative: `a >= b`.

@@ -8,6 +8,7 @@ mod barriers;
 mod bounds;
 mod context;
 mod enclosing;
+mod index_ranges;
 mod races;
 mod thread_values;
 mod thread_variance;

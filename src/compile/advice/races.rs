@@ -3,7 +3,8 @@
 
 use super::context::FaultContext;
 use super::enclosing::{EnclosingBlock, enclosing_blocks, is_barrier};
-use clk_base::diag::Diagnostic;
+use super::thread_variance::ThreadCount;
+use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_check::typed::*;
 use clk_check::visit;
@@ -40,6 +41,20 @@ pub(super) fn advise(case: &FaultContext<'_>, race: &Race, mut diagnostic: Diagn
                 .help("if the two are in different iterations, put a `barrier()` at the end of the loop's body"),
             false => diagnostic,
         };
+    }
+    if let Some(stride) = stride_of_one_block(case) {
+        diagnostic.help.clear();
+        return diagnostic.fix(
+            "the stride must be the number of all threads: `step block_dim.x * grid_dim.x`",
+            stride,
+            "block_dim.x * grid_dim.x",
+            Applicability::MaybeIncorrect,
+        );
+    }
+    if let Some((operation, place, value)) = conditional_extreme(case) {
+        diagnostic.help =
+            vec![format!("`{operation}({place}, {value})` compares and writes at once, without the `if`")];
+        return diagnostic;
     }
     if remedy != RaceRemedy::Barrier || !case.fault.span.is_in(case.body.root.span) {
         return diagnostic;
@@ -118,6 +133,56 @@ fn accumulated_place(case: &FaultContext<'_>) -> Option<String> {
         }
     });
     accumulated
+}
+
+/// Returns the stride of the loop `for i in global_idx.x..N step block_dim.x` around the fault. Several blocks execute
+/// the same iterations of it.
+fn stride_of_one_block(case: &FaultContext<'_>) -> Option<Span> {
+    let is_block_size = |e: &Expr| case.text(e).is_some_and(|text| text == "block_dim.x");
+    let mut stride = None;
+    visit::stmts(&case.body.root, &mut |stmt| {
+        if let StmtKind::For { iter, .. } = &stmt.kind
+            && case.fault.span.is_in(stmt.span)
+            && let ExprKind::Range { start: Some(start), step: Some(step), .. } = &iter.kind
+            && case.number(start) == Some((ThreadCount::Grid, 0))
+            && is_block_size(case.definition(step))
+        {
+            stride = Some(step.span);
+        }
+    });
+    stride
+}
+
+/// If the racing statement is `place = value` in `if value > place { … }`, returns the atomic operation that does both,
+/// the texts of `place` and of `value`.
+fn conditional_extreme(case: &FaultContext<'_>) -> Option<(&'static str, String, String)> {
+    let at = case.fault.span;
+    let mut found = None;
+    visit::exprs(&case.body.root, &mut |e| {
+        let ExprKind::If { cond, then, other: None } = &e.kind else { return };
+        let ([Stmt { kind: StmtKind::Assign { place, op: None, value }, .. }], ExprKind::Binary { op, left, right }) =
+            (&then.stmts[..], &cond.kind)
+        else {
+            return;
+        };
+        if place.span != at && !at.is_in(cond.span) {
+            return;
+        }
+        let operand = |e: &Expr| case.place(e).or_else(|| case.text(e));
+        let (Some(place), Some(value)) = (operand(place), operand(value)) else { return };
+        let (left, right) = (operand(left), operand(right));
+        let is_greater = match (left.as_ref() == Some(&value), right.as_ref() == Some(&value)) {
+            (true, false) if right.as_ref() == Some(&place) => matches!(op, BinaryOp::Gt | BinaryOp::Ge),
+            (false, true) if left.as_ref() == Some(&place) => matches!(op, BinaryOp::Lt | BinaryOp::Le),
+            _ => return,
+        };
+        let is_comparison = matches!(op, BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Lt | BinaryOp::Le);
+        let operation = if is_greater { "atomic_max" } else { "atomic_min" };
+        if is_comparison {
+            found = Some((operation, place, value));
+        }
+    });
+    found
 }
 
 /// Returns whether the statement is in a loop that could contain a barrier, and different threads access different

@@ -35,6 +35,9 @@ fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: u
     let mut problem = RuntimeError::new("E0501", title);
     if let (Some((axis_a, m)), Some((axis_b, n))) = (extent(a), extent(b)) {
         problem = problem.label(format!("axis {axis_a} of {first} is {m} long, axis {axis_b} of {second} is {n} long"));
+        if m.abs_diff(n) == 1 {
+            problem = problem.help("the end of a slice is excluded: `x[a..b]` has b - a elements");
+        }
     }
     problem.note("shapes are aligned at their last axes; two axes fit if they are equally long or one of them is 1")
 }

@@ -30,7 +30,11 @@ pub fn translate_names(file: FileId, text: &str, diagnostics: &mut [Diagnostic])
     let translator = Translator { file, text, tokens: &lexed.tokens, places: &[] };
     for diagnostic in diagnostics.iter_mut().filter(|d| is_unknown(d)).take(MAX_ATTEMPTS) {
         let Some(unknown) = diagnostic.primary().filter(|span| span.file == file) else { continue };
-        let own = || translator.expression(unknown, false).filter(|_| diagnostic.code != "E0206");
+        // The translation of an unknown function replaces its name, not only its arguments.
+        let is_solved =
+            |clk: &str| diagnostic.code != "E0201" || !keeps_name(clk, text.get(unknown.range()).unwrap_or(""));
+        let own =
+            || translator.expression(unknown, false).filter(|(_, clk)| diagnostic.code != "E0206" && is_solved(clk));
         let call = || translator.expression(unknown, true);
         let translated = if is_type(diagnostic) { call() } else { own().or_else(call) };
         if let Some((span, clk)) = translated {
@@ -104,4 +108,10 @@ impl Translator<'_> {
             depth == 0
         })
     }
+}
+
+/// Returns whether a translation still calls the unknown function or names the unknown variable.
+fn keeps_name(clk: &str, unknown: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    clk.split(|c| !is_part(c)).any(|word| word == unknown)
 }
