@@ -407,6 +407,16 @@ impl Cx<'_> {
         {
             let d = Diagnostic::error("E0325", format!("the index {i} is outside of an axis of {n}"))
                 .at(index.span, valid_indices(*n));
+            let declared = match of.map(|(base, _)| &base.kind) {
+                Some(ExprKind::Local(id)) => self.locals.get(*id).filter(|local| !matches!(local.kind, LocalKind::Param(_))),
+                _ => None,
+            };
+            let d = match declared {
+                Some(local) => d
+                    .because(local.span, format!("`{}` is declared here", local.name))
+                    .help(format!("the last index is {}; for the index {i}, the axis needs {} elements", n - 1, i + 1)),
+                None => d,
+            };
             self.report(d);
         }
     }
@@ -758,7 +768,7 @@ impl Cx<'_> {
 
     pub fn early_read(&mut self, local: LocalId, span: Span) {
         let outer_loop = (self.loops > 0).then_some(self.loop_count);
-        self.early_reads.push(EarlyRead { local, span, outer_loop, op: None });
+        self.early_reads.push(EarlyRead { local, span, outer_loop, op: None, depends_on_thread: true });
     }
 
     /// Reports reads of `out` parameters and of uninitialized variables, unless the variable is written before the read
@@ -798,6 +808,13 @@ impl Cx<'_> {
                 continue;
             }
             let d = d.fix("declare it `inout`", word, "inout ", Applicability::MaybeIncorrect);
+            if let (Some(BinaryOp::Add), true, false) = (read.op, self.in_kernel(), read.depends_on_thread) {
+                self.report(d.help(format!(
+                    "all threads change one element: use `atomic_add({name}[…], …)` with `inout`, and pass a variable at the \
+                     launch, `var {name} = zeros(1)`; or call `sum` in the script"
+                )));
+                continue;
+            }
             let explanation = "`inout` arrays keep the caller's values";
             let d = match read.op {
                 Some(op) => {

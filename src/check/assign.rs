@@ -25,10 +25,11 @@ impl Cx<'_> {
         let checked = self.as_tile(|cx| cx.place(place, op.is_some()));
         self.record_write(place);
         let place = checked;
+        let depends_on_thread = self.reads_varying(&place);
         if let (Some((op, _)), Some(read)) = (op, self.early_reads.last_mut())
             && read.span == place.span
         {
-            read.op = Some(op);
+            (read.op, read.depends_on_thread) = (Some(op), depends_on_thread);
         }
         let is_tile = self.is_tile(&place);
         if matches!(place.kind, ExprKind::Slice { .. }) && !is_tile {

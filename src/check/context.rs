@@ -107,6 +107,8 @@ pub(crate) struct EarlyRead {
     pub outer_loop: Option<u32>,
     /// The operator if a compound assignment reads it, as in `y[i] += 1`.
     pub op: Option<BinaryOp>,
+    /// Whether the place may differ between threads. Determined for compound assignments only.
+    pub depends_on_thread: bool,
 }
 
 /// The variables that the top-level statements of a script declare, with the spans of their names.
@@ -384,6 +386,12 @@ impl<'a> Cx<'a> {
     pub fn global_keyword(&self, id: GlobalId) -> Option<Span> {
         let i = id.index().checked_sub(self.program.globals.len())?;
         self.global_info.get(i)?.keyword
+    }
+
+    /// Returns the value of an immutable integer of the checked text, if known.
+    pub fn global_value(&self, id: GlobalId) -> Option<i64> {
+        let i = id.index().checked_sub(self.program.globals.len())?;
+        self.global_info.get(i)?.const_value
     }
 
     pub fn local_info(&mut self, id: LocalId) -> Option<&mut Info> {

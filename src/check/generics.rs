@@ -173,14 +173,25 @@ impl Cx<'_> {
         let mut others = (0..values.len()).filter(|&other| other != wrong && fits(wrong, other) && fits(other, wrong));
         let (Some(other), None) = (others.next(), others.next()) else { return };
         let text = |at: usize| written.get(at).copied().flatten().map(|e| (e.span, literal_or_name(e)));
-        let (Some((first_span, Some(first))), Some((second_span, Some(second)))) = (text(wrong), text(other)) else {
-            return;
-        };
-        let edits = vec![(first_span, second), (second_span, first)];
+        let (first, second) = (text(wrong), text(other));
+        let other_span = values.get(other).map(|value| value.span);
         if let Some(d) = self.diagnostics.get_mut(before) {
             (d.help, d.fixes) = (vec![], vec![]);
-            *d = d.clone().fix_all("exchange the two arguments", edits, Applicability::MaybeIncorrect);
+            *d = match (first, second) {
+                (Some((first_span, Some(first))), Some((second_span, Some(second)))) => d.clone().fix_all(
+                    "exchange the two arguments",
+                    vec![(first_span, second), (second_span, first)],
+                    Applicability::MaybeIncorrect,
+                ),
+                _ => d.clone().help("this argument and the other one with a wrong type fit if they are exchanged"),
+            };
         }
+        // The error about the other argument has the same cause.
+        let mut at = 0;
+        self.diagnostics.retain(|d| {
+            at += 1;
+            at <= before + 1 || d.primary() != other_span || other_span.is_none()
+        });
     }
 
     /// Unifies an argument with a parameter's type, binding type parameters and dimensions. Reports a mismatch.

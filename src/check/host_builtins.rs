@@ -694,6 +694,23 @@ impl Cx<'_> {
             return self.after_error(call.args, call.span);
         };
         let mut args = Vec::with_capacity(2);
+        if let [data, path] = positional[..]
+            && matches!(bare(path).kind, Ast::Str(_))
+            && !matches!(bare(data).kind, Ast::Str(_))
+        {
+            let d = Diagnostic::error("E0304", "the first argument of `save` is the path")
+                .at(data.span, "this is not a path")
+                .because(path.span, "this is one");
+            let edits = literal_or_name(data).map(|name| {
+                let after = Span { start: path.span.end, ..path.span };
+                vec![(Span { end: path.span.start, ..data.span }, String::new()), (after, format!(", {name}"))]
+            });
+            self.report(match edits {
+                Some(edits) => d.fix_all("exchange the arguments", edits, Applicability::MaybeIncorrect),
+                None => d.help("write `save(\"x.npy\", x)`"),
+            });
+            return self.after_error(call.args, call.span);
+        }
         if let Some(path) = positional.first() {
             args.push(self.text_argument(path));
         }

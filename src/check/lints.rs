@@ -74,7 +74,7 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     visit::stmts(root, &mut |stmt| warnings.extend(empty_countdown(stmt)));
     visit::exprs(root, &mut |e| {
         let found = suspicious_operation(e).or_else(|| converted_quotient(cx, root, e));
-        warnings.extend(found.or_else(|| zero_quotient(e)).or_else(|| idle_limit(e)));
+        warnings.extend(found.or_else(|| zero_quotient(e)).or_else(|| idle_limit(e)).or_else(|| known_zero_quotient(cx, e)));
     });
     cx.diagnostics.append(&mut warnings);
 }
@@ -164,6 +164,31 @@ fn zero_quotient(e: &Expr) -> Option<Diagnostic> {
     Some(
         Diagnostic::warning("W0013", "the quotient of integers has no fraction")
             .at(e.span, "every element is 0")
+            .fix_all("convert both operands with `f32(…)`", edits, Applicability::MaybeIncorrect),
+    )
+}
+
+/// Warns about a quotient of known values that is 0: `hits / trials` after `let hits = 3` and `let trials = 4`.
+fn known_zero_quotient(cx: &Cx<'_>, e: &Expr) -> Option<Diagnostic> {
+    let ExprKind::Binary { op: BinaryOp::Div, left, right } = &e.kind else { return None };
+    let known = |e: &Expr| match &e.kind {
+        ExprKind::Int(value) => Some((*value, None)),
+        ExprKind::Local(id) => {
+            let value = cx.info.get(id.index())?.const_value?;
+            Some((value.into(), Some(&cx.locals.get(*id)?.name)))
+        }
+        ExprKind::Global(id) => Some((cx.global_value(*id)?.into(), Some(&cx.global(*id)?.name))),
+        _ => None,
+    };
+    let ((a, name), (b, divisor)) = (known(left)?, known(right)?);
+    let is_int = matches!(e.ty, Type::Scalar(scalar) if scalar.is_int());
+    if !is_int || (name.is_none() && divisor.is_none()) || a == 0 || b == 0 || a.abs() >= b.abs() {
+        return None;
+    }
+    let edits = [left, right].into_iter().flat_map(|operand| conversion_edits(operand.span, "f32")).collect();
+    Some(
+        Diagnostic::warning("W0013", "the quotient of integers has no fraction")
+            .at(e.span, format!("{a} / {b} is 0"))
             .fix_all("convert both operands with `f32(…)`", edits, Applicability::MaybeIncorrect),
     )
 }

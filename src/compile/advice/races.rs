@@ -56,6 +56,22 @@ pub(super) fn advise(case: &FaultContext<'_>, race: &Race, mut diagnostic: Diagn
             vec![format!("`{operation}({place}, {value})` compares and writes at once, without the `if`")];
         return diagnostic;
     }
+    if let Some(place) = updated_place(case) {
+        diagnostic.help = vec![format!("`atomic_add({place}, …)` reads, adds and writes at once")];
+        return diagnostic;
+    }
+    if remedy == RaceRemedy::OneWriter
+        && !race.same_block
+        && let Some((array, index)) = element_of_blocks(case)
+    {
+        diagnostic.help.clear();
+        return diagnostic.fix(
+            format!("each block writes the same element; `{array}[block_idx.x]` is one for each block"),
+            index,
+            "block_idx.x",
+            Applicability::MaybeIncorrect,
+        );
+    }
     if remedy != RaceRemedy::Barrier || !case.fault.span.is_in(case.body.root.span) {
         return diagnostic;
     }
@@ -133,6 +149,45 @@ fn accumulated_place(case: &FaultContext<'_>) -> Option<String> {
         }
     });
     accumulated
+}
+
+/// If the race is in a statement `place = place + value`, returns the text of `place`.
+fn updated_place(case: &FaultContext<'_>) -> Option<String> {
+    let mut updated = None;
+    visit::stmts(&case.body.root, &mut |stmt| {
+        let StmtKind::Assign { place, op: None, value } = &stmt.kind else { return };
+        let ExprKind::Binary { op: BinaryOp::Add, left, right } = &value.kind else { return };
+        let (text, at) = (case.place(place), case.fault.span);
+        let operand = [left, right].into_iter().find(|operand| text.is_some() && case.place(operand) == text);
+        if let Some(operand) = operand
+            && (place.span == at || operand.span == at)
+            && matches!(place.ty, Type::Scalar(_))
+        {
+            updated = text;
+        }
+    });
+    updated
+}
+
+/// If the faulting statement writes an element with a constant index of an array that has as many elements as the grid has
+/// blocks, returns the name of the array and the span of the index.
+fn element_of_blocks(case: &FaultContext<'_>) -> Option<(String, Span)> {
+    let Geometry::Grid { grid, .. } = &case.kernel.geometry else { return None };
+    let [blocks] = &grid[..] else { return None };
+    let mut element = None;
+    visit::stmts(&case.body.root, &mut |stmt| {
+        if let StmtKind::Assign { place, .. } = &stmt.kind
+            && place.span == case.fault.span
+            && let ExprKind::Index { base, indices } = &place.kind
+            && let ([index], ExprKind::Local(id), Type::Array(array)) = (&indices[..], &base.kind, &base.ty)
+            && let (ExprKind::Int(_), [dim]) = (&index.kind, &array.dims[..])
+            && case.extent(dim) == case.text(blocks)
+            && let Some(local) = case.body.locals.get(*id)
+        {
+            element = Some((local.name.to_string(), index.span));
+        }
+    });
+    element
 }
 
 /// Returns the stride of the loop `for i in global_idx.x..N step block_dim.x` around the fault. Several blocks execute

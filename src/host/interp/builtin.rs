@@ -222,8 +222,13 @@ impl EvalContext<'_> {
             ExprKind::Builtin { builtin: Builtin::Close | Builtin::All, args, .. } => args.iter().take(2).collect(),
             _ => return Ok(diagnostic),
         };
+        let is_equality = matches!(cond.kind, ExprKind::Binary { op: BinaryOp::Eq, .. });
+        let mut numbers = vec![];
         let mut shapes = vec![];
         for side in sides {
+            if let ExprKind::Float(number) = side.kind {
+                numbers.push(number.as_f64());
+            }
             if matches!(side.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_)) {
                 continue;
             }
@@ -231,6 +236,7 @@ impl EvalContext<'_> {
             if let HostValue::Array(array) = &value {
                 shapes.push(array.shape().to_vec());
             }
+            numbers.extend(value.as_scalar().filter(|value| value.ty.is_float()).map(|value| value.as_f64()));
             let shown = match &value {
                 HostValue::Array(array) if array.shape() == shape => array.item(at),
                 HostValue::Strings(texts) if [texts.len()] == shape => Ok(texts.get(at).cloned().map(HostValue::Str)),
@@ -241,6 +247,11 @@ impl EvalContext<'_> {
             if let Some(shown) = shown.map_err(|p| self.problem(p, side.span))? {
                 diagnostic = diagnostic.because(side.span, format!("this is {shown}"));
             }
+        }
+        if let ([left, right], true) = (&numbers[..], is_equality)
+            && (left - right).abs() <= 1e-3 * f64::max(left.abs(), right.abs())
+        {
+            diagnostic = diagnostic.help("floats are rounded: `close(a, b)` compares them with a tolerance");
         }
         if let [left, right] = &shapes[..]
             && left != right

@@ -303,8 +303,28 @@ fn extent(inp: &mut ParserInput<'_, '_>) -> ParseResult<(Name, Expr)> {
     inp.parse(custom(name).then_ignore(tok(Tok::Colon)).then(custom(expression)))
 }
 
+/// Returns whether the body of the kernel, which follows, names the threads of blocks.
+fn body_names_blocks(inp: &mut ParserInput<'_, '_>) -> bool {
+    let start = position(inp);
+    let state = inp.state();
+    let (mut depth, mut found) = (0usize, false);
+    for token in state.tokens.iter().skip(start) {
+        match token.kind {
+            Tok::LBrace => depth += 1,
+            Tok::RBrace => depth = depth.saturating_sub(1),
+            Tok::Name => found |= matches!(state.text_of(*token), "global_idx" | "thread_idx" | "block_idx" | "block_dim"),
+            _ => {}
+        }
+        if depth == 0 || found {
+            break;
+        }
+    }
+    found
+}
+
 fn report_geometry(inp: &mut ParserInput<'_, '_>, kernel: &Name, clauses: &Clauses, span: Span) {
     let error = |title: String| Diagnostic::error("E0125", title);
+    let has_blocks = body_names_blocks(inp);
     let diagnostic = match clauses {
         Clauses { threads: Some(_), .. } => error("a kernel has either `threads` or `grid`".into())
             .at(span, "both are given")
@@ -315,6 +335,16 @@ fn report_geometry(inp: &mut ParserInput<'_, '_>, kernel: &Name, clauses: &Claus
         Clauses { block: Some(_), .. } => error("`block` needs a `grid` or `threads`".into())
             .at(span, "how many blocks are there?")
             .help("write `grid(ceil_div(N, 256)) block(256)`, or `threads(i: N) block(256)`"),
+        _ if has_blocks => error(format!("kernel `{}` does not say how many threads it runs", kernel.text))
+            .at(span, "its shape is missing here")
+            .because(kernel.span, "this kernel")
+            .help("`grid(blocks) block(threads)`: the body uses the threads of blocks")
+            .fix(
+                "add the blocks that `N` elements need",
+                span,
+                " grid(ceil_div(N, 256)) block(256)",
+                Applicability::MaybeIncorrect,
+            ),
         _ => error(format!("kernel `{}` does not say how many threads it runs", kernel.text))
             .at(span, "its shape is missing here")
             .because(kernel.span, "this kernel")
