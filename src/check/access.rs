@@ -408,13 +408,17 @@ impl Cx<'_> {
             let d = Diagnostic::error("E0325", format!("the index {i} is outside of an axis of {n}"))
                 .at(index.span, valid_indices(*n));
             let declared = match of.map(|(base, _)| &base.kind) {
-                Some(ExprKind::Local(id)) => self.locals.get(*id).filter(|local| !matches!(local.kind, LocalKind::Param(_))),
+                Some(ExprKind::Local(id)) => {
+                    self.locals.get(*id).filter(|local| !matches!(local.kind, LocalKind::Param(_)))
+                }
                 _ => None,
             };
             let d = match declared {
-                Some(local) => d
-                    .because(local.span, format!("`{}` is declared here", local.name))
-                    .help(format!("the last index is {}; for the index {i}, the axis needs {} elements", n - 1, i + 1)),
+                Some(local) => d.because(local.span, format!("`{}` is declared here", local.name)).help(format!(
+                    "the last index is {}; for the index {i}, the axis needs {} elements",
+                    n - 1,
+                    i + 1
+                )),
                 None => d,
             };
             self.report(d);

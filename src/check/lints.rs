@@ -20,6 +20,8 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     let mut warnings = Vec::new();
     let loops = endless_loops(cx, root);
     warnings.extend(loops.iter().filter_map(|one| endless_loop(cx, one)));
+    let mut copies = vec![];
+    visit::stmts(root, &mut |stmt| copies.extend(changed_copy(cx, root, stmt)));
     for ((id, local), info) in cx.locals.iter().zip(&cx.info) {
         // Errors in declarations have been reported already.
         if local.name.starts_with('_') || cx.vars.shallow(&local.ty) == Type::Error {
@@ -27,6 +29,7 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
         }
         let unused_name = format!("_{}", local.name);
         match local.kind {
+            LocalKind::Var if copies.iter().any(|(copy, _)| *copy == NamedVariable::Local(id)) => {}
             LocalKind::Var | LocalKind::Shared if !info.used => {
                 let problem = if info.assigned { "is written but never read" } else { "is never used" };
                 let d =
@@ -74,8 +77,11 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     visit::stmts(root, &mut |stmt| warnings.extend(empty_countdown(stmt)));
     visit::exprs(root, &mut |e| {
         let found = suspicious_operation(e).or_else(|| converted_quotient(cx, root, e));
-        warnings.extend(found.or_else(|| zero_quotient(e)).or_else(|| idle_limit(e)).or_else(|| known_zero_quotient(cx, e)));
+        warnings.extend(
+            found.or_else(|| zero_quotient(e)).or_else(|| idle_limit(e)).or_else(|| known_zero_quotient(cx, e)),
+        );
     });
+    warnings.extend(copies.into_iter().map(|(_, warning)| warning));
     cx.diagnostics.append(&mut warnings);
 }
 
@@ -98,6 +104,39 @@ fn empty_countdown(stmt: &Stmt) -> Option<Diagnostic> {
             .at(iter.span, format!("a range counts up, but {from} is greater than {to}"))
             .fix("count down with `step -1`", iter.span.after(), " step -1", Applicability::MaybeIncorrect)
     })
+}
+
+/// Warns about `var row = m[0, ..]` if only elements of `row` are assigned later: a slice is a copy, not a view as in NumPy.
+fn changed_copy(cx: &Cx<'_>, root: &Block, stmt: &Stmt) -> Option<(NamedVariable, Diagnostic)> {
+    let StmtKind::Let { pattern, value: Some(value), .. } = &stmt.kind else { return None };
+    let ExprKind::Slice { base, .. } = &value.kind else { return None };
+    let (copy, name, span) = match pattern {
+        Pattern::Local(id) => cx.locals.get(*id).map(|local| (NamedVariable::Local(*id), &local.name, local.span))?,
+        Pattern::Global(id) => cx.global(*id).map(|global| (NamedVariable::Global(*id), &global.name, global.span))?,
+        _ => return None,
+    };
+    let whole = match NamedVariable::of(base)? {
+        NamedVariable::Local(id) => &cx.locals.get(id)?.name,
+        NamedVariable::Global(id) => &cx.global(id)?.name,
+    };
+    let (mut uses, mut written) = (0, vec![]);
+    visit::exprs(root, &mut |e| uses += usize::from(NamedVariable::of(e) == Some(copy)));
+    visit::stmts(root, &mut |stmt| {
+        if let StmtKind::Assign { place, .. } = &stmt.kind
+            && matches!(place.kind, ExprKind::Index { .. } | ExprKind::Slice { .. })
+            && NamedVariable::of(visit::root(place)) == Some(copy)
+        {
+            written.push(place.span);
+        }
+    });
+    let first = *written.first().filter(|_| written.len() == uses)?;
+    Some((
+        copy,
+        Diagnostic::warning("W0001", format!("`{name}` is a copy, so this does not change `{whole}`"))
+            .at(first, "nothing reads the changed copy")
+            .because(span, "copied here")
+            .help(format!("assign to the elements of `{whole}`, such as `{whole}[0, ..] = 9.0`")),
+    ))
 }
 
 /// Warns about a quotient that loses its fraction, `sum(counts) / len(counts)`, and about comparisons that never

@@ -312,7 +312,9 @@ fn body_names_blocks(inp: &mut ParserInput<'_, '_>) -> bool {
         match token.kind {
             Tok::LBrace => depth += 1,
             Tok::RBrace => depth = depth.saturating_sub(1),
-            Tok::Name => found |= matches!(state.text_of(*token), "global_idx" | "thread_idx" | "block_idx" | "block_dim"),
+            Tok::Name => {
+                found |= matches!(state.text_of(*token), "global_idx" | "thread_idx" | "block_idx" | "block_dim")
+            }
             _ => {}
         }
         if depth == 0 || found {
