@@ -66,10 +66,11 @@ pub fn homes(name: &str) -> Vec<&'static str> {
     MODULES.iter().map(|(module, _)| *module).filter(has).collect()
 }
 
-/// Returns the module that has a public name; `None` if there are several.
+/// Returns the module that has a public name; `None` if there are several. For the name of a module, returns the module.
 pub fn home(name: &str) -> Option<&'static str> {
     match homes(name).as_slice() {
         [one] => Some(one),
+        [] => MODULES.iter().map(|(module, _)| *module).find(|module| *module == name),
         _ => None,
     }
 }

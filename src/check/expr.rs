@@ -11,6 +11,7 @@ use crate::ops::scalar_of;
 use crate::recovery::unflattened_index;
 use crate::suggestions;
 use crate::typed::*;
+use crate::unknown_names::belongs_to_ended_block;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_base::stop;
@@ -511,6 +512,12 @@ impl Cx<'_> {
             }
             _ => {
                 let name = ast::Name { text: entry.name.into(), span };
+                if let Some(ended) = self.ended_local(&name) {
+                    let d = Diagnostic::error("E0207", format!("`{}` is a function here, not a variable", name.text))
+                        .at(span, "a value was expected here");
+                    self.report(belongs_to_ended_block(d, &name.text, ended));
+                    return self.bad(span);
+                }
                 return self.not_a_value(&name, "a function", "call it: put the arguments in parentheses");
             }
         };

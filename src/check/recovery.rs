@@ -186,6 +186,15 @@ impl Cx<'_> {
                 vec![(before(left.span), "\"{"), (between(left.span, right.span), "}{"), (right.span.after(), "}\"")]
             }
         };
+        // A text that is not written here may spell a number, as one from a file does.
+        let (text, number) = if is_text(l) { (left, &r.ty) } else { (right, &l.ty) };
+        if let (Type::Scalar(number), false) = (self.vars.shallow(number), quoted(text)) {
+            let call = format!("parse({}, ", number.name());
+            let edits = vec![(before(text.span), call), (text.span.after(), ")".to_owned())];
+            let title = format!("read the number that the text spells: `parse({}, …)`", number.name());
+            self.report(d.fix_all(title, edits, Applicability::MaybeIncorrect));
+            return true;
+        }
         let plain = |e: &ast::Expr| quoted(e) || name(e);
         let applicability =
             if plain(left) && plain(right) { Applicability::MachineApplicable } else { Applicability::MaybeIncorrect };
@@ -265,6 +274,12 @@ impl DefiningModule {
             DefiningModule::Imported(module) => {
                 let whole = format!("{module}.{word}");
                 (format!("`{module}` has it: `{whole}`"), format!("write `{whole}`"), (span, whole))
+            }
+            DefiningModule::Library(module) if module == word => {
+                let import = format!("import std.{module}");
+                let top = Span { start: 0, end: 0, ..span };
+                let help = format!("`std.{module}` is a module of the standard library");
+                (help, format!("write `{import}` at the top"), (top, format!("{import}\n")))
             }
             DefiningModule::Library(module) => {
                 let import = format!("import std.{module}.{{{word}}}");

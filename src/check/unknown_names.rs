@@ -40,6 +40,13 @@ impl Cx<'_> {
         Some((code, span))
     }
 
+    /// Returns the span of a variable of this name in a block that has ended.
+    pub(crate) fn ended_local(&self, name: &ast::Name) -> Option<Span> {
+        let has_ended = |span: Span| span.file == name.span.file && span.end <= name.span.start;
+        let mut locals = self.locals.iter().map(|(_, local)| local);
+        locals.find(|local| local.name == name.text && has_ended(local.span)).map(|local| local.span)
+    }
+
     fn report_unknown(&mut self, name: &ast::Name, call: Option<(&[ast::Arg], Span)>) -> ErrorReported {
         let word = name.text.as_str();
         let later = self.script_names.and_then(|names| names.get(word)).copied();
@@ -48,14 +55,8 @@ impl Cx<'_> {
         }
         let mut d = Diagnostic::error("E0201", format!("nothing here is called `{word}`"))
             .at(name.span, "this name is not defined");
-        let ended =
-            self.locals.iter().map(|(_, local)| local).find(|local| {
-                local.name == word && local.span.file == name.span.file && local.span.end <= name.span.start
-            });
-        if let Some(ended) = ended {
-            d = d
-                .because(ended.span, "it belongs to a block that ends before this")
-                .help(format!("declare it before the block, `var {word} = …`, and assign to it in the block"));
+        if let Some(ended) = self.ended_local(name) {
+            d = belongs_to_ended_block(d, word, ended);
         } else if let Some(later) = later {
             d = d
                 .because(later, "it is declared only here")
@@ -96,4 +97,10 @@ impl Cx<'_> {
         }
         self.report_error(d)
     }
+}
+
+/// Adds the block of a variable to an error about its name, which is used after the block.
+pub(crate) fn belongs_to_ended_block(d: Diagnostic, word: &str, declared: Span) -> Diagnostic {
+    d.because(declared, "it belongs to a block that ends before this")
+        .help(format!("declare it before the block, `var {word} = …`, and assign to it in the block"))
 }

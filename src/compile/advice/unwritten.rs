@@ -48,6 +48,10 @@ pub(super) fn advise(
     elements: &UnwrittenElements<'_>,
     mut diagnostic: Diagnostic,
 ) -> Diagnostic {
+    if let Some((title, size)) = other_block_size(case) {
+        diagnostic.help.clear();
+        return diagnostic.fix(title, size, "block_dim.x", Applicability::MaybeIncorrect);
+    }
     let mut reasons = skipped_stores(case, elements).unwrap_or_default();
     reasons.dedup_by_key(|reason| reason.at);
     if reasons.iter().all(|reason| reason.needs_threads) {
@@ -313,14 +317,44 @@ fn early_return(values: &ThreadValues<'_, '_>, elements: &UnwrittenElements<'_>,
         {
             let place = elements.place();
             let label = format!("the thread of `{place}` returns here");
-            reason = Some(SkippedStore {
-                at: returns.span,
-                label,
-                help: Some(format!("write `{place}` before the `return`")),
-                fix: None,
-                needs_threads: false,
-            });
+            let fix = inverted_guard(values.case, cond, store);
+            let help = fix.is_none().then(|| format!("write `{place}` before the `return`"));
+            reason = Some(SkippedStore { at: returns.span, label, help, fix, needs_threads: false });
         }
     });
     reason
+}
+
+/// If a condition holds for the elements of the array, as in `if i < N { return }` before `y[i] = …`, returns the edit that
+/// inverts it.
+fn inverted_guard(case: &FaultContext<'_>, cond: &Expr, store: &Expr) -> Option<(String, Vec<(Span, String)>)> {
+    let ExprKind::Binary { op: BinaryOp::Lt, left, right } = &cond.kind else { return None };
+    let ExprKind::Index { base, indices } = &store.kind else { return None };
+    let Type::Array(array) = &base.ty else { return None };
+    let (index, extent) = (case.text(left)?, case.text(right)?);
+    let mut axes = indices.iter().zip(&array.dims);
+    let is_guard =
+        axes.any(|(at, dim)| case.text(at).as_ref() == Some(&index) && case.extent(dim).as_ref() == Some(&extent));
+    let text = format!("{index} >= {extent}");
+    let title = format!("the condition is inverted: the threads without an element return if `{text}`");
+    is_guard.then(|| (title, vec![(cond.span, text)]))
+}
+
+/// Returns the edit of `block_idx.x * 256 + thread_idx.x` if the blocks of the launch have another number of threads.
+fn other_block_size(case: &FaultContext<'_>) -> Option<(String, Span)> {
+    let LaunchExtents::Grid { block, .. } = case.extents else { return None };
+    let is_variable = |e: &Expr, name: &str| case.text(e).is_some_and(|text| text == name);
+    let mut found = None;
+    visit::exprs(&case.body.root, &mut |e| {
+        let ExprKind::Binary { op: BinaryOp::Add, left, right } = &e.kind else { return };
+        let ExprKind::Binary { op: BinaryOp::Mul, left: index, right: size } = &left.kind else { return };
+        if let ExprKind::Int(threads) = size.kind
+            && is_variable(index, "block_idx.x")
+            && is_variable(right, "thread_idx.x")
+            && threads != i128::from(block[0])
+        {
+            found = Some((format!("a block has {} threads, not {threads}", block[0]), size.span));
+        }
+    });
+    found
 }
