@@ -286,21 +286,20 @@ fn hidden_by(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<NamedVariable> {
     hidden.or_else(|| hidden_variable(cx, root, id))
 }
 
-/// Returns an earlier `var` with the name and type of a local which is read after the local's declaration.
+/// Returns the variable of the script with the name and type of a local that is read after the local's declaration. W0007
+/// reports hidden locals.
 fn hidden_variable(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<NamedVariable> {
     let local = cx.locals.get(id)?;
     let mut hidden = None;
     visit::exprs(root, &mut |e| {
-        let variable = match e.kind {
-            ExprKind::Local(other) => cx.locals.get(other).map(|l| (&l.name, l.mutable, &l.ty, l.span)),
-            ExprKind::Global(other) => cx.global(other).map(|g| (&g.name, g.mutable, &g.ty, g.span)),
-            _ => None,
+        let ExprKind::Global(other) = e.kind else { return };
+        let Some(global) = cx.global(other).filter(|global| global.mutable && global.name == local.name) else {
+            return;
         };
-        let Some((name, true, ty, declared)) = variable else { return };
-        let is_hidden = *name == local.name && declared.file == local.span.file && declared.end <= local.span.start;
-        let is_read_after = e.span.start >= local.span.end && NamedVariable::of(e) != Some(NamedVariable::Local(id));
-        if is_hidden && is_read_after && cx.vars.shallow(ty) == cx.vars.shallow(&local.ty) {
-            hidden = NamedVariable::of(e);
+        let is_earlier = global.span.file == local.span.file && global.span.end <= local.span.start;
+        let is_read_after = e.span.start >= local.span.end;
+        if is_earlier && is_read_after && cx.vars.shallow(&global.ty) == cx.vars.shallow(&local.ty) {
+            hidden = Some(NamedVariable::Global(other));
         }
     });
     hidden

@@ -3,6 +3,7 @@
 
 use crate::build::{I32, bare, count};
 use crate::context::{Cx, LocalMeaning};
+use crate::infer::TypeClass;
 use crate::ops::CheckedOperand;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic, Fix};
@@ -188,10 +189,15 @@ impl Cx<'_> {
         };
         // A text that is not written here may spell a number, as one from a file does.
         let (text, number) = if is_text(l) { (left, &r.ty) } else { (right, &l.ty) };
-        if let (Type::Scalar(number), false) = (self.vars.shallow(number), quoted(text)) {
-            let call = format!("parse({}, ", number.name());
-            let edits = vec![(before(text.span), call), (text.span.after(), ")".to_owned())];
-            let title = format!("read the number that the text spells: `parse({}, …)`", number.name());
+        let number = match (self.vars.shallow(number), self.vars.scalar_kind(number)) {
+            (Type::Scalar(number), _) if number.is_num() => Some(number.name()),
+            (_, Some(TypeClass::Int | TypeClass::Num)) => Some("i32"),
+            (_, Some(TypeClass::Float | TypeClass::Element)) => Some("f32"),
+            _ => None,
+        };
+        if let Some(number) = number.filter(|_| !quoted(text)) {
+            let edits = vec![(before(text.span), format!("parse({number}, ")), (text.span.after(), ")".to_owned())];
+            let title = format!("read the number that the text spells: `parse({number}, …)`");
             self.report(d.fix_all(title, edits, Applicability::MaybeIncorrect));
             return true;
         }
