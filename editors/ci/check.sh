@@ -16,7 +16,7 @@ if [ ${#paths[@]} -eq 0 ]; then
     exit 2
 fi
 
-# A folder stands for its .clk files; the .cu files in it are added.
+# A folder stands for its .clk files; the .cu files in it that define kernels are added.
 cuda=()
 folders=()
 for path in "${paths[@]}"; do
@@ -27,7 +27,7 @@ done
 if [ ${#folders[@]} -gt 0 ]; then
     while IFS= read -r -d '' file; do
         cuda+=("$file")
-    done < <(find "${folders[@]}" -name .git -prune -o -name '*.cu' -type f -print0 | sort -z)
+    done < <(grep -rlw --null --include='*.cu' --exclude-dir=.git __global__ -- "${folders[@]}" | sort -z)
 fi
 options=(--format sarif)
 if [ "$CLK_PROVE" = true ]; then

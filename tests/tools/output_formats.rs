@@ -1,11 +1,12 @@
 //! Tests the formats of `--format`: each kind of JSON line against the schema, SARIF logs, annotations of GitHub, JUnit
 //! reports, and the combinations that are refused. Also runs the scripts of the GitHub Action and the hooks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use clk_scalar::ops::MathFn;
 use clk_testing::{RunOutput, Schema, binary, clk, diagnostics, finish, root, run, validate};
 use serde_json::Value;
 
@@ -300,7 +301,12 @@ fn the_action_checks_a_repository() {
     if (i < n) *out += x[i];
 }
 ";
-    let folder = folder_with(&[("kernels/a file.clk", TESTS), ("kernels/sum.cu", cuda), (".git/x.cu", "no CUDA")]);
+    let folder = folder_with(&[
+        ("kernels/a file.clk", TESTS),
+        ("kernels/sum.cu", cuda),
+        (".git/x.cu", cuda),
+        ("kernels/host.cu", "int main() { return 0; }\n"),
+    ]);
     let clk = binary();
     let clk = clk.to_str().expect("UTF-8");
     let outputs = folder.path().join("outputs");
@@ -363,4 +369,26 @@ fn hooks_check_the_files_of_a_commit() {
         }
     }
     assert!(diagnostics(&run(folder.path(), &["check", "--json", "wrong.clk"])).iter().any(|d| d["code"] == "E0201"));
+}
+
+/// The errors in `fidelity.functions` are those of the table in the language reference.
+#[test]
+fn errors_of_functions_are_those_of_the_reference() {
+    let reference = fs::read_to_string(root().join("grammar/README.md")).expect("the reference");
+    let row = reference.lines().find(|line| line.starts_with("| of `f32` |")).expect("the row");
+    let gpu = row.split('|').nth(3).expect("the column of GPUs");
+    let (default, exceptions) = gpu.split_once(',').expect("a default and exceptions");
+    let mut documented = BTreeMap::new();
+    for exception in exceptions.split(':').nth(1).expect("exceptions").split(';') {
+        let (ulps, names) = exception.trim().split_once(" for ").expect("`N for NAMES`");
+        let ulps: u32 = ulps.parse().expect("a number");
+        documented.extend(names.split('`').skip(1).step_by(2).map(|name| (name, ulps)));
+    }
+    assert!(documented.len() >= 10, "{documented:?}");
+    let default: u32 = default.trim().parse().expect("a number");
+    for row in MathFn::TABLE.iter().filter(|row| !row.function.is_exact()) {
+        let expected = documented.remove(row.name).unwrap_or(default);
+        assert_eq!(row.function.max_ulps(), expected, "{}", row.name);
+    }
+    assert!(documented.is_empty(), "not in the table of functions: {documented:?}");
 }
