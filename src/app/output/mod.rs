@@ -1,5 +1,5 @@
-//! The formats of the command line's output (`--format`). [`Console`](super::console::Console) writes text and JSON lines
-//! at once. SARIF and JUnit are documents: they collect what a command reports, and are written when it ends.
+//! The formats of the command line's output (`--format`). [`Console`](super::console::Console) writes text and JSON
+//! lines at once. SARIF and JUnit are documents: they collect what a command reports, and are written when it ends.
 //! `docs/internals/output-formats.md` describes which stream has what.
 
 pub(crate) mod annotation;

@@ -1,8 +1,8 @@
 //! SARIF 2.1.0: the log of a command's diagnostics, which GitHub, GitLab and editors show at their places.
 //!
-//! A diagnostic is a result, its other labels are related locations, and its fixes are fixes. The two accesses of a race
-//! are the thread flows of a code flow. Messages without a place are notifications. Other JSON records, such as the
-//! verdicts of `clk prove`, are in the property `records` of the run.
+//! A diagnostic is a result, its other labels are related locations, and its fixes are fixes. The two accesses of a
+//! race are the thread flows of a code flow. Messages without a place are notifications. Other JSON records, such as
+//! the verdicts of `clk prove`, are in the property `records` of the run.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use clk_base::diag::{DiagLabel, Diagnostic, Fix, LabelRole, Severity};
 use clk_base::escape;
-use clk_base::render::applicability_word;
+use clk_base::render::{applicability_word, severity_word};
 use clk_base::source::{SourceMap, Span};
 
 use crate::exit;
@@ -40,7 +40,7 @@ impl Default for SarifLog {
 impl SarifLog {
     pub fn add_diagnostic(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
         let diagnostic = &*diagnostic.at_origins(sources);
-        let level = level(diagnostic.severity);
+        let level = severity_word(diagnostic.severity);
         let Some(primary) = diagnostic.primary() else {
             // Code scanning refuses results without a location.
             return self.notify(level, &message_text(diagnostic), Some(diagnostic.code));
@@ -213,18 +213,10 @@ pub(crate) fn message_text(diagnostic: &Diagnostic) -> String {
     std::iter::once(diagnostic.title.clone()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-fn level(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
-    }
-}
-
 /// Returns the description of a code.
 fn rule(code: &str) -> Value {
     let severity = if code.starts_with('W') { Severity::Warning } else { Severity::Error };
-    let mut rule = json!({ "id": code, "defaultConfiguration": { "level": level(severity) } });
+    let mut rule = json!({ "id": code, "defaultConfiguration": { "level": severity_word(severity) } });
     if let Some(page) = clk_codes::find(code) {
         rule["shortDescription"] = json!({ "text": page.title });
         rule["help"] = json!({ "text": page.text.trim(), "markdown": page.text.trim() });

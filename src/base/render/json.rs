@@ -1,4 +1,5 @@
-//! A diagnostic as one line of JSON, for editors and scripts. `docs/schema/clk-output.schema.json` describes the format.
+//! A diagnostic as one line of JSON, for editors and scripts. `docs/schema/clk-output.schema.json` describes the
+//! format.
 
 use serde_json::{Value, json};
 

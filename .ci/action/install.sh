@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Finds the `clk` of a workflow, and writes its path to the outputs of the step (`GITHUB_OUTPUT`). Uses the one that CLK
-# names, else the one on the path, else the release CLK_VERSION of the repository CLK_REPOSITORY.
+# names, else the one on the path, else the release VERSION of the repository REPOSITORY.
 set -euo pipefail
 
 clk=${CLK:-}
@@ -20,7 +20,7 @@ if [ -z "$clk" ]; then
     esac
     folder=${RUNNER_TEMP:-/tmp}/clk
     mkdir -p "$folder"
-    gh release download "$CLK_VERSION" --repo "$CLK_REPOSITORY" --pattern "clk-*-$target.tgz" --dir "$folder"
+    gh release download "$VERSION" --repo "$REPOSITORY" --pattern "clk-*-$target.tgz" --dir "$folder"
     tar -xzf "$folder"/clk-*-"$target".tgz -C "$folder" --strip-components 1
     clk=$folder/bin/clk
 fi

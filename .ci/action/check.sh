@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the programs of a repository: a step of the action `action.yml`. Writes a SARIF log, and text to the log of the job.
 #
-# Environment variables: CLK, the program; CLK_PATHS, files and folders, one per line; CLK_PROVE and CLK_TEST, true or
-# false; CLK_SARIF and CLK_JUNIT, the files to write.
+# Environment variables: CLK, the program; PATH_LIST, files and folders, one per line; PROVE and TEST, true
+# or false; SARIF and JUNIT, the files to write.
 set -uo pipefail
 
 paths=()
@@ -10,7 +10,7 @@ while IFS= read -r path; do
     if [ -n "$path" ]; then
         paths+=("$path")
     fi
-done <<<"$CLK_PATHS"
+done <<<"$PATH_LIST"
 if [ ${#paths[@]} -eq 0 ]; then
     echo "::error title=Clk::the input paths is empty"
     exit 2
@@ -30,17 +30,17 @@ if [ ${#folders[@]} -gt 0 ]; then
     done < <(grep -rlw --null --include='*.cu' --exclude-dir=.git __global__ -- "${folders[@]}" | sort -z)
 fi
 options=(--format sarif)
-if [ "$CLK_PROVE" = true ]; then
+if [ "$PROVE" = true ]; then
     options+=(--prove)
 fi
 
 failed=0
-"$CLK" check "${options[@]}" -- "${paths[@]}" ${cuda[@]+"${cuda[@]}"} >"$CLK_SARIF" || failed=$?
+"$CLK" check "${options[@]}" -- "${paths[@]}" ${cuda[@]+"${cuda[@]}"} >"$SARIF" || failed=$?
 if [ "$failed" -gt 1 ]; then
     echo "::error title=Clk::clk check ended with exit code $failed"
     exit "$failed"
 fi
-if [ "$CLK_TEST" = true ]; then
-    "$CLK" test --format junit -- "${paths[@]}" >"$CLK_JUNIT" || failed=$?
+if [ "$TEST" = true ]; then
+    "$CLK" test --format junit -- "${paths[@]}" >"$JUNIT" || failed=$?
 fi
 exit "$failed"
