@@ -200,7 +200,7 @@ impl Console {
         }
     }
 
-    /// Begins with the tests of a file. Earlier diagnostics that belong to none of its tests are not in the JUnit report.
+    /// Begins with the tests of a file. Earlier diagnostics that belong to no test are not in the JUnit report.
     pub fn start_test_suite(&mut self) {
         if let Some(OutputDocument::Junit(report)) = &mut self.document {
             report.start_suite();

@@ -1,5 +1,5 @@
-//! Annotations of GitHub workflows: lines such as `::error file=a.clk,line=3,title=Clk E0610::a data race`. GitHub shows
-//! them at their places.
+//! Annotations of GitHub workflows, which GitHub shows at their places:
+//! `::error file=a.clk,line=3,title=Clk E0610::a data race`.
 
 use clk_base::diag::{Diagnostic, Severity};
 use clk_base::escape;
