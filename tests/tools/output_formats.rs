@@ -370,7 +370,7 @@ fn hooks_check_the_files_of_a_commit() {
     assert!(diagnostics(&run(folder.path(), &["check", "--json", "wrong.clk"])).iter().any(|d| d["code"] == "E0201"));
 }
 
-/// The errors in `fidelity.functions` are those of the table in the language reference.
+/// `fidelity.functions` has the same errors as the table in the language reference.
 #[test]
 fn errors_of_functions_are_those_of_the_reference() {
     let reference = fs::read_to_string(root().join("grammar/README.md")).expect("the reference");

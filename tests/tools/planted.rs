@@ -175,7 +175,7 @@ fn repair(program: &PlantedProgram, which: AppliedFixes) -> (String, bool) {
     let is_right = program.commands().iter().all(|command| {
         let ran = run_text(&program.name, &text, command, &["--json"]);
         let is_accepted = ran.code == 0 && diagnostics(&ran).iter().all(|line| line["severity"] == "note");
-        // The program also has to print what the correct one prints.
+        // The program also has to print the same text as the correct one.
         is_accepted
             && (*command != "run" || ran.out == run_text(&program.name, &program.text, command, &["--json"]).out)
     });

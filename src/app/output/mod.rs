@@ -1,5 +1,5 @@
 //! The formats of the command line's output (`--format`). [`Console`](super::console::Console) writes text and JSON
-//! lines at once. SARIF and JUnit are documents: they collect what a command reports, and are written when it ends.
+//! lines at once. SARIF and JUnit are documents: they collect the reports of a command, and are written when it ends.
 //! `docs/internals/output-formats.md` describes which stream has what.
 
 pub(crate) mod annotation;
@@ -78,7 +78,7 @@ pub(crate) struct PlainMessage<'a> {
 }
 
 impl<'a> PlainMessage<'a> {
-    /// Splits a message as it is shown to users. A message without a severity is a note.
+    /// Splits the text of a message. A message without a severity is a note.
     pub fn parse(message: &'a str) -> PlainMessage<'a> {
         let prefixes = [("error: ", "error"), ("warning: ", "warning"), ("note: ", "note")];
         let (rest, severity) = prefixes
