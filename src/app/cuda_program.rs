@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::console::Console;
 use super::cuda_files::{self, LoadedCuda};
 use super::disk;
+use clk_base::render;
 use clk_base::source::SourceMap;
 
 /// Loads a CUDA file as the program. Reports refused kernels and assumptions; returns `None` if no kernel remains.
@@ -28,8 +31,16 @@ pub(crate) fn load(path: &Path, sources: &mut SourceMap, console: &mut Console) 
     }
     for kernel in &loaded.kernels {
         for assumption in &kernel.assumptions {
-            let (line, _) = sources.line_column(assumption.source.span);
-            let name = &kernel.name;
+            let (name, place) = (&kernel.name, assumption.source.span);
+            if console.is_json() {
+                let at = render::place_json(place, sources);
+                console.record(
+                    "assumption",
+                    json!({ "kernel": name.as_str(), "text": assumption.text.as_str(), "at": at }),
+                );
+                continue;
+            }
+            let (line, _) = sources.line_column(place);
             console.error_line(&format!(
                 "note: the translation of `{name}` assumes that {} (line {line})",
                 assumption.text

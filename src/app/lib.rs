@@ -81,6 +81,7 @@ mod lsp;
 mod manual;
 mod markdown;
 mod memory;
+mod output;
 mod perf_map;
 mod permissions;
 mod picture;

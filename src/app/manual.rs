@@ -4,6 +4,7 @@
 /// The pages of the manual: the path from the root of the repository, and the text.
 #[rustfmt::skip]
 pub(crate) static PAGES: &[(&str, &str)] = &[
+    ("docs/agents.md", include_str!("../../docs/agents.md")),
     ("docs/benchmarks.md", include_str!("../../docs/benchmarks.md")),
     ("docs/commands.md", include_str!("../../docs/commands.md")),
     ("docs/debugging.md", include_str!("../../docs/debugging.md")),
@@ -14,6 +15,7 @@ pub(crate) static PAGES: &[(&str, &str)] = &[
     ("docs/gradients.md", include_str!("../../docs/gradients.md")),
     ("docs/index.md", include_str!("../../docs/index.md")),
     ("docs/install.md", include_str!("../../docs/install.md")),
+    ("docs/json.md", include_str!("../../docs/json.md")),
     ("docs/performance.md", include_str!("../../docs/performance.md")),
     ("docs/profiling.md", include_str!("../../docs/profiling.md")),
     ("docs/projects.md", include_str!("../../docs/projects.md")),
@@ -84,6 +86,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("docs/internals/laneir.md", include_str!("../../docs/internals/laneir.md")),
     ("docs/internals/language-server.md", include_str!("../../docs/internals/language-server.md")),
     ("docs/internals/names.md", include_str!("../../docs/internals/names.md")),
+    ("docs/internals/output-formats.md", include_str!("../../docs/internals/output-formats.md")),
     ("docs/internals/prover.md", include_str!("../../docs/internals/prover.md")),
     ("docs/internals/race-checks.md", include_str!("../../docs/internals/race-checks.md")),
     ("docs/internals/sanitizer.md", include_str!("../../docs/internals/sanitizer.md")),

@@ -1,15 +1,19 @@
 //! Formats the verdicts and counterexamples of a kernel's proofs. Also warns about errors that a run did not show
 //! because its launches were too small.
 
+use serde_json::{Value, json};
+
 use crate::console::paint;
 use crate::interrupt::Interrupt;
 use clk_base::diag::Diagnostic;
 use clk_base::escape;
-use clk_base::render::RenderStyle;
+use clk_base::render::{self, RenderStyle};
 use clk_base::source::{SourceMap, Span};
+use clk_check::typed::{Expected, Kernel};
 use clk_compile::Session;
 use clk_host::interp::{Interpreter, UncoveredSizes};
-use clk_prove::{ProofReport, ProofVerdict, UntestedSizes, settle_warnings};
+use clk_ir::inexact_operations::InexactOperations;
+use clk_prove::{ProofReport, ProofVerdict, Property, UntestedSizes, settle_warnings};
 
 /// Returns the kernel's name, followed by a line for each verdict.
 pub(crate) fn verdicts_text(report: &ProofReport, sources: &SourceMap, style: RenderStyle) -> String {
@@ -73,6 +77,70 @@ pub(crate) fn counterexamples(report: &ProofReport) -> Vec<Diagnostic> {
         }
     }
     all
+}
+
+/// Returns a JSON record for each verdict.
+pub(crate) fn verdict_records(report: &ProofReport, kernel: &Kernel, sources: &SourceMap) -> Vec<Value> {
+    let at = |place: Span| render::place_json(sources.original(place), sources);
+    let unexamined: Vec<Value> =
+        report.unexamined.iter().map(|(text, place)| json!({ "arguments": text, "at": at(*place) })).collect();
+    let (assuming, fidelity) = (assumptions(report, sources), fidelity(report, kernel, &at));
+    let records = report.verdicts.iter().map(|(property, verdict)| {
+        let mut record = json!({
+            "kernel": report.kernel,
+            "instance": report.instance,
+            "property": property.name(),
+            "verdict": verdict.word(),
+            "assuming": assuming,
+            "unexamined": unexamined,
+            "fidelity": fidelity,
+        });
+        match verdict {
+            ProofVerdict::Proved { steps } => {
+                record["certificates"] = json!(steps);
+                record["largest"] = json!(report.largest.map(|n| n as i64));
+            }
+            ProofVerdict::Refuted { sizes, found, .. } => {
+                record["sizes"] = json!(sizes);
+                record["code"] = json!(found.code);
+            }
+            ProofVerdict::Unknown { why, place } => {
+                record["why"] = json!(why);
+                record["at"] = json!(place.map(at));
+            }
+        }
+        record
+    });
+    records.collect()
+}
+
+/// Describes how far the kernel's results agree between devices and runs.
+fn fidelity(report: &ProofReport, kernel: &Kernel, at: &dyn Fn(Span) -> Value) -> Value {
+    let tested = kernel.expects.iter().filter_map(|expect| match expect.expected {
+        Expected::MaxUlp(limit) => Some(limit),
+        _ => None,
+    });
+    let order = report.verdict(Property::Order);
+    let empty = InexactOperations::default();
+    let inexact = report.inexact.as_ref().unwrap_or(&empty);
+    let results = match order {
+        _ if report.inexact.is_none() => "unknown",
+        Some(ProofVerdict::Refuted { .. }) => "order",
+        _ if !inexact.unordered_sums.is_empty() => "order",
+        Some(ProofVerdict::Proved { .. }) if !inexact.functions.is_empty() => "ulp",
+        Some(ProofVerdict::Proved { .. }) if inexact.tensor_cores => "tensor-cores",
+        Some(ProofVerdict::Proved { .. }) => "bits",
+        _ => "unknown",
+    };
+    let functions: Vec<Value> =
+        inexact.functions.iter().map(|(name, ulps)| json!({ "name": name, "ulps": ulps })).collect();
+    json!({
+        "results": results,
+        "functions": functions,
+        "unordered_sums": inexact.unordered_sums.iter().map(|place| at(*place)).collect::<Vec<_>>(),
+        "tensor_cores": inexact.tensor_cores,
+        "max_ulp": tested.min(),
+    })
 }
 
 pub(crate) fn position(place: Span, sources: &SourceMap) -> String {

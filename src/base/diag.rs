@@ -11,12 +11,43 @@ pub enum Severity {
     Note,
 }
 
-/// A remark on a source location. The primary label states what is wrong at its location; the other labels explain why.
+/// How a label's location takes part in the fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelRole {
+    /// The location of the fault. The text states what is wrong there.
+    Primary,
+    /// A call that leads to the fault, in the same thread. The labels of nested calls begin with the innermost one.
+    Call,
+    /// The access or the branch of another thread that conflicts with the thread at the primary label.
+    OtherThread,
+    /// A location that explains the fault.
+    Context,
+}
+
+impl LabelRole {
+    /// Returns the role's name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            LabelRole::Primary => "primary",
+            LabelRole::Call => "call",
+            LabelRole::OtherThread => "other-thread",
+            LabelRole::Context => "context",
+        }
+    }
+}
+
+/// A remark on a source location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiagLabel {
     pub span: Span,
     pub text: String,
-    pub primary: bool,
+    pub role: LabelRole,
+}
+
+impl DiagLabel {
+    pub fn is_primary(&self) -> bool {
+        self.role == LabelRole::Primary
+    }
 }
 
 /// Whether a fix may be applied without review.
@@ -99,16 +130,19 @@ impl Diagnostic {
         Self::new(Severity::Warning, code, title)
     }
 
-    /// Adds the primary label.
-    pub fn at(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push(DiagLabel { span, text: text.into(), primary: true });
+    pub fn label(mut self, role: LabelRole, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push(DiagLabel { span, text: text.into(), role });
         self
     }
 
+    /// Adds the primary label.
+    pub fn at(self, span: Span, text: impl Into<String>) -> Self {
+        self.label(LabelRole::Primary, span, text)
+    }
+
     /// Adds a secondary label, which explains the error.
-    pub fn because(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push(DiagLabel { span, text: text.into(), primary: false });
-        self
+    pub fn because(self, span: Span, text: impl Into<String>) -> Self {
+        self.label(LabelRole::Context, span, text)
     }
 
     pub fn note(mut self, text: impl Into<String>) -> Self {
@@ -148,7 +182,7 @@ impl Diagnostic {
 
     /// Returns the location of the primary label, else of the first label.
     pub fn primary(&self) -> Option<Span> {
-        self.labels.iter().find(|l| l.primary).or(self.labels.first()).map(|l| l.span)
+        self.labels.iter().find(|l| l.is_primary()).or(self.labels.first()).map(|l| l.span)
     }
 }
 

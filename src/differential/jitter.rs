@@ -8,10 +8,11 @@
 use clk_base::source::Span;
 use clk_ir::PreparedKernel;
 use clk_ir::def::*;
+use clk_ir::inexact_operations::{InexactOperations, sum_operand};
 use clk_ir::verify::{Violation, verify};
 use clk_runtime::FUNCTION_ULPS;
 use clk_scalar::Scalar;
-use clk_scalar::ops::{AtomicOp, MathFn, WarpOp};
+use clk_scalar::ops::MathFn;
 
 /// Perturbation in ULPs of sums in an unspecified order, and of `+ - * /` and `sqrt` if a device may approximate them.
 const OPERATION_ULPS: u64 = 2;
@@ -41,26 +42,10 @@ impl Loose {
     }
 }
 
-/// Returns the operand of an atomic or warp-wide sum, whose order of additions is unspecified.
-fn sum_operand(kind: &StmtKind) -> Option<ExprId> {
-    match kind {
-        StmtKind::Atomic { op: AtomicOp::Add | AtomicOp::Sub, value, .. }
-        | StmtKind::Warp { op: WarpOp::ReduceAdd, value, .. } => Some(*value),
-        _ => None,
-    }
-}
-
 /// Returns whether the kernel contains an operation that another device may round differently.
 pub fn is_approximate(module: &Module) -> bool {
-    module.functions.iter().any(|(_, function)| {
-        let mut can_differ = function.exprs.iter().any(|(_, expr)| Loose::Functions.ulps(expr).is_some());
-        clk_ir::visit::each_stmt(&function.body, &mut |stmt| {
-            can_differ |= sum_operand(&stmt.kind)
-                .and_then(|id| function.exprs.get(id))
-                .is_some_and(|expr| expr.ty.scalar().is_float());
-        });
-        can_differ
-    })
+    let InexactOperations { functions, unordered_sums, tensor_cores: _ } = InexactOperations::of(module);
+    !functions.is_empty() || !unordered_sums.is_empty()
 }
 
 /// Returns the kernel with the perturbation inserted after each inexact operation. Different seeds perturb differently.

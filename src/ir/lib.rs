@@ -8,6 +8,7 @@ pub mod def;
 pub mod definite_init;
 pub mod disjoint_writes;
 pub mod footprint;
+pub mod inexact_operations;
 pub mod inlined_calls;
 pub mod launch_coverage;
 pub mod memory_transactions;

@@ -406,7 +406,7 @@ fn contract_error(kernel: &Kernel, expect: &Expect, diagnostic: Diagnostic, laun
     let title = format!("`{}` violates `expect {}`", kernel.name, expect.expected.text());
     let mut error = Diagnostic::error("E0618", title).at(expect.span, "expected here");
     for label in diagnostic.labels {
-        let text = match (label.primary, label.text.as_str()) {
+        let text = match (label.is_primary(), label.text.as_str()) {
             (true, "") => diagnostic.title.clone(),
             (true, text) => format!("{}: {text}", diagnostic.title),
             (false, text) => text.to_string(),

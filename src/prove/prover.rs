@@ -22,6 +22,7 @@ use clk_ir::footprint::proof_obligation::{ObligationAnswer, ProofObligation};
 use clk_ir::footprint::warp_cost_bounds::{CostMeasure, SymbolicWarps};
 use clk_ir::footprint::{BarrierReach, Footprint, at_most, constant, number, single, variable};
 use clk_ir::footprint::{property_obligations, write_coverage};
+use clk_ir::inexact_operations::InexactOperations;
 use clk_ir::inlined_calls::resolve_span;
 use clk_lower::Instance;
 
@@ -77,6 +78,10 @@ pub fn prove_kernel_with(program: &Program, id: KernelId, options: &ProofOptions
         };
         match named.prepared {
             Ok(prepared) => {
+                let mut inexact = InexactOperations::of(&prepared.module);
+                let calls = &prepared.module.functions[prepared.module.kernel.body].calls;
+                inexact.unordered_sums.iter_mut().for_each(|span| *span = resolve_span(calls, *span).0);
+                report.inexact = Some(inexact);
                 let examination = Examination::new(program, kernel, &named.instance, &prepared, options);
                 if stop::until_stopped(&options.stop, || examination.run(&mut report)).is_err() {
                     report.all_unknown(kernel, STOPPED, Some(kernel.name_span));

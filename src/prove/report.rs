@@ -3,6 +3,7 @@
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_check::typed::{Expected, Kernel};
+use clk_ir::inexact_operations::InexactOperations;
 use clk_runtime::FaultKind;
 
 /// The maximum number of launches not covered by the proof that are listed.
@@ -140,6 +141,8 @@ pub struct ProofReport {
     pub(super) possible_overflows: Vec<Span>,
     /// The proofs as text: each obligation, followed by its certificate.
     pub certificates: String,
+    /// The operations that devices may round differently; `None` if the kernel could not be examined.
+    pub inexact: Option<InexactOperations>,
     /// The number of candidate counterexamples that no run confirmed.
     pub unconfirmed: usize,
 }
@@ -206,6 +209,10 @@ impl ProofReport {
         self.possible_overflows.extend(other.possible_overflows);
         self.certificates += &other.certificates;
         self.unconfirmed += other.unconfirmed;
+        self.inexact = self.inexact.zip(other.inexact).map(|(mut all, other)| {
+            all.merge(other);
+            all
+        });
         self
     }
 

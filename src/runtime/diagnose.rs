@@ -5,7 +5,7 @@ use crate::fault::{
     AccessKind, DeviceError, Fault, FaultKind, LockAcquisition, Race, ReplayVerdict, ThreadId, WarpAccessCost,
     WarpMaskError, WorkerLoss, size,
 };
-use clk_base::diag::{Diagnostic, Severity};
+use clk_base::diag::{Diagnostic, LabelRole, Severity};
 use clk_base::source::Span;
 use clk_scalar::ScalarValue;
 use clk_scalar::fault_help::{conversion_help, overflow_help};
@@ -24,7 +24,7 @@ pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     };
     let mut diagnostic = Diagnostic::new(severity, code, title).at(fault.span, label);
     for &call in &fault.trace {
-        diagnostic = diagnostic.because(call, "called from here");
+        diagnostic = diagnostic.label(LabelRole::Call, call, "called from here");
     }
     if fault.others > 0 {
         let (threads, verb) = if fault.others == 1 { ("thread", "does") } else { ("threads", "do") };
@@ -302,7 +302,7 @@ impl RaceRemedy {
 fn advise_race(race: &Race, span: Span, diagnostic: Diagnostic) -> Diagnostic {
     let other = thread_description(race.other.index.as_deref(), race.other.thread, race.other.block);
     let label = format!("{other} {}", access_text(race.other_access_kind, race.other_value));
-    let diagnostic = diagnostic.because(race.other_span, label);
+    let diagnostic = diagnostic.label(LabelRole::OtherThread, race.other_span, label);
     let remedy = RaceRemedy::of(race, span);
     let mixed = race.access_kind.is_atomic() != race.other_access_kind.is_atomic();
     let diagnostic = match mixed && !matches!(remedy, RaceRemedy::OneWriter | RaceRemedy::AtomicUpdate) {
@@ -374,7 +374,9 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         FaultKind::Assert { .. } | FaultKind::Interrupted => diagnostic,
         FaultKind::Divergence { elsewhere, what, .. } => {
             let diagnostic = match elsewhere {
-                Some(span) => diagnostic.because(*span, "the other threads took another branch here"),
+                Some(span) => {
+                    diagnostic.label(LabelRole::OtherThread, *span, "the other threads took another branch here")
+                }
                 None => diagnostic,
             };
             diagnostic
@@ -435,8 +437,10 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
             .note(format!("lanes are numbered from 0 to {}; a GPU takes the number modulo 32", lanes.saturating_sub(1)))
             .help("`shuffle_up` and `shuffle_down` give the own value where there is no such lane"),
         FaultKind::LockOrder(_, others) => {
-            let diagnostic =
-                others.iter().take(LOCK_STEPS).fold(diagnostic, |d, step| d.because(step.span, lock_text(step)));
+            let diagnostic = others
+                .iter()
+                .take(LOCK_STEPS)
+                .fold(diagnostic, |d, step| d.label(LabelRole::OtherThread, step.span, lock_text(step)));
             diagnostic
                 .note("this run did not deadlock; in another order of threads each holds the lock that the other waits for")
                 .help("acquire locks in the same order everywhere, for example the one with the smaller index first")

@@ -171,6 +171,21 @@ impl MathFn {
         !matches!(self.row().family, MathFamily::Approximations | MathFamily::Powers)
     }
 
+    /// Returns the documented maximum error in ULPs on all devices; 0 for exact functions. `lgamma` has it away from
+    /// its zeros.
+    pub fn max_ulps(self) -> u32 {
+        use MathFn::*;
+        match self {
+            Tgamma => 10,
+            Pow => 8,
+            Lgamma => 6,
+            Tan | Erfc => 5,
+            Atan2 | Hypot | Sinh | Asinh | Acosh | Atanh => 4,
+            _ if self.is_exact() => 0,
+            _ => 2,
+        }
+    }
+
     /// Returns whether the result is finite for all finite arguments.
     pub fn preserves_finite(self) -> bool {
         use MathFn::*;

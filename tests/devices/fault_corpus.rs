@@ -152,9 +152,10 @@ fn meets(text: &str, diagnostic: &Diagnostic, announced: &[ExpectedDiagnostic]) 
             let at = diagnostic.primary().map(|span| line(text, span));
             diagnostic.code == code && at == Some(a.line) && words(diagnostic).contains(&a.text)
         }
-        None => {
-            diagnostic.labels.iter().any(|l| !l.primary && line(text, l.span) == a.line && l.text.contains(&a.text))
-        }
+        None => diagnostic
+            .labels
+            .iter()
+            .any(|l| !l.is_primary() && line(text, l.span) == a.line && l.text.contains(&a.text)),
     })
 }
 

@@ -57,7 +57,7 @@ fn wrong_examples_have_exactly_their_error() {
         let others: Vec<_> = reported.iter().filter(|d| d.code != page.code && d.is_error()).cloned().collect();
         assert!(others.is_empty(), "{} also gives {:?}", page.code, show(&others));
         for d in &reported {
-            assert!(d.labels.iter().filter(|l| l.primary).count() == 1, "{}: one primary label", d.code);
+            assert!(d.labels.iter().filter(|l| l.is_primary()).count() == 1, "{}: one primary label", d.code);
             assert!(!d.title.ends_with('.'), "{}: {}", d.code, d.title);
         }
     }

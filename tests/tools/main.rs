@@ -13,6 +13,8 @@ mod interruption;
 mod launch;
 mod launch_serve;
 mod lsp;
+mod output_formats;
+mod planted;
 mod profile;
 mod profile_expressions;
 mod progress;

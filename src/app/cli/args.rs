@@ -9,7 +9,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use super::check::CheckProofs;
 use super::common_args::{file, script, switch};
+use super::format_option::{self, FormatNeeds};
 use super::profile::ProfileOptions;
 use super::test::TestOptions;
 use super::{doc_site, fetch, help, install, launch, new, stubs, watch, why};
@@ -32,7 +34,7 @@ pub(crate) enum CliCommand {
     Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool, ranks: Option<u32> },
     Debug { file: PathBuf, args: Vec<String>, commands: Vec<String>, test: Option<String> },
     Eval { text: String },
-    Check { files: Vec<PathBuf>, proves: bool },
+    Check { files: Vec<PathBuf>, proofs: CheckProofs },
     Test { paths: Vec<PathBuf>, filter: Option<String>, how: TestOptions },
     Tune { file: PathBuf, kernel: Option<String>, limit: f64 },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
@@ -137,7 +139,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
             _ => ColorMode::Auto,
         },
         ascii: matches.get_flag("ascii"),
-        json: matches.get_flag("json"),
+        format: format_option::chosen(&matches).map_err(conflict)?,
     };
     // `clk fmt` has a different `--check` option, which is a flag without a value.
     let check = matches.try_get_one::<String>("check").ok().flatten();
@@ -181,10 +183,10 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         None => from_environment(devices::VARIABLE)?,
     };
     if limits.sums == MmaPrecision::Sequential && !matches!(device, DeviceChoice::Sim(_)) {
-        let complaint = "--fast-mma is for the simulator: leave it off, or choose `--device sim`";
-        return Err(Box::new(command().error(clap::error::ErrorKind::ArgumentConflict, complaint)));
+        return Err(conflict("--fast-mma is for the simulator: leave it off, or choose `--device sim`"));
     }
     let task = task(&matches);
+    format_option::check(look.format, format_needs(&task)).map_err(conflict)?;
     let isolate = match (&task, matches.get_flag("isolate"), matches.get_flag("no-isolate")) {
         (_, true, _) => Isolate::Yes,
         (CliCommand::Repl { .. }, _, false) => Isolate::IfPossible,
@@ -193,6 +195,23 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     };
     let cuda = matches.subcommand().map_or_else(ImportOptions::default, |(_, sub)| cuda_options(sub));
     Ok(Cli { task, look, cuda, limits, device, usage, isolate, stats })
+}
+
+/// Returns an error about options that exclude each other.
+fn conflict(complaint: impl Display) -> Box<clap::Error> {
+    Box::new(command().error(clap::error::ErrorKind::ArgumentConflict, complaint))
+}
+
+/// Returns which formats suit a command.
+fn format_needs(task: &CliCommand) -> FormatNeeds {
+    let (has_ranks, debugs) = match task {
+        CliCommand::Run { ranks, debug_on_fault, .. } => (ranks.is_some(), *debug_on_fault),
+        _ => (false, false),
+    };
+    let has_tests = matches!(task, CliCommand::Test { .. });
+    let has_findings =
+        matches!(task, CliCommand::Check { .. } | CliCommand::Prove { .. } | CliCommand::Run { .. }) || has_tests;
+    FormatNeeds { has_findings, has_tests, has_ranks, debugs }
 }
 
 /// Adds `-D` and `-I`, which are for CUDA files.
@@ -295,7 +314,14 @@ fn task(matches: &ArgMatches) -> CliCommand {
             let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
             CliCommand::Debug { file, args, commands, test: one("test") }
         }
-        "check" => CliCommand::Check { files: paths("files"), proves: !sub.get_flag("no-prove") },
+        "check" => {
+            let proofs = match (sub.get_flag("prove"), sub.get_flag("no-prove")) {
+                (true, _) => CheckProofs::All,
+                (false, true) => CheckProofs::None,
+                (false, false) => CheckProofs::CudaFiles,
+            };
+            CliCommand::Check { files: paths("files"), proofs }
+        }
         "test" => {
             let options =
                 TestOptions { tunings: sub.get_flag("tunings"), deny_warnings: sub.get_flag("deny-warnings") };
@@ -493,11 +519,8 @@ fn global_options() -> Vec<Arg> {
             .action(ArgAction::SetTrue)
             .global(true)
             .help("Draw messages with ASCII characters only"),
-        Arg::new("json")
-            .long("json")
-            .action(ArgAction::SetTrue)
-            .global(true)
-            .help("Diagnostics and results as JSON lines"),
+        format_option::json(),
+        format_option::format(),
         Arg::new("device")
             .long("device")
             .value_name("NAME")
@@ -583,6 +606,7 @@ fn check() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Files, or folders of them"),
         )
+        .arg(switch("prove", "Also prove all kernels, as `clk prove` does").conflicts_with("no-prove"))
         .arg(
             Arg::new("no-prove")
                 .long("no-prove")

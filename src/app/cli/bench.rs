@@ -43,7 +43,7 @@ fn file(path: &Path, filter: Option<&str>, context: &mut AppContext) -> Result<u
     if chosen.is_empty() {
         return Ok(0);
     }
-    if !context.console.json {
+    if context.console.is_human() {
         context.console.fact(&path.display().to_string());
     }
     run_all(path, &chosen, &compiled, context).map(|()| chosen.len())
@@ -145,20 +145,36 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     }
 }
 
+/// The distribution of a bench's times, in seconds.
+struct SampleQuartiles {
+    fastest: f64,
+    low: f64,
+    median: f64,
+    high: f64,
+    slowest: f64,
+}
+
+impl SampleQuartiles {
+    fn of(result: &BenchResult) -> SampleQuartiles {
+        let mut samples = result.samples.clone();
+        samples.sort_by(f64::total_cmp);
+        let [fastest, low, median, high, slowest] =
+            [0.0, 0.25, 0.5, 0.75, 1.0].map(|fraction| quantile(&samples, fraction));
+        SampleQuartiles { fastest, low, median, high, slowest }
+    }
+}
+
 fn show(path: &Path, title: &str, result: &BenchResult, context: &mut AppContext) {
-    let mut samples = result.samples.clone();
-    samples.sort_by(f64::total_cmp);
-    let (low, median, high) = (quantile(&samples, 0.25), quantile(&samples, 0.5), quantile(&samples, 0.75));
-    let (fastest, slowest) = (quantile(&samples, 0.0), quantile(&samples, 1.0));
+    let SampleQuartiles { fastest, low, median, high, slowest } = SampleQuartiles::of(result);
     let console = &mut context.console;
-    if console.json {
+    if console.is_json() {
         let rate = |amount: Option<f64>| amount.map(|a| a / median);
         let line = json!({
-            "file": path.display().to_string(), "bench": title, "runs": samples.len(),
+            "file": path.display().to_string(), "bench": title, "runs": result.samples.len(),
             "median": median, "min": fastest, "max": slowest, "quartiles": [low, high],
             "bytes_per_second": rate(result.bytes), "flops_per_second": rate(result.flops), "items_per_second": rate(result.items),
         });
-        return console.line(&escape::json(line.to_string()));
+        return console.record("bench", line);
     }
     let line = summary(&escape::name(title), result, console.style);
     console.line(&line);
@@ -166,9 +182,7 @@ fn show(path: &Path, title: &str, result: &BenchResult, context: &mut AppContext
 
 /// Formats the median, spread and rates of a bench on one line.
 pub(crate) fn summary(title: &str, result: &BenchResult, style: RenderStyle) -> String {
-    let mut samples = result.samples.clone();
-    samples.sort_by(f64::total_cmp);
-    let (low, median, high) = (quantile(&samples, 0.25), quantile(&samples, 0.5), quantile(&samples, 0.75));
+    let SampleQuartiles { fastest, low, median, high, .. } = SampleQuartiles::of(result);
     let spread = if median > 0.0 { (high - low) / 2.0 / median * 100.0 } else { 0.0 };
     let sign = if style.ascii { "+-" } else { "±" };
     let mut line = format!("  {title:<32} {:>9} {sign}{spread:.0}%", duration(median));
@@ -177,7 +191,7 @@ pub(crate) fn summary(title: &str, result: &BenchResult, style: RenderStyle) -> 
             line += &format!("  {}", rate(amount / median, unit));
         }
     }
-    line += &format!("  ({} runs, fastest {})", samples.len(), duration(quantile(&samples, 0.0)));
+    line += &format!("  ({} runs, fastest {})", result.samples.len(), duration(fastest));
     if style.ascii { line.replace('µ', "u") } else { line }
 }
 

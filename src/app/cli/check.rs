@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
+use super::prove::ProvedProgram;
 use crate::context::AppContext;
 use crate::{disk, exit, script, tuning_files};
 use clk_base::diag::Diagnostic;
+use clk_base::render::DiagCounts;
 use clk_compile::Session;
 use clk_prove::{ProofOptions, ProofVerdict, Property, check_expectations, kernels_of_file, prove_kernel_with};
 
@@ -16,10 +20,19 @@ use clk_prove::{ProofOptions, ProofVerdict, Property, check_expectations, kernel
 const KERNEL_TIME: Duration = Duration::from_millis(100);
 const TOTAL_TIME: Duration = Duration::from_secs(2);
 
-/// Checks files. Proofs look for faults in kernels of CUDA files if `proves` is set.
-pub(crate) fn files(paths: &[PathBuf], proves: bool, context: &mut AppContext) -> u8 {
+/// Which kernels `clk check` tries to prove, in addition to those with contracts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckProofs {
+    None,
+    /// The kernels of CUDA files, within a time limit; only faults are reported.
+    CudaFiles,
+    /// All kernels, as `clk prove` does.
+    All,
+}
+
+pub(crate) fn files(paths: &[PathBuf], proofs: CheckProofs, context: &mut AppContext) -> u8 {
     let mut failed = false;
-    let mut time = if proves { TOTAL_TIME } else { Duration::ZERO };
+    let mut time = if proofs == CheckProofs::CudaFiles { TOTAL_TIME } else { Duration::ZERO };
     let mut unproved = 0;
     let mut checked = 0;
     for path in program_files(paths, context, &mut failed) {
@@ -27,9 +40,17 @@ pub(crate) fn files(paths: &[PathBuf], proves: bool, context: &mut AppContext) -
         let compiled = script::compile_file(&path, &mut context.console);
         failed |= compiled.is_none() || context.console.tally.errors > 0;
         if let Some(compiled) = &compiled {
-            failed |= check_contracts(&compiled.session, context);
-            if proves && compiled.is_cuda() {
-                unproved += find_faults(&compiled.session, &mut time, context);
+            let (session, is_cuda) = (&compiled.session, compiled.is_cuda());
+            let violations = check_contracts(session, context);
+            failed |= violations.iter().any(Diagnostic::is_error);
+            match proofs {
+                CheckProofs::CudaFiles if is_cuda => unproved += find_faults(session, &mut time, context),
+                CheckProofs::All => {
+                    let program = ProvedProgram { session, is_cuda, certificates: false };
+                    let kernels = kernels_of_file(&session.program, session.main);
+                    failed |= program.prove_kernels(&kernels, &violations, context);
+                }
+                CheckProofs::None | CheckProofs::CudaFiles => {}
             }
             let choices = tuning_files::check_file(&compiled.session);
             failed |= choices.iter().any(Diagnostic::is_error);
@@ -43,25 +64,29 @@ pub(crate) fn files(paths: &[PathBuf], proves: bool, context: &mut AppContext) -
     }
     failed |= context.console.tally.errors > 0;
     context.console.summary();
+    let DiagCounts { errors, warnings } = context.console.tally;
+    let counts =
+        json!({ "command": "check", "files": checked, "errors": errors, "warnings": warnings, "unproved": unproved });
+    context.console.record("summary", counts);
     if unproved > 0 {
         let line = format!("note: no proofs were tried for {unproved} kernels; `clk prove` has no time limit");
         context.console.error_line(&line);
     }
-    if !failed && context.console.tally.warnings == 0 && !context.console.json {
+    if !failed && context.console.tally.warnings == 0 && context.console.is_human() {
         context.console.line(&format!("no mistakes found in {checked} file{}", if checked == 1 { "" } else { "s" }));
     }
     if failed { exit::FAILURE } else { exit::OK }
 }
 
-/// Proves the contracts of the program's kernels; returns whether one of them is violated.
-fn check_contracts(session: &Session, context: &mut AppContext) -> bool {
-    let mut failed = false;
+/// Proves the contracts of the program's kernels; reports and returns what is found.
+fn check_contracts(session: &Session, context: &mut AppContext) -> Vec<Diagnostic> {
+    let mut all = vec![];
     for id in kernels_of_file(&session.program, session.main) {
         let diagnostics = check_expectations(&session.program, id);
-        failed |= diagnostics.iter().any(Diagnostic::is_error);
         context.console.report_all(&diagnostics, &session.sources);
+        all.extend(diagnostics);
     }
-    failed
+    all
 }
 
 /// Tries to prove each kernel of a CUDA file and reports the faults found. Returns the number of kernels for which the

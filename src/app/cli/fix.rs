@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use super::check::program_files;
 use super::profile;
 use crate::context::AppContext;
@@ -35,7 +37,9 @@ pub(crate) fn paths(paths: &[PathBuf], manner: FixOptions, context: &mut AppCont
             Err(()) => failed = true,
         }
     }
-    if !context.console.json {
+    let counts = json!({ "command": "fix", "files": files, "fixes": total, "applied": !dry_run });
+    context.console.record("summary", counts);
+    if context.console.is_human() {
         let place = match files {
             0 => String::new(),
             1 => " in 1 file".to_owned(),

@@ -32,7 +32,7 @@ pub(crate) fn paths(paths: &[PathBuf], check: bool, lines: Option<(usize, usize)
     }
     context.console.summary();
     count.failed |= failed;
-    if !context.console.json {
+    if context.console.is_human() {
         report(&count, check, context);
     }
     if count.failed || check && count.changed > 0 { exit::FAILURE } else { exit::OK }

@@ -6,7 +6,7 @@ use clap::{Arg, Command};
 use super::{doc, explain};
 use crate::command_error::CommandResult;
 use crate::context::AppContext;
-use crate::{manual, markdown, repl};
+use crate::{manual, markdown, output, repl};
 
 pub(crate) fn command() -> Command {
     Command::new("help").about("Show a topic: a command, a page of the manual, a part of the language, a name").arg(
@@ -27,7 +27,13 @@ pub(crate) fn topic(topic: Option<&str>, mut clk: Command, context: &mut AppCont
     context.show(text)
 }
 
+/// The topic that shows the JSON schema of JSON lines.
+const SCHEMA: &str = "schema";
+
 fn page(topic: &str, clk: &mut Command, context: &AppContext) -> CommandResult {
+    if topic == SCHEMA {
+        return Ok(output::SCHEMA.to_owned());
+    }
     let style = context.console.style;
     if let Some(command) = clk.find_subcommand_mut(topic) {
         return Ok(command.render_long_help().to_string());
@@ -66,6 +72,7 @@ fn overview(clk: &Command) -> String {
     for section in manual::sections() {
         text += &format!("  {section}\n");
     }
+    text += "\nThe JSON schema of `--json`\n  schema\n";
     text += "\nAny name that `clk doc` knows (`sqrt`, `std.linalg`), and any code that `clk explain` knows (`E0601`), is a topic, too.\n";
     text
 }

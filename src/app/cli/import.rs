@@ -67,7 +67,7 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
             }
         }
     }
-    if context.console.json {
+    if context.console.is_json() {
         for ((file, line, _), kernel) in &kernels {
             let line = json!({
                 "file": file.display().to_string(),
@@ -76,7 +76,7 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
                 "accepted": kernel.construct.is_none(),
                 "construct": kernel.construct,
             });
-            context.console.line(&line.to_string());
+            context.console.record("coverage", line);
         }
     } else {
         show(&kernels, context);

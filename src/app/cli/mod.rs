@@ -13,6 +13,7 @@ mod explain;
 mod fetch;
 mod fix;
 mod fmt;
+mod format_option;
 mod help;
 mod import;
 mod install;
@@ -75,6 +76,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
             Ok(device) => limits.places = ScriptDevices { device: Some(device), all: Some(machine.clone()) },
             Err(error) => {
                 console.error_line(&format!("error: {error}\n  Help: leave `--device` off, or say `--device sim`"));
+                console.finish(exit::NO_DEVICE);
                 return exit::NO_DEVICE;
             }
         }
@@ -87,9 +89,10 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     if let (true, Some(device)) = (cli.stats, &context.limits.places.device) {
         context.console.error_line(&stats::device_line(&**device));
     }
-    context.console.flush();
     // If Clk has reported an internal error, that exit code replaces the code of a failed program.
-    if code == exit::FAILURE && context.console.internal { exit::INTERNAL } else { code }
+    let code = if code == exit::FAILURE && context.console.internal { exit::INTERNAL } else { code };
+    context.console.finish(code);
+    code
 }
 
 fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
@@ -107,7 +110,7 @@ fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
             debug::main(&file, args, commands, test.as_deref(), context)
         }
         CliCommand::Eval { text } => run::eval(&text, context),
-        CliCommand::Check { files, proves } => check::files(&files, proves, context),
+        CliCommand::Check { files, proofs } => check::files(&files, proofs, context),
         CliCommand::Test { paths, filter, how } => {
             context.limits.check.get_or_insert(true);
             test::paths(&paths, filter.as_deref(), how, context)

@@ -12,7 +12,6 @@ use crate::progress::{self, StallNotes};
 use crate::script::{self, CompiledScript};
 use crate::{exit, suggestions};
 use clk_base::diag::Diagnostic;
-use clk_base::escape;
 use clk_compile::Session;
 use clk_host::interp::Interpreter;
 use clk_profile::edits::ParsedKernels;
@@ -54,13 +53,13 @@ pub(crate) fn file(path: &Path, wanted: &ProfileOptions, context: &mut AppContex
     let kernels = ParsedKernels::new(&session.sources);
     let ids = KernelIds::of(session);
     for profile in &shown {
-        if profile.of == CostCounting::Expression && !context.console.json {
+        if profile.of == CostCounting::Expression && context.console.is_human() {
             continue;
         }
         let resources = resources(&generator, session, ids.find(&kernels, profile), profile);
         let text = ProfileView { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
-        match context.console.json {
-            true => context.console.line(&escape::json(text.json().to_string())),
+        match context.console.is_json() {
+            true => context.console.record("profile", text.json()),
             false => {
                 let text = text.text(context.console.style) + "\n";
                 context.console.print(&text);
@@ -70,7 +69,7 @@ pub(crate) fn file(path: &Path, wanted: &ProfileOptions, context: &mut AppContex
             context.console.report(&warning, &session.sources);
         }
     }
-    if !context.console.json
+    if context.console.is_human()
         && let Some(text) = expressions::table(shown.into_iter(), gpu, &session.sources, context.console.style)
     {
         context.console.print(&text);
@@ -124,8 +123,8 @@ fn run(compiled: &CompiledScript, wanted: &ProfileOptions, context: &mut AppCont
     context.limits.check = Some(false);
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     interpreter.set_profile_collector(Some(counting.clone()));
-    let json = context.console.json;
-    let notes = || (!json).then(|| StallNotes::new(&compiled.session.sources, "`clk run --check`"));
+    let is_json = context.console.is_json();
+    let notes = || (!is_json).then(|| StallNotes::new(&compiled.session.sources, "`clk run --check`"));
     let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES, notes);
     let result = run_program(compiled, &mut interpreter, wanted, context);
     drop(watch);

@@ -3,14 +3,11 @@
 
 use std::path::Path;
 
-use serde_json::json;
-
 use crate::context::AppContext;
 use crate::script::{self, CompiledScript};
 use crate::{exit, proof, suggestions};
-use clk_base::escape;
-use clk_base::source::Span;
-use clk_check::typed::KernelId;
+use clk_base::diag::Diagnostic;
+use clk_check::typed::{Kernel, KernelId};
 use clk_compile::Session;
 use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, kernels_of_file, prove_kernel_with};
 
@@ -28,7 +25,11 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| name == wanted)).map(|(id, _)| *id).collect();
     if selected.is_empty() {
         let Some(name) = kernel else {
-            context.console.fact("the file has no kernels; to prove those of imported files, name these files");
+            let text = "the file has no kernels; to prove those of imported files, name these files";
+            match context.console.is_human() {
+                true => context.console.fact(text),
+                false => context.console.error_line(&format!("note: {text}")),
+            }
             return exit::OK;
         };
         let help = suggestions::did_you_mean(name, own.iter().map(|(_, name)| name.as_str()))
@@ -37,21 +38,65 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         context.console.error_line(&format!("error: `{}` has no kernel `{name}`{help}", path.display()));
         return exit::FAILURE;
     }
-    let mut refuted = false;
-    for id in selected {
-        let options = ProofOptions { stop: context.interrupt.flag(), unstated_lengths: is_cuda };
-        let mut report = prove_kernel_with(&session.program, id, &options);
-        if is_cuda {
-            leave_contents_open(&mut report);
-        }
-        refuted |= report.is_refuted();
-        show(&report, &session, certificates, context);
-        if let Some(code) = context.interrupt.exit_code() {
-            return code;
-        }
+    let program = ProvedProgram { session: &session, is_cuda, certificates };
+    let is_refuted = program.prove_kernels(&selected, &[], context);
+    if let Some(code) = context.interrupt.exit_code() {
+        return code;
     }
     // Kernels of a CUDA file that are not translated are errors, too.
-    if refuted || context.console.tally.errors > 0 { exit::FAILURE } else { exit::OK }
+    if is_refuted || context.console.tally.errors > 0 { exit::FAILURE } else { exit::OK }
+}
+
+/// A program whose kernels are proved.
+pub(super) struct ProvedProgram<'a> {
+    pub session: &'a Session,
+    pub is_cuda: bool,
+    /// Whether to print the proofs.
+    pub certificates: bool,
+}
+
+impl ProvedProgram<'_> {
+    /// Proves kernels. Reports the verdicts, and the counterexamples that are not among those already `reported`.
+    /// Returns whether a property is refuted. Ends early if the command is interrupted.
+    pub fn prove_kernels(&self, kernels: &[KernelId], reported: &[Diagnostic], context: &mut AppContext) -> bool {
+        let mut is_refuted = false;
+        for id in kernels {
+            let options = ProofOptions { stop: context.interrupt.flag(), unstated_lengths: self.is_cuda };
+            let mut report = prove_kernel_with(&self.session.program, *id, &options);
+            if self.is_cuda {
+                leave_contents_open(&mut report);
+            }
+            is_refuted |= report.is_refuted();
+            self.show(&report, &self.session.program.kernels[*id], reported, context);
+            if context.interrupt.exit_code().is_some() {
+                break;
+            }
+        }
+        is_refuted
+    }
+
+    fn show(&self, report: &ProofReport, kernel: &Kernel, reported: &[Diagnostic], context: &mut AppContext) {
+        let console = &mut context.console;
+        let sources = &self.session.sources;
+        for record in proof::verdict_records(report, kernel, sources) {
+            console.record("verdict", record);
+        }
+        for (property, verdict) in &report.verdicts {
+            if let ProofVerdict::Unknown { why, place } = verdict {
+                let message = format!("`{}` is not proved {}: {why}", report.kernel, property.name());
+                console.notice("Clk proof", &message, *place, sources);
+            }
+        }
+        if !console.is_json() {
+            console.print(&proof::verdicts_text(report, sources, console.style));
+            if self.certificates && !report.certificates.is_empty() {
+                console.print(&report.certificates);
+            }
+        }
+        for found in proof::counterexamples(report).iter().filter(|found| !reported.contains(found)) {
+            console.report(found, sources);
+        }
+    }
 }
 
 /// A CUDA file does not state which elements its arrays have, so an index that is read from memory is not known to be
@@ -63,44 +108,5 @@ fn leave_contents_open(report: &mut ProofReport) {
             let (why, place) = ("the index depends on elements of an array".to_owned(), found.primary());
             *verdict = ProofVerdict::Unknown { why, place };
         }
-    }
-}
-
-fn show(report: &ProofReport, session: &Session, certificates: bool, context: &mut AppContext) {
-    let console = &mut context.console;
-    let sources = &session.sources;
-    let unexamined =
-        |(text, place): &(String, Span)| json!({ "arguments": text, "at": proof::position(*place, sources) });
-    if console.json {
-        for (property, verdict) in &report.verdicts {
-            let mut line = json!({
-                "kernel": report.kernel,
-                "instance": report.instance,
-                "property": property.name(),
-                "verdict": verdict.word(),
-                "assuming": proof::assumptions(report, sources),
-                "unexamined": report.unexamined.iter().map(unexamined).collect::<Vec<_>>(),
-            });
-            match verdict {
-                ProofVerdict::Proved { steps } => {
-                    line["certificates"] = json!(steps);
-                    line["largest"] = json!(report.largest.map(|n| n as i64));
-                }
-                ProofVerdict::Refuted { sizes, .. } => line["sizes"] = json!(sizes),
-                ProofVerdict::Unknown { why, place } => {
-                    line["why"] = json!(why);
-                    line["at"] = json!(place.map(|place| proof::position(place, sources)));
-                }
-            }
-            console.line(&escape::json(line.to_string()));
-        }
-    } else {
-        console.print(&proof::verdicts_text(report, sources, console.style));
-        if certificates && !report.certificates.is_empty() {
-            console.print(&report.certificates);
-        }
-    }
-    for found in proof::counterexamples(report) {
-        console.report(&found, sources);
     }
 }

@@ -128,8 +128,8 @@ fn run(
     context: &mut AppContext,
 ) -> (Option<Diagnostic>, u8) {
     for chunk in compiled.chunks.clone() {
-        let json = context.console.json;
-        let notes = || (!json).then(|| StallNotes::new(&compiled.session.sources, "`--check`"));
+        let is_json = context.console.is_json();
+        let notes = || (!is_json).then(|| StallNotes::new(&compiled.session.sources, "`--check`"));
         let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES, notes);
         let result =
             interpreter.run_chunk(&compiled.session, chunk, &mut TerminalEffects { console: &mut context.console });

@@ -10,6 +10,7 @@ use super::check;
 use crate::context::AppContext;
 use crate::effects::CapturedEffects;
 use crate::exit;
+use crate::output::junit::CaseStatus;
 use crate::script::{self, CompiledScript};
 use clk_base::arena::Id;
 use clk_base::diag::{Diagnostic, Severity};
@@ -52,7 +53,9 @@ pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, how: TestOptions, c
     }
     let skipped = if count.skipped > 0 { format!(", {} left out by the filter", count.skipped) } else { String::new() };
     let TestStats { passed, failed, .. } = count;
-    if !context.console.json {
+    let counts = json!({ "command": "test", "files": files.len(), "passed": passed, "failed": failed, "skipped": count.skipped });
+    context.console.record("summary", counts);
+    if context.console.is_human() {
         if how.tunings {
             context.console.line(&comparison_summary(count.compared_launches, count.compared_configurations));
         }
@@ -71,9 +74,12 @@ fn comparison_summary(launches: u64, choices: u64) -> String {
 }
 
 fn file(path: &Path, filter: Option<&str>, how: TestOptions, context: &mut AppContext, count: &mut TestStats) {
+    context.console.start_test_suite();
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
         count.failed += 1;
-        verdict(path, "(the file does not compile)", false, None, context);
+        let title = "(the file does not compile)";
+        verdict(path, title, false, None, "", context);
+        context.console.add_test_case(&shown_path(path), title, CaseStatus::NotRun, None, "");
         return;
     };
     let (chosen, skipped) = compiled.own_tests(filter);
@@ -84,7 +90,7 @@ fn file(path: &Path, filter: Option<&str>, how: TestOptions, context: &mut AppCo
         }
         return;
     }
-    if !context.console.json {
+    if context.console.is_human() {
         context.console.fact(&path.display().to_string());
     }
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
@@ -97,8 +103,10 @@ fn file(path: &Path, filter: Option<&str>, how: TestOptions, context: &mut AppCo
     let uses_globals = chosen.iter().any(|&id| compiled.session.program.tests[id].uses_globals);
     if uses_globals && let Err(diagnostic) = script::run_chunks(&compiled, &mut interpreter, &mut world) {
         count.failed += chosen.len();
-        verdict(path, "(the script whose variables the tests use)", false, None, context);
+        let title = "(the script whose variables the tests use)";
+        verdict(path, title, false, None, &world.printed, context);
         explain(&diagnostic, &world, &compiled, context);
+        context.console.add_test_case(&shown_path(path), title, CaseStatus::NotRun, None, &world.printed);
         return;
     }
     for id in chosen {
@@ -139,23 +147,34 @@ fn run_one(
     let seconds = start.elapsed().as_secs_f64();
     let warnings = interpreter.take_warnings();
     let denied = how.deny_warnings && warnings.iter().any(|warning| warning.severity == Severity::Warning);
-    verdict(path, &compiled.session.program.tests[id].title, result.is_ok() && !denied, Some(seconds), context);
+    let title = &compiled.session.program.tests[id].title;
+    let passed = result.is_ok() && !denied;
+    verdict(path, title, passed, Some(seconds), &world.printed, context);
     context.console.report_all(&warnings, &compiled.session.sources);
-    match result {
-        Ok(()) => !denied,
-        Err(diagnostic) => {
-            explain(&diagnostic, &world, compiled, context);
-            false
-        }
+    if let Err(diagnostic) = result {
+        explain(&diagnostic, &world, compiled, context);
     }
+    let status = if passed { CaseStatus::Passed } else { CaseStatus::Failed };
+    context.console.add_test_case(&shown_path(path), title, status, Some(seconds), &world.printed);
+    passed
 }
 
-/// Prints the result of a test. `seconds` is `None` if the test did not run.
-fn verdict(path: &Path, title: &str, passed: bool, seconds: Option<f64>, context: &mut AppContext) {
+fn shown_path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Prints the result of a test, before its diagnostics. `seconds` is `None` if the test did not run; `printed` is the
+/// output of the test.
+fn verdict(path: &Path, title: &str, passed: bool, seconds: Option<f64>, printed: &str, context: &mut AppContext) {
+    let printed = (!passed && !printed.is_empty()).then_some(printed);
+    let record = json!({
+        "file": shown_path(path), "test": title, "passed": passed, "seconds": seconds.unwrap_or_default(),
+        "ran": seconds.is_some(), "checked": context.limits.checks().memory, "printed": printed,
+    });
     let console = &mut context.console;
-    if console.json {
-        let line = json!({ "file": path.display().to_string(), "test": title, "passed": passed, "seconds": seconds.unwrap_or_default() });
-        return console.line(&escape::json(line.to_string()));
+    console.record("test", record);
+    if !console.is_human() {
+        return;
     }
     let word = if passed { console.paint("32", "ok    ") } else { console.paint("31", "FAILED") };
     let time = seconds.map_or(String::new(), |seconds| format!("  ({})", duration(seconds)));
@@ -164,7 +183,7 @@ fn verdict(path: &Path, title: &str, passed: bool, seconds: Option<f64>, context
 
 fn explain(diagnostic: &Diagnostic, world: &CapturedEffects, compiled: &CompiledScript, context: &mut AppContext) {
     context.console.report(diagnostic, &compiled.session.sources);
-    if !world.printed.is_empty() && !context.console.json {
+    if !world.printed.is_empty() && !context.console.is_json() {
         context.console.error_line(&format!("printed before it failed:\n{}", world.printed.trim_end()));
     }
 }

@@ -13,7 +13,7 @@ use crate::script::{self, CompiledScript};
 use crate::tuning_files::{self, tuning_path};
 use crate::{disk, exit, progress, suggestions};
 use clk_base::diag::Diagnostic;
-use clk_base::escape;
+use clk_base::render;
 use clk_check::typed::KernelId;
 use clk_host::format;
 use clk_host::interp::Interpreter;
@@ -178,7 +178,7 @@ fn report(
             code = exit::FAILURE;
             continue;
         }
-        if !missed.is_empty() && !context.console.json {
+        if !missed.is_empty() && context.console.is_human() {
             context.console.error_line(&format!("note: nothing launches {}", missed.join(", ")));
         }
         let (file, notes) =
@@ -188,7 +188,7 @@ fn report(
             .file_name()
             .map_or(target.source.clone(), |name| name.to_string_lossy().into_owned());
         match disk::write_atomically(&target.path, file.text(&name).as_bytes()) {
-            Ok(()) if context.console.json => {}
+            Ok(()) if context.console.is_json() => {}
             Ok(()) => context.console.fact(&format!("wrote {}", target.path.display())),
             Err(why) => {
                 context.console.report(&disk::unwritable(&target.path, &why), &session.sources);
@@ -202,20 +202,20 @@ fn report(
 fn show(measured: &TuningResult, compiled: &CompiledScript, context: &mut AppContext) {
     let session = &compiled.session;
     let kernel = &session.program.kernels[measured.kernel];
-    let place =
-        format!("{}:{}", session.sources.name(measured.span.file), session.sources.line_column(measured.span).0);
     let console = &mut context.console;
-    if console.json {
+    if console.is_json() {
         for (at, (choice, outcome)) in measured.candidates.iter().enumerate() {
             let line = json!({
-                "kernel": kernel.name.as_str(), "device": measured.device, "class": measured.class, "at": measured.sizes,
-                "launched": place, "choice": tuned::choice_text(kernel, choice), "default": at == 0, "chosen": at == measured.best,
+                "kernel": kernel.name.as_str(), "device": measured.device, "class": measured.class, "sizes": measured.sizes,
+                "launched": render::place_json(measured.span, &session.sources), "choice": tuned::choice_text(kernel, choice), "default": at == 0, "chosen": at == measured.best,
                 "seconds": outcome.as_ref().ok(), "refused": outcome.as_ref().err(),
             });
-            console.line(&escape::json(line.to_string()));
+            console.record("choice", line);
         }
         return;
     }
+    let place =
+        format!("{}:{}", session.sources.name(measured.span.file), session.sources.line_column(measured.span).0);
     let at = if measured.sizes.is_empty() { String::new() } else { format!(", {}", measured.sizes) };
     console.fact(&format!("{} on {}{at}, launched at {place}", kernel.name, measured.device));
     let texts: Vec<String> = measured.candidates.iter().map(|(choice, _)| tuned::choice_text(kernel, choice)).collect();

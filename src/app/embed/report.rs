@@ -40,7 +40,7 @@ impl EmbedReport {
         let diagnostic = &*diagnostic.at_origins(sources);
         let style = |color| RenderStyle { color, ..RenderStyle::default() };
         let mut labels: Vec<_> = diagnostic.labels.iter().collect();
-        labels.sort_by_key(|label| !label.primary);
+        labels.sort_by_key(|label| !label.is_primary());
         let places = labels.into_iter().map(|label| {
             let (line, column) = sources.line_column(label.span);
             let (end_line, end_column) = sources.line_column(label.span.after());

@@ -75,7 +75,7 @@ pub(crate) fn diagnostics(analysis: &Analysis, text: &Text, address: &str) -> Ve
 }
 
 fn diagnostic(analysis: &Analysis, text: &Text, address: &str, found: &Diagnostic) -> Value {
-    let primary = found.labels.iter().find(|l| l.primary).or(found.labels.first());
+    let primary = found.labels.iter().find(|l| l.is_primary()).or(found.labels.first());
     let own = primary.filter(|l| l.span.file == analysis.file);
     let range = own.map_or_else(|| blamed_import(analysis, found), |l| l.span.range());
     let mut message = found.title.clone();

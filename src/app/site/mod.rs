@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use self::markdown::RenderedPage;
 use self::page::SitePage;
 pub(crate) use self::texts::SiteSources;
-use super::disk;
+use super::{disk, output};
 use clk_base::file_error::FileError;
 
 /// A generated site: its files, and the errors in its sources.
@@ -55,9 +55,15 @@ pub(crate) fn of_programs(programs: &[(PathBuf, String)]) -> Website {
 }
 
 fn build(pages: Vec<SitePage>, texts: &SiteSources) -> Website {
-    let places: BTreeMap<&str, &str> =
+    let is_own = !texts.texts.is_empty();
+    let mut places: BTreeMap<&str, &str> =
         pages.iter().filter(|p| !p.source.is_empty()).map(|p| (p.source.as_str(), p.output.as_str())).collect();
-    let outputs: BTreeSet<&str> = pages.iter().map(|page| page.output.as_str()).collect();
+    let mut outputs: BTreeSet<&str> = pages.iter().map(|page| page.output.as_str()).collect();
+    if is_own {
+        let (source, output) = SCHEMA_FILE;
+        places.insert(source, output);
+        outputs.insert(output);
+    }
     let mut complaints = Vec::new();
     let rendered: Vec<RenderedPage> = pages
         .iter()
@@ -84,6 +90,9 @@ fn build(pages: Vec<SitePage>, texts: &SiteSources) -> Website {
     files.insert("search.js".into(), template::SCRIPT.into());
     files.insert("rank.js".into(), template::RANKING.into());
     files.insert(".nojekyll".into(), vec![]);
+    if is_own {
+        files.insert(SCHEMA_FILE.1.into(), output::SCHEMA.into());
+    }
     let pictures: BTreeSet<&String> = rendered.iter().flat_map(|done| &done.pictures).collect();
     for name in pictures {
         if let Some(bytes) = texts.pictures.get(name) {
@@ -92,6 +101,9 @@ fn build(pages: Vec<SitePage>, texts: &SiteSources) -> Website {
     }
     Website { files, pages: pages.len(), complaints }
 }
+
+/// The JSON schema of JSON lines: its path in the repository, and in the site.
+const SCHEMA_FILE: (&str, &str) = ("docs/schema/clk-output.schema.json", "schema/clk-output.schema.json");
 
 /// The name of the file that lists the files of a site. The next run may replace only these.
 const LIST: &str = ".clk-doc";

@@ -75,6 +75,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "gpu.html",
             "python.html",
             "projects.html",
+            "agents.html",
         ],
     ),
     (
@@ -82,6 +83,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         &[
             "reference.html",
             "commands.html",
+            "json.html",
             "session.html",
             "builtins.html",
             "std/index.html",

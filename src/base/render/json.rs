@@ -1,4 +1,5 @@
-//! A diagnostic as one line of JSON, for editors and scripts.
+//! A diagnostic as one line of JSON, for editors and scripts. `docs/schema/clk-output.schema.json` describes the
+//! format.
 
 use serde_json::{Value, json};
 
@@ -7,16 +8,20 @@ use crate::diag::{Applicability, Diagnostic};
 use crate::escape;
 use crate::source::{SourceMap, Span};
 
-/// Returns the diagnostic as JSON, without a line end. Lines and columns are counted from 1, columns in characters.
-/// `start` and `end` are byte offsets in the file.
+/// The version of the format of JSON lines. It increases when a field is removed or changes its meaning; new fields and
+/// new kinds of lines do not change it.
+pub const JSON_VERSION: u32 = 1;
+
+/// Returns the diagnostic as JSON, without a line end.
 pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     let diagnostic = &*diagnostic.at_origins(sources);
     let labels: Vec<Value> = diagnostic
         .labels
         .iter()
         .map(|label| {
-            let mut value = place(label.span, sources);
-            value["primary"] = label.primary.into();
+            let mut value = place_json(label.span, sources);
+            value["primary"] = label.is_primary().into();
+            value["role"] = label.role.name().into();
             value["text"] = label.text.as_str().into();
             value
         })
@@ -29,19 +34,17 @@ pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
                 .edits
                 .iter()
                 .map(|(span, text)| {
-                    let mut value = place(*span, sources);
+                    let mut value = place_json(*span, sources);
                     value["replacement"] = text.as_str().into();
                     value
                 })
                 .collect();
-            let applicability = match fix.applicability {
-                Applicability::MachineApplicable => "machine-applicable",
-                Applicability::MaybeIncorrect => "maybe-incorrect",
-            };
-            json!({ "title": fix.title, "applicability": applicability, "edits": edits })
+            json!({ "title": fix.title, "applicability": applicability_word(fix.applicability), "edits": edits })
         })
         .collect();
     let object = json!({
+        "version": JSON_VERSION,
+        "kind": "diagnostic",
         "code": diagnostic.code,
         "severity": severity_word(diagnostic.severity),
         "title": diagnostic.title,
@@ -53,7 +56,16 @@ pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     escape::json(object.to_string())
 }
 
-fn place(span: Span, sources: &SourceMap) -> Value {
+pub fn applicability_word(applicability: Applicability) -> &'static str {
+    match applicability {
+        Applicability::MachineApplicable => "machine-applicable",
+        Applicability::MaybeIncorrect => "maybe-incorrect",
+    }
+}
+
+/// Returns a location as JSON. Lines and columns are counted from 1, columns in characters. `start` and `end` are byte
+/// offsets in the file.
+pub fn place_json(span: Span, sources: &SourceMap) -> Value {
     let (line, column) = sources.line_column(span);
     let (end_line, end_column) = sources.line_column(span.after());
     json!({

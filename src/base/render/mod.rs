@@ -18,7 +18,7 @@ use crate::diag::{DiagLabel, Diagnostic, Severity};
 use crate::source::{FileId, SourceMap};
 use excerpt::Excerpts;
 
-pub use json::json;
+pub use json::{JSON_VERSION, applicability_word, json, place_json};
 
 /// Rendering options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub fn text(diagnostic: &Diagnostic, sources: &SourceMap, style: RenderStyle) ->
     trim_lines(&drawn)
 }
 
-fn severity_word(severity: Severity) -> &'static str {
+pub fn severity_word(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -123,7 +123,7 @@ fn render_framed(diagnostic: &Diagnostic, sources: &SourceMap, style: RenderStyl
     .with_config(config(style))
     .with_message(title(diagnostic, style))
     .with_labels(labels.iter().map(|label| {
-        let color = if label.primary { severity_color(diagnostic.severity) } else { Color::Blue };
+        let color = if label.is_primary() { severity_color(diagnostic.severity) } else { Color::Blue };
         let drawn = ariadne::Label::new(place(label)).with_color(color);
         drawn.with_message(label_text(label, style))
     }));
@@ -151,7 +151,7 @@ fn label_text(label: &DiagLabel, style: RenderStyle) -> String {
 /// starts a new section whenever a label is above the previous one.
 fn ordered_labels(diagnostic: &Diagnostic, first: FileId) -> Vec<&DiagLabel> {
     let mut labels: Vec<&DiagLabel> = diagnostic.labels.iter().collect();
-    labels.sort_by_key(|label| !label.primary);
+    labels.sort_by_key(|label| !label.is_primary());
     labels.truncate(MAX_LABELS);
     labels.sort_by_key(|label| (label.span.file != first, label.span.file, label.span.end, label.span.start));
     labels

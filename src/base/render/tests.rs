@@ -130,7 +130,9 @@ fn json_has_lines_columns_and_bytes() {
     let diagnostic = Diagnostic::error("E0201", "who is \"b\"?").at(Span::new(file, 7, 8), "unknown");
     let value: serde_json::Value = serde_json::from_str(&json(&diagnostic, &sources)).expect("JSON");
     assert_eq!(value["code"], "E0201");
+    assert_eq!((&value["version"], &value["kind"]), (&JSON_VERSION.into(), &"diagnostic".into()));
     let label = &value["labels"][0];
+    assert_eq!(label["role"], "primary");
     assert_eq!((&label["line"], &label["column"], &label["start"]), (&2.into(), &1.into(), &7.into()));
 }
 

@@ -12,9 +12,11 @@ pub mod generate;
 pub mod isa;
 pub mod launch;
 pub mod nvrtc;
+pub mod planted;
 mod process;
 pub mod random;
 pub mod reference;
+mod schemas;
 mod settings;
 pub mod shrink;
 pub mod source;
@@ -24,4 +26,5 @@ pub mod world;
 
 pub use exec::exec;
 pub use process::{RunOutput, binary, clk, diagnostics, finish, finish_with_input, run, run_with_input};
+pub use schemas::{Schema, validate};
 pub use settings::{optional_setting, root, setting};

@@ -89,7 +89,8 @@ pub fn finish_with_input(command: &mut Command, input: &str) -> RunOutput {
     }
 }
 
-/// Returns the diagnostics of a run with `--json`. Lines that are not JSON are skipped.
+/// Returns the diagnostics of a run with `--json`. Other lines are skipped.
 pub fn diagnostics(ran: &RunOutput) -> Vec<serde_json::Value> {
-    ran.err.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    let lines = ran.err.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    lines.filter(|line| line["kind"] == "diagnostic").collect()
 }
