@@ -4,6 +4,8 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::graphics::{self, Protocol};
 use super::{progress, ranks, tty};
 use clk_base::diag::Diagnostic;
@@ -42,6 +44,10 @@ pub(crate) trait DisplaySink: Send + Sync {
     fn show(&self, shown: &ShownPicture);
     /// Receives the value of an entry, and the value as text.
     fn value(&self, value: &HostValue, text: &str);
+    /// Receives results as text and, if the console's output is JSON, as data.
+    fn results(&self, _: Vec<Value>, text: &str) {
+        self.print(text);
+    }
 }
 
 pub(crate) struct Console {
@@ -116,6 +122,23 @@ impl Console {
     /// names.
     pub fn fact(&mut self, text: &str) {
         self.line(&escape::lines(text));
+    }
+
+    /// Writes results: each as a line of JSON if the output is JSON, else all as one text. A display sink gets both.
+    pub fn results(&mut self, data: impl FnOnce() -> Vec<Value>, text: impl FnOnce(RenderStyle) -> String) {
+        if let Some(stage) = &self.stage {
+            return stage.results(if self.json { data() } else { vec![] }, &text(self.style));
+        }
+        if self.json {
+            data().iter().for_each(|value| self.line(&escape::json(value.to_string())));
+        } else {
+            self.print(&text(self.style));
+        }
+    }
+
+    /// Returns whether results are written as text.
+    pub fn writes_text(&self) -> bool {
+        !self.json || self.stage.is_some()
     }
 
     /// Handles the result of a write. A closed pipe (`clk run … | head`) ends the process successfully.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::exit;
+use super::{exit, own_program};
 use clk_runtime::worker_process::{self, Child, ChildRole, Process, SharedSegment, Starter};
 
 /// The hidden commands: one for the process that owns GPU memory, and one for processes that run kernels.
@@ -38,12 +38,7 @@ fn relaunch_command() -> Command {
             command.args(arguments);
             command
         }
-        // The binary of this process, even if its file on disk has been replaced.
-        None => {
-            let mut command = Command::new("/proc/self/exe");
-            command.arg0("clk");
-            command
-        }
+        None => own_program::command(),
     }
 }
 

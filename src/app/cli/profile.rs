@@ -12,7 +12,6 @@ use crate::progress::{self, StallNotes};
 use crate::script::{self, CompiledScript};
 use crate::{exit, suggestions};
 use clk_base::diag::Diagnostic;
-use clk_base::escape;
 use clk_compile::Session;
 use clk_host::interp::Interpreter;
 use clk_profile::edits::ParsedKernels;
@@ -54,23 +53,19 @@ pub(crate) fn file(path: &Path, wanted: &ProfileOptions, context: &mut AppContex
     let kernels = ParsedKernels::new(&session.sources);
     let ids = KernelIds::of(session);
     for profile in &shown {
-        if profile.of == CostCounting::Expression && !context.console.json {
+        let is_expression = profile.of == CostCounting::Expression;
+        if is_expression && !context.console.json {
             continue;
         }
         let resources = resources(&generator, session, ids.find(&kernels, profile), profile);
-        let text = ProfileView { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
-        match context.console.json {
-            true => context.console.line(&escape::json(text.json().to_string())),
-            false => {
-                let text = text.text(context.console.style) + "\n";
-                context.console.print(&text);
-            }
-        }
+        let view = ProfileView { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
+        let text = |style| if is_expression { String::new() } else { view.text(style) + "\n" };
+        context.console.results(|| vec![view.json()], text);
         for warning in advice_for(profile, resources, gpu, session, &kernels, &ids) {
             context.console.report(&warning, &session.sources);
         }
     }
-    if !context.console.json
+    if context.console.writes_text()
         && let Some(text) = expressions::table(shown.into_iter(), gpu, &session.sources, context.console.style)
     {
         context.console.print(&text);

@@ -8,7 +8,6 @@ use serde_json::json;
 use crate::context::AppContext;
 use crate::script::{self, CompiledScript};
 use crate::{exit, proof, suggestions};
-use clk_base::escape;
 use clk_base::source::Span;
 use clk_check::typed::KernelId;
 use clk_compile::Session;
@@ -71,35 +70,33 @@ fn show(report: &ProofReport, session: &Session, certificates: bool, context: &m
     let sources = &session.sources;
     let unexamined =
         |(text, place): &(String, Span)| json!({ "arguments": text, "at": proof::position(*place, sources) });
-    if console.json {
-        for (property, verdict) in &report.verdicts {
-            let mut line = json!({
-                "kernel": report.kernel,
-                "instance": report.instance,
-                "property": property.name(),
-                "verdict": verdict.word(),
-                "assuming": proof::assumptions(report, sources),
-                "unexamined": report.unexamined.iter().map(unexamined).collect::<Vec<_>>(),
-            });
-            match verdict {
-                ProofVerdict::Proved { steps } => {
-                    line["certificates"] = json!(steps);
-                    line["largest"] = json!(report.largest.map(|n| n as i64));
-                }
-                ProofVerdict::Refuted { sizes, .. } => line["sizes"] = json!(sizes),
-                ProofVerdict::Unknown { why, place } => {
-                    line["why"] = json!(why);
-                    line["at"] = json!(place.map(|place| proof::position(place, sources)));
-                }
+    let data = |(property, verdict): &(Property, ProofVerdict)| {
+        let mut line = json!({
+            "kernel": report.kernel,
+            "instance": report.instance,
+            "property": property.name(),
+            "verdict": verdict.word(),
+            "assuming": proof::assumptions(report, sources),
+            "unexamined": report.unexamined.iter().map(unexamined).collect::<Vec<_>>(),
+        });
+        match verdict {
+            ProofVerdict::Proved { steps } => {
+                line["certificates"] = json!(steps);
+                line["largest"] = json!(report.largest.map(|n| n as i64));
             }
-            console.line(&escape::json(line.to_string()));
+            ProofVerdict::Refuted { sizes, .. } => line["sizes"] = json!(sizes),
+            ProofVerdict::Unknown { why, place } => {
+                line["why"] = json!(why);
+                line["at"] = json!(place.map(|place| proof::position(place, sources)));
+            }
         }
-    } else {
-        console.print(&proof::verdicts_text(report, sources, console.style));
-        if certificates && !report.certificates.is_empty() {
-            console.print(&report.certificates);
-        }
-    }
+        line
+    };
+    let certificates = if certificates { report.certificates.as_str() } else { "" };
+    console.results(
+        || report.verdicts.iter().map(data).collect(),
+        |style| proof::verdicts_text(report, sources, style) + certificates,
+    );
     for found in proof::counterexamples(report) {
         console.report(&found, sources);
     }
