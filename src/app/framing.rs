@@ -75,8 +75,8 @@ fn parse(bytes: &[u8]) -> WireFrame {
     }
 }
 
-/// Reads the next message that is a line; `None` at the end of the stream. Skips empty lines. A line of more than `most`
-/// bytes is skipped and reported as garbage.
+/// Reads the next message that is a line; `None` at the end of the stream. Skips empty lines. A line of more than
+/// `most` bytes is skipped and reported as garbage.
 pub(crate) fn read_message_line(input: &mut impl BufRead, most: u64) -> io::Result<Option<WireFrame>> {
     let mut line = Vec::new();
     loop {

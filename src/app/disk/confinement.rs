@@ -94,10 +94,10 @@ mod tests {
     fn paths_outside_of_the_root_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = fs::canonicalize(folder.path()).expect("resolved");
-        let root = base.join("root");
+        let root = base.join("top");
         fs::create_dir_all(root.join("deep/er")).expect("folders");
-        fs::create_dir(base.join("root2")).expect("a folder whose name begins with that of the root");
-        for file in ["secret", "root/a", "root/deep/b", "root2/c"] {
+        fs::create_dir(base.join("top2")).expect("a folder whose name begins with that of the root");
+        for file in ["secret", "top/a", "top/deep/b", "top2/c"] {
             fs::write(base.join(file), "text").expect("written");
         }
         let confinement = Confinement { root: Some(root.clone()), may_write: false, stand_in: None };
@@ -105,7 +105,7 @@ mod tests {
         for inside in ["", "a", "new", "deep/../a", "deep/er/../b", "deep/new/file", "./a"] {
             assert!(allowed(inside), "{inside}");
         }
-        for outside in ["..", "../secret", "../new", "deep/../../secret", "../root2/c", "new/../../secret", "new/.."] {
+        for outside in ["..", "../secret", "../new", "deep/../../secret", "../top2/c", "new/../../secret", "new/.."] {
             assert!(!allowed(outside), "{outside}");
         }
         assert!(!allowed("/etc/passwd") && !allowed("/"));
@@ -122,7 +122,7 @@ mod tests {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().expect("a folder");
         let base = fs::canonicalize(folder.path()).expect("resolved");
-        let root = base.join("root");
+        let root = base.join("top");
         fs::create_dir_all(root.join("deep")).expect("folders");
         fs::write(base.join("secret"), "text").expect("written");
         fs::write(root.join("a"), "text").expect("written");
@@ -141,7 +141,7 @@ mod tests {
             ("folder/new", true),
             ("out", false),
             ("up/secret", false),
-            ("up/root/a", true),
+            ("up/top/a", true),
             ("up/new", false),
             ("dangling", false),
             ("dangling/x", false),

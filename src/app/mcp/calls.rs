@@ -5,6 +5,7 @@
 //! canceled.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -33,8 +34,11 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of a child's standard error that are reported.
 const MAX_ERRORS: u64 = 4 << 10;
 
+/// Environment variables that a Python interpreter may need in order to find its libraries and Clk's package.
+const EMBEDDING_VARIABLES: [&str; 4] = ["PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH"];
+
 /// A call that a client has requested.
-pub(super) struct CallRequest {
+pub(super) struct ToolCallRequest {
     pub id: Value,
     pub tool: &'static Tool,
     pub arguments: Value,
@@ -45,7 +49,7 @@ pub(super) struct CallRequest {
 /// A call in the table, with the end of its channel that its thread reads.
 struct Call {
     key: String,
-    request: CallRequest,
+    request: ToolCallRequest,
     events: Receiver<CallEvent>,
     sender: Sender<CallEvent>,
 }
@@ -91,7 +95,7 @@ impl CallTable {
     }
 
     /// Starts a call, or lets it wait.
-    pub fn start(self: &Arc<Self>, request: CallRequest) -> Result<(), RequestError> {
+    pub fn start(self: &Arc<Self>, request: ToolCallRequest) -> Result<(), RequestError> {
         let key = request.id.to_string();
         let mut state = self.lock();
         if state.open.contains_key(&key) {
@@ -190,7 +194,7 @@ impl CallTable {
 
     /// Runs a call; returns its result, or `None` if it was canceled.
     fn run(&self, call: &Call) -> Option<Value> {
-        let CallRequest { tool, arguments, progress_token, .. } = &call.request;
+        let ToolCallRequest { tool, arguments, progress_token, .. } = &call.request;
         let arguments_checked = match Arguments::check(tool.parameters, arguments) {
             Ok(checked) => checked,
             Err(why) => return Some(schema::failure(CallStatus::Refused, &why.to_string())),
@@ -263,9 +267,14 @@ impl CallProcess {
     fn start(job: &ToolJob<'_>, events: Sender<CallEvent>) -> io::Result<CallProcess> {
         let mut command = own_program::command();
         command.arg(job::COMMAND).env_clear();
+        // The child enters the root later. An interpreter that Clk is embedded in must not load modules from there.
+        command.current_dir(std::path::Path::new("/"));
+        if own_program::is_embedded() {
+            command.env("PYTHONSAFEPATH", "1").envs(variables(&EMBEDDING_VARIABLES));
+        }
         // Windows cannot start a process without this variable.
         #[cfg(windows)]
-        command.envs(std::env::var_os("SystemRoot").map(|root| ("SystemRoot", root)));
+        command.envs(variables(&["SystemRoot"]));
         // Ctrl-C in a terminal reaches only the server.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -311,6 +320,11 @@ impl Drop for CallProcess {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Returns those of the variables that are set.
+fn variables(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, OsString)> {
+    names.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
 /// Reads the line with the result.

@@ -12,7 +12,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::arguments::{ArgumentError, Arguments};
-use super::limits::{LaunchLimiter, limit_process};
+#[cfg(target_os = "linux")]
+use super::landlock;
+use super::limits::{LaunchCount, LaunchLimiter, SimulatorOnly, limit_process};
 use super::options::{CallLimits, McpOptions};
 use super::schema::{self, CallStatus};
 use super::tools::{self, Tool};
@@ -27,6 +29,7 @@ use crate::script::{RunLimits, ScriptDevices};
 use crate::{crash, exit};
 use clk_host::unwind;
 use clk_lower::MmaPrecision;
+use clk_runtime::Device;
 use clk_sim::Simulator;
 
 /// The hidden command of the child processes.
@@ -123,6 +126,9 @@ fn perform(job: &Value) -> Option<Value> {
     let path = program.as_ref().map(|program| program.path.clone());
     let stand_in = program.and_then(|program| Some((program.path, program.text?)));
     let is_text = stand_in.is_some();
+    // Without this support of the kernel, the checks of this process still confine it.
+    #[cfg(target_os = "linux")]
+    let _ = landlock::confine(root.as_deref(), may_write);
     disk::confine(Confinement { root, may_write, stand_in });
     if let Some(path) = path.as_deref().filter(|_| !is_text)
         && let Err(why) = disk::check_read(path)
@@ -154,7 +160,8 @@ fn program(arguments: &Arguments, tool: &Tool, root: Option<&Path>) -> Result<Na
 fn run(tool: &Tool, arguments: &Arguments, path: &Path, limits: &CallLimits) -> Value {
     let transcript = Arc::new(Transcript::new(limits.output));
     let interrupt = Interrupt::default();
-    let mut context = context(&transcript, &interrupt, limits);
+    let launches = Arc::new(LaunchCount::new(limits.launches));
+    let mut context = context(&transcript, &interrupt, &launches);
     context.console.cuda_options = tools::cuda_options(arguments);
     let is_late = Arc::new(AtomicBool::new(false));
     {
@@ -167,6 +174,7 @@ fn run(tool: &Tool, arguments: &Arguments, path: &Path, limits: &CallLimits) -> 
         let _ = std::thread::Builder::new().name("clk-mcp-time".into()).stack_size(64 << 10).spawn(wait);
     }
     let work = || unwind::catch_stop(interrupt.flag(), || (tool.run)(arguments, path, &mut context));
+    let mut has_panicked = false;
     let code = match crash::catch_panic(work) {
         Ok(Ok(code)) => code,
         Ok(Err(why)) => {
@@ -174,21 +182,25 @@ fn run(tool: &Tool, arguments: &Arguments, path: &Path, limits: &CallLimits) -> 
             exit::FAILURE
         }
         Err(panic) => {
+            has_panicked = true;
             context.console.report(&panic, &Default::default());
             exit::INTERNAL
         }
     };
-    let is_late = is_late.load(Ordering::SeqCst) && code != exit::OK;
+    // A script chooses its exit code, so that a code alone does not mean that the arguments are invalid.
+    let is_rejected = code == exit::USAGE && !tool.reports_programs && !transcript.has_results();
     let status = match code {
-        _ if is_late => CallStatus::TimeLimit,
+        _ if has_panicked => CallStatus::Crashed,
         exit::OK => CallStatus::Ok,
-        exit::USAGE => CallStatus::Refused,
-        exit::INTERNAL => CallStatus::Crashed,
+        _ if is_late.load(Ordering::SeqCst) => CallStatus::TimeLimit,
+        _ if launches.is_exceeded() => CallStatus::LaunchLimit,
+        _ if is_rejected => CallStatus::Refused,
         _ => CallStatus::Failed,
     };
     let counts = context.console.tally.summary();
     let verdict = match status {
         CallStatus::TimeLimit => "the time limit was reached".to_owned(),
+        CallStatus::LaunchLimit => format!("the limit of {} launches was reached", limits.launches),
         CallStatus::Ok => "ok".to_owned(),
         _ => format!("exit code {code}"),
     };
@@ -198,13 +210,13 @@ fn run(tool: &Tool, arguments: &Arguments, path: &Path, limits: &CallLimits) -> 
     let has_failed = match status {
         CallStatus::Ok => false,
         CallStatus::Failed => !tool.reports_programs && !transcript.has_results(),
-        CallStatus::Refused | CallStatus::TimeLimit | CallStatus::Crashed => true,
+        CallStatus::Refused | CallStatus::TimeLimit | CallStatus::LaunchLimit | CallStatus::Crashed => true,
     };
     let (text, data) = transcript.content();
     schema::call_result(status, Some(code), has_failed, &text, data)
 }
 
-fn context(transcript: &Arc<Transcript>, interrupt: &Interrupt, limits: &CallLimits) -> AppContext {
+fn context(transcript: &Arc<Transcript>, interrupt: &Interrupt, launches: &Arc<LaunchCount>) -> AppContext {
     let mut console = Console::new(OutputOptions { color: ColorMode::Never, ascii: false, json: true });
     console.stage = Some(transcript.clone());
     (console.style, console.error_style) = (STYLE, STYLE);
@@ -212,10 +224,10 @@ fn context(transcript: &Arc<Transcript>, interrupt: &Interrupt, limits: &CallLim
     let (text, isa, jit) = (options.text, options.isa, options.jit);
     let machine = DeviceRegistry::new(options);
     let simulator = machine.choose(DeviceChoice::Sim(None)).unwrap_or_else(|_| Arc::new(Simulator::default()));
-    let device = Arc::new(LaunchLimiter::new(simulator, limits.launches));
+    let device: Arc<dyn Device> = Arc::new(LaunchLimiter { device: simulator, launches: launches.clone() });
     let limits = RunLimits {
         sums: MmaPrecision::TensorCore(Default::default()),
-        places: ScriptDevices { device: Some(device), all: None },
+        places: ScriptDevices { device: Some(device.clone()), all: Some(Arc::new(SimulatorOnly(device))) },
         ..RunLimits::default()
     };
     AppContext {

@@ -8,6 +8,8 @@ mod arguments;
 mod calls;
 mod debug_at;
 mod job;
+#[cfg(target_os = "linux")]
+mod landlock;
 mod limits;
 mod options;
 mod reply;

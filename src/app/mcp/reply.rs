@@ -17,10 +17,10 @@ pub(super) enum ReplyTarget {
 /// A batch whose answers are collected.
 pub(super) struct Batch {
     output: MessageOutput,
-    state: Mutex<BatchState>,
+    state: Mutex<PendingBatch>,
 }
 
-struct BatchState {
+struct PendingBatch {
     /// Number of messages that are not yet handled.
     left: usize,
     answers: Vec<Value>,
@@ -29,7 +29,7 @@ struct BatchState {
 impl ReplyTarget {
     /// Returns the target for the answers to a batch with this number of messages.
     pub fn batch(output: MessageOutput, messages: usize) -> ReplyTarget {
-        let state = Mutex::new(BatchState { left: messages, answers: vec![] });
+        let state = Mutex::new(PendingBatch { left: messages, answers: vec![] });
         ReplyTarget::Batch(Arc::new(Batch { output, state }))
     }
 

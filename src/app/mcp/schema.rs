@@ -12,13 +12,20 @@ pub(super) enum CallStatus {
     /// The tool rejected its arguments.
     Refused,
     TimeLimit,
+    LaunchLimit,
     /// The process of the call ended without a result.
     Crashed,
 }
 
 impl CallStatus {
-    const ALL: [CallStatus; 5] =
-        [CallStatus::Ok, CallStatus::Failed, CallStatus::Refused, CallStatus::TimeLimit, CallStatus::Crashed];
+    const ALL: [CallStatus; 6] = [
+        CallStatus::Ok,
+        CallStatus::Failed,
+        CallStatus::Refused,
+        CallStatus::TimeLimit,
+        CallStatus::LaunchLimit,
+        CallStatus::Crashed,
+    ];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -26,6 +33,7 @@ impl CallStatus {
             CallStatus::Failed => "failed",
             CallStatus::Refused => "refused",
             CallStatus::TimeLimit => "time_limit",
+            CallStatus::LaunchLimit => "launch_limit",
             CallStatus::Crashed => "crashed",
         }
     }
@@ -80,7 +88,7 @@ pub(super) fn output_schema(results: &str) -> Value {
     json!({
         "type": "object",
         "properties": {
-            "status": { "type": "string", "enum": words, "description": "ok; failed: the program has errors, a fault or a counterexample; refused: the arguments are invalid; time_limit; crashed: the call's process ended without a result, for instance for lack of memory" },
+            "status": { "type": "string", "enum": words, "description": "ok; failed: the program has errors, a fault or a counterexample; refused: the arguments are invalid; time_limit and launch_limit: the call was ended there; crashed: the call's process ended without a result, for instance for lack of memory" },
             "exit_code": { "type": ["integer", "null"], "description": "The exit code of the same command of `clk`, or null" },
             "output": { "type": "string", "description": "What the program printed" },
             "diagnostics": { "type": "array", "items": diagnostic, "description": "Errors, warnings and notes, as `clk --json` prints them" },

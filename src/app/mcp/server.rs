@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::calls::{CallRequest, CallTable};
+use super::calls::{CallTable, ToolCallRequest};
 use super::reply::ReplyTarget;
 use super::{resources, tools};
 use crate::crash;
@@ -162,7 +162,7 @@ impl McpServer {
             return failure(format!("there is no tool `{}`", name.chars().take(80).collect::<String>()));
         };
         let token = params.pointer("/_meta/progressToken").filter(|token| token.is_string() || token.is_number());
-        let request = CallRequest {
+        let request = ToolCallRequest {
             id: id.clone(),
             tool,
             arguments: params.get("arguments").cloned().unwrap_or(Value::Null),

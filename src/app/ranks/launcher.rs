@@ -105,7 +105,7 @@ fn start(ranks: u32) -> io::Result<Vec<StartedRank>> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut started = Vec::new();
     for rank in 0..ranks {
-        let mut command = own_program::command();
+        let mut command = own_program::binary();
         command.args(&arguments);
         let variables = [
             (environment::RANK, rank.to_string()),
