@@ -648,6 +648,8 @@ fn limits_end_a_call_and_not_the_server() {
         .expect("failed", false, "E0517");
     let brackets = format!("let x = {}1{}", "(".repeat(100_000), ")".repeat(100_000));
     client.call("check", json!({ "source": brackets })).expect("failed", false, "E0111");
+    let long = format!("// {}", "x".repeat(17 << 20));
+    client.call("check", json!({ "source": long })).expect("failed", false, "larger than 16 MiB");
     client.call("run", json!({ "source": "print(7)" })).expect("ok", false, "7");
     assert_eq!(client.end(), 0);
 }

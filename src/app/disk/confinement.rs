@@ -13,7 +13,7 @@ const OUTSIDE: FileError = FileError::Refused("it is outside of the root folder"
 const NO_ROOT: FileError = FileError::Refused("no files may be read, because `--root` names no folder");
 const NO_WRITE: FileError = FileError::Refused("no files may be written without `--write`");
 
-/// What a confined process may use.
+/// The files that a confined process may use.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     /// The only folder whose files may be read, without symbolic links; `None` for no files.
@@ -67,8 +67,8 @@ impl Confinement {
     }
 }
 
-/// Returns whether a path is in a folder, which has no symbolic links. Of a path that does not exist, the existing part
-/// must be in the folder, and the rest must not lead out of it.
+/// Returns whether a path is in a folder, which has no symbolic links. If a path does not exist, its existing part must
+/// be in the folder, and the rest must not lead out of it.
 fn is_within(root: &Path, path: &Path) -> bool {
     for existing in path.ancestors() {
         let named = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };

@@ -13,7 +13,7 @@ pub(crate) const MAX_SOURCE: u64 = 16 << 20;
 /// Reads a source file.
 pub(crate) fn read_source(path: &Path) -> Result<String, FileError> {
     if let Some(text) = confinement::stand_in(path) {
-        return Ok(text.to_owned());
+        return source_text(text.as_bytes().to_vec());
     }
     source_text(contents(open(path)?, MAX_SOURCE + 1)?)
 }

@@ -283,7 +283,7 @@ impl CallProcess {
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        // The child reads a job completely before it writes. If it has ended, its output has ended, too.
+        // The child reads the job before it writes. If this fails, the child has ended, and so has its output.
         let _ = input.write_all((job.to_json().to_string() + "\n").as_bytes());
         let process = CallProcess { child, _input: input };
         // The limits of text and data, with room for escapes and for what does not count.
@@ -322,7 +322,7 @@ impl Drop for CallProcess {
     }
 }
 
-/// Returns those of the variables that are set.
+/// Returns the variables that are set, with their values.
 fn variables(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, OsString)> {
     names.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }

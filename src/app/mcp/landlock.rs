@@ -125,13 +125,13 @@ mod tests {
             // Only the new thread is confined.
             let confined = std::thread::spawn(move || {
                 confine(Some(&root), may_write).expect("confined");
-                let connects = std::net::TcpStream::connect("127.0.0.1:9").map_err(|error| error.kind());
+                let connects = std::net::TcpStream::connect("127.0.0.1:9").err().map(|error| error.kind());
                 [
                     fs::read(root.join("a")).is_ok(),
                     fs::read(outside).is_ok() || fs::read(root.join("link")).is_ok(),
                     fs::write(root.join("b"), "b").is_ok(),
                     fs::read("/proc/meminfo").is_ok() && std::thread::available_parallelism().is_ok(),
-                    connects != Err(io::ErrorKind::PermissionDenied) && version().is_ok_and(|version| version >= 4),
+                    connects != Some(io::ErrorKind::PermissionDenied) && version().is_ok_and(|version| version >= 4),
                 ]
             });
             confined.join().expect("the thread ends")
