@@ -21,7 +21,7 @@ use super::reply::ReplyTarget;
 use super::schema::{self, CallStatus};
 use super::tools::Tool;
 use crate::json_rpc::{self, MessageOutput, RequestError};
-use crate::own_program;
+use crate::{crash, own_program};
 
 /// Maximum number of calls that wait.
 const MAX_WAITING: usize = 256;
@@ -176,9 +176,10 @@ impl CallTable {
                 return;
             };
             drop(state);
-            match self.run(&call) {
-                Some(result) => self.answer(&call, result),
-                None => call.request.target.skip(),
+            match crash::catch_panic(|| self.run(&call)) {
+                Ok(Some(result)) => self.answer(&call, result),
+                Ok(None) => call.request.target.skip(),
+                Err(panic) => self.answer(&call, schema::failure(CallStatus::Crashed, &panic.title)),
             }
         }
     }
