@@ -7,7 +7,7 @@ import clk
 import pytest
 
 #: Optional libraries. Tests that need a missing one are skipped; the header of the report lists them.
-LIBRARIES = ["numpy", "ml_dtypes", "torch", "jax", "IPython", "ipykernel", "jupyter_kernel_test", "nbclient", "mypy", "pyright", "pandas"]
+LIBRARIES = ["numpy", "ml_dtypes", "torch", "jax", "IPython", "ipykernel", "jupyter_kernel_test", "nbclient", "mypy", "pyright", "pandas", "mcp"]
 
 SAXPY = """
 /// r = alpha * x + y

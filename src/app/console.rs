@@ -45,6 +45,10 @@ pub(crate) trait DisplaySink: Send + Sync {
     fn show(&self, shown: &ShownPicture);
     /// Receives the value of an entry, and the value as text.
     fn value(&self, value: &HostValue, text: &str);
+    /// Receives results as text and, if the console's output is JSON, as data.
+    fn results(&self, _: Vec<Value>, text: &str) {
+        self.print(text);
+    }
 }
 
 pub(crate) struct Console {
@@ -129,6 +133,23 @@ impl Console {
         self.line(&escape::lines(text));
     }
 
+    /// Writes results: as records in JSON, else as one text; SARIF and display sinks get both.
+    pub fn results(
+        &mut self,
+        kind: &str,
+        data: impl FnOnce() -> Vec<Value>,
+        text: impl FnOnce(RenderStyle) -> String,
+    ) {
+        let text = if self.is_json() { String::new() } else { text(self.style) };
+        let records =
+            if self.keeps_records() { data().into_iter().map(|one| output::record(kind, one)).collect() } else { vec![] };
+        if let Some(stage) = &self.stage {
+            return stage.results(records, &text);
+        }
+        records.into_iter().for_each(|record| self.write_record(record));
+        self.print(&text);
+    }
+
     /// Handles the result of a write. A closed pipe (`clk run … | head`) ends the process successfully.
     fn check(&mut self, written: io::Result<()>) {
         match written {
@@ -172,19 +193,32 @@ impl Console {
         }
     }
 
-    /// Whether results are JSON lines.
+    /// Whether results are only JSON lines.
     pub fn is_json(&self) -> bool {
-        self.format == OutputFormat::Json
+        self.format == OutputFormat::Json && self.stage.is_none()
     }
 
-    /// Whether results are text for a reader.
+    /// Whether results are written as text for a reader.
     pub fn is_human(&self) -> bool {
-        matches!(self.format, OutputFormat::Human | OutputFormat::Github)
+        self.stage.is_some() || matches!(self.format, OutputFormat::Human | OutputFormat::Github)
+    }
+
+    /// Whether records are written: as JSON lines, in a SARIF log, or to a display sink.
+    pub fn keeps_records(&self) -> bool {
+        matches!(self.format, OutputFormat::Json | OutputFormat::Sarif)
     }
 
     /// Writes a record as a JSON line, or adds it to the SARIF log; in other formats does nothing.
     pub fn record(&mut self, kind: &str, object: Value) {
         let record = output::record(kind, object);
+        match &self.stage {
+            Some(stage) if self.keeps_records() => stage.results(vec![record], ""),
+            Some(_) => {}
+            None => self.write_record(record),
+        }
+    }
+
+    fn write_record(&mut self, record: Value) {
         if self.is_json() {
             self.line(&escape::json(record.to_string()));
         } else if let Some(OutputDocument::Sarif(log)) = &mut self.document {

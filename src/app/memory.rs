@@ -195,7 +195,7 @@ fn shared_limit_of(folder: &str, names: &CgroupFiles) -> Option<u64> {
 
 #[cfg(target_os = "linux")]
 fn text(path: String) -> Option<String> {
-    String::from_utf8(super::disk::read(path.as_ref()).ok()?).ok()
+    String::from_utf8(super::disk::read_system_file(path.as_ref()).ok()?).ok()
 }
 
 /// Returns the number that follows a name at the start of a line.

@@ -8,44 +8,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::exit;
+use super::{exit, own_program};
 use clk_runtime::worker_process::{self, Child, ChildRole, Process, SharedSegment, Starter};
 
 /// The hidden commands: one for the process that owns GPU memory, and one for processes that run kernels.
 pub(crate) const KEEPER_COMMAND: &str = "gpu-keeper";
 pub(crate) const WORKER_COMMAND: &str = "gpu-worker";
-
-/// The command that starts this program again, if Clk is embedded in another program: that program and its arguments.
-static RELAUNCH: OnceLock<Vec<OsString>> = OnceLock::new();
-
-/// Sets the command that starts this program again. Later calls have no effect.
-pub(crate) fn set_relaunch_command(words: Vec<OsString>) {
-    if !words.is_empty() {
-        let _ = RELAUNCH.set(words);
-    }
-}
-
-/// Returns the command that starts this program again.
-fn relaunch_command() -> Command {
-    match RELAUNCH.get().and_then(|words| words.split_first()) {
-        Some((program, arguments)) => {
-            let mut command = Command::new(program);
-            command.args(arguments);
-            command
-        }
-        // The binary of this process, even if its file on disk has been replaced.
-        None => {
-            let mut command = Command::new("/proc/self/exe");
-            command.arg0("clk");
-            command
-        }
-    }
-}
 
 /// All worker processes started by this process.
 #[derive(Default)]
@@ -71,7 +44,7 @@ impl Starter for WorkerProcesses {
     fn start(&self, role: ChildRole, ordinal: u32, segment: &SharedSegment) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
         let shared = segment.descriptor().as_raw_fd();
-        let mut command = relaunch_command();
+        let mut command = own_program::command();
         command.arg(match role {
             ChildRole::Keeper => KEEPER_COMMAND,
             ChildRole::Worker => WORKER_COMMAND,

@@ -13,6 +13,7 @@ mod interruption;
 mod launch;
 mod launch_serve;
 mod lsp;
+mod mcp;
 mod output_formats;
 mod planted;
 mod profile;

@@ -86,6 +86,7 @@ print(fill(ones(256))[0])
         ("none.clk", "let x = 1\nprint(x)\n"),
         ("k.cu", cuda),
         ("tuned.clk", tuned),
+        ("products.clk", "let w = arange(3) * 2\nprint(w)\n"),
         ("broken.clk", "kernel broken(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }\n"),
     ]);
     let commands: &[&[&str]] = &[
@@ -101,6 +102,7 @@ print(fill(ones(256))[0])
         &["bench", "tests.clk"],
         &["fix", "--dry-run", "wrong.clk"],
         &["profile", "race.clk"],
+        &["why", "products.clk", "w[1]"],
         &["import", "--coverage", "k.cu"],
         &["tune", "--device", "sim", "tuned.clk"],
         &["explain", "E9999"],

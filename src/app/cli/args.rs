@@ -14,12 +14,13 @@ use super::common_args::{file, script, switch};
 use super::format_option::{self, FormatNeeds};
 use super::profile::ProfileOptions;
 use super::test::TestOptions;
-use super::{doc_site, fetch, help, install, launch, new, stubs, watch, why};
+use super::{doc_site, fetch, help, install, launch, mcp, new, stubs, watch, why};
 use crate::command_error::CommandResult;
 use crate::console::{ColorMode, OutputOptions};
 use crate::devices::{self, DeviceChoice, DeviceOptions, GpuCodeOptions, Isolate};
 use crate::generated::EmitStage;
 use crate::launch::LaunchJob;
+use crate::mcp::McpOptions;
 use crate::perf_map;
 use crate::script::RunLimits;
 use crate::suggestions;
@@ -49,6 +50,7 @@ pub(crate) enum CliCommand {
     Stubs { file: PathBuf },
     Lsp,
     Dap,
+    Mcp { options: McpOptions },
     Import { files: Vec<PathBuf>, output: Option<PathBuf>, coverage: bool },
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
@@ -83,6 +85,8 @@ impl CliCommand {
             CliCommand::Site { .. } | CliCommand::Stubs { .. } => false,
             CliCommand::Import { .. } => false,
             CliCommand::Doc { .. } | CliCommand::Fmt { .. } | CliCommand::Fix { .. } | CliCommand::Lsp => false,
+            // Each call of a tool runs in a separate process, and that process opens the device.
+            CliCommand::Mcp { .. } => false,
             CliCommand::Cache { .. } | CliCommand::Doctor => false,
             // `clk watch` starts a separate process for each run, and that process opens the device.
             CliCommand::New { .. } | CliCommand::Fetch { .. } | CliCommand::Watch { .. } => false,
@@ -381,6 +385,7 @@ fn task(matches: &ArgMatches) -> CliCommand {
         },
         "lsp" => CliCommand::Lsp,
         "dap" => CliCommand::Dap,
+        "mcp" => CliCommand::Mcp { options: mcp::options_of(sub) },
         "import" => CliCommand::Import {
             files: paths("files"),
             output: sub.get_one::<PathBuf>("output").cloned(),
@@ -453,6 +458,7 @@ pub(crate) fn command() -> Command {
             with_short_help(fix()),
             with_short_help(lsp()),
             dap(),
+            with_short_help(mcp::command()),
             launch::command(),
             with_short_help(stubs::command()),
             with_short_help(cache()),

@@ -46,7 +46,7 @@ fn documented(name: &str, style: RenderStyle) -> Option<CommandResult> {
     if name.starts_with("std.") {
         return Some(module(name, style));
     }
-    if name.ends_with(".clk") || Path::new(name).is_file() {
+    if name.ends_with(".clk") || (disk::is_visible(Path::new(name)) && Path::new(name).is_file()) {
         return Some(file(Path::new(name), style));
     }
     if let Some(page) = clk_ide::documentation(name) {

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::context::AppContext;
 use crate::cuda_files::{self, LoadedCuda};
 use crate::{cuda_program, disk, exit};
+use clk_base::escape;
 use clk_base::source::{SourceMap, Span};
 
 pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, context: &mut AppContext) -> u8 {
@@ -67,20 +68,16 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
             }
         }
     }
-    if context.console.is_json() {
-        for ((file, line, _), kernel) in &kernels {
-            let line = json!({
-                "file": file.display().to_string(),
-                "line": line,
-                "kernel": kernel.name,
-                "accepted": kernel.construct.is_none(),
-                "construct": kernel.construct,
-            });
-            context.console.record("coverage", line);
-        }
-    } else {
-        show(&kernels, context);
-    }
+    let data = |((file, line, _), kernel): (&DefinitionPlace, &CoveredKernel)| {
+        json!({
+            "file": file.display().to_string(),
+            "line": line,
+            "kernel": kernel.name,
+            "accepted": kernel.construct.is_none(),
+            "construct": kernel.construct,
+        })
+    };
+    context.console.results("coverage", || kernels.iter().map(data).collect(), |_| coverage_text(&kernels));
     if failed { exit::FAILURE } else { exit::OK }
 }
 
@@ -106,7 +103,7 @@ fn covered_kernels(loaded: &LoadedCuda, sources: &SourceMap) -> BTreeMap<Definit
     kernels
 }
 
-fn show(kernels: &BTreeMap<DefinitionPlace, CoveredKernel>, context: &mut AppContext) {
+fn coverage_text(kernels: &BTreeMap<DefinitionPlace, CoveredKernel>) -> String {
     let total = kernels.len();
     let mut constructs: BTreeMap<&str, Vec<&DefinitionPlace>> = BTreeMap::new();
     for (place, kernel) in kernels {
@@ -116,16 +113,17 @@ fn show(kernels: &BTreeMap<DefinitionPlace, CoveredKernel>, context: &mut AppCon
     }
     let accepted = total - constructs.values().map(Vec::len).sum::<usize>();
     let share = if total == 0 { 0.0 } else { 100.0 * accepted as f64 / total as f64 };
-    context.console.line(&format!("{accepted} of {total} kernels are accepted ({share:.1} %)"));
+    let mut text = format!("{accepted} of {total} kernels are accepted ({share:.1} %)\n");
     if constructs.is_empty() {
-        return;
+        return text;
     }
     let mut rows: Vec<_> = constructs.into_iter().collect();
     rows.sort_by_key(|(construct, places)| (std::cmp::Reverse(places.len()), *construct));
-    context.console.line("\nrefused  construct");
+    text += "\nrefused  construct\n";
     for (construct, places) in rows {
         let (file, line, name) = places[0];
         let place = format!("{}:{line}", file.display());
-        context.console.fact(&format!("{:>7}  {construct} (`{name}`, {place})", places.len()));
+        text += &format!("{:>7}  {construct} (`{name}`, {place})\n", places.len());
     }
+    escape::lines(&text).into_owned()
 }

@@ -138,7 +138,7 @@ fn triple(text: &str) -> CommandResult<[i64; 3]> {
     Ok(sizes)
 }
 
-fn bytes(text: &str) -> CommandResult<u64> {
+pub(super) fn bytes(text: &str) -> CommandResult<u64> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),

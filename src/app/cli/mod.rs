@@ -18,6 +18,7 @@ mod help;
 mod import;
 mod install;
 mod launch;
+mod mcp;
 mod new;
 mod profile;
 mod prove;
@@ -40,15 +41,22 @@ use clk_lower::MmaPrecision;
 use std::ffi::OsString;
 
 pub(crate) use self::bench::summary as bench_summary;
+pub(crate) use self::check::files as check_files;
 pub(crate) use self::doc::{group_title, imported, is_own, item as documented_item, lookup as documentation};
 pub(crate) use self::explain::page as explanation;
-pub(crate) use self::profile::of_session as profile_of_session;
-pub(crate) use self::run::stdin as run_stdin;
+pub(crate) use self::import::{coverage as import_coverage, files as import_files};
+pub(crate) use self::profile::{ProfileOptions, file as profile_file, of_session as profile_of_session};
+pub(crate) use self::prove::file as prove_file;
+pub(crate) use self::run::{file as run_file, stdin as run_stdin};
+pub(crate) use self::why::file as why_file;
 
 /// Parses the command line and runs the command.
 pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     #[cfg(target_os = "linux")]
     if let Some(code) = super::worker_processes::run_hidden_command(&arguments, super::devices::serve) {
+        return code;
+    }
+    if let Some(code) = super::mcp::run_hidden_command(&arguments) {
         return code;
     }
     let cli = match args::parse(arguments) {
@@ -137,6 +145,7 @@ fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
         CliCommand::Stubs { file } => stubs::file(&file, context),
         CliCommand::Lsp => lsp::main(),
         CliCommand::Dap => dap::main(context),
+        CliCommand::Mcp { options } => super::mcp::main(options, context),
         CliCommand::Import { files, coverage: true, .. } => import::coverage(&files, context),
         CliCommand::Import { files, output, .. } => import::files(&files, output.as_deref(), context),
         CliCommand::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),

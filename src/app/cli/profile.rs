@@ -53,18 +53,14 @@ pub(crate) fn file(path: &Path, wanted: &ProfileOptions, context: &mut AppContex
     let kernels = ParsedKernels::new(&session.sources);
     let ids = KernelIds::of(session);
     for profile in &shown {
-        if profile.of == CostCounting::Expression && context.console.is_human() {
+        let is_expression = profile.of == CostCounting::Expression;
+        if is_expression && !context.console.keeps_records() {
             continue;
         }
         let resources = resources(&generator, session, ids.find(&kernels, profile), profile);
-        let text = ProfileView { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
-        match context.console.is_json() {
-            true => context.console.record("profile", text.json()),
-            false => {
-                let text = text.text(context.console.style) + "\n";
-                context.console.print(&text);
-            }
-        }
+        let view = ProfileView { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
+        let text = |style| if is_expression { String::new() } else { view.text(style) + "\n" };
+        context.console.results("profile", || vec![view.json()], text);
         for warning in advice_for(profile, resources, gpu, session, &kernels, &ids) {
             context.console.report(&warning, &session.sources);
         }

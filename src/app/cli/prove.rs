@@ -78,19 +78,16 @@ impl ProvedProgram<'_> {
     fn show(&self, report: &ProofReport, kernel: &Kernel, reported: &[Diagnostic], context: &mut AppContext) {
         let console = &mut context.console;
         let sources = &self.session.sources;
-        for record in proof::verdict_records(report, kernel, sources) {
-            console.record("verdict", record);
-        }
+        let certificates = if self.certificates { report.certificates.as_str() } else { "" };
+        console.results(
+            "verdict",
+            || proof::verdict_records(report, kernel, sources),
+            |style| proof::verdicts_text(report, sources, style) + certificates,
+        );
         for (property, verdict) in &report.verdicts {
             if let ProofVerdict::Unknown { why, place } = verdict {
                 let message = format!("`{}` is not proved {}: {why}", report.kernel, property.name());
                 console.notice("Clk proof", &message, *place, sources);
-            }
-        }
-        if !console.is_json() {
-            console.print(&proof::verdicts_text(report, sources, console.style));
-            if self.certificates && !report.certificates.is_empty() {
-                console.print(&report.certificates);
             }
         }
         for found in proof::counterexamples(report).iter().filter(|found| !reported.contains(found)) {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, value_parser};
+use serde_json::json;
 
 use super::common_args;
 use crate::context::AppContext;
@@ -68,7 +69,8 @@ pub(crate) fn file(
     };
     match explanation {
         Ok(tree) => {
-            context.console.print(&tree.text(|place| format!("--more {place}")));
+            let text = tree.text(|place| format!("--more {place}"));
+            context.console.results("why", || vec![json!({ "element": asked, "tree": text })], |_| text.clone());
             exit::OK
         }
         Err(complaint) => {

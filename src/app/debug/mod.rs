@@ -7,7 +7,7 @@
 
 pub(crate) mod breakpoint;
 mod command_table;
-mod commands;
+pub(crate) mod commands;
 pub(crate) mod device;
 pub(crate) mod evaluate;
 pub(crate) mod frame;
@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use self::device::{Debugger, DebuggerFrontEnd, DebuggerState, lock};
 use self::session::DebugSettings;
 use self::terminal::DebugTerminal;
+use super::command_error::CommandResult;
 use super::console::{Console, OutputOptions};
 use super::context::AppContext;
 use super::effects;
@@ -46,6 +47,28 @@ pub(crate) enum DebugTarget {
 }
 
 impl DebugTarget {
+    /// Returns the target for a program: the tests whose titles contain `test`, or its statements.
+    pub fn of(compiled: &CompiledScript, path: &Path, test: Option<&str>) -> CommandResult<DebugTarget> {
+        let (tests, others) = compiled.own_tests(test);
+        match (test, tests.first()) {
+            (Some(_), Some(_)) => Ok(DebugTarget::Tests(tests)),
+            (Some(title), None) => {
+                let others = match others {
+                    0 => "the file has no tests".into(),
+                    1 => "the file has one other test".into(),
+                    n => format!("the file has {n} other tests"),
+                };
+                Err(format!("error: no test has a title that contains \"{title}\"; {others}").into())
+            }
+            (None, Some(_)) if !compiled.has_statements() => Err(format!(
+                "error: {0} has tests but no other statements; `clk debug --test TITLE {0}` debugs a test",
+                path.display()
+            )
+            .into()),
+            (None, _) => Ok(DebugTarget::Statements),
+        }
+    }
+
     /// Runs the target. Tests that read script variables need the statements before them.
     fn run(
         &self,
@@ -73,26 +96,9 @@ pub(crate) fn main(
         context.console.summary();
         return exit::FAILURE;
     };
-    let (tests, others) = compiled.own_tests(test);
-    let target = match (test, tests.first()) {
-        (Some(_), Some(_)) => DebugTarget::Tests(tests),
-        (Some(title), None) => {
-            let others = match others {
-                0 => "the file has no tests".into(),
-                1 => "the file has one other test".into(),
-                n => format!("the file has {n} other tests"),
-            };
-            context.console.error_line(&format!("error: no test has a title that contains \"{title}\"; {others}"));
-            return exit::FAILURE;
-        }
-        (None, Some(_)) if !compiled.has_statements() => {
-            context.console.error_line(&format!(
-                "error: {0} has tests but no other statements; `clk debug --test TITLE {0}` debugs a test",
-                path.display()
-            ));
-            return exit::FAILURE;
-        }
-        (None, _) => DebugTarget::Statements,
+    let target = match DebugTarget::of(&compiled, path, test) {
+        Ok(target) => target,
+        Err(why) => return context.show(Err(why)),
     };
     // Ctrl-C stops the current run but never the debugger.
     context.interrupt.be_patient(3);

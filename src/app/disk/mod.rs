@@ -1,6 +1,8 @@
 //! File access: reads sources, suggests names for missing files, and lists programs. All files are opened through
-//! [`open()`] (reading), [`mod@replace`] (writing) and [`temporary`] (short-lived files).
+//! [`open()`] (reading), [`mod@replace`] (writing) and [`temporary`] (short-lived files). [`confinement`] can restrict
+//! the first two to a folder.
 
+pub(crate) mod confinement;
 mod open;
 mod replace;
 pub(crate) mod source;
@@ -17,7 +19,8 @@ use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_compile::{Files, LoadedFile, MissingModule};
 
-pub(crate) use self::open::{contents, open, read};
+pub(crate) use self::confinement::{Confinement, check_read, confine, is_visible};
+pub(crate) use self::open::{contents, open, read, read_system_file};
 pub(crate) use self::replace::write_atomically;
 pub(crate) use self::source::{MAX_SOURCE, read_source, source_text};
 
@@ -56,6 +59,9 @@ pub(crate) fn path_of(written: &str) -> PathBuf {
 /// Returns the diagnostic for a source file that cannot be read, with a suggestion of a similar file name.
 pub(crate) fn unreadable(path: &Path, why: &FileError) -> Diagnostic {
     let mut diagnostic = Diagnostic::error(CODE, format!("`{}` cannot be read: {why}", path.display()));
+    if !is_visible(path) {
+        return diagnostic;
+    }
     if path.is_dir() {
         return diagnostic
             .help(format!("give a `.clk` file; `clk test {}` runs the tests of a whole folder", path.display()));

@@ -8,11 +8,17 @@ use std::fs::{File, FileType, Metadata};
 use std::io::Read;
 use std::path::Path;
 
+use super::confinement;
 use clk_base::file_error::FileError;
 use clk_base::{alloc, stop};
 
 /// Opens a regular file for reading.
 pub(crate) fn open(path: &Path) -> Result<File, FileError> {
+    confinement::check_read(path)?;
+    open_unconfined(path)
+}
+
+fn open_unconfined(path: &Path) -> Result<File, FileError> {
     let regular =
         |data: Metadata| if data.is_file() { Ok(()) } else { Err(FileError::Refused(kind(data.file_type()))) };
     regular(std::fs::metadata(path)?)?;
@@ -28,6 +34,11 @@ pub(crate) fn open(path: &Path) -> Result<File, FileError> {
 /// Returns the content of a regular file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     contents(open(path)?, u64::MAX)
+}
+
+/// Returns the content of a file of the operating system that Clk itself needs, also in a confined process.
+pub(crate) fn read_system_file(path: &Path) -> Result<Vec<u8>, FileError> {
+    contents(open_unconfined(path)?, u64::MAX)
 }
 
 /// Returns the content of an open file, at most `most` bytes.

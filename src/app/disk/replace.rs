@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::stale_files;
+use super::{confinement, stale_files};
 use crate::temp_files::TempFileRegistration;
 use clk_base::file_error::FileError;
 use clk_base::stop;
 
 /// Writes a file atomically. On failure, returns the reason and leaves the old file unchanged.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    confinement::check_write(path)?;
     if path.is_dir() {
         return Err(FileError::Refused("it is a folder"));
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::confinement;
 use super::open::{contents, open};
 use clk_base::file_error::FileError;
 
@@ -11,6 +12,9 @@ pub(crate) const MAX_SOURCE: u64 = 16 << 20;
 
 /// Reads a source file.
 pub(crate) fn read_source(path: &Path) -> Result<String, FileError> {
+    if let Some(text) = confinement::stand_in(path) {
+        return source_text(text.as_bytes().to_vec());
+    }
     source_text(contents(open(path)?, MAX_SOURCE + 1)?)
 }
 

@@ -46,10 +46,7 @@ pub fn leave(stop: &Arc<AtomicBool>) {
 /// Runs Clk's command line; returns the exit code. `relaunch` is the command that starts this program again, for worker
 /// processes.
 pub fn command_line(arguments: Vec<OsString>, relaunch: Vec<OsString>) -> u8 {
-    #[cfg(target_os = "linux")]
-    super::worker_processes::set_relaunch_command(relaunch);
-    #[cfg(not(target_os = "linux"))]
-    drop(relaunch);
+    super::own_program::set_relaunch_command(relaunch);
     super::run_process(arguments)
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::responses;
 use super::text::{PositionEncoding, Text};
+use crate::json_rpc;
 use clk_base::diag::{Applicability, Diagnostic, Fix, Severity};
 use clk_ide::{
     Analysis, Completion, CompletionKind, DocumentSymbol, Highlight, HighlightClass, SymbolKind, TextLocation,
@@ -67,7 +67,7 @@ pub(crate) fn publish(address: &str, version: Option<i64>, diagnostics: Vec<Valu
     if let Some(version) = version {
         params["version"] = json!(version);
     }
-    responses::notification("textDocument/publishDiagnostics", params)
+    json_rpc::notification("textDocument/publishDiagnostics", params)
 }
 
 pub(crate) fn diagnostics(analysis: &Analysis, text: &Text, address: &str) -> Vec<Value> {

@@ -7,9 +7,7 @@
 
 mod convert;
 mod document;
-mod output;
 mod requests;
-mod responses;
 mod server;
 mod snapshot;
 mod source_uri;
@@ -22,15 +20,15 @@ use std::io::BufReader;
 
 use serde_json::Value;
 
-use self::output::LspOutput;
 use self::server::Server;
 use self::task_queues::TaskQueues;
 use super::exit;
-use super::framing::{self as frame, WireFrame};
+use super::framing::{self as frame, Framing, WireFrame};
+use super::json_rpc::{self, MessageOutput};
 
 /// Runs the server until the client sends `exit` or closes the stream; returns the exit code.
 pub(crate) fn main() -> u8 {
-    let lanes = TaskQueues::new(LspOutput::standard());
+    let lanes = TaskQueues::new(MessageOutput::standard(Framing::Headers));
     let mut server = Server::new(lanes.clone());
     let mut input = BufReader::new(std::io::stdin());
     while let Ok(Some((frame, _))) = frame::read(&mut input) {
@@ -41,7 +39,7 @@ pub(crate) fn main() -> u8 {
                 }
             }
             WireFrame::Garbage(why) => {
-                lanes.output.send(responses::error_response(&Value::Null, responses::PARSE_ERROR, &why))
+                lanes.output.send(json_rpc::error_response(&Value::Null, json_rpc::PARSE_ERROR, &why))
             }
         }
         if lanes.output.is_closed() {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::convert::{self, PROVE};
 use super::document::Overlay;
-use super::responses::{self, RequestError};
 use super::snapshot::DocumentsView;
 use super::text::Text;
 use super::workspace::WorkspaceSearch;
+use crate::json_rpc::{self, RequestError};
 use crate::proof;
 use clk_base::diag::{Diagnostic, Fix};
 use clk_base::render::{self, RenderStyle};
@@ -50,7 +50,7 @@ pub(crate) fn answer(view: &DocumentsView, method: &str, params: &Value, message
             _ if !is_document_method => Err(unknown(method)),
             // The document was closed after the client sent the request.
             Some(_) => Ok(Value::Null),
-            None => Err(RequestError { code: responses::INVALID_PARAMS, message: "no `textDocument.uri`".into() }),
+            None => Err(RequestError { code: json_rpc::INVALID_PARAMS, message: "no `textDocument.uri`".into() }),
         };
     };
     let offset = target.text.offset_of(params.get("position").unwrap_or(&Value::Null));
@@ -84,7 +84,7 @@ pub(crate) fn answer(view: &DocumentsView, method: &str, params: &Value, message
 fn execute(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> RequestResult {
     if params.get("command").and_then(Value::as_str) != Some(PROVE) {
         return Err(RequestError {
-            code: responses::INVALID_PARAMS,
+            code: json_rpc::INVALID_PARAMS,
             message: format!("the server has the command `{PROVE}`"),
         });
     }
@@ -92,7 +92,7 @@ fn execute(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> R
         params.get("arguments").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let [address, name, ..] = words[..] else {
         return Err(RequestError {
-            code: responses::INVALID_PARAMS,
+            code: json_rpc::INVALID_PARAMS,
             message: "a document and a kernel are wanted".into(),
         });
     };
@@ -115,7 +115,7 @@ fn execute(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> R
 
 /// Returns the notification that makes the client show a text, as a warning (2) or information (3).
 fn show_message(kind: u8, text: &str) -> Value {
-    responses::notification("window/showMessage", json!({ "type": kind, "message": text }))
+    json_rpc::notification("window/showMessage", json!({ "type": kind, "message": text }))
 }
 
 /// Notifies the user if a search was incomplete. `missing` is the reason.
@@ -124,7 +124,7 @@ fn report_incomplete(missing: Option<String>, messages: &mut Vec<Value>) {
 }
 
 fn unknown(method: &str) -> RequestError {
-    RequestError { code: responses::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
+    RequestError { code: json_rpc::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
 }
 
 fn target(view: &DocumentsView, params: &Value) -> Option<RequestDocument> {

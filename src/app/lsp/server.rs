@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::document::Document;
-use super::responses::{self, RequestError};
 use super::snapshot::DocumentsView;
 use super::task_queues::{LspTask, TaskQueues};
 use super::text::PositionEncoding;
 use super::{convert, uri};
+use crate::json_rpc::{self, RequestError};
 use crate::{crash, exit};
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -47,9 +47,9 @@ impl Server {
             // The message is a response or is invalid. The server sends no requests, so it ignores responses.
             if message.get("result").is_none() && message.get("error").is_none() {
                 let id = id.unwrap_or(Value::Null);
-                self.lanes.output.send(responses::error_response(
+                self.lanes.output.send(json_rpc::error_response(
                     &id,
-                    responses::INVALID_REQUEST,
+                    json_rpc::INVALID_REQUEST,
                     "a message without a method",
                 ));
             }
@@ -60,9 +60,9 @@ impl Server {
             Some(id) => {
                 match self.request(&id, method, params) {
                     None => {}
-                    Some(Ok(result)) => self.lanes.output.send(responses::result_response(&id, result)),
+                    Some(Ok(result)) => self.lanes.output.send(json_rpc::result_response(&id, result)),
                     Some(Err(failure)) => {
-                        self.lanes.output.send(responses::error_response(&id, failure.code, &failure.message));
+                        self.lanes.output.send(json_rpc::error_response(&id, failure.code, &failure.message));
                     }
                 }
                 None
@@ -77,9 +77,9 @@ impl Server {
         let failure = |code, message: &str| Some(Err(RequestError { code, message: message.into() }));
         match (self.state, method) {
             (ServerState::Fresh, "initialize") => Some(Ok(self.initialize(params))),
-            (ServerState::Fresh, _) => failure(responses::NOT_INITIALIZED, "the first request is `initialize`"),
-            (ServerState::ShutDown, _) => failure(responses::INVALID_REQUEST, "the session was shut down"),
-            (ServerState::Running, "initialize") => failure(responses::INVALID_REQUEST, "the session has begun"),
+            (ServerState::Fresh, _) => failure(json_rpc::NOT_INITIALIZED, "the first request is `initialize`"),
+            (ServerState::ShutDown, _) => failure(json_rpc::INVALID_REQUEST, "the session was shut down"),
+            (ServerState::Running, "initialize") => failure(json_rpc::INVALID_REQUEST, "the session has begun"),
             (ServerState::Running, "shutdown") => {
                 self.state = ServerState::ShutDown;
                 Some(Ok(Value::Null))

@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::output::LspOutput;
 use super::requests;
-use super::responses::{self, RequestError};
 use super::snapshot::DocumentsView;
 use crate::crash;
+use crate::json_rpc::{self, MessageOutput, RequestError};
 use crate::stack::{self, STACKS};
 use clk_base::stop;
 
@@ -71,11 +70,11 @@ struct QueueState {
 pub(crate) struct TaskQueues {
     state: Mutex<QueueState>,
     idle: Condvar,
-    pub output: LspOutput,
+    pub output: MessageOutput,
 }
 
 impl TaskQueues {
-    pub fn new(output: LspOutput) -> Arc<TaskQueues> {
+    pub fn new(output: MessageOutput) -> Arc<TaskQueues> {
         Arc::new(TaskQueues { state: Mutex::default(), idle: Condvar::new(), output })
     }
 
@@ -97,7 +96,7 @@ impl TaskQueues {
             LspTask::Request { id, .. } if lane.waiting.len() >= MAX_WAITING => {
                 drop(state);
                 let why = "too many requests wait for this document";
-                self.output.send(responses::error_response(id, responses::SERVER_CANCELLED, why));
+                self.output.send(json_rpc::error_response(id, json_rpc::SERVER_CANCELLED, why));
                 return;
             }
             LspTask::Request { .. } => {
@@ -138,7 +137,7 @@ impl TaskQueues {
                 Ok(Err(stop::Stopped)) => continue,
                 Err(fault) => {
                     let message = format!("{}; see the server's standard error", fault.title);
-                    (Err(RequestError { code: responses::INTERNAL_ERROR, message }), vec![])
+                    (Err(RequestError { code: json_rpc::INTERNAL_ERROR, message }), vec![])
                 }
             };
             // The text has changed during the publication, and another publication follows. The outdated diagnostics
@@ -153,8 +152,8 @@ impl TaskQueues {
             }
             if let Some(id) = id {
                 self.output.send(match answered {
-                    Ok(result) => responses::result_response(&id, result),
-                    Err(failure) => responses::error_response(&id, failure.code, &failure.message),
+                    Ok(result) => json_rpc::result_response(&id, result),
+                    Err(failure) => json_rpc::error_response(&id, failure.code, &failure.message),
                 });
             }
         }
@@ -194,7 +193,7 @@ impl TaskQueues {
         drop(state);
         // A request that was answered before it was canceled gets no second answer.
         if is_pending {
-            self.output.send(responses::error_response(id, responses::REQUEST_CANCELLED, "it was taken back"));
+            self.output.send(json_rpc::error_response(id, json_rpc::REQUEST_CANCELLED, "it was taken back"));
         }
     }
 
@@ -213,7 +212,7 @@ impl TaskQueues {
         let id = running.id.take();
         drop(state);
         if let Some(id) = id {
-            self.output.send(responses::error_response(&id, responses::CONTENT_MODIFIED, "the text has changed"));
+            self.output.send(json_rpc::error_response(&id, json_rpc::CONTENT_MODIFIED, "the text has changed"));
         }
     }
 
@@ -252,7 +251,7 @@ mod tests {
     /// For tests: returns queues, a snapshot with a document whose analysis never ends, and the list of messages sent.
     fn endless() -> (Arc<TaskQueues>, DocumentsView, Arc<Mutex<Vec<Value>>>) {
         let sent = Arc::new(Mutex::new(vec![]));
-        let lanes = TaskQueues::new(LspOutput::to(sent.clone()));
+        let lanes = TaskQueues::new(MessageOutput::to(sent.clone()));
         let mut view = DocumentsView::default();
         view.open("file:///slow.clk", "print(1)\n".into(), 1);
         view.open("file:///fast.clk", "print(1)\n".into(), 1);
@@ -289,10 +288,10 @@ mod tests {
         // Cancels a request that waits. Then cancels one that is running, because the publication before it was
         // stopped.
         lanes.cancel(&json!(2));
-        assert_eq!(code(&sent, 2), [json!(responses::REQUEST_CANCELLED)]);
+        assert_eq!(code(&sent, 2), [json!(json_rpc::REQUEST_CANCELLED)]);
         lanes.outdate(slow);
         lanes.cancel(&json!(1));
-        assert_eq!(code(&sent, 1), [json!(responses::REQUEST_CANCELLED)]);
+        assert_eq!(code(&sent, 1), [json!(json_rpc::REQUEST_CANCELLED)]);
         lanes.cancel(&json!(1));
         lanes.cancel(&json!(3));
         lanes.finish();
@@ -308,7 +307,7 @@ mod tests {
             lanes.push(slow, hover(id, slow), view.clone());
         }
         let last = 1 + MAX_WAITING as u64;
-        assert!((0..=last).any(|id| code(&sent, id) == [json!(responses::SERVER_CANCELLED)]));
+        assert!((0..=last).any(|id| code(&sent, id) == [json!(json_rpc::SERVER_CANCELLED)]));
         for id in 0..=last {
             lanes.cancel(&json!(id));
         }

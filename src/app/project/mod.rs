@@ -13,7 +13,7 @@ pub(crate) use self::git::{checkout, fetch};
 pub(crate) use self::lock::LockFile;
 use self::manifest::WRONG;
 pub(crate) use self::manifest::{DependencySource, Manifest, project_name_error};
-use super::disk;
+use super::disk::{self, confinement};
 use clk_base::diag::Diagnostic;
 use clk_base::source::SourceMap;
 use clk_compile::MissingModule;
@@ -58,7 +58,9 @@ pub(crate) fn folder_of(folder: &Path) -> Option<PathBuf> {
     // A file name without a folder refers to the current folder.
     let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let absolute = std::path::absolute(start).ok()?;
-    let ups = absolute.ancestors().position(|above| above.join(MANIFEST).is_file())?;
+    // A confined process does not search outside of its root.
+    let mut folders = absolute.ancestors().take_while(|above| confinement::is_visible(above));
+    let ups = folders.position(|above| above.join(MANIFEST).is_file())?;
     let mut result = folder.to_path_buf();
     for _ in 0..ups {
         match result.components().next_back() {
@@ -158,8 +160,16 @@ fn dependency_folder(name: &str, source: &DependencySource, root: &Path) -> Resu
     match source {
         DependencySource::Path(path) => {
             let home = root.join(path);
+            confinement::check_read(&home).map_err(|why| {
+                absent(format!("the dependency `{name}` cannot be read: {why}"), "move it into the root")
+            })?;
             let title = || format!("the dependency `{name}` has no folder `{}`", home.display());
             if home.is_dir() { Ok(home) } else { Err(absent(title(), "give its location in `clk.toml`: `path = …`")) }
+        }
+        // Fetched projects are in the cache, which a confined process must not read.
+        DependencySource::Git { .. } if confinement::is_confined() => {
+            let help = "`clk mcp` reads no fetched projects: copy it into the root, and give its location (`path = …`)";
+            Err(absent(format!("the dependency `{name}` is outside of the root folder"), help))
         }
         DependencySource::Git { url, wanted } => {
             let lock = read_pins(root).map_err(|w| MissingModule {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::environment::{self, LAUNCHED_BY_CLK, is_launched};
 use crate::context::AppContext;
-use crate::exit;
+use crate::{exit, own_program};
 
 /// The environment variable with the file descriptor of a listening socket.
 const LISTENER: &str = "CLK_LISTENER";
@@ -105,7 +105,7 @@ fn start(ranks: u32) -> io::Result<Vec<StartedRank>> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut started = Vec::new();
     for rank in 0..ranks {
-        let mut command = relaunch_command();
+        let mut command = own_program::binary();
         command.args(&arguments);
         let variables = [
             (environment::RANK, rank.to_string()),
@@ -140,20 +140,6 @@ fn start(ranks: u32) -> io::Result<Vec<StartedRank>> {
         started.push(StartedRank { process, ended: None, outputs });
     }
     Ok(started)
-}
-
-/// Returns the command that starts this program again.
-fn relaunch_command() -> Command {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::unix::process::CommandExt;
-        // The binary of this process, even if its file on disk has been replaced.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("clk");
-        command
-    }
-    #[cfg(not(target_os = "linux"))]
-    Command::new(std::env::current_exe().unwrap_or_else(|_| "clk".into()))
 }
 
 /// Puts a rank into a process group of its own. It then receives Ctrl-C only from this process, not also from the

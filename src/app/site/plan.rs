@@ -74,6 +74,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "gradients.html",
             "gpu.html",
             "python.html",
+            "mcp.html",
             "projects.html",
             "agents.html",
         ],

@@ -1,6 +1,10 @@
-//! The responses and error codes of JSON-RPC.
+//! JSON-RPC as the language server and the MCP server use it: responses, error codes, and the output to the client.
+
+mod output;
 
 use serde_json::{Value, json};
+
+pub(crate) use self::output::MessageOutput;
 
 pub(crate) const PARSE_ERROR: i64 = -32700;
 pub(crate) const INVALID_REQUEST: i64 = -32600;

@@ -1,0 +1,181 @@
+//! Collects the output of a tool, within a limit: the text that a terminal would show, and the data of `--json`.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::console::DisplaySink;
+use clk_base::diag::Diagnostic;
+use clk_base::render::{self, RenderStyle};
+use clk_base::source::SourceMap;
+use clk_host::interp::ShownPicture;
+use clk_host::value::HostValue;
+
+/// Style of the text.
+pub(super) const STYLE: RenderStyle = RenderStyle { color: false, ascii: false, width: 100 };
+
+/// The output of a tool. Receives everything that its console writes.
+pub(super) struct Transcript(Mutex<CollectedOutput>);
+
+struct CollectedOutput {
+    /// Everything, in order.
+    text: LimitedText,
+    /// The part that programs print.
+    printed: LimitedText,
+    diagnostics: Vec<Value>,
+    results: Vec<Value>,
+    notes: Vec<Value>,
+    /// Bytes left for the data.
+    data_left: usize,
+    /// Number of diagnostics, results and notes that were left out.
+    items_left_out: u64,
+}
+
+/// A text that ends at a limit.
+struct LimitedText {
+    text: String,
+    left: usize,
+    bytes_left_out: u64,
+}
+
+impl LimitedText {
+    fn new(limit: usize) -> LimitedText {
+        LimitedText { text: String::new(), left: limit, bytes_left_out: 0 }
+    }
+
+    fn push(&mut self, text: &str) {
+        // After a part was left out, all later parts are left out too, so that the text has no gap.
+        let fits = if self.bytes_left_out > 0 { 0 } else { text.floor_char_boundary(self.left) };
+        self.text.push_str(&text[..fits]);
+        self.left -= fits;
+        self.bytes_left_out += (text.len() - fits) as u64;
+    }
+}
+
+impl Transcript {
+    /// Creates a transcript with limits in bytes for the text, and for the data.
+    pub fn new(limit: usize) -> Transcript {
+        Transcript(Mutex::new(CollectedOutput {
+            text: LimitedText::new(limit),
+            printed: LimitedText::new(limit),
+            diagnostics: vec![],
+            results: vec![],
+            notes: vec![],
+            data_left: limit,
+            items_left_out: 0,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CollectedOutput> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line to the text only.
+    pub fn conclude(&self, line: &str) {
+        let mut collected = self.lock();
+        if !collected.text.text.is_empty() && !collected.text.text.ends_with('\n') {
+            collected.text.text.push('\n');
+        }
+        if collected.text.bytes_left_out > 0 {
+            let left_out = collected.text.bytes_left_out;
+            collected.text.text += &format!("… ({left_out} bytes are left out)\n");
+        }
+        // The conclusion always has room.
+        collected.text.text += line;
+    }
+
+    /// Returns whether a tool has produced results.
+    pub fn has_results(&self) -> bool {
+        !self.lock().results.is_empty()
+    }
+
+    /// Returns the text and the structured content.
+    pub fn content(&self) -> (String, Value) {
+        let collected = self.lock();
+        let data = json!({
+            "output": collected.printed.text,
+            "diagnostics": collected.diagnostics,
+            "results": collected.results,
+            "notes": collected.notes,
+            "left_out": {
+                "output_bytes": collected.printed.bytes_left_out,
+                "text_bytes": collected.text.bytes_left_out,
+                "items": collected.items_left_out,
+            },
+        });
+        (collected.text.text.clone(), data)
+    }
+}
+
+impl CollectedOutput {
+    /// Adds a value to one of the lists if it fits.
+    fn add(&mut self, list: impl FnOnce(&mut CollectedOutput) -> &mut Vec<Value>, value: Value) {
+        let size = value.to_string().len();
+        if size > self.data_left || self.items_left_out > 0 {
+            self.items_left_out += 1;
+            return;
+        }
+        self.data_left -= size;
+        list(self).push(value);
+    }
+}
+
+impl DisplaySink for Transcript {
+    fn print(&self, text: &str) {
+        let mut collected = self.lock();
+        collected.text.push(text);
+        collected.printed.push(text);
+    }
+
+    fn error(&self, lines: &str) {
+        let mut collected = self.lock();
+        collected.text.push(lines);
+        collected.text.push("\n");
+        collected.add(|collected| &mut collected.notes, json!(lines));
+    }
+
+    fn report(&self, diagnostic: &Diagnostic, sources: &SourceMap) {
+        let text = render::text(diagnostic, sources, STYLE) + "\n";
+        let data = serde_json::from_str(&render::json(diagnostic, sources));
+        let mut collected = self.lock();
+        collected.text.push(&text);
+        collected.add(|collected| &mut collected.diagnostics, data.unwrap_or(Value::Null));
+    }
+
+    fn show(&self, _: &ShownPicture) {
+        self.print("(a picture, which is not part of the result)\n");
+    }
+
+    fn value(&self, _: &HostValue, text: &str) {
+        self.print(text);
+    }
+
+    fn results(&self, data: Vec<Value>, text: &str) {
+        let mut collected = self.lock();
+        collected.text.push(text);
+        for value in data {
+            collected.add(|collected| &mut collected.results, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_ends_at_the_limit() {
+        let transcript = Transcript::new(10);
+        transcript.print("1234é6789");
+        transcript.print("abc");
+        transcript.results(vec![json!({"a": 1}), json!("too long to fit"), json!(1)], "");
+        transcript.conclude("end");
+        let (text, data) = transcript.content();
+        assert_eq!(text, "1234é6789\n… (3 bytes are left out)\nend");
+        assert_eq!(data["results"], json!([{"a": 1}]));
+        assert_eq!(data["left_out"], json!({ "output_bytes": 3, "text_bytes": 3, "items": 2 }));
+        let cut = Transcript::new(5);
+        cut.print("1234é");
+        assert_eq!(cut.content().0, "1234", "a character is not divided");
+    }
+}
