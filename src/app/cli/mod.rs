@@ -41,7 +41,7 @@ use clk_lower::MmaPrecision;
 use std::ffi::OsString;
 
 pub(crate) use self::bench::summary as bench_summary;
-pub(crate) use self::check::files as check_files;
+pub(crate) use self::check::{CheckProofs, files as check_files};
 pub(crate) use self::doc::{group_title, imported, is_own, item as documented_item, lookup as documentation};
 pub(crate) use self::explain::page as explanation;
 pub(crate) use self::import::{coverage as import_coverage, files as import_files};

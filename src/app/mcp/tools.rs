@@ -10,7 +10,7 @@ use super::arguments::{Arguments, Parameter, ParameterKind, input_schema};
 use super::debug_at;
 use super::schema::output_schema;
 use super::transcript::STYLE;
-use crate::cli::{self, ProfileOptions};
+use crate::cli::{self, CheckProofs, ProfileOptions};
 use crate::context::AppContext;
 use crate::exit;
 use clk_import::ImportOptions;
@@ -343,7 +343,7 @@ pub(super) fn cuda_options(arguments: &Arguments) -> ImportOptions {
 }
 
 fn check(_: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
-    cli::check_files(&[path.to_path_buf()], true, context)
+    cli::check_files(&[path.to_path_buf()], CheckProofs::CudaFiles, context)
 }
 
 fn run(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
