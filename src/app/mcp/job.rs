@@ -66,10 +66,10 @@ impl ToolJob<'_> {
 }
 
 /// The program that a tool examines.
-pub(super) struct NamedProgram {
-    pub path: PathBuf,
+struct NamedProgram {
+    path: PathBuf,
     /// The text, if it is not a file.
-    pub text: Option<String>,
+    text: Option<String>,
 }
 
 /// Runs the process of a call; returns its exit code.
