@@ -134,15 +134,13 @@ impl Console {
     }
 
     /// Writes results: as records in JSON, else as one text; SARIF and display sinks get both.
-    pub fn results(
-        &mut self,
-        kind: &str,
-        data: impl FnOnce() -> Vec<Value>,
-        text: impl FnOnce(RenderStyle) -> String,
-    ) {
+    pub fn results(&mut self, kind: &str, data: impl FnOnce() -> Vec<Value>, text: impl FnOnce(RenderStyle) -> String) {
         let text = if self.is_json() { String::new() } else { text(self.style) };
-        let records =
-            if self.keeps_records() { data().into_iter().map(|one| output::record(kind, one)).collect() } else { vec![] };
+        let records = if self.keeps_records() {
+            data().into_iter().map(|one| output::record(kind, one)).collect()
+        } else {
+            vec![]
+        };
         if let Some(stage) = &self.stage {
             return stage.results(records, &text);
         }

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use clk_testing::planted::{ExpectedFault, planted_programs};
 use clk_testing::random::Random;
 use clk_testing::setting;
 use serde_json::{Value, json};
@@ -892,87 +893,38 @@ fn random_messages_never_end_the_server() {
     assert!(sent > 0 && answered > 0);
 }
 
-/// A program with a planted fault: the correct text, the text with the fault, and the expected reports.
-struct PlantedFault {
-    name: String,
-    correct: String,
-    faulty: String,
-    /// The tool, the code and the line of each expected report.
-    expected: Vec<(String, String, u64)>,
-}
-
-/// Reads a program of `tests/planted`, whose README describes the comments.
-fn planted(path: &Path) -> PlantedFault {
-    let text = std::fs::read_to_string(path).expect("a program");
-    let mut program = PlantedFault {
-        name: path.file_name().expect("a name").to_string_lossy().into_owned(),
-        correct: String::new(),
-        faulty: String::new(),
-        expected: vec![],
-    };
-    for (number, line) in text.lines().enumerate() {
-        let code = line.split(" //- ").next().unwrap_or("").split(" //~ ").next().unwrap_or("");
-        let mut faulty = code.to_owned();
-        if let Some((_, change)) = line.split_once("//- ") {
-            let parts: Vec<&str> = change.split(" //~ ").next().unwrap_or("").split('`').collect();
-            let [_, from, _, to, _] = parts[..] else { panic!("{}: {line}", program.name) };
-            assert!(faulty.contains(from), "{}: {line}", program.name);
-            faulty = faulty.replacen(from, to, 1);
-        }
-        if let Some((_, expectations)) = line.split_once("//~ ") {
-            for expectation in expectations.split(',') {
-                let words: Vec<&str> = expectation.split_whitespace().collect();
-                let (code, tools) = words.split_last().expect("a code");
-                let line = number as u64 + 1;
-                program.expected.extend(tools.iter().map(|tool| (tool.to_string(), code.to_string(), line)));
-            }
-        }
-        program.correct += &format!("{code}\n");
-        program.faulty += &format!("{faulty}\n");
-    }
-    program
-}
-
 #[test]
 fn planted_faults_are_reported_at_their_lines() {
-    let corpus = clk_testing::root().join("tests/planted");
-    let Ok(entries) = std::fs::read_dir(&corpus) else {
-        println!("skipped: there is no corpus of planted faults (tests/planted)");
-        return;
-    };
-    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "clk" || extension == "cu"));
-    paths.sort();
     let folder = folder();
     let mut client = Client::session(folder.path(), &["--time", "60"]);
     let (mut reported, mut missed, mut alarms) = (0, vec![], vec![]);
-    for path in &paths {
-        let program = planted(path);
-        let is_cuda = path.extension().is_some_and(|extension| extension == "cu");
+    let programs = planted_programs();
+    for program in &programs {
+        let is_cuda = program.name.ends_with(".cu");
         let mut call = |tool: &str, text: &str| {
-            let language = if is_cuda && tool != "run" { json!("cuda") } else { Value::Null };
             let mut arguments = json!({ "source": text });
             if tool != "run" {
-                arguments["language"] = language;
+                arguments["language"] = if is_cuda { json!("cuda") } else { Value::Null };
             }
             client.call(tool, arguments)
         };
-        let tools: &[&str] = if is_cuda { &["check", "prove"] } else { &["check", "prove", "run"] };
-        for tool in tools {
-            let result = call(tool, &program.correct);
+        for tool in program.commands() {
+            let result = call(tool, &program.text);
             let is_refuted = |result: &Value| result["verdict"] == "refuted";
             let refuted = result.data["results"].as_array().is_some_and(|all| all.iter().any(is_refuted));
             if result.status() != "ok" || refuted || result.data["diagnostics"] != json!([]) {
                 alarms.push(format!("{} {tool}: {}", program.name, result.text));
             }
         }
-        let mut is_found = !program.expected.is_empty();
-        for (tool, code, line) in &program.expected {
-            let result = call(tool, &program.faulty);
+        let mut is_found = true;
+        let expected = program.expected.iter().flat_map(|fault| fault.commands.iter().map(move |tool| (tool, fault)));
+        for (tool, ExpectedFault { line, code, .. }) in expected {
+            let result = call(tool, &program.variant);
             let matches = |diagnostic: &Value| {
                 let labels = diagnostic["labels"].as_array();
-                let at_line = labels.is_some_and(|all| all.iter().any(|l| l["primary"] == true && l["line"] == *line));
-                diagnostic["code"] == **code && at_line
+                let at_line =
+                    labels.is_some_and(|all| all.iter().any(|l| l["primary"] == true && l["line"] == json!(line)));
+                diagnostic["code"] == *code.as_str() && at_line
             };
             if !result.data["diagnostics"].as_array().is_some_and(|all| all.iter().any(matches)) {
                 is_found = false;
@@ -981,8 +933,8 @@ fn planted_faults_are_reported_at_their_lines() {
         }
         reported += usize::from(is_found);
     }
-    println!("{reported} of {} planted faults are reported at their lines; {} alarms", paths.len(), alarms.len());
+    println!("{reported} of {} planted faults are reported at their lines; {} alarms", programs.len(), alarms.len());
     assert!(missed.is_empty() && alarms.is_empty(), "missed: {missed:#?}\nfalse alarms: {alarms:#?}");
-    assert!(!paths.is_empty() && reported == paths.len());
+    assert!(!programs.is_empty() && reported == programs.len());
     assert_eq!(client.end(), 0);
 }
