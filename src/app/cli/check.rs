@@ -7,7 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::context::AppContext;
-use crate::{disk, exit, script, tuning_files};
+use crate::script::{self, CompiledScript};
+use crate::{derived_lengths, disk, exit, tuning_files};
 use clk_base::diag::Diagnostic;
 use clk_compile::Session;
 use clk_prove::{ProofOptions, ProofVerdict, Property, check_expectations, kernels_of_file, prove_kernel_with};
@@ -29,7 +30,7 @@ pub(crate) fn files(paths: &[PathBuf], proves: bool, context: &mut AppContext) -
         if let Some(compiled) = &compiled {
             failed |= check_contracts(&compiled.session, context);
             if proves && compiled.is_cuda() {
-                unproved += find_faults(&compiled.session, &mut time, context);
+                unproved += find_faults(compiled, &mut time, context);
             }
             let choices = tuning_files::check_file(&compiled.session);
             failed |= choices.iter().any(Diagnostic::is_error);
@@ -66,7 +67,8 @@ fn check_contracts(session: &Session, context: &mut AppContext) -> bool {
 
 /// Tries to prove each kernel of a CUDA file and reports the faults found. Returns the number of kernels for which the
 /// time did not suffice.
-fn find_faults(session: &Session, time: &mut Duration, context: &mut AppContext) -> usize {
+fn find_faults(compiled: &CompiledScript, time: &mut Duration, context: &mut AppContext) -> usize {
+    let session = &compiled.session;
     let mut unproved = 0;
     for id in kernels_of_file(&session.program, session.main) {
         if time.is_zero() {
@@ -74,15 +76,16 @@ fn find_faults(session: &Session, time: &mut Duration, context: &mut AppContext)
             continue;
         }
         let start = Instant::now();
-        let report = with_time_limit(KERNEL_TIME.min(*time), |stop| {
+        let mut report = with_time_limit(KERNEL_TIME.min(*time), |stop| {
             let options = ProofOptions { stop: stop.clone(), unstated_lengths: true };
             prove_kernel_with(&session.program, id, &options)
         });
         *time = time.saturating_sub(start.elapsed());
         let mut reported: Vec<Diagnostic> = vec![];
-        for (property, verdict) in &report.verdicts {
+        for (property, verdict) in &mut report.verdicts {
+            derived_lengths::explain(verdict, &report.kernel, &compiled.cuda_kernels, &session.sources);
             let is_fault = matches!(property, Property::InBounds | Property::RaceFree | Property::Barriers);
-            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found }) = (is_fault, verdict)
+            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found, .. }) = (is_fault, &*verdict)
                 && !reported.contains(found)
             {
                 let sizes = if sizes.is_empty() { "all sizes" } else { sizes.as_str() };

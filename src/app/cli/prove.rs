@@ -7,11 +7,12 @@ use serde_json::json;
 
 use crate::context::AppContext;
 use crate::script::{self, CompiledScript};
-use crate::{exit, proof, suggestions};
+use crate::{derived_lengths, exit, proof, suggestions};
 use clk_base::escape;
 use clk_base::source::Span;
 use clk_check::typed::KernelId;
 use clk_compile::Session;
+use clk_import::TranslatedKernel;
 use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, kernels_of_file, prove_kernel_with};
 
 pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut AppContext) -> u8 {
@@ -20,7 +21,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         return exit::FAILURE;
     };
     let is_cuda = compiled.is_cuda();
-    let CompiledScript { session, .. } = compiled;
+    let CompiledScript { session, cuda_kernels, .. } = compiled;
     let with_name = |id: KernelId| (id, session.program.kernels[id].name.to_string());
     let own: Vec<(KernelId, String)> =
         kernels_of_file(&session.program, session.main).into_iter().map(with_name).collect();
@@ -43,9 +44,13 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         let mut report = prove_kernel_with(&session.program, id, &options);
         if is_cuda {
             leave_contents_open(&mut report);
+            for (_, verdict) in &mut report.verdicts {
+                derived_lengths::explain(verdict, &report.kernel, &cuda_kernels, &session.sources);
+            }
         }
         refuted |= report.is_refuted();
-        show(&report, &session, certificates, context);
+        let translation = cuda_kernels.iter().find(|own| own.clk_name == report.kernel.as_str());
+        show(&report, translation, &session, certificates, context);
         if let Some(code) = context.interrupt.exit_code() {
             return code;
         }
@@ -66,19 +71,29 @@ fn leave_contents_open(report: &mut ProofReport) {
     }
 }
 
-fn show(report: &ProofReport, session: &Session, certificates: bool, context: &mut AppContext) {
+/// Prints the verdicts about a kernel. `translation` is the kernel of a CUDA file.
+fn show(
+    report: &ProofReport,
+    translation: Option<&TranslatedKernel>,
+    session: &Session,
+    certificates: bool,
+    context: &mut AppContext,
+) {
     let console = &mut context.console;
     let sources = &session.sources;
     let unexamined =
         |(text, place): &(String, Span)| json!({ "arguments": text, "at": proof::position(*place, sources) });
     if console.json {
+        let mut assuming = proof::assumptions(report, sources);
+        let notes = translation.iter().flat_map(|kernel| &kernel.assumptions).filter(|assumption| !assumption.is_clause);
+        assuming.extend(notes.map(|assumption| assumption.text.to_string()));
         for (property, verdict) in &report.verdicts {
             let mut line = json!({
                 "kernel": report.kernel,
                 "instance": report.instance,
                 "property": property.name(),
                 "verdict": verdict.word(),
-                "assuming": proof::assumptions(report, sources),
+                "assuming": assuming,
                 "unexamined": report.unexamined.iter().map(unexamined).collect::<Vec<_>>(),
             });
             match verdict {

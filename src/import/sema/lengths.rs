@@ -1,28 +1,54 @@
 //! Assumptions about the lengths of a kernel's arrays and the size of its blocks, from the bounds of its accesses.
 //!
 //! `if (i < n) y[i] = x[i];` assumes that `x` and `y` have at least `n` elements. A bound with a constant term, such as
-//! `n + 1`, is likely a mistake in the access, so it is not assumed if another access gives `n`.
+//! `n + 1`, is likely a mistake in the access, so it is not assumed if another access gives `n`. A length that follows
+//! only from the size of the launch is assumed for accesses that all threads make.
 
 use super::abduction::{Abduction, BoundedAccess};
+use super::path_conditions::{SizeCondition, negated};
 use super::polynomial::SizePolynomial;
 use super::size_comments::{self, StatedSize};
-use super::size_names::{is_extent, scalar_of, shown};
-use super::tree::{ClkFile, ClkFunction, Stmt, StmtKind};
+use super::size_names::{KernelSizes, is_extent, shown};
+use super::tree::{ClkFile, ClkFunction, ExprKind, Stmt, StmtKind, visit_exprs};
 use crate::ast::CppComment;
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
 
 /// The maximum number of lengths that are assumed for one array.
-const MAX_LENGTHS: usize = 3;
+const MAX_LENGTHS: usize = 6;
+
+/// The maximum number of conditions under which a length is assumed.
+const MAX_PREMISES: usize = 4;
 
 const AXES: [&str; 3] = ["x", "y", "z"];
 
 /// The conditions that a kernel assumes, and their descriptions.
 #[derive(Debug, Default)]
-struct SizeAssumptions {
+pub(super) struct SizeAssumptions {
     /// Clauses of `assume`. Later clauses rely on earlier ones.
     conditions: Vec<String>,
-    notes: Vec<(SmolStr, SourceSpan)>,
+    pub(super) notes: Vec<(SmolStr, SourceSpan)>,
+    pub(super) derived: Vec<DerivedLength>,
+}
+
+/// An array whose assumed length only the accesses of the kernel suggest.
+#[derive(Clone, Debug, Default)]
+pub struct DerivedLength {
+    /// The name of the array in the Clk text, and in the CUDA file.
+    pub clk_array: SmolStr,
+    pub array: SmolStr,
+    pub accesses: Vec<SuggestedLength>,
+}
+
+/// The length that an access of an array needs.
+#[derive(Clone, Debug)]
+pub struct SuggestedLength {
+    /// The access in the CUDA file.
+    pub access: SourceSpan,
+    /// The length as a `clk:` comment states it.
+    pub length: String,
+    /// Whether an array may have such a length: it is a sum of products of parameters.
+    pub is_plausible: bool,
 }
 
 impl SizeAssumptions {
@@ -38,7 +64,15 @@ impl SizeAssumptions {
 struct Length {
     least: SizePolynomial,
     is_guarded: bool,
+    /// The conditions on parameters under which the array needs this length.
+    premises: Vec<SizeCondition>,
     source: SourceSpan,
+}
+
+impl Length {
+    fn is_covered_by(&self, other: &Length) -> bool {
+        other.premises.iter().all(|premise| self.premises.contains(premise))
+    }
 }
 
 /// Adds the assumptions of a kernel to the text; returns their descriptions. `names` are the names in C++ of its
@@ -48,42 +82,51 @@ pub(super) fn assume_sizes(
     kernel: &str,
     names: &[SmolStr],
     comments: &[&CppComment],
-) -> Result<Vec<(SmolStr, SourceSpan)>, (String, SourceSpan)> {
-    let Some(at) = file.functions.iter().position(|function| function.name == kernel) else { return Ok(vec![]) };
-    let own = &file.functions[at];
+) -> Result<SizeAssumptions, (String, SourceSpan)> {
+    let Some(at) = file.functions.iter().position(|function| function.name == kernel) else {
+        return Ok(SizeAssumptions::default());
+    };
+    let own = KernelSizes { kernel: &file.functions[at], structs: &file.structs };
     let mut stated = vec![];
     for comment in comments {
         let source = SourceSpan::new(comment.span);
         let sizes = size_comments::parse(comment, own, names).map_err(|why| (why, source))?;
         stated.extend(sizes.into_iter().map(|size| (size, source)));
     }
-    let sizes = size_assumptions(own, &file.functions, names, &stated);
+    let mut sizes = size_assumptions(own, &file.functions, names, &stated);
     if let Some(geometry) = &mut file.functions[at].geometry {
-        geometry.assume.extend(sizes.conditions);
+        geometry.assume.append(&mut sizes.conditions);
     }
-    Ok(sizes.notes)
+    Ok(sizes)
 }
 
 /// Derives the assumptions of a kernel. `functions` contains the functions that it calls.
 fn size_assumptions(
-    kernel: &ClkFunction,
+    own: KernelSizes<'_>,
     functions: &[ClkFunction],
     names: &[SmolStr],
     stated: &[(StatedSize, SourceSpan)],
 ) -> SizeAssumptions {
-    let analysis = Abduction::of_kernel(kernel, functions);
+    let kernel = own.kernel;
+    let analysis = Abduction::of_kernel(own, functions);
     let mut sizes = SizeAssumptions::default();
     for axis in &analysis.strided_axes {
         let axis = AXES[*axis];
         sizes.conditions.push(format!("grid_{axis} >= 1"));
         sizes.conditions.push(format!("grid_{axis} * block_{axis} <= {}", i32::MAX));
     }
+    if let Some(geometry) = kernel.geometry.as_ref().filter(|_| !reads_blocks(&kernel.body, functions)) {
+        let note = "the grid has one block: the kernel reads neither `blockIdx` nor `gridDim`";
+        for axis in &geometry.grid {
+            sizes.add(format!("{axis} == 1"), note.to_string(), kernel.span);
+        }
+    }
     for (size, source) in stated {
         match size {
-            StatedSize::Length(_, length) => assume_nonnegative(kernel, names, length.names(), *source, &mut sizes),
+            StatedSize::Length(_, length) => assume_nonnegative(own, names, length.names(), *source, "", &mut sizes),
             StatedSize::Condition(condition) => {
-                let common = common_type(kernel, condition.names());
-                let text = condition.clk_text(&|name| converted(name, scalar_of(kernel, name), common));
+                let common = common_type(own, condition.names());
+                let text = condition.clk_text(&|name| converted(name, own.scalar_of(name), common));
                 sizes.add(text, format!("`{}`, as the comment states", condition.text), *source);
             }
         }
@@ -96,15 +139,15 @@ fn size_assumptions(
         if extent.parse::<u64>().is_ok() {
             continue;
         }
-        let own = stated.iter().filter_map(|(size, source)| match size {
+        let of_comments = stated.iter().filter_map(|(size, source)| match size {
             StatedSize::Length(of, length) if *of == at => Some((length, *source)),
             _ => None,
         });
         let mut is_stated = false;
-        for (length, source) in own {
+        for (length, source) in of_comments {
             is_stated = true;
-            let common = common_type(kernel, length.names());
-            let text = length.clk_text(&|name| converted(name, scalar_of(kernel, name), common));
+            let common = common_type(own, length.names());
+            let text = length.clk_text(&|name| converted(name, own.scalar_of(name), common));
             let note = format!("`{}` has at least `{}` elements, as the comment states", names[at], length.text);
             sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
         }
@@ -113,7 +156,17 @@ fn size_assumptions(
         }
         let accesses = analysis.accesses.iter().filter(|access| access.array == param.name);
         let is_offsets = !param.inout && matches!(element, "i32" | "u32" | "i64" | "u64");
-        lengths.extend(choose_lengths(&analysis, accesses, is_offsets).into_iter().map(|length| (at, extent, length)));
+        let chosen = choose_lengths(&analysis, accesses.clone(), is_offsets);
+        if !chosen.is_empty() {
+            let suggested = accesses.filter_map(|access| {
+                let least = access.most.plus(&SizePolynomial::number(1))?;
+                let length = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
+                Some(SuggestedLength { access: access.span, length, is_plausible: is_sum(&least) })
+            });
+            let (clk_array, array) = (param.name.clone(), names.get(at).unwrap_or(&param.name).clone());
+            sizes.derived.push(DerivedLength { clk_array, array, accesses: suggested.collect() });
+        }
+        lengths.extend(chosen.into_iter().map(|length| (at, extent, length)));
     }
     for stmt in &kernel.body {
         // The length of a dynamic shared array is a parameter of the launch.
@@ -127,42 +180,90 @@ fn size_assumptions(
             lengths.extend(known.into_iter().map(|length| (at, extent, length)));
         }
     }
+    // Unconditional lengths come first, because later assumptions may rely on them.
+    lengths.sort_by_key(|(.., length)| !length.premises.is_empty());
     for (_, _, length) in &lengths {
-        let own = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
-        assume_nonnegative(kernel, names, own, length.source, &mut sizes);
+        let needed = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+        let unless = unless_text(own, &analysis, &length.premises);
+        assume_nonnegative(own, names, needed, length.source, &unless, &mut sizes);
     }
-    for (at, extent, Length { least, source, .. }) in lengths {
-        let common = common_type(kernel, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
-        let text = polynomial_text(&analysis, &least, &|name| converted(name, scalar_of(kernel, name), common));
-        let condition = format!("{} >= {text}", converted(extent, "i32", common));
+    for (at, extent, Length { least, premises, source, .. }) in lengths {
+        let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
+        let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
+        let unless = unless_text(own, &analysis, &premises);
+        let condition = format!("{unless}{} >= {text}", converted(extent, "i32", common));
         let text = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
         let array = names.get(at).unwrap_or(&kernel.params[at].name);
         let note = match array_type(&kernel.params[at].ty) {
             Some(_) => format!("`{array}` has at least `{text}` elements"),
             None => format!("`{extent}` is at least `{text}`"),
         };
-        sizes.add(condition, note, source);
+        let premises: Vec<String> = premises.iter().map(|premise| premise_text(own, &analysis, names, premise)).collect();
+        let only_if = if premises.is_empty() { String::new() } else { format!(" if `{}`", premises.join(" && ")) };
+        sizes.add(condition, note + &only_if, source);
     }
     sizes
 }
 
+/// Assumes that parameters are not negative. `unless` is the text of the alternatives.
 fn assume_nonnegative<'a>(
-    kernel: &ClkFunction,
+    own: KernelSizes<'_>,
     names: &[SmolStr],
-    own: impl Iterator<Item = &'a SmolStr>,
+    needed: impl Iterator<Item = &'a SmolStr>,
     source: SourceSpan,
+    unless: &str,
     sizes: &mut SizeAssumptions,
 ) {
-    for name in own {
-        if matches!(scalar_of(kernel, name), "i32" | "i64") && !is_extent(name) {
-            sizes.add(format!("{name} >= 0"), format!("`{}` is not negative", shown(kernel, names, name)), source);
+    for name in needed {
+        let condition = format!("{name} >= 0");
+        if matches!(own.scalar_of(name), "i32" | "i64") && !is_extent(name) && !sizes.conditions.contains(&condition) {
+            let note = format!("`{}` is not negative", shown(own.kernel, names, name));
+            let only_if = if unless.is_empty() { "" } else { " where its value matters" };
+            sizes.add(format!("{unless}{condition}"), note + only_if, source);
         }
     }
 }
 
+/// Returns the negations of conditions, each followed by `||`.
+fn unless_text(own: KernelSizes<'_>, analysis: &Abduction<'_>, premises: &[SizeCondition]) -> String {
+    let negations = premises.iter().map(|premise| match premise {
+        SizeCondition::Flag(name, value) => format!("{}{name} || ", if *value { "!" } else { "" }),
+        SizeCondition::Comparison(left, op, right) => {
+            let symbols = left.symbols().chain(right.symbols());
+            let common = common_type(own, symbols.filter_map(|symbol| analysis.parameter_name(symbol)));
+            let side = |side| polynomial_text(analysis, side, &|name| converted(name, own.scalar_of(name), common));
+            format!("{} {} {} || ", side(left), negated(op).unwrap_or(op), side(right))
+        }
+    });
+    negations.collect()
+}
+
+/// Returns a condition on parameters with the names of the CUDA file.
+fn premise_text(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    premise: &SizeCondition,
+) -> String {
+    match premise {
+        SizeCondition::Flag(name, value) => {
+            format!("{}{}", if *value { "" } else { "!" }, shown(own.kernel, names, name))
+        }
+        SizeCondition::Comparison(left, op, right) => {
+            let side = |side| polynomial_text(analysis, side, &|name| shown(own.kernel, names, name));
+            format!("{} {op} {}", side(left), side(right))
+        }
+    }
+}
+
+/// Returns whether a length is a sum of products of parameters, with a number that may be negative.
+fn is_sum(least: &SizePolynomial) -> bool {
+    least.terms().all(|(monomial, by)| by > 0 || monomial.is_empty())
+}
+
 /// Returns the type in which parameters are compared with the length of an array, which is an `i32`.
-fn common_type<'a>(kernel: &ClkFunction, names: impl Iterator<Item = &'a SmolStr>) -> &'static str {
-    let scalars: Vec<&str> = names.map(|name| scalar_of(kernel, name)).collect();
+fn common_type<'a>(own: KernelSizes<'_>, names: impl Iterator<Item = &'a SmolStr>) -> &'static str {
+    let scalars: Vec<&str> = names.map(|name| own.scalar_of(name)).collect();
     match () {
         () if scalars.iter().all(|scalar| *scalar == "i32") => "i32",
         () if scalars.contains(&"u64") => "u64",
@@ -182,17 +283,28 @@ fn choose_lengths<'a>(
 ) -> Vec<Length> {
     let mut lengths: Vec<Length> = vec![];
     for access in accesses {
+        let (Some(premises), false) = (&access.premises, access.is_launch_excess) else { continue };
         let Some(least) = access.most.plus(&SizePolynomial::number(1)) else { continue };
-        if !lengths.iter().any(|known| known.least == least) {
-            lengths.push(Length { least, is_guarded: access.is_guarded, source: access.source });
+        let mut needed: Vec<SizeCondition> = vec![];
+        for premise in premises {
+            if !premise.follows_from_positive(&least) && !needed.contains(premise) {
+                needed.push(premise.clone());
+            }
+        }
+        if needed.len() > MAX_PREMISES {
+            continue;
+        }
+        let length = Length { least, is_guarded: access.is_guarded, premises: needed, source: access.source };
+        if !lengths.iter().any(|known| known.least == length.least && length.is_covered_by(known)) {
+            lengths.retain(|known| !(known.least == length.least && known.is_covered_by(&length)));
+            lengths.push(length);
         }
     }
     // A length from a guard is preferred to one from the size of the launch.
     if lengths.iter().any(|length| length.is_guarded) {
         lengths.retain(|length| length.is_guarded);
     }
-    let is_sum = |length: &Length| length.least.terms().all(|(monomial, by)| by > 0 || monomial.is_empty());
-    lengths.retain(|length| is_sum(length) && length.least.as_number().is_none());
+    lengths.retain(|length| is_sum(&length.least) && length.least.as_number().is_none());
     let exceeds = |length: &Length, by: &Length| {
         let difference = length.least.minus(&by.least).and_then(|difference| difference.as_number());
         difference.is_some_and(|difference| difference > 0)
@@ -215,7 +327,8 @@ fn choose_lengths<'a>(
     lengths.retain(|_| keeps.next().unwrap_or(true));
     let has_plain = lengths.iter().any(|length| length.least.constant() == 0);
     lengths.retain(|length| if has_plain { length.least.constant() == 0 } else { length.least.constant() < 0 });
-    let is_largest = |length: &Length| !lengths.iter().any(|other| exceeds(other, length));
+    let is_largest =
+        |length: &Length| !lengths.iter().any(|other| exceeds(other, length) && length.is_covered_by(other));
     let largest: Vec<bool> = lengths.iter().map(is_largest).collect();
     let mut largest = largest.into_iter();
     lengths.retain(|_| largest.next().unwrap_or(true));
@@ -231,30 +344,51 @@ fn choose_lengths<'a>(
     lengths
 }
 
+/// Returns whether statements, or the functions that they call, read the position of the block or the grid.
+fn reads_blocks(stmts: &[Stmt], functions: &[ClkFunction]) -> bool {
+    let mut reads = false;
+    let mut called: Vec<SmolStr> = vec![];
+    visit_exprs(stmts, &mut |expr| match &expr.kind {
+        ExprKind::Name(name) => reads |= matches!(name.as_str(), "block_idx" | "global_idx" | "grid_dim"),
+        ExprKind::Call(name, _) => {
+            reads |= name == "grid_barrier";
+            called.push(name.clone());
+        }
+        _ => {}
+    });
+    let body_of = |name: &SmolStr| functions.iter().find(|function| function.name == *name);
+    reads || called.iter().filter_map(body_of).any(|function| reads_blocks(&function.body, functions))
+}
+
 /// Adds limits of the block that keep the thread index within shared arrays.
 fn block_limits(kernel: &ClkFunction, analysis: &Abduction<'_>, sizes: &mut SizeAssumptions) {
     let mut limits: Vec<(usize, i128, SourceSpan)> = vec![];
     for access in &analysis.accesses {
-        let (Some((axis, offset)), false) = (access.thread_offset, access.is_guarded) else { continue };
         let Some(extent) = shared_extent(&kernel.body, &access.array, access.axis) else { continue };
+        // `for (j = 0; j < 32; j += 8) s[threadIdx.y + j]` is for a block of 8 threads.
+        if let Some((axis, steps)) = access.thread_steps
+            && steps.first >= 0
+            && steps.step > 1
+            && steps.last + steps.step <= extent
+        {
+            limits.push((axis, steps.step, access.source));
+        }
+        let (Some((axis, offset)), false) = (access.thread_offset, access.is_guarded) else { continue };
         // An array with an element for each thread has a multiple of a warp's size; other arrays may have a halo.
         if offset != 0 && extent % 32 == 0 {
             continue;
         }
-        let extent = extent - offset.max(0);
-        match limits.iter_mut().find(|(known, ..)| *known == axis) {
-            Some((_, limit, _)) => *limit = extent.min(*limit),
-            None => limits.push((axis, extent, access.source)),
-        }
+        limits.push((axis, extent - offset.max(0), access.source));
     }
-    limits.sort_by_key(|(axis, ..)| *axis);
+    limits.sort_by_key(|(axis, limit, _)| (*axis, *limit));
+    limits.dedup_by_key(|(axis, ..)| *axis);
     for (axis, limit, source) in limits {
         let name = AXES[axis];
         if analysis.block_factors.contains(&(axis, limit)) {
             let note = format!("`blockDim.{name}` is {limit}, as in `blockIdx.{name} * {limit} + threadIdx.{name}`");
             sizes.add(format!("block_{name} == {limit}"), note, source);
         } else if limit < 1024 {
-            let note = format!("`blockDim.{name}` is at most {limit}, the length of a shared array");
+            let note = format!("`blockDim.{name}` is at most {limit}, as its accesses of a shared array require");
             sizes.add(format!("block_{name} <= {limit}"), note, source);
         }
     }
@@ -278,7 +412,7 @@ fn array_type(ty: &str) -> Option<(&str, Vec<&str>)> {
 fn polynomial_text(analysis: &Abduction<'_>, polynomial: &SizePolynomial, name: &dyn Fn(&str) -> String) -> String {
     let mut terms: Vec<_> = polynomial.terms().collect();
     terms.sort_by_key(|(monomial, _)| std::cmp::Reverse(monomial.len()));
-    let mut text = String::new();
+    let mut text = if terms.is_empty() { "0".to_string() } else { String::new() };
     for (monomial, coefficient) in terms {
         let mut factors: Vec<String> = vec![];
         if coefficient.abs() != 1 || monomial.is_empty() {

@@ -19,6 +19,7 @@ mod lower;
 mod math;
 mod order;
 mod overload;
+mod path_conditions;
 mod place;
 mod pointer;
 mod polynomial;
@@ -40,6 +41,7 @@ use crate::emit::{OriginMap, print_file};
 use crate::launches::launched_kernels;
 use crate::source::{Provenance, SourceSpan};
 use clk_base::diag::Diagnostic;
+pub use lengths::{DerivedLength, SuggestedLength};
 use lower::{Facts, Lower};
 use program::Program;
 use smol_str::SmolStr;
@@ -55,6 +57,8 @@ pub struct Assumption {
     pub text: SmolStr,
     /// The place in the CUDA file that it is about.
     pub source: SourceSpan,
+    /// Whether an `assume` clause of the text states it.
+    pub is_clause: bool,
 }
 
 /// A kernel of the translated text.
@@ -66,6 +70,8 @@ pub struct TranslatedKernel {
     pub clk_name: SmolStr,
     pub source: SourceSpan,
     pub assumptions: Vec<Assumption>,
+    /// The arrays whose assumed lengths only the accesses of the kernel suggest.
+    pub derived_lengths: Vec<DerivedLength>,
 }
 
 /// A kernel without a translation.
@@ -183,12 +189,16 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                         }
                     };
                     let choice = choice.map(|text| (SmolStr::from(text), function.name_span));
-                    let all = choice.into_iter().chain(sizes).chain(info.notes);
+                    let assumption =
+                        |is_clause| move |(text, source): (SmolStr, SourceSpan)| Assumption { text, source, is_clause };
+                    let all = choice.into_iter().map(assumption(false)).chain(sizes.notes.into_iter().map(assumption(true)));
+                    let all = all.chain(info.notes.into_iter().map(assumption(false)));
                     translation.kernels.push(TranslatedKernel {
                         name: name.clone(),
                         clk_name: info.clk,
                         source: function.name_span,
-                        assumptions: all.map(|(text, source)| Assumption { text, source }).collect(),
+                        assumptions: all.collect(),
+                        derived_lengths: sizes.derived,
                     });
                 }
                 Err(refusal) => translation.refused.push(refusal_of(&name, function.name_span, &refusal)),

@@ -1,0 +1,41 @@
+//! Messages about accesses past the end of an array whose length was derived from a kernel's own accesses. Such a
+//! length may be wrong, so the message says how to state the right one, and is a warning unless no length of the array
+//! makes sense of the access.
+
+use clk_base::diag::{Diagnostic, Severity};
+use clk_base::source::SourceMap;
+use clk_import::{DerivedLength, TranslatedKernel};
+use clk_prove::ProofVerdict;
+
+/// The code of warnings about accesses past a derived length.
+const PAST_DERIVED_LENGTH: &str = "W0853";
+
+/// Explains a counterexample that is an access past a derived length. `kernels` are those of the CUDA file.
+pub(crate) fn explain(verdict: &mut ProofVerdict, kernel: &str, kernels: &[TranslatedKernel], sources: &SourceMap) {
+    let ProofVerdict::Refuted { past_end_of: Some(array), found, .. } = verdict else { return };
+    let own = kernels.iter().filter(|own| own.clk_name == kernel);
+    let derived = own.flat_map(|own| &own.derived_lengths).find(|derived| derived.clk_array == array.as_str());
+    if let Some(derived) = derived {
+        **found = explained(found, derived, sources);
+    }
+}
+
+fn explained(found: &Diagnostic, derived: &DerivedLength, sources: &SourceMap) -> Diagnostic {
+    let place = found.primary().map(|place| sources.original(place));
+    let is_here = |at: clk_base::source::Span| place.is_some_and(|place| at.is_in(place) || place.is_in(at));
+    let access = derived.accesses.iter().find(|access| is_here(access.access.span));
+    let array = &derived.array;
+    let mut explained = found.clone();
+    explained.notes.push(format!("the length of `{array}` is derived from accesses of the kernel and may be wrong"));
+    match access {
+        Some(access) if !access.is_plausible => return explained,
+        Some(access) => {
+            let comment = format!("// clk: {array}[{}]", access.length);
+            explained.help.push(format!("if `{array}` is longer, state its length in a comment: `{comment}`"));
+        }
+        None => explained.help.push(format!("if `{array}` is longer, state its length: `// clk: {array}[LENGTH]`")),
+    }
+    explained.code = PAST_DERIVED_LENGTH;
+    explained.severity = Severity::Warning;
+    explained
+}
