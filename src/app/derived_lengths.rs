@@ -1,10 +1,10 @@
-//! Messages about accesses past the end of an array whose length was derived from a kernel's own accesses. Such a
+//! Messages about accesses past the end of an array whose length was derived from accesses or launches. Such a
 //! length may be wrong, so the message says how to state the right one, and is a warning unless no length of the array
 //! makes sense of the access.
 
 use clk_base::diag::{Diagnostic, Severity};
-use clk_base::source::SourceMap;
-use clk_import::{DerivedLength, TranslatedKernel};
+use clk_base::source::{SourceMap, Span};
+use clk_import::{DerivedLength, SuggestedLength, TranslatedKernel};
 use clk_prove::ProofVerdict;
 
 /// The code of warnings about accesses past a derived length.
@@ -15,26 +15,42 @@ pub(crate) fn explain(verdict: &mut ProofVerdict, kernel: &str, kernels: &[Trans
     let ProofVerdict::Refuted { past_end_of: Some(array), found, .. } = verdict else { return };
     let own = kernels.iter().filter(|own| own.clk_name == kernel);
     let derived = own.flat_map(|own| &own.derived_lengths).find(|derived| derived.clk_array == array.as_str());
-    if let Some(derived) = derived {
-        **found = explained(found, derived, sources);
-    }
+    let Some(derived) = derived else { return };
+    let place = found.primary().map(|place| sources.original(place));
+    let is_here = |at: Span| place.is_some_and(|place| at.is_in(place) || place.is_in(at));
+    *verdict = match derived.accesses.iter().find(|access| is_here(access.access.span)) {
+        Some(access) => {
+            **found = explained(found, derived, access, sources);
+            return;
+        }
+        // The length is derived from other accesses, which say nothing about this one.
+        None => {
+            let why = format!("the source does not state the length of `{}`", derived.array);
+            ProofVerdict::Unknown { why, place: found.primary() }
+        }
+    };
 }
 
-fn explained(found: &Diagnostic, derived: &DerivedLength, sources: &SourceMap) -> Diagnostic {
-    let place = found.primary().map(|place| sources.original(place));
-    let is_here = |at: clk_base::source::Span| place.is_some_and(|place| at.is_in(place) || place.is_in(at));
-    let access = derived.accesses.iter().find(|access| is_here(access.access.span));
+fn explained(
+    found: &Diagnostic,
+    derived: &DerivedLength,
+    access: &SuggestedLength,
+    sources: &SourceMap,
+) -> Diagnostic {
     let array = &derived.array;
     let mut explained = found.clone();
-    explained.notes.push(format!("the length of `{array}` is derived from accesses of the kernel and may be wrong"));
-    match access {
-        Some(access) if !access.is_plausible => return explained,
-        Some(access) => {
-            let comment = format!("// clk: {array}[{}]", access.length);
-            explained.help.push(format!("if `{array}` is longer, state its length in a comment: `{comment}`"));
+    explained.notes.push(match derived.launch {
+        Some(launch) => {
+            let (line, _) = sources.line_column(launch.span);
+            format!("the length of `{array}` is that of the launch in line {line}, which may pass related sizes")
         }
-        None => explained.help.push(format!("if `{array}` is longer, state its length: `// clk: {array}[LENGTH]`")),
+        None => format!("the length of `{array}` is derived from accesses of the kernel and may be wrong"),
+    });
+    if !access.is_plausible {
+        return explained;
     }
+    let comment = format!("// clk: {array}[{}]", access.length);
+    explained.help.push(format!("if `{array}` is longer, state its length in a comment: `{comment}`"));
     explained.code = PAST_DERIVED_LENGTH;
     explained.severity = Severity::Warning;
     explained

@@ -25,8 +25,12 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     let with_name = |id: KernelId| (id, session.program.kernels[id].name.to_string());
     let own: Vec<(KernelId, String)> =
         kernels_of_file(&session.program, session.main).into_iter().map(with_name).collect();
+    // The name in a CUDA file is that of all instances of a template.
+    let is_named = |name: &str, wanted: &str| {
+        name == wanted || cuda_kernels.iter().any(|own| own.clk_name == name && own.name == wanted)
+    };
     let selected: Vec<KernelId> =
-        own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| name == wanted)).map(|(id, _)| *id).collect();
+        own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| is_named(name, wanted))).map(|(id, _)| *id).collect();
     if selected.is_empty() {
         let Some(name) = kernel else {
             context.console.fact("the file has no kernels; to prove those of imported files, name these files");
@@ -85,7 +89,8 @@ fn show(
         |(text, place): &(String, Span)| json!({ "arguments": text, "at": proof::position(*place, sources) });
     if console.json {
         let mut assuming = proof::assumptions(report, sources);
-        let notes = translation.iter().flat_map(|kernel| &kernel.assumptions).filter(|assumption| !assumption.is_clause);
+        let notes =
+            translation.iter().flat_map(|kernel| &kernel.assumptions).filter(|assumption| !assumption.is_clause);
         assuming.extend(notes.map(|assumption| assumption.text.to_string()));
         for (property, verdict) in &report.verdicts {
             let mut line = json!({

@@ -5,8 +5,10 @@
 //! condition before the access states. A bound may be wrong, because the variables are assumed not to be negative and
 //! overflow is ignored: it becomes an assumption, and the prover decides whether it suffices.
 
-use super::path_conditions::{PathCondition, PathExit, SizeCondition, always_leaves, exit_of};
-use super::polynomial::{Monomial, SizePolynomial, SizeSymbol, divide};
+use super::assigned_names::{assigned, root};
+use super::index_limits::{IndexBound, IndexLimit, LimitOrigin, replace};
+use super::path_conditions::{PathCondition, PathExit, SizeCondition, always_leaves, compare, exit_of};
+use super::polynomial::{Monomial, SizePolynomial, SizeSymbol};
 use super::size_names::{KernelSizes, is_extent};
 use super::tree::{ClkFunction, Expr, ExprKind, Stmt, StmtKind};
 use crate::source::SourceSpan;
@@ -34,6 +36,10 @@ pub(super) struct BoundedAccess {
     pub(super) premises: Option<Vec<SizeCondition>>,
     /// Whether the bound is that of the launch although not all threads make the access.
     pub(super) is_launch_excess: bool,
+    /// Whether the bound is that of the launch.
+    pub(super) from_launch: bool,
+    /// Whether the index is a number in the kernel.
+    pub(super) is_number: bool,
     /// If the index is the sum of a thread index and a number: the axis, and the number.
     pub(super) thread_offset: Option<(usize, i128)>,
     /// If the index is the sum of a thread index and the counter of a loop: the axis, and the steps of the loop.
@@ -57,25 +63,6 @@ enum Meaning {
     Struct(SmolStr),
 }
 
-/// The inequality `left <= right`. Terms of `left` have positive coefficients and a symbol that is not a parameter.
-#[derive(Clone, Debug)]
-struct IndexLimit {
-    left: SizePolynomial,
-    right: SizePolynomial,
-    source: SourceSpan,
-    origin: LimitOrigin,
-}
-
-/// Where a limit comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LimitOrigin {
-    /// The condition on the path with this number.
-    Condition(u32),
-    /// The size of the launch.
-    Launch,
-    Arithmetic,
-}
-
 #[derive(Default)]
 struct SymbolInfo {
     /// The name, if it is a parameter of the kernel.
@@ -86,16 +73,6 @@ struct SymbolInfo {
     /// Whether the value differs between threads or iterations, or depends on memory.
     varies: bool,
     steps: Option<CounterSteps>,
-}
-
-/// An upper bound of an index.
-struct IndexBound {
-    most: SizePolynomial,
-    /// The first condition that limits the index.
-    source: Option<SourceSpan>,
-    /// The numbers of the conditions that limit it.
-    used: Vec<u32>,
-    from_launch: bool,
 }
 
 pub(super) struct Abduction<'a> {
@@ -109,8 +86,6 @@ pub(super) struct Abduction<'a> {
     /// The conditions on the path to the current statement, with their numbers.
     path: Vec<(u32, PathCondition)>,
     next_condition: u32,
-    /// The `bool` parameters.
-    flags: FxHashMap<SizeSymbol, SmolStr>,
     sizes: KernelSizes<'a>,
     /// What holds everywhere: limits of positions, quotients and remainders.
     limits: Vec<IndexLimit>,
@@ -128,7 +103,20 @@ const AXES: [&str; 3] = ["x", "y", "z"];
 
 /// Functions whose result depends only on their arguments.
 const UNIFORM_FUNCTIONS: [&str; 15] = [
-    "i32", "u32", "i64", "u64", "f32", "f64", "bool", "i8", "u8", "min", "max", "abs", "wrapping_add", "wrapping_sub",
+    "i32",
+    "u32",
+    "i64",
+    "u64",
+    "f32",
+    "f64",
+    "bool",
+    "i8",
+    "u8",
+    "min",
+    "max",
+    "abs",
+    "wrapping_add",
+    "wrapping_sub",
     "wrapping_mul",
 ];
 
@@ -153,7 +141,6 @@ impl<'a> Abduction<'a> {
             facts: vec![],
             path: vec![],
             next_condition: 0,
-            flags: FxHashMap::default(),
             limits: vec![],
             scopes: vec![FxHashMap::default()],
             calls: 0,
@@ -179,6 +166,11 @@ impl<'a> Abduction<'a> {
         self.symbols[symbol.0 as usize].parameter.as_ref()
     }
 
+    /// Returns the symbol of a parameter.
+    pub(super) fn symbol_of(&self, name: &str) -> Option<SizeSymbol> {
+        self.parameters.get(name).copied()
+    }
+
     fn parameter(&mut self, name: &SmolStr) -> SizeSymbol {
         if let Some(known) = self.parameters.get(name) {
             return *known;
@@ -197,11 +189,7 @@ impl<'a> Abduction<'a> {
         if self.sizes.fields_of(ty).is_some() {
             return Meaning::Struct(name.clone());
         }
-        let symbol = self.new_symbol(None);
-        if ty == "bool" {
-            self.flags.insert(symbol, name.clone());
-        }
-        Meaning::Value(SizePolynomial::symbol(symbol))
+        Meaning::Value(SizePolynomial::symbol(self.new_symbol(None)))
     }
 
     fn new_symbol(&mut self, definition: Option<SizePolynomial>) -> SizeSymbol {
@@ -545,13 +533,6 @@ impl<'a> Abduction<'a> {
     fn path_condition(&mut self, condition: &Expr, holds: bool) -> Option<PathCondition> {
         match &condition.kind {
             ExprKind::Bool(value) if *value == holds => return None,
-            ExprKind::Name(name) => {
-                if let Some(Meaning::Value(value)) = self.find(name)
-                    && let Some(flag) = value.as_symbol().and_then(|symbol| self.flags.get(&symbol))
-                {
-                    return Some(PathCondition::Stated(SizeCondition::Flag(flag.clone(), holds)));
-                }
-            }
             ExprKind::Binary(op, left, right) => match self.compared(left, op, right, holds) {
                 Some(ComparedSizes::Always) => return None,
                 Some(ComparedSizes::Stated(condition)) => return Some(PathCondition::Stated(condition)),
@@ -559,7 +540,28 @@ impl<'a> Abduction<'a> {
             },
             _ => {}
         }
-        Some(if self.varies(condition) { PathCondition::Varying } else { PathCondition::Uniform })
+        Some(match () {
+            () if self.first_thread_satisfies(condition, holds) => PathCondition::FirstThread,
+            () if self.varies(condition) => PathCondition::Varying,
+            () => PathCondition::Uniform,
+        })
+    }
+
+    /// Returns whether a condition depends on the position of the thread in its block alone, and holds for the first one.
+    fn first_thread_satisfies(&mut self, condition: &Expr, holds: bool) -> bool {
+        let ExprKind::Binary(op, left, right) = &condition.kind else { return false };
+        let mut at_first = |side: &Expr| {
+            let value = self.value(side)?;
+            let mut value = self.expanded(&value)?;
+            for axis in 0..AXES.len() {
+                if let Some(thread) = self.positions.get(&("thread_idx".into(), axis)) {
+                    value = value.substitute(*thread, &SizePolynomial::default())?;
+                }
+            }
+            value.as_number()
+        };
+        let (Some(left), Some(right)) = (at_first(left), at_first(right)) else { return false };
+        compare(left, op, right) == Some(holds)
     }
 
     /// Compares two expressions of parameters; `None` if an operand is not such an expression.
@@ -570,15 +572,7 @@ impl<'a> Abduction<'a> {
         let (left, right) = (self.value(left)?, self.value(right)?);
         let (left, right) = (self.expanded(&left)?, self.expanded(&right)?);
         if let (Some(left), Some(right)) = (left.as_number(), right.as_number()) {
-            let is_so = match op {
-                "<" => left < right,
-                "<=" => left <= right,
-                ">" => left > right,
-                ">=" => left >= right,
-                "==" => left == right,
-                "!=" => left != right,
-                _ => return None,
-            };
+            let is_so = compare(left, op, right)?;
             return Some(if is_so == holds { ComparedSizes::Always } else { ComparedSizes::Never });
         }
         if !left.symbols().chain(right.symbols()).all(|symbol| self.is_parameter(symbol)) {
@@ -763,7 +757,8 @@ impl<'a> Abduction<'a> {
         if let Some(known) = self.positions.get(&key) {
             return Some(SizePolynomial::symbol(*known));
         }
-        let value = self.limited(&[&most.plus(&SizePolynomial::number(-1))?], LimitOrigin::Launch, true);
+        let origin = if base == "block_idx" { LimitOrigin::Grid } else { LimitOrigin::Block };
+        let value = self.limited(&[&most.plus(&SizePolynomial::number(-1))?], origin, true);
         self.positions.insert(key, value.as_symbol()?);
         Some(value)
     }
@@ -906,6 +901,7 @@ impl<'a> Abduction<'a> {
                 PathCondition::Stated(condition) => premises.iter_mut().for_each(|all| all.push(condition.clone())),
                 _ if bound.used.contains(number) => {}
                 PathCondition::Uniform => premises = None,
+                PathCondition::FirstThread => skips_threads |= bound.from_block,
                 PathCondition::Varying => skips_threads = true,
             }
         }
@@ -918,6 +914,8 @@ impl<'a> Abduction<'a> {
             span,
             premises,
             is_launch_excess: bound.from_launch && skips_threads,
+            from_launch: bound.from_launch,
+            is_number: index.as_number().is_some(),
             thread_offset,
             thread_steps,
         });
@@ -925,14 +923,17 @@ impl<'a> Abduction<'a> {
 
     /// Returns an upper bound of an index in parameters of the kernel.
     fn bound(&self, index: &SizePolynomial) -> Option<IndexBound> {
-        let mut bound = IndexBound { most: index.clone(), source: None, used: vec![], from_launch: false };
+        let mut bound =
+            IndexBound { most: index.clone(), source: None, used: vec![], from_launch: false, from_block: false };
         for _ in 0..MAX_REPLACEMENTS {
             let most = &bound.most;
             let variable: Vec<(&Monomial, i128)> =
                 most.terms().filter(|(monomial, _)| !self.is_constant(monomial)).collect();
             if variable.is_empty() {
-                let has_extent = most.symbols().filter_map(|symbol| self.parameter_name(symbol)).any(|name| is_extent(name));
-                bound.from_launch |= has_extent && bound.source.is_none();
+                let has_extent =
+                    most.symbols().filter_map(|symbol| self.parameter_name(symbol)).any(|name| is_extent(name));
+                bound.from_block |= has_extent && bound.source.is_none() && !bound.from_launch;
+                bound.from_launch |= bound.from_block;
                 return Some(bound);
             }
             // A negative term is at most 0.
@@ -954,7 +955,8 @@ impl<'a> Abduction<'a> {
                 continue;
             }
             let (next, limit) = self.replaced(most, &self.limits)?;
-            bound.from_launch |= limit.origin == LimitOrigin::Launch;
+            bound.from_launch |= matches!(limit.origin, LimitOrigin::Grid | LimitOrigin::Block);
+            bound.from_block |= limit.origin == LimitOrigin::Block;
             bound.most = next;
         }
         None
@@ -982,66 +984,6 @@ impl<'a> Abduction<'a> {
     }
 }
 
-/// Replaces a multiple of `left` in a polynomial by that multiple of `right`. `None` if no term contains `left`.
-fn replace(value: &SizePolynomial, left: &SizePolynomial, right: &SizePolynomial) -> Option<SizePolynomial> {
-    let (first, by) = left.terms().next()?;
-    value.terms().find_map(|(monomial, coefficient)| {
-        let factor = divide(monomial, first)?;
-        let count = coefficient / by;
-        if count < 1 || coefficient % by != 0 {
-            return None;
-        }
-        let multiple = SizePolynomial::term(factor, count);
-        let part = left.times(&multiple)?;
-        let fits = part.terms().all(|(monomial, coefficient)| value.coefficient(monomial) >= coefficient);
-        if !fits {
-            return None;
-        }
-        value.minus(&part)?.plus(&right.times(&multiple)?)
-    })
-}
-
 fn is_size_type(ty: &str) -> bool {
     matches!(ty, "i32" | "u32" | "i64" | "u64")
-}
-
-fn root(place: &Expr) -> Option<SmolStr> {
-    match &place.kind {
-        ExprKind::Name(name) => Some(name.clone()),
-        ExprKind::Field(base, _) | ExprKind::Index(base, _) => root(base),
-        _ => None,
-    }
-}
-
-/// Returns the variables that statements assign or pass to functions that change them.
-fn assigned(stmts: &[Stmt], functions: &[ClkFunction]) -> Vec<SmolStr> {
-    let mut names = vec![];
-    for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Assign { place, value, .. } => {
-                names.extend(root(place));
-                names.extend(passed(value, functions));
-            }
-            StmtKind::Expr(value) | StmtKind::Declare { value: Some(value), .. } => {
-                names.extend(passed(value, functions));
-            }
-            StmtKind::If { then, otherwise, .. } => {
-                names.extend(assigned(then, functions));
-                names.extend(assigned(otherwise, functions));
-            }
-            StmtKind::While { body, .. } | StmtKind::Loop(body) | StmtKind::For { body, .. } => {
-                names.extend(assigned(body, functions));
-            }
-            _ => {}
-        }
-    }
-    names
-}
-
-/// Returns the variables that a call may change.
-fn passed(value: &Expr, functions: &[ClkFunction]) -> Vec<SmolStr> {
-    let ExprKind::Call(name, args) = &value.kind else { return vec![] };
-    let Some(function) = functions.iter().find(|function| function.name == *name) else { return vec![] };
-    let changed = function.params.iter().zip(args).filter(|(param, _)| param.inout);
-    changed.filter_map(|(_, arg)| root(arg)).collect()
 }

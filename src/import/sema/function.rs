@@ -4,7 +4,7 @@ use super::file_variables::array_key;
 use super::lower::{Facts, Local, Lower};
 use super::overload::Chosen;
 use super::translator::{PassMode, TranslatedFunction};
-use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind};
+use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind, visit_exprs};
 use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
 use super::value::{
@@ -114,6 +114,13 @@ impl<'a> Lower<'_, 'a> {
                     let info = &self.t.file_arrays[&id];
                     let ExprKind::Name(name) = &info.expr.kind else { continue };
                     body.params.push(Param { name: name.clone(), inout, ty: text });
+                }
+            }
+            if let Some(object) = body.params.first_mut().filter(|param| this.is_some() && param.name == "self") {
+                let mut is_used = false;
+                visit_exprs(&body.stmts, &mut |expr| is_used |= expr.kind == ExprKind::Name("self".into()));
+                if !is_used {
+                    object.name = "_self".into();
                 }
             }
             let name = self.t.item_name(&wanted);

@@ -18,7 +18,10 @@ pub(super) enum HostValue {
     Unknown,
     Int(SizePolynomial),
     /// A pointer to the first byte of an allocation, and the number of its bytes.
-    Buffer { id: u32, bytes: Option<SizePolynomial> },
+    Buffer {
+        id: u32,
+        bytes: Option<SizePolynomial>,
+    },
     /// A `dim3`.
     Extents([Option<SizePolynomial>; 3]),
 }
@@ -62,8 +65,7 @@ impl HostLaunches<'_> {
     }
 }
 
-/// Visits the host functions of a file. `size_of` returns the size of a type in bytes, and `is_unsafe_call` whether a
-/// call of a function of the file may change a variable that is its argument.
+/// Visits the host functions of a file. `size_of` returns the size of a type in bytes.
 pub(super) fn launches_of<'a>(
     unit: &'a TranslationUnit,
     size_of: &mut dyn FnMut(&'a CppType) -> Option<u64>,
@@ -96,16 +98,54 @@ struct HostScan<'a, 's> {
 
 /// Functions that change no variable that is an argument, except through the pointers that `call` handles.
 const HARMLESS: [&str; 44] = [
-    "printf", "fprintf", "puts", "memset", "memcpy", "malloc", "calloc", "free", "exit", "abort", "assert", "rand",
-    "srand", "atoi", "atol", "atof", "sqrt", "sqrtf", "pow", "log", "exp", "fabs", "abs", "ceil", "floor", "min", "max",
-    "cudaMalloc", "cudaMallocManaged", "cudaMallocHost", "cudaHostAlloc", "cudaMallocAsync", "cudaMemcpy",
-    "cudaMemcpyAsync", "cudaMemset", "cudaMemsetAsync", "cudaFree", "cudaDeviceSynchronize", "cudaGetLastError",
-    "cudaGetErrorString", "cudaPeekAtLastError", "cudaStreamSynchronize", "cudaFuncSetCacheConfig", "cudaSetDevice",
+    "printf",
+    "fprintf",
+    "puts",
+    "memset",
+    "memcpy",
+    "malloc",
+    "calloc",
+    "free",
+    "exit",
+    "abort",
+    "assert",
+    "rand",
+    "srand",
+    "atoi",
+    "atol",
+    "atof",
+    "sqrt",
+    "sqrtf",
+    "pow",
+    "log",
+    "exp",
+    "fabs",
+    "abs",
+    "ceil",
+    "floor",
+    "min",
+    "max",
+    "cudaMalloc",
+    "cudaMallocManaged",
+    "cudaMallocHost",
+    "cudaHostAlloc",
+    "cudaMallocAsync",
+    "cudaMemcpy",
+    "cudaMemcpyAsync",
+    "cudaMemset",
+    "cudaMemsetAsync",
+    "cudaFree",
+    "cudaDeviceSynchronize",
+    "cudaGetLastError",
+    "cudaGetErrorString",
+    "cudaPeekAtLastError",
+    "cudaStreamSynchronize",
+    "cudaFuncSetCacheConfig",
+    "cudaSetDevice",
 ];
 
 /// Functions that store the address of new memory in their first argument; the second one is the number of bytes.
-const ALLOCATORS: [&str; 5] =
-    ["cudaMalloc", "cudaMallocManaged", "cudaMallocHost", "cudaHostAlloc", "cudaMallocAsync"];
+const ALLOCATORS: [&str; 5] = ["cudaMalloc", "cudaMallocManaged", "cudaMallocHost", "cudaHostAlloc", "cudaMallocAsync"];
 
 impl<'a> HostScan<'a, '_> {
     fn decls(&mut self, decls: &'a [CppDecl]) {
@@ -248,55 +288,55 @@ impl<'a> HostScan<'a, '_> {
                 }
                 own.join(after_then);
             }),
-            CppStmtKind::While { condition, body, .. } => self.repeated(&[], |own| {
+            CppStmtKind::While { condition, body, .. } => self.repeated(stmt, |own| {
                 own.condition(condition);
                 own.stmt(body);
-            }, stmt),
+            }),
             CppStmtKind::DoWhile { body, condition, .. } => {
                 if is_false(condition) {
                     return self.stmt(body);
                 }
-                self.repeated(&[], |own| {
+                self.repeated(stmt, |own| {
                     own.stmt(body);
                     own.value(condition);
-                }, stmt);
+                });
             }
             CppStmtKind::For(inner) => self.nested(|own| {
                 own.stmt(&inner.init);
-                own.repeated(&[], |own| {
+                own.repeated(stmt, |own| {
                     inner.condition.iter().for_each(|condition| own.condition(condition));
                     own.stmt(&inner.body);
                     inner.step.iter().for_each(|step| {
                         own.value(step);
                     });
-                }, stmt);
+                });
             }),
             CppStmtKind::RangeFor { variable, range, body } => {
                 self.value(range);
                 self.nested(|own| {
-                    own.repeated(&[], |own| {
+                    own.repeated(stmt, |own| {
                         own.variables(variable);
                         own.stmt(body);
-                    }, stmt);
+                    });
                 });
             }
             CppStmtKind::Switch(inner) => self.nested(|own| {
                 inner.init.iter().for_each(|init| own.stmt(init));
                 own.condition(&inner.condition);
-                own.repeated(&[], |own| {
+                own.repeated(stmt, |own| {
                     for section in &inner.sections {
                         section.stmts.iter().for_each(|stmt| own.stmt(stmt));
                         let mut changed = FxHashSet::default();
                         section.stmts.iter().for_each(|stmt| changed_in(stmt, &mut changed));
                         own.forget_all(&changed);
                     }
-                }, stmt);
+                });
             }),
         }
     }
 
     /// Visits the body of a loop. Before and after it, the variables that it changes are unknown.
-    fn repeated(&mut self, _: &[()], body: impl FnOnce(&mut Self), stmt: &'a CppStmt) {
+    fn repeated(&mut self, stmt: &'a CppStmt, body: impl FnOnce(&mut Self)) {
         let mut changed = FxHashSet::default();
         changed_in(stmt, &mut changed);
         self.forget_all(&changed);
@@ -308,7 +348,9 @@ impl<'a> HostScan<'a, '_> {
     fn join(&mut self, other: Vec<FxHashMap<SmolStr, HostValue>>) {
         let mut differ = vec![];
         for (at, (own, other)) in self.scopes.iter().zip(&other).enumerate() {
-            differ.extend(own.iter().filter(|(name, value)| other.get(*name) != Some(value)).map(|(name, _)| (at, name.clone())));
+            differ.extend(
+                own.iter().filter(|(name, value)| other.get(*name) != Some(value)).map(|(name, _)| (at, name.clone())),
+            );
         }
         for (at, name) in differ {
             let new = match self.scopes[at].get(&name) {
@@ -333,9 +375,16 @@ impl<'a> HostScan<'a, '_> {
             let args: Vec<HostValue> = match &variable.init {
                 CppInit::None => vec![],
                 CppInit::Equal(value) => vec![self.value(value)],
-                CppInit::Paren(values) | CppInit::Brace(values) => values.iter().map(|value| self.value(value)).collect(),
+                CppInit::Paren(values) | CppInit::Brace(values) => {
+                    values.iter().map(|value| self.value(value)).collect()
+                }
             };
             let name = match &variable.name {
+                // A `static` variable has the value of the previous call.
+                VariableName::Plain(name) if decl.attributes.is_static && !variable.ty.qualifiers.is_const => {
+                    self.define(&name.text, HostValue::Unknown);
+                    continue;
+                }
                 VariableName::Plain(name) => &name.text,
                 VariableName::Bindings(names) => {
                     names.iter().for_each(|name| self.define(&name.text, HostValue::Unknown));
@@ -414,7 +463,7 @@ impl<'a> HostScan<'a, '_> {
 
     /// Notes that the address of a variable is stored.
     fn escape(&mut self, value: &CppExpr) {
-        if let Some(name) = variable_in(value) {
+        for name in variables_in(value) {
             self.escaped.insert(name.clone());
             self.forget(name);
         }
@@ -463,7 +512,9 @@ impl<'a> HostScan<'a, '_> {
                             (None, HostValue::Int(new), _) => HostValue::Int(self.named(new)),
                             (None, new, Some(HostValue::Int(_))) if new == HostValue::Unknown => self.new_int(),
                             (None, new, _) => new,
-                            (Some(op), HostValue::Int(new), Some(HostValue::Int(old))) => self.arithmetic(*op, &old, &new),
+                            (Some(op), HostValue::Int(new), Some(HostValue::Int(old))) => {
+                                self.arithmetic(*op, &old, &new)
+                            }
                             _ => HostValue::Unknown,
                         };
                         self.assign(name, new.clone());
@@ -540,8 +591,7 @@ impl<'a> HostScan<'a, '_> {
             },
             // A lambda may change each variable that it captures, when it is called.
             CppExprKind::Lambda(_) => {
-                let names: Vec<SmolStr> =
-                    self.scopes.iter().skip(1).flat_map(|scope| scope.keys().cloned()).collect();
+                let names: Vec<SmolStr> = self.scopes.iter().skip(1).flat_map(|scope| scope.keys().cloned()).collect();
                 self.escaped.extend(names);
                 self.forget_everything();
                 HostValue::Unknown
@@ -572,7 +622,9 @@ impl<'a> HostScan<'a, '_> {
         match op {
             CppUnaryOp::Plus => value,
             CppUnaryOp::Minus => match value {
-                HostValue::Int(value) => SizePolynomial::default().minus(&value).map_or(HostValue::Unknown, HostValue::Int),
+                HostValue::Int(value) => {
+                    SizePolynomial::default().minus(&value).map_or(HostValue::Unknown, HostValue::Int)
+                }
                 _ => HostValue::Unknown,
             },
             CppUnaryOp::AddressOf => {
@@ -589,9 +641,7 @@ impl<'a> HostScan<'a, '_> {
             | CppUnaryOp::PreDecrement
             | CppUnaryOp::PostIncrement
             | CppUnaryOp::PostDecrement => {
-                if let Some(name) = variable_in(operand) {
-                    self.forget(name);
-                }
+                variables_in(operand).into_iter().for_each(|name| self.forget(name));
                 HostValue::Unknown
             }
             CppUnaryOp::Not | CppUnaryOp::BitNot | CppUnaryOp::Deref => HostValue::Unknown,
@@ -672,9 +722,7 @@ impl<'a> HostScan<'a, '_> {
                     ("size", HostValue::Buffer { .. } | HostValue::Unknown) => self.new_int(),
                     _ => {
                         // Any other method may change the object.
-                        if let Some(name) = variable_in(base) {
-                            self.forget(name);
-                        }
+                        variables_in(base).into_iter().for_each(|name| self.forget(name));
                         args.iter().for_each(|arg| self.forget_argument(arg));
                         HostValue::Unknown
                     }
@@ -724,10 +772,7 @@ impl<'a> HostScan<'a, '_> {
 
     /// Forgets the variable in an argument that a function may change.
     fn forget_argument(&mut self, arg: &CppExpr) {
-        let variable = address_of(arg).unwrap_or(arg);
-        if let Some(name) = variable_in(variable) {
-            self.forget(name);
-        }
+        variables_in(address_of(arg).unwrap_or(arg)).into_iter().for_each(|name| self.forget(name));
     }
 
     /// Stores a value in something that is not a variable.
@@ -742,10 +787,12 @@ impl<'a> HostScan<'a, '_> {
             };
             return self.assign(name, HostValue::Extents(extents));
         }
-        if let Some(name) = variable_in(target).cloned() {
-            // An element of an array is not its address.
-            if !matches!(self.find(&name), Some(HostValue::Buffer { .. })) {
-                self.forget(&name);
+        // An element of an array is not its address.
+        let is_element = matches!(target.kind, CppExprKind::Index { .. })
+            || matches!(target.kind, CppExprKind::Unary { op: CppUnaryOp::Deref, .. });
+        for name in variables_in(target) {
+            if !(is_element && matches!(self.find(name), Some(HostValue::Buffer { .. }))) {
+                self.forget(name);
             }
         }
     }
@@ -790,6 +837,22 @@ fn address_of(expr: &CppExpr) -> Option<&CppExpr> {
     }
 }
 
+/// Returns the variables of which an expression denotes one, or a part of one.
+fn variables_in(expr: &CppExpr) -> Vec<&SmolStr> {
+    match &expr.kind {
+        CppExprKind::Conditional { then, otherwise, .. } => [variables_in(then), variables_in(otherwise)].concat(),
+        CppExprKind::Comma { right, .. } => variables_in(right),
+        CppExprKind::Assign { target, .. } => variables_in(target),
+        CppExprKind::Cast { value, .. } => variables_in(value),
+        CppExprKind::Member { base, .. } | CppExprKind::Index { base, .. } => variables_in(base),
+        CppExprKind::Unary { operand, .. } => variables_in(operand),
+        CppExprKind::Binary { left, right, .. } => [variables_in(left), variables_in(right)].concat(),
+        CppExprKind::InitList(items) => items.iter().flat_map(|item| variables_in(&item.value)).collect(),
+        CppExprKind::Construct { args, .. } => args.iter().flat_map(variables_in).collect(),
+        _ => variable_in(expr).into_iter().collect(),
+    }
+}
+
 /// Returns the variable that an expression denotes, or that contains what it denotes.
 fn variable_in(expr: &CppExpr) -> Option<&SmolStr> {
     match &expr.kind {
@@ -828,7 +891,7 @@ fn changed_in(stmt: &CppStmt, changed: &mut FxHashSet<SmolStr>) {
     let mut scan = crate::launches::FunctionScan::default();
     scan.stmt(stmt);
     for value in scan.values {
-        let mut add = |expr: &CppExpr| changed.extend(variable_in(expr).cloned());
+        let mut add = |expr: &CppExpr| changed.extend(variables_in(expr).into_iter().cloned());
         match &value.kind {
             CppExprKind::Assign { target, .. } => add(target),
             CppExprKind::Unary {

@@ -5,8 +5,9 @@
 //! only from the size of the launch is assumed for accesses that all threads make.
 
 use super::abduction::{Abduction, BoundedAccess};
+use super::launch_sizes::{GridSize, KernelLaunches, SymbolOf};
 use super::path_conditions::{SizeCondition, negated};
-use super::polynomial::SizePolynomial;
+use super::polynomial::{SizePolynomial, SizeSymbol};
 use super::size_comments::{self, StatedSize};
 use super::size_names::{KernelSizes, is_extent, shown};
 use super::tree::{ClkFile, ClkFunction, ExprKind, Stmt, StmtKind, visit_exprs};
@@ -31,12 +32,14 @@ pub(super) struct SizeAssumptions {
     pub(super) derived: Vec<DerivedLength>,
 }
 
-/// An array whose assumed length only the accesses of the kernel suggest.
+/// An array whose assumed length is derived, from the accesses of the kernel or from launches.
 #[derive(Clone, Debug, Default)]
 pub struct DerivedLength {
     /// The name of the array in the Clk text, and in the CUDA file.
     pub clk_array: SmolStr,
     pub array: SmolStr,
+    /// The launch in the file that has the length; `None` if the accesses of the kernel suggest it.
+    pub launch: Option<SourceSpan>,
     pub accesses: Vec<SuggestedLength>,
 }
 
@@ -82,6 +85,7 @@ pub(super) fn assume_sizes(
     kernel: &str,
     names: &[SmolStr],
     comments: &[&CppComment],
+    launches: &KernelLaunches<'_>,
 ) -> Result<SizeAssumptions, (String, SourceSpan)> {
     let Some(at) = file.functions.iter().position(|function| function.name == kernel) else {
         return Ok(SizeAssumptions::default());
@@ -93,7 +97,7 @@ pub(super) fn assume_sizes(
         let sizes = size_comments::parse(comment, own, names).map_err(|why| (why, source))?;
         stated.extend(sizes.into_iter().map(|size| (size, source)));
     }
-    let mut sizes = size_assumptions(own, &file.functions, names, &stated);
+    let mut sizes = size_assumptions(own, &file.functions, names, &stated, launches);
     if let Some(geometry) = &mut file.functions[at].geometry {
         geometry.assume.append(&mut sizes.conditions);
     }
@@ -106,16 +110,24 @@ fn size_assumptions(
     functions: &[ClkFunction],
     names: &[SmolStr],
     stated: &[(StatedSize, SourceSpan)],
+    launches: &KernelLaunches<'_>,
 ) -> SizeAssumptions {
     let kernel = own.kernel;
     let analysis = Abduction::of_kernel(own, functions);
+    // The symbol of a parameter by its name in C++.
+    let symbol_of = |name: &str| {
+        let at = names.iter().position(|known| known == name)?;
+        analysis.symbol_of(&kernel.params.get(at)?.name)
+    };
     let mut sizes = SizeAssumptions::default();
     for axis in &analysis.strided_axes {
         let axis = AXES[*axis];
         sizes.conditions.push(format!("grid_{axis} >= 1"));
         sizes.conditions.push(format!("grid_{axis} * block_{axis} <= {}", i32::MAX));
     }
-    if let Some(geometry) = kernel.geometry.as_ref().filter(|_| !reads_blocks(&kernel.body, functions)) {
+    if let Some(geometry) = kernel.geometry.as_ref().filter(|_| !reads_blocks(&kernel.body, functions))
+        && launches.has_one_block() != Some(false)
+    {
         let note = "the grid has one block: the kernel reads neither `blockIdx` nor `gridDim`";
         for axis in &geometry.grid {
             sizes.add(format!("{axis} == 1"), note.to_string(), kernel.span);
@@ -131,8 +143,10 @@ fn size_assumptions(
             }
         }
     }
-    block_limits(kernel, &analysis, &mut sizes);
+    launch_extents(kernel, &analysis, launches, &symbol_of, &mut sizes);
+    block_limits(kernel, &analysis, launches, &mut sizes);
     let mut lengths: Vec<(usize, &str, Length)> = vec![];
+    let mut has_launched_length = false;
     for (at, param) in kernel.params.iter().enumerate() {
         let Some((element, extents)) = array_type(&param.ty) else { continue };
         let [extent] = extents[..] else { continue };
@@ -156,17 +170,44 @@ fn size_assumptions(
         }
         let accesses = analysis.accesses.iter().filter(|access| access.array == param.name);
         let is_offsets = !param.inout && matches!(element, "i32" | "u32" | "i64" | "u64");
-        let chosen = choose_lengths(&analysis, accesses.clone(), is_offsets);
-        if !chosen.is_empty() {
+        let mut chosen = choose_lengths(&analysis, accesses.clone(), is_offsets);
+        let launched = launched_length(own, &analysis, names, launches, (at, element), &symbol_of, &chosen);
+        let is_launched = launched.is_some();
+        if let Some((least, is_whole_launch)) = launched {
+            if is_whole_launch {
+                for symbol in chosen.iter().flat_map(|length| length.least.symbols()) {
+                    assume_launch_value(own, &analysis, names, launches, symbol, &mut sizes);
+                }
+            }
+            let source = launches.source().unwrap_or_default();
+            let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
+            let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
+            let shown = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
+            let needed = least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+            assume_nonnegative(own, names, needed, source, "", &mut sizes);
+            let note = format!("`{}` has at least `{shown}` elements, from the launch", names[at]);
+            sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
+            has_launched_length = true;
+            if is_whole_launch {
+                continue;
+            }
+            chosen.clear();
+        }
+        if !chosen.is_empty() || is_launched {
             let suggested = accesses.filter_map(|access| {
                 let least = access.most.plus(&SizePolynomial::number(1))?;
                 let length = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
-                Some(SuggestedLength { access: access.span, length, is_plausible: is_sum(&least) })
+                let is_plausible = is_launched || is_sum(&least);
+                Some(SuggestedLength { access: access.span, length, is_plausible })
             });
             let (clk_array, array) = (param.name.clone(), names.get(at).unwrap_or(&param.name).clone());
-            sizes.derived.push(DerivedLength { clk_array, array, accesses: suggested.collect() });
+            let launch = launches.source().filter(|_| is_launched);
+            sizes.derived.push(DerivedLength { clk_array, array, launch, accesses: suggested.collect() });
         }
         lengths.extend(chosen.into_iter().map(|length| (at, extent, length)));
+    }
+    if has_launched_length {
+        launch_relations(own, &analysis, names, launches, &symbol_of, &mut sizes);
     }
     for stmt in &kernel.body {
         // The length of a dynamic shared array is a parameter of the launch.
@@ -195,10 +236,12 @@ fn size_assumptions(
         let text = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
         let array = names.get(at).unwrap_or(&kernel.params[at].name);
         let note = match array_type(&kernel.params[at].ty) {
+            Some(_) if text == "1" => format!("`{array}` has at least one element"),
             Some(_) => format!("`{array}` has at least `{text}` elements"),
             None => format!("`{extent}` is at least `{text}`"),
         };
-        let premises: Vec<String> = premises.iter().map(|premise| premise_text(own, &analysis, names, premise)).collect();
+        let premises: Vec<String> =
+            premises.iter().map(|premise| premise_text(own, &analysis, names, premise)).collect();
         let only_if = if premises.is_empty() { String::new() } else { format!(" if `{}`", premises.join(" && ")) };
         sizes.add(condition, note + &only_if, source);
     }
@@ -226,34 +269,19 @@ fn assume_nonnegative<'a>(
 
 /// Returns the negations of conditions, each followed by `||`.
 fn unless_text(own: KernelSizes<'_>, analysis: &Abduction<'_>, premises: &[SizeCondition]) -> String {
-    let negations = premises.iter().map(|premise| match premise {
-        SizeCondition::Flag(name, value) => format!("{}{name} || ", if *value { "!" } else { "" }),
-        SizeCondition::Comparison(left, op, right) => {
-            let symbols = left.symbols().chain(right.symbols());
-            let common = common_type(own, symbols.filter_map(|symbol| analysis.parameter_name(symbol)));
-            let side = |side| polynomial_text(analysis, side, &|name| converted(name, own.scalar_of(name), common));
-            format!("{} {} {} || ", side(left), negated(op).unwrap_or(op), side(right))
-        }
+    let negations = premises.iter().map(|SizeCondition { left, op, right }| {
+        let symbols = left.symbols().chain(right.symbols());
+        let common = common_type(own, symbols.filter_map(|symbol| analysis.parameter_name(symbol)));
+        let side = |side| polynomial_text(analysis, side, &|name| converted(name, own.scalar_of(name), common));
+        format!("{} {} {} || ", side(left), negated(op).unwrap_or(op), side(right))
     });
     negations.collect()
 }
 
 /// Returns a condition on parameters with the names of the CUDA file.
-fn premise_text(
-    own: KernelSizes<'_>,
-    analysis: &Abduction<'_>,
-    names: &[SmolStr],
-    premise: &SizeCondition,
-) -> String {
-    match premise {
-        SizeCondition::Flag(name, value) => {
-            format!("{}{}", if *value { "" } else { "!" }, shown(own.kernel, names, name))
-        }
-        SizeCondition::Comparison(left, op, right) => {
-            let side = |side| polynomial_text(analysis, side, &|name| shown(own.kernel, names, name));
-            format!("{} {op} {}", side(left), side(right))
-        }
-    }
+fn premise_text(own: KernelSizes<'_>, analysis: &Abduction<'_>, names: &[SmolStr], premise: &SizeCondition) -> String {
+    let side = |side| polynomial_text(analysis, side, &|name| shown(own.kernel, names, name));
+    format!("{} {} {}", side(&premise.left), premise.op, side(&premise.right))
 }
 
 /// Returns whether a length is a sum of products of parameters, with a number that may be negative.
@@ -282,8 +310,17 @@ fn choose_lengths<'a>(
     is_offsets: bool,
 ) -> Vec<Length> {
     let mut lengths: Vec<Length> = vec![];
+    // `x[0] = 1;` needs an element in each launch.
+    let mut largest_number: Option<(i128, SourceSpan)> = None;
     for access in accesses {
         let (Some(premises), false) = (&access.premises, access.is_launch_excess) else { continue };
+        if access.is_number {
+            if let (true, Some(number)) = (premises.is_empty(), access.most.as_number()) {
+                let number = (number + 1, access.source);
+                largest_number = Some(largest_number.filter(|known| known.0 >= number.0).unwrap_or(number));
+            }
+            continue;
+        }
         let Some(least) = access.most.plus(&SizePolynomial::number(1)) else { continue };
         let mut needed: Vec<SizeCondition> = vec![];
         for premise in premises {
@@ -305,12 +342,19 @@ fn choose_lengths<'a>(
         lengths.retain(|length| length.is_guarded);
     }
     lengths.retain(|length| is_sum(&length.least) && length.least.as_number().is_none());
+    lengths.extend(largest_number.map(|(number, source)| Length {
+        least: SizePolynomial::number(number),
+        is_guarded: true,
+        premises: vec![],
+        source,
+    }));
     let exceeds = |length: &Length, by: &Length| {
         let difference = length.least.minus(&by.least).and_then(|difference| difference.as_number());
         difference.is_some_and(|difference| difference > 0)
     };
     // An array of offsets, such as that of a sparse matrix, has one element more than the matrix has rows.
-    if is_offsets && lengths.iter().any(|length| length.least.constant() > 0) {
+    let has_offset = |length: &Length| length.least.as_number().is_none() && length.least.constant() > 0;
+    if is_offsets && lengths.iter().any(has_offset) {
         return vec![];
     }
     // A row more than another access has is likely a mistake, as an element more is.
@@ -326,7 +370,8 @@ fn choose_lengths<'a>(
     let mut keeps = keeps.into_iter();
     lengths.retain(|_| keeps.next().unwrap_or(true));
     let has_plain = lengths.iter().any(|length| length.least.constant() == 0);
-    lengths.retain(|length| if has_plain { length.least.constant() == 0 } else { length.least.constant() < 0 });
+    let keeps_constant = |constant| if has_plain { constant == 0 } else { constant < 0 };
+    lengths.retain(|length| length.least.as_number().is_some() || keeps_constant(length.least.constant()));
     let is_largest =
         |length: &Length| !lengths.iter().any(|other| exceeds(other, length) && length.is_covered_by(other));
     let largest: Vec<bool> = lengths.iter().map(is_largest).collect();
@@ -337,11 +382,133 @@ fn choose_lengths<'a>(
         let names = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
         names.into_iter().all(|name| !is_extent(name))
     };
-    if lengths.iter().any(is_own) {
+    if lengths.iter().any(|length| length.least.as_number().is_none() && is_own(length)) {
         lengths.retain(is_own);
     }
     lengths.truncate(MAX_LENGTHS);
     lengths
+}
+
+/// Assumes the extents of the block that all launches of the file have, and those of the grid if a length depends on
+/// them.
+fn launch_extents(
+    kernel: &ClkFunction,
+    analysis: &Abduction<'_>,
+    launches: &KernelLaunches<'_>,
+    symbol_of: &SymbolOf<'_>,
+    sizes: &mut SizeAssumptions,
+) {
+    let (Some(geometry), Some(source)) = (&kernel.geometry, launches.source()) else { return };
+    let name_of = |symbol| {
+        analysis
+            .parameter_name(symbol)
+            .filter(|name| kernel.params.iter().any(|param| param.name == **name && param.ty == "i32"))
+    };
+    let is_global = |array: &SmolStr| kernel.params.iter().any(|param| param.name == *array);
+    let needs_grid = analysis.accesses.iter().any(|access| access.from_launch && is_global(&access.array));
+    for (axis, name) in AXES.iter().enumerate() {
+        if let (Some(extent), Some(own)) = (launches.block(axis), geometry.block.get(axis)) {
+            sizes.add(format!("{own} == {extent}"), format!("`blockDim.{name}` is {extent}, from the launch"), source);
+        }
+        let (Some(own), true) = (geometry.grid.get(axis), needs_grid) else { continue };
+        let extent = match launches.grid(axis, symbol_of) {
+            Some(GridSize::Number(number)) => number.to_string(),
+            Some(GridSize::CeilQuotient(symbol, by)) => match name_of(symbol) {
+                Some(name) => format!("ceil_div({name}, {by})"),
+                None => continue,
+            },
+            Some(GridSize::Quotient(symbol, by)) => match name_of(symbol) {
+                Some(name) => format!("{name} / {by}"),
+                None => continue,
+            },
+            None => continue,
+        };
+        sizes.add(format!("{own} == {extent}"), format!("`gridDim.{name}` is `{extent}`, from the launch"), source);
+    }
+}
+
+/// Returns the length of an array in the launches of the file, and whether it is a number that does not suffice for the
+/// numbers that the launches pass.
+fn launched_length(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    (at, element): (usize, &str),
+    symbol_of: &SymbolOf<'_>,
+    chosen: &[Length],
+) -> Option<(SizePolynomial, bool)> {
+    let length = launches.length(&names[at], element_size(element)?, symbol_of)?;
+    let Some(count) = length.as_number() else { return Some((length, false)) };
+    // A number says little about other launches, unless the length that the accesses suggest exceeds it in this one.
+    let exceeds = |suggested: &Length| {
+        let mut least = suggested.least.clone();
+        loop {
+            let Some(symbol) = least.symbols().next() else { break };
+            let name = analysis.parameter_name(symbol)?;
+            let axis = AXES.iter().position(|axis| name.ends_with(&format!("_{axis}")));
+            let number = match (axis.filter(|_| is_extent(name)), name.starts_with("block_")) {
+                (Some(axis), true) => launches.block(axis)?,
+                (Some(axis), false) => match launches.grid(axis, symbol_of)? {
+                    GridSize::Number(number) => number,
+                    _ => return None,
+                },
+                (None, _) => launches.number_of(&shown(own.kernel, names, name))?,
+            };
+            least = least.substitute(symbol, &SizePolynomial::number(number))?;
+        }
+        Some(least.constant() > count)
+    };
+    chosen
+        .iter()
+        .any(|suggested| suggested.premises.is_empty() && exceeds(suggested) == Some(true))
+        .then_some((length, true))
+}
+
+/// Assumes the parameters that all launches of the file compute from others: `total == rows * columns`.
+fn launch_relations(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    symbol_of: &SymbolOf<'_>,
+    sizes: &mut SizeAssumptions,
+) {
+    for (param, name) in own.kernel.params.iter().zip(names) {
+        let Some(symbol) = analysis.symbol_of(&param.name) else { continue };
+        let value = launches.value(name, symbol_of);
+        let value = value.filter(|value| value.as_number().is_none() && value.as_symbol() != Some(symbol));
+        let (Some(value), Some(source)) = (value, launches.source()) else { continue };
+        let parameters = value.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+        let common = common_type(own, parameters.chain([&param.name]));
+        let text = polynomial_text(analysis, &value, &|name| converted(name, own.scalar_of(name), common));
+        let note = polynomial_text(analysis, &value, &|name| shown(own.kernel, names, name));
+        let condition = format!("{} == {text}", converted(&param.name, &param.ty, common));
+        sizes.add(condition, format!("`{name}` is `{note}`, from the launch"), source);
+    }
+}
+
+/// Assumes that a parameter has the number that all launches of the file pass.
+fn assume_launch_value(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    symbol: SizeSymbol,
+    sizes: &mut SizeAssumptions,
+) {
+    let Some(name) = analysis.parameter_name(symbol) else { return };
+    let shown = shown(own.kernel, names, name);
+    if let (Some(number), Some(source)) = (launches.number_of(&shown), launches.source()) {
+        sizes.add(format!("{name} == {number}"), format!("`{shown}` is {number}, from the launch"), source);
+    }
+}
+
+/// Returns the number of bytes of an element of an array, if its type is a scalar or a vector of CUDA.
+fn element_size(element: &str) -> Option<i128> {
+    let (scalar, count) = element.split_once('x').unwrap_or((element, "1"));
+    let bits: i128 = scalar.trim_start_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
+    Some(bits / 8 * count.parse::<i128>().ok()?)
 }
 
 /// Returns whether statements, or the functions that they call, read the position of the block or the grid.
@@ -361,7 +528,12 @@ fn reads_blocks(stmts: &[Stmt], functions: &[ClkFunction]) -> bool {
 }
 
 /// Adds limits of the block that keep the thread index within shared arrays.
-fn block_limits(kernel: &ClkFunction, analysis: &Abduction<'_>, sizes: &mut SizeAssumptions) {
+fn block_limits(
+    kernel: &ClkFunction,
+    analysis: &Abduction<'_>,
+    launches: &KernelLaunches<'_>,
+    sizes: &mut SizeAssumptions,
+) {
     let mut limits: Vec<(usize, i128, SourceSpan)> = vec![];
     for access in &analysis.accesses {
         let Some(extent) = shared_extent(&kernel.body, &access.array, access.axis) else { continue };
@@ -380,6 +552,8 @@ fn block_limits(kernel: &ClkFunction, analysis: &Abduction<'_>, sizes: &mut Size
         }
         limits.push((axis, extent - offset.max(0), access.source));
     }
+    // The launches tell whether the block exceeds the array.
+    limits.retain(|(axis, ..)| launches.block(*axis).is_none());
     limits.sort_by_key(|(axis, limit, _)| (*axis, *limit));
     limits.dedup_by_key(|(axis, ..)| *axis);
     for (axis, limit, source) in limits {

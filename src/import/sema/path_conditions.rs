@@ -2,15 +2,14 @@
 //! that the access needs: `if (mode == 1) y[i] = 0;` says nothing about `y` in launches with another mode.
 
 use super::polynomial::SizePolynomial;
-use super::tree::{Stmt, StmtKind};
-use smol_str::SmolStr;
+use super::tree::{Expr, Stmt, StmtKind};
 
-/// A condition on parameters of the kernel.
+/// A comparison of sizes: polynomials in parameters of the kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum SizeCondition {
-    Comparison(SizePolynomial, &'static str, SizePolynomial),
-    /// A `bool` parameter, and its value.
-    Flag(SmolStr, bool),
+pub(super) struct SizeCondition {
+    pub(super) left: SizePolynomial,
+    pub(super) op: &'static str,
+    pub(super) right: SizePolynomial,
 }
 
 /// A condition on the path to a statement.
@@ -19,6 +18,8 @@ pub(super) enum PathCondition {
     Stated(SizeCondition),
     /// Parameters of the kernel decide it, but no assumption can express it.
     Uniform,
+    /// The first thread of each block satisfies it, as in `threadIdx.x == 0`.
+    FirstThread,
     /// It depends on the thread, on memory, or on the iteration of a loop.
     Varying,
 }
@@ -40,24 +41,40 @@ impl SizeCondition {
         holds: bool,
     ) -> Option<SizeCondition> {
         let op = if holds { comparison_operator(op)? } else { negated(op)? };
-        Some(SizeCondition::Comparison(left, op, right))
+        Some(SizeCondition { left, op, right })
     }
 
     /// Returns whether the condition follows if a sum of products of nonnegative parameters is positive: `m > 0` follows
     /// from `n * m > 0`.
     pub(super) fn follows_from_positive(&self, sum: &SizePolynomial) -> bool {
-        let SizeCondition::Comparison(left, op, right) = self else { return false };
-        let (small, large, least) = match *op {
-            "<" => (left, right, 0),
-            "<=" => (left, right, 1),
-            ">" => (right, left, 0),
-            ">=" => (right, left, 1),
-            "!=" => (right, left, 0),
-            _ => return false,
+        let SizeCondition { left, op, right } = self;
+        // The condition is that this is positive.
+        let positive = match *op {
+            "<" => right.minus(left),
+            "<=" => right.plus(&SizePolynomial::number(1)).and_then(|right| right.minus(left)),
+            ">" => left.minus(right),
+            ">=" => left.plus(&SizePolynomial::number(1)).and_then(|left| left.minus(right)),
+            "!=" if right.as_number() == Some(0) => Some(left.clone()),
+            "!=" if left.as_number() == Some(0) => Some(right.clone()),
+            _ => None,
         };
-        let (Some(symbol), Some(number)) = (large.as_symbol(), small.as_number()) else { return false };
-        number == least && sum.terms().all(|(monomial, by)| by > 0 && monomial.contains(&symbol))
+        let Some(positive) = positive else { return false };
+        let is_factor = |symbol| sum.terms().all(|(monomial, by)| by > 0 && monomial.contains(&symbol));
+        positive == *sum || positive.as_symbol().is_some_and(is_factor)
     }
+}
+
+/// Compares two numbers; `None` if the operator is not a comparison.
+pub(super) fn compare(left: i128, op: &str, right: i128) -> Option<bool> {
+    Some(match op {
+        "<" => left < right,
+        "<=" => left <= right,
+        ">" => left > right,
+        ">=" => left >= right,
+        "==" => left == right,
+        "!=" => left != right,
+        _ => return None,
+    })
 }
 
 fn comparison_operator(op: &str) -> Option<&'static str> {
@@ -88,11 +105,7 @@ pub(super) fn always_leaves(stmts: &[Stmt]) -> bool {
 
 /// Returns how a block may leave the code around it; `None` if it always reaches its end. With `only_returns`, `break`
 /// and `continue` stay inside of that code. `varies` tells whether a condition differs between threads.
-pub(super) fn exit_of(
-    stmts: &[Stmt],
-    only_returns: bool,
-    varies: &mut dyn FnMut(&super::tree::Expr) -> bool,
-) -> Option<PathExit> {
+pub(super) fn exit_of(stmts: &[Stmt], only_returns: bool, varies: &mut dyn FnMut(&Expr) -> bool) -> Option<PathExit> {
     let mut exit = None;
     for stmt in stmts {
         let found = match &stmt.kind {

@@ -61,11 +61,7 @@ fn is_size_comment(comment: &CppComment) -> bool {
 
 /// Parses a comment about a kernel. `names` contains the names in C++ of its parameters. The error is the title of
 /// a diagnostic.
-pub(super) fn parse(
-    comment: &CppComment,
-    own: KernelSizes<'_>,
-    names: &[SmolStr],
-) -> Result<Vec<StatedSize>, String> {
+pub(super) fn parse(comment: &CppComment, own: KernelSizes<'_>, names: &[SmolStr]) -> Result<Vec<StatedSize>, String> {
     let text = comment.text.trim().strip_prefix(PREFIX).unwrap_or_default();
     let mut sizes = vec![];
     let mut is_assumed = false;
