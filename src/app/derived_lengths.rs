@@ -31,12 +31,7 @@ pub(crate) fn explain(verdict: &mut ProofVerdict, kernel: &str, kernels: &[Trans
     };
 }
 
-fn explained(
-    found: &Diagnostic,
-    derived: &DerivedLength,
-    access: &SuggestedLength,
-    sources: &SourceMap,
-) -> Diagnostic {
+fn explained(found: &Diagnostic, derived: &DerivedLength, access: &SuggestedLength, sources: &SourceMap) -> Diagnostic {
     let array = &derived.array;
     let mut explained = found.clone();
     explained.notes.push(match derived.launch {

@@ -46,6 +46,7 @@ struct StructParameter {
 struct LoweredBody {
     params: Vec<Param>,
     mutated: Vec<bool>,
+    aligned: Vec<(usize, u64, SourceSpan)>,
     stmts: Vec<Stmt>,
 }
 
@@ -152,6 +153,7 @@ impl<'a> Lower<'_, 'a> {
                 axes,
                 grid_limits,
                 notes,
+                aligned: body.aligned,
             });
         }
         refuse("a function whose pointers cannot be resolved", function.name_span, "use indices")
@@ -235,7 +237,9 @@ impl<'a> Lower<'_, 'a> {
             }
             mutated.push(changed);
         }
-        Ok(LoweredBody { params, mutated, stmts })
+        let position = |array: VariableKey| keys.iter().position(|(_, key)| *key == Some(array));
+        let aligned = self.aligned.iter().filter_map(|&(array, align, span)| Some((position(array)?, align, span)));
+        Ok(LoweredBody { params, mutated, aligned: aligned.collect(), stmts })
     }
 
     /// Returns the result type of a function with `auto`: that of its first `return`.
