@@ -547,7 +547,8 @@ impl<'a> Abduction<'a> {
         })
     }
 
-    /// Returns whether a condition depends on the position of the thread in its block alone, and holds for the first one.
+    /// Returns whether a condition depends on the position of the thread in its block alone, and holds for the first
+    /// thread.
     fn first_thread_satisfies(&mut self, condition: &Expr, holds: bool) -> bool {
         let ExprKind::Binary(op, left, right) = &condition.kind else { return false };
         let mut at_first = |side: &Expr| {

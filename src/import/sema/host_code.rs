@@ -1,5 +1,5 @@
-//! Sizes of launches in host code. Input: the host functions of a file. Output: for each launch, the grid, the block and
-//! the arguments, as polynomials in host variables.
+//! Sizes of launches in host code. Input: the host functions of a file. Output: for each launch, the grid, the block
+//! and the arguments, as polynomials in host variables.
 //!
 //! Host code is not run: each function is visited once, in order. A variable that a branch or a loop assigns, or that a
 //! call may change, has a new unknown value afterward. What is not understood is unknown.
@@ -14,7 +14,7 @@ const MAX_STEPS: u32 = 400_000;
 
 /// A value of a host variable or expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum HostValue {
+pub(super) enum HostCodeValue {
     Unknown,
     Int(SizePolynomial),
     /// A pointer to the first byte of an allocation, and the number of its bytes.
@@ -33,7 +33,7 @@ pub(super) struct HostLaunch<'a> {
     pub(super) span: SourceSpan,
     pub(super) grid: [Option<SizePolynomial>; 3],
     pub(super) block: [Option<SizePolynomial>; 3],
-    pub(super) args: Vec<HostValue>,
+    pub(super) args: Vec<HostCodeValue>,
 }
 
 /// All launches of a file. The host variables in their polynomials are symbols of this table.
@@ -87,7 +87,7 @@ pub(super) fn launches_of<'a>(
 struct HostScan<'a, 's> {
     size_of: &'s mut dyn FnMut(&'a CppType) -> Option<u64>,
     found: HostLaunches<'a>,
-    scopes: Vec<FxHashMap<SmolStr, HostValue>>,
+    scopes: Vec<FxHashMap<SmolStr, HostCodeValue>>,
     /// Variables whose address is stored somewhere, so that any statement may change them.
     escaped: FxHashSet<SmolStr>,
     symbols: u32,
@@ -182,7 +182,7 @@ impl<'a> HostScan<'a, '_> {
             if let Some(name) = &param.name {
                 let value = match &param.ty.kind {
                     // Another function may change an object behind a reference, but this one reads it as a variable.
-                    CppTypeKind::Reference(_) => HostValue::Unknown,
+                    CppTypeKind::Reference(_) => HostCodeValue::Unknown,
                     _ => self.unknown_of(&param.ty),
                 };
                 self.define(&name.text, value);
@@ -204,26 +204,26 @@ impl<'a> HostScan<'a, '_> {
         SizeSymbol(self.symbols)
     }
 
-    fn new_int(&mut self) -> HostValue {
-        HostValue::Int(SizePolynomial::symbol(self.new_symbol()))
+    fn new_int(&mut self) -> HostCodeValue {
+        HostCodeValue::Int(SizePolynomial::symbol(self.new_symbol()))
     }
 
     /// Returns a value of a type about which nothing is known.
-    fn unknown_of(&mut self, ty: &CppType) -> HostValue {
-        if is_integer(ty) { self.new_int() } else { HostValue::Unknown }
+    fn unknown_of(&mut self, ty: &CppType) -> HostCodeValue {
+        if is_integer(ty) { self.new_int() } else { HostCodeValue::Unknown }
     }
 
-    fn define(&mut self, name: &SmolStr, value: HostValue) {
+    fn define(&mut self, name: &SmolStr, value: HostCodeValue) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.clone(), value);
         }
     }
 
-    fn find(&self, name: &str) -> Option<&HostValue> {
+    fn find(&self, name: &str) -> Option<&HostCodeValue> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 
-    fn assign(&mut self, name: &str, value: HostValue) {
+    fn assign(&mut self, name: &str, value: HostCodeValue) {
         if let Some(known) = self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(name)) {
             *known = value;
         }
@@ -232,8 +232,8 @@ impl<'a> HostScan<'a, '_> {
     /// Gives a variable a new unknown value.
     fn forget(&mut self, name: &str) {
         let new = match self.find(name) {
-            Some(HostValue::Int(_)) => self.new_int(),
-            _ => HostValue::Unknown,
+            Some(HostCodeValue::Int(_)) => self.new_int(),
+            _ => HostCodeValue::Unknown,
         };
         self.assign(name, new);
     }
@@ -345,7 +345,7 @@ impl<'a> HostScan<'a, '_> {
     }
 
     /// Forgets the variables that have another value at the end of another branch.
-    fn join(&mut self, other: Vec<FxHashMap<SmolStr, HostValue>>) {
+    fn join(&mut self, other: Vec<FxHashMap<SmolStr, HostCodeValue>>) {
         let mut differ = vec![];
         for (at, (own, other)) in self.scopes.iter().zip(&other).enumerate() {
             differ.extend(
@@ -354,8 +354,8 @@ impl<'a> HostScan<'a, '_> {
         }
         for (at, name) in differ {
             let new = match self.scopes[at].get(&name) {
-                Some(HostValue::Int(_)) => self.new_int(),
-                _ => HostValue::Unknown,
+                Some(HostCodeValue::Int(_)) => self.new_int(),
+                _ => HostCodeValue::Unknown,
             };
             self.scopes[at].insert(name, new);
         }
@@ -372,7 +372,7 @@ impl<'a> HostScan<'a, '_> {
 
     fn variables(&mut self, decl: &'a VariableDecl) {
         for variable in &decl.variables {
-            let args: Vec<HostValue> = match &variable.init {
+            let args: Vec<HostCodeValue> = match &variable.init {
                 CppInit::None => vec![],
                 CppInit::Equal(value) => vec![self.value(value)],
                 CppInit::Paren(values) | CppInit::Brace(values) => {
@@ -382,12 +382,12 @@ impl<'a> HostScan<'a, '_> {
             let name = match &variable.name {
                 // A `static` variable has the value of the previous call.
                 VariableName::Plain(name) if decl.attributes.is_static && !variable.ty.qualifiers.is_const => {
-                    self.define(&name.text, HostValue::Unknown);
+                    self.define(&name.text, HostCodeValue::Unknown);
                     continue;
                 }
                 VariableName::Plain(name) => &name.text,
                 VariableName::Bindings(names) => {
-                    names.iter().for_each(|name| self.define(&name.text, HostValue::Unknown));
+                    names.iter().for_each(|name| self.define(&name.text, HostCodeValue::Unknown));
                     continue;
                 }
                 VariableName::Unnamed => continue,
@@ -398,13 +398,15 @@ impl<'a> HostScan<'a, '_> {
                     if let CppInit::Equal(value) = &variable.init {
                         self.escape(value);
                     }
-                    HostValue::Unknown
+                    HostCodeValue::Unknown
                 }
                 CppTypeKind::Named(named) if last_name(named) == "dim3" => match (&variable.init, args.first()) {
-                    (CppInit::Equal(_), Some(HostValue::Extents(extents))) => HostValue::Extents(extents.clone()),
-                    (CppInit::Equal(_), Some(HostValue::Int(x))) => extents_of(&[HostValue::Int(x.clone())]),
-                    (CppInit::Equal(_), _) => HostValue::Unknown,
-                    _ if matches!(args.first(), Some(HostValue::Extents(_))) => args[0].clone(),
+                    (CppInit::Equal(_), Some(HostCodeValue::Extents(extents))) => {
+                        HostCodeValue::Extents(extents.clone())
+                    }
+                    (CppInit::Equal(_), Some(HostCodeValue::Int(x))) => extents_of(&[HostCodeValue::Int(x.clone())]),
+                    (CppInit::Equal(_), _) => HostCodeValue::Unknown,
+                    _ if matches!(args.first(), Some(HostCodeValue::Extents(_))) => args[0].clone(),
                     _ => extents_of(&args),
                 },
                 CppTypeKind::Named(named) if matches!(last_name(named), "vector" | "device_vector") => {
@@ -414,25 +416,25 @@ impl<'a> HostScan<'a, '_> {
                         _ => None,
                     };
                     match (args.first(), size, &variable.init) {
-                        (Some(HostValue::Int(count)), Some(size), CppInit::Paren(_)) => {
+                        (Some(HostCodeValue::Int(count)), Some(size), CppInit::Paren(_)) => {
                             self.buffer(count.times(&SizePolynomial::number(i128::from(size))))
                         }
-                        _ => HostValue::Unknown,
+                        _ => HostCodeValue::Unknown,
                     }
                 }
                 CppTypeKind::Array { length: Some(_), .. } => {
                     let bytes = self.array_bytes(&variable.ty);
                     self.buffer(bytes)
                 }
-                CppTypeKind::Pointer(_) => args.into_iter().next().unwrap_or(HostValue::Unknown),
+                CppTypeKind::Pointer(_) => args.into_iter().next().unwrap_or(HostCodeValue::Unknown),
                 _ if is_integer(&variable.ty) || matches!(variable.ty.kind, CppTypeKind::Auto) => {
                     match args.into_iter().next() {
-                        Some(HostValue::Int(value)) => HostValue::Int(self.named(value)),
+                        Some(HostCodeValue::Int(value)) => HostCodeValue::Int(self.named(value)),
                         Some(value) if matches!(variable.ty.kind, CppTypeKind::Auto) => value,
                         _ => self.unknown_of(&variable.ty),
                     }
                 }
-                _ => HostValue::Unknown,
+                _ => HostCodeValue::Unknown,
             };
             self.define(name, value);
         }
@@ -446,15 +448,15 @@ impl<'a> HostScan<'a, '_> {
         SizePolynomial::symbol(symbol)
     }
 
-    fn buffer(&mut self, bytes: Option<SizePolynomial>) -> HostValue {
+    fn buffer(&mut self, bytes: Option<SizePolynomial>) -> HostCodeValue {
         self.buffers += 1;
-        HostValue::Buffer { id: self.buffers, bytes }
+        HostCodeValue::Buffer { id: self.buffers, bytes }
     }
 
     fn array_bytes(&mut self, ty: &'a CppType) -> Option<SizePolynomial> {
         match &ty.kind {
             CppTypeKind::Array { element, length: Some(length) } => {
-                let HostValue::Int(length) = self.value(length) else { return None };
+                let HostCodeValue::Int(length) = self.value(length) else { return None };
                 self.array_bytes(element)?.times(&length)
             }
             _ => Some(SizePolynomial::number(i128::from((self.size_of)(ty)?))),
@@ -473,31 +475,31 @@ impl<'a> HostScan<'a, '_> {
 
     fn int(&mut self, value: &'a CppExpr) -> Option<SizePolynomial> {
         match self.value(value) {
-            HostValue::Int(value) => Some(value),
+            HostCodeValue::Int(value) => Some(value),
             _ => None,
         }
     }
 
     /// Returns the value of an expression, after its effects.
-    fn value(&mut self, expr: &'a CppExpr) -> HostValue {
+    fn value(&mut self, expr: &'a CppExpr) -> HostCodeValue {
         if self.is_exhausted() {
-            return HostValue::Unknown;
+            return HostCodeValue::Unknown;
         }
         match &expr.kind {
-            CppExprKind::Int(literal) => HostValue::Int(SizePolynomial::number(i128::from(literal.value))),
+            CppExprKind::Int(literal) => HostCodeValue::Int(SizePolynomial::number(i128::from(literal.value))),
             CppExprKind::Name(name) => {
-                let Some(name) = plain(name) else { return HostValue::Unknown };
+                let Some(name) = plain(name) else { return HostCodeValue::Unknown };
                 if self.escaped.contains(name) {
                     self.forget(name);
                 }
-                self.find(name).cloned().unwrap_or(HostValue::Unknown)
+                self.find(name).cloned().unwrap_or(HostCodeValue::Unknown)
             }
             CppExprKind::Unary { op, operand } => self.unary(*op, operand),
             CppExprKind::Binary { op, left, right } => {
                 let (left, right) = (self.value(left), self.value(right));
                 match (left, right) {
-                    (HostValue::Int(left), HostValue::Int(right)) => self.arithmetic(*op, &left, &right),
-                    _ => HostValue::Unknown,
+                    (HostCodeValue::Int(left), HostCodeValue::Int(right)) => self.arithmetic(*op, &left, &right),
+                    _ => HostCodeValue::Unknown,
                 }
             }
             CppExprKind::Comma { left, right } => {
@@ -509,20 +511,20 @@ impl<'a> HostScan<'a, '_> {
                 match variable_in(target).filter(|_| matches!(target.kind, CppExprKind::Name(_))) {
                     Some(name) => {
                         let new = match (op, new, self.find(name).cloned()) {
-                            (None, HostValue::Int(new), _) => HostValue::Int(self.named(new)),
-                            (None, new, Some(HostValue::Int(_))) if new == HostValue::Unknown => self.new_int(),
+                            (None, HostCodeValue::Int(new), _) => HostCodeValue::Int(self.named(new)),
+                            (None, new, Some(HostCodeValue::Int(_))) if new == HostCodeValue::Unknown => self.new_int(),
                             (None, new, _) => new,
-                            (Some(op), HostValue::Int(new), Some(HostValue::Int(old))) => {
+                            (Some(op), HostCodeValue::Int(new), Some(HostCodeValue::Int(old))) => {
                                 self.arithmetic(*op, &old, &new)
                             }
-                            _ => HostValue::Unknown,
+                            _ => HostCodeValue::Unknown,
                         };
                         self.assign(name, new.clone());
                         new
                     }
                     None => {
                         self.store(target, new);
-                        HostValue::Unknown
+                        HostCodeValue::Unknown
                     }
                 }
             }
@@ -535,40 +537,40 @@ impl<'a> HostScan<'a, '_> {
                 self.join(after);
                 match (first, second) {
                     (first, second) if first == second => first,
-                    (HostValue::Int(_), HostValue::Int(_)) => self.new_int(),
-                    _ => HostValue::Unknown,
+                    (HostCodeValue::Int(_), HostCodeValue::Int(_)) => self.new_int(),
+                    _ => HostCodeValue::Unknown,
                 }
             }
             CppExprKind::Call { callee, args } => self.call(callee, args),
             CppExprKind::Launch { callee, config, args } => {
-                let sizes: Vec<HostValue> = config.iter().map(|value| self.value(value)).collect();
+                let sizes: Vec<HostCodeValue> = config.iter().map(|value| self.value(value)).collect();
                 let args = args.iter().map(|value| self.value(value)).collect();
                 if let CppExprKind::Name(kernel) = &callee.kind {
-                    let extents = |value: Option<&HostValue>| match value {
-                        Some(HostValue::Extents(extents)) => extents.clone(),
-                        Some(HostValue::Int(x)) => [Some(x.clone()), Some(one()), Some(one())],
+                    let extents = |value: Option<&HostCodeValue>| match value {
+                        Some(HostCodeValue::Extents(extents)) => extents.clone(),
+                        Some(HostCodeValue::Int(x)) => [Some(x.clone()), Some(one()), Some(one())],
                         _ => [None, None, None],
                     };
                     let (grid, block) = (extents(sizes.first()), extents(sizes.get(1)));
                     self.found.launches.push(HostLaunch { kernel, span: expr.span, grid, block, args });
                 }
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
             CppExprKind::Index { base, index } => {
                 self.value(base);
                 self.value(index);
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
             CppExprKind::Member { base, member, .. } => match (self.value(base), axis_of(member)) {
-                (HostValue::Extents(extents), Some(axis)) => {
-                    extents[axis].clone().map_or(HostValue::Unknown, HostValue::Int)
+                (HostCodeValue::Extents(extents), Some(axis)) => {
+                    extents[axis].clone().map_or(HostCodeValue::Unknown, HostCodeValue::Int)
                 }
-                _ => HostValue::Unknown,
+                _ => HostCodeValue::Unknown,
             },
             CppExprKind::Cast { ty, value, .. } => self.converted(ty, value),
             CppExprKind::Construct { ty, args, .. } => match (&ty.kind, &args[..]) {
                 (CppTypeKind::Named(named), _) if last_name(named) == "dim3" => {
-                    let args: Vec<HostValue> = args.iter().map(|value| self.value(value)).collect();
+                    let args: Vec<HostCodeValue> = args.iter().map(|value| self.value(value)).collect();
                     extents_of(&args)
                 }
                 (_, [only]) => self.converted(ty, only),
@@ -576,35 +578,35 @@ impl<'a> HostScan<'a, '_> {
                     args.iter().for_each(|value| {
                         self.value(value);
                     });
-                    HostValue::Unknown
+                    HostCodeValue::Unknown
                 }
             },
             CppExprKind::InitList(items) => {
                 items.iter().for_each(|item| {
                     self.value(&item.value);
                 });
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
             CppExprKind::SizeofType(ty) => match (self.size_of)(ty) {
-                Some(size) => HostValue::Int(SizePolynomial::number(i128::from(size))),
-                None => HostValue::Unknown,
+                Some(size) => HostCodeValue::Int(SizePolynomial::number(i128::from(size))),
+                None => HostCodeValue::Unknown,
             },
             // A lambda may change each variable that it captures, when it is called.
             CppExprKind::Lambda(_) => {
                 let names: Vec<SmolStr> = self.scopes.iter().skip(1).flat_map(|scope| scope.keys().cloned()).collect();
                 self.escaped.extend(names);
                 self.forget_everything();
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
             CppExprKind::Statements(block) => {
                 self.block(block);
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
             CppExprKind::PackExpansion(inner) => {
                 self.value(inner);
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
-            CppExprKind::Refused(_) => HostValue::Unknown,
+            CppExprKind::Refused(_) => HostCodeValue::Unknown,
             CppExprKind::Float(_)
             | CppExprKind::Char(_)
             | CppExprKind::String(_)
@@ -613,42 +615,46 @@ impl<'a> HostScan<'a, '_> {
             | CppExprKind::This
             | CppExprKind::SizeofExpr(_)
             | CppExprKind::AlignofType(_)
-            | CppExprKind::SizeofPack(_) => HostValue::Unknown,
+            | CppExprKind::SizeofPack(_) => HostCodeValue::Unknown,
         }
     }
 
-    fn unary(&mut self, op: CppUnaryOp, operand: &'a CppExpr) -> HostValue {
+    fn unary(&mut self, op: CppUnaryOp, operand: &'a CppExpr) -> HostCodeValue {
         let value = self.value(operand);
         match op {
             CppUnaryOp::Plus => value,
             CppUnaryOp::Minus => match value {
-                HostValue::Int(value) => {
-                    SizePolynomial::default().minus(&value).map_or(HostValue::Unknown, HostValue::Int)
+                HostCodeValue::Int(value) => {
+                    SizePolynomial::default().minus(&value).map_or(HostCodeValue::Unknown, HostCodeValue::Int)
                 }
-                _ => HostValue::Unknown,
+                _ => HostCodeValue::Unknown,
             },
             CppUnaryOp::AddressOf => {
                 // `&v[0]` is the first element of a vector; the address of a variable may be stored.
                 if let CppExprKind::Index { base, index } = &operand.kind {
                     let first = matches!(&index.kind, CppExprKind::Int(literal) if literal.value == 0);
                     let base = self.value(base);
-                    return if first && matches!(base, HostValue::Buffer { .. }) { base } else { HostValue::Unknown };
+                    return if first && matches!(base, HostCodeValue::Buffer { .. }) {
+                        base
+                    } else {
+                        HostCodeValue::Unknown
+                    };
                 }
                 self.escape(operand);
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
             CppUnaryOp::PreIncrement
             | CppUnaryOp::PreDecrement
             | CppUnaryOp::PostIncrement
             | CppUnaryOp::PostDecrement => {
                 variables_in(operand).into_iter().for_each(|name| self.forget(name));
-                HostValue::Unknown
+                HostCodeValue::Unknown
             }
-            CppUnaryOp::Not | CppUnaryOp::BitNot | CppUnaryOp::Deref => HostValue::Unknown,
+            CppUnaryOp::Not | CppUnaryOp::BitNot | CppUnaryOp::Deref => HostCodeValue::Unknown,
         }
     }
 
-    fn arithmetic(&mut self, op: CppBinaryOp, left: &SizePolynomial, right: &SizePolynomial) -> HostValue {
+    fn arithmetic(&mut self, op: CppBinaryOp, left: &SizePolynomial, right: &SizePolynomial) -> HostCodeValue {
         let exact = match op {
             CppBinaryOp::Add => left.plus(right),
             CppBinaryOp::Sub => left.minus(right),
@@ -680,7 +686,7 @@ impl<'a> HostScan<'a, '_> {
             _ => None,
         };
         match exact {
-            Some(value) => HostValue::Int(value),
+            Some(value) => HostCodeValue::Int(value),
             None => self.new_int(),
         }
     }
@@ -698,18 +704,18 @@ impl<'a> HostScan<'a, '_> {
         result
     }
 
-    fn converted(&mut self, ty: &'a CppType, value: &'a CppExpr) -> HostValue {
+    fn converted(&mut self, ty: &'a CppType, value: &'a CppExpr) -> HostCodeValue {
         // `(void**)&p` is the argument of `cudaMalloc`, which `call` handles.
         let value = self.value(value);
         match (&ty.kind, &value) {
-            (CppTypeKind::Pointer(_), HostValue::Buffer { .. }) => value,
-            (_, HostValue::Int(_)) if is_integer(ty) => value,
+            (CppTypeKind::Pointer(_), HostCodeValue::Buffer { .. }) => value,
+            (_, HostCodeValue::Int(_)) if is_integer(ty) => value,
             _ if is_integer(ty) => self.new_int(),
-            _ => HostValue::Unknown,
+            _ => HostCodeValue::Unknown,
         }
     }
 
-    fn call(&mut self, callee: &'a CppExpr, args: &'a [CppExpr]) -> HostValue {
+    fn call(&mut self, callee: &'a CppExpr, args: &'a [CppExpr]) -> HostCodeValue {
         let name = match &callee.kind {
             CppExprKind::Name(name) => last_name(name),
             CppExprKind::Member { base, member, .. } => {
@@ -718,13 +724,13 @@ impl<'a> HostScan<'a, '_> {
                     self.value(arg);
                 });
                 return match (last_name(member), object) {
-                    ("data" | "begin", object @ HostValue::Buffer { .. }) => object,
-                    ("size", HostValue::Buffer { .. } | HostValue::Unknown) => self.new_int(),
+                    ("data" | "begin", object @ HostCodeValue::Buffer { .. }) => object,
+                    ("size", HostCodeValue::Buffer { .. } | HostCodeValue::Unknown) => self.new_int(),
                     _ => {
                         // Any other method may change the object.
                         variables_in(base).into_iter().for_each(|name| self.forget(name));
                         args.iter().for_each(|arg| self.forget_argument(arg));
-                        HostValue::Unknown
+                        HostCodeValue::Unknown
                     }
                 };
             }
@@ -737,7 +743,7 @@ impl<'a> HostScan<'a, '_> {
                 Some(variable) => self.assign(variable, buffer),
                 None => self.forget_argument(target),
             }
-            return HostValue::Unknown;
+            return HostCodeValue::Unknown;
         }
         match (name, args) {
             ("malloc", [bytes]) => {
@@ -751,7 +757,7 @@ impl<'a> HostScan<'a, '_> {
             }
             ("raw_pointer_cast", [only]) => return self.value(only),
             ("dim3", _) => {
-                let args: Vec<HostValue> = args.iter().map(|value| self.value(value)).collect();
+                let args: Vec<HostCodeValue> = args.iter().map(|value| self.value(value)).collect();
                 return extents_of(&args);
             }
             _ => {}
@@ -776,22 +782,22 @@ impl<'a> HostScan<'a, '_> {
     }
 
     /// Stores a value in something that is not a variable.
-    fn store(&mut self, target: &'a CppExpr, value: HostValue) {
+    fn store(&mut self, target: &'a CppExpr, value: HostCodeValue) {
         if let CppExprKind::Member { base, member, arrow: false } = &target.kind
             && let (Some(name), Some(axis)) = (variable_in(base), axis_of(member))
-            && let Some(HostValue::Extents(mut extents)) = self.find(name).cloned()
+            && let Some(HostCodeValue::Extents(mut extents)) = self.find(name).cloned()
         {
             extents[axis] = match value {
-                HostValue::Int(value) => Some(value),
+                HostCodeValue::Int(value) => Some(value),
                 _ => None,
             };
-            return self.assign(name, HostValue::Extents(extents));
+            return self.assign(name, HostCodeValue::Extents(extents));
         }
         // An element of an array is not its address.
         let is_element = matches!(target.kind, CppExprKind::Index { .. })
             || matches!(target.kind, CppExprKind::Unary { op: CppUnaryOp::Deref, .. });
         for name in variables_in(target) {
-            if !(is_element && matches!(self.find(name), Some(HostValue::Buffer { .. }))) {
+            if !(is_element && matches!(self.find(name), Some(HostCodeValue::Buffer { .. }))) {
                 self.forget(name);
             }
         }
@@ -803,13 +809,13 @@ fn one() -> SizePolynomial {
 }
 
 /// Returns the `dim3` with these components.
-fn extents_of(args: &[HostValue]) -> HostValue {
+fn extents_of(args: &[HostCodeValue]) -> HostCodeValue {
     let component = |at: usize| match args.get(at) {
         None => Some(one()),
-        Some(HostValue::Int(value)) => Some(value.clone()),
+        Some(HostCodeValue::Int(value)) => Some(value.clone()),
         Some(_) => None,
     };
-    HostValue::Extents([component(0), component(1), component(2)])
+    HostCodeValue::Extents([component(0), component(1), component(2)])
 }
 
 fn axis_of(member: &QualifiedName) -> Option<usize> {

@@ -1,7 +1,7 @@
-//! Sizes of a kernel that the launches of its file determine: lengths of arrays, the grid and the block, in terms of the
-//! kernel's parameters. A quantity on which the launches disagree, or that is not understood, stays unknown.
+//! Sizes of a kernel that the launches of its file determine: lengths of arrays, the grid and the block, in terms of
+//! the kernel's parameters. A quantity on which the launches disagree, or that is not understood, stays unknown.
 
-use super::host_code::{HostLaunch, HostLaunches, HostValue};
+use super::host_code::{HostCodeValue, HostLaunch, HostLaunches};
 use super::polynomial::{Monomial, SizePolynomial, SizeSymbol};
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
@@ -80,7 +80,7 @@ impl<'h> KernelLaunches<'h> {
     /// `element` is the number of bytes of an element.
     pub(super) fn length(&self, param: &str, element: i128, symbol_of: &SymbolOf<'_>) -> Option<SizePolynomial> {
         self.agreed(|launch| {
-            let HostValue::Buffer { bytes: Some(bytes), .. } = self.argument(launch, param)? else { return None };
+            let HostCodeValue::Buffer { bytes: Some(bytes), .. } = self.argument(launch, param)? else { return None };
             let mut count = SizePolynomial::default();
             for (monomial, coefficient) in bytes.terms() {
                 if coefficient % element != 0 {
@@ -95,7 +95,7 @@ impl<'h> KernelLaunches<'h> {
     /// Returns the value of a parameter in terms of others, or as a number, if all launches have the same.
     pub(super) fn value(&self, param: &str, symbol_of: &SymbolOf<'_>) -> Option<SizePolynomial> {
         self.agreed(|launch| {
-            let HostValue::Int(value) = self.argument(launch, param)? else { return None };
+            let HostCodeValue::Int(value) = self.argument(launch, param)? else { return None };
             self.in_parameters(launch, value, symbol_of)
         })
     }
@@ -103,7 +103,7 @@ impl<'h> KernelLaunches<'h> {
     /// Returns the number that all launches pass for a parameter.
     pub(super) fn number_of(&self, param: &str) -> Option<i128> {
         self.agreed(|launch| match self.argument(launch, param)? {
-            HostValue::Int(value) => self.number(value),
+            HostCodeValue::Int(value) => self.number(value),
             _ => None,
         })
     }
@@ -111,8 +111,8 @@ impl<'h> KernelLaunches<'h> {
     /// Returns two parameters for which a launch passes the same array, and the launch.
     pub(super) fn aliased(&self) -> Option<(&SmolStr, &SmolStr, SourceSpan)> {
         self.launches.iter().find_map(|launch| {
-            let id = |value: &HostValue| match value {
-                HostValue::Buffer { id, .. } => Some(*id),
+            let id = |value: &HostCodeValue| match value {
+                HostCodeValue::Buffer { id, .. } => Some(*id),
                 _ => None,
             };
             let (second, first) = launch.args.iter().enumerate().find_map(|(at, value)| {
@@ -123,7 +123,7 @@ impl<'h> KernelLaunches<'h> {
         })
     }
 
-    fn argument<'l>(&self, launch: &'l HostLaunch<'_>, param: &str) -> Option<&'l HostValue> {
+    fn argument<'l>(&self, launch: &'l HostLaunch<'_>, param: &str) -> Option<&'l HostCodeValue> {
         launch.args.get(self.params.iter().position(|known| known == param)?)
     }
 
@@ -146,7 +146,7 @@ impl<'h> KernelLaunches<'h> {
         symbol_of: &SymbolOf<'_>,
     ) -> Option<SizePolynomial> {
         let integers = self.params.iter().zip(&launch.args).filter_map(|(name, arg)| match arg {
-            HostValue::Int(arg) if arg.as_number().is_none() => Some((symbol_of(name)?, arg)),
+            HostCodeValue::Int(arg) if arg.as_number().is_none() => Some((symbol_of(name)?, arg)),
             _ => None,
         });
         let integers: Vec<(SizeSymbol, &SizePolynomial)> = integers.collect();

@@ -44,6 +44,18 @@ fn allocations_are_lengths() {
     }
 }
 
+/// The size of a struct is not that which its name suggests.
+#[test]
+fn arrays_of_structs_have_no_length() {
+    let kernel = "struct f32x8 { float a; }; struct A3 { int a; };
+        __global__ void k(f32x8 *x, A3 *y, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) { x[i].a = 1; y[i].a = 1; }
+        }";
+    let body = "A3 *y; cudaMalloc(&x, 64 * n); cudaMalloc(&y, 64 * n); k<<<n, 256>>>(x, y, n);";
+    assert_eq!(assumed(kernel, "int n", body), "block_x == 256, n >= 0, X_LEN >= n, Y_LEN >= n");
+}
+
 /// Each change of a variable between the allocation and the launch makes the length unknown.
 #[test]
 fn changed_variables_are_unknown() {

@@ -507,8 +507,16 @@ fn assume_launch_value(
 /// Returns the number of bytes of an element of an array, if its type is a scalar or a vector of CUDA.
 fn element_size(element: &str) -> Option<i128> {
     let (scalar, count) = element.split_once('x').unwrap_or((element, "1"));
-    let bits: i128 = scalar.trim_start_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
-    Some(bits / 8 * count.parse::<i128>().ok()?)
+    let size = match scalar {
+        "i8" | "u8" => 1,
+        "i16" | "u16" | "f16" | "bf16" => 2,
+        "i32" | "u32" | "f32" => 4,
+        "i64" | "u64" | "f64" => 8,
+        _ => return None,
+    };
+    // A struct may have such a name.
+    let count: i128 = count.parse().ok().filter(|count| (1..=4).contains(count))?;
+    Some(size * count)
 }
 
 /// Returns whether statements, or the functions that they call, read the position of the block or the grid.

@@ -44,8 +44,8 @@ impl SizeCondition {
         Some(SizeCondition { left, op, right })
     }
 
-    /// Returns whether the condition follows if a sum of products of nonnegative parameters is positive: `m > 0` follows
-    /// from `n * m > 0`.
+    /// Returns whether the condition follows if a sum of products of nonnegative parameters is positive: `m > 0`
+    /// follows from `n * m > 0`.
     pub(super) fn follows_from_positive(&self, sum: &SizePolynomial) -> bool {
         let SizeCondition { left, op, right } = self;
         // The condition is that this is positive.
