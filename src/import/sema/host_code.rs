@@ -512,7 +512,7 @@ impl<'a> HostScan<'a, '_> {
                     Some(name) => {
                         let new = match (op, new, self.find(name).cloned()) {
                             (None, HostCodeValue::Int(new), _) => HostCodeValue::Int(self.named(new)),
-                            (None, new, Some(HostCodeValue::Int(_))) if new == HostCodeValue::Unknown => self.new_int(),
+                            (None, HostCodeValue::Unknown, Some(HostCodeValue::Int(_))) => self.new_int(),
                             (None, new, _) => new,
                             (Some(op), HostCodeValue::Int(new), Some(HostCodeValue::Int(old))) => {
                                 self.arithmetic(*op, &old, &new)

@@ -108,18 +108,21 @@ impl<'h> KernelLaunches<'h> {
         })
     }
 
-    /// Returns two parameters for which a launch passes the same array, and the launch.
-    pub(super) fn aliased(&self) -> Option<(&SmolStr, &SmolStr, SourceSpan)> {
-        self.launches.iter().find_map(|launch| {
-            let id = |value: &HostCodeValue| match value {
-                HostCodeValue::Buffer { id, .. } => Some(*id),
+    /// Returns two parameters for which a launch passes the same array, and the launch. The kernel writes one of them.
+    pub(super) fn aliased(&self, is_written: &dyn Fn(&SmolStr) -> bool) -> Option<(&SmolStr, &SmolStr, SourceSpan)> {
+        let arrays = |launch: &'h HostLaunch<'h>| {
+            self.params.iter().zip(&launch.args).filter_map(|(name, arg)| match arg {
+                HostCodeValue::Buffer { id, .. } => Some((name, *id)),
                 _ => None,
-            };
-            let (second, first) = launch.args.iter().enumerate().find_map(|(at, value)| {
-                let own = id(value)?;
-                Some((at, launch.args[..at].iter().position(|other| id(other) == Some(own))?))
-            })?;
-            Some((self.params.get(first)?, self.params.get(second)?, launch.span))
+            })
+        };
+        self.launches.iter().find_map(|launch| {
+            let all: Vec<(&SmolStr, u32)> = arrays(launch).collect();
+            all.iter().enumerate().find_map(|(at, (second, id))| {
+                let is_same =
+                    |(first, other): &&(&SmolStr, u32)| other == id && (is_written(first) || is_written(second));
+                all[..at].iter().find(is_same).map(|(first, _)| (*first, *second, launch.span))
+            })
         })
     }
 

@@ -140,4 +140,6 @@ fn one_array_for_two_parameters_is_a_warning() {
     let different =
         source.replace("float *x; cuda", "float *x, *y; cudaMalloc(&y, n * 4); cuda").replace("(x, x", "(x, y");
     assert!(translated(&different).warnings.is_empty());
+    let three = source.replace("float *y, int n", "const float *z, float *y, int n").replace("(x, x", "(x, x, x");
+    assert_eq!(translated(&three).warnings.len(), 1);
 }

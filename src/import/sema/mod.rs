@@ -249,15 +249,12 @@ fn alias_warning(
     names: &[SmolStr],
     launches: &KernelLaunches<'_>,
 ) -> Option<Diagnostic> {
-    let (first, second, source) = launches.aliased()?;
     let kernel = t.file.functions.iter().find(|function| function.name == kernel)?;
     let is_written = |name: &SmolStr| {
         let at = names.iter().position(|known| known == name);
         at.and_then(|at| kernel.params.get(at)).is_some_and(|param| param.inout)
     };
-    if !is_written(first) && !is_written(second) {
-        return None;
-    }
+    let (first, second, source) = launches.aliased(&is_written)?;
     let title = format!("this launch passes the same array for `{first}` and `{second}`");
     let note =
         format!("the translation of `{}` assumes that its pointer parameters refer to different arrays", kernel.name);
