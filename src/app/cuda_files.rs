@@ -40,7 +40,7 @@ pub(crate) fn load(path: &Path, options: &ImportOptions, sources: &mut SourceMap
         file: sources.add_generated(name, translation.text, Arc::new(translation.map)),
         kernels: translation.kernels,
         refused: translation.refused,
-        diagnostics: parsed.diagnostics,
+        diagnostics: parsed.diagnostics.into_iter().chain(translation.warnings).collect(),
     })
 }
 

@@ -62,6 +62,7 @@ mod cuda_files;
 mod cuda_program;
 mod dap;
 mod debug;
+mod derived_lengths;
 mod devices;
 mod difference;
 mod disk;

@@ -12,6 +12,7 @@ use clk_base::source::{SourceMap, Span};
 use clk_check::typed::{Expected, Kernel};
 use clk_compile::Session;
 use clk_host::interp::{Interpreter, UncoveredSizes};
+use clk_import::TranslatedKernel;
 use clk_ir::inexact_operations::InexactOperations;
 use clk_prove::{ProofReport, ProofVerdict, Property, UntestedSizes, settle_warnings};
 
@@ -79,12 +80,19 @@ pub(crate) fn counterexamples(report: &ProofReport) -> Vec<Diagnostic> {
     all
 }
 
-/// Returns a JSON record for each verdict.
-pub(crate) fn verdict_records(report: &ProofReport, kernel: &Kernel, sources: &SourceMap) -> Vec<Value> {
+/// Returns a JSON record for each verdict. `translation` is the kernel of a CUDA file.
+pub(crate) fn verdict_records(
+    report: &ProofReport,
+    kernel: &Kernel,
+    translation: Option<&TranslatedKernel>,
+    sources: &SourceMap,
+) -> Vec<Value> {
     let at = |place: Span| render::place_json(sources.original(place), sources);
     let unexamined: Vec<Value> =
         report.unexamined.iter().map(|(text, place)| json!({ "arguments": text, "at": at(*place) })).collect();
-    let (assuming, fidelity) = (assumptions(report, sources), fidelity(report, kernel, &at));
+    let (mut assuming, fidelity) = (assumptions(report, sources), fidelity(report, kernel, &at));
+    let notes = translation.iter().flat_map(|kernel| &kernel.assumptions).filter(|assumption| !assumption.is_clause);
+    assuming.extend(notes.map(|assumption| assumption.text.to_string()));
     let records = report.verdicts.iter().map(|(property, verdict)| {
         let mut record = json!({
             "kernel": report.kernel,

@@ -17,6 +17,7 @@ use clk_check::typed::TestSection;
 use clk_compile::{CompileResult, Session};
 use clk_host::interp::{CopyStatistics, HostEffects, Interpreter, ScriptOptions};
 use clk_host::value::HostValue;
+use clk_import::TranslatedKernel;
 use clk_ir::Checks;
 use clk_lower::MmaPrecision;
 use clk_prove::RaceEvidence;
@@ -92,6 +93,8 @@ impl RunLimits {
 pub(crate) struct CompiledScript {
     pub session: Session,
     pub chunks: Range<usize>,
+    /// The kernels of a CUDA file.
+    pub cuda_kernels: Vec<TranslatedKernel>,
 }
 
 impl CompiledScript {
@@ -124,7 +127,8 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
     if cuda_files::is_cuda_file(path) {
         let loaded = cuda_program::load(path, &mut session.sources, console)?;
         let outcome = session.add_file(loaded.file, &Disk);
-        return examined(session, outcome, console);
+        let compiled = examined(session, outcome, console)?;
+        return Some(CompiledScript { cuda_kernels: loaded.kernels, ..compiled });
     }
     match session.add_path(path, &Disk) {
         Ok(outcome) => examined(session, outcome, console),
@@ -148,7 +152,7 @@ fn examined(session: Session, mut outcome: CompileResult, console: &mut Console)
         outcome.diagnostics.extend(session.examine());
     }
     console.report_all(&outcome.diagnostics, &session.sources);
-    (!outcome.failed()).then(|| CompiledScript { chunks: outcome.chunks.clone(), session })
+    (!outcome.failed()).then(|| CompiledScript { chunks: outcome.chunks.clone(), session, cuda_kernels: vec![] })
 }
 
 fn folder_of(path: &Path) -> &Path {

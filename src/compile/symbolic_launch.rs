@@ -64,6 +64,9 @@ struct SizeScope<'a> {
     space: VarSpace,
     dims: Vec<AffineForm>,
     locals: FxHashMap<LocalId, AffineForm>,
+    /// The position of the first leaf of each by-value parameter, and the integer leaves by position.
+    first_leaves: FxHashMap<LocalId, u32>,
+    leaf_forms: FxHashMap<u32, AffineForm>,
 }
 
 pub const MAX_DIMENSION: i128 = i32::MAX as i128;
@@ -82,6 +85,8 @@ pub fn symbolic_launch(
         space: VarSpace::default(),
         dims: vec![],
         locals: FxHashMap::default(),
+        first_leaves: FxHashMap::default(),
+        leaf_forms: FxHashMap::default(),
     };
     for (i, dim) in kernel.sig.dims.iter().enumerate() {
         let form = match sizes {
@@ -99,6 +104,7 @@ pub fn symbolic_launch(
             position += 1;
         } else {
             let leaves = scope.leaves(&param.ty)?;
+            scope.first_leaves.insert(LocalId::new(i), position);
             for leaf in 0..leaves {
                 let at = position + leaf;
                 let Some(KernelParam::Value { name, ty: Ty::Scalar(scalar) }) = module.kernel.params.get(at as usize)
@@ -119,6 +125,7 @@ pub fn symbolic_launch(
                     scope.locals.insert(LocalId::new(i), form.clone());
                 }
                 symbolic.params.insert(at, form.clone());
+                scope.leaf_forms.insert(at, form.clone());
                 scalars.push((at, form));
             }
             position += leaves;
@@ -390,6 +397,11 @@ impl SizeScope<'_> {
             ExprKind::Int(n) => Some(number(*n)),
             ExprKind::Dim(i) => self.dims.get(*i as usize).cloned(),
             ExprKind::Local(id) => self.locals.get(id).cloned(),
+            ExprKind::Field { .. } => {
+                let first = |local| self.first_leaves.get(&local).copied();
+                let at = leaf_position(self.program, self.arguments, expr, &first)?;
+                self.leaf_forms.get(&at).cloned()
+            }
             ExprKind::Convert { to, expr } => {
                 let form = self.symbolic_value(expr)?;
                 let ((least, most), (low, high)) = (self.space.bounds(&form), type_range(*to));
@@ -480,12 +492,35 @@ pub fn leaf_count(program: &Program, arguments: &[GenericArgument], ty: &Type) -
     Ok(layout.leaves.len() as u32)
 }
 
+/// Returns the position of a by-value parameter, or of a field of one. `first` is the position of a parameter's first
+/// leaf. `None` if the expression is neither.
+pub fn leaf_position(
+    program: &Program,
+    arguments: &[GenericArgument],
+    expr: &Expr,
+    first: &dyn Fn(LocalId) -> Option<u32>,
+) -> Option<u32> {
+    match &expr.kind {
+        ExprKind::Local(local) => first(*local),
+        ExprKind::Field { base, field } => {
+            let Type::Struct(id) = base.ty else { return None };
+            let before = program.structs.get(id)?.fields.get(..*field as usize)?;
+            let mut at = leaf_position(program, arguments, base, first)?;
+            for field in before {
+                at += leaf_count(program, arguments, &field.ty).ok()?;
+            }
+            Some(at)
+        }
+        _ => None,
+    }
+}
+
 /// Returns whether evaluating an integer expression never overflows: operations other than sums and products have only
 /// `i32` names and literals as operands.
 fn is_exact(expr: &Expr) -> bool {
     let is_leaf = |expr: &Expr| {
         use ExprKind::*;
-        matches!(expr.kind, Int(_) | Dim(_) | Local(_) | Const(_) | ConstParam(_))
+        matches!(expr.kind, Int(_) | Dim(_) | Local(_) | Const(_) | ConstParam(_) | Field { .. })
     };
     let is_i32 = |expr: &Expr| expr.ty == Type::Scalar(Scalar::I32);
     let is_i32_leaf = |expr: &Expr| is_i32(expr) && is_leaf(expr);

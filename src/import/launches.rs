@@ -43,9 +43,9 @@ fn find_in_function<'a>(function: &'a CppFunction, launched: &mut Vec<&'a Qualif
 
 /// The expressions of a function.
 #[derive(Default)]
-struct FunctionScan<'a> {
+pub(crate) struct FunctionScan<'a> {
     /// An outer expression precedes its operands.
-    values: Vec<&'a CppExpr>,
+    pub(crate) values: Vec<&'a CppExpr>,
 }
 
 impl<'a> FunctionScan<'a> {
@@ -55,7 +55,7 @@ impl<'a> FunctionScan<'a> {
         }
     }
 
-    fn stmt(&mut self, stmt: &'a CppStmt) {
+    pub(crate) fn stmt(&mut self, stmt: &'a CppStmt) {
         match &stmt.kind {
             CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue => {}
             CppStmtKind::Label(_) | CppStmtKind::Refused(_) | CppStmtKind::Return(None) => {}

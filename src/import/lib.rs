@@ -23,7 +23,9 @@ pub mod source;
 
 pub use emit::{OriginMap, TextPiece};
 pub use options::{HeaderReader, ImportOptions};
-pub use sema::{Assumption, CudaTranslation, REFUSED, RefusedKernel, TranslatedKernel, translate};
+pub use sema::{
+    Assumption, CudaTranslation, DerivedLength, REFUSED, RefusedKernel, SuggestedLength, TranslatedKernel, translate,
+};
 
 /// A parsed CUDA file.
 #[derive(Clone, Debug, Default)]

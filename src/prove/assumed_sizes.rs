@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::replay::ReplaySizes;
 use clk_base::linear::AffineForm;
 use clk_check::typed::{AssumeKind, Expr, ExprKind, Kernel, LocalId, Program, Type};
-use clk_compile::symbolic_launch::{SizedLaunch, leaf_count};
+use clk_compile::symbolic_launch::{SizedLaunch, leaf_count, leaf_position};
 use clk_ir::footprint::constant;
 use clk_lower::Instance;
 use clk_scalar::ops::BinaryOp;
@@ -53,7 +53,8 @@ pub(super) fn fit(program: &Program, kernel: &Kernel, instance: &Instance, sizes
         positions.push(position);
         position += leaves;
     }
-    let mut fitted = SizeFitter { positions, sizes, is_set: vec![false; kernel.sig.dims.len()] };
+    let is_set = vec![false; kernel.sig.dims.len()];
+    let mut fitted = SizeFitter { program, instance, positions, sizes, is_set };
     for assume in &kernel.assumes {
         if let AssumeKind::Condition(condition) = &assume.kind {
             fitted.suppose(condition);
@@ -62,6 +63,8 @@ pub(super) fn fit(program: &Program, kernel: &Kernel, instance: &Instance, sizes
 }
 
 struct SizeFitter<'a> {
+    program: &'a Program,
+    instance: &'a Instance,
     /// The position of each parameter.
     positions: Vec<u32>,
     sizes: &'a mut ReplaySizes,
@@ -70,8 +73,10 @@ struct SizeFitter<'a> {
 }
 
 impl SizeFitter<'_> {
-    fn position(&self, local: LocalId) -> Option<u32> {
-        self.positions.get(local.index()).copied()
+    /// Returns the position of a scalar parameter, or of a field of a parameter.
+    fn position(&self, expr: &Expr) -> Option<u32> {
+        let first = |local: LocalId| self.positions.get(local.index()).copied();
+        leaf_position(self.program, &self.instance.arguments, expr, &first)
     }
 
     fn suppose(&mut self, condition: &Expr) {
@@ -80,14 +85,18 @@ impl SizeFitter<'_> {
             self.suppose(left);
             return self.suppose(right);
         }
+        if *op == BinaryOp::Or {
+            // The last alternative is a length; those before it are conditions under which it does not matter.
+            return self.suppose(right);
+        }
         let Some(value) = self.value(right) else { return };
         let mut place = left;
         while let ExprKind::Convert { expr, .. } = &place.kind {
             place = expr;
         }
         match &place.kind {
-            ExprKind::Local(local) => {
-                let position = self.position(*local);
+            ExprKind::Local(_) | ExprKind::Field { .. } => {
+                let position = self.position(place);
                 let Some(known) = position.and_then(|position| self.sizes.scalars.get_mut(&position)) else { return };
                 *known = match op {
                     BinaryOp::Eq => value,
@@ -117,7 +126,7 @@ impl SizeFitter<'_> {
     fn value(&self, expr: &Expr) -> Option<i128> {
         match &expr.kind {
             ExprKind::Int(value) => Some(*value),
-            ExprKind::Local(local) => self.sizes.scalars.get(&self.position(*local)?).copied(),
+            ExprKind::Local(_) | ExprKind::Field { .. } => self.sizes.scalars.get(&self.position(expr)?).copied(),
             ExprKind::Dim(dim) => self.sizes.dims.get(*dim as usize).copied(),
             ExprKind::Convert { expr, .. } => self.value(expr),
             ExprKind::Binary { op, left, right } => {

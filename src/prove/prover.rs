@@ -25,6 +25,7 @@ use clk_ir::footprint::{property_obligations, write_coverage};
 use clk_ir::inexact_operations::InexactOperations;
 use clk_ir::inlined_calls::resolve_span;
 use clk_lower::Instance;
+use clk_runtime::FaultKind;
 
 /// The maximum dimension that the second attempt assumes, if the first one cannot exclude overflow.
 const SMALLER: i128 = 1 << 29;
@@ -529,8 +530,12 @@ impl<'a> Examination<'a> {
 }
 
 fn refuted(counterexample: ReplayFinding) -> ProofVerdict {
-    let ReplayFinding { sizes, needs_contents, diagnostic, .. } = counterexample;
-    ProofVerdict::Refuted { sizes, needs_contents, found: Box::new(diagnostic) }
+    let ReplayFinding { sizes, needs_contents, diagnostic, fault, .. } = counterexample;
+    let past_end_of = match fault.map(|(_, fault)| fault.kind) {
+        Some(FaultKind::OutOfBounds { array, indices, .. }) if indices.iter().all(|index| *index >= 0) => Some(array),
+        _ => None,
+    };
+    ProofVerdict::Refuted { sizes, needs_contents, past_end_of, found: Box::new(diagnostic) }
 }
 
 /// Returns the value of an affine form that is a single variable, if the variable's value is known.

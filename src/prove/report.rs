@@ -101,6 +101,8 @@ pub enum ProofVerdict {
         sizes: String,
         /// Whether the run needs certain elements in its arrays, and not only these sizes.
         needs_contents: bool,
+        /// The array past whose end the run makes an access.
+        past_end_of: Option<String>,
         found: Box<Diagnostic>,
     },
     Unknown {

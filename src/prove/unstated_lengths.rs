@@ -4,11 +4,12 @@
 use clk_check::typed::{Dim, ExprKind, Kernel, Type};
 use clk_check::visit;
 use clk_runtime::FaultKind;
+use clk_scalar::ops::BinaryOp;
 
 /// The length of these arrays in replays. It is so large that other faults occur before their end is reached.
 const REPLAY_LENGTH: i128 = 1 << 16;
 
-/// The dimensions that no `assume` clause of a kernel mentions, and the arrays that have them.
+/// The dimensions that no `assume` clause of a kernel limits in all launches, and the arrays that have them.
 #[derive(Clone, Default)]
 pub(super) struct UnstatedLengths {
     dims: Vec<u32>,
@@ -19,6 +20,10 @@ impl UnstatedLengths {
     pub fn of(kernel: &Kernel) -> UnstatedLengths {
         let mut stated = vec![];
         for expr in kernel.assumes.iter().flat_map(|assume| assume.exprs()) {
+            // `mode != 1 || N >= n` says nothing about other modes.
+            if matches!(expr.kind, ExprKind::Binary { op: BinaryOp::Or, .. }) {
+                continue;
+            }
             visit::expr(expr, &mut |part| {
                 if let ExprKind::Dim(dim) = part.kind {
                     stated.push(dim);

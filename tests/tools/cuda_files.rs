@@ -63,10 +63,88 @@ fn bounds_are_decided_with_assumed_lengths() {
     let wrong = on_text(&BLUR.replace("GUARD", "i > 0 && i < n"), &["prove"]);
     assert_eq!(wrong.code, 1);
     assert!(wrong.out.contains("in bounds       refuted by X_LEN = 2"), "{}", wrong.out);
-    assert!(wrong.err.contains("E0601") && wrong.err.contains("k.cu:3:"), "{}", wrong.err);
+    assert!(wrong.err.contains("W0853") && wrong.err.contains("k.cu:3:"), "{}", wrong.err);
+    assert!(wrong.err.contains("`// clk: x[n + 1]`"), "{}", wrong.err);
+    // For `clk check`, a length that may be wrong is no error.
+    assert_eq!(on_text(&BLUR.replace("GUARD", "i > 0 && i < n"), &["check"]).code, 0);
     let stated = BLUR.replace("GUARD", "i > 0 && i < n").replace("int i", "// clk: x[n + 1]\n    int i");
     let stated = on_text(&stated, &["prove"]);
     assert!(stated.out.contains("in bounds       proved"), "{}", stated.out);
+}
+
+/// A length from the size of the launch would reject launches whose last block is partly filled.
+#[test]
+fn a_guard_that_is_not_understood_gives_no_length() {
+    let text = "__global__ void f(float *x, const int *at) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < at[0]) x[i] = 1;
+}
+";
+    let proved = on_text(text, &["prove"]);
+    assert!(proved.out.contains("k.cu:3:20: the source does not state the length of `x`"), "{}", proved.out);
+    let field = text.replace("const int *at", "View v").replace("at[0]", "v.n");
+    let proved = on_text(&format!("struct View {{ int n; }};\n{field}"), &["prove"]);
+    assert!(proved.out.contains("in bounds       proved"), "{}", proved.out);
+}
+
+/// The kernel is right for one block, which is an assumption.
+#[test]
+fn kernels_for_one_block_do_not_race() {
+    let text = "__global__ void f(float *x) {
+    __shared__ float s[256];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x];
+}
+";
+    let proved = on_text(text, &["prove"]);
+    assert_eq!(proved.code, 0, "{}", proved.err);
+    assert!(proved.out.contains("grid_x == 1") && proved.out.contains("free of races   proved"), "{}", proved.out);
+    assert!(proved.err.contains("the grid has one block"), "{}", proved.err);
+    let launched = format!("{text}void host(float *x) {{ f<<<4, 256>>>(x); }}\n");
+    let raced = on_text(&launched, &["prove"]);
+    assert!(raced.out.contains("free of races   refuted"), "{}", raced.out);
+}
+
+/// A refutation rests on the length of the launch.
+#[test]
+fn launches_state_lengths() {
+    let text = BLUR.replace("GUARD", "i > 0 && i < n")
+        + "void host(int n) {
+    float *a, *b;
+    cudaMalloc(&a, (n + EXTRA) * sizeof(float));
+    cudaMalloc(&b, n * sizeof(float));
+    blur<<<(n + 255) / 256, 256>>>(a, b, n);
+}
+";
+    let right = on_text(&text.replace("EXTRA", "1"), &["prove"]);
+    assert_eq!(right.code, 0, "{}\n{}", right.out, right.err);
+    assert!(right.err.contains("`x` has at least `n + 1` elements, from the launch (line 9)"), "{}", right.err);
+    let wrong = on_text(&text.replace("EXTRA", "0"), &["prove"]);
+    assert_eq!(wrong.code, 1, "{}", wrong.out);
+    assert!(wrong.err.contains("is that of the launch in line 9"), "{}", wrong.err);
+}
+
+/// All assumptions of a verdict are in the JSON lines, also those that are no clause of the text.
+#[test]
+fn json_verdicts_name_all_assumptions() {
+    let text = BLUR.replace("__restrict__ ", "").replace("GUARD", "i > 0 && i < n - 1");
+    let proved = on_text(&text, &["prove", "--json"]);
+    let line = proved.out.lines().find(|line| line.contains("free of races")).expect("a verdict");
+    assert!(line.contains("X_LEN >= n") && line.contains("refer to different arrays"), "{line}");
+}
+
+/// The object of a functor without fields is unused in the translation, which is no fault of the file.
+#[test]
+fn functors_without_fields_are_used() {
+    let text = "struct Plus { __device__ float operator()(float a, float b) const { return a + b; } };
+__global__ void f(float *x) {
+    Plus plus;
+    x[threadIdx.x] = plus(x[threadIdx.x], 1.0f);
+}
+";
+    let checked = on_text(text, &["check", "--no-prove"]);
+    assert!(!checked.err.contains("W0002"), "{}", checked.err);
 }
 
 #[test]

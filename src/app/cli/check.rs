@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::prove::ProvedProgram;
 use crate::context::AppContext;
-use crate::{disk, exit, script, tuning_files};
+use crate::script::{self, CompiledScript};
+use crate::{derived_lengths, disk, exit, tuning_files};
 use clk_base::diag::Diagnostic;
 use clk_base::render::DiagCounts;
 use clk_compile::Session;
@@ -44,9 +45,9 @@ pub(crate) fn files(paths: &[PathBuf], proofs: CheckProofs, context: &mut AppCon
             let violations = check_contracts(session, context);
             failed |= violations.iter().any(Diagnostic::is_error);
             match proofs {
-                CheckProofs::CudaFiles if is_cuda => unproved += find_faults(session, &mut time, context),
+                CheckProofs::CudaFiles if is_cuda => unproved += find_faults(compiled, &mut time, context),
                 CheckProofs::All => {
-                    let program = ProvedProgram { session, is_cuda, certificates: false };
+                    let program = ProvedProgram { compiled, certificates: false };
                     let kernels = kernels_of_file(&session.program, session.main);
                     failed |= program.prove_kernels(&kernels, &violations, context);
                 }
@@ -91,7 +92,8 @@ fn check_contracts(session: &Session, context: &mut AppContext) -> Vec<Diagnosti
 
 /// Tries to prove each kernel of a CUDA file and reports the faults found. Returns the number of kernels for which the
 /// time did not suffice.
-fn find_faults(session: &Session, time: &mut Duration, context: &mut AppContext) -> usize {
+fn find_faults(compiled: &CompiledScript, time: &mut Duration, context: &mut AppContext) -> usize {
+    let session = &compiled.session;
     let mut unproved = 0;
     for id in kernels_of_file(&session.program, session.main) {
         if time.is_zero() {
@@ -99,15 +101,16 @@ fn find_faults(session: &Session, time: &mut Duration, context: &mut AppContext)
             continue;
         }
         let start = Instant::now();
-        let report = with_time_limit(KERNEL_TIME.min(*time), |stop| {
+        let mut report = with_time_limit(KERNEL_TIME.min(*time), |stop| {
             let options = ProofOptions { stop: stop.clone(), unstated_lengths: true };
             prove_kernel_with(&session.program, id, &options)
         });
         *time = time.saturating_sub(start.elapsed());
         let mut reported: Vec<Diagnostic> = vec![];
-        for (property, verdict) in &report.verdicts {
+        for (property, verdict) in &mut report.verdicts {
+            derived_lengths::explain(verdict, &report.kernel, &compiled.cuda_kernels, &session.sources);
             let is_fault = matches!(property, Property::InBounds | Property::RaceFree | Property::Barriers);
-            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found }) = (is_fault, verdict)
+            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found, .. }) = (is_fault, &*verdict)
                 && !reported.contains(found)
             {
                 let sizes = if sizes.is_empty() { "all sizes" } else { sizes.as_str() };

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use crate::context::AppContext;
 use crate::script::{self, CompiledScript};
-use crate::{exit, proof, suggestions};
+use crate::{derived_lengths, exit, proof, suggestions};
 use clk_base::diag::Diagnostic;
 use clk_check::typed::{Kernel, KernelId};
-use clk_compile::Session;
 use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, kernels_of_file, prove_kernel_with};
 
 pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut AppContext) -> u8 {
@@ -16,13 +15,16 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         context.console.summary();
         return exit::FAILURE;
     };
-    let is_cuda = compiled.is_cuda();
-    let CompiledScript { session, .. } = compiled;
+    let CompiledScript { session, cuda_kernels, .. } = &compiled;
     let with_name = |id: KernelId| (id, session.program.kernels[id].name.to_string());
     let own: Vec<(KernelId, String)> =
         kernels_of_file(&session.program, session.main).into_iter().map(with_name).collect();
+    // The name in a CUDA file is that of all instances of a template.
+    let is_named = |name: &str, wanted: &str| {
+        name == wanted || cuda_kernels.iter().any(|own| own.clk_name == name && own.name == wanted)
+    };
     let selected: Vec<KernelId> =
-        own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| name == wanted)).map(|(id, _)| *id).collect();
+        own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| is_named(name, wanted))).map(|(id, _)| *id).collect();
     if selected.is_empty() {
         let Some(name) = kernel else {
             let text = "the file has no kernels; to prove those of imported files, name these files";
@@ -38,7 +40,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         context.console.error_line(&format!("error: `{}` has no kernel `{name}`{help}", path.display()));
         return exit::FAILURE;
     }
-    let program = ProvedProgram { session: &session, is_cuda, certificates };
+    let program = ProvedProgram { compiled: &compiled, certificates };
     let is_refuted = program.prove_kernels(&selected, &[], context);
     if let Some(code) = context.interrupt.exit_code() {
         return code;
@@ -49,8 +51,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
 
 /// A program whose kernels are proved.
 pub(super) struct ProvedProgram<'a> {
-    pub session: &'a Session,
-    pub is_cuda: bool,
+    pub compiled: &'a CompiledScript,
     /// Whether to print the proofs.
     pub certificates: bool,
 }
@@ -59,15 +60,20 @@ impl ProvedProgram<'_> {
     /// Proves kernels. Reports the verdicts, and the counterexamples that are not among those already `reported`.
     /// Returns whether a property is refuted. Ends early if the command is interrupted.
     pub fn prove_kernels(&self, kernels: &[KernelId], reported: &[Diagnostic], context: &mut AppContext) -> bool {
+        let CompiledScript { session, cuda_kernels, .. } = self.compiled;
+        let is_cuda = self.compiled.is_cuda();
         let mut is_refuted = false;
         for id in kernels {
-            let options = ProofOptions { stop: context.interrupt.flag(), unstated_lengths: self.is_cuda };
-            let mut report = prove_kernel_with(&self.session.program, *id, &options);
-            if self.is_cuda {
+            let options = ProofOptions { stop: context.interrupt.flag(), unstated_lengths: is_cuda };
+            let mut report = prove_kernel_with(&session.program, *id, &options);
+            if is_cuda {
                 leave_contents_open(&mut report);
+                for (_, verdict) in &mut report.verdicts {
+                    derived_lengths::explain(verdict, &report.kernel, cuda_kernels, &session.sources);
+                }
             }
             is_refuted |= report.is_refuted();
-            self.show(&report, &self.session.program.kernels[*id], reported, context);
+            self.show(&report, &session.program.kernels[*id], reported, context);
             if context.interrupt.exit_code().is_some() {
                 break;
             }
@@ -77,11 +83,13 @@ impl ProvedProgram<'_> {
 
     fn show(&self, report: &ProofReport, kernel: &Kernel, reported: &[Diagnostic], context: &mut AppContext) {
         let console = &mut context.console;
-        let sources = &self.session.sources;
+        let CompiledScript { session, cuda_kernels, .. } = self.compiled;
+        let sources = &session.sources;
+        let translation = cuda_kernels.iter().find(|own| own.clk_name == report.kernel.as_str());
         let certificates = if self.certificates { report.certificates.as_str() } else { "" };
         console.results(
             "verdict",
-            || proof::verdict_records(report, kernel, sources),
+            || proof::verdict_records(report, kernel, translation, sources),
             |style| proof::verdicts_text(report, sources, style) + certificates,
         );
         for (property, verdict) in &report.verdicts {

@@ -5,7 +5,11 @@
 //! condition before the access states. A bound may be wrong, because the variables are assumed not to be negative and
 //! overflow is ignored: it becomes an assumption, and the prover decides whether it suffices.
 
-use super::polynomial::{Monomial, SizePolynomial, SizeSymbol, divide};
+use super::assigned_names::{assigned, root};
+use super::index_limits::{IndexBound, IndexLimit, LimitOrigin, replace};
+use super::path_conditions::{PathCondition, PathExit, SizeCondition, always_leaves, compare, exit_of};
+use super::polynomial::{Monomial, SizePolynomial, SizeSymbol};
+use super::size_names::{KernelSizes, is_extent};
 use super::tree::{ClkFunction, Expr, ExprKind, Stmt, StmtKind};
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,8 +31,27 @@ pub(super) struct BoundedAccess {
     pub(super) is_guarded: bool,
     /// The condition that limits the index, or the access.
     pub(super) source: SourceSpan,
+    pub(super) span: SourceSpan,
+    /// The conditions on parameters under which the kernel makes the access. `None` if they cannot be expressed.
+    pub(super) premises: Option<Vec<SizeCondition>>,
+    /// Whether the bound is that of the launch although not all threads make the access.
+    pub(super) is_launch_excess: bool,
+    /// Whether the bound is that of the launch.
+    pub(super) from_launch: bool,
+    /// Whether the index is a number in the kernel.
+    pub(super) is_number: bool,
     /// If the index is the sum of a thread index and a number: the axis, and the number.
     pub(super) thread_offset: Option<(usize, i128)>,
+    /// If the index is the sum of a thread index and the counter of a loop: the axis, and the steps of the loop.
+    pub(super) thread_steps: Option<(usize, CounterSteps)>,
+}
+
+/// The values of a loop counter: all multiples of `step` from `first` to `last`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CounterSteps {
+    pub(super) first: i128,
+    pub(super) last: i128,
+    pub(super) step: i128,
 }
 
 /// What a name means.
@@ -36,14 +59,8 @@ pub(super) struct BoundedAccess {
 enum Meaning {
     Value(SizePolynomial),
     Array(SmolStr),
-}
-
-/// The inequality `left <= right`. Terms of `left` have positive coefficients and a symbol that is not a parameter.
-#[derive(Clone, Debug)]
-struct IndexLimit {
-    left: SizePolynomial,
-    right: SizePolynomial,
-    source: SourceSpan,
+    /// A struct that is a parameter of the kernel or a part of one: `v` or `v.sizes`.
+    Struct(SmolStr),
 }
 
 #[derive(Default)]
@@ -51,6 +68,11 @@ struct SymbolInfo {
     /// The name, if it is a parameter of the kernel.
     parameter: Option<SmolStr>,
     definition: Option<SizePolynomial>,
+    /// Whether the definition is the value, even if C++ or Clk would wrap around in computing it.
+    is_exact: bool,
+    /// Whether the value differs between threads or iterations, or depends on memory.
+    varies: bool,
+    steps: Option<CounterSteps>,
 }
 
 pub(super) struct Abduction<'a> {
@@ -61,6 +83,10 @@ pub(super) struct Abduction<'a> {
     quotients: FxHashMap<(SizePolynomial, i128), SizeSymbol>,
     /// What the conditions and loops around the current statement state.
     facts: Vec<IndexLimit>,
+    /// The conditions on the path to the current statement, with their numbers.
+    path: Vec<(u32, PathCondition)>,
+    next_condition: u32,
+    sizes: KernelSizes<'a>,
     /// What holds everywhere: limits of positions, quotients and remainders.
     limits: Vec<IndexLimit>,
     scopes: Vec<FxHashMap<SmolStr, Meaning>>,
@@ -75,16 +101,46 @@ pub(super) struct Abduction<'a> {
 
 const AXES: [&str; 3] = ["x", "y", "z"];
 
+/// Functions whose result depends only on their arguments.
+const UNIFORM_FUNCTIONS: [&str; 15] = [
+    "i32",
+    "u32",
+    "i64",
+    "u64",
+    "f32",
+    "f64",
+    "bool",
+    "i8",
+    "u8",
+    "min",
+    "max",
+    "abs",
+    "wrapping_add",
+    "wrapping_sub",
+    "wrapping_mul",
+];
+
+/// A comparison of two expressions of parameters.
+enum ComparedSizes {
+    Always,
+    Never,
+    Stated(SizeCondition),
+}
+
 impl<'a> Abduction<'a> {
     /// Analyzes a kernel. `functions` contains the functions that it calls.
-    pub(super) fn of_kernel(kernel: &'a ClkFunction, functions: &'a [ClkFunction]) -> Abduction<'a> {
+    pub(super) fn of_kernel(sizes: KernelSizes<'a>, functions: &'a [ClkFunction]) -> Abduction<'a> {
+        let kernel = sizes.kernel;
         let mut own = Abduction {
             functions,
+            sizes,
             symbols: vec![],
             parameters: FxHashMap::default(),
             positions: FxHashMap::default(),
             quotients: FxHashMap::default(),
             facts: vec![],
+            path: vec![],
+            next_condition: 0,
             limits: vec![],
             scopes: vec![FxHashMap::default()],
             calls: 0,
@@ -96,10 +152,8 @@ impl<'a> Abduction<'a> {
         for param in &kernel.params {
             let meaning = if param.ty.starts_with('[') {
                 Meaning::Array(param.name.clone())
-            } else if is_size_type(&param.ty) {
-                Meaning::Value(SizePolynomial::symbol(own.parameter(&param.name)))
             } else {
-                Meaning::Value(SizePolynomial::symbol(own.new_symbol(None)))
+                own.parameter_meaning(&param.name, &param.ty)
             };
             own.define(&param.name, meaning);
         }
@@ -112,6 +166,11 @@ impl<'a> Abduction<'a> {
         self.symbols[symbol.0 as usize].parameter.as_ref()
     }
 
+    /// Returns the symbol of a parameter.
+    pub(super) fn symbol_of(&self, name: &str) -> Option<SizeSymbol> {
+        self.parameters.get(name).copied()
+    }
+
     fn parameter(&mut self, name: &SmolStr) -> SizeSymbol {
         if let Some(known) = self.parameters.get(name) {
             return *known;
@@ -122,16 +181,97 @@ impl<'a> Abduction<'a> {
         symbol
     }
 
+    /// Returns the meaning of a by-value parameter, or of a field of one.
+    fn parameter_meaning(&mut self, name: &SmolStr, ty: &str) -> Meaning {
+        if is_size_type(ty) {
+            return Meaning::Value(SizePolynomial::symbol(self.parameter(name)));
+        }
+        if self.sizes.fields_of(ty).is_some() {
+            return Meaning::Struct(name.clone());
+        }
+        Meaning::Value(SizePolynomial::symbol(self.new_symbol(None)))
+    }
+
     fn new_symbol(&mut self, definition: Option<SizePolynomial>) -> SizeSymbol {
-        self.symbols.push(SymbolInfo { parameter: None, definition });
+        self.symbols.push(SymbolInfo { definition, ..SymbolInfo::default() });
         SizeSymbol(self.symbols.len() as u32 - 1)
     }
 
+    fn info(&mut self, symbol: SizeSymbol) -> &mut SymbolInfo {
+        &mut self.symbols[symbol.0 as usize]
+    }
+
+    /// Returns a new symbol for a value that differs between threads or iterations.
+    fn varying_symbol(&mut self) -> SizeSymbol {
+        let symbol = self.new_symbol(None);
+        self.info(symbol).varies = true;
+        symbol
+    }
+
     /// Returns a symbol with a definition; the value itself if that is a symbol or number.
-    fn named(&mut self, value: Option<SizePolynomial>) -> SizePolynomial {
+    fn named(&mut self, value: Option<SizePolynomial>, is_exact: bool, varies: bool) -> SizePolynomial {
         match value {
             Some(value) if value.as_symbol().is_some() || value.as_number().is_some() => value,
-            value => SizePolynomial::symbol(self.new_symbol(value)),
+            value => {
+                let symbol = self.new_symbol(value);
+                let info = self.info(symbol);
+                (info.is_exact, info.varies) = (is_exact, varies);
+                SizePolynomial::symbol(symbol)
+            }
+        }
+    }
+
+    fn symbol_varies(&self, symbol: SizeSymbol) -> bool {
+        self.symbols[symbol.0 as usize].varies
+    }
+
+    /// Returns whether an expression may differ between threads or iterations, or depend on memory.
+    fn varies(&self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Int(..) | ExprKind::Float(..) | ExprKind::Bool(_) | ExprKind::Text(_) => false,
+            ExprKind::Name(name) => match self.find(name) {
+                Some(Meaning::Value(value)) => value.symbols().any(|symbol| self.symbol_varies(symbol)),
+                Some(Meaning::Struct(_)) => false,
+                Some(Meaning::Array(_)) | None => true,
+            },
+            ExprKind::Field(base, _) => match &base.kind {
+                ExprKind::Name(name) if name == "block_dim" || name == "grid_dim" => false,
+                _ => self.varies(base),
+            },
+            ExprKind::Unary(_, operand) | ExprKind::Named(_, operand) => self.varies(operand),
+            ExprKind::Binary(_, left, right) => self.varies(left) || self.varies(right),
+            ExprKind::If(condition, then, otherwise) => {
+                self.varies(condition) || self.varies(then) || self.varies(otherwise)
+            }
+            ExprKind::Call(name, args) => {
+                !UNIFORM_FUNCTIONS.contains(&name.as_str()) || args.iter().any(|arg| self.varies(arg))
+            }
+            ExprKind::Index(..) | ExprKind::Struct(..) | ExprKind::List(_) => true,
+        }
+    }
+
+    /// Returns whether the polynomial of an expression is its value, because no operation of it wraps around.
+    fn is_exact(&self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Int(..) => true,
+            ExprKind::Name(name) => match self.find(name) {
+                Some(Meaning::Value(value)) => value.symbols().all(|symbol| {
+                    let info = &self.symbols[symbol.0 as usize];
+                    info.parameter.is_some() || info.is_exact
+                }),
+                _ => false,
+            },
+            ExprKind::Field(base, _) => match &base.kind {
+                ExprKind::Name(name) => {
+                    name == "block_dim" || name == "grid_dim" || matches!(self.find(name), Some(Meaning::Struct(_)))
+                }
+                ExprKind::Field(..) => self.is_exact(base),
+                _ => false,
+            },
+            ExprKind::Unary("-", operand) => self.is_exact(operand),
+            ExprKind::Binary("+" | "-" | "*", left, right) => self.is_exact(left) && self.is_exact(right),
+            ExprKind::Call(name, args) => name == "i64" && args.iter().all(|arg| self.is_exact(arg)),
+            _ => false,
         }
     }
 
@@ -153,10 +293,10 @@ impl<'a> Abduction<'a> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 
-    fn assign(&mut self, name: &str, value: Option<SizePolynomial>) {
-        let value = self.named(value);
+    fn assign(&mut self, name: &str, value: Option<SizePolynomial>, is_exact: bool, varies: bool) {
+        let value = self.named(value, is_exact, varies);
         if let Some(known) = self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(name))
-            && matches!(known, Meaning::Value(_))
+            && !matches!(known, Meaning::Array(_))
         {
             *known = Meaning::Value(value);
         }
@@ -164,18 +304,35 @@ impl<'a> Abduction<'a> {
 
     fn forget(&mut self, names: &[SmolStr]) {
         for name in names {
-            self.assign(name, None);
+            self.assign(name, None, false, true);
         }
     }
 
     // ---- statements ----
 
     fn nested(&mut self, f: impl FnOnce(&mut Self)) {
-        let facts = self.facts.len();
+        let (facts, path) = (self.facts.len(), self.path.len());
         self.scopes.push(FxHashMap::default());
         f(self);
         self.scopes.pop();
         self.facts.truncate(facts);
+        self.path.truncate(path);
+    }
+
+    /// Adds a condition to the path; returns its number.
+    fn enter_condition(&mut self, condition: PathCondition) -> u32 {
+        self.next_condition += 1;
+        self.path.push((self.next_condition, condition));
+        self.next_condition
+    }
+
+    /// Notes that some threads do not reach the code after a statement.
+    fn note_exit(&mut self, exit: Option<PathExit>) {
+        match exit {
+            Some(PathExit::Uniform) => self.enter_condition(PathCondition::Uniform),
+            Some(PathExit::Varying) => self.enter_condition(PathCondition::Varying),
+            None => return,
+        };
     }
 
     fn block(&mut self, stmts: &'a [Stmt]) {
@@ -194,11 +351,16 @@ impl<'a> Abduction<'a> {
                 if ty.starts_with('[') {
                     return self.define(name, Meaning::Array(name.clone()));
                 }
-                let known = value.as_ref().and_then(|value| {
-                    self.visit(value);
-                    self.value(value)
-                });
-                let known = self.named(known);
+                let Some(value) = value else {
+                    let symbol = self.varying_symbol();
+                    return self.define(name, Meaning::Value(SizePolynomial::symbol(symbol)));
+                };
+                self.visit(value);
+                if let Some(Meaning::Struct(path)) = self.place(value) {
+                    return self.define(name, Meaning::Struct(path));
+                }
+                let (known, is_exact, varies) = (self.value(value), self.is_exact(value), self.varies(value));
+                let known = self.named(known, is_exact, varies);
                 self.define(name, Meaning::Value(known));
             }
             StmtKind::Shared { name, .. } => self.define(name, Meaning::Array(name.clone())),
@@ -216,9 +378,18 @@ impl<'a> Abduction<'a> {
                                 _ => None,
                             });
                         }
-                        self.assign(name, new);
+                        let is_exact = op.is_empty() && self.is_exact(value);
+                        let varies = self.varies(value) || !op.is_empty() && self.varies(place);
+                        self.assign(name, new, is_exact, varies);
                     }
-                    _ => self.visit(place),
+                    _ => {
+                        self.visit(place);
+                        if let Some(name) = root(place)
+                            && matches!(self.find(&name), Some(Meaning::Struct(_)))
+                        {
+                            self.forget(&[name]);
+                        }
+                    }
                 }
             }
             StmtKind::Expr(value) | StmtKind::Return(Some(value)) => self.visit(value),
@@ -232,13 +403,24 @@ impl<'a> Abduction<'a> {
                     own.suppose(condition, false);
                     own.block(otherwise);
                 });
+                let mut varies = |expr: &Expr| self.varies(expr);
+                let (from_then, from_otherwise) =
+                    (exit_of(then, false, &mut varies), exit_of(otherwise, false, &mut varies));
+                let is_uniform = !varies(condition);
                 let mut changed = assigned(then, self.functions);
                 changed.extend(assigned(otherwise, self.functions));
                 self.forget(&changed);
+                let leaves_otherwise = !otherwise.is_empty() && always_leaves(otherwise);
                 if always_leaves(then) {
                     self.suppose(condition, false);
-                } else if !otherwise.is_empty() && always_leaves(otherwise) {
+                    self.note_exit(from_otherwise);
+                } else if leaves_otherwise {
                     self.suppose(condition, true);
+                    self.note_exit(from_then);
+                } else {
+                    let exit = [from_then, from_otherwise].into_iter().flatten();
+                    let exit = exit.max_by_key(|exit| *exit == PathExit::Uniform);
+                    self.note_exit(exit.map(|exit| if is_uniform { PathExit::Uniform } else { exit }));
                 }
             }
             StmtKind::While { condition, body } => {
@@ -253,10 +435,28 @@ impl<'a> Abduction<'a> {
                 self.visit(to);
                 step.iter().for_each(|step| self.visit(step));
                 let (first, last) = (self.value(from), self.value(to));
-                let down = step.as_ref().and_then(|step| self.value(step)?.as_number()).is_some_and(|by| by < 0);
+                let by = match step {
+                    Some(step) => self.value(step).and_then(|step| step.as_number()),
+                    None => Some(1),
+                };
+                let down = by.is_some_and(|by| by < 0);
+                let condition = self.loop_condition(from, to, *inclusive, down);
+                let counts = |last: &Option<SizePolynomial>| last.as_ref().and_then(SizePolynomial::as_number);
+                let steps = match (counts(&first), counts(&last), by) {
+                    (Some(first), Some(end), Some(step)) if step > 0 && first < end + i128::from(*inclusive) => {
+                        let last = first + (end - i128::from(!*inclusive) - first) / step * step;
+                        Some(CounterSteps { first, last, step })
+                    }
+                    _ => None,
+                };
                 self.repeated(body, |own| {
-                    let counter = own.new_symbol(None);
+                    let counter = own.varying_symbol();
+                    own.info(counter).steps = steps;
                     own.define(name, Meaning::Value(SizePolynomial::symbol(counter)));
+                    let number = match condition {
+                        Some(condition) => own.enter_condition(condition),
+                        None => 0,
+                    };
                     let most = match (down, *inclusive) {
                         (true, _) => first,
                         (false, true) => last,
@@ -264,7 +464,8 @@ impl<'a> Abduction<'a> {
                     };
                     if let Some(right) = most {
                         let left = SizePolynomial::symbol(counter);
-                        own.facts.push(IndexLimit { left, right, source: stmt.span });
+                        let origin = LimitOrigin::Condition(number);
+                        own.facts.push(IndexLimit { left, right, source: stmt.span, origin });
                     }
                 });
             }
@@ -275,11 +476,26 @@ impl<'a> Abduction<'a> {
     fn repeated(&mut self, body: &'a [Stmt], enter: impl FnOnce(&mut Self)) {
         let changed = assigned(body, self.functions);
         self.forget(&changed);
+        let mut exit = None;
         self.nested(|own| {
             enter(own);
             own.block(body);
+            exit = exit_of(body, true, &mut |expr| own.varies(expr));
         });
         self.forget(&changed);
+        self.note_exit(exit);
+    }
+
+    /// Returns the condition under which the body of a counting loop runs; `None` if it always does.
+    fn loop_condition(&mut self, from: &Expr, to: &Expr, inclusive: bool, down: bool) -> Option<PathCondition> {
+        let op = if inclusive { "<=" } else { "<" };
+        let (first, last) = if down { (to, from) } else { (from, to) };
+        match self.compared(first, op, last, true) {
+            Some(ComparedSizes::Always) => None,
+            Some(ComparedSizes::Stated(condition)) => Some(PathCondition::Stated(condition)),
+            _ if self.varies(from) || self.varies(to) => Some(PathCondition::Varying),
+            _ => Some(PathCondition::Uniform),
+        }
     }
 
     // ---- conditions ----
@@ -292,9 +508,12 @@ impl<'a> Abduction<'a> {
                 self.suppose(left, holds);
                 self.suppose(right, holds);
             }
-            (ExprKind::Binary(op, left, right), _) => {
+            _ => {
+                let Some(path_condition) = self.path_condition(condition, holds) else { return };
+                let number = self.enter_condition(path_condition);
+                let ExprKind::Binary(op, left, right) = &condition.kind else { return };
                 let (Some(left), Some(right)) = (self.value(left), self.value(right)) else { return };
-                let source = condition.span;
+                let source = (condition.span, number);
                 match (*op, holds) {
                     ("<", true) | (">=", false) => self.suppose_at_most(&left, &right, 1, source),
                     ("<=", true) | (">", false) => self.suppose_at_most(&left, &right, 0, source),
@@ -307,18 +526,77 @@ impl<'a> Abduction<'a> {
                     _ => {}
                 }
             }
-            _ => {}
         }
     }
 
-    /// Adds the fact `left + gap <= right`.
-    fn suppose_at_most(&mut self, left: &SizePolynomial, right: &SizePolynomial, gap: i128, source: SourceSpan) {
-        self.facts.extend(self.inequality(left, right, gap, source));
+    /// Returns what a condition or its negation requires; `None` if it always holds.
+    fn path_condition(&mut self, condition: &Expr, holds: bool) -> Option<PathCondition> {
+        match &condition.kind {
+            ExprKind::Bool(value) if *value == holds => return None,
+            ExprKind::Binary(op, left, right) => match self.compared(left, op, right, holds) {
+                Some(ComparedSizes::Always) => return None,
+                Some(ComparedSizes::Stated(condition)) => return Some(PathCondition::Stated(condition)),
+                Some(ComparedSizes::Never) | None => {}
+            },
+            _ => {}
+        }
+        Some(match () {
+            () if self.first_thread_satisfies(condition, holds) => PathCondition::FirstThread,
+            () if self.varies(condition) => PathCondition::Varying,
+            () => PathCondition::Uniform,
+        })
+    }
+
+    /// Returns whether a condition depends on the position of the thread in its block alone, and holds for the first
+    /// thread.
+    fn first_thread_satisfies(&mut self, condition: &Expr, holds: bool) -> bool {
+        let ExprKind::Binary(op, left, right) = &condition.kind else { return false };
+        let mut at_first = |side: &Expr| {
+            let value = self.value(side)?;
+            let mut value = self.expanded(&value)?;
+            for axis in 0..AXES.len() {
+                if let Some(thread) = self.positions.get(&("thread_idx".into(), axis)) {
+                    value = value.substitute(*thread, &SizePolynomial::default())?;
+                }
+            }
+            value.as_number()
+        };
+        let (Some(left), Some(right)) = (at_first(left), at_first(right)) else { return false };
+        compare(left, op, right) == Some(holds)
+    }
+
+    /// Compares two expressions of parameters; `None` if an operand is not such an expression.
+    fn compared(&mut self, left: &Expr, op: &str, right: &Expr, holds: bool) -> Option<ComparedSizes> {
+        if !self.is_exact(left) || !self.is_exact(right) {
+            return None;
+        }
+        let (left, right) = (self.value(left)?, self.value(right)?);
+        let (left, right) = (self.expanded(&left)?, self.expanded(&right)?);
+        if let (Some(left), Some(right)) = (left.as_number(), right.as_number()) {
+            let is_so = compare(left, op, right)?;
+            return Some(if is_so == holds { ComparedSizes::Always } else { ComparedSizes::Never });
+        }
+        if !left.symbols().chain(right.symbols()).all(|symbol| self.is_parameter(symbol)) {
+            return None;
+        }
+        SizeCondition::comparison(left, op, right, holds).map(ComparedSizes::Stated)
+    }
+
+    /// Adds the fact `left + gap <= right`. `source` is the condition that states it, with its number.
+    fn suppose_at_most(
+        &mut self,
+        left: &SizePolynomial,
+        right: &SizePolynomial,
+        gap: i128,
+        (source, number): (SourceSpan, u32),
+    ) {
+        let origin = LimitOrigin::Condition(number);
+        self.facts.extend(self.inequality(left, right, gap, source, origin));
         let (whole_left, whole_right) = (self.expanded(left), self.expanded(right));
         if let (Some(whole_left), Some(whole_right)) = (whole_left, whole_right)
             && (whole_left != *left || whole_right != *right)
         {
-            self.facts.extend(self.inequality(&whole_left, &whole_right, gap, source));
+            self.facts.extend(self.inequality(&whole_left, &whole_right, gap, source, origin));
         }
     }
 
@@ -329,6 +607,7 @@ impl<'a> Abduction<'a> {
         right: &SizePolynomial,
         gap: i128,
         source: SourceSpan,
+        origin: LimitOrigin,
     ) -> Option<IndexLimit> {
         let difference = left.minus(right)?.plus(&SizePolynomial::number(gap))?;
         let (mut upper, mut rest) = (SizePolynomial::default(), SizePolynomial::default());
@@ -337,17 +616,37 @@ impl<'a> Abduction<'a> {
             let (side, sign) = if is_variable { (&mut upper, 1) } else { (&mut rest, -1) };
             *side = side.plus_times(&SizePolynomial::term(monomial.clone(), coefficient), sign)?;
         }
-        (upper != SizePolynomial::default()).then_some(IndexLimit { left: upper, right: rest, source })
+        (upper != SizePolynomial::default()).then_some(IndexLimit { left: upper, right: rest, source, origin })
     }
 
     /// Returns a new symbol that is at most each of some values.
-    fn limited(&mut self, limits: &[&SizePolynomial]) -> SizePolynomial {
-        let symbol = SizePolynomial::symbol(self.new_symbol(None));
+    fn limited(&mut self, limits: &[&SizePolynomial], origin: LimitOrigin, varies: bool) -> SizePolynomial {
+        let symbol = self.new_symbol(None);
+        self.info(symbol).varies = varies;
+        let symbol = SizePolynomial::symbol(symbol);
         for limit in limits {
-            let fact = self.inequality(&symbol, limit, 0, SourceSpan::default());
+            let fact = self.inequality(&symbol, limit, 0, SourceSpan::default(), origin);
             self.limits.extend(fact);
         }
         symbol
+    }
+
+    fn any_varies(&self, values: &[&SizePolynomial]) -> bool {
+        values.iter().any(|value| value.symbols().any(|symbol| self.symbol_varies(symbol)))
+    }
+
+    /// Returns the meaning of a name, or of a field of a parameter.
+    fn place(&mut self, expr: &Expr) -> Option<Meaning> {
+        match &expr.kind {
+            ExprKind::Name(name) => self.find(name).cloned(),
+            ExprKind::Field(base, field) => {
+                let Some(Meaning::Struct(path)) = self.place(base) else { return None };
+                let name = SmolStr::from(format!("{path}.{field}"));
+                let ty = self.sizes.type_of(&name)?.to_string();
+                Some(self.parameter_meaning(&name, &ty))
+            }
+            _ => None,
+        }
     }
 
     // ---- values ----
@@ -362,11 +661,14 @@ impl<'a> Abduction<'a> {
             ExprKind::Int(value, _) => Some(SizePolynomial::number(*value)),
             ExprKind::Name(name) => match self.find(name)? {
                 Meaning::Value(value) => Some(value.clone()),
-                Meaning::Array(_) => None,
+                Meaning::Array(_) | Meaning::Struct(_) => None,
             },
-            ExprKind::Field(base, axis) => {
+            ExprKind::Field(base, field) => {
+                if let Some(Meaning::Value(value)) = self.place(expr) {
+                    return Some(value);
+                }
                 let ExprKind::Name(base) = &base.kind else { return None };
-                let axis = AXES.iter().position(|known| known == axis)?;
+                let axis = AXES.iter().position(|known| known == field)?;
                 self.position(base, axis)
             }
             ExprKind::Unary("-", operand) => SizePolynomial::default().minus(&self.value(operand)?),
@@ -412,12 +714,13 @@ impl<'a> Abduction<'a> {
                     Some(known) => *known,
                     None => {
                         let new = self.new_symbol(None);
+                        self.info(new).varies = self.any_varies(&[left]);
                         self.quotients.insert(key, new);
                         new
                     }
                 };
                 let multiple = SizePolynomial::term(vec![quotient], by);
-                let fact = self.inequality(&multiple, left, 0, SourceSpan::default());
+                let fact = self.inequality(&multiple, left, 0, SourceSpan::default(), LimitOrigin::Arithmetic);
                 self.limits.extend(fact);
                 Some(SizePolynomial::symbol(quotient))
             }
@@ -425,9 +728,13 @@ impl<'a> Abduction<'a> {
                 // `a % b` and `a & m` are at most `b - 1` and `m`.
                 let most = if op == "%" { right.plus(&SizePolynomial::number(-1))? } else { right.clone() };
                 let is_limit = op == "%" || most.as_number().is_some_and(|most| most >= 0);
-                is_limit.then(|| self.limited(&[&most]))
+                let varies = self.any_varies(&[left, right]);
+                is_limit.then(|| self.limited(&[&most], LimitOrigin::Arithmetic, varies))
             }
-            "min" => Some(self.limited(&[left, right])),
+            "min" => {
+                let varies = self.any_varies(&[left, right]);
+                Some(self.limited(&[left, right], LimitOrigin::Arithmetic, varies))
+            }
             _ => None,
         }
     }
@@ -451,7 +758,8 @@ impl<'a> Abduction<'a> {
         if let Some(known) = self.positions.get(&key) {
             return Some(SizePolynomial::symbol(*known));
         }
-        let value = self.limited(&[&most.plus(&SizePolynomial::number(-1))?]);
+        let origin = if base == "block_idx" { LimitOrigin::Grid } else { LimitOrigin::Block };
+        let value = self.limited(&[&most.plus(&SizePolynomial::number(-1))?], origin, true);
         self.positions.insert(key, value.as_symbol()?);
         Some(value)
     }
@@ -548,16 +856,25 @@ impl<'a> Abduction<'a> {
             for (param, arg) in function.params.iter().zip(args) {
                 let meaning = match &arg.kind {
                     ExprKind::Name(name) => self.find(name).cloned(),
-                    _ => self.value(arg).map(Meaning::Value),
+                    _ => match self.place(arg) {
+                        Some(Meaning::Struct(path)) => Some(Meaning::Struct(path)),
+                        _ => self.value(arg).map(Meaning::Value),
+                    },
                 };
-                let meaning = meaning.unwrap_or_else(|| Meaning::Value(SizePolynomial::symbol(self.new_symbol(None))));
+                let meaning = meaning.unwrap_or_else(|| {
+                    let symbol = self.new_symbol(None);
+                    self.info(symbol).varies = self.varies(arg);
+                    Meaning::Value(SizePolynomial::symbol(symbol))
+                });
                 scope.insert(param.name.clone(), meaning);
             }
             self.calls += 1;
-            let (facts, outer) = (self.facts.len(), std::mem::replace(&mut self.scopes, vec![scope]));
+            let (facts, path) = (self.facts.len(), self.path.len());
+            let outer = std::mem::replace(&mut self.scopes, vec![scope]);
             self.block(&function.body);
             self.scopes = outer;
             self.facts.truncate(facts);
+            self.path.truncate(path);
             self.calls -= 1;
         }
         let changed = function.params.iter().zip(args).filter(|(param, _)| param.inout);
@@ -566,52 +883,94 @@ impl<'a> Abduction<'a> {
     }
 
     fn access(&mut self, array: &SmolStr, axis: usize, index: &SizePolynomial, span: SourceSpan) {
-        let Some((most, used)) = self.bound(index) else { return };
-        let thread_offset = self.expanded(index).and_then(|index| {
-            (0..AXES.len()).find_map(|axis| {
-                let thread = self.positions.get(&("thread_idx".into(), axis))?;
-                Some((axis, index.minus(&SizePolynomial::symbol(*thread))?.as_number()?))
-            })
+        let whole = self.expanded(index);
+        let Some(bound) = self.bound(index) else { return };
+        let offset_of = |axis: usize| -> Option<SizePolynomial> {
+            let thread = self.positions.get(&("thread_idx".into(), axis))?;
+            whole.as_ref()?.minus(&SizePolynomial::symbol(*thread))
+        };
+        let thread_offset = (0..AXES.len()).find_map(|axis| Some((axis, offset_of(axis)?.as_number()?)));
+        let thread_steps = (0..AXES.len()).find_map(|axis| {
+            let counter = offset_of(axis)?.as_symbol()?;
+            Some((axis, self.symbols[counter.0 as usize].steps?))
         });
-        let source = used.unwrap_or(span);
-        let access =
-            BoundedAccess { array: array.clone(), axis, most, is_guarded: used.is_some(), source, thread_offset };
-        self.accesses.push(access);
+        let source = bound.source.unwrap_or(span);
+        let mut premises = Some(vec![]);
+        let mut skips_threads = false;
+        for (number, condition) in &self.path {
+            match condition {
+                PathCondition::Stated(condition) => premises.iter_mut().for_each(|all| all.push(condition.clone())),
+                _ if bound.used.contains(number) => {}
+                PathCondition::Uniform => premises = None,
+                PathCondition::FirstThread => skips_threads |= bound.from_block,
+                PathCondition::Varying => skips_threads = true,
+            }
+        }
+        self.accesses.push(BoundedAccess {
+            array: array.clone(),
+            axis,
+            most: bound.most,
+            is_guarded: bound.source.is_some(),
+            source,
+            span,
+            premises,
+            is_launch_excess: bound.from_launch && skips_threads,
+            from_launch: bound.from_launch,
+            is_number: index.as_number().is_some(),
+            thread_offset,
+            thread_steps,
+        });
     }
 
-    /// Returns an upper bound of an index in parameters of the kernel, and the condition that states it.
-    fn bound(&self, index: &SizePolynomial) -> Option<(SizePolynomial, Option<SourceSpan>)> {
-        let (mut most, mut used) = (index.clone(), None);
+    /// Returns an upper bound of an index in parameters of the kernel.
+    fn bound(&self, index: &SizePolynomial) -> Option<IndexBound> {
+        let mut bound =
+            IndexBound { most: index.clone(), source: None, used: vec![], from_launch: false, from_block: false };
         for _ in 0..MAX_REPLACEMENTS {
+            let most = &bound.most;
             let variable: Vec<(&Monomial, i128)> =
                 most.terms().filter(|(monomial, _)| !self.is_constant(monomial)).collect();
             if variable.is_empty() {
-                return Some((most, used));
+                let has_extent =
+                    most.symbols().filter_map(|symbol| self.parameter_name(symbol)).any(|name| is_extent(name));
+                bound.from_block |= has_extent && bound.source.is_none() && !bound.from_launch;
+                bound.from_launch |= bound.from_block;
+                return Some(bound);
             }
             // A negative term is at most 0.
             if let Some((monomial, coefficient)) = variable.iter().find(|(_, coefficient)| *coefficient < 0) {
-                most = most.minus(&SizePolynomial::term((*monomial).clone(), *coefficient))?;
+                bound.most = most.minus(&SizePolynomial::term((*monomial).clone(), *coefficient))?;
                 continue;
             }
-            if let Some((next, source)) = self.replaced(&most, &self.facts) {
-                used = used.or(Some(source));
-                most = next;
+            if let Some((next, fact)) = self.replaced(most, &self.facts) {
+                bound.source = bound.source.or(Some(fact.source));
+                if let LimitOrigin::Condition(number) = fact.origin {
+                    bound.used.push(number);
+                }
+                bound.most = next;
                 continue;
             }
             let mut symbols = variable.iter().flat_map(|(monomial, _)| monomial.iter());
             if let Some(symbol) = symbols.find(|symbol| self.symbols[symbol.0 as usize].definition.is_some()) {
-                most = most.substitute(*symbol, self.symbols[symbol.0 as usize].definition.as_ref()?)?;
+                bound.most = most.substitute(*symbol, self.symbols[symbol.0 as usize].definition.as_ref()?)?;
                 continue;
             }
-            most = self.replaced(&most, &self.limits)?.0;
+            let (next, limit) = self.replaced(most, &self.limits)?;
+            bound.from_launch |= matches!(limit.origin, LimitOrigin::Grid | LimitOrigin::Block);
+            bound.from_block |= limit.origin == LimitOrigin::Block;
+            bound.most = next;
         }
         None
     }
 
     /// Replaces a part of a polynomial by the bound that a fact states. Prefers facts with many terms, then bounds that
     /// consist of parameters, then late facts.
-    fn replaced(&self, value: &SizePolynomial, facts: &[IndexLimit]) -> Option<(SizePolynomial, SourceSpan)> {
-        let mut best: Option<((usize, bool), SizePolynomial, SourceSpan)> = None;
+    fn replaced<'f>(
+        &self,
+        value: &SizePolynomial,
+        facts: &'f [IndexLimit],
+    ) -> Option<(SizePolynomial, &'f IndexLimit)> {
+        let mut best: Option<((usize, bool), SizePolynomial, &IndexLimit)> = None;
         for fact in facts.iter().rev() {
             let is_constant = fact.right.terms().all(|(monomial, _)| self.is_constant(monomial));
             let rank = (fact.left.terms().count(), is_constant);
@@ -619,82 +978,13 @@ impl<'a> Abduction<'a> {
                 continue;
             }
             if let Some(next) = replace(value, &fact.left, &fact.right) {
-                best = Some((rank, next, fact.source));
+                best = Some((rank, next, fact));
             }
         }
-        best.map(|(_, next, source)| (next, source))
+        best.map(|(_, next, fact)| (next, fact))
     }
-}
-
-/// Replaces a multiple of `left` in a polynomial by that multiple of `right`. `None` if no term contains `left`.
-fn replace(value: &SizePolynomial, left: &SizePolynomial, right: &SizePolynomial) -> Option<SizePolynomial> {
-    let (first, by) = left.terms().next()?;
-    value.terms().find_map(|(monomial, coefficient)| {
-        let factor = divide(monomial, first)?;
-        let count = coefficient / by;
-        if count < 1 || coefficient % by != 0 {
-            return None;
-        }
-        let multiple = SizePolynomial::term(factor, count);
-        let part = left.times(&multiple)?;
-        let fits = part.terms().all(|(monomial, coefficient)| value.coefficient(monomial) >= coefficient);
-        if !fits {
-            return None;
-        }
-        value.minus(&part)?.plus(&right.times(&multiple)?)
-    })
 }
 
 fn is_size_type(ty: &str) -> bool {
     matches!(ty, "i32" | "u32" | "i64" | "u64")
-}
-
-fn root(place: &Expr) -> Option<SmolStr> {
-    match &place.kind {
-        ExprKind::Name(name) => Some(name.clone()),
-        ExprKind::Field(base, _) | ExprKind::Index(base, _) => root(base),
-        _ => None,
-    }
-}
-
-/// Returns the variables that statements assign or pass to functions that change them.
-fn assigned(stmts: &[Stmt], functions: &[ClkFunction]) -> Vec<SmolStr> {
-    let mut names = vec![];
-    for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Assign { place, value, .. } => {
-                names.extend(root(place));
-                names.extend(passed(value, functions));
-            }
-            StmtKind::Expr(value) | StmtKind::Declare { value: Some(value), .. } => {
-                names.extend(passed(value, functions));
-            }
-            StmtKind::If { then, otherwise, .. } => {
-                names.extend(assigned(then, functions));
-                names.extend(assigned(otherwise, functions));
-            }
-            StmtKind::While { body, .. } | StmtKind::Loop(body) | StmtKind::For { body, .. } => {
-                names.extend(assigned(body, functions));
-            }
-            _ => {}
-        }
-    }
-    names
-}
-
-/// Returns the variables that a call may change.
-fn passed(value: &Expr, functions: &[ClkFunction]) -> Vec<SmolStr> {
-    let ExprKind::Call(name, args) = &value.kind else { return vec![] };
-    let Some(function) = functions.iter().find(|function| function.name == *name) else { return vec![] };
-    let changed = function.params.iter().zip(args).filter(|(param, _)| param.inout);
-    changed.filter_map(|(_, arg)| root(arg)).collect()
-}
-
-/// Returns whether the code after a block is reached only if the block is not.
-fn always_leaves(stmts: &[Stmt]) -> bool {
-    match stmts.last().map(|stmt| &stmt.kind) {
-        Some(StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue) => true,
-        Some(StmtKind::If { then, otherwise, .. }) => always_leaves(then) && always_leaves(otherwise),
-        _ => false,
-    }
 }

@@ -320,11 +320,13 @@ impl Lower<'_, '_> {
                 }
                 // The unsigned product wraps only for huge grids, which an `assume` of the kernel excludes.
                 // The sum with a thread's index must fit as well.
-                let limit = (axis, (MOST - 1023) / factor + 1);
-                if axis == 0 && !self.grid_limits.contains(&limit) {
+                // CUDA limits the grid to 65,535 blocks along the other axes.
+                let most = if axis == 0 { MOST } else { 65_535 };
+                let limit = (axis, most.min((MOST - 1023) / factor + 1));
+                if !self.grid_limits.contains(&limit) {
                     self.grid_limits.push(limit);
                 }
-                let blocks = if axis == 0 { limit.1 } else { 65_535 };
+                let blocks = limit.1;
                 let (x, y) = (coerce(a, ClkScalar::I32), coerce(b, ClkScalar::I32));
                 let value = Value::new(ty.clone(), Expr::binary("*", x, y, span));
                 let divisor = a.divisor.saturating_mul(b.divisor);

@@ -435,6 +435,14 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         self.take_requirements(&instance);
+        for &(position, align, at) in &instance.aligned {
+            if let Some(Passed { place: Some(CppPlace { kind: PlaceKind::At(pointer), .. }), .. }) =
+                passed.get(position)
+                && let PointerBase::Array(info) = &pointer.base
+            {
+                self.note_aligned(&info.clone(), align, at);
+            }
+        }
         if let (Some(constant), true) = (instance.constant, passed.is_empty()) {
             let ty = instance.result.clone();
             match constant {

@@ -4,7 +4,7 @@ use super::file_variables::array_key;
 use super::lower::{Facts, Local, Lower};
 use super::overload::Chosen;
 use super::translator::{PassMode, TranslatedFunction};
-use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind};
+use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind, visit_exprs};
 use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
 use super::value::{
@@ -46,6 +46,7 @@ struct StructParameter {
 struct LoweredBody {
     params: Vec<Param>,
     mutated: Vec<bool>,
+    aligned: Vec<(usize, u64, SourceSpan)>,
     stmts: Vec<Stmt>,
 }
 
@@ -116,6 +117,13 @@ impl<'a> Lower<'_, 'a> {
                     body.params.push(Param { name: name.clone(), inout, ty: text });
                 }
             }
+            if let Some(object) = body.params.first_mut().filter(|param| this.is_some() && param.name == "self") {
+                let mut is_used = false;
+                visit_exprs(&body.stmts, &mut |expr| is_used |= expr.kind == ExprKind::Name("self".into()));
+                if !is_used {
+                    object.name = "_self".into();
+                }
+            }
             let name = self.t.item_name(&wanted);
             let constant = match body.stmts.as_slice() {
                 [Stmt { kind: StmtKind::Return(Some(value)), .. }, ..] if body.params.is_empty() => constant_of(value),
@@ -145,6 +153,7 @@ impl<'a> Lower<'_, 'a> {
                 axes,
                 grid_limits,
                 notes,
+                aligned: body.aligned,
             });
         }
         refuse("a function whose pointers cannot be resolved", function.name_span, "use indices")
@@ -228,7 +237,9 @@ impl<'a> Lower<'_, 'a> {
             }
             mutated.push(changed);
         }
-        Ok(LoweredBody { params, mutated, stmts })
+        let position = |array: VariableKey| keys.iter().position(|(_, key)| *key == Some(array));
+        let aligned = self.aligned.iter().filter_map(|&(array, align, span)| Some((position(array)?, align, span)));
+        Ok(LoweredBody { params, mutated, aligned: aligned.collect(), stmts })
     }
 
     /// Returns the result type of a function with `auto`: that of its first `return`.

@@ -77,10 +77,96 @@ fn loops_give_lengths() {
     expect(map, "I; for (; i < n; i += blockDim.x * gridDim.x) x[i] = 1;", stride);
     let stride = "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] = 1;";
     expect(map, stride, "grid_x >= 1, grid_x * block_x <= 2147483647, n >= 0, X_LEN >= n");
-    expect(map, "for (int i = n - 1; i >= 0; --i) x[i] = 1;", "n >= 0, X_LEN >= n");
-    expect(map, "int i = threadIdx.x; while (i < n) { x[i] = 1; i += 32; }", "n >= 0, X_LEN >= n");
+    let one_block = "grid_x == 1, n >= 0, X_LEN >= n";
+    expect(map, "for (int i = n - 1; i >= 0; --i) x[i] = 1;", one_block);
+    expect(map, "int i = threadIdx.x; while (i < n) { x[i] = 1; i += 32; }", one_block);
     // The guard is about the value before the assignment.
-    expect(map, "int i = threadIdx.x; if (i < n) { i = 2 * i; x[i] = 1; }", "n >= 0, X_LEN >= 2 * n - 1");
+    expect(map, "int i = blockIdx.x; if (i < n) { i = 2 * i; x[i] = 1; }", "n >= 0, X_LEN >= 2 * n - 1");
+}
+
+/// A length that only the size of the launch gives is assumed if all threads make the access.
+#[test]
+fn conditions_that_are_not_understood_give_no_length() {
+    let has_length = |body: &str| {
+        let params = "float *x, const float *at, int n, float scale";
+        assumed(&format!("__global__ void k({params}) {{ {I} {body} }}")).contains("X_LEN")
+    };
+    assert!(has_length("x[i] = 1;"));
+    assert!(has_length("for (int j = 0; j < 3; ++j) x[i] = 1;"));
+    // Each block has a first thread.
+    assert!(has_length("if (threadIdx.x == 0) x[blockIdx.x] = 1;"));
+    assert!(has_length("if (threadIdx.x >= 32) return; x[blockIdx.x] = 1;"));
+    assert!(!has_length("if (threadIdx.x == 1) x[blockIdx.x] = 1;"));
+    assert!(!has_length("if (threadIdx.x == 0) x[i] = 1;"));
+    for body in [
+        "if (at[0] > i) x[i] = 1;",
+        "if (at[0] > i) return; x[i] = 1;",
+        "if (at[0] > i) { if (at[1] > i) return; } x[i] = 1;",
+        "for (;;) { if (at[0] > i) break; x[i] = 1; }",
+        "for (int j = 0; j < 3; ++j) { if (at[j] > i) continue; x[i] = 1; }",
+        "for (int j = 0; j < at[0]; ++j) x[i] = 1;",
+        "float v = at[0] > i ? x[i] : 0; if (v > 1) __trap();",
+        "bool v = at[0] > i && x[i] > 0; if (v) __trap();",
+        "if (scale > 0) x[i] = 1;",
+        "while (at[0] > i) { x[i] = 1; }",
+        // A thread that leaves inside of a loop makes no later access.
+        "for (int j = 0; j < 3; ++j) { if (at[j] > i) return; } x[i] = 1;",
+    ] {
+        assert!(!has_length(body), "{body}");
+    }
+}
+
+/// Conditions on parameters are those of the length.
+#[test]
+fn lengths_have_the_conditions_of_the_accesses() {
+    let map = "float *x, float *y, int n, int m, int mode, bool flag, float scale";
+    let n = "n >= 0, X_LEN >= n";
+    expect(map, "I; if (i < n) { x[i] = 1; if (mode == 1) y[i] = 1; }", &format!("{n}, mode != 1 || Y_LEN >= n"));
+    expect(
+        map,
+        "I; if (i < n) { x[i] = 1; if (mode != 1) return; y[i] = 1; }",
+        &format!("{n}, mode != 1 || Y_LEN >= n"),
+    );
+    expect(
+        map,
+        "I; if (i < n) { x[i] = 1; for (int j = 0; j < m; ++j) y[i] = j; }",
+        &format!("{n}, 0 >= m || Y_LEN >= n"),
+    );
+    expect(map, "I; if (i < n) { x[i] = 1; if (flag) y[i] = 1; if (scale > 0) y[i] = 1; }", n);
+    expect(map, "I; if (n > 0 && i < n) { x[i] = 1; }", n);
+    expect(map, "I; if (mode == 1) { x[i] = 1; }", "mode != 1 || X_LEN >= grid_x * block_x");
+    // A condition that may wrap around is not the comparison of its operands.
+    expect("float *x, unsigned n, unsigned m", "I; if (m - 1 > 3 && i < n) x[i] = 1;", "");
+}
+
+#[test]
+fn fields_are_sizes() {
+    let source = "struct Inner { long cols; }; struct View { float *p; int n; Inner inner; };
+        __device__ int size(View v) { return v.n; }
+        __global__ void k(View v, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < v.n) v.p[i] = 1; if (i < v.inner.cols) y[i] = 1; }";
+    assert_eq!(assumed(source), "v.n >= 0, v.inner.cols >= 0, V_P_LEN >= v.n, i64(Y_LEN) >= v.inner.cols");
+    let source = "struct View { float *p; int n; };
+        __global__ void k(View v) { // clk: v_p[v.n + 1]
+            if (blockIdx.x < v.n) v.p[blockIdx.x] = 1; }";
+    assert_eq!(assumed(source), "v.n >= 0, V_P_LEN >= v.n + 1");
+}
+
+#[test]
+fn numbers_are_lengths_of_constant_indices() {
+    expect("float *x, int n", "I; if (i < n) x[i] = x[3];", "n >= 0, X_LEN >= n, X_LEN >= 4");
+    expect("float *x, int n", "if (blockIdx.x < n) x[0] = 1;", "X_LEN >= 1");
+}
+
+#[test]
+fn kernels_that_read_no_block_have_one() {
+    expect("float *x", "x[threadIdx.x] = 1;", "grid_x == 1, X_LEN >= block_x");
+    expect("float *x", "x[threadIdx.y * 4 + threadIdx.x % 4] = 1;", "grid_x == 1, grid_y == 1, X_LEN >= 4 * block_y");
+    let called = "__device__ int first() { return blockIdx.x; } __global__ void k(float *x) { x[first()] = 1; }";
+    assert_eq!(assumed(called), "");
+    let launched = "__global__ void k(float *x) { x[threadIdx.x] = 1; } void host(float *x) { k<<<GRID, 32>>>(x); }";
+    assert_eq!(assumed(&launched.replace("GRID", "1")), "grid_x == 1, block_x == 32, X_LEN >= block_x");
+    assert_eq!(assumed(&launched.replace("GRID", "2")), "block_x == 32, grid_x == 2, X_LEN >= block_x");
 }
 
 /// Descriptions have the names of the CUDA file.
@@ -95,7 +181,7 @@ fn names_are_those_of_the_file() {
 fn calls_pass_arrays() {
     let source = "__device__ void put(float *p, int at) { p[at] = 1; }
         __global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) put(x, i); }";
-    assert_eq!(assumed(source), "n >= 0, X_LEN >= n");
+    assert_eq!(assumed(source), "grid_x == 1, n >= 0, X_LEN >= n");
 }
 
 #[test]
@@ -104,7 +190,14 @@ fn shared_arrays_limit_the_block() {
     expect("float *x", body, "block_x <= 256, X_LEN >= grid_x * block_x");
     let body =
         "__shared__ float s[258]; s[threadIdx.x + 1] = 1; s[threadIdx.x] = 2; s[threadIdx.x + 2] = 3; x[0] = s[0];";
-    assert!(assumed(&format!("__global__ void k(float *x) {{ {body} }}")).starts_with("block_x <= 256"));
+    assert!(assumed(&format!("__global__ void k(float *x) {{ {body} }}")).contains("block_x <= 256"));
+    let rows = "__shared__ float s[32][33]; int x = blockIdx.x * 32 + threadIdx.x;
+        for (int j = 0; j < 32; j += 8) s[threadIdx.y + j][threadIdx.x] = x; g[x] = s[threadIdx.x][threadIdx.y];";
+    assert!(assumed(&format!("__global__ void k(float *g) {{ {rows} }}")).contains("block_x == 32, block_y <= 8"));
+    // The loop reads an element more than a block of 256 threads writes.
+    let halo = "__shared__ float s[256]; s[threadIdx.x] = 1; float v = 0;
+        for (int j = 0; j < 2; ++j) v += s[threadIdx.x + j]; x[threadIdx.x] = v;";
+    assert!(assumed(&format!("__global__ void k(float *x) {{ {halo} }}")).contains("block_x <= 256"));
     let body = "__shared__ float s[64]; int i = blockIdx.x * 64 + threadIdx.x; s[threadIdx.x] = i; x[i] = s[0];";
     assert!(assumed(&format!("__global__ void k(float *x) {{ {body} }}")).contains("block_x == 64"));
 }
@@ -112,11 +205,11 @@ fn shared_arrays_limit_the_block() {
 #[test]
 fn comments_state_lengths() {
     let kernel = "__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i + 1] = 1; }";
-    let clause = "n >= 0, n > 0, X_LEN >= n + 2";
+    let clause = "grid_x == 1, n >= 0, n > 0, X_LEN >= n + 2";
     assert_eq!(assumed(&format!("// clk: x[n + 2], assume n > 0\n{kernel}")), clause);
     assert_eq!(assumed(&kernel.replace("{ int", "{ // clk: x[n + 2], assume n > 0\n int")), clause);
     let other = format!("__global__ void other() {{ }}\n/* clk: assume blockDim.x == 32 */ {kernel}");
-    assert_eq!(assumed(&other), "block_x == 32");
+    assert!(translated(&other).text.contains("assume grid_x == 1, block_x == 32\n"));
     for (comment, why) in [
         ("clk: z[n]", "`z` is not a parameter"),
         ("clk: x[m]", "`m` is not a parameter"),

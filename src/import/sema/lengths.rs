@@ -1,28 +1,57 @@
 //! Assumptions about the lengths of a kernel's arrays and the size of its blocks, from the bounds of its accesses.
 //!
 //! `if (i < n) y[i] = x[i];` assumes that `x` and `y` have at least `n` elements. A bound with a constant term, such as
-//! `n + 1`, is likely a mistake in the access, so it is not assumed if another access gives `n`.
+//! `n + 1`, is likely a mistake in the access, so it is not assumed if another access gives `n`. A length that follows
+//! only from the size of the launch is assumed for accesses that all threads make.
 
 use super::abduction::{Abduction, BoundedAccess};
-use super::polynomial::SizePolynomial;
+use super::launch_sizes::{GridSize, KernelLaunches, SymbolOf};
+use super::path_conditions::{SizeCondition, negated};
+use super::polynomial::{SizePolynomial, SizeSymbol};
 use super::size_comments::{self, StatedSize};
-use super::size_names::{is_extent, scalar_of, shown};
-use super::tree::{ClkFile, ClkFunction, Stmt, StmtKind};
+use super::size_names::{KernelSizes, is_extent, shown};
+use super::tree::{ClkFile, ClkFunction, ExprKind, Stmt, StmtKind, visit_exprs};
 use crate::ast::CppComment;
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
 
 /// The maximum number of lengths that are assumed for one array.
-const MAX_LENGTHS: usize = 3;
+const MAX_LENGTHS: usize = 6;
+
+/// The maximum number of conditions under which a length is assumed.
+const MAX_PREMISES: usize = 4;
 
 const AXES: [&str; 3] = ["x", "y", "z"];
 
 /// The conditions that a kernel assumes, and their descriptions.
 #[derive(Debug, Default)]
-struct SizeAssumptions {
+pub(super) struct SizeAssumptions {
     /// Clauses of `assume`. Later clauses rely on earlier ones.
     conditions: Vec<String>,
-    notes: Vec<(SmolStr, SourceSpan)>,
+    pub(super) notes: Vec<(SmolStr, SourceSpan)>,
+    pub(super) derived: Vec<DerivedLength>,
+}
+
+/// An array whose assumed length is derived, from the accesses of the kernel or from launches.
+#[derive(Clone, Debug, Default)]
+pub struct DerivedLength {
+    /// The name of the array in the Clk text, and in the CUDA file.
+    pub clk_array: SmolStr,
+    pub array: SmolStr,
+    /// The launch in the file that has the length; `None` if the accesses of the kernel suggest it.
+    pub launch: Option<SourceSpan>,
+    pub accesses: Vec<SuggestedLength>,
+}
+
+/// The length that an access of an array needs.
+#[derive(Clone, Debug)]
+pub struct SuggestedLength {
+    /// The access in the CUDA file.
+    pub access: SourceSpan,
+    /// The length as a `clk:` comment states it.
+    pub length: String,
+    /// Whether an array may have such a length: it is a sum of products of parameters.
+    pub is_plausible: bool,
 }
 
 impl SizeAssumptions {
@@ -38,7 +67,15 @@ impl SizeAssumptions {
 struct Length {
     least: SizePolynomial,
     is_guarded: bool,
+    /// The conditions on parameters under which the array needs this length.
+    premises: Vec<SizeCondition>,
     source: SourceSpan,
+}
+
+impl Length {
+    fn is_covered_by(&self, other: &Length) -> bool {
+        other.premises.iter().all(|premise| self.premises.contains(premise))
+    }
 }
 
 /// Adds the assumptions of a kernel to the text; returns their descriptions. `names` are the names in C++ of its
@@ -48,63 +85,83 @@ pub(super) fn assume_sizes(
     kernel: &str,
     names: &[SmolStr],
     comments: &[&CppComment],
-) -> Result<Vec<(SmolStr, SourceSpan)>, (String, SourceSpan)> {
-    let Some(at) = file.functions.iter().position(|function| function.name == kernel) else { return Ok(vec![]) };
-    let own = &file.functions[at];
+    launches: &KernelLaunches<'_>,
+) -> Result<SizeAssumptions, (String, SourceSpan)> {
+    let Some(at) = file.functions.iter().position(|function| function.name == kernel) else {
+        return Ok(SizeAssumptions::default());
+    };
+    let own = KernelSizes { kernel: &file.functions[at], structs: &file.structs };
     let mut stated = vec![];
     for comment in comments {
         let source = SourceSpan::new(comment.span);
         let sizes = size_comments::parse(comment, own, names).map_err(|why| (why, source))?;
         stated.extend(sizes.into_iter().map(|size| (size, source)));
     }
-    let sizes = size_assumptions(own, &file.functions, names, &stated);
+    let mut sizes = size_assumptions(own, &file.functions, names, &stated, launches);
     if let Some(geometry) = &mut file.functions[at].geometry {
-        geometry.assume.extend(sizes.conditions);
+        geometry.assume.append(&mut sizes.conditions);
     }
-    Ok(sizes.notes)
+    Ok(sizes)
 }
 
 /// Derives the assumptions of a kernel. `functions` contains the functions that it calls.
 fn size_assumptions(
-    kernel: &ClkFunction,
+    own: KernelSizes<'_>,
     functions: &[ClkFunction],
     names: &[SmolStr],
     stated: &[(StatedSize, SourceSpan)],
+    launches: &KernelLaunches<'_>,
 ) -> SizeAssumptions {
-    let analysis = Abduction::of_kernel(kernel, functions);
+    let kernel = own.kernel;
+    let analysis = Abduction::of_kernel(own, functions);
+    // The symbol of a parameter by its name in C++.
+    let symbol_of = |name: &str| {
+        let at = names.iter().position(|known| known == name)?;
+        analysis.symbol_of(&kernel.params.get(at)?.name)
+    };
     let mut sizes = SizeAssumptions::default();
     for axis in &analysis.strided_axes {
         let axis = AXES[*axis];
         sizes.conditions.push(format!("grid_{axis} >= 1"));
         sizes.conditions.push(format!("grid_{axis} * block_{axis} <= {}", i32::MAX));
     }
+    if let Some(geometry) = kernel.geometry.as_ref().filter(|_| !reads_blocks(&kernel.body, functions))
+        && launches.has_one_block() != Some(false)
+    {
+        let note = "the grid has one block: the kernel reads neither `blockIdx` nor `gridDim`";
+        for axis in &geometry.grid {
+            sizes.add(format!("{axis} == 1"), note.to_string(), kernel.span);
+        }
+    }
     for (size, source) in stated {
         match size {
-            StatedSize::Length(_, length) => assume_nonnegative(kernel, names, length.names(), *source, &mut sizes),
+            StatedSize::Length(_, length) => assume_nonnegative(own, names, length.names(), *source, "", &mut sizes),
             StatedSize::Condition(condition) => {
-                let common = common_type(kernel, condition.names());
-                let text = condition.clk_text(&|name| converted(name, scalar_of(kernel, name), common));
+                let common = common_type(own, condition.names());
+                let text = condition.clk_text(&|name| converted(name, own.scalar_of(name), common));
                 sizes.add(text, format!("`{}`, as the comment states", condition.text), *source);
             }
         }
     }
-    block_limits(kernel, &analysis, &mut sizes);
+    launch_extents(kernel, &analysis, launches, &symbol_of, &mut sizes);
+    block_limits(kernel, &analysis, launches, &mut sizes);
     let mut lengths: Vec<(usize, &str, Length)> = vec![];
+    let mut has_launched_length = false;
     for (at, param) in kernel.params.iter().enumerate() {
         let Some((element, extents)) = array_type(&param.ty) else { continue };
         let [extent] = extents[..] else { continue };
         if extent.parse::<u64>().is_ok() {
             continue;
         }
-        let own = stated.iter().filter_map(|(size, source)| match size {
+        let of_comments = stated.iter().filter_map(|(size, source)| match size {
             StatedSize::Length(of, length) if *of == at => Some((length, *source)),
             _ => None,
         });
         let mut is_stated = false;
-        for (length, source) in own {
+        for (length, source) in of_comments {
             is_stated = true;
-            let common = common_type(kernel, length.names());
-            let text = length.clk_text(&|name| converted(name, scalar_of(kernel, name), common));
+            let common = common_type(own, length.names());
+            let text = length.clk_text(&|name| converted(name, own.scalar_of(name), common));
             let note = format!("`{}` has at least `{}` elements, as the comment states", names[at], length.text);
             sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
         }
@@ -113,7 +170,44 @@ fn size_assumptions(
         }
         let accesses = analysis.accesses.iter().filter(|access| access.array == param.name);
         let is_offsets = !param.inout && matches!(element, "i32" | "u32" | "i64" | "u64");
-        lengths.extend(choose_lengths(&analysis, accesses, is_offsets).into_iter().map(|length| (at, extent, length)));
+        let mut chosen = choose_lengths(&analysis, accesses.clone(), is_offsets);
+        let launched = launched_length(own, &analysis, names, launches, (at, element), &symbol_of, &chosen);
+        let is_launched = launched.is_some();
+        if let Some((least, is_whole_launch)) = launched {
+            if is_whole_launch {
+                for symbol in chosen.iter().flat_map(|length| length.least.symbols()) {
+                    assume_launch_value(own, &analysis, names, launches, symbol, &mut sizes);
+                }
+            }
+            let source = launches.source().unwrap_or_default();
+            let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
+            let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
+            let shown = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
+            let needed = least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+            assume_nonnegative(own, names, needed, source, "", &mut sizes);
+            let note = format!("`{}` has at least `{shown}` elements, from the launch", names[at]);
+            sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
+            has_launched_length = true;
+            if is_whole_launch {
+                continue;
+            }
+            chosen.clear();
+        }
+        if !chosen.is_empty() || is_launched {
+            let suggested = accesses.filter_map(|access| {
+                let least = access.most.plus(&SizePolynomial::number(1))?;
+                let length = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
+                let is_plausible = is_launched || is_sum(&least);
+                Some(SuggestedLength { access: access.span, length, is_plausible })
+            });
+            let (clk_array, array) = (param.name.clone(), names.get(at).unwrap_or(&param.name).clone());
+            let launch = launches.source().filter(|_| is_launched);
+            sizes.derived.push(DerivedLength { clk_array, array, launch, accesses: suggested.collect() });
+        }
+        lengths.extend(chosen.into_iter().map(|length| (at, extent, length)));
+    }
+    if has_launched_length {
+        launch_relations(own, &analysis, names, launches, &symbol_of, &mut sizes);
     }
     for stmt in &kernel.body {
         // The length of a dynamic shared array is a parameter of the launch.
@@ -127,42 +221,77 @@ fn size_assumptions(
             lengths.extend(known.into_iter().map(|length| (at, extent, length)));
         }
     }
+    // Unconditional lengths come first, because later assumptions may rely on them.
+    lengths.sort_by_key(|(.., length)| !length.premises.is_empty());
     for (_, _, length) in &lengths {
-        let own = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
-        assume_nonnegative(kernel, names, own, length.source, &mut sizes);
+        let needed = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+        let unless = unless_text(own, &analysis, &length.premises);
+        assume_nonnegative(own, names, needed, length.source, &unless, &mut sizes);
     }
-    for (at, extent, Length { least, source, .. }) in lengths {
-        let common = common_type(kernel, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
-        let text = polynomial_text(&analysis, &least, &|name| converted(name, scalar_of(kernel, name), common));
-        let condition = format!("{} >= {text}", converted(extent, "i32", common));
+    for (at, extent, Length { least, premises, source, .. }) in lengths {
+        let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
+        let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
+        let unless = unless_text(own, &analysis, &premises);
+        let condition = format!("{unless}{} >= {text}", converted(extent, "i32", common));
         let text = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
         let array = names.get(at).unwrap_or(&kernel.params[at].name);
         let note = match array_type(&kernel.params[at].ty) {
+            Some(_) if text == "1" => format!("`{array}` has at least one element"),
             Some(_) => format!("`{array}` has at least `{text}` elements"),
             None => format!("`{extent}` is at least `{text}`"),
         };
-        sizes.add(condition, note, source);
+        let premises: Vec<String> =
+            premises.iter().map(|premise| premise_text(own, &analysis, names, premise)).collect();
+        let only_if = if premises.is_empty() { String::new() } else { format!(" if `{}`", premises.join(" && ")) };
+        sizes.add(condition, note + &only_if, source);
     }
     sizes
 }
 
+/// Assumes that parameters are not negative. `unless` is the text of the alternatives.
 fn assume_nonnegative<'a>(
-    kernel: &ClkFunction,
+    own: KernelSizes<'_>,
     names: &[SmolStr],
-    own: impl Iterator<Item = &'a SmolStr>,
+    needed: impl Iterator<Item = &'a SmolStr>,
     source: SourceSpan,
+    unless: &str,
     sizes: &mut SizeAssumptions,
 ) {
-    for name in own {
-        if matches!(scalar_of(kernel, name), "i32" | "i64") && !is_extent(name) {
-            sizes.add(format!("{name} >= 0"), format!("`{}` is not negative", shown(kernel, names, name)), source);
+    for name in needed {
+        let condition = format!("{name} >= 0");
+        if matches!(own.scalar_of(name), "i32" | "i64") && !is_extent(name) && !sizes.conditions.contains(&condition) {
+            let note = format!("`{}` is not negative", shown(own.kernel, names, name));
+            let only_if = if unless.is_empty() { "" } else { " where its value matters" };
+            sizes.add(format!("{unless}{condition}"), note + only_if, source);
         }
     }
 }
 
+/// Returns the negations of conditions, each followed by `||`.
+fn unless_text(own: KernelSizes<'_>, analysis: &Abduction<'_>, premises: &[SizeCondition]) -> String {
+    let negations = premises.iter().map(|SizeCondition { left, op, right }| {
+        let symbols = left.symbols().chain(right.symbols());
+        let common = common_type(own, symbols.filter_map(|symbol| analysis.parameter_name(symbol)));
+        let side = |side| polynomial_text(analysis, side, &|name| converted(name, own.scalar_of(name), common));
+        format!("{} {} {} || ", side(left), negated(op).unwrap_or(op), side(right))
+    });
+    negations.collect()
+}
+
+/// Returns a condition on parameters with the names of the CUDA file.
+fn premise_text(own: KernelSizes<'_>, analysis: &Abduction<'_>, names: &[SmolStr], premise: &SizeCondition) -> String {
+    let side = |side| polynomial_text(analysis, side, &|name| shown(own.kernel, names, name));
+    format!("{} {} {}", side(&premise.left), premise.op, side(&premise.right))
+}
+
+/// Returns whether a length is a sum of products of parameters, with a number that may be negative.
+fn is_sum(least: &SizePolynomial) -> bool {
+    least.terms().all(|(monomial, by)| by > 0 || monomial.is_empty())
+}
+
 /// Returns the type in which parameters are compared with the length of an array, which is an `i32`.
-fn common_type<'a>(kernel: &ClkFunction, names: impl Iterator<Item = &'a SmolStr>) -> &'static str {
-    let scalars: Vec<&str> = names.map(|name| scalar_of(kernel, name)).collect();
+fn common_type<'a>(own: KernelSizes<'_>, names: impl Iterator<Item = &'a SmolStr>) -> &'static str {
+    let scalars: Vec<&str> = names.map(|name| own.scalar_of(name)).collect();
     match () {
         () if scalars.iter().all(|scalar| *scalar == "i32") => "i32",
         () if scalars.contains(&"u64") => "u64",
@@ -181,24 +310,51 @@ fn choose_lengths<'a>(
     is_offsets: bool,
 ) -> Vec<Length> {
     let mut lengths: Vec<Length> = vec![];
+    // `x[0] = 1;` needs an element in each launch.
+    let mut largest_number: Option<(i128, SourceSpan)> = None;
     for access in accesses {
+        let (Some(premises), false) = (&access.premises, access.is_launch_excess) else { continue };
+        if access.is_number {
+            if let (true, Some(number)) = (premises.is_empty(), access.most.as_number()) {
+                let number = (number + 1, access.source);
+                largest_number = Some(largest_number.filter(|known| known.0 >= number.0).unwrap_or(number));
+            }
+            continue;
+        }
         let Some(least) = access.most.plus(&SizePolynomial::number(1)) else { continue };
-        if !lengths.iter().any(|known| known.least == least) {
-            lengths.push(Length { least, is_guarded: access.is_guarded, source: access.source });
+        let mut needed: Vec<SizeCondition> = vec![];
+        for premise in premises {
+            if !premise.follows_from_positive(&least) && !needed.contains(premise) {
+                needed.push(premise.clone());
+            }
+        }
+        if needed.len() > MAX_PREMISES {
+            continue;
+        }
+        let length = Length { least, is_guarded: access.is_guarded, premises: needed, source: access.source };
+        if !lengths.iter().any(|known| known.least == length.least && length.is_covered_by(known)) {
+            lengths.retain(|known| !(known.least == length.least && known.is_covered_by(&length)));
+            lengths.push(length);
         }
     }
     // A length from a guard is preferred to one from the size of the launch.
     if lengths.iter().any(|length| length.is_guarded) {
         lengths.retain(|length| length.is_guarded);
     }
-    let is_sum = |length: &Length| length.least.terms().all(|(monomial, by)| by > 0 || monomial.is_empty());
-    lengths.retain(|length| is_sum(length) && length.least.as_number().is_none());
+    lengths.retain(|length| is_sum(&length.least) && length.least.as_number().is_none());
+    lengths.extend(largest_number.map(|(number, source)| Length {
+        least: SizePolynomial::number(number),
+        is_guarded: true,
+        premises: vec![],
+        source,
+    }));
     let exceeds = |length: &Length, by: &Length| {
         let difference = length.least.minus(&by.least).and_then(|difference| difference.as_number());
         difference.is_some_and(|difference| difference > 0)
     };
     // An array of offsets, such as that of a sparse matrix, has one element more than the matrix has rows.
-    if is_offsets && lengths.iter().any(|length| length.least.constant() > 0) {
+    let has_offset = |length: &Length| length.least.as_number().is_none() && length.least.constant() > 0;
+    if is_offsets && lengths.iter().any(has_offset) {
         return vec![];
     }
     // A row more than another access has is likely a mistake, as an element more is.
@@ -214,8 +370,10 @@ fn choose_lengths<'a>(
     let mut keeps = keeps.into_iter();
     lengths.retain(|_| keeps.next().unwrap_or(true));
     let has_plain = lengths.iter().any(|length| length.least.constant() == 0);
-    lengths.retain(|length| if has_plain { length.least.constant() == 0 } else { length.least.constant() < 0 });
-    let is_largest = |length: &Length| !lengths.iter().any(|other| exceeds(other, length));
+    let keeps_constant = |constant| if has_plain { constant == 0 } else { constant < 0 };
+    lengths.retain(|length| length.least.as_number().is_some() || keeps_constant(length.least.constant()));
+    let is_largest =
+        |length: &Length| !lengths.iter().any(|other| exceeds(other, length) && length.is_covered_by(other));
     let largest: Vec<bool> = lengths.iter().map(is_largest).collect();
     let mut largest = largest.into_iter();
     lengths.retain(|_| largest.next().unwrap_or(true));
@@ -224,37 +382,195 @@ fn choose_lengths<'a>(
         let names = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
         names.into_iter().all(|name| !is_extent(name))
     };
-    if lengths.iter().any(is_own) {
+    if lengths.iter().any(|length| length.least.as_number().is_none() && is_own(length)) {
         lengths.retain(is_own);
     }
     lengths.truncate(MAX_LENGTHS);
     lengths
 }
 
+/// Assumes the extents of the block that all launches of the file have, and those of the grid if a length depends on
+/// them.
+fn launch_extents(
+    kernel: &ClkFunction,
+    analysis: &Abduction<'_>,
+    launches: &KernelLaunches<'_>,
+    symbol_of: &SymbolOf<'_>,
+    sizes: &mut SizeAssumptions,
+) {
+    let (Some(geometry), Some(source)) = (&kernel.geometry, launches.source()) else { return };
+    let name_of = |symbol| {
+        analysis
+            .parameter_name(symbol)
+            .filter(|name| kernel.params.iter().any(|param| param.name == **name && param.ty == "i32"))
+    };
+    let is_global = |array: &SmolStr| kernel.params.iter().any(|param| param.name == *array);
+    let needs_grid = analysis.accesses.iter().any(|access| access.from_launch && is_global(&access.array));
+    for (axis, name) in AXES.iter().enumerate() {
+        if let (Some(extent), Some(own)) = (launches.block(axis), geometry.block.get(axis)) {
+            sizes.add(format!("{own} == {extent}"), format!("`blockDim.{name}` is {extent}, from the launch"), source);
+        }
+        let (Some(own), true) = (geometry.grid.get(axis), needs_grid) else { continue };
+        let extent = match launches.grid(axis, symbol_of) {
+            Some(GridSize::Number(number)) => number.to_string(),
+            Some(GridSize::CeilQuotient(symbol, by)) => match name_of(symbol) {
+                Some(name) => format!("ceil_div({name}, {by})"),
+                None => continue,
+            },
+            Some(GridSize::Quotient(symbol, by)) => match name_of(symbol) {
+                Some(name) => format!("{name} / {by}"),
+                None => continue,
+            },
+            None => continue,
+        };
+        sizes.add(format!("{own} == {extent}"), format!("`gridDim.{name}` is `{extent}`, from the launch"), source);
+    }
+}
+
+/// Returns the length of an array in the launches of the file, and whether it is a number that does not suffice for the
+/// numbers that the launches pass.
+fn launched_length(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    (at, element): (usize, &str),
+    symbol_of: &SymbolOf<'_>,
+    chosen: &[Length],
+) -> Option<(SizePolynomial, bool)> {
+    let length = launches.length(&names[at], element_size(element)?, symbol_of)?;
+    let Some(count) = length.as_number() else { return Some((length, false)) };
+    // A number says little about other launches, unless the length that the accesses suggest exceeds it in this one.
+    let exceeds = |suggested: &Length| {
+        let mut least = suggested.least.clone();
+        loop {
+            let Some(symbol) = least.symbols().next() else { break };
+            let name = analysis.parameter_name(symbol)?;
+            let axis = AXES.iter().position(|axis| name.ends_with(&format!("_{axis}")));
+            let number = match (axis.filter(|_| is_extent(name)), name.starts_with("block_")) {
+                (Some(axis), true) => launches.block(axis)?,
+                (Some(axis), false) => match launches.grid(axis, symbol_of)? {
+                    GridSize::Number(number) => number,
+                    _ => return None,
+                },
+                (None, _) => launches.number_of(&shown(own.kernel, names, name))?,
+            };
+            least = least.substitute(symbol, &SizePolynomial::number(number))?;
+        }
+        Some(least.constant() > count)
+    };
+    chosen
+        .iter()
+        .any(|suggested| suggested.premises.is_empty() && exceeds(suggested) == Some(true))
+        .then_some((length, true))
+}
+
+/// Assumes the parameters that all launches of the file compute from others: `total == rows * columns`.
+fn launch_relations(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    symbol_of: &SymbolOf<'_>,
+    sizes: &mut SizeAssumptions,
+) {
+    for (param, name) in own.kernel.params.iter().zip(names) {
+        let Some(symbol) = analysis.symbol_of(&param.name) else { continue };
+        let value = launches.value(name, symbol_of);
+        let value = value.filter(|value| value.as_number().is_none() && value.as_symbol() != Some(symbol));
+        let (Some(value), Some(source)) = (value, launches.source()) else { continue };
+        let parameters = value.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+        let common = common_type(own, parameters.chain([&param.name]));
+        let text = polynomial_text(analysis, &value, &|name| converted(name, own.scalar_of(name), common));
+        let note = polynomial_text(analysis, &value, &|name| shown(own.kernel, names, name));
+        let condition = format!("{} == {text}", converted(&param.name, &param.ty, common));
+        sizes.add(condition, format!("`{name}` is `{note}`, from the launch"), source);
+    }
+}
+
+/// Assumes that a parameter has the number that all launches of the file pass.
+fn assume_launch_value(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    symbol: SizeSymbol,
+    sizes: &mut SizeAssumptions,
+) {
+    let Some(name) = analysis.parameter_name(symbol) else { return };
+    let shown = shown(own.kernel, names, name);
+    if let (Some(number), Some(source)) = (launches.number_of(&shown), launches.source()) {
+        sizes.add(format!("{name} == {number}"), format!("`{shown}` is {number}, from the launch"), source);
+    }
+}
+
+/// Returns the number of bytes of an element of an array, if its type is a scalar or a vector of CUDA.
+fn element_size(element: &str) -> Option<i128> {
+    let (scalar, count) = element.split_once('x').unwrap_or((element, "1"));
+    let size = match scalar {
+        "i8" | "u8" => 1,
+        "i16" | "u16" | "f16" | "bf16" => 2,
+        "i32" | "u32" | "f32" => 4,
+        "i64" | "u64" | "f64" => 8,
+        _ => return None,
+    };
+    // A struct may have such a name.
+    let count: i128 = count.parse().ok().filter(|count| (1..=4).contains(count))?;
+    Some(size * count)
+}
+
+/// Returns whether statements, or the functions that they call, read the position of the block or the grid.
+fn reads_blocks(stmts: &[Stmt], functions: &[ClkFunction]) -> bool {
+    let mut reads = false;
+    let mut called: Vec<SmolStr> = vec![];
+    visit_exprs(stmts, &mut |expr| match &expr.kind {
+        ExprKind::Name(name) => reads |= matches!(name.as_str(), "block_idx" | "global_idx" | "grid_dim"),
+        ExprKind::Call(name, _) => {
+            reads |= name == "grid_barrier";
+            called.push(name.clone());
+        }
+        _ => {}
+    });
+    let body_of = |name: &SmolStr| functions.iter().find(|function| function.name == *name);
+    reads || called.iter().filter_map(body_of).any(|function| reads_blocks(&function.body, functions))
+}
+
 /// Adds limits of the block that keep the thread index within shared arrays.
-fn block_limits(kernel: &ClkFunction, analysis: &Abduction<'_>, sizes: &mut SizeAssumptions) {
+fn block_limits(
+    kernel: &ClkFunction,
+    analysis: &Abduction<'_>,
+    launches: &KernelLaunches<'_>,
+    sizes: &mut SizeAssumptions,
+) {
     let mut limits: Vec<(usize, i128, SourceSpan)> = vec![];
     for access in &analysis.accesses {
-        let (Some((axis, offset)), false) = (access.thread_offset, access.is_guarded) else { continue };
         let Some(extent) = shared_extent(&kernel.body, &access.array, access.axis) else { continue };
+        // `for (j = 0; j < 32; j += 8) s[threadIdx.y + j]` is for a block of 8 threads.
+        if let Some((axis, steps)) = access.thread_steps
+            && steps.first >= 0
+            && steps.step > 1
+            && steps.last + steps.step <= extent
+        {
+            limits.push((axis, steps.step, access.source));
+        }
+        let (Some((axis, offset)), false) = (access.thread_offset, access.is_guarded) else { continue };
         // An array with an element for each thread has a multiple of a warp's size; other arrays may have a halo.
         if offset != 0 && extent % 32 == 0 {
             continue;
         }
-        let extent = extent - offset.max(0);
-        match limits.iter_mut().find(|(known, ..)| *known == axis) {
-            Some((_, limit, _)) => *limit = extent.min(*limit),
-            None => limits.push((axis, extent, access.source)),
-        }
+        limits.push((axis, extent - offset.max(0), access.source));
     }
-    limits.sort_by_key(|(axis, ..)| *axis);
+    // The launches tell whether the block exceeds the array.
+    limits.retain(|(axis, ..)| launches.block(*axis).is_none());
+    limits.sort_by_key(|(axis, limit, _)| (*axis, *limit));
+    limits.dedup_by_key(|(axis, ..)| *axis);
     for (axis, limit, source) in limits {
         let name = AXES[axis];
         if analysis.block_factors.contains(&(axis, limit)) {
             let note = format!("`blockDim.{name}` is {limit}, as in `blockIdx.{name} * {limit} + threadIdx.{name}`");
             sizes.add(format!("block_{name} == {limit}"), note, source);
         } else if limit < 1024 {
-            let note = format!("`blockDim.{name}` is at most {limit}, the length of a shared array");
+            let note = format!("`blockDim.{name}` is at most {limit}, as its accesses of a shared array require");
             sizes.add(format!("block_{name} <= {limit}"), note, source);
         }
     }
@@ -278,7 +594,7 @@ fn array_type(ty: &str) -> Option<(&str, Vec<&str>)> {
 fn polynomial_text(analysis: &Abduction<'_>, polynomial: &SizePolynomial, name: &dyn Fn(&str) -> String) -> String {
     let mut terms: Vec<_> = polynomial.terms().collect();
     terms.sort_by_key(|(monomial, _)| std::cmp::Reverse(monomial.len()));
-    let mut text = String::new();
+    let mut text = if terms.is_empty() { "0".to_string() } else { String::new() };
     for (monomial, coefficient) in terms {
         let mut factors: Vec<String> = vec![];
         if coefficient.abs() != 1 || monomial.is_empty() {

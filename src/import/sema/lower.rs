@@ -103,6 +103,8 @@ pub(crate) struct Lower<'t, 'a> {
     /// Limits of the grid that rule out overflow: axis and number of blocks.
     pub(crate) grid_limits: Vec<(u8, i128)>,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+    /// Parameters of a device function that must be aligned: the array, and a number of bytes.
+    pub(crate) aligned: Vec<(VariableKey, u64, SourceSpan)>,
     /// Declarations of shared memory.
     pub(crate) shared: Vec<Stmt>,
     /// The parameter with the length of dynamic shared memory, and its declaration.
@@ -135,6 +137,7 @@ impl<'t, 'a> Lower<'t, 'a> {
             axes: 0,
             grid_limits: vec![],
             notes: vec![],
+            aligned: vec![],
             shared: vec![],
             dynamic_shared: None,
             dynamic_shared_key: None,

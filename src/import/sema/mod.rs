@@ -5,12 +5,18 @@
 
 mod abduction;
 mod arith;
+mod assigned_names;
 mod builtin;
 mod call;
 mod decl;
 mod expr;
 mod file_variables;
 mod function;
+mod host_code;
+mod index_limits;
+mod launch_sizes;
+#[cfg(test)]
+mod launch_tests;
 #[cfg(test)]
 mod length_tests;
 mod lengths;
@@ -19,6 +25,7 @@ mod lower;
 mod math;
 mod order;
 mod overload;
+mod path_conditions;
 mod place;
 mod pointer;
 mod polynomial;
@@ -40,11 +47,16 @@ use crate::emit::{OriginMap, print_file};
 use crate::launches::launched_kernels;
 use crate::source::{Provenance, SourceSpan};
 use clk_base::diag::Diagnostic;
+use launch_sizes::KernelLaunches;
+pub use lengths::{DerivedLength, SuggestedLength};
 use lower::{Facts, Lower};
 use program::Program;
 use smol_str::SmolStr;
 use translator::FileTranslator;
 use types::TemplateArgs;
+
+/// The code of warnings about a launch that passes one array twice.
+const ALIASED: &str = "W0854";
 
 /// The code of diagnostics about constructs without a translation.
 pub const REFUSED: &str = "E0850";
@@ -55,6 +67,8 @@ pub struct Assumption {
     pub text: SmolStr,
     /// The place in the CUDA file that it is about.
     pub source: SourceSpan,
+    /// Whether an `assume` clause of the text states it.
+    pub is_clause: bool,
 }
 
 /// A kernel of the translated text.
@@ -66,6 +80,8 @@ pub struct TranslatedKernel {
     pub clk_name: SmolStr,
     pub source: SourceSpan,
     pub assumptions: Vec<Assumption>,
+    /// The arrays whose assumed lengths only the accesses of the kernel suggest.
+    pub derived_lengths: Vec<DerivedLength>,
 }
 
 /// A kernel without a translation.
@@ -86,6 +102,8 @@ pub struct CudaTranslation {
     pub map: OriginMap,
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
+    /// Warnings about launches that the assumptions exclude.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Stack for the recursion over nested code, whose depth is bounded.
@@ -136,6 +154,11 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
         .collect();
     let launched = launched_kernels(unit);
     let mut t = FileTranslator::new(program);
+    let host = host_code::launches_of(unit, &mut |ty| {
+        let ty = Lower::new(&mut t, vec![], vec![], Facts::default()).resolve_type(ty).ok()?;
+        t.size_of(&ty)
+    });
+    let kernel_names: Vec<SmolStr> = kernels.iter().map(|&id| t.program.functions[id].name.clone()).collect();
     for id in kernels {
         let function: &CppFunction = t.function(id);
         let name = t.program.functions[id].name.clone();
@@ -145,6 +168,14 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                 translation.refused.push(refusal_of(&name, function.name_span, &refusal));
                 continue;
             }
+        };
+        let params =
+            function.params.iter().map(|param| param.name.as_ref().map_or("".into(), |name| name.text.clone()));
+        // Which kernel or instance a launch is for is known if there is only one.
+        let is_only = instances.len() == 1 && kernel_names.iter().filter(|own| **own == name).count() == 1;
+        let launches = match is_only {
+            true => KernelLaunches::of(&host, &name, params.collect()),
+            false => KernelLaunches::default(),
         };
         for (env, choice) in instances {
             let mut result = translate_kernel(&mut t, id, env);
@@ -165,7 +196,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                     let own = t.file.functions.iter().find(|own| own.name == info.clk);
                     let names = own.map_or_else(Vec::new, |own| size_names::cpp_names(function, own));
                     let comments = size_comments::comments_of(unit, &t.program, id);
-                    let sizes = match lengths::assume_sizes(&mut t.file, &info.clk, &names, &comments) {
+                    let sizes = match lengths::assume_sizes(&mut t.file, &info.clk, &names, &comments, &launches) {
                         Ok(sizes) => sizes,
                         Err((why, source)) => {
                             let title = format!("kernel `{name}` is not translated: {why}");
@@ -182,13 +213,19 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                             continue;
                         }
                     };
+                    translation.warnings.extend(alias_warning(&t, &info.clk, &names, &launches));
                     let choice = choice.map(|text| (SmolStr::from(text), function.name_span));
-                    let all = choice.into_iter().chain(sizes).chain(info.notes);
+                    let assumption =
+                        |is_clause| move |(text, source): (SmolStr, SourceSpan)| Assumption { text, source, is_clause };
+                    let all =
+                        choice.into_iter().map(assumption(false)).chain(sizes.notes.into_iter().map(assumption(true)));
+                    let all = all.chain(info.notes.into_iter().map(assumption(false)));
                     translation.kernels.push(TranslatedKernel {
                         name: name.clone(),
                         clk_name: info.clk,
                         source: function.name_span,
-                        assumptions: all.map(|(text, source)| Assumption { text, source }).collect(),
+                        assumptions: all.collect(),
+                        derived_lengths: sizes.derived,
                     });
                 }
                 Err(refusal) => translation.refused.push(refusal_of(&name, function.name_span, &refusal)),
@@ -203,6 +240,25 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
     };
     (translation.text, translation.map) = print_file(&t.file, &comments);
     translation
+}
+
+/// Warns about a launch that passes an array twice, if the kernel writes it.
+fn alias_warning(
+    t: &FileTranslator<'_>,
+    kernel: &str,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+) -> Option<Diagnostic> {
+    let kernel = t.file.functions.iter().find(|function| function.name == kernel)?;
+    let is_written = |name: &SmolStr| {
+        let at = names.iter().position(|known| known == name);
+        at.and_then(|at| kernel.params.get(at)).is_some_and(|param| param.inout)
+    };
+    let (first, second, source) = launches.aliased(&is_written)?;
+    let title = format!("this launch passes the same array for `{first}` and `{second}`");
+    let note =
+        format!("the translation of `{}` assumes that its pointer parameters refer to different arrays", kernel.name);
+    Some(Diagnostic::warning(ALIASED, title).at(source.span, "launched here").note(note))
 }
 
 /// Returns the template arguments with which a kernel is translated. Explicit instantiations and launches determine

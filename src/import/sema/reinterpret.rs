@@ -9,7 +9,7 @@ use super::arith::{COMPONENTS, bits, index_expr, realize, vector_part};
 use super::lower::Lower;
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, INT, LONG};
-use super::value::{CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
+use super::value::{ArrayInfo, CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
 use crate::ast::CppBinaryOp;
 use crate::source::SourceSpan;
 
@@ -141,21 +141,15 @@ impl Lower<'_, '_> {
     /// Asserts that a pointer is aligned for the object that it points to, unless the index shows it.
     fn assert_aligned(&mut self, pointer: &Pointer, index: &Value, span: SourceSpan) -> Res<()> {
         let align = self.t.align_of(&pointer.to).unwrap_or(1);
-        let (element, name, space) = match &pointer.base {
-            PointerBase::Array(info) => (info.element.clone(), info.name.clone(), Some(info.space)),
-            PointerBase::Object(place) => (place.ty.clone(), "".into(), None),
+        let element = match &pointer.base {
+            PointerBase::Array(info) => info.element.clone(),
+            PointerBase::Object(place) => place.ty.clone(),
             PointerBase::Null => return Ok(()),
         };
-        if align > self.t.align_of(&element).unwrap_or(1) {
-            match space {
-                Some(Space::Local | Space::Shared) => {
-                    self.note(format!("`{name}` is aligned to {align} bytes"), span);
-                }
-                Some(Space::Parameter | Space::Global) => {
-                    self.note(format!("the argument `{name}` is aligned to {align} bytes"), span);
-                }
-                _ => {}
-            }
+        if let PointerBase::Array(info) = &pointer.base
+            && align > self.t.align_of(&element).unwrap_or(1)
+        {
+            self.note_aligned(&info.clone(), align, span);
         }
         let mut steps = align;
         while steps > 1 && (steps / 2 * pointer.unit).is_multiple_of(align) {
@@ -171,6 +165,17 @@ impl Lower<'_, '_> {
             self.note(format!("an address is a multiple of {align} bytes, which only runs check"), span);
         }
         Ok(())
+    }
+
+    /// Notes that an array is aligned. If it is a parameter of a device function, the kernel's array has the name.
+    pub(crate) fn note_aligned(&mut self, array: &ArrayInfo, align: u64, span: SourceSpan) {
+        let name = &array.name;
+        match array.space {
+            Space::Local | Space::Shared => self.note(format!("`{name}` is aligned to {align} bytes"), span),
+            Space::Global => self.note(format!("the argument `{name}` is aligned to {align} bytes"), span),
+            Space::Parameter => self.aligned.push((array.key, align, span)),
+            _ => {}
+        }
     }
 
     /// Returns the index of the pointer, which is stored in a variable if it is used several times.

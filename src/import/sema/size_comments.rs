@@ -2,8 +2,7 @@
 //! has at least `n + 2` elements, and that `n` is positive in every launch.
 
 use super::program::Program;
-use super::size_names::{in_clk, scalar_of};
-use super::tree::ClkFunction;
+use super::size_names::{KernelSizes, in_clk};
 use crate::ast::{CppComment, CppFunction, FunctionBody, TranslationUnit};
 use smol_str::SmolStr;
 
@@ -62,14 +61,14 @@ fn is_size_comment(comment: &CppComment) -> bool {
 
 /// Parses a comment about a kernel. `names` contains the names in C++ of its parameters. The error is the title of
 /// a diagnostic.
-pub(super) fn parse(comment: &CppComment, kernel: &ClkFunction, names: &[SmolStr]) -> Result<Vec<StatedSize>, String> {
+pub(super) fn parse(comment: &CppComment, own: KernelSizes<'_>, names: &[SmolStr]) -> Result<Vec<StatedSize>, String> {
     let text = comment.text.trim().strip_prefix(PREFIX).unwrap_or_default();
     let mut sizes = vec![];
     let mut is_assumed = false;
     for item in split_items(text) {
         if let Some(condition) = item.strip_prefix("assume ") {
             is_assumed = true;
-            sizes.push(StatedSize::Condition(expression(condition, kernel, names)?));
+            sizes.push(StatedSize::Condition(expression(condition, own, names)?));
             continue;
         }
         let length = item.strip_suffix(']').and_then(|item| item.split_once('['));
@@ -78,12 +77,12 @@ pub(super) fn parse(comment: &CppComment, kernel: &ClkFunction, names: &[SmolStr
                 let Some(at) = names.iter().position(|known| known == name.trim()) else {
                     return Err(format!("`{}` is not a parameter", name.trim()));
                 };
-                if !kernel.params.get(at).is_some_and(|param| param.ty.starts_with('[')) {
+                if !own.kernel.params.get(at).is_some_and(|param| param.ty.starts_with('[')) {
                     return Err(format!("`{}` is not a pointer", name.trim()));
                 }
-                sizes.push(StatedSize::Length(at, expression(length, kernel, names)?));
+                sizes.push(StatedSize::Length(at, expression(length, own, names)?));
             }
-            None if is_assumed => sizes.push(StatedSize::Condition(expression(item, kernel, names)?)),
+            None if is_assumed => sizes.push(StatedSize::Condition(expression(item, own, names)?)),
             None => return Err(format!("`{item}` is neither a length, `x[n]`, nor a condition, `assume n > 0`")),
         }
     }
@@ -117,7 +116,7 @@ fn is_name(text: &str) -> bool {
 const OPERATORS: [&str; 15] = ["<=", ">=", "==", "!=", "&&", "||", "<", ">", "+", "-", "*", "/", "%", "(", ")"];
 
 /// Parses an expression of parameters, numbers and operators.
-fn expression(text: &str, kernel: &ClkFunction, names: &[SmolStr]) -> Result<SizeExpr, String> {
+fn expression(text: &str, own: KernelSizes<'_>, names: &[SmolStr]) -> Result<SizeExpr, String> {
     let mut tokens = vec![];
     let mut rest = text.trim();
     let (mut depth, mut is_operand_next) = (0, true);
@@ -142,7 +141,7 @@ fn expression(text: &str, kernel: &ClkFunction, names: &[SmolStr]) -> Result<Siz
         }
         is_operand_next = word == 0 && token != ")";
         tokens.push(if is_name(token) {
-            SizeToken::Name(parameter(token, kernel, names)?)
+            SizeToken::Name(parameter(token, own, names)?)
         } else if word == 0 || token.chars().all(|c| c.is_ascii_digit()) {
             SizeToken::Verbatim(token.into())
         } else {
@@ -156,14 +155,16 @@ fn expression(text: &str, kernel: &ClkFunction, names: &[SmolStr]) -> Result<Siz
 }
 
 /// Returns the name in the Clk text of a scalar parameter or an extent of the launch.
-fn parameter(name: &str, kernel: &ClkFunction, names: &[SmolStr]) -> Result<SmolStr, String> {
-    let clk = match names.iter().position(|known| known == name) {
-        Some(at) => kernel.params.get(at).map(|param| param.name.clone()),
+fn parameter(name: &str, own: KernelSizes<'_>, names: &[SmolStr]) -> Result<SmolStr, String> {
+    // `v.n` is the field of a parameter.
+    let (first, fields) = name.split_once('.').map_or((name, ""), |(first, _)| (first, &name[first.len()..]));
+    let clk = match names.iter().position(|known| known == first) {
+        Some(at) => own.kernel.params.get(at).map(|param| SmolStr::from(format!("{}{fields}", param.name))),
         None => Some(in_clk(name).into()),
     };
-    let known = clk.filter(|clk| kernel.params.iter().any(|param| param.name == *clk));
-    let clk = known.ok_or_else(|| format!("`{name}` is not a parameter"))?;
-    match scalar_of(kernel, &clk) {
+    let known = clk.and_then(|clk| Some((own.type_of(&clk)?, clk)));
+    let (ty, clk) = known.ok_or_else(|| format!("`{name}` is not a parameter"))?;
+    match ty {
         "i32" | "u32" | "i64" | "u64" => Ok(clk),
         _ => Err(format!("`{name}` is not an integer of at least 32 bits")),
     }

@@ -1,12 +1,37 @@
 //! Names and types of the parameters in assumptions about sizes.
 
-use super::tree::ClkFunction;
+use super::tree::{ClkFunction, Struct};
 use crate::ast::CppFunction;
 use smol_str::SmolStr;
 
-/// Returns the type of a parameter of a kernel.
-pub(super) fn scalar_of<'a>(kernel: &'a ClkFunction, name: &str) -> &'a str {
-    kernel.params.iter().find(|param| param.name == name).map_or("i32", |param| &param.ty)
+/// The parameters of a kernel that may occur in sizes, and the fields of those that are structs.
+#[derive(Clone, Copy)]
+pub(super) struct KernelSizes<'a> {
+    pub(super) kernel: &'a ClkFunction,
+    pub(super) structs: &'a [Struct],
+}
+
+impl<'a> KernelSizes<'a> {
+    /// Returns the fields of a struct.
+    pub(super) fn fields_of(&self, ty: &str) -> Option<&'a [(SmolStr, String)]> {
+        self.structs.iter().find(|known| known.name == ty).map(|known| &known.fields[..])
+    }
+
+    /// Returns the type of a parameter, or of a field such as `v.n`.
+    pub(super) fn type_of(&self, name: &str) -> Option<&'a str> {
+        let mut parts = name.split('.');
+        let first = parts.next()?;
+        let mut ty: &str = &self.kernel.params.iter().find(|param| param.name == first)?.ty;
+        for part in parts {
+            ty = &self.fields_of(ty)?.iter().find(|(field, _)| field == part)?.1;
+        }
+        Some(ty)
+    }
+
+    /// Returns the type of a size.
+    pub(super) fn scalar_of(&self, name: &str) -> &'a str {
+        self.type_of(name).unwrap_or("i32")
+    }
 }
 
 /// Returns the name in C++ of each parameter of the text. A parameter that is a part of a struct has no such name, so

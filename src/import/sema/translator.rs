@@ -80,6 +80,8 @@ pub(crate) struct TranslatedFunction {
     pub(crate) axes: u8,
     pub(crate) grid_limits: Vec<(u8, i128)>,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+    /// Parameters that must be aligned: the position (the object of a method first), and a number of bytes.
+    pub(crate) aligned: Vec<(usize, u64, SourceSpan)>,
 }
 
 pub(crate) struct FileTranslator<'a> {

@@ -174,6 +174,15 @@ pub(crate) struct ClkFile {
 
 /// Calls `f` with the name of each called function.
 pub(crate) fn visit_calls(stmts: &[Stmt], f: &mut dyn FnMut(&SmolStr)) {
+    visit_exprs(stmts, &mut |expr| {
+        if let ExprKind::Call(name, _) = &expr.kind {
+            f(name);
+        }
+    });
+}
+
+/// Calls `f` with each expression. An outer expression precedes its operands.
+pub(crate) fn visit_exprs(stmts: &[Stmt], f: &mut dyn FnMut(&Expr)) {
     for stmt in stmts {
         match &stmt.kind {
             StmtKind::Declare { value: Some(value), .. } | StmtKind::Expr(value) | StmtKind::Return(Some(value)) => {
@@ -185,28 +194,33 @@ pub(crate) fn visit_calls(stmts: &[Stmt], f: &mut dyn FnMut(&SmolStr)) {
             }
             StmtKind::If { condition, then, otherwise } => {
                 visit_expr(condition, f);
-                visit_calls(then, f);
-                visit_calls(otherwise, f);
+                visit_exprs(then, f);
+                visit_exprs(otherwise, f);
             }
             StmtKind::While { condition, body } => {
                 visit_expr(condition, f);
-                visit_calls(body, f);
+                visit_exprs(body, f);
             }
-            StmtKind::Loop(body) => visit_calls(body, f),
+            StmtKind::Loop(body) => visit_exprs(body, f),
             StmtKind::For { from, to, step, body, .. } => {
                 visit_expr(from, f);
                 visit_expr(to, f);
                 if let Some(step) = step {
                     visit_expr(step, f);
                 }
-                visit_calls(body, f);
+                visit_exprs(body, f);
             }
-            _ => {}
+            StmtKind::Declare { value: None, .. }
+            | StmtKind::Shared { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return(None) => {}
         }
     }
 }
 
-fn visit_expr(expr: &Expr, f: &mut dyn FnMut(&SmolStr)) {
+fn visit_expr(expr: &Expr, f: &mut dyn FnMut(&Expr)) {
+    f(expr);
     match &expr.kind {
         ExprKind::Index(base, indices) => {
             visit_expr(base, f);
@@ -217,10 +231,7 @@ fn visit_expr(expr: &Expr, f: &mut dyn FnMut(&SmolStr)) {
             visit_expr(left, f);
             visit_expr(right, f);
         }
-        ExprKind::Call(name, args) => {
-            f(name);
-            args.iter().for_each(|arg| visit_expr(arg, f));
-        }
+        ExprKind::Call(_, args) => args.iter().for_each(|arg| visit_expr(arg, f)),
         ExprKind::If(condition, then, otherwise) => {
             visit_expr(condition, f);
             visit_expr(then, f);

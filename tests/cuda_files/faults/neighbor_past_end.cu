@@ -1,7 +1,7 @@
 __global__ void difference(const float *__restrict__ x, float *__restrict__ d, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        //~ E0601
+        //~ W0853
         d[i] = x[i + 1] - x[i];
     }
 }

@@ -1,0 +1,52 @@
+//! Messages about accesses past the end of an array whose length was derived from accesses or launches. Such a
+//! length may be wrong, so the message says how to state the right one, and is a warning unless no length of the array
+//! makes sense of the access.
+
+use clk_base::diag::{Diagnostic, Severity};
+use clk_base::source::{SourceMap, Span};
+use clk_import::{DerivedLength, SuggestedLength, TranslatedKernel};
+use clk_prove::ProofVerdict;
+
+/// The code of warnings about accesses past a derived length.
+const PAST_DERIVED_LENGTH: &str = "W0853";
+
+/// Explains a counterexample that is an access past a derived length. `kernels` are those of the CUDA file.
+pub(crate) fn explain(verdict: &mut ProofVerdict, kernel: &str, kernels: &[TranslatedKernel], sources: &SourceMap) {
+    let ProofVerdict::Refuted { past_end_of: Some(array), found, .. } = verdict else { return };
+    let own = kernels.iter().filter(|own| own.clk_name == kernel);
+    let derived = own.flat_map(|own| &own.derived_lengths).find(|derived| derived.clk_array == array.as_str());
+    let Some(derived) = derived else { return };
+    let place = found.primary().map(|place| sources.original(place));
+    let is_here = |at: Span| place.is_some_and(|place| at.is_in(place) || place.is_in(at));
+    *verdict = match derived.accesses.iter().find(|access| is_here(access.access.span)) {
+        Some(access) => {
+            **found = explained(found, derived, access, sources);
+            return;
+        }
+        // The length is derived from other accesses, which say nothing about this one.
+        None => {
+            let why = format!("the source does not state the length of `{}`", derived.array);
+            ProofVerdict::Unknown { why, place: found.primary() }
+        }
+    };
+}
+
+fn explained(found: &Diagnostic, derived: &DerivedLength, access: &SuggestedLength, sources: &SourceMap) -> Diagnostic {
+    let array = &derived.array;
+    let mut explained = found.clone();
+    explained.notes.push(match derived.launch {
+        Some(launch) => {
+            let (line, _) = sources.line_column(launch.span);
+            format!("the length of `{array}` is that of the launch in line {line}, which may pass related sizes")
+        }
+        None => format!("the length of `{array}` is derived from accesses of the kernel and may be wrong"),
+    });
+    if !access.is_plausible {
+        return explained;
+    }
+    let comment = format!("// clk: {array}[{}]", access.length);
+    explained.help.push(format!("if `{array}` is longer, state its length in a comment: `{comment}`"));
+    explained.code = PAST_DERIVED_LENGTH;
+    explained.severity = Severity::Warning;
+    explained
+}

@@ -1,0 +1,145 @@
+//! Tests of sizes from launches: the `assume` clauses of kernels that host code of their file launches.
+
+use super::tests::translated;
+
+const KERNEL: &str = "__global__ void k(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1;
+}";
+
+/// Returns the `assume` clause of a kernel that a host function with this body launches.
+fn assumed(kernel: &str, params: &str, body: &str) -> String {
+    let source = format!("{kernel}\nvoid change(int &n);\nvoid host({params}) {{ float *x; {body} }}");
+    let translation = translated(&source);
+    assert!(translation.refused.is_empty(), "{:?}", translation.refused);
+    let clause = translation.text.lines().find_map(|line| line.trim().strip_prefix("assume "));
+    clause.unwrap_or("").to_string()
+}
+
+#[track_caller]
+fn expect(params: &str, body: &str, clause: &str) {
+    assert_eq!(assumed(KERNEL, params, body), clause, "{body}");
+}
+
+/// The length that the accesses suggest, if the launch does not tell.
+const DERIVED: &str = "block_x == 256, n >= 0, X_LEN >= n";
+
+#[test]
+fn allocations_are_lengths() {
+    let launch = "k<<<(n + 255) / 256, 256>>>(x, n);";
+    let longer = "block_x == 256, n >= 0, X_LEN >= n + 1";
+    for allocation in [
+        "cudaMalloc(&x, (n + 1) * sizeof(float));",
+        "cudaMalloc((void **)&x, sizeof(float) * n + 4);",
+        "if (cudaMallocManaged(&x, 4 * (n + 1)) != cudaSuccess) exit(1);",
+        "x = (float *)malloc((n + 1) * sizeof(float));",
+        "int m = n + 1; size_t bytes = m * sizeof(float); cudaMalloc(&x, bytes);",
+        "do { int e = cudaMalloc(&x, (n + 1) * sizeof(float)); check(e); } while (0);",
+        "std::vector<float> v(n + 1); x = v.data();",
+        "thrust::device_vector<float> v(n + 1); x = thrust::raw_pointer_cast(&v[0]);",
+        "typedef float Real; cudaMalloc(&x, (n + 1) * sizeof(Real));",
+    ] {
+        let own = if allocation.contains("Real") { DERIVED } else { longer };
+        expect("int n", &format!("{allocation} {launch}"), own);
+    }
+}
+
+/// The size of a struct is not that which its name suggests.
+#[test]
+fn arrays_of_structs_have_no_length() {
+    let kernel = "struct f32x8 { float a; }; struct A3 { int a; };
+        __global__ void k(f32x8 *x, A3 *y, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) { x[i].a = 1; y[i].a = 1; }
+        }";
+    let body = "A3 *y; cudaMalloc(&x, 64 * n); cudaMalloc(&y, 64 * n); k<<<n, 256>>>(x, y, n);";
+    assert_eq!(assumed(kernel, "int n", body), "block_x == 256, n >= 0, X_LEN >= n, Y_LEN >= n");
+}
+
+/// Each change of a variable between the allocation and the launch makes the length unknown.
+#[test]
+fn changed_variables_are_unknown() {
+    let allocation = "cudaMalloc(&x, (n + 1) * sizeof(float));";
+    let launch = "k<<<m, 256>>>(x, n);";
+    for change in [
+        "n = m;",
+        "n += 1;",
+        "n--;",
+        "if (m) n = m;",
+        "while (m--) n *= 2;",
+        "change(n);",
+        "scanf(\"%d\", &n);",
+        "int *p = &n; *p = 1;",
+        "int &r = n; r = 1;",
+        "auto f = [&] { n = 1; }; f();",
+        "switch (m) { case 1: n = 2; }",
+        "again: n = 3; goto again;",
+        "(m ? n : m) = 4;",
+        "std::swap(n, m);",
+        "x = other;",
+        "x += 1;",
+        "if (m) x = other;",
+        "swap(x, other);",
+        "take(&x);",
+    ] {
+        let clause = assumed(KERNEL, "int n, int m, float *other", &format!("{allocation} {change} {launch}"));
+        assert!(!clause.contains("X_LEN >= n + 1"), "{change}: {clause}");
+    }
+    // A pointer that a function takes by value stays the same.
+    expect(
+        "int n, int m",
+        &format!("{allocation} cudaMemset(x, 0, n); {launch}"),
+        "block_x == 256, n >= 0, X_LEN >= n + 1",
+    );
+}
+
+#[test]
+fn launches_must_agree() {
+    let first = "cudaMalloc(&x, (n + 1) * sizeof(float)); k<<<n, 256>>>(x, n);";
+    expect("int n", &format!("{first} cudaMalloc(&x, n * sizeof(float)); k<<<n, 256>>>(x, n);"), DERIVED);
+    expect("int n", &format!("{first} k<<<n, 128>>>(x, n);"), "n >= 0, X_LEN >= n + 1");
+    expect("int n", &format!("{first} int m = n * n; k<<<n, 256>>>(x, m);"), DERIVED);
+    let two = format!("{KERNEL} namespace other {{ __global__ void k(float *x, int n) {{ x[0] = n; }} }}");
+    assert_eq!(assumed(&two, "int n", first), "n >= 0, X_LEN >= n");
+}
+
+/// A number says something about the launch only. It is used if the launch exceeds it.
+#[test]
+fn numbers_are_compared_with_the_accesses() {
+    let body = "cudaMalloc(&x, 4000); k<<<4, 256>>>(x, COUNT);";
+    expect("", &body.replace("COUNT", "1000"), DERIVED);
+    expect("", &body.replace("COUNT", "1001"), "block_x == 256, n == 1001, X_LEN >= 1000");
+    let named = "const int count = 1000; cudaMalloc(&x, count * 4); k<<<4, 256>>>(x, count);";
+    expect("", named, DERIVED);
+    let plain = "__global__ void k(float *x) { x[blockIdx.x * blockDim.x + threadIdx.x] = 1; }";
+    let sizes = |bytes: &str| assumed(plain, "", &format!("cudaMalloc(&x, {bytes}); k<<<4, 256>>>(x);"));
+    assert_eq!(sizes("4096"), "block_x == 256, grid_x == 4, X_LEN >= grid_x * block_x");
+    assert_eq!(sizes("4092"), "block_x == 256, grid_x == 4, X_LEN >= 1023");
+}
+
+#[test]
+fn arguments_are_related() {
+    let matrix = "__global__ void k(float *x, int h, int w, int total) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < total) x[i] = i % w;
+    }";
+    let body = "int total = rows * cols; cudaMalloc(&x, total * sizeof(float));
+        dim3 grid, block(32, 8); grid.x = 4; k<<<grid, block>>>(x, rows, cols, total);";
+    let clause = "block_x == 32, h >= 0, w >= 0, X_LEN >= h * w, total == h * w";
+    assert_eq!(assumed(matrix, "int rows, int cols", body), clause);
+}
+
+#[test]
+fn one_array_for_two_parameters_is_a_warning() {
+    let source = "__global__ void k(const float *x, float *y, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i]; }
+        void host(int n) { float *x; cudaMalloc(&x, n * 4); k<<<n, 1>>>(x, x, n); }";
+    let translation = translated(source);
+    assert_eq!(translation.warnings.len(), 1);
+    assert_eq!(translation.warnings[0].code, "W0854");
+    let different =
+        source.replace("float *x; cuda", "float *x, *y; cudaMalloc(&y, n * 4); cuda").replace("(x, x", "(x, y");
+    assert!(translated(&different).warnings.is_empty());
+    let three = source.replace("float *y, int n", "const float *z, float *y, int n").replace("(x, x", "(x, x, x");
+    assert_eq!(translated(&three).warnings.len(), 1);
+}
