@@ -66,11 +66,14 @@ pub fn homes(name: &str) -> Vec<&'static str> {
     MODULES.iter().map(|(module, _)| *module).filter(has).collect()
 }
 
-/// Returns the module that has a public name; `None` if there are several. For the name of a module, returns the module.
+/// Returns the module that has a public name; `None` if there are several. For the path of a module, such as
+/// `std.reduce`, returns that module.
 pub fn home(name: &str) -> Option<&'static str> {
+    if let Some(module) = name.strip_prefix("std.") {
+        return MODULES.iter().map(|(known, _)| *known).find(|known| *known == module);
+    }
     match homes(name).as_slice() {
         [one] => Some(one),
-        [] => MODULES.iter().map(|(module, _)| *module).find(|module| *module == name),
         _ => None,
     }
 }
@@ -86,6 +89,8 @@ mod tests {
         assert_eq!(home("softmax"), Some("nn"));
         assert_eq!(home("THREADS"), None, "not public");
         assert_eq!(home("matvec"), None, "two modules have it");
+        assert_eq!(home("std.reduce"), Some("reduce"));
+        assert_eq!((home("reduce"), home("std.nothing")), (None, None));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use crate::build::{I32, bare, count};
 use crate::context::{Cx, LocalMeaning};
-use crate::infer::TypeClass;
 use crate::ops::CheckedOperand;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic, Fix};
@@ -187,12 +186,11 @@ impl Cx<'_> {
                 vec![(before(left.span), "\"{"), (between(left.span, right.span), "}{"), (right.span.after(), "}\"")]
             }
         };
-        // A text that is not written here may spell a number, as one from a file does.
-        let (text, number) = if is_text(l) { (left, &r.ty) } else { (right, &l.ty) };
-        let number = match (self.vars.shallow(number), self.vars.scalar_kind(number)) {
-            (Type::Scalar(number), _) if number.is_num() => Some(number.name()),
-            (_, Some(TypeClass::Int | TypeClass::Num)) => Some("i32"),
-            (_, Some(TypeClass::Float | TypeClass::Element)) => Some("f32"),
+        // In `n + 1`, a text that is not written here may spell a number, as one from a file does.
+        let (text, number) = if is_text(l) { (left, right) } else { (right, left) };
+        let number = match number.kind {
+            Ast::Int { .. } => Some("i32"),
+            Ast::Float { .. } => Some("f32"),
             _ => None,
         };
         if let Some(number) = number.filter(|_| !quoted(text)) {
@@ -261,6 +259,8 @@ pub(crate) enum DefiningModule {
     Imported(SmolStr),
     /// A module of the standard library that is not imported.
     Library(&'static str),
+    /// The name is that of a module of the standard library.
+    Itself,
 }
 
 impl DefiningModule {
@@ -271,7 +271,9 @@ impl DefiningModule {
                 return Some(DefiningModule::Imported(alias.clone()));
             }
         }
-        program.library.and_then(|library| library(word)).map(DefiningModule::Library)
+        let library = program.library?;
+        let is_module = || library(&format!("std.{word}")).map(|_| DefiningModule::Itself);
+        library(word).map(DefiningModule::Library).or_else(is_module)
     }
 
     /// Adds the module in which an unknown name is defined to its diagnostic, with a fix.
@@ -281,10 +283,10 @@ impl DefiningModule {
                 let whole = format!("{module}.{word}");
                 (format!("`{module}` has it: `{whole}`"), format!("write `{whole}`"), (span, whole))
             }
-            DefiningModule::Library(module) if module == word => {
-                let import = format!("import std.{module}");
+            DefiningModule::Itself => {
+                let import = format!("import std.{word}");
                 let top = Span { start: 0, end: 0, ..span };
-                let help = format!("`std.{module}` is a module of the standard library");
+                let help = format!("`std.{word}` is a module of the standard library");
                 (help, format!("write `{import}` at the top"), (top, format!("{import}\n")))
             }
             DefiningModule::Library(module) => {

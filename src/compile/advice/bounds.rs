@@ -50,10 +50,9 @@ pub(super) fn advise(
         diagnostic.help.clear();
         return diagnostic.help(format!("guard the accesses: `if {guard} {{ … }}`"));
     }
-    let diagnostic = match index_ranges::advise(case, name, &access, axis, diagnostic) {
-        Ok(advised) => return advised,
-        Err(diagnostic) => diagnostic,
-    };
+    if let Some(advised) = index_ranges::advise(case, name, &access, axis, &diagnostic) {
+        return advised;
+    }
     if index < 0 {
         if let Some((title, span, text)) = positive_remainder(case, expr) {
             return diagnostic.fix(title, span, text, Applicability::MaybeIncorrect);

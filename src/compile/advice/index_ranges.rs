@@ -23,32 +23,30 @@ struct IndexRange {
     is_thread_index: bool,
 }
 
-/// Returns the diagnostic with advice if the ranges of the indices name other axes; otherwise gives it back.
+/// Returns the diagnostic with advice if the ranges of the indices name other axes.
 pub(super) fn advise(
     case: &FaultContext<'_>,
     array: &str,
     access: &BoundsAccess,
     axis: usize,
-    diagnostic: Diagnostic,
-) -> Result<Diagnostic, Diagnostic> {
+    diagnostic: &Diagnostic,
+) -> Option<Diagnostic> {
     let extents: Option<Vec<String>> = access.array.dims.iter().map(|dim| case.extent(dim)).collect();
     let ranges: Vec<Option<IndexRange>> = access.indices.iter().map(|index| index_range(case, index)).collect();
-    let (Some(extents), Some(Some(range))) = (extents, ranges.get(axis)) else { return Err(diagnostic) };
-    let Some(extent) = extents.get(axis) else { return Err(diagnostic) };
+    let (extents, Some(range)) = (extents?, ranges.get(axis)?) else { return None };
+    let extent = extents.get(axis)?;
     if range.extent == *extent || !is_dimension(case, &range.extent) || !is_dimension(case, extent) {
-        return Err(diagnostic);
+        return None;
     }
-    let mut diagnostic = diagnostic;
+    let diagnostic = Diagnostic { help: vec![], notes: vec![], ..diagnostic.clone() };
     if let Some(order) = order_by_extent(&ranges, &extents) {
-        (diagnostic.help, diagnostic.notes) = (vec![], vec![]);
         let names: Vec<&str> = order.iter().map(|range| range.name.as_str()).collect();
         let title = format!("`{}` counts to `{}`: write `{array}[{}]`", range.name, range.extent, names.join(", "));
         let edits = access.indices.iter().zip(&names).map(|(index, name)| (index.span, (*name).to_owned())).collect();
-        return Ok(diagnostic.fix_all(title, edits, Applicability::MaybeIncorrect));
+        return Some(diagnostic.fix_all(title, edits, Applicability::MaybeIncorrect));
     }
     let uses = indexed_extents(case, range.var);
     if uses.iter().all(|used| used.as_ref() == Some(extent)) {
-        (diagnostic.help, diagnostic.notes) = (vec![], vec![]);
         let corrected = match range.is_thread_index {
             true => format!("threads(… {}: {extent} …)", range.name),
             false => format!("for {} in 0..{extent}", range.name),
@@ -57,14 +55,13 @@ pub(super) fn advise(
             "`{}` counts to `{}`, but indexes only axes of length `{extent}`: `{corrected}`",
             range.name, range.extent
         );
-        return Ok(diagnostic.fix(title, range.extent_span, extent.clone(), Applicability::MaybeIncorrect));
+        return Some(diagnostic.fix(title, range.extent_span, extent.clone(), Applicability::MaybeIncorrect));
     }
     // The lengths of vectors are often meant to be equal, and the names do not show which of them is wrong.
     if extents.len() == 1 {
-        return Err(diagnostic);
+        return None;
     }
-    (diagnostic.help, diagnostic.notes) = (vec![], vec![]);
-    Ok(diagnostic.help(format!(
+    Some(diagnostic.help(format!(
         "`{}` counts to `{}`, but axis {axis} of `{array}` has length `{extent}`: is another index meant?",
         range.name, range.extent
     )))
