@@ -152,7 +152,10 @@ impl Console {
     fn check(&mut self, written: io::Result<()>) {
         match written {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(super::exit::OK.into()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                let code = if self.tally.errors > 0 { super::exit::FAILURE } else { super::exit::OK };
+                std::process::exit(code.into())
+            }
             Err(error) => {
                 let _ = writeln!(io::stderr(), "error: standard output cannot be written: {error}");
                 std::process::exit(super::exit::FAILURE.into());

@@ -25,7 +25,7 @@ impl Cx<'_> {
         let checked = self.as_tile(|cx| cx.place(place, op.is_some()));
         self.record_write(place);
         let place = checked;
-        let depends_on_thread = self.reads_varying(&place);
+        let depends_on_thread = self.depends_on_thread_or_block(&place);
         if let (Some((op, _)), Some(read)) = (op, self.early_reads.last_mut())
             && read.span == place.span
         {

@@ -686,38 +686,9 @@ impl Cx<'_> {
             return self.bad(call.span);
         }
         let values: Vec<Expr> = rest.iter().map(|e| self.expr_as(e, &ty)).collect();
-        if matches!(builtin, Builtin::Atomic(AtomicOp::Add | AtomicOp::Sub)) {
-            self.warn_of_repeated_update(call, &place, &values);
-        }
         let mut args = vec![place];
         args.extend(values);
         call.make(args, if builtin == Builtin::AtomicStore { Type::Unit } else { ty })
-    }
-
-    /// Warns if all threads of a block add the same shared element to the same place, such as
-    /// `atomic_add(total[0], sums[0])` after a reduction.
-    fn warn_of_repeated_update(&mut self, call: BuiltinCall<'_>, place: &Expr, values: &[Expr]) {
-        let reads_shared = |e: &Expr| {
-            let mut reads = false;
-            crate::visit::expr(e, &mut |e| {
-                reads |= matches!(e.kind, ExprKind::Local(id)
-                    if self.locals.get(id).is_some_and(|local| local.kind == LocalKind::Shared));
-            });
-            reads
-        };
-        let is_uniform = self.divergent.iter().all(Option::is_none)
-            && self.divergent_return.is_none()
-            && !self.reads_varying(place)
-            && values.iter().all(|value| reads_shared(value) && !self.reads_varying(value));
-        if !self.in_blocks() || !is_uniform {
-            return;
-        }
-        let name = call.entry.name;
-        let d = Diagnostic::warning("W0015", "every thread of the block adds the same element")
-            .at(call.span, "no index here depends on the thread")
-            .help("let one thread do it: `if thread_idx.x == 0 { … }`")
-            .note(format!("`{name}` runs once for each thread, so a block of 64 threads adds the element 64 times"));
-        self.report(d);
     }
 
     fn is_read_only(&self, place: &Expr) -> bool {

@@ -217,6 +217,8 @@ pub(crate) struct Cx<'a> {
     /// Number of reads of thread-dependent values so far. If checking an expression increases this number, the value of
     /// the expression may differ between threads.
     pub varying_reads: u32,
+    /// Whether the blocks of the kernel have one thread.
+    pub has_blocks_of_one_thread: bool,
     /// For each enclosing condition and loop: the condition at which threads may diverge, if it depends on the thread.
     pub divergent: Vec<Option<DivergentCondition>>,
     /// Span of an earlier `return` under a thread-dependent condition.
@@ -281,6 +283,7 @@ impl<'a> Cx<'a> {
             consts_read: FxHashSet::default(),
             writes_in_loops: Vec::new(),
             varying_reads: 0,
+            has_blocks_of_one_thread: false,
             divergent: Vec::new(),
             divergent_return: None,
             depth: 0,
@@ -386,12 +389,6 @@ impl<'a> Cx<'a> {
     pub fn global_keyword(&self, id: GlobalId) -> Option<Span> {
         let i = id.index().checked_sub(self.program.globals.len())?;
         self.global_info.get(i)?.keyword
-    }
-
-    /// Returns the value of an immutable integer of the checked text, if known.
-    pub fn global_value(&self, id: GlobalId) -> Option<i64> {
-        let i = id.index().checked_sub(self.program.globals.len())?;
-        self.global_info.get(i)?.const_value
     }
 
     pub fn local_info(&mut self, id: LocalId) -> Option<&mut Info> {

@@ -149,8 +149,8 @@ impl Cx<'_> {
             && self.vars.kind(&a.element) == Some(TypeClass::Element)
     }
 
-    /// Adds advice to the errors after `before` about two arguments that fit each other's parameters: `power(3, 2.5)` for
-    /// `power(x: f32, n: i32)`. `written` are the arguments in the order of the parameters.
+    /// Adds advice to the errors after `before` about two arguments that fit each other's parameters: `power(3, 2.5)`
+    /// for `power(x: f32, n: i32)`. `written` are the arguments in the order of the parameters.
     pub fn suggest_exchange(
         &mut self,
         before: usize,
@@ -158,7 +158,8 @@ impl Cx<'_> {
         written: &[Option<&ast::Expr>],
         values: &[&Expr],
     ) {
-        let Some(d) = self.diagnostics.get(before).filter(|_| values.len() == params.len()) else { return };
+        let is_mismatch = |d: &&Diagnostic| d.code == "E0301" && values.len() == params.len();
+        let Some(d) = self.diagnostics.get(before).filter(is_mismatch) else { return };
         let Some(wrong) = values.iter().position(|value| d.primary() == Some(value.span)) else { return };
         let fits = |value: usize, param: usize| {
             let (Some(value), Some(param)) = (values.get(value), params.get(param)) else { return false };
@@ -166,7 +167,11 @@ impl Cx<'_> {
                 (Type::Scalar(to), _) if matches!(value.kind, ExprKind::Int(_)) => to.is_num(),
                 (Type::Scalar(to), _) if matches!(value.kind, ExprKind::Float(_)) => to.is_float(),
                 (Type::Scalar(to), Type::Scalar(from)) => to == from,
-                (Type::Array(to), Type::Array(from)) => to.dims.len() == from.dims.len(),
+                (Type::Array(to), Type::Array(from)) => {
+                    to.dims.len() == from.dims.len()
+                        && matches!(to.element, Type::Scalar(_))
+                        && to.element == self.vars.shallow(&from.element)
+                }
                 _ => false,
             }
         };
@@ -174,6 +179,9 @@ impl Cx<'_> {
         let (Some(other), None) = (others.next(), others.next()) else { return };
         let text = |at: usize| written.get(at).copied().flatten().map(|e| (e.span, literal_or_name(e)));
         let (first, second) = (text(wrong), text(other));
+        if first.as_ref().map(|(_, text)| text) == second.as_ref().map(|(_, text)| text) && first.is_some() {
+            return;
+        }
         let other_span = values.get(other).map(|value| value.span);
         if let Some(d) = self.diagnostics.get_mut(before) {
             (d.help, d.fixes) = (vec![], vec![]);

@@ -11,7 +11,7 @@ use crate::visit;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::builtin::Builtin;
-use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
+use clk_scalar::ops::{AtomicOp, BinaryOp, MathFn, UnaryOp};
 use clk_syntax::ast::{self, ItemKind};
 
 /// Warns about locals that are never read, about `var`s that never change, and about loops that never end because their
@@ -37,7 +37,7 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
                 warnings.push(if info.assigned {
                     d
                 } else if let Some(hidden) = hidden_by(cx, root, id) {
-                    assign_hidden(cx, d, local, info.keyword, hidden)
+                    assign_hidden(cx, d, (local, info.keyword), hidden)
                 } else {
                     d.fix(
                         format!("call it `{unused_name}` if that is intended"),
@@ -75,14 +75,60 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
         }
     }
     visit::stmts(root, &mut |stmt| warnings.extend(empty_countdown(stmt)));
+    warnings.extend(root.stmts.iter().filter_map(|stmt| repeated_update(cx, root, stmt)));
     visit::exprs(root, &mut |e| {
         let found = suspicious_operation(e).or_else(|| converted_quotient(cx, root, e));
-        warnings.extend(
-            found.or_else(|| zero_quotient(e)).or_else(|| idle_limit(e)).or_else(|| known_zero_quotient(cx, e)),
-        );
+        warnings.extend(found.or_else(|| zero_quotient(e)).or_else(|| idle_limit(e)));
     });
     warnings.extend(copies.into_iter().map(|(_, warning)| warning));
     cx.diagnostics.append(&mut warnings);
+}
+
+/// Warns if all threads of a block add the same shared element to the same place, as in `atomic_add(total[0], sums[0])`
+/// after a reduction. Only statements of the body itself are examined, because conditions may select one thread.
+fn repeated_update(cx: &Cx<'_>, root: &Block, stmt: &Stmt) -> Option<Diagnostic> {
+    let StmtKind::Expr { expr, .. } = &stmt.kind else { return None };
+    let ExprKind::Builtin { builtin: Builtin::Atomic(AtomicOp::Add | AtomicOp::Sub), args, .. } = &expr.kind else {
+        return None;
+    };
+    let [place, value] = &args[..] else { return None };
+    let (mut reads_shared, mut returns) = (false, false);
+    visit::expr(value, &mut |e| {
+        let is_shared = |id: &LocalId| cx.locals.get(*id).is_some_and(|local| local.kind == LocalKind::Shared);
+        reads_shared |= matches!(&e.kind, ExprKind::Local(id) if is_shared(id));
+    });
+    visit::stmts(root, &mut |stmt| returns |= matches!(stmt.kind, StmtKind::Return(_)));
+    let are_uniform = is_plainly_uniform(cx, place) && is_plainly_uniform(cx, value);
+    if !cx.in_blocks() || !reads_shared || returns || !are_uniform || cx.has_blocks_of_one_thread {
+        return None;
+    }
+    Some(
+        Diagnostic::warning("W0015", "every thread of the block adds the same element")
+            .at(expr.span, "no index here depends on the thread")
+            .help("let one thread do it: `if thread_idx.x == 0 { … }`")
+            .note("the statement runs once for each thread, so a block of 64 threads adds the element 64 times"),
+    )
+}
+
+/// Returns whether an expression consists of elements of arrays with indices that are the same for all threads of a
+/// block.
+fn is_plainly_uniform(cx: &Cx<'_>, e: &Expr) -> bool {
+    let mut is_uniform = true;
+    visit::expr(e, &mut |e| {
+        is_uniform &= match &e.kind {
+            ExprKind::Local(id) => {
+                let is_array = |local: &Local| matches!(cx.vars.shallow(&local.ty), Type::Array(_));
+                cx.locals.get(*id).is_some_and(|local| is_array(local) || local.kind == LocalKind::Shared)
+            }
+            ExprKind::Variable(variable) => {
+                matches!(variable, Builtin::BlockIdx | Builtin::GridDim | Builtin::BlockDim)
+            }
+            ExprKind::Int(_) | ExprKind::Const(_) | ExprKind::Dim(_) | ExprKind::ConstParam(_) => true,
+            ExprKind::Index { .. } | ExprKind::Swizzle { .. } | ExprKind::Binary { .. } => true,
+            _ => false,
+        };
+    });
+    is_uniform
 }
 
 /// Warns about a loop over a literal range whose end is less than its start: `5..0`. Named bounds may be equal to such
@@ -106,15 +152,17 @@ fn empty_countdown(stmt: &Stmt) -> Option<Diagnostic> {
     })
 }
 
-/// Warns about `var row = m[0, ..]` if only elements of `row` are assigned later: a slice is a copy, not a view as in NumPy.
+/// Warns about `var row = m[0, ..]` if only elements of `row` are assigned later: a slice is a copy, not a view as in
+/// NumPy.
 fn changed_copy(cx: &Cx<'_>, root: &Block, stmt: &Stmt) -> Option<(NamedVariable, Diagnostic)> {
     let StmtKind::Let { pattern, value: Some(value), .. } = &stmt.kind else { return None };
     let ExprKind::Slice { base, .. } = &value.kind else { return None };
-    let (copy, name, span) = match pattern {
-        Pattern::Local(id) => cx.locals.get(*id).map(|local| (NamedVariable::Local(*id), &local.name, local.span))?,
-        Pattern::Global(id) => cx.global(*id).map(|global| (NamedVariable::Global(*id), &global.name, global.span))?,
-        _ => return None,
-    };
+    // Tests and later entries of a session may read a variable of the script.
+    let Pattern::Local(id) = pattern else { return None };
+    let (copy, Local { name, span, .. }) = (NamedVariable::Local(*id), cx.locals.get(*id)?);
+    if name.starts_with('_') {
+        return None;
+    }
     let whole = match NamedVariable::of(base)? {
         NamedVariable::Local(id) => &cx.locals.get(id)?.name,
         NamedVariable::Global(id) => &cx.global(id)?.name,
@@ -134,8 +182,8 @@ fn changed_copy(cx: &Cx<'_>, root: &Block, stmt: &Stmt) -> Option<(NamedVariable
         copy,
         Diagnostic::warning("W0001", format!("`{name}` is a copy, so this does not change `{whole}`"))
             .at(first, "nothing reads the changed copy")
-            .because(span, "copied here")
-            .help(format!("assign to the elements of `{whole}`, such as `{whole}[0, ..] = 9.0`")),
+            .because(*span, "copied here")
+            .help(format!("assign to the elements of `{whole}`: `{whole}[…] = …`")),
     ))
 }
 
@@ -207,31 +255,6 @@ fn zero_quotient(e: &Expr) -> Option<Diagnostic> {
     )
 }
 
-/// Warns about a quotient of known values that is 0: `hits / trials` after `let hits = 3` and `let trials = 4`.
-fn known_zero_quotient(cx: &Cx<'_>, e: &Expr) -> Option<Diagnostic> {
-    let ExprKind::Binary { op: BinaryOp::Div, left, right } = &e.kind else { return None };
-    let known = |e: &Expr| match &e.kind {
-        ExprKind::Int(value) => Some((*value, None)),
-        ExprKind::Local(id) => {
-            let value = cx.info.get(id.index())?.const_value?;
-            Some((value.into(), Some(&cx.locals.get(*id)?.name)))
-        }
-        ExprKind::Global(id) => Some((cx.global_value(*id)?.into(), Some(&cx.global(*id)?.name))),
-        _ => None,
-    };
-    let ((a, name), (b, divisor)) = (known(left)?, known(right)?);
-    let is_int = matches!(e.ty, Type::Scalar(scalar) if scalar.is_int());
-    if !is_int || (name.is_none() && divisor.is_none()) || a == 0 || b == 0 || a.abs() >= b.abs() {
-        return None;
-    }
-    let edits = [left, right].into_iter().flat_map(|operand| conversion_edits(operand.span, "f32")).collect();
-    Some(
-        Diagnostic::warning("W0013", "the quotient of integers has no fraction")
-            .at(e.span, format!("{a} / {b} is 0"))
-            .fix_all("convert both operands with `f32(…)`", edits, Applicability::MaybeIncorrect),
-    )
-}
-
 /// Warns about `min(p + 50, 255)` of a `u8`, which changes nothing: the sum wraps before.
 fn idle_limit(e: &Expr) -> Option<Diagnostic> {
     let ExprKind::Builtin { builtin: Builtin::Math(function @ (MathFn::Min | MathFn::Max)), args, .. } = &e.kind else {
@@ -253,24 +276,28 @@ fn idle_limit(e: &Expr) -> Option<Diagnostic> {
     if !scalar.is_unsigned() || !has_limit || !args.iter().any(|arg| !matches!(arg.kind, ExprKind::Int(_))) {
         return None;
     }
-    let (name, scalar) = (if *function == MathFn::Min { "min" } else { "max" }, scalar.name());
-    let bound = if *function == MathFn::Min { "greater than" } else { "less than" };
-    Some(
-        Diagnostic::warning("W0014", format!("`{name}` with {limit} changes nothing"))
-            .at(e.span, format!("no `{scalar}` is {bound} {limit}, because sums and differences wrap"))
-            .help(format!("convert the operands first: `{scalar}({name}(i32(x) + 50, {limit}))`")),
-    )
+    let (name, bound, sum) = match function {
+        MathFn::Min => ("min", "greater", "i32(x) + 50"),
+        _ => ("max", "less", "i32(x) - 50"),
+    };
+    let d = Diagnostic::warning("W0014", format!("`{name}` with {limit} changes nothing"))
+        .at(e.span, format!("no `{}` is {bound} than {limit}, because sums and differences wrap", scalar.name()));
+    Some(match scalar.bits() {
+        ..=16 => d.help(format!("convert the operands first: `{}({name}({sum}, {limit}))`", scalar.name())),
+        _ => d,
+    })
 }
 
-/// Returns the declaration that `let total = total + v` hides: that of another variable of the same name, which the value
-/// reads.
-fn hidden_by(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<NamedVariable> {
+/// Returns the declaration that `let total = total + v` hides: that of another variable of the same name, which the
+/// value reads.
+fn hidden_by(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<(NamedVariable, Span)> {
     let name = &cx.locals.get(id)?.name;
-    let mut hidden = None;
+    let (mut hidden, mut initial) = (None, None);
     visit::stmts(root, &mut |stmt| {
         if let StmtKind::Let { pattern: Pattern::Local(declared), value: Some(value), .. } = &stmt.kind
             && *declared == id
         {
+            initial = Some(value.span);
             visit::expr(value, &mut |e| {
                 let read = match e.kind {
                     ExprKind::Local(local) => cx.locals.get(local).map(|local| &local.name),
@@ -283,11 +310,11 @@ fn hidden_by(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<NamedVariable> {
             });
         }
     });
-    hidden.or_else(|| hidden_variable(cx, root, id))
+    hidden.or_else(|| hidden_variable(cx, root, id)).zip(initial)
 }
 
-/// Returns the variable of the script with the name and type of a local that is read after the local's declaration. W0007
-/// reports hidden locals.
+/// Returns the variable of the script with the name and type of a local that is read after the local's declaration.
+/// W0007 reports hidden locals.
 fn hidden_variable(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<NamedVariable> {
     let local = cx.locals.get(id)?;
     let mut hidden = None;
@@ -305,27 +332,29 @@ fn hidden_variable(cx: &Cx<'_>, root: &Block, id: LocalId) -> Option<NamedVariab
     hidden
 }
 
-/// Adds advice to the warning about an unused variable that hides the one that was meant to change.
+/// Adds advice to the warning about an unused variable that hides the one that was meant to change. `value` is its
+/// initial value.
 fn assign_hidden(
     cx: &Cx<'_>,
     d: Diagnostic,
-    local: &Local,
-    keyword: Option<Span>,
-    hidden: NamedVariable,
+    (local, keyword): (&Local, Option<Span>),
+    (hidden, value): (NamedVariable, Span),
 ) -> Diagnostic {
     let (declared, outer) = match hidden {
         NamedVariable::Local(id) => {
             let keyword = cx.info.get(id.index()).and_then(|info| info.keyword);
             (cx.locals.get(id).map(|local| (local.span, local.mutable)), keyword)
         }
-        NamedVariable::Global(id) => {
-            let keyword = cx.global_keyword(id);
-            (cx.global(id).map(|global| (global.span, global.mutable)), keyword)
-        }
+        NamedVariable::Global(id) => (cx.global(id).map(|global| (global.span, global.mutable)), cx.global_keyword(id)),
     };
-    let (Some((declared, is_mutable)), Some(keyword)) = (declared, keyword) else { return d };
+    // Parameters and the variables of loops cannot be declared with `var`.
+    let (Some((declared, is_mutable)), Some(keyword), Some(outer)) = (declared, keyword, outer) else { return d };
     let mut edits = vec![(Span { end: local.span.start, ..keyword }, String::new())];
-    edits.extend(outer.filter(|_| !is_mutable).map(|outer| (outer, "var".to_owned())));
+    // The type, if there is one, belongs to the declaration.
+    edits.push((Span { start: local.span.end, end: value.start, ..keyword }, " = ".to_owned()));
+    if !is_mutable {
+        edits.push((outer, "var".to_owned()));
+    }
     d.because(declared, format!("this `{}` keeps its value", local.name)).fix_all(
         format!("a declaration makes another variable; to change this one, write `{} = …`", local.name),
         edits,

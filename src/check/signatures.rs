@@ -766,6 +766,7 @@ fn block_extents(cx: &mut Cx<'_>, block: &[ast::Expr], span: Span) -> Vec<Expr> 
     too_many(cx, block.len(), "extents of the block", span);
     let block: Vec<Expr> = block.iter().map(|e| extent(cx, e)).collect();
     let threads = block.iter().try_fold(1i64, |n, e| n.checked_mul(crate::const_eval::int(cx, e)?));
+    cx.has_blocks_of_one_thread = threads == Some(1);
     if let Some(n) = threads.filter(|n| *n > 1024 || *n < 1) {
         let d = Diagnostic::error("E0408", format!("a block can't have {n} threads"))
             .at(block.first().map_or(span, |b| b.span), "a block has 1 to 1024 threads in all")

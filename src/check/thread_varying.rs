@@ -24,6 +24,15 @@ impl Cx<'_> {
         }
     }
 
+    /// Returns whether an expression may differ between threads or blocks, or only some threads evaluate it.
+    pub fn depends_on_thread_or_block(&self, e: &Expr) -> bool {
+        let mut reads_block = false;
+        visit::expr(e, &mut |e| {
+            reads_block |= matches!(e.kind, ExprKind::Variable(Builtin::BlockIdx | Builtin::WarpIdx))
+        });
+        reads_block || self.reads_varying(e) || self.divergent.iter().any(Option::is_some)
+    }
+
     /// Returns whether an expression reads a value that may differ between threads.
     pub fn reads_varying(&self, e: &Expr) -> bool {
         let (mut varies, mut has_barrier) = (false, false);

@@ -44,7 +44,7 @@ impl Loose {
 
 /// Returns whether the kernel contains an operation that another device may round differently.
 pub fn is_approximate(module: &Module) -> bool {
-    let InexactOperations { functions, unordered_sums, tensor_cores: _ } = InexactOperations::of(module);
+    let InexactOperations { functions, unordered_sums, tensor_cores: _, nan_bits: _ } = InexactOperations::of(module);
     !functions.is_empty() || !unordered_sums.is_empty()
 }
 

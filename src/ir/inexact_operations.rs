@@ -19,6 +19,8 @@ pub struct InexactOperations {
     pub unordered_sums: Vec<Span>,
     /// Whether the kernel has matrix products with the rounding of tensor cores.
     pub tensor_cores: bool,
+    /// Whether the kernel looks at the bits of computed floats. Those of NaNs are unspecified on GPUs.
+    pub nan_bits: bool,
 }
 
 impl InexactOperations {
@@ -29,11 +31,15 @@ impl InexactOperations {
                 if let Some((name, ulps)) = inexact_function(expr) {
                     found.functions.insert(name, ulps);
                 }
+                found.nan_bits |= reads_bits(expr, function);
             }
             each_stmt(&function.body, &mut |stmt| {
                 let operand = sum_operand(&stmt.kind).and_then(|id| function.exprs.get(id));
                 if operand.is_some_and(|expr| expr.ty.scalar().is_float()) {
                     found.unordered_sums.push(stmt.span);
+                }
+                if let StmtKind::Warp { op: WarpOp::MatchAny, value, .. } = &stmt.kind {
+                    found.nan_bits |= is_computed_float(*value, function);
                 }
                 let StmtKind::For { collective, .. } = &stmt.kind else { return };
                 found.tensor_cores |= matches!(collective, Some(CollectiveLoop::Gemm(_)));
@@ -51,12 +57,29 @@ impl InexactOperations {
             }
         }
         self.tensor_cores |= other.tensor_cores;
+        self.nan_bits |= other.nan_bits;
     }
 
     /// Returns whether each operation has the same result on all devices and in every run.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty() && self.unordered_sums.is_empty() && !self.tensor_cores
     }
+}
+
+/// Returns whether an expression depends on the sign or the payload of a float that may be a computed NaN.
+fn reads_bits(expr: &Expr, function: &Function) -> bool {
+    match &expr.kind {
+        ExprKind::Bitcast(value) => !expr.ty.scalar().is_float() && is_computed_float(*value, function),
+        ExprKind::Math { function: MathFn::Copysign, args } => args.iter().any(|arg| is_computed_float(*arg, function)),
+        _ => false,
+    }
+}
+
+/// Returns whether a value is a float that is neither loaded nor a constant. Variables may hold computed values.
+fn is_computed_float(value: ExprId, function: &Function) -> bool {
+    function.exprs.get(value).is_some_and(|expr| {
+        expr.ty.scalar().is_float() && !matches!(expr.kind, ExprKind::Load { .. } | ExprKind::Const(_))
+    })
 }
 
 /// Returns the operand of an atomic or warp-wide sum, whose order of additions is unspecified.

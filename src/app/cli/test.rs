@@ -82,6 +82,8 @@ fn file(path: &Path, filter: Option<&str>, how: TestOptions, context: &mut AppCo
         context.console.add_test_case(&shown_path(path), title, CaseStatus::NotRun, None, "");
         return;
     };
+    // Warnings about the file belong to none of its tests.
+    context.console.start_test_suite();
     let (chosen, skipped) = compiled.own_tests(filter);
     count.skipped += skipped;
     if chosen.is_empty() {

@@ -1,9 +1,7 @@
 //! Advice on an index out of bounds: suggests a guard that consists of the index and the extent, as written in the
 //! source.
 
-use std::sync::Arc;
-
-use super::context::FaultContext;
+use super::context::{BoundsAccess, FaultContext};
 use super::enclosing::enclosing_blocks;
 use super::index_ranges;
 use super::thread_variance::{EXCHANGE_INDICES, ThreadCount};
@@ -15,13 +13,6 @@ use clk_runtime::{LaunchExtents, are_indices_swapped};
 use clk_scalar::Scalar;
 use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::BinaryOp;
-
-/// The array access that caused the fault.
-pub(super) struct BoundsAccess {
-    pub array: Arc<ArrayType>,
-    pub kind: LocalKind,
-    pub indices: Vec<Expr>,
-}
 
 pub(super) fn advise(
     case: &FaultContext<'_>,
@@ -218,8 +209,8 @@ fn stencil_guard(case: &FaultContext<'_>, name: &str, access: &BoundsAccess, axi
     (least < 0 && most > 0 && !is_guarded).then(|| format!("{center} >= {} && {center} + {most} < {extent}", -least))
 }
 
-/// Returns the least and the greatest offset of the accesses to neighbors of `center` in the faulting statement: -1 and 1
-/// for `x[i - 1] + x[i + 1]`.
+/// Returns the least and the greatest offset of the accesses to neighbors of `center` in the faulting statement: -1
+/// and 1 for `x[i - 1] + x[i + 1]`.
 fn neighbor_offsets(case: &FaultContext<'_>, name: &str, axis: usize, center: &str) -> Option<(i128, i128)> {
     let mut statement = None;
     visit::stmts(&case.body.root, &mut |stmt| {
@@ -241,8 +232,8 @@ fn neighbor_offsets(case: &FaultContext<'_>, name: &str, axis: usize, center: &s
     Some((least, most))
 }
 
-/// Returns the condition under which all accesses to following neighbors in the statement are in bounds, along all axes:
-/// `r + 1 < H && c + 1 < W`.
+/// Returns the condition under which all accesses to following neighbors in the statement are in bounds, along all
+/// axes: `r + 1 < H && c + 1 < W`.
 fn upper_guard(case: &FaultContext<'_>, name: &str, access: &BoundsAccess) -> Option<String> {
     let guards = access.indices.iter().zip(&access.array.dims).enumerate().filter_map(|(axis, (index, dim))| {
         let (center, _) = neighbor(case, index)?;
@@ -454,8 +445,11 @@ fn positive_remainder(case: &FaultContext<'_>, index: &Expr) -> Option<(String, 
         return None;
     }
     let (dividend, divisor) = (case.text(left)?, case.text(right)?);
+    if divisor.contains(' ') {
+        return None;
+    }
     let corrected = format!("({dividend} + {divisor}) % {divisor}");
-    let title = format!("`%` has the sign of its left operand: `{corrected}` is never negative here");
+    let title = format!("`%` has the sign of its left operand, so add the divisor first: `{corrected}`");
     Some((title, index.span, corrected))
 }
 

@@ -1,6 +1,8 @@
 //! A fault with the kernel and the launch in which it occurred, from which advice is derived.
 
-use clk_check::typed::{Body, Kernel, Program};
+use std::sync::Arc;
+
+use clk_check::typed::{ArrayType, Body, Expr, Kernel, LocalKind, Program};
 use clk_runtime::{Fault, LaunchExtents};
 
 pub(super) struct FaultContext<'a> {
@@ -9,4 +11,11 @@ pub(super) struct FaultContext<'a> {
     pub body: &'a Body,
     pub extents: LaunchExtents,
     pub fault: &'a Fault,
+}
+
+/// The array access that caused the fault.
+pub(super) struct BoundsAccess {
+    pub array: Arc<ArrayType>,
+    pub kind: LocalKind,
+    pub indices: Vec<Expr>,
 }

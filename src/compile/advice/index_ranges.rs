@@ -3,8 +3,7 @@
 //! `for k in 0..N { s += a[i, k] }` with `a: [f32; M, K]` counts to `N` along an axis of length `K`. A guard would hide
 //! the mistake, so the advice is to exchange the indices or to change the range.
 
-use super::bounds::BoundsAccess;
-use super::context::FaultContext;
+use super::context::{BoundsAccess, FaultContext};
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_check::typed::*;

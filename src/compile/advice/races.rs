@@ -169,8 +169,8 @@ fn updated_place(case: &FaultContext<'_>) -> Option<String> {
     updated
 }
 
-/// If the faulting statement writes an element with a constant index of an array that has as many elements as the grid has
-/// blocks, returns the name of the array and the span of the index.
+/// If the faulting statement writes an element with a constant index of an array that has as many elements as the
+/// grid has blocks, returns the name of the array and the span of the index.
 fn element_of_blocks(case: &FaultContext<'_>) -> Option<(String, Span)> {
     let Geometry::Grid { grid, .. } = &case.kernel.geometry else { return None };
     let [blocks] = &grid[..] else { return None };

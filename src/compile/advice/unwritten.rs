@@ -48,11 +48,13 @@ pub(super) fn advise(
     elements: &UnwrittenElements<'_>,
     mut diagnostic: Diagnostic,
 ) -> Diagnostic {
-    if let Some((title, size)) = other_block_size(case) {
+    let mut reasons = skipped_stores(case, elements).unwrap_or_default();
+    if reasons.is_empty()
+        && let Some((title, size)) = other_block_size(case, elements)
+    {
         diagnostic.help.clear();
         return diagnostic.fix(title, size, "block_dim.x", Applicability::MaybeIncorrect);
     }
-    let mut reasons = skipped_stores(case, elements).unwrap_or_default();
     reasons.dedup_by_key(|reason| reason.at);
     if reasons.iter().all(|reason| reason.needs_threads) {
         diagnostic = advise_thread_count(case, elements.total, diagnostic);
@@ -325,8 +327,8 @@ fn early_return(values: &ThreadValues<'_, '_>, elements: &UnwrittenElements<'_>,
     reason
 }
 
-/// If a condition holds for the elements of the array, as in `if i < N { return }` before `y[i] = …`, returns the edit that
-/// inverts it.
+/// If a condition holds for the elements of the array, as in `if i < N { return }` before `y[i] = …`, returns the
+/// edit that inverts it.
 fn inverted_guard(case: &FaultContext<'_>, cond: &Expr, store: &Expr) -> Option<(String, Vec<(Span, String)>)> {
     let ExprKind::Binary { op: BinaryOp::Lt, left, right } = &cond.kind else { return None };
     let ExprKind::Index { base, indices } = &store.kind else { return None };
@@ -340,21 +342,27 @@ fn inverted_guard(case: &FaultContext<'_>, cond: &Expr, store: &Expr) -> Option<
     is_guard.then(|| (title, vec![(cond.span, text)]))
 }
 
-/// Returns the edit of `block_idx.x * 256 + thread_idx.x` if the blocks of the launch have another number of threads.
-fn other_block_size(case: &FaultContext<'_>) -> Option<(String, Span)> {
+/// If the only store to the array has the index `block_idx.x * 256 + thread_idx.x`, but the blocks of the launch have
+/// another number of threads, returns the span of this number.
+fn other_block_size(case: &FaultContext<'_>, elements: &UnwrittenElements<'_>) -> Option<(String, Span)> {
     let LaunchExtents::Grid { block, .. } = case.extents else { return None };
-    let is_variable = |e: &Expr, name: &str| case.text(e).is_some_and(|text| text == name);
-    let mut found = None;
-    visit::exprs(&case.body.root, &mut |e| {
-        let ExprKind::Binary { op: BinaryOp::Add, left, right } = &e.kind else { return };
-        let ExprKind::Binary { op: BinaryOp::Mul, left: index, right: size } = &left.kind else { return };
-        if let ExprKind::Int(threads) = size.kind
-            && is_variable(index, "block_idx.x")
-            && is_variable(right, "thread_idx.x")
-            && threads != i128::from(block[0])
+    let mut stored = vec![];
+    visit::stmts(&case.body.root, &mut |stmt| {
+        if let StmtKind::Assign { place, .. } = &stmt.kind
+            && let ExprKind::Index { base, indices } = &place.kind
+            && let ExprKind::Local(id) = base.kind
+            && case.body.locals.get(id).is_some_and(|local| local.name == elements.array)
         {
-            found = Some((format!("a block has {} threads, not {threads}", block[0]), size.span));
+            stored.push(indices);
         }
     });
-    found
+    let [indices] = &stored[..] else { return None };
+    let [index] = &indices[..] else { return None };
+    let is_variable = |e: &Expr, name: &str| case.text(e).is_some_and(|text| text == name);
+    let ExprKind::Binary { op: BinaryOp::Add, left, right } = &case.definition(index).kind else { return None };
+    let ExprKind::Binary { op: BinaryOp::Mul, left: blocks, right: size } = &left.kind else { return None };
+    let ExprKind::Int(threads) = size.kind else { return None };
+    let is_other = threads != i128::from(block[0]);
+    (is_other && is_variable(blocks, "block_idx.x") && is_variable(right, "thread_idx.x"))
+        .then(|| (format!("a block has {} threads, not {threads}", block[0]), size.span))
 }

@@ -249,7 +249,7 @@ impl EvalContext<'_> {
             }
         }
         if let ([left, right], true) = (&numbers[..], is_equality)
-            && (left - right).abs() <= 1e-3 * f64::max(left.abs(), right.abs())
+            && (left - right).abs() <= 1e-5 * f64::max(left.abs(), right.abs())
         {
             diagnostic = diagnostic.help("floats are rounded: `close(a, b)` compares them with a tolerance");
         }
