@@ -170,7 +170,7 @@ impl Cx<'_> {
                 (Type::Array(to), Type::Array(from)) => {
                     to.dims.len() == from.dims.len()
                         && matches!(to.element, Type::Scalar(_))
-                        && to.element == self.vars.shallow(&from.element)
+                        && self.vars.clone().unify(&to.element, &from.element)
                 }
                 _ => false,
             }
