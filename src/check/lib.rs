@@ -26,6 +26,7 @@ mod const_eval;
 mod const_overflow;
 mod context;
 mod contracts;
+mod copies;
 mod custom_vjp;
 mod derive;
 mod dump;
@@ -75,6 +76,7 @@ mod unused_results;
 mod value_advice;
 pub mod visit;
 
+pub use copies::changed_copies_of_script;
 pub use dump::dump;
 pub use import_alias::module_alias;
 pub use report::{Imports, UNREPORTED};

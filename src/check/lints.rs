@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::context::Cx;
+use crate::copies::changed_copy;
 use crate::exclusive_access::NamedVariable;
 use crate::expr::conversion_edits;
 use crate::mutations;
@@ -21,7 +22,12 @@ pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     let loops = endless_loops(cx, root);
     warnings.extend(loops.iter().filter_map(|one| endless_loop(cx, one)));
     let mut copies = vec![];
-    visit::stmts(root, &mut |stmt| copies.extend(changed_copy(cx, root, stmt)));
+    let local = |variable| match variable {
+        NamedVariable::Local(id) => cx.locals.get(id).map(|local| (&local.name, local.span)),
+        // Other bodies, and later entries of a session, may read a variable of the script.
+        NamedVariable::Global(_) => None,
+    };
+    visit::stmts(root, &mut |stmt| copies.extend(changed_copy(&local, &[root], stmt)));
     for ((id, local), info) in cx.locals.iter().zip(&cx.info) {
         // Errors in declarations have been reported already.
         if local.name.starts_with('_') || cx.vars.shallow(&local.ty) == Type::Error {
@@ -150,41 +156,6 @@ fn empty_countdown(stmt: &Stmt) -> Option<Diagnostic> {
             .at(iter.span, format!("a range counts up, but {from} is greater than {to}"))
             .fix("count down with `step -1`", iter.span.after(), " step -1", Applicability::MaybeIncorrect)
     })
-}
-
-/// Warns about `var row = m[0, ..]` if only elements of `row` are assigned later: a slice is a copy, not a view as in
-/// NumPy.
-fn changed_copy(cx: &Cx<'_>, root: &Block, stmt: &Stmt) -> Option<(NamedVariable, Diagnostic)> {
-    let StmtKind::Let { pattern, value: Some(value), .. } = &stmt.kind else { return None };
-    let ExprKind::Slice { base, .. } = &value.kind else { return None };
-    // Tests and later entries of a session may read a variable of the script.
-    let Pattern::Local(id) = pattern else { return None };
-    let (copy, Local { name, span, .. }) = (NamedVariable::Local(*id), cx.locals.get(*id)?);
-    if name.starts_with('_') {
-        return None;
-    }
-    let whole = match NamedVariable::of(base)? {
-        NamedVariable::Local(id) => &cx.locals.get(id)?.name,
-        NamedVariable::Global(id) => &cx.global(id)?.name,
-    };
-    let (mut uses, mut written) = (0, vec![]);
-    visit::exprs(root, &mut |e| uses += usize::from(NamedVariable::of(e) == Some(copy)));
-    visit::stmts(root, &mut |stmt| {
-        if let StmtKind::Assign { place, .. } = &stmt.kind
-            && matches!(place.kind, ExprKind::Index { .. } | ExprKind::Slice { .. })
-            && NamedVariable::of(visit::root(place)) == Some(copy)
-        {
-            written.push(place.span);
-        }
-    });
-    let first = *written.first().filter(|_| written.len() == uses)?;
-    Some((
-        copy,
-        Diagnostic::warning("W0001", format!("`{name}` is a copy, so this does not change `{whole}`"))
-            .at(first, "nothing reads the changed copy")
-            .because(*span, "copied here")
-            .help(format!("assign to the elements of `{whole}`: `{whole}[…] = …`")),
-    ))
 }
 
 /// Warns about a quotient that loses its fraction, `sum(counts) / len(counts)`, and about comparisons that never

@@ -8,8 +8,8 @@ use indexmap::IndexMap;
 
 use clk_base::diag::Diagnostic;
 use clk_base::source::{FileId, Span};
-use clk_check::exprs;
 use clk_check::typed::{Block, ExprKind, GenericArg, LaunchExpr, ModuleId, Program, Type};
+use clk_check::{changed_copies_of_script, exprs};
 use clk_lower::{ConstEvaluator, GenericArgument, Instance, default_argument, function, lower};
 
 use super::{Session, default_instance};
@@ -21,9 +21,12 @@ const PARALLEL: usize = 64;
 type RequiredInstance = (Instance, Option<Span>);
 
 impl Session {
-    /// Returns the errors of kernels that the main module defines or launches.
+    /// Returns the errors of kernels that the main module defines or launches, and the warnings that need the whole
+    /// script.
     pub fn examine(&self) -> Vec<Diagnostic> {
-        self.errors_of_instances(&self.required_instances())
+        let mut diagnostics = self.errors_of_instances(&self.required_instances());
+        diagnostics.extend(self.main.iter().flat_map(|main| changed_copies_of_script(&self.program, *main)));
+        diagnostics
     }
 
     /// Returns the errors of the kernels that a session entry defines. Does not compile the kernels that the entry
