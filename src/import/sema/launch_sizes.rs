@@ -386,8 +386,8 @@ fn is_small(size: &SizePolynomial) -> bool {
     size.terms().all(|(_, coefficient)| coefficient.abs() <= i128::from(i32::MAX))
 }
 
-/// Returns a place where the name of a kernel occurs, other than its definitions, its declarations and launches that are
-/// understood.
+/// Returns a place where the name of a kernel occurs, other than its definitions, its declarations and understood
+/// launches.
 fn unclear_use(
     host: &HostLaunches<'_>,
     unit: &TranslationUnit,
