@@ -10,8 +10,14 @@ use clk_prove::ProofVerdict;
 /// The code of warnings about accesses past a derived length.
 const PAST_DERIVED_LENGTH: &str = "W0853";
 
-/// Explains a counterexample that is an access past a derived length. `kernels` are those of the CUDA file.
+/// Explains a counterexample that is an access past a derived length. A proof is unknown if a launch of the file may
+/// break its assumptions. `kernels` are those of the CUDA file.
 pub(crate) fn explain(verdict: &mut ProofVerdict, kernel: &str, kernels: &[TranslatedKernel], sources: &SourceMap) {
+    let doubt = kernels.iter().find(|own| own.clk_name == kernel).and_then(|own| own.launch_doubt.as_ref());
+    if let (ProofVerdict::Proved { .. }, Some(doubt)) = (&*verdict, doubt) {
+        *verdict = ProofVerdict::Unknown { why: doubt.why.clone(), place: Some(doubt.place.span) };
+        return;
+    }
     let ProofVerdict::Refuted { past_end_of: Some(array), found, .. } = verdict else { return };
     let own = kernels.iter().filter(|own| own.clk_name == kernel);
     let derived = own.flat_map(|own| &own.derived_lengths).find(|derived| derived.clk_array == array.as_str());

@@ -6,6 +6,7 @@
 
 use crate::source::SourceSpan;
 use clk_base::source::Span;
+use rustc_hash::FxHashMap;
 pub use smol_str::SmolStr;
 
 /// Maximum number of nested nodes, also in chains such as `a + b + c + …`, which nest to the left.
@@ -24,6 +25,8 @@ pub struct TranslationUnit {
     pub decls: Vec<CppDecl>,
     /// The comments of all files that were read, in the order of reading.
     pub comments: Vec<CppComment>,
+    /// The places of all identifiers after preprocessing, except names of members after `.` and `->`.
+    pub identifiers: FxHashMap<SmolStr, Vec<SourceSpan>>,
 }
 
 /// A comment, `// …` or `/* … */`.

@@ -121,7 +121,7 @@ impl<'a> FunctionScan<'a> {
         values.iter().for_each(|value| self.value(value));
     }
 
-    fn value(&mut self, value: &'a CppExpr) {
+    pub(crate) fn value(&mut self, value: &'a CppExpr) {
         self.values.push(value);
         match &value.kind {
             CppExprKind::Unary { operand, .. } => self.value(operand),

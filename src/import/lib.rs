@@ -9,6 +9,8 @@
 
 use clk_base::diag::Diagnostic;
 use clk_base::source::{FileId, SourceMap};
+use rustc_hash::FxHashMap;
+use smol_str::SmolStr;
 
 pub mod ast;
 mod emit;
@@ -24,7 +26,8 @@ pub mod source;
 pub use emit::{OriginMap, TextPiece};
 pub use options::{HeaderReader, ImportOptions};
 pub use sema::{
-    Assumption, CudaTranslation, DerivedLength, REFUSED, RefusedKernel, SuggestedLength, TranslatedKernel, translate,
+    Assumption, CudaTranslation, DerivedLength, LaunchDoubt, REFUSED, RefusedKernel, SuggestedLength, TranslatedKernel,
+    translate,
 };
 
 /// A parsed CUDA file.
@@ -45,7 +48,15 @@ pub fn parse(
 ) -> ParsedCuda {
     let preprocessed = preprocess::preprocess(sources, file, options, read_header);
     let (decls, diagnostics) = parse::parse(&preprocessed.tokens, &preprocessed.provenance);
-    let unit = ast::TranslationUnit { decls, comments: preprocessed.comments };
+    let mut identifiers: FxHashMap<SmolStr, Vec<source::SourceSpan>> = FxHashMap::default();
+    let mut is_member = false;
+    for token in &preprocessed.tokens {
+        if token.kind == lex::CppTok::Ident && !is_member {
+            identifiers.entry(token.text.clone()).or_default().push(token.span);
+        }
+        is_member = matches!(token.text.as_str(), "." | "->");
+    }
+    let unit = ast::TranslationUnit { decls, comments: preprocessed.comments, identifiers };
     let diagnostics = [preprocessed.diagnostics, diagnostics].concat();
     ParsedCuda { unit, provenance: preprocessed.provenance, diagnostics }
 }

@@ -2,68 +2,19 @@
 //! and the arguments, as polynomials in host variables.
 //!
 //! Host code is not run: each function is visited once, in order. A variable that a branch or a loop assigns, or that a
-//! call may change, has a new unknown value afterward. What is not understood is unknown.
+//! call may change, has a new unknown value afterward. What is not understood is unknown: a construct that may change
+//! variables in another way, such as a lambda, a reference or a `goto`, makes all launches of its function unknown.
 
+use super::host_calls::{ALLOCATORS, HARMLESS, KERNEL_QUERIES, changed_in, is_query, template_names};
+use super::host_launches::{HostLaunch, HostLaunches};
+use super::host_values::*;
 use super::polynomial::{SizePolynomial, SizeSymbol};
 use crate::ast::*;
-use crate::source::SourceSpan;
+use crate::launches::FunctionScan;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Limit on the number of visited nodes of a file.
-const MAX_STEPS: u32 = 400_000;
-
-/// A value of a host variable or expression.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum HostCodeValue {
-    Unknown,
-    Int(SizePolynomial),
-    /// A pointer to the first byte of an allocation, and the number of its bytes.
-    Buffer {
-        id: u32,
-        bytes: Option<SizePolynomial>,
-    },
-    /// A `dim3`.
-    Extents([Option<SizePolynomial>; 3]),
-}
-
-/// A launch in host code.
-#[derive(Clone, Debug)]
-pub(super) struct HostLaunch<'a> {
-    pub(super) kernel: &'a QualifiedName,
-    pub(super) span: SourceSpan,
-    pub(super) grid: [Option<SizePolynomial>; 3],
-    pub(super) block: [Option<SizePolynomial>; 3],
-    pub(super) args: Vec<HostCodeValue>,
-}
-
-/// All launches of a file. The host variables in their polynomials are symbols of this table.
-#[derive(Default)]
-pub(super) struct HostLaunches<'a> {
-    pub(super) launches: Vec<HostLaunch<'a>>,
-    /// The dividend and the divisor of symbols that are quotients.
-    pub(super) quotients: FxHashMap<SizeSymbol, (SizePolynomial, i128)>,
-    /// The values of variables that have a constant value.
-    values: FxHashMap<SizeSymbol, i128>,
-}
-
-impl HostLaunches<'_> {
-    /// Returns the number that a polynomial is, if all of its variables have constant values.
-    pub(super) fn number(&self, value: &SizePolynomial) -> Option<i128> {
-        let mut value = value.clone();
-        for _ in 0..16 {
-            if let Some(number) = value.as_number() {
-                return Some(number);
-            }
-            let symbol = value.symbols().next()?;
-            let number = match self.quotients.get(&symbol) {
-                Some((dividend, divisor)) => self.number(dividend)?.checked_div(*divisor)?,
-                None => *self.values.get(&symbol)?,
-            };
-            value = value.substitute(symbol, &SizePolynomial::number(number))?;
-        }
-        None
-    }
-}
+const MAX_STEPS: usize = 400_000;
 
 /// Visits the host functions of a file. `size_of` returns the size of a type in bytes.
 pub(super) fn launches_of<'a>(
@@ -74,122 +25,136 @@ pub(super) fn launches_of<'a>(
         size_of,
         found: HostLaunches::default(),
         scopes: vec![FxHashMap::default()],
+        functions: FxHashMap::default(),
+        hidden: FxHashSet::default(),
+        is_nested: false,
+        is_unclear: false,
         escaped: FxHashSet::default(),
         symbols: 0,
         buffers: 0,
         steps: 0,
         quotients: FxHashMap::default(),
     };
-    scan.decls(&unit.decls);
+    scan.list_functions(&unit.decls);
+    scan.decls(&unit.decls, false);
+    if scan.steps > MAX_STEPS {
+        scan.found.launches.iter_mut().for_each(HostLaunch::forget);
+    }
     scan.found
 }
 
 struct HostScan<'a, 's> {
     size_of: &'s mut dyn FnMut(&'a CppType) -> Option<u64>,
     found: HostLaunches<'a>,
-    scopes: Vec<FxHashMap<SmolStr, HostCodeValue>>,
+    /// The outermost scope has the constants of the file.
+    scopes: Vec<FxHashMap<SmolStr, HostVariable>>,
+    /// The functions and records of the file, with the integer type that all functions of the name return.
+    functions: FxHashMap<SmolStr, Option<HostInt>>,
+    /// Template parameters of the function, which hide types of the file.
+    hidden: FxHashSet<SmolStr>,
+    /// Whether the function is in a record or namespace, whose names hide those of the file.
+    is_nested: bool,
+    /// Whether the function contains a construct that is not understood.
+    is_unclear: bool,
     /// Variables whose address is stored somewhere, so that any statement may change them.
     escaped: FxHashSet<SmolStr>,
     symbols: u32,
     buffers: u32,
-    steps: u32,
+    steps: usize,
     quotients: FxHashMap<(SizePolynomial, i128), SizeSymbol>,
 }
 
-/// Functions that change no variable that is an argument, except through the pointers that `call` handles.
-const HARMLESS: [&str; 44] = [
-    "printf",
-    "fprintf",
-    "puts",
-    "memset",
-    "memcpy",
-    "malloc",
-    "calloc",
-    "free",
-    "exit",
-    "abort",
-    "assert",
-    "rand",
-    "srand",
-    "atoi",
-    "atol",
-    "atof",
-    "sqrt",
-    "sqrtf",
-    "pow",
-    "log",
-    "exp",
-    "fabs",
-    "abs",
-    "ceil",
-    "floor",
-    "min",
-    "max",
-    "cudaMalloc",
-    "cudaMallocManaged",
-    "cudaMallocHost",
-    "cudaHostAlloc",
-    "cudaMallocAsync",
-    "cudaMemcpy",
-    "cudaMemcpyAsync",
-    "cudaMemset",
-    "cudaMemsetAsync",
-    "cudaFree",
-    "cudaDeviceSynchronize",
-    "cudaGetLastError",
-    "cudaGetErrorString",
-    "cudaPeekAtLastError",
-    "cudaStreamSynchronize",
-    "cudaFuncSetCacheConfig",
-    "cudaSetDevice",
-];
-
-/// Functions that store the address of new memory in their first argument; the second one is the number of bytes.
-const ALLOCATORS: [&str; 5] = ["cudaMalloc", "cudaMallocManaged", "cudaMallocHost", "cudaHostAlloc", "cudaMallocAsync"];
-
 impl<'a> HostScan<'a, '_> {
-    fn decls(&mut self, decls: &'a [CppDecl]) {
+    /// Lists the functions of the file with the integer types of their results.
+    fn list_functions(&mut self, decls: &'a [CppDecl]) {
         for decl in decls {
             match &decl.kind {
-                CppDeclKind::Namespace { decls, .. } | CppDeclKind::LinkageBlock(decls) => self.decls(decls),
+                CppDeclKind::Namespace { decls, .. } | CppDeclKind::LinkageBlock(decls) => self.list_functions(decls),
+                CppDeclKind::Record(record) => {
+                    if let Some(name) = &record.name {
+                        self.functions.insert(name.text.clone(), None);
+                    }
+                    for member in record.members.iter().flatten() {
+                        self.list_functions(std::slice::from_ref(&member.decl));
+                    }
+                }
+                CppDeclKind::Function(function) => {
+                    if let FunctionName::Plain(name) = &function.name {
+                        let names = template_names(function);
+                        let result = HostInt::of(&function.result, &names);
+                        let known = self.functions.entry(name.clone()).or_insert(result);
+                        if *known != result {
+                            *known = None;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn decls(&mut self, decls: &'a [CppDecl], is_nested: bool) {
+        for decl in decls {
+            match &decl.kind {
+                CppDeclKind::LinkageBlock(decls) => self.decls(decls, is_nested),
+                CppDeclKind::Namespace { decls, .. } => self.decls(decls, true),
                 CppDeclKind::Record(record) => {
                     for member in record.members.iter().flatten() {
-                        self.decls(std::slice::from_ref(&member.decl));
+                        self.decls(std::slice::from_ref(&member.decl), true);
                     }
                 }
                 CppDeclKind::Variables(decl) => {
                     // Other functions may assign variables of the file.
                     let is_constant =
                         decl.attributes.constexpr || decl.variables.iter().all(|one| one.ty.qualifiers.is_const);
-                    if is_constant && self.scopes.len() == 1 {
+                    if is_constant && !is_nested {
                         self.variables(decl);
                     }
                 }
-                CppDeclKind::Function(function) => self.function(function),
+                CppDeclKind::Function(function) => self.function(function, is_nested || function.scope.is_some()),
                 _ => {}
             }
         }
     }
 
-    fn function(&mut self, function: &'a CppFunction) {
+    fn function(&mut self, function: &'a CppFunction, is_nested: bool) {
         let FunctionBody::Block(body) = &function.body else { return };
         if function.attributes.global || (function.attributes.device && !function.attributes.host) {
             return;
         }
+        let first = self.found.launches.len();
         self.escaped.clear();
+        self.hidden = template_names(function);
+        (self.is_nested, self.is_unclear) = (is_nested, false);
+        let constants = if is_nested { std::mem::take(&mut self.scopes) } else { vec![] };
         self.scopes.push(FxHashMap::default());
+        for name in self.hidden.clone() {
+            self.define(&name, VariableKind::Other, HostCodeValue::Unknown);
+        }
         for param in &function.params {
+            if let CppTypeKind::Reference(target) | CppTypeKind::RvalueReference(target) = &param.ty.kind {
+                // The value of a constant object is not used.
+                self.is_unclear |= !target.qualifiers.is_const || HostInt::of(target, &self.hidden).is_some();
+            }
             if let Some(name) = &param.name {
-                let value = match &param.ty.kind {
-                    // Another function may change an object behind a reference, but this one reads it as a variable.
-                    CppTypeKind::Reference(_) => HostCodeValue::Unknown,
-                    _ => self.unknown_of(&param.ty),
+                let kind = self.kind_of(&param.ty);
+                let value = match kind {
+                    VariableKind::Pointer => self.buffer(None),
+                    kind => self.unknown(kind),
                 };
-                self.define(&name.text, value);
+                self.define(&name.text, kind, value);
             }
         }
         self.block(body);
         self.scopes.pop();
+        if is_nested {
+            self.scopes = constants;
+        }
+        if self.is_unclear {
+            self.found.launches[first..].iter_mut().for_each(HostLaunch::forget);
+        }
+        (self.is_nested, self.is_unclear) = (false, false);
+        self.hidden.clear();
     }
 
     fn is_exhausted(&mut self) -> bool {
@@ -204,48 +169,79 @@ impl<'a> HostScan<'a, '_> {
         SizeSymbol(self.symbols)
     }
 
-    fn new_int(&mut self) -> HostCodeValue {
-        HostCodeValue::Int(SizePolynomial::symbol(self.new_symbol()))
+    fn new_int(&mut self, ty: HostInt) -> HostCodeValue {
+        HostCodeValue::Int(SizePolynomial::symbol(self.new_symbol()), ty)
     }
 
-    /// Returns a value of a type about which nothing is known.
-    fn unknown_of(&mut self, ty: &CppType) -> HostCodeValue {
-        if is_integer(ty) { self.new_int() } else { HostCodeValue::Unknown }
-    }
-
-    fn define(&mut self, name: &SmolStr, value: HostCodeValue) {
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.insert(name.clone(), value);
+    /// Returns a value about which nothing but its type is known.
+    fn unknown(&mut self, kind: VariableKind) -> HostCodeValue {
+        match kind {
+            VariableKind::Int(ty) => self.new_int(ty),
+            _ => HostCodeValue::Unknown,
         }
     }
 
-    fn find(&self, name: &str) -> Option<&HostCodeValue> {
+    fn kind_of(&self, ty: &CppType) -> VariableKind {
+        if let Some(ty) = HostInt::of(ty, &self.hidden) {
+            return VariableKind::Int(ty);
+        }
+        match &ty.kind {
+            CppTypeKind::Named(name)
+                if self.hidden.contains(last_name(name)) || self.functions.contains_key(last_name(name)) =>
+            {
+                VariableKind::Other
+            }
+            CppTypeKind::Named(name) => match last_name(name) {
+                "dim3" => VariableKind::Dim3,
+                "vector" | "device_vector" | "host_vector" => VariableKind::Vector,
+                _ => VariableKind::Other,
+            },
+            CppTypeKind::Pointer(_) | CppTypeKind::Array { .. } => VariableKind::Pointer,
+            _ => VariableKind::Other,
+        }
+    }
+
+    fn define(&mut self, name: &SmolStr, kind: VariableKind, value: HostCodeValue) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name.clone(), HostVariable { kind, value });
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&HostVariable> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 
     fn assign(&mut self, name: &str, value: HostCodeValue) {
+        let Some(kind) = self.find(name).map(|known| known.kind) else { return };
+        let value = self.stored(kind, value);
         if let Some(known) = self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(name)) {
-            *known = value;
+            known.value = value;
+        }
+    }
+
+    /// Returns the value of a variable after a store.
+    fn stored(&mut self, kind: VariableKind, value: HostCodeValue) -> HostCodeValue {
+        match (kind, value) {
+            (VariableKind::Int(to), HostCodeValue::Int(value, from)) => match self.found.converted(&value, from, to) {
+                Some(value) => HostCodeValue::Int(self.named(value), to),
+                None => self.new_int(to),
+            },
+            (VariableKind::Dim3, value @ HostCodeValue::Extents(_)) => value,
+            (VariableKind::Dim3, value @ HostCodeValue::Int(..)) => extents_of(&[value]),
+            (VariableKind::Pointer, value @ HostCodeValue::Buffer { .. }) => value,
+            // A vector is copied.
+            (VariableKind::Vector, HostCodeValue::Vector { bytes, .. }) => self.vector(bytes),
+            (kind, _) => self.unknown(kind),
         }
     }
 
     /// Gives a variable a new unknown value.
     fn forget(&mut self, name: &str) {
-        let new = match self.find(name) {
-            Some(HostCodeValue::Int(_)) => self.new_int(),
-            _ => HostCodeValue::Unknown,
-        };
-        self.assign(name, new);
+        self.assign(name, HostCodeValue::Unknown);
     }
 
     fn forget_all(&mut self, names: &FxHashSet<SmolStr>) {
         names.iter().for_each(|name| self.forget(name));
-    }
-
-    /// Forgets all variables of the function.
-    fn forget_everything(&mut self) {
-        let names: FxHashSet<SmolStr> = self.scopes.iter().skip(1).flat_map(|scope| scope.keys().cloned()).collect();
-        self.forget_all(&names);
     }
 
     // ---- statements ----
@@ -266,38 +262,42 @@ impl<'a> HostScan<'a, '_> {
         }
         match &stmt.kind {
             CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(None) => {}
-            // Jumps and unknown statements may do anything.
-            CppStmtKind::Label(_) | CppStmtKind::Refused(_) => self.forget_everything(),
+            CppStmtKind::Label(_) | CppStmtKind::Refused(_) | CppStmtKind::Switch(_) | CppStmtKind::RangeFor { .. } => {
+                self.is_unclear = true;
+                let mut scan = FunctionScan::default();
+                scan.stmt(stmt);
+                self.launches_in(scan);
+            }
             CppStmtKind::Expr(value) | CppStmtKind::Return(Some(value)) => {
                 self.value(value);
             }
-            CppStmtKind::Decl(decl) => {
-                if let CppDeclKind::Variables(decl) = &decl.kind {
-                    self.variables(decl);
-                }
-            }
+            CppStmtKind::Decl(decl) => match &decl.kind {
+                CppDeclKind::Variables(decl) => self.variables(decl),
+                CppDeclKind::UsingNamespace(_) | CppDeclKind::StaticAssert { .. } => {}
+                _ => self.is_unclear = true,
+            },
             CppStmtKind::Block(block) => self.block(block),
             CppStmtKind::If(inner) => self.nested(|own| {
                 inner.init.iter().for_each(|init| own.stmt(init));
                 own.condition(&inner.condition);
-                let before = own.scopes.clone();
+                let before = own.copied_scopes();
                 own.nested(|own| own.stmt(&inner.then));
                 let after_then = std::mem::replace(&mut own.scopes, before);
                 if let Some(otherwise) = &inner.otherwise {
                     own.nested(|own| own.stmt(otherwise));
                 }
-                own.join(after_then);
+                own.join(&after_then);
             }),
             CppStmtKind::While { condition, body, .. } => self.repeated(stmt, |own| {
                 own.condition(condition);
-                own.stmt(body);
+                own.nested(|own| own.stmt(body));
             }),
             CppStmtKind::DoWhile { body, condition, .. } => {
-                if is_false(condition) {
-                    return self.stmt(body);
+                if is_false(condition) && !has_jump(body) {
+                    return self.nested(|own| own.stmt(body));
                 }
                 self.repeated(stmt, |own| {
-                    own.stmt(body);
+                    own.nested(|own| own.stmt(body));
                     own.value(condition);
                 });
             }
@@ -305,59 +305,62 @@ impl<'a> HostScan<'a, '_> {
                 own.stmt(&inner.init);
                 own.repeated(stmt, |own| {
                     inner.condition.iter().for_each(|condition| own.condition(condition));
-                    own.stmt(&inner.body);
+                    own.nested(|own| own.stmt(&inner.body));
                     inner.step.iter().for_each(|step| {
                         own.value(step);
                     });
                 });
             }),
-            CppStmtKind::RangeFor { variable, range, body } => {
-                self.value(range);
-                self.nested(|own| {
-                    own.repeated(stmt, |own| {
-                        own.variables(variable);
-                        own.stmt(body);
-                    });
-                });
+        }
+    }
+
+    /// Notes the launches in code that is not understood.
+    fn launches_in(&mut self, scan: FunctionScan<'a>) {
+        for value in scan.values {
+            if let CppExprKind::Launch { callee, args, .. } = &value.kind
+                && let CppExprKind::Name(kernel) = &callee.kind
+            {
+                let (args, roots) = (vec![HostCodeValue::Unknown; args.len()], args.iter().map(pointer_root).collect());
+                let mut launch = HostLaunch {
+                    kernel,
+                    span: value.span,
+                    grid: Default::default(),
+                    block: Default::default(),
+                    shared: None,
+                    args,
+                    roots,
+                    is_integer: [false; 2],
+                };
+                launch.forget();
+                self.found.launches.push(launch);
             }
-            CppStmtKind::Switch(inner) => self.nested(|own| {
-                inner.init.iter().for_each(|init| own.stmt(init));
-                own.condition(&inner.condition);
-                own.repeated(stmt, |own| {
-                    for section in &inner.sections {
-                        section.stmts.iter().for_each(|stmt| own.stmt(stmt));
-                        let mut changed = FxHashSet::default();
-                        section.stmts.iter().for_each(|stmt| changed_in(stmt, &mut changed));
-                        own.forget_all(&changed);
-                    }
-                });
-            }),
         }
     }
 
     /// Visits the body of a loop. Before and after it, the variables that it changes are unknown.
     fn repeated(&mut self, stmt: &'a CppStmt, body: impl FnOnce(&mut Self)) {
         let mut changed = FxHashSet::default();
-        changed_in(stmt, &mut changed);
+        self.steps += changed_in(stmt, &self.functions, &mut changed);
         self.forget_all(&changed);
         body(self);
         self.forget_all(&changed);
     }
 
+    fn copied_scopes(&mut self) -> Vec<FxHashMap<SmolStr, HostVariable>> {
+        self.steps += self.scopes.iter().map(FxHashMap::len).sum::<usize>() / 4;
+        self.scopes.clone()
+    }
+
     /// Forgets the variables that have another value at the end of another branch.
-    fn join(&mut self, other: Vec<FxHashMap<SmolStr, HostCodeValue>>) {
+    fn join(&mut self, other: &[FxHashMap<SmolStr, HostVariable>]) {
         let mut differ = vec![];
-        for (at, (own, other)) in self.scopes.iter().zip(&other).enumerate() {
-            differ.extend(
-                own.iter().filter(|(name, value)| other.get(*name) != Some(value)).map(|(name, _)| (at, name.clone())),
-            );
+        for (at, (own, other)) in self.scopes.iter().zip(other).enumerate() {
+            let differs = |(name, value): &(&SmolStr, &HostVariable)| other.get(*name) != Some(value);
+            differ.extend(own.iter().filter(differs).map(|(name, value)| (at, name.clone(), value.kind)));
         }
-        for (at, name) in differ {
-            let new = match self.scopes[at].get(&name) {
-                Some(HostCodeValue::Int(_)) => self.new_int(),
-                _ => HostCodeValue::Unknown,
-            };
-            self.scopes[at].insert(name, new);
+        for (at, name, kind) in differ {
+            let value = self.unknown(kind);
+            self.scopes[at].insert(name, HostVariable { kind, value });
         }
     }
 
@@ -380,63 +383,77 @@ impl<'a> HostScan<'a, '_> {
                 }
             };
             let name = match &variable.name {
-                // A `static` variable has the value of the previous call.
-                VariableName::Plain(name) if decl.attributes.is_static && !variable.ty.qualifiers.is_const => {
-                    self.define(&name.text, HostCodeValue::Unknown);
-                    continue;
-                }
                 VariableName::Plain(name) => &name.text,
-                VariableName::Bindings(names) => {
-                    names.iter().for_each(|name| self.define(&name.text, HostCodeValue::Unknown));
+                VariableName::Bindings(_) => {
+                    self.is_unclear = true;
                     continue;
                 }
                 VariableName::Unnamed => continue,
             };
-            let value = match &variable.ty.kind {
-                CppTypeKind::Reference(_) | CppTypeKind::RvalueReference(_) => {
-                    // A store through the reference changes the variable.
-                    if let CppInit::Equal(value) = &variable.init {
-                        self.escape(value);
+            if matches!(
+                variable.ty.kind,
+                CppTypeKind::Reference(_)
+                    | CppTypeKind::RvalueReference(_)
+                    | CppTypeKind::Record(_)
+                    | CppTypeKind::Enum(_)
+            ) {
+                self.is_unclear = true;
+            }
+            let is_const = variable.ty.qualifiers.is_const || decl.attributes.constexpr;
+            if (decl.attributes.is_static && !is_const) || decl.attributes.is_extern || variable.ty.qualifiers.volatile
+            {
+                // Other calls and functions may change it.
+                self.escaped.insert(name.clone());
+            }
+            let kind = match (&variable.ty.kind, args.first()) {
+                (CppTypeKind::Auto, Some(value)) => match value {
+                    HostCodeValue::Int(_, ty) => VariableKind::Int(*ty),
+                    HostCodeValue::Buffer { .. } => VariableKind::Pointer,
+                    HostCodeValue::Vector { .. } => VariableKind::Vector,
+                    HostCodeValue::Extents(_) => VariableKind::Dim3,
+                    HostCodeValue::Unknown => VariableKind::Other,
+                },
+                _ => self.kind_of(&variable.ty),
+            };
+            let value = match (kind, &variable.ty.kind) {
+                (VariableKind::Dim3, CppTypeKind::Named(_)) => match (&variable.init, args.first()) {
+                    (CppInit::Equal(_), _) => {
+                        let value = args.into_iter().next().unwrap_or(HostCodeValue::Unknown);
+                        self.stored(kind, value)
                     }
-                    HostCodeValue::Unknown
-                }
-                CppTypeKind::Named(named) if last_name(named) == "dim3" => match (&variable.init, args.first()) {
-                    (CppInit::Equal(_), Some(HostCodeValue::Extents(extents))) => {
-                        HostCodeValue::Extents(extents.clone())
-                    }
-                    (CppInit::Equal(_), Some(HostCodeValue::Int(x))) => extents_of(&[HostCodeValue::Int(x.clone())]),
-                    (CppInit::Equal(_), _) => HostCodeValue::Unknown,
-                    _ if matches!(args.first(), Some(HostCodeValue::Extents(_))) => args[0].clone(),
+                    (_, Some(HostCodeValue::Extents(_))) if args.len() == 1 => args[0].clone(),
+                    // A function may return a `dim3`.
+                    (_, Some(HostCodeValue::Unknown)) if args.len() == 1 => HostCodeValue::Unknown,
                     _ => extents_of(&args),
                 },
-                CppTypeKind::Named(named) if matches!(last_name(named), "vector" | "device_vector") => {
+                (VariableKind::Vector, CppTypeKind::Named(named)) => {
                     let element = named.segments.last().and_then(|last| last.args.as_deref());
                     let size = match element {
-                        Some([CppTemplateArg::Type(element), ..]) => (self.size_of)(element),
+                        Some([CppTemplateArg::Type(element), ..]) => self.size(element),
                         _ => None,
                     };
                     match (args.first(), size, &variable.init) {
-                        (Some(HostCodeValue::Int(count)), Some(size), CppInit::Paren(_)) => {
-                            self.buffer(count.times(&SizePolynomial::number(i128::from(size))))
+                        (Some(HostCodeValue::Int(count, from)), Some(size), CppInit::Paren(_)) => {
+                            let count = self.found.converted(count, *from, HostInt::SIZE);
+                            let bytes = count.and_then(|count| count.times(&SizePolynomial::number(size)));
+                            self.vector(bytes)
+                        }
+                        (Some(value @ HostCodeValue::Vector { .. }), _, _) if args.len() == 1 => {
+                            self.stored(kind, value.clone())
                         }
                         _ => HostCodeValue::Unknown,
                     }
                 }
-                CppTypeKind::Array { length: Some(_), .. } => {
+                (_, CppTypeKind::Array { length: Some(_), .. }) => {
                     let bytes = self.array_bytes(&variable.ty);
                     self.buffer(bytes)
                 }
-                CppTypeKind::Pointer(_) => args.into_iter().next().unwrap_or(HostCodeValue::Unknown),
-                _ if is_integer(&variable.ty) || matches!(variable.ty.kind, CppTypeKind::Auto) => {
-                    match args.into_iter().next() {
-                        Some(HostCodeValue::Int(value)) => HostCodeValue::Int(self.named(value)),
-                        Some(value) if matches!(variable.ty.kind, CppTypeKind::Auto) => value,
-                        _ => self.unknown_of(&variable.ty),
-                    }
+                _ => {
+                    let value = args.into_iter().next().unwrap_or(HostCodeValue::Unknown);
+                    self.stored(kind, value)
                 }
-                _ => HostCodeValue::Unknown,
             };
-            self.define(name, value);
+            self.define(name, kind, value);
         }
     }
 
@@ -453,13 +470,30 @@ impl<'a> HostScan<'a, '_> {
         HostCodeValue::Buffer { id: self.buffers, bytes }
     }
 
+    fn vector(&mut self, bytes: Option<SizePolynomial>) -> HostCodeValue {
+        self.buffers += 1;
+        HostCodeValue::Vector { id: self.buffers, bytes }
+    }
+
+    /// Returns the size of a type, unless a name in it may have another meaning in this function.
+    fn size(&mut self, ty: &'a CppType) -> Option<i128> {
+        let is_clear = match &ty.kind {
+            CppTypeKind::Basic(_) | CppTypeKind::Pointer(_) => true,
+            CppTypeKind::Named(name) => {
+                HostInt::of(ty, &self.hidden).is_some() || (!self.is_nested && !self.hidden.contains(last_name(name)))
+            }
+            _ => false,
+        };
+        if is_clear { (self.size_of)(ty).map(i128::from) } else { None }
+    }
+
     fn array_bytes(&mut self, ty: &'a CppType) -> Option<SizePolynomial> {
         match &ty.kind {
             CppTypeKind::Array { element, length: Some(length) } => {
-                let HostCodeValue::Int(length) = self.value(length) else { return None };
+                let HostCodeValue::Int(length, _) = self.value(length) else { return None };
                 self.array_bytes(element)?.times(&length)
             }
-            _ => Some(SizePolynomial::number(i128::from((self.size_of)(ty)?))),
+            _ => Some(SizePolynomial::number(self.size(ty)?)),
         }
     }
 
@@ -473,11 +507,48 @@ impl<'a> HostScan<'a, '_> {
 
     // ---- expressions ----
 
-    fn int(&mut self, value: &'a CppExpr) -> Option<SizePolynomial> {
+    /// Returns a number of bytes.
+    fn bytes(&mut self, value: &'a CppExpr) -> Option<SizePolynomial> {
         match self.value(value) {
-            HostCodeValue::Int(value) => Some(value),
+            HostCodeValue::Int(value, from) => self.found.converted(&value, from, HostInt::SIZE),
             _ => None,
         }
+    }
+
+    fn values(&mut self, values: &'a [CppExpr]) -> Vec<HostCodeValue> {
+        // The order of evaluation of arguments is open.
+        self.is_unclear |= values.len() > 1 && values.iter().any(|value| self.has_effects(value, true));
+        values.iter().map(|value| self.value(value)).collect()
+    }
+
+    /// Returns whether an expression may assign a variable. With `allows_calls`, functions are taken to assign none.
+    fn has_effects(&self, expr: &'a CppExpr, allows_calls: bool) -> bool {
+        let mut scan = FunctionScan::default();
+        scan.value(expr);
+        scan.values.iter().any(|value| match &value.kind {
+            CppExprKind::Assign { .. } | CppExprKind::Launch { .. } => true,
+            CppExprKind::Unary { op, .. } => {
+                use CppUnaryOp::*;
+                matches!(op, PreIncrement | PreDecrement | PostIncrement | PostDecrement)
+            }
+            CppExprKind::Call { callee, args } => {
+                let name = match &callee.kind {
+                    CppExprKind::Name(name) => self.known_function(last_name(name)),
+                    CppExprKind::Member { member, .. } if is_query(member) => return false,
+                    _ => "",
+                };
+                !allows_calls
+                    && (!HARMLESS.contains(&name)
+                        || ALLOCATORS.contains(&name)
+                        || args.iter().any(|arg| address_of(arg).is_some()))
+            }
+            _ => false,
+        })
+    }
+
+    /// Returns the name of a function of a library; an empty one if the file defines a function of this name.
+    fn known_function<'n>(&self, name: &'n str) -> &'n str {
+        if self.functions.contains_key(name) { "" } else { name }
     }
 
     /// Returns the value of an expression, after its effects.
@@ -486,73 +557,70 @@ impl<'a> HostScan<'a, '_> {
             return HostCodeValue::Unknown;
         }
         match &expr.kind {
-            CppExprKind::Int(literal) => HostCodeValue::Int(SizePolynomial::number(i128::from(literal.value))),
+            CppExprKind::Int(literal) => {
+                let number = SizePolynomial::number(i128::from(literal.value));
+                HostCodeValue::Int(number, HostInt::of_literal(literal))
+            }
             CppExprKind::Name(name) => {
                 let Some(name) = plain(name) else { return HostCodeValue::Unknown };
                 if self.escaped.contains(name) {
                     self.forget(name);
                 }
-                self.find(name).cloned().unwrap_or(HostCodeValue::Unknown)
+                self.find(name).map_or(HostCodeValue::Unknown, |known| known.value.clone())
             }
             CppExprKind::Unary { op, operand } => self.unary(*op, operand),
-            CppExprKind::Binary { op, left, right } => {
-                let (left, right) = (self.value(left), self.value(right));
-                match (left, right) {
-                    (HostCodeValue::Int(left), HostCodeValue::Int(right)) => self.arithmetic(*op, &left, &right),
-                    _ => HostCodeValue::Unknown,
-                }
-            }
+            CppExprKind::Binary { op, left, right } => self.binary(*op, left, right),
             CppExprKind::Comma { left, right } => {
                 self.value(left);
                 self.value(right)
             }
             CppExprKind::Assign { op, target, value } => {
                 let new = self.value(value);
-                match variable_in(target).filter(|_| matches!(target.kind, CppExprKind::Name(_))) {
-                    Some(name) => {
-                        let new = match (op, new, self.find(name).cloned()) {
-                            (None, HostCodeValue::Int(new), _) => HostCodeValue::Int(self.named(new)),
-                            (None, HostCodeValue::Unknown, Some(HostCodeValue::Int(_))) => self.new_int(),
-                            (None, new, _) => new,
-                            (Some(op), HostCodeValue::Int(new), Some(HostCodeValue::Int(old))) => {
-                                self.arithmetic(*op, &old, &new)
-                            }
-                            _ => HostCodeValue::Unknown,
-                        };
-                        self.assign(name, new.clone());
-                        new
-                    }
-                    None => {
-                        self.store(target, new);
-                        HostCodeValue::Unknown
-                    }
+                if let CppExprKind::Name(name) = &target.kind {
+                    let Some(name) = plain(name) else { return HostCodeValue::Unknown };
+                    let new = match (op, self.find(name).map(|known| known.value.clone())) {
+                        (None, _) => new,
+                        (Some(op), Some(old)) => self.arithmetic(*op, old, new),
+                        (Some(_), None) => HostCodeValue::Unknown,
+                    };
+                    self.assign(name, new);
+                    return self.find(name).map_or(HostCodeValue::Unknown, |known| known.value.clone());
                 }
+                self.store(target, new);
+                HostCodeValue::Unknown
             }
             CppExprKind::Conditional { condition, then, otherwise } => {
                 self.value(condition);
-                let before = self.scopes.clone();
-                let first = self.value(then);
-                let after = std::mem::replace(&mut self.scopes, before);
-                let second = self.value(otherwise);
-                self.join(after);
-                match (first, second) {
+                self.is_unclear |= self.has_effects(then, false) || self.has_effects(otherwise, false);
+                match (self.value(then), self.value(otherwise)) {
                     (first, second) if first == second => first,
-                    (HostCodeValue::Int(_), HostCodeValue::Int(_)) => self.new_int(),
+                    (HostCodeValue::Int(_, first), HostCodeValue::Int(_, second)) => self.new_int(first.common(second)),
                     _ => HostCodeValue::Unknown,
                 }
             }
             CppExprKind::Call { callee, args } => self.call(callee, args),
             CppExprKind::Launch { callee, config, args } => {
-                let sizes: Vec<HostCodeValue> = config.iter().map(|value| self.value(value)).collect();
-                let args = args.iter().map(|value| self.value(value)).collect();
+                let sizes = self.values(config);
+                let roots = args.iter().map(pointer_root).collect();
+                let args = self.values(args);
                 if let CppExprKind::Name(kernel) = &callee.kind {
-                    let extents = |value: Option<&HostCodeValue>| match value {
+                    let is_integer =
+                        [0, 1].map(|at| config.get(at).zip(sizes.get(at)).is_some_and(|(e, v)| self.is_integer(e, v)));
+                    let extents = |at: usize| match sizes.get(at) {
                         Some(HostCodeValue::Extents(extents)) => extents.clone(),
-                        Some(HostCodeValue::Int(x)) => [Some(x.clone()), Some(one()), Some(one())],
+                        Some(HostCodeValue::Int(x, _)) => [Some(x.clone()), Some(one()), Some(one())],
+                        _ if is_integer[at] => [None, Some(one()), Some(one())],
                         _ => [None, None, None],
                     };
-                    let (grid, block) = (extents(sizes.first()), extents(sizes.get(1)));
-                    self.found.launches.push(HostLaunch { kernel, span: expr.span, grid, block, args });
+                    let shared = match (config.len(), sizes.get(2)) {
+                        (2, _) => Some(SizePolynomial::default()),
+                        (_, Some(HostCodeValue::Int(bytes, from))) => self.found.converted(bytes, *from, HostInt::SIZE),
+                        _ => None,
+                    };
+                    let (grid, block) = (extents(0), extents(1));
+                    let span = expr.span;
+                    let launch = HostLaunch { kernel, span, grid, block, shared, args, roots, is_integer };
+                    self.found.launches.push(launch);
                 }
                 HostCodeValue::Unknown
             }
@@ -563,21 +631,17 @@ impl<'a> HostScan<'a, '_> {
             }
             CppExprKind::Member { base, member, .. } => match (self.value(base), axis_of(member)) {
                 (HostCodeValue::Extents(extents), Some(axis)) => {
-                    extents[axis].clone().map_or(HostCodeValue::Unknown, HostCodeValue::Int)
+                    let ty = HostInt { bits: 32, is_signed: false };
+                    extents[axis].clone().map_or(HostCodeValue::Unknown, |extent| HostCodeValue::Int(extent, ty))
                 }
                 _ => HostCodeValue::Unknown,
             },
-            CppExprKind::Cast { ty, value, .. } => self.converted(ty, value),
+            CppExprKind::Cast { ty, value, .. } => self.cast(ty, value),
             CppExprKind::Construct { ty, args, .. } => match (&ty.kind, &args[..]) {
-                (CppTypeKind::Named(named), _) if last_name(named) == "dim3" => {
-                    let args: Vec<HostCodeValue> = args.iter().map(|value| self.value(value)).collect();
-                    extents_of(&args)
-                }
-                (_, [only]) => self.converted(ty, only),
+                (CppTypeKind::Named(named), _) if last_name(named) == "dim3" => self.dim3(args),
+                (_, [only]) => self.cast(ty, only),
                 _ => {
-                    args.iter().for_each(|value| {
-                        self.value(value);
-                    });
+                    self.values(args);
                     HostCodeValue::Unknown
                 }
             },
@@ -587,145 +651,211 @@ impl<'a> HostScan<'a, '_> {
                 });
                 HostCodeValue::Unknown
             }
-            CppExprKind::SizeofType(ty) => match (self.size_of)(ty) {
-                Some(size) => HostCodeValue::Int(SizePolynomial::number(i128::from(size))),
-                None => HostCodeValue::Unknown,
+            CppExprKind::SizeofType(ty) => match self.size(ty) {
+                Some(size) => HostCodeValue::Int(SizePolynomial::number(size), HostInt::SIZE),
+                None => self.new_int(HostInt::SIZE),
             },
-            // A lambda may change each variable that it captures, when it is called.
-            CppExprKind::Lambda(_) => {
-                let names: Vec<SmolStr> = self.scopes.iter().skip(1).flat_map(|scope| scope.keys().cloned()).collect();
-                self.escaped.extend(names);
-                self.forget_everything();
+            CppExprKind::Refused(refusal) => {
+                let is_harmless = ["`new`", "`delete`", "`throw`"].iter().any(|word| refusal.construct.contains(word));
+                self.is_unclear |= !is_harmless;
                 HostCodeValue::Unknown
             }
-            CppExprKind::Statements(block) => {
-                self.block(block);
+            CppExprKind::Lambda(_) | CppExprKind::Statements(_) | CppExprKind::PackExpansion(_) => {
+                self.is_unclear = true;
                 HostCodeValue::Unknown
             }
-            CppExprKind::PackExpansion(inner) => {
-                self.value(inner);
-                HostCodeValue::Unknown
+            CppExprKind::SizeofExpr(_) | CppExprKind::AlignofType(_) | CppExprKind::SizeofPack(_) => {
+                self.new_int(HostInt::SIZE)
             }
-            CppExprKind::Refused(_) => HostCodeValue::Unknown,
             CppExprKind::Float(_)
             | CppExprKind::Char(_)
             | CppExprKind::String(_)
             | CppExprKind::Bool(_)
             | CppExprKind::Nullptr
-            | CppExprKind::This
-            | CppExprKind::SizeofExpr(_)
-            | CppExprKind::AlignofType(_)
-            | CppExprKind::SizeofPack(_) => HostCodeValue::Unknown,
+            | CppExprKind::This => HostCodeValue::Unknown,
+        }
+    }
+
+    /// Returns whether an expression has an arithmetic type, and not the type `dim3`.
+    fn is_integer(&self, expr: &CppExpr, value: &HostCodeValue) -> bool {
+        match (value, &expr.kind) {
+            (HostCodeValue::Int(..), _) | (_, CppExprKind::Binary { .. }) => true,
+            (_, CppExprKind::Cast { ty, .. }) => HostInt::of(ty, &self.hidden).is_some(),
+            (_, CppExprKind::Call { callee, .. }) => match &callee.kind {
+                CppExprKind::Name(name) => {
+                    matches!(self.known_function(last_name(name)), "min" | "max" | "ceil" | "floor" | "abs" | "atoi")
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn dim3(&mut self, args: &'a [CppExpr]) -> HostCodeValue {
+        let values = self.values(args);
+        match &values[..] {
+            [value @ HostCodeValue::Extents(_)] => value.clone(),
+            [HostCodeValue::Unknown] if !self.is_integer(&args[0], &values[0]) => HostCodeValue::Unknown,
+            _ => extents_of(&values),
         }
     }
 
     fn unary(&mut self, op: CppUnaryOp, operand: &'a CppExpr) -> HostCodeValue {
+        if op == CppUnaryOp::AddressOf {
+            // `&v[0]` is the first element of a vector; the address of a variable may be stored.
+            if let CppExprKind::Index { base, index } = &operand.kind {
+                let is_first = matches!(&index.kind, CppExprKind::Int(literal) if literal.value == 0);
+                self.value(index);
+                return match self.value(base) {
+                    HostCodeValue::Buffer { id, bytes } | HostCodeValue::Vector { id, bytes } => {
+                        HostCodeValue::Buffer { id, bytes: bytes.filter(|_| is_first) }
+                    }
+                    _ => HostCodeValue::Unknown,
+                };
+            }
+            self.value(operand);
+            self.escape(operand);
+            return HostCodeValue::Unknown;
+        }
         let value = self.value(operand);
         match op {
             CppUnaryOp::Plus => value,
             CppUnaryOp::Minus => match value {
-                HostCodeValue::Int(value) => {
-                    SizePolynomial::default().minus(&value).map_or(HostCodeValue::Unknown, HostCodeValue::Int)
+                HostCodeValue::Int(value, ty) => {
+                    let zero = HostCodeValue::Int(SizePolynomial::default(), ty);
+                    self.arithmetic(CppBinaryOp::Sub, zero, HostCodeValue::Int(value, ty))
                 }
                 _ => HostCodeValue::Unknown,
             },
-            CppUnaryOp::AddressOf => {
-                // `&v[0]` is the first element of a vector; the address of a variable may be stored.
-                if let CppExprKind::Index { base, index } = &operand.kind {
-                    let first = matches!(&index.kind, CppExprKind::Int(literal) if literal.value == 0);
-                    let base = self.value(base);
-                    return if first && matches!(base, HostCodeValue::Buffer { .. }) {
-                        base
-                    } else {
-                        HostCodeValue::Unknown
-                    };
-                }
-                self.escape(operand);
-                HostCodeValue::Unknown
-            }
             CppUnaryOp::PreIncrement
             | CppUnaryOp::PreDecrement
             | CppUnaryOp::PostIncrement
             | CppUnaryOp::PostDecrement => {
-                variables_in(operand).into_iter().for_each(|name| self.forget(name));
+                match variables_in(operand)[..] {
+                    [only] if matches!(operand.kind, CppExprKind::Name(_)) => self.forget(only),
+                    _ => self.store(operand, HostCodeValue::Unknown),
+                }
                 HostCodeValue::Unknown
             }
-            CppUnaryOp::Not | CppUnaryOp::BitNot | CppUnaryOp::Deref => HostCodeValue::Unknown,
+            _ => HostCodeValue::Unknown,
         }
     }
 
-    fn arithmetic(&mut self, op: CppBinaryOp, left: &SizePolynomial, right: &SizePolynomial) -> HostCodeValue {
+    fn binary(&mut self, op: CppBinaryOp, left: &'a CppExpr, right: &'a CppExpr) -> HostCodeValue {
+        if matches!(op, CppBinaryOp::And | CppBinaryOp::Or) {
+            self.is_unclear |= self.has_effects(right, false);
+        }
+        // `std::cin >> n` changes `n`.
+        if matches!(op, CppBinaryOp::Shl | CppBinaryOp::Shr) {
+            let mut stream = left;
+            while let CppExprKind::Binary { op: CppBinaryOp::Shl, left, .. } = &stream.kind {
+                stream = left;
+            }
+            let is_output = matches!(&stream.kind, CppExprKind::Name(name)
+                if matches!(last_name(name), "cout" | "cerr" | "clog"));
+            let (left, right) = (self.value(left), self.value(right));
+            if let (HostCodeValue::Int(..), HostCodeValue::Int(..)) = (&left, &right) {
+                return self.arithmetic(op, left, right);
+            }
+            self.is_unclear |= !(is_output && op == CppBinaryOp::Shl);
+            return HostCodeValue::Unknown;
+        }
+        self.is_unclear |= self.has_effects(left, true) && self.has_effects(right, true);
+        let (left, right) = (self.value(left), self.value(right));
+        self.arithmetic(op, left, right)
+    }
+
+    fn arithmetic(&mut self, op: CppBinaryOp, left: HostCodeValue, right: HostCodeValue) -> HostCodeValue {
+        use CppBinaryOp::*;
+        let ((left, left_ty), (right, right_ty)) = match (left, right) {
+            (HostCodeValue::Int(left, left_ty), HostCodeValue::Int(right, right_ty)) => {
+                ((left, left_ty), (right, right_ty))
+            }
+            // A pointer to another element of the allocation.
+            (HostCodeValue::Buffer { id, .. }, HostCodeValue::Int(..)) if matches!(op, Add | Sub) => {
+                return HostCodeValue::Buffer { id, bytes: None };
+            }
+            (HostCodeValue::Int(..), HostCodeValue::Buffer { id, .. }) if op == Add => {
+                return HostCodeValue::Buffer { id, bytes: None };
+            }
+            _ => return HostCodeValue::Unknown,
+        };
+        let ty = match op {
+            Shl | Shr => left_ty,
+            And | Or | Eq | Ne | Lt | Le | Gt | Ge => HostInt::INT,
+            _ => left_ty.common(right_ty),
+        };
+        let shifts = matches!(op, Shl | Shr);
+        let operands = self.found.converted(&left, left_ty, ty).zip(if shifts {
+            Some(right)
+        } else {
+            self.found.converted(&right, right_ty, ty)
+        });
+        let Some((left, right)) = operands else { return self.new_int(ty) };
+        let number = |value: &SizePolynomial| self.found.number(value);
         let exact = match op {
-            CppBinaryOp::Add => left.plus(right),
-            CppBinaryOp::Sub => left.minus(right),
-            CppBinaryOp::Mul => left.times(right),
-            CppBinaryOp::Shl => self
-                .found
-                .number(right)
+            Add => left.plus(&right),
+            Sub => left.minus(&right),
+            Mul => left.times(&right),
+            Shl => number(&right)
                 .and_then(|by| 1i128.checked_shl(u32::try_from(by).ok().filter(|by| *by < 63)?))
                 .and_then(|by| left.times(&SizePolynomial::number(by))),
-            CppBinaryOp::Div => {
-                let (dividend, divisor) = (self.found.number(left), self.found.number(right));
-                match (dividend, divisor) {
-                    (_, None | Some(..=0)) => None,
-                    (Some(dividend), Some(divisor)) => Some(SizePolynomial::number(dividend / divisor)),
-                    (None, Some(divisor)) => {
-                        // `(n + 255) / 256` with a variable for 256.
-                        let left = self.with_numbers(left);
-                        let key = (left.clone(), divisor);
-                        let symbol = match self.quotients.get(&key) {
-                            Some(known) => *known,
-                            None => self.new_symbol(),
-                        };
-                        self.quotients.insert(key, symbol);
-                        self.found.quotients.insert(symbol, (left, divisor));
-                        Some(SizePolynomial::symbol(symbol))
-                    }
+            Div => match (number(&left), number(&right)) {
+                (_, None | Some(..=0)) => None,
+                (Some(left), Some(right)) => Some(SizePolynomial::number(left / right)),
+                (None, Some(divisor)) => {
+                    // `(n + 255) / 256` with a variable for 256.
+                    let key = (self.found.with_numbers(&left), divisor);
+                    let symbol = match self.quotients.get(&key) {
+                        Some(known) => *known,
+                        None => self.new_symbol(),
+                    };
+                    self.found.quotients.insert(symbol, key.clone());
+                    self.quotients.insert(key, symbol);
+                    Some(SizePolynomial::symbol(symbol))
                 }
-            }
+            },
             _ => None,
         };
-        match exact {
-            Some(value) => HostCodeValue::Int(value),
-            None => self.new_int(),
-        }
-    }
-
-    /// Replaces variables with a constant value by it, except in products with other variables.
-    fn with_numbers(&self, value: &SizePolynomial) -> SizePolynomial {
-        let mut result = value.clone();
-        for symbol in value.symbols() {
-            if let Some(number) = self.found.values.get(&symbol)
-                && let Some(next) = result.substitute(symbol, &SizePolynomial::number(*number))
-            {
-                result = next;
+        // Unsigned arithmetic wraps around. Sizes in bytes are taken to have less than 64 bits.
+        let is_exact = |value: &SizePolynomial| match self.found.number(value) {
+            Some(number) => ty.contains(number),
+            None => {
+                ty.is_signed || matches!(op, Add | Div) || {
+                    is_natural(&self.found.with_numbers(value)) && (op == Sub || ty.bits == 64)
+                }
             }
+        };
+        match exact.filter(is_exact) {
+            Some(value) => HostCodeValue::Int(value, ty),
+            None => self.new_int(ty),
         }
-        result
     }
 
-    fn converted(&mut self, ty: &'a CppType, value: &'a CppExpr) -> HostCodeValue {
+    fn cast(&mut self, ty: &'a CppType, value: &'a CppExpr) -> HostCodeValue {
         // `(void**)&p` is the argument of `cudaMalloc`, which `call` handles.
         let value = self.value(value);
-        match (&ty.kind, &value) {
-            (CppTypeKind::Pointer(_), HostCodeValue::Buffer { .. }) => value,
-            (_, HostCodeValue::Int(_)) if is_integer(ty) => value,
-            _ if is_integer(ty) => self.new_int(),
+        match (self.kind_of(ty), value) {
+            (VariableKind::Int(to), HostCodeValue::Int(value, from)) => match self.found.converted(&value, from, to) {
+                Some(value) => HostCodeValue::Int(value, to),
+                None => self.new_int(to),
+            },
+            (VariableKind::Int(to), _) => self.new_int(to),
+            (VariableKind::Pointer, value @ HostCodeValue::Buffer { .. }) => value,
             _ => HostCodeValue::Unknown,
         }
     }
 
     fn call(&mut self, callee: &'a CppExpr, args: &'a [CppExpr]) -> HostCodeValue {
-        let name = match &callee.kind {
+        let called = match &callee.kind {
             CppExprKind::Name(name) => last_name(name),
             CppExprKind::Member { base, member, .. } => {
                 let object = self.value(base);
-                args.iter().for_each(|arg| {
-                    self.value(arg);
-                });
+                self.values(args);
                 return match (last_name(member), object) {
-                    ("data" | "begin", object @ HostCodeValue::Buffer { .. }) => object,
-                    ("size", HostCodeValue::Buffer { .. } | HostCodeValue::Unknown) => self.new_int(),
+                    ("data" | "begin", HostCodeValue::Vector { id, bytes }) => HostCodeValue::Buffer { id, bytes },
+                    ("get", object @ HostCodeValue::Buffer { .. }) => object,
+                    ("size", _) => self.new_int(HostInt::SIZE),
                     _ => {
                         // Any other method may change the object.
                         variables_in(base).into_iter().for_each(|name| self.forget(name));
@@ -734,33 +864,50 @@ impl<'a> HostScan<'a, '_> {
                     }
                 };
             }
-            _ => "",
+            _ => {
+                self.is_unclear = true;
+                ""
+            }
         };
+        let name = self.known_function(called);
+        self.is_unclear |= args.len() > 1 && args.iter().any(|arg| self.has_effects(arg, true));
         if let (true, [target, bytes, ..]) = (ALLOCATORS.contains(&name), args) {
-            let bytes = self.int(bytes);
+            let bytes = self.bytes(bytes);
             let buffer = self.buffer(bytes);
-            match address_of(target).and_then(variable_in) {
-                Some(variable) => self.assign(variable, buffer),
-                None => self.forget_argument(target),
+            match address_of(target).map(|target| &target.kind) {
+                Some(CppExprKind::Name(variable)) => {
+                    if let Some(variable) = plain(variable) {
+                        self.assign(variable, buffer);
+                    }
+                }
+                _ => self.forget_argument(target),
             }
             return HostCodeValue::Unknown;
         }
         match (name, args) {
             ("malloc", [bytes]) => {
-                let bytes = self.int(bytes);
+                let bytes = self.bytes(bytes);
                 return self.buffer(bytes);
             }
             ("calloc", [count, size]) => {
-                let (count, size) = (self.int(count), self.int(size));
+                let (count, size) = (self.bytes(count), self.bytes(size));
                 let bytes = count.zip(size).and_then(|(count, size)| count.times(&size));
                 return self.buffer(bytes);
             }
             ("raw_pointer_cast", [only]) => return self.value(only),
-            ("dim3", _) => {
-                let args: Vec<HostCodeValue> = args.iter().map(|value| self.value(value)).collect();
-                return extents_of(&args);
-            }
+            ("dim3", _) => return self.dim3(args),
             _ => {}
+        }
+        if KERNEL_QUERIES.contains(&name) {
+            for arg in args {
+                let mut arg = address_of(arg).unwrap_or(arg);
+                while let CppExprKind::Cast { value, .. } = &arg.kind {
+                    arg = value;
+                }
+                if let CppExprKind::Name(name) = &arg.kind {
+                    self.found.mentions.extend(name.segments.last().map(|last| &last.name));
+                }
+            }
         }
         for arg in args {
             // The address of a variable escapes in `value`, unless the function is known not to keep it.
@@ -773,7 +920,10 @@ impl<'a> HostScan<'a, '_> {
                 self.forget_argument(arg);
             }
         }
-        self.new_int()
+        match self.functions.get(called) {
+            Some(Some(ty)) => self.new_int(*ty),
+            _ => HostCodeValue::Unknown,
+        }
     }
 
     /// Forgets the variable in an argument that a function may change.
@@ -783,152 +933,42 @@ impl<'a> HostScan<'a, '_> {
 
     /// Stores a value in something that is not a variable.
     fn store(&mut self, target: &'a CppExpr, value: HostCodeValue) {
-        if let CppExprKind::Member { base, member, arrow: false } = &target.kind
-            && let (Some(name), Some(axis)) = (variable_in(base), axis_of(member))
-            && let Some(HostCodeValue::Extents(mut extents)) = self.find(name).cloned()
-        {
-            extents[axis] = match value {
-                HostCodeValue::Int(value) => Some(value),
-                _ => None,
-            };
-            return self.assign(name, HostCodeValue::Extents(extents));
-        }
-        // An element of an array is not its address.
-        let is_element = matches!(target.kind, CppExprKind::Index { .. })
-            || matches!(target.kind, CppExprKind::Unary { op: CppUnaryOp::Deref, .. });
-        for name in variables_in(target) {
-            if !(is_element && matches!(self.find(name), Some(HostCodeValue::Buffer { .. }))) {
-                self.forget(name);
-            }
-        }
-    }
-}
-
-fn one() -> SizePolynomial {
-    SizePolynomial::number(1)
-}
-
-/// Returns the `dim3` with these components.
-fn extents_of(args: &[HostCodeValue]) -> HostCodeValue {
-    let component = |at: usize| match args.get(at) {
-        None => Some(one()),
-        Some(HostCodeValue::Int(value)) => Some(value.clone()),
-        Some(_) => None,
-    };
-    HostCodeValue::Extents([component(0), component(1), component(2)])
-}
-
-fn axis_of(member: &QualifiedName) -> Option<usize> {
-    ["x", "y", "z"].iter().position(|axis| *axis == last_name(member))
-}
-
-fn last_name(name: &QualifiedName) -> &str {
-    name.segments.last().map_or("", |last| last.name.text.as_str())
-}
-
-/// Returns a name without a scope.
-fn plain(name: &QualifiedName) -> Option<&SmolStr> {
-    match &name.segments[..] {
-        [only] if !name.global && only.args.is_none() => Some(&only.name.text),
-        _ => None,
-    }
-}
-
-/// Returns the operand of `&`, also inside of casts.
-fn address_of(expr: &CppExpr) -> Option<&CppExpr> {
-    match &expr.kind {
-        CppExprKind::Cast { value, .. } => address_of(value),
-        CppExprKind::Unary { op: CppUnaryOp::AddressOf, operand } => Some(operand),
-        _ => None,
-    }
-}
-
-/// Returns the variables of which an expression denotes one, or a part of one.
-fn variables_in(expr: &CppExpr) -> Vec<&SmolStr> {
-    match &expr.kind {
-        CppExprKind::Conditional { then, otherwise, .. } => [variables_in(then), variables_in(otherwise)].concat(),
-        CppExprKind::Comma { right, .. } => variables_in(right),
-        CppExprKind::Assign { target, .. } => variables_in(target),
-        CppExprKind::Cast { value, .. } => variables_in(value),
-        CppExprKind::Member { base, .. } | CppExprKind::Index { base, .. } => variables_in(base),
-        CppExprKind::Unary { operand, .. } => variables_in(operand),
-        CppExprKind::Binary { left, right, .. } => [variables_in(left), variables_in(right)].concat(),
-        CppExprKind::InitList(items) => items.iter().flat_map(|item| variables_in(&item.value)).collect(),
-        CppExprKind::Construct { args, .. } => args.iter().flat_map(variables_in).collect(),
-        _ => variable_in(expr).into_iter().collect(),
-    }
-}
-
-/// Returns the variable that an expression denotes, or that contains what it denotes.
-fn variable_in(expr: &CppExpr) -> Option<&SmolStr> {
-    match &expr.kind {
-        CppExprKind::Name(name) => plain(name),
-        CppExprKind::Cast { value, .. } => variable_in(value),
-        CppExprKind::Member { base, .. } | CppExprKind::Index { base, .. } => variable_in(base),
-        CppExprKind::Unary { operand, .. } => variable_in(operand),
-        _ => None,
-    }
-}
-
-fn is_false(expr: &CppExpr) -> bool {
-    match &expr.kind {
-        CppExprKind::Int(literal) => literal.value == 0,
-        CppExprKind::Bool(value) => !value,
-        _ => false,
-    }
-}
-
-fn is_integer(ty: &CppType) -> bool {
-    use BasicType::*;
-    match &ty.kind {
-        CppTypeKind::Basic(basic) => {
-            matches!(basic, Int | UnsignedInt | Long | UnsignedLong | LongLong | UnsignedLongLong)
-        }
-        CppTypeKind::Named(name) => {
-            matches!(last_name(name), "size_t" | "int32_t" | "uint32_t" | "int64_t" | "uint64_t" | "uint")
-        }
-        _ => false,
-    }
-}
-
-/// Adds the variables that a statement may change: those that are assigned, or whose address or value is passed to a
-/// function.
-fn changed_in(stmt: &CppStmt, changed: &mut FxHashSet<SmolStr>) {
-    let mut scan = crate::launches::FunctionScan::default();
-    scan.stmt(stmt);
-    for value in scan.values {
-        let mut add = |expr: &CppExpr| changed.extend(variables_in(expr).into_iter().cloned());
-        match &value.kind {
-            CppExprKind::Assign { target, .. } => add(target),
-            CppExprKind::Unary {
-                op:
-                    CppUnaryOp::AddressOf
-                    | CppUnaryOp::PreIncrement
-                    | CppUnaryOp::PreDecrement
-                    | CppUnaryOp::PostIncrement
-                    | CppUnaryOp::PostDecrement,
-                operand,
-            } => add(operand),
-            CppExprKind::Call { callee, args } => {
-                let name = match &callee.kind {
-                    CppExprKind::Name(name) => last_name(name),
-                    CppExprKind::Member { base, member, .. } => {
-                        if !matches!(last_name(member), "data" | "begin" | "size") {
-                            add(base);
-                        }
-                        ""
-                    }
-                    _ => "",
-                };
-                for arg in args {
-                    if let Some(operand) = address_of(arg) {
-                        add(operand);
-                    } else if !HARMLESS.contains(&name) {
-                        add(arg);
+        match &target.kind {
+            // An element of an array is not its address. Variables whose address is stored are unknown anyway.
+            CppExprKind::Index { base, index } => {
+                self.value(index);
+                match &base.kind {
+                    CppExprKind::Index { .. } => self.store(base, HostCodeValue::Unknown),
+                    _ => {
+                        self.value(base);
                     }
                 }
             }
-            _ => {}
+            CppExprKind::Unary { op: CppUnaryOp::Deref, operand } => {
+                self.value(operand);
+            }
+            CppExprKind::Member { base, member, arrow } => {
+                let variable = match &base.kind {
+                    CppExprKind::Name(name) => plain(name),
+                    _ => None,
+                };
+                let (Some(name), false) = (variable, *arrow) else {
+                    self.value(base);
+                    return;
+                };
+                let known = self.find(name).map(|known| known.value.clone());
+                match (known, axis_of(member)) {
+                    (Some(HostCodeValue::Extents(mut extents)), Some(axis)) => {
+                        extents[axis] = match value {
+                            HostCodeValue::Int(value, _) => Some(value),
+                            _ => None,
+                        };
+                        self.assign(name, HostCodeValue::Extents(extents));
+                    }
+                    _ => self.forget(name),
+                }
+            }
+            _ => self.is_unclear = true,
         }
     }
 }

@@ -1,18 +1,30 @@
 //! Sizes of a kernel that the launches of its file determine: lengths of arrays, the grid and the block, in terms of
 //! the kernel's parameters. A quantity on which the launches disagree, or that is not understood, stays unknown.
+//!
+//! A kernel may have launches that are not understood, through a pointer to it for example. Then the launches say
+//! nothing about sizes.
 
-use super::host_code::{HostCodeValue, HostLaunch, HostLaunches};
+use super::host_launches::{HostLaunch, HostLaunches};
+use super::host_values::{HostCodeValue, HostInt};
 use super::polynomial::{Monomial, SizePolynomial, SizeSymbol};
+use super::program::{self, Program};
+use crate::ast::{CppFunction, FunctionBody, TranslationUnit};
 use crate::source::SourceSpan;
+use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
 /// The launches of one kernel.
 #[derive(Clone, Default)]
 pub(super) struct KernelLaunches<'h> {
     host: Option<&'h HostLaunches<'h>>,
+    /// All launches with the name of the kernel.
     launches: Vec<&'h HostLaunch<'h>>,
-    /// The names in C++ of the kernel's parameters.
-    params: Vec<SmolStr>,
+    /// Whether the launches are for this kernel, and not for another one of the same name or another instance.
+    is_only: bool,
+    /// A use of the name that is not understood, so that it may be a launch.
+    pub(super) unclear_use: Option<SourceSpan>,
+    /// The names in C++ of the kernel's parameters, and their types if they are integers.
+    params: Vec<(SmolStr, Option<HostInt>)>,
 }
 
 /// The number of blocks along an axis.
@@ -23,22 +35,62 @@ pub(super) enum GridSize {
     Quotient(SizeSymbol, i128),
 }
 
+/// Why a property that holds under the assumptions of a kernel may not hold for the launches of its file.
+#[derive(Clone, Debug)]
+pub struct LaunchDoubt {
+    pub why: String,
+    /// The launch in the CUDA file.
+    pub place: SourceSpan,
+}
+
+/// Returns the name in C++ of the parameter that a symbol is, or that of an extent, such as `block_x`.
+pub(super) type NameOf<'f> = dyn Fn(SizeSymbol) -> Option<SmolStr> + 'f;
+
 /// Returns the symbol of a parameter by its name in C++.
 pub(super) type SymbolOf<'f> = dyn Fn(&str) -> Option<SizeSymbol> + 'f;
 
 impl<'h> KernelLaunches<'h> {
-    /// Returns the launches of the kernel with this name.
-    pub(super) fn of(host: &'h HostLaunches<'h>, name: &str, params: Vec<SmolStr>) -> KernelLaunches<'h> {
-        let is_own = |launch: &&HostLaunch<'_>| {
-            launch.kernel.segments.last().is_some_and(|last| last.name.text == name)
-                && launch.args.len() == params.len()
+    /// Returns the launches of a kernel, a function of the program. `has_instances` says that it has several instances.
+    pub(super) fn of(
+        host: &'h HostLaunches<'h>,
+        unit: &TranslationUnit,
+        program: &Program<'_>,
+        id: usize,
+        has_instances: bool,
+    ) -> KernelLaunches<'h> {
+        let (function, own) = (program.functions[id].function, &program.functions[id]);
+        let name = &own.name;
+        let is_own =
+            |launch: &&HostLaunch<'_>| launch.kernel.segments.last().is_some_and(|last| last.name.text == *name);
+        let launches: Vec<&HostLaunch<'_>> = host.launches.iter().filter(is_own).collect();
+        let mut others = program.functions.iter().filter(|other| other.name == *name);
+        // A declaration of the same kernel has as many parameters and no body.
+        let is_same = |other: &program::FunctionDecl<'_>| {
+            std::ptr::eq(other.function, function)
+                || (other.scope == own.scope
+                    && other.function.params.len() == function.params.len()
+                    && matches!(other.function.body, FunctionBody::None))
         };
-        KernelLaunches { host: Some(host), launches: host.launches.iter().filter(is_own).collect(), params }
+        let is_only = !has_instances
+            && others.all(is_same)
+            && !program.refused.iter().any(|(refused, ..)| refused == name)
+            && launches.iter().all(|launch| launch.args.len() <= function.params.len());
+        let hidden: FxHashSet<SmolStr> = super::host_calls::template_names(function);
+        let params = function.params.iter().map(|param| {
+            let name = param.name.as_ref().map_or("".into(), |name| name.text.clone());
+            (name, HostInt::of(&param.ty, &hidden))
+        });
+        let unclear_use = unclear_use(host, unit, program, name, &launches);
+        KernelLaunches { host: Some(host), is_only, unclear_use, params: params.collect(), launches }
+    }
+
+    fn is_known(&self) -> bool {
+        self.is_only && self.unclear_use.is_none()
     }
 
     /// Returns the place of the first launch.
     pub(super) fn source(&self) -> Option<SourceSpan> {
-        self.launches.first().map(|launch| launch.span)
+        self.launches.first().filter(|_| self.is_known()).map(|launch| launch.span)
     }
 
     /// Returns whether all launches have one block. `None` without a launch.
@@ -46,12 +98,110 @@ impl<'h> KernelLaunches<'h> {
         let is_one = |launch: &&HostLaunch<'_>| {
             launch.grid.iter().all(|extent| extent.as_ref().and_then(|extent| self.number(extent)) == Some(1))
         };
-        (!self.launches.is_empty()).then(|| self.launches.iter().all(is_one))
+        let has_launch = !self.launches.is_empty() || self.unclear_use.is_some();
+        has_launch.then(|| self.is_known() && self.launches.iter().all(is_one))
+    }
+
+    /// Returns why launches may have more dimensions than the kernel reads.
+    pub(super) fn dimensions_doubt(&self, kernel: &str, dimensions: usize) -> Option<LaunchDoubt> {
+        if let Some(place) = self.unclear_use {
+            let why = format!("this use of `{kernel}` may be a launch with other sizes than those assumed");
+            return Some(LaunchDoubt { why, place });
+        }
+        self.launches.iter().find_map(|launch| {
+            let unread = launch.grid.iter().skip(dimensions).chain(launch.block.iter().skip(dimensions));
+            let numbers: Vec<Option<i128>> =
+                unread.map(|extent| extent.as_ref().and_then(|extent| self.number(extent))).collect();
+            let why = if numbers.iter().any(|number| number.is_some_and(|number| number != 1)) {
+                format!("this launch has more dimensions than `{kernel}` reads")
+            } else if numbers.contains(&None) {
+                format!("this launch may have more dimensions than `{kernel}` reads")
+            } else {
+                return None;
+            };
+            Some(LaunchDoubt { why, place: launch.span })
+        })
+    }
+
+    /// Tests a limit of the block's extent along an axis in all launches: a launch that exceeds it, or one that may.
+    pub(super) fn block_test(&self, axis: usize, keeps: &dyn Fn(i128) -> bool) -> LimitTest {
+        let block = |launch: &HostLaunch<'_>| self.number(launch.block.get(axis)?.as_ref()?);
+        if self.launches.iter().any(|launch| block(launch).is_some_and(|extent| !keeps(extent))) {
+            return LimitTest::Broken;
+        }
+        match self.launches.iter().find(|launch| block(launch).is_none()) {
+            Some(launch) => LimitTest::Open(launch.span),
+            None => self.unclear_use.map_or(LimitTest::Kept, LimitTest::Open),
+        }
     }
 
     /// Returns the extent of the block along an axis, if all launches have the same.
     pub(super) fn block(&self, axis: usize) -> Option<i128> {
-        self.agreed(|launch| self.number(launch.block.get(axis)?.as_ref()?))
+        self.agreed(|launch| self.number(launch.block.get(axis)?.as_ref()?).filter(is_size))
+    }
+
+    /// Returns whether a length of an array is at most that which each launch passes. A launch that passes an array of
+    /// unknown length allows every length.
+    pub(super) fn allows_length(
+        &self,
+        param: &str,
+        element: i128,
+        least: &SizePolynomial,
+        name_of: &NameOf<'_>,
+    ) -> bool {
+        let bytes_of = |launch: &HostLaunch<'_>| match self.argument(launch, param)? {
+            HostCodeValue::Buffer { bytes, .. } => bytes,
+            _ => None,
+        };
+        self.allows(&bytes_of, element, least, name_of)
+    }
+
+    /// Returns whether a length of a dynamic shared array is at most that which each launch gives.
+    pub(super) fn allows_shared_length(&self, element: i128, least: &SizePolynomial, name_of: &NameOf<'_>) -> bool {
+        self.allows(&|launch| launch.shared.clone(), element, least, name_of)
+    }
+
+    fn allows(
+        &self,
+        bytes_of: &dyn Fn(&HostLaunch<'_>) -> Option<SizePolynomial>,
+        element: i128,
+        least: &SizePolynomial,
+        name_of: &NameOf<'_>,
+    ) -> bool {
+        self.launches.iter().all(|launch| {
+            let Some(bytes) = bytes_of(launch) else { return true };
+            let Some(host) = self.host.filter(|_| self.is_only) else { return false };
+            let mut needed = SizePolynomial::default();
+            for (monomial, coefficient) in least.terms() {
+                let mut product = Some(SizePolynomial::number(coefficient * element));
+                for symbol in monomial {
+                    let factor = name_of(*symbol).and_then(|name| self.value_in(launch, &name));
+                    product = product.zip(factor).and_then(|(product, factor)| product.times(&factor));
+                }
+                let Some(sum) = product.and_then(|product| needed.plus(&product)) else { return false };
+                needed = sum;
+            }
+            let rest = host.with_numbers(&bytes).minus(&host.with_numbers(&needed));
+            rest.and_then(|rest| rest.as_number()).is_some_and(|rest| rest >= 0)
+        })
+    }
+
+    /// Returns the value of a parameter or an extent, such as `block_x`, in a launch.
+    fn value_in(&self, launch: &HostLaunch<'_>, name: &str) -> Option<SizePolynomial> {
+        let axis = |axis: &str| ["x", "y", "z"].iter().position(|own| *own == axis);
+        match (name.strip_prefix("block_").and_then(axis), name.strip_prefix("grid_").and_then(axis)) {
+            (Some(axis), _) => launch.block[axis].clone(),
+            (_, Some(axis)) => launch.grid[axis].clone(),
+            _ => match self.argument(launch, name)? {
+                HostCodeValue::Int(value, _) => Some(value),
+                _ => None,
+            },
+        }
+    }
+
+    /// Returns the number of elements of a dynamic shared array, if all launches have the same.
+    pub(super) fn shared_length(&self, element: i128, symbol_of: &SymbolOf<'_>) -> Option<SizePolynomial> {
+        self.agreed(|launch| self.count(launch, launch.shared.as_ref()?, element, symbol_of))
     }
 
     /// Returns the extent of the grid along an axis, if all launches have the same.
@@ -59,7 +209,7 @@ impl<'h> KernelLaunches<'h> {
         let size = |launch: &HostLaunch<'_>| {
             let extent = launch.grid.get(axis)?.as_ref()?;
             if let Some(number) = self.number(extent) {
-                return Some((None, number, true));
+                return is_size(&number).then_some((None, number, true));
             }
             let (dividend, divisor) = self.host?.quotients.get(&extent.as_symbol()?)?;
             let rounded = dividend.plus(&SizePolynomial::number(1 - divisor))?;
@@ -79,55 +229,87 @@ impl<'h> KernelLaunches<'h> {
     /// Returns the number of elements of the array that is passed for a parameter, if all launches have the same.
     /// `element` is the number of bytes of an element.
     pub(super) fn length(&self, param: &str, element: i128, symbol_of: &SymbolOf<'_>) -> Option<SizePolynomial> {
-        self.agreed(|launch| {
-            let HostCodeValue::Buffer { bytes: Some(bytes), .. } = self.argument(launch, param)? else { return None };
-            let mut count = SizePolynomial::default();
-            for (monomial, coefficient) in bytes.terms() {
-                if coefficient % element != 0 {
-                    return self.number(bytes).map(|bytes| SizePolynomial::number(bytes / element));
-                }
-                count = count.plus(&SizePolynomial::term(monomial.clone(), coefficient / element))?;
-            }
-            self.in_parameters(launch, &count, symbol_of)
+        self.agreed(|launch| match self.argument(launch, param)? {
+            HostCodeValue::Buffer { bytes: Some(bytes), .. } => self.count(launch, &bytes, element, symbol_of),
+            _ => None,
         })
+    }
+
+    /// Returns the number of elements in a number of bytes, in terms of the kernel's parameters.
+    fn count(
+        &self,
+        launch: &HostLaunch<'_>,
+        bytes: &SizePolynomial,
+        element: i128,
+        symbol_of: &SymbolOf<'_>,
+    ) -> Option<SizePolynomial> {
+        let mut count = SizePolynomial::default();
+        for (monomial, coefficient) in bytes.terms() {
+            if coefficient % element != 0 {
+                return self.number(bytes).map(|bytes| SizePolynomial::number(bytes / element)).filter(is_small);
+            }
+            count = count.plus(&SizePolynomial::term(monomial.clone(), coefficient / element))?;
+        }
+        self.in_parameters(launch, &count, symbol_of).filter(is_small)
     }
 
     /// Returns the value of a parameter in terms of others, or as a number, if all launches have the same.
     pub(super) fn value(&self, param: &str, symbol_of: &SymbolOf<'_>) -> Option<SizePolynomial> {
         self.agreed(|launch| {
-            let HostCodeValue::Int(value) = self.argument(launch, param)? else { return None };
-            self.in_parameters(launch, value, symbol_of)
+            let HostCodeValue::Int(value, _) = self.argument(launch, param)? else { return None };
+            self.in_parameters(launch, &value, symbol_of).filter(is_small)
         })
     }
 
     /// Returns the number that all launches pass for a parameter.
     pub(super) fn number_of(&self, param: &str) -> Option<i128> {
         self.agreed(|launch| match self.argument(launch, param)? {
-            HostCodeValue::Int(value) => self.number(value),
+            HostCodeValue::Int(value, _) => {
+                self.number(&value).filter(|number| is_small(&SizePolynomial::number(*number)))
+            }
             _ => None,
         })
     }
 
     /// Returns two parameters for which a launch passes the same array, and the launch. The kernel writes one of them.
-    pub(super) fn aliased(&self, is_written: &dyn Fn(&SmolStr) -> bool) -> Option<(&SmolStr, &SmolStr, SourceSpan)> {
-        let arrays = |launch: &'h HostLaunch<'h>| {
-            self.params.iter().zip(&launch.args).filter_map(|(name, arg)| match arg {
-                HostCodeValue::Buffer { id, .. } => Some((name, *id)),
-                _ => None,
-            })
-        };
+    pub(super) fn aliased(
+        &self,
+        is_array: &dyn Fn(&SmolStr) -> bool,
+        is_written: &dyn Fn(&SmolStr) -> bool,
+    ) -> Option<(&SmolStr, &SmolStr, SourceSpan)> {
         self.launches.iter().find_map(|launch| {
-            let all: Vec<(&SmolStr, u32)> = arrays(launch).collect();
-            all.iter().enumerate().find_map(|(at, (second, id))| {
-                let is_same =
-                    |(first, other): &&(&SmolStr, u32)| other == id && (is_written(first) || is_written(second));
-                all[..at].iter().find(is_same).map(|(first, _)| (*first, *second, launch.span))
+            let id_of = |at: usize| match launch.args.get(at) {
+                Some(HostCodeValue::Buffer { id, .. }) => Some(*id),
+                _ => None,
+            };
+            let root_of = |at: usize| launch.roots.get(at).and_then(Option::as_ref);
+            let count = launch.args.len().min(self.params.len());
+            let arrays: Vec<usize> = (0..count).filter(|at| is_array(&self.params[*at].0)).collect();
+            arrays.iter().enumerate().find_map(|(number, second)| {
+                let is_same = |first: &&usize| {
+                    let (first, second) = (**first, *second);
+                    let is_same_array = match (id_of(first), id_of(second)) {
+                        (Some(first), Some(second)) => first == second,
+                        _ => root_of(first).is_some() && root_of(first) == root_of(second),
+                    };
+                    is_same_array && (is_written(&self.params[first].0) || is_written(&self.params[second].0))
+                };
+                let first = arrays[..number].iter().find(is_same)?;
+                Some((&self.params[*first].0, &self.params[*second].0, launch.span))
             })
         })
     }
 
-    fn argument<'l>(&self, launch: &'l HostLaunch<'_>, param: &str) -> Option<&'l HostCodeValue> {
-        launch.args.get(self.params.iter().position(|known| known == param)?)
+    /// Returns the value that a launch passes for a parameter, after the conversion to its type.
+    fn argument(&self, launch: &HostLaunch<'_>, param: &str) -> Option<HostCodeValue> {
+        let at = self.params.iter().position(|(known, _)| known == param)?;
+        match (launch.args.get(at)?, self.params[at].1) {
+            (HostCodeValue::Int(value, from), Some(to)) => {
+                Some(HostCodeValue::Int(self.host?.converted(value, *from, to)?, to))
+            }
+            (HostCodeValue::Int(..), None) => None,
+            (value, _) => Some(value.clone()),
+        }
     }
 
     fn number(&self, value: &SizePolynomial) -> Option<i128> {
@@ -136,6 +318,9 @@ impl<'h> KernelLaunches<'h> {
 
     /// Returns what a function returns for all launches.
     fn agreed<T: PartialEq>(&self, of: impl Fn(&HostLaunch<'h>) -> Option<T>) -> Option<T> {
+        if !self.is_known() {
+            return None;
+        }
         let mut all = self.launches.iter().map(|launch| of(launch));
         let first = all.next()??;
         all.all(|other| other.as_ref() == Some(&first)).then_some(first)
@@ -148,11 +333,11 @@ impl<'h> KernelLaunches<'h> {
         value: &SizePolynomial,
         symbol_of: &SymbolOf<'_>,
     ) -> Option<SizePolynomial> {
-        let integers = self.params.iter().zip(&launch.args).filter_map(|(name, arg)| match arg {
-            HostCodeValue::Int(arg) if arg.as_number().is_none() => Some((symbol_of(name)?, arg)),
+        let integers = self.params.iter().filter_map(|(name, _)| match self.argument(launch, name)? {
+            HostCodeValue::Int(arg, _) if arg.as_number().is_none() => Some((symbol_of(name)?, arg)),
             _ => None,
         });
-        let integers: Vec<(SizeSymbol, &SizePolynomial)> = integers.collect();
+        let integers: Vec<(SizeSymbol, SizePolynomial)> = integers.collect();
         let owner = |variable: SizeSymbol| {
             integers.iter().find(|(_, arg)| arg.as_symbol() == Some(variable)).map(|(symbol, _)| *symbol)
         };
@@ -180,4 +365,63 @@ impl<'h> KernelLaunches<'h> {
                 .then(|| SizePolynomial::term(vec![*symbol], factor))
         })
     }
+}
+
+/// The result of a test of a limit in all launches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum LimitTest {
+    Kept,
+    Broken,
+    /// This launch may keep or break the limit.
+    Open(SourceSpan),
+}
+
+/// Returns whether a number may be an extent of a grid or block.
+fn is_size(number: &i128) -> bool {
+    (1..=i128::from(i32::MAX)).contains(number)
+}
+
+/// Returns whether the coefficients of a size have 32 bits, so that a clause may have them.
+fn is_small(size: &SizePolynomial) -> bool {
+    size.terms().all(|(_, coefficient)| coefficient.abs() <= i128::from(i32::MAX))
+}
+
+/// Returns a place where the name of a kernel occurs, other than its definitions, its declarations and understood
+/// launches.
+fn unclear_use(
+    host: &HostLaunches<'_>,
+    unit: &TranslationUnit,
+    program: &Program<'_>,
+    name: &SmolStr,
+    launches: &[&HostLaunch<'_>],
+) -> Option<SourceSpan> {
+    let kernels: Vec<&CppFunction> = program
+        .functions
+        .iter()
+        .filter(|own| own.name == *name && own.function.attributes.global)
+        .map(|own| own.function)
+        .chain(program.instantiations.iter().map(|(function, _)| *function))
+        .filter(|function| program::function_key(&function.name) == *name)
+        .collect();
+    let is_in_definition = |place: &SourceSpan| {
+        kernels.iter().any(|kernel| match &kernel.body {
+            FunctionBody::Block(body) => {
+                let (first, last, place) = (kernel.name_span.span, body.span.span, place.span);
+                place.file == first.file
+                    && place.file == last.file
+                    && first.start <= place.start
+                    && place.end <= last.end
+            }
+            _ => false,
+        })
+    };
+    let uses: Vec<SourceSpan> =
+        unit.identifiers.get(name).into_iter().flatten().filter(|place| !is_in_definition(place)).copied().collect();
+    let declared = kernels.iter().map(|kernel| kernel.name_span).filter(|place| !is_in_definition(place));
+    let launched = launches.iter().filter_map(|launch| launch.kernel.segments.last()).map(|last| last.name.span);
+    let mentioned = host.mentions.iter().filter(|mention| mention.text == *name).map(|mention| mention.span);
+    let understood: Vec<SourceSpan> = declared.chain(launched).chain(mentioned).collect();
+    let is_unclear = |place: &&SourceSpan| !understood.contains(place);
+    // Tokens of a macro may have one place.
+    uses.iter().find(is_unclear).or(uses.last().filter(|_| uses.len() > understood.len())).copied()
 }

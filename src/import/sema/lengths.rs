@@ -5,11 +5,11 @@
 //! only from the size of the launch is assumed for accesses that all threads make.
 
 use super::abduction::{Abduction, BoundedAccess};
-use super::launch_sizes::{GridSize, KernelLaunches, SymbolOf};
+use super::launch_sizes::{GridSize, KernelLaunches, LaunchDoubt, LimitTest, SymbolOf};
 use super::path_conditions::{SizeCondition, negated};
 use super::polynomial::{SizePolynomial, SizeSymbol};
 use super::size_comments::{self, StatedSize};
-use super::size_names::{KernelSizes, is_extent, shown};
+use super::size_names::{self, KernelSizes, is_extent, shown};
 use super::tree::{ClkFile, ClkFunction, ExprKind, Stmt, StmtKind, visit_exprs};
 use crate::ast::CppComment;
 use crate::source::SourceSpan;
@@ -30,6 +30,7 @@ pub(super) struct SizeAssumptions {
     conditions: Vec<String>,
     pub(super) notes: Vec<(SmolStr, SourceSpan)>,
     pub(super) derived: Vec<DerivedLength>,
+    pub(super) doubt: Option<LaunchDoubt>,
 }
 
 /// An array whose assumed length is derived, from the accesses of the kernel or from launches.
@@ -78,11 +79,12 @@ impl Length {
     }
 }
 
-/// Adds the assumptions of a kernel to the text; returns their descriptions. `names` are the names in C++ of its
+/// Adds the assumptions of a kernel to the text; returns their descriptions. Its names are that in C++ and that in the
+/// text. `names` are the names in C++ of its
 /// parameters, and `comments` those that state sizes. The error is a mistake in a comment.
 pub(super) fn assume_sizes(
     file: &mut ClkFile,
-    kernel: &str,
+    (cpp_kernel, kernel): (&str, &str),
     names: &[SmolStr],
     comments: &[&CppComment],
     launches: &KernelLaunches<'_>,
@@ -97,7 +99,7 @@ pub(super) fn assume_sizes(
         let sizes = size_comments::parse(comment, own, names).map_err(|why| (why, source))?;
         stated.extend(sizes.into_iter().map(|size| (size, source)));
     }
-    let mut sizes = size_assumptions(own, &file.functions, names, &stated, launches);
+    let mut sizes = size_assumptions(own, cpp_kernel, &file.functions, names, &stated, launches);
     if let Some(geometry) = &mut file.functions[at].geometry {
         geometry.assume.append(&mut sizes.conditions);
     }
@@ -107,6 +109,7 @@ pub(super) fn assume_sizes(
 /// Derives the assumptions of a kernel. `functions` contains the functions that it calls.
 fn size_assumptions(
     own: KernelSizes<'_>,
+    cpp_kernel: &str,
     functions: &[ClkFunction],
     names: &[SmolStr],
     stated: &[(StatedSize, SourceSpan)],
@@ -119,7 +122,21 @@ fn size_assumptions(
         let at = names.iter().position(|known| known == name)?;
         analysis.symbol_of(&kernel.params.get(at)?.name)
     };
+    // What a comment assumes takes precedence over what launches say.
+    let is_stated = |name: &str| {
+        stated.iter().any(|(size, _)| match size {
+            StatedSize::Condition(condition) => condition.names().any(|own| own == name),
+            StatedSize::Length(..) => false,
+        })
+    };
+    let cpp_name = |symbol: SizeSymbol| {
+        let name = analysis.parameter_name(symbol)?;
+        Some(if is_extent(name) { name.clone() } else { shown(kernel, names, name).into() })
+    };
     let mut sizes = SizeAssumptions::default();
+    if let Some(geometry) = &kernel.geometry {
+        sizes.doubt = launches.dimensions_doubt(cpp_kernel, geometry.block.len());
+    }
     for axis in &analysis.strided_axes {
         let axis = AXES[*axis];
         sizes.conditions.push(format!("grid_{axis} >= 1"));
@@ -129,7 +146,7 @@ fn size_assumptions(
         && launches.has_one_block() != Some(false)
     {
         let note = "the grid has one block: the kernel reads neither `blockIdx` nor `gridDim`";
-        for axis in &geometry.grid {
+        for axis in geometry.grid.iter().filter(|axis| !is_stated(axis)) {
             sizes.add(format!("{axis} == 1"), note.to_string(), kernel.span);
         }
     }
@@ -143,8 +160,8 @@ fn size_assumptions(
             }
         }
     }
-    launch_extents(kernel, &analysis, launches, &symbol_of, &mut sizes);
-    block_limits(kernel, &analysis, launches, &mut sizes);
+    launch_extents(kernel, &analysis, launches, &symbol_of, &is_stated, &mut sizes);
+    block_limits(kernel, &analysis, launches, &is_stated, &mut sizes);
     let mut lengths: Vec<(usize, &str, Length)> = vec![];
     let mut has_launched_length = false;
     for (at, param) in kernel.params.iter().enumerate() {
@@ -157,15 +174,15 @@ fn size_assumptions(
             StatedSize::Length(of, length) if *of == at => Some((length, *source)),
             _ => None,
         });
-        let mut is_stated = false;
+        let mut has_comment = false;
         for (length, source) in of_comments {
-            is_stated = true;
+            has_comment = true;
             let common = common_type(own, length.names());
             let text = length.clk_text(&|name| converted(name, own.scalar_of(name), common));
             let note = format!("`{}` has at least `{}` elements, as the comment states", names[at], length.text);
             sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
         }
-        if is_stated {
+        if has_comment {
             continue;
         }
         let accesses = analysis.accesses.iter().filter(|access| access.array == param.name);
@@ -175,7 +192,9 @@ fn size_assumptions(
         let is_launched = launched.is_some();
         if let Some((least, is_whole_launch)) = launched {
             if is_whole_launch {
-                for symbol in chosen.iter().flat_map(|length| length.least.symbols()) {
+                let is_open =
+                    |symbol: &SizeSymbol| analysis.parameter_name(*symbol).is_some_and(|name| !is_stated(name));
+                for symbol in chosen.iter().flat_map(|length| length.least.symbols()).filter(is_open) {
                     assume_launch_value(own, &analysis, names, launches, symbol, &mut sizes);
                 }
             }
@@ -193,33 +212,54 @@ fn size_assumptions(
             }
             chosen.clear();
         }
+        let size = element_size(element).unwrap_or(i128::MAX);
+        chosen.retain(|length| launches.allows_length(&names[at], size, &length.least, &cpp_name));
         if !chosen.is_empty() || is_launched {
-            let suggested = accesses.filter_map(|access| {
-                let least = access.most.plus(&SizePolynomial::number(1))?;
-                let length = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
-                let is_plausible = is_launched || is_sum(&least);
-                Some(SuggestedLength { access: access.span, length, is_plausible })
-            });
             let (clk_array, array) = (param.name.clone(), names.get(at).unwrap_or(&param.name).clone());
             let launch = launches.source().filter(|_| is_launched);
-            sizes.derived.push(DerivedLength { clk_array, array, launch, accesses: suggested.collect() });
+            let accesses = suggested_lengths(own, &analysis, names, accesses, is_launched);
+            sizes.derived.push(DerivedLength { clk_array, array, launch, accesses });
         }
         lengths.extend(chosen.into_iter().map(|length| (at, extent, length)));
     }
     if has_launched_length {
-        launch_relations(own, &analysis, names, launches, &symbol_of, &mut sizes);
+        launch_relations(own, &analysis, names, launches, &symbol_of, &is_stated, &mut sizes);
     }
     for stmt in &kernel.body {
         // The length of a dynamic shared array is a parameter of the launch.
-        if let StmtKind::Shared { name, ty } = &stmt.kind
-            && let Some((_, extents)) = array_type(ty)
-            && let [extent] = extents[..]
-            && let Some(at) = kernel.params.iter().position(|param| param.name == extent)
-        {
-            let accesses = analysis.accesses.iter().filter(|access| access.array == *name);
-            let known = choose_lengths(&analysis, accesses, false);
-            lengths.extend(known.into_iter().map(|length| (at, extent, length)));
+        let StmtKind::Shared { name, ty } = &stmt.kind else { continue };
+        let (Some(at), Some((element, _))) = (size_names::shared_length(kernel, name), array_type(ty)) else {
+            continue;
+        };
+        let extent = &kernel.params[at].name;
+        let size = element_size(element);
+        let of_comments = stated.iter().find_map(|(size, source)| match size {
+            StatedSize::Length(of, length) if *of == at => {
+                let common = common_type(own, length.names());
+                let text = length.clk_text(&|name| converted(name, own.scalar_of(name), common));
+                Some((text, common, length.text.to_string(), "as the comment states", *source))
+            }
+            _ => None,
+        });
+        let of_launches = || {
+            let least = launches.shared_length(size?, &symbol_of)?;
+            let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
+            let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
+            let shown = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
+            Some((text, common, shown, "from the launch", launches.source()?))
+        };
+        if let Some((text, common, shown, origin, source)) = of_comments.or_else(of_launches) {
+            let note = format!("`{name}` has at least `{shown}` elements, {origin}");
+            sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
+            continue;
         }
+        let accesses = analysis.accesses.iter().filter(|access| access.array == *name);
+        let mut known = choose_lengths(&analysis, accesses.clone(), false);
+        let size = size.unwrap_or(i128::MAX);
+        known.retain(|length| launches.allows_shared_length(size, &length.least, &cpp_name));
+        let accesses = suggested_lengths(own, &analysis, names, accesses, false);
+        sizes.derived.push(DerivedLength { clk_array: name.clone(), array: name.clone(), launch: None, accesses });
+        lengths.extend(known.into_iter().map(|length| (at, extent.as_str(), length)));
     }
     // Unconditional lengths come first, because later assumptions may rely on them.
     lengths.sort_by_key(|(.., length)| !length.premises.is_empty());
@@ -246,6 +286,35 @@ fn size_assumptions(
         sizes.add(condition, note + &only_if, source);
     }
     sizes
+}
+
+/// Returns the lengths that accesses need. At a place with several accesses, such as that of a function with several
+/// calls, the largest ones remain.
+fn suggested_lengths<'a>(
+    own: KernelSizes<'_>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    accesses: impl Iterator<Item = &'a BoundedAccess>,
+    is_launched: bool,
+) -> Vec<SuggestedLength> {
+    let mut all: Vec<(SourceSpan, SizePolynomial)> = vec![];
+    for access in accesses {
+        let Some(least) = access.most.plus(&SizePolynomial::number(1)) else { continue };
+        let exceeds = |one: &SizePolynomial, other: &SizePolynomial| {
+            one.minus(other).is_some_and(|rest| rest.terms().all(|(_, coefficient)| coefficient >= 0))
+        };
+        if all.iter().any(|(place, known)| *place == access.span && exceeds(known, &least)) {
+            continue;
+        }
+        all.retain(|(place, known)| *place != access.span || !exceeds(&least, known));
+        all.push((access.span, least));
+    }
+    let suggested = |(access, least): (SourceSpan, SizePolynomial)| SuggestedLength {
+        access,
+        length: polynomial_text(analysis, &least, &|name| shown(own.kernel, names, name)),
+        is_plausible: is_launched || is_sum(&least),
+    };
+    all.into_iter().map(suggested).collect()
 }
 
 /// Assumes that parameters are not negative. `unless` is the text of the alternatives.
@@ -341,7 +410,9 @@ fn choose_lengths<'a>(
     if lengths.iter().any(|length| length.is_guarded) {
         lengths.retain(|length| length.is_guarded);
     }
-    lengths.retain(|length| is_sum(&length.least) && length.least.as_number().is_none());
+    let is_small = |length: &Length| length.least.terms().all(|(_, by)| by.abs() <= i128::from(i32::MAX));
+    lengths.retain(|length| is_sum(&length.least) && length.least.as_number().is_none() && is_small(length));
+    let largest_number = largest_number.filter(|(number, _)| *number <= i128::from(i32::MAX));
     lengths.extend(largest_number.map(|(number, source)| Length {
         least: SizePolynomial::number(number),
         is_guarded: true,
@@ -396,6 +467,7 @@ fn launch_extents(
     analysis: &Abduction<'_>,
     launches: &KernelLaunches<'_>,
     symbol_of: &SymbolOf<'_>,
+    is_stated: &dyn Fn(&str) -> bool,
     sizes: &mut SizeAssumptions,
 ) {
     let (Some(geometry), Some(source)) = (&kernel.geometry, launches.source()) else { return };
@@ -407,10 +479,15 @@ fn launch_extents(
     let is_global = |array: &SmolStr| kernel.params.iter().any(|param| param.name == *array);
     let needs_grid = analysis.accesses.iter().any(|access| access.from_launch && is_global(&access.array));
     for (axis, name) in AXES.iter().enumerate() {
-        if let (Some(extent), Some(own)) = (launches.block(axis), geometry.block.get(axis)) {
+        if let (Some(extent), Some(own)) = (launches.block(axis), geometry.block.get(axis))
+            && !is_stated(own)
+        {
             sizes.add(format!("{own} == {extent}"), format!("`blockDim.{name}` is {extent}, from the launch"), source);
         }
         let (Some(own), true) = (geometry.grid.get(axis), needs_grid) else { continue };
+        if is_stated(own) {
+            continue;
+        }
         let extent = match launches.grid(axis, symbol_of) {
             Some(GridSize::Number(number)) => number.to_string(),
             Some(GridSize::CeilQuotient(symbol, by)) => match name_of(symbol) {
@@ -472,9 +549,10 @@ fn launch_relations(
     names: &[SmolStr],
     launches: &KernelLaunches<'_>,
     symbol_of: &SymbolOf<'_>,
+    is_stated: &dyn Fn(&str) -> bool,
     sizes: &mut SizeAssumptions,
 ) {
-    for (param, name) in own.kernel.params.iter().zip(names) {
+    for (param, name) in own.kernel.params.iter().zip(names).filter(|(param, _)| !is_stated(&param.name)) {
         let Some(symbol) = analysis.symbol_of(&param.name) else { continue };
         let value = launches.value(name, symbol_of);
         let value = value.filter(|value| value.as_number().is_none() && value.as_symbol() != Some(symbol));
@@ -540,6 +618,7 @@ fn block_limits(
     kernel: &ClkFunction,
     analysis: &Abduction<'_>,
     launches: &KernelLaunches<'_>,
+    is_stated: &dyn Fn(&str) -> bool,
     sizes: &mut SizeAssumptions,
 ) {
     let mut limits: Vec<(usize, i128, SourceSpan)> = vec![];
@@ -561,12 +640,21 @@ fn block_limits(
         limits.push((axis, extent - offset.max(0), access.source));
     }
     // The launches tell whether the block exceeds the array.
-    limits.retain(|(axis, ..)| launches.block(*axis).is_none());
+    limits.retain(|(axis, ..)| launches.block(*axis).is_none() && !is_stated(&format!("block_{}", AXES[*axis])));
     limits.sort_by_key(|(axis, limit, _)| (*axis, *limit));
     limits.dedup_by_key(|(axis, ..)| *axis);
     for (axis, limit, source) in limits {
         let name = AXES[axis];
-        if analysis.block_factors.contains(&(axis, limit)) {
+        let is_factor = analysis.block_factors.contains(&(axis, limit));
+        match launches.block_test(axis, &|extent| extent == limit || (!is_factor && extent < limit)) {
+            LimitTest::Kept => {}
+            LimitTest::Broken => continue,
+            LimitTest::Open(place) => {
+                let why = format!("this launch may have another `blockDim.{name}` than the kernel seems to need");
+                sizes.doubt.get_or_insert(LaunchDoubt { why, place });
+            }
+        }
+        if is_factor {
             let note = format!("`blockDim.{name}` is {limit}, as in `blockIdx.{name} * {limit} + threadIdx.{name}`");
             sizes.add(format!("block_{name} == {limit}"), note, source);
         } else if limit < 1024 {

@@ -12,7 +12,10 @@ mod decl;
 mod expr;
 mod file_variables;
 mod function;
+mod host_calls;
 mod host_code;
+mod host_launches;
+mod host_values;
 mod index_limits;
 mod launch_sizes;
 #[cfg(test)]
@@ -48,6 +51,7 @@ use crate::launches::launched_kernels;
 use crate::source::{Provenance, SourceSpan};
 use clk_base::diag::Diagnostic;
 use launch_sizes::KernelLaunches;
+pub use launch_sizes::LaunchDoubt;
 pub use lengths::{DerivedLength, SuggestedLength};
 use lower::{Facts, Lower};
 use program::Program;
@@ -82,6 +86,8 @@ pub struct TranslatedKernel {
     pub assumptions: Vec<Assumption>,
     /// The arrays whose assumed lengths only the accesses of the kernel suggest.
     pub derived_lengths: Vec<DerivedLength>,
+    /// A launch in the file that may break an assumption, so that no proof applies to all launches.
+    pub launch_doubt: Option<LaunchDoubt>,
 }
 
 /// A kernel without a translation.
@@ -156,9 +162,9 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
     let mut t = FileTranslator::new(program);
     let host = host_code::launches_of(unit, &mut |ty| {
         let ty = Lower::new(&mut t, vec![], vec![], Facts::default()).resolve_type(ty).ok()?;
-        t.size_of(&ty)
+        // The size of a record may depend on attributes and pragmas that the translation ignores.
+        if matches!(ty, types::CType::Record(_) | types::CType::Array(..)) { None } else { t.size_of(&ty) }
     });
-    let kernel_names: Vec<SmolStr> = kernels.iter().map(|&id| t.program.functions[id].name.clone()).collect();
     for id in kernels {
         let function: &CppFunction = t.function(id);
         let name = t.program.functions[id].name.clone();
@@ -169,14 +175,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                 continue;
             }
         };
-        let params =
-            function.params.iter().map(|param| param.name.as_ref().map_or("".into(), |name| name.text.clone()));
-        // Which kernel or instance a launch is for is known if there is only one.
-        let is_only = instances.len() == 1 && kernel_names.iter().filter(|own| **own == name).count() == 1;
-        let launches = match is_only {
-            true => KernelLaunches::of(&host, &name, params.collect()),
-            false => KernelLaunches::default(),
-        };
+        let launches = KernelLaunches::of(&host, unit, &t.program, id, instances.len() != 1);
         for (env, choice) in instances {
             let mut result = translate_kernel(&mut t, id, env);
             let mut choice = choice;
@@ -196,23 +195,24 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                     let own = t.file.functions.iter().find(|own| own.name == info.clk);
                     let names = own.map_or_else(Vec::new, |own| size_names::cpp_names(function, own));
                     let comments = size_comments::comments_of(unit, &t.program, id);
-                    let sizes = match lengths::assume_sizes(&mut t.file, &info.clk, &names, &comments, &launches) {
-                        Ok(sizes) => sizes,
-                        Err((why, source)) => {
-                            let title = format!("kernel `{name}` is not translated: {why}");
-                            let diagnostic = Diagnostic::error(REFUSED, title).at(source.span, "in this comment");
-                            let construct = "this comment about sizes".into();
-                            let source = function.name_span;
-                            translation.refused.push(RefusedKernel {
-                                name: name.clone(),
-                                source,
-                                construct,
-                                diagnostic,
-                            });
-                            t.file.functions.retain(|function| function.name != info.clk);
-                            continue;
-                        }
-                    };
+                    let sizes =
+                        match lengths::assume_sizes(&mut t.file, (&name, &info.clk), &names, &comments, &launches) {
+                            Ok(sizes) => sizes,
+                            Err((why, source)) => {
+                                let title = format!("kernel `{name}` is not translated: {why}");
+                                let diagnostic = Diagnostic::error(REFUSED, title).at(source.span, "in this comment");
+                                let construct = "this comment about sizes".into();
+                                let source = function.name_span;
+                                translation.refused.push(RefusedKernel {
+                                    name: name.clone(),
+                                    source,
+                                    construct,
+                                    diagnostic,
+                                });
+                                t.file.functions.retain(|function| function.name != info.clk);
+                                continue;
+                            }
+                        };
                     translation.warnings.extend(alias_warning(&t, &info.clk, &names, &launches));
                     let choice = choice.map(|text| (SmolStr::from(text), function.name_span));
                     let assumption =
@@ -226,6 +226,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                         source: function.name_span,
                         assumptions: all.collect(),
                         derived_lengths: sizes.derived,
+                        launch_doubt: sizes.doubt,
                     });
                 }
                 Err(refusal) => translation.refused.push(refusal_of(&name, function.name_span, &refusal)),
@@ -250,11 +251,16 @@ fn alias_warning(
     launches: &KernelLaunches<'_>,
 ) -> Option<Diagnostic> {
     let kernel = t.file.functions.iter().find(|function| function.name == kernel)?;
-    let is_written = |name: &SmolStr| {
-        let at = names.iter().position(|known| known == name);
-        at.and_then(|at| kernel.params.get(at)).is_some_and(|param| param.inout)
+    // A struct with pointers is an array for each pointer: `v_p`.
+    let arrays_of = |name: &SmolStr| -> Vec<&tree::Param> {
+        let is_own = |known: &SmolStr| known == name || known.starts_with(&format!("{name}_"));
+        let params =
+            names.iter().zip(&kernel.params).filter(|(known, param)| is_own(known) && param.ty.starts_with('['));
+        params.map(|(_, param)| param).collect()
     };
-    let (first, second, source) = launches.aliased(&is_written)?;
+    let is_array = |name: &SmolStr| !arrays_of(name).is_empty();
+    let is_written = |name: &SmolStr| arrays_of(name).iter().any(|param| param.inout);
+    let (first, second, source) = launches.aliased(&is_array, &is_written)?;
     let title = format!("this launch passes the same array for `{first}` and `{second}`");
     let note =
         format!("the translation of `{}` assumes that its pointer parameters refer to different arrays", kernel.name);

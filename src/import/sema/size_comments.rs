@@ -2,7 +2,7 @@
 //! has at least `n + 2` elements, and that `n` is positive in every launch.
 
 use super::program::Program;
-use super::size_names::{KernelSizes, in_clk};
+use super::size_names::{KernelSizes, in_clk, shared_length};
 use crate::ast::{CppComment, CppFunction, FunctionBody, TranslationUnit};
 use smol_str::SmolStr;
 
@@ -11,7 +11,7 @@ const PREFIX: &str = "clk:";
 /// What a comment states.
 #[derive(Debug)]
 pub(super) enum StatedSize {
-    /// The position of an array parameter, and the least number of its elements.
+    /// The position of an array parameter, or of the length of a dynamic shared array, and the least number of elements.
     Length(usize, SizeExpr),
     Condition(SizeExpr),
 }
@@ -74,6 +74,10 @@ pub(super) fn parse(comment: &CppComment, own: KernelSizes<'_>, names: &[SmolStr
         let length = item.strip_suffix(']').and_then(|item| item.split_once('['));
         match length.filter(|(name, _)| is_name(name.trim())) {
             Some((name, length)) => {
+                if let Some(at) = shared_length(own.kernel, name.trim()) {
+                    sizes.push(StatedSize::Length(at, expression(length, own, names)?));
+                    continue;
+                }
                 let Some(at) = names.iter().position(|known| known == name.trim()) else {
                     return Err(format!("`{}` is not a parameter", name.trim()));
                 };

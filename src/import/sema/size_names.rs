@@ -1,6 +1,6 @@
 //! Names and types of the parameters in assumptions about sizes.
 
-use super::tree::{ClkFunction, Struct};
+use super::tree::{ClkFunction, StmtKind, Struct};
 use crate::ast::CppFunction;
 use smol_str::SmolStr;
 
@@ -66,4 +66,14 @@ pub(super) fn is_extent(name: &str) -> bool {
 /// Returns the name in the text of an extent of the launch.
 pub(super) fn in_clk(name: &str) -> String {
     name.replace("gridDim.", "grid_").replace("blockDim.", "block_")
+}
+
+/// Returns the position of the parameter that is the length of a dynamic shared array.
+pub(super) fn shared_length(kernel: &ClkFunction, array: &str) -> Option<usize> {
+    let ty = kernel.body.iter().find_map(|stmt| match &stmt.kind {
+        StmtKind::Shared { name, ty } if name == array => Some(ty),
+        _ => None,
+    })?;
+    let (_, extent) = ty.strip_prefix('[')?.strip_suffix(']')?.split_once("; ")?;
+    kernel.params.iter().position(|param| param.name == extent)
 }

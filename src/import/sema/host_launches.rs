@@ -1,0 +1,69 @@
+//! The launches in host code, with sizes and arguments as polynomials in host variables.
+
+use super::host_values::{HostCodeValue, HostInt, is_natural, one};
+use super::polynomial::{SizePolynomial, SizeSymbol};
+use crate::ast::{CppName, QualifiedName};
+use crate::source::SourceSpan;
+use rustc_hash::FxHashMap;
+
+/// A launch in host code.
+#[derive(Clone, Debug)]
+pub(super) struct HostLaunch<'a> {
+    pub(super) kernel: &'a QualifiedName,
+    pub(super) span: SourceSpan,
+    pub(super) grid: [Option<SizePolynomial>; 3],
+    pub(super) block: [Option<SizePolynomial>; 3],
+    /// The number of bytes of dynamic shared memory.
+    pub(super) shared: Option<SizePolynomial>,
+    pub(super) args: Vec<HostCodeValue>,
+    /// For each argument, the variable of the pointer that it is.
+    pub(super) roots: Vec<Option<String>>,
+    /// Whether the grid and the block are integers, and have one dimension therefore.
+    pub(super) is_integer: [bool; 2],
+}
+
+impl HostLaunch<'_> {
+    /// Forgets all that the values of variables say.
+    pub(super) fn forget(&mut self) {
+        let unknown = |is_integer: bool| [None, is_integer.then(one), is_integer.then(one)];
+        (self.grid, self.block, self.shared) = (unknown(self.is_integer[0]), unknown(self.is_integer[1]), None);
+        self.args.iter_mut().for_each(|arg| *arg = HostCodeValue::Unknown);
+    }
+}
+
+/// All launches of a file. The host variables in their polynomials are symbols of this table.
+#[derive(Default)]
+pub(super) struct HostLaunches<'a> {
+    pub(super) launches: Vec<HostLaunch<'a>>,
+    /// Names of kernels in calls that launch nothing, such as that of `cudaFuncSetAttribute`.
+    pub(super) mentions: Vec<&'a CppName>,
+    /// The dividend and the divisor of symbols that are quotients. No dividend is a number.
+    pub(super) quotients: FxHashMap<SizeSymbol, (SizePolynomial, i128)>,
+    /// The values of variables that have a constant value.
+    pub(super) values: FxHashMap<SizeSymbol, i128>,
+}
+
+impl HostLaunches<'_> {
+    /// Returns the number that a polynomial is, if all of its variables have constant values.
+    pub(super) fn number(&self, value: &SizePolynomial) -> Option<i128> {
+        value.symbols().all(|symbol| self.values.contains_key(&symbol)).then(|| self.with_numbers(value).as_number())?
+    }
+
+    /// Replaces variables with a constant value by it.
+    pub(super) fn with_numbers(&self, value: &SizePolynomial) -> SizePolynomial {
+        let mut result = value.clone();
+        for symbol in value.symbols() {
+            if let Some(number) = self.values.get(&symbol)
+                && let Some(next) = result.substitute(symbol, &SizePolynomial::number(*number))
+            {
+                result = next;
+            }
+        }
+        result
+    }
+
+    /// Converts a value to another integer type. `None` if that may change it.
+    pub(super) fn converted(&self, value: &SizePolynomial, from: HostInt, to: HostInt) -> Option<SizePolynomial> {
+        to.keeps(from, self.number(value), is_natural(&self.with_numbers(value))).then(|| value.clone())
+    }
+}
