@@ -180,17 +180,17 @@ fn results_are_as_described() {
 #[test]
 fn special_paths() {
     let folder = folder();
-    let root = folder.path().canonicalize().expect("resolved").join("root");
+    let root = folder.path().canonicalize().expect("resolved").join("top");
     std::fs::create_dir(&root).expect("made");
     std::fs::write(root.join("ok.clk"), "print(1)").expect("written");
-    let mut client = Client::session(folder.path(), &["--root", "root"]);
+    let mut client = Client::session(folder.path(), &["--root", "top"]);
     // No tool reads the standard input of its process, which the server uses.
     client.call("run", json!({ "path": "-" })).expect("failed", false, "cannot be read");
     std::fs::write(root.join("-"), "print(41 + 1)").expect("written");
     client.call("run", json!({ "path": "-" })).expect("ok", false, "42");
     client.call("run", json!({ "path": root.display().to_string() })).expect("failed", false, "it is a folder");
     let outside = "it is outside of the root folder";
-    for elsewhere in ["../root/ok.clk", "../missing/../root/ok.clk"] {
+    for elsewhere in ["../top/ok.clk", "../missing/../top/ok.clk"] {
         client.call("run", json!({ "path": elsewhere })).expect("refused", true, outside);
         let path = root.join(elsewhere).display().to_string();
         client
@@ -199,7 +199,7 @@ fn special_paths() {
     }
     #[cfg(unix)]
     {
-        std::os::unix::fs::symlink("root", folder.path().join("alias")).expect("a link");
+        std::os::unix::fs::symlink("top", folder.path().join("alias")).expect("a link");
         let mut aliased = Client::session(folder.path(), &["--root", "alias"]);
         let path = std::path::absolute(folder.path().join("alias/ok.clk")).expect("absolute").display().to_string();
         aliased.call("run", json!({ "path": path })).expect("ok", false, "1");

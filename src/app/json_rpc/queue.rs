@@ -19,7 +19,7 @@ const STALL: Duration = Duration::from_secs(10);
 const PART: usize = 32 << 10;
 
 #[derive(Default)]
-struct QueueState {
+struct PendingOutput {
     /// The messages that no write has begun for.
     messages: VecDeque<Vec<u8>>,
     /// Total size in bytes of the messages that are not written, including the one that is being written.
@@ -33,7 +33,7 @@ struct QueueState {
 #[derive(Clone)]
 pub(super) struct MessageQueue {
     framing: Framing,
-    state: Arc<Mutex<QueueState>>,
+    state: Arc<Mutex<PendingOutput>>,
     changed: Arc<Condvar>,
 }
 
@@ -51,7 +51,7 @@ impl MessageQueue {
         Ok(queue)
     }
 
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
+    fn lock(&self) -> MutexGuard<'_, PendingOutput> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +102,7 @@ impl MessageQueue {
         framing::write_framed(&mut bytes, self.framing, message).ok().map(|()| bytes)
     }
 
-    fn add(&self, state: &mut QueueState, bytes: Vec<u8>) {
+    fn add(&self, state: &mut PendingOutput, bytes: Vec<u8>) {
         if !state.is_closed {
             state.bytes += bytes.len();
             state.messages.push_back(bytes);
@@ -110,8 +110,8 @@ impl MessageQueue {
         }
     }
 
-    fn close(&self, state: &mut QueueState) {
-        *state = QueueState { is_closed: true, ..QueueState::default() };
+    fn close(&self, state: &mut PendingOutput) {
+        *state = PendingOutput { is_closed: true, ..PendingOutput::default() };
         self.changed.notify_all();
     }
 
