@@ -29,6 +29,8 @@ pub(crate) struct Interrupt {
     session: Arc<AtomicBool>,
     /// The number of the termination signal received; 0 for none.
     asked: Arc<AtomicI32>,
+    /// Whether the run was stopped for good, as by a time limit.
+    stopped_for_good: Arc<AtomicBool>,
     /// Action at further presses of Ctrl-C that do not end the process. Returns whether it had an effect.
     second: Arc<Mutex<Option<SecondPressAction>>>,
 }
@@ -73,6 +75,11 @@ impl Interrupt {
         self.stop.load(Ordering::SeqCst)
     }
 
+    /// Returns whether [`Interrupt::stop_for_good`] was called.
+    pub fn is_stopped_for_good(&self) -> bool {
+        self.stopped_for_good.load(Ordering::SeqCst)
+    }
+
     /// Returns the exit code of a run that was asked to stop; `None` if it was not asked.
     pub fn exit_code(&self) -> Option<u8> {
         self.is_set().then(|| self.exit_code_of_signal().unwrap_or(exit::INTERRUPTED))
@@ -86,11 +93,21 @@ impl Interrupt {
         }
     }
 
-    /// Forgets Ctrl-C before the next run of a session. A termination signal remains in effect.
+    /// Sets the stop flag, which [`Interrupt::clear`] does not reset from now on.
+    pub fn stop_for_good(&self) {
+        self.stopped_for_good.store(true, Ordering::SeqCst);
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Forgets Ctrl-C before the next run of a session. A termination signal and a time limit remain in effect.
     pub fn clear(&self) {
         stop::reset_acknowledged();
         self.pressed.store(0, Ordering::SeqCst);
-        self.stop.store(self.exit_code_of_signal().is_some(), Ordering::SeqCst);
+        self.stop.store(false, Ordering::SeqCst);
+        // Another thread sets the flag after the reason, so checking the reasons last loses no request.
+        if self.exit_code_of_signal().is_some() || self.stopped_for_good.load(Ordering::SeqCst) {
+            self.stop.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Handles a signal; returns the time by which the program must have polled the flag, if there is a limit.
@@ -285,5 +302,21 @@ mod signals {
                 });
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limit_remains_in_effect() {
+        let interrupt = Interrupt::default();
+        interrupt.stop.store(true, Ordering::SeqCst);
+        interrupt.clear();
+        assert!(!interrupt.is_set());
+        interrupt.stop_for_good();
+        interrupt.clear();
+        assert!(interrupt.is_set() && interrupt.is_stopped_for_good());
     }
 }

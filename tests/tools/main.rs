@@ -14,6 +14,8 @@ mod launch;
 mod launch_serve;
 mod lsp;
 mod mcp;
+mod mcp_client;
+mod mcp_limits;
 mod output_formats;
 mod planted;
 mod profile;

@@ -2,10 +2,7 @@
 //! garbage.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use clk_testing::planted::{ExpectedFault, planted_programs};
@@ -13,171 +10,9 @@ use clk_testing::random::Random;
 use clk_testing::setting;
 use serde_json::{Value, json};
 
-/// A running server, and the client's end of the connection.
-struct Client {
-    child: Child,
-    input: Option<ChildStdin>,
-    messages: Receiver<Value>,
-    /// Messages that arrived while waiting for another one.
-    others: Vec<Value>,
-    id: i64,
-}
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-impl Client {
-    fn start(folder: &Path, words: &[&str]) -> Client {
-        let mut command = clk_testing::clk(folder);
-        command.arg("mcp").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("clk mcp starts");
-        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (sender, messages) = channel();
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            while output.read_line(&mut line).is_ok_and(|length| length > 0) {
-                let message = serde_json::from_str(&line).expect("each line of the output is JSON");
-                if sender.send(message).is_err() {
-                    return;
-                }
-                line.clear();
-            }
-        });
-        Client { input: child.stdin.take(), child, messages, others: vec![], id: 0 }
-    }
-
-    /// Starts a server and initializes the session with a revision of the protocol.
-    fn with_revision(folder: &Path, words: &[&str], revision: &str) -> Client {
-        let mut client = Client::start(folder, words);
-        let answer = client.request("initialize", initialization(revision));
-        assert_eq!(answer["serverInfo"]["name"], "clk");
-        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        client
-    }
-
-    fn session(folder: &Path, words: &[&str]) -> Client {
-        Client::with_revision(folder, words, "2025-06-18")
-    }
-
-    fn raw(&mut self, bytes: &[u8]) {
-        let input = self.input.as_mut().expect("open");
-        input.write_all(bytes).and_then(|()| input.flush()).expect("the server reads");
-    }
-
-    fn send(&mut self, message: &Value) {
-        self.raw(format!("{message}\n").as_bytes());
-    }
-
-    fn receive(&mut self) -> Value {
-        self.messages.recv_timeout(PATIENCE).expect("an answer in time")
-    }
-
-    /// Waits for a message that meets a condition, and keeps the others.
-    fn wait_for(&mut self, condition: impl Fn(&Value) -> bool) -> Value {
-        if let Some(index) = self.others.iter().position(&condition) {
-            return self.others.remove(index);
-        }
-        loop {
-            let message = self.receive();
-            if condition(&message) {
-                return message;
-            }
-            self.others.push(message);
-        }
-    }
-
-    /// Sends a request without waiting; returns its id.
-    fn begin(&mut self, method: &str, params: Value) -> i64 {
-        self.id += 1;
-        self.send(&json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params }));
-        self.id
-    }
-
-    /// Sends a request and returns the whole response, result or error.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
-        let id = self.begin(method, params);
-        let answer = self.wait_for(|message| message["id"] == id);
-        assert_eq!(answer["jsonrpc"], "2.0");
-        answer
-    }
-
-    #[track_caller]
-    fn request(&mut self, method: &str, params: Value) -> Value {
-        let answer = self.ask(method, params);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
-    }
-
-    #[track_caller]
-    fn error(&mut self, method: &str, params: Value) -> i64 {
-        let answer = self.ask(method, params);
-        answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {answer}"))
-    }
-
-    /// Calls a tool, and checks what holds for every result.
-    #[track_caller]
-    fn call(&mut self, tool: &str, arguments: Value) -> ToolResult {
-        let result = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
-        let data = result["structuredContent"].clone();
-        for field in ["output", "diagnostics", "results", "notes", "left_out", "exit_code", "status"] {
-            assert!(data.get(field).is_some(), "{tool}: no `{field}` in {data}");
-        }
-        let content = result["content"].as_array().expect("content");
-        assert_eq!((content.len(), &content[0]["type"]), (1, &json!("text")), "{tool}");
-        let text = content[0]["text"].as_str().expect("a text").to_owned();
-        assert!(!text.is_empty(), "{tool}: the text is empty");
-        ToolResult { is_error: result["isError"].as_bool().expect("a verdict"), text, data }
-    }
-
-    /// Closes the input and returns the exit code.
-    fn end(mut self) -> i32 {
-        self.input = None;
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("the process is known") {
-                return status.code().unwrap_or(-1);
-            }
-            assert!(start.elapsed() < PATIENCE, "the server has not ended");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        // If the test passed, the server has already ended, and killing it fails.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The result of a call.
-#[derive(Debug)]
-struct ToolResult {
-    is_error: bool,
-    text: String,
-    data: Value,
-}
-
-impl ToolResult {
-    fn status(&self) -> &str {
-        self.data["status"].as_str().unwrap_or("")
-    }
-
-    #[track_caller]
-    fn expect(self, status: &str, is_error: bool, text: &str) -> ToolResult {
-        assert_eq!((self.status(), self.is_error), (status, is_error), "{self:?}");
-        assert!(self.text.contains(text), "no {text:?} in {self:?}");
-        self
-    }
-}
-
-fn initialization(revision: &str) -> Value {
-    json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } })
-}
-
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a folder")
-}
+#[cfg(target_os = "linux")]
+use crate::mcp_client::children;
+use crate::mcp_client::{Client, ENDLESS, PATIENCE, folder, initialization};
 
 const PROGRAM: &str = "\
 kernel saxpy(a: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) {
@@ -435,7 +270,7 @@ fn invalid_messages_are_answered() {
         assert_eq!(client.receive(), json!({ "jsonrpc": "2.0", "id": id, "result": {} }));
     }
     // A line that is too long is skipped.
-    let huge = vec![b'x'; (64 << 20) + 100];
+    let huge = vec![b'x'; (16 << 20) + 100];
     client.raw(&huge);
     client.raw(b"\n");
     assert_eq!(client.receive()["error"]["code"], -32700);
@@ -639,7 +474,8 @@ fn limits_end_a_call_and_not_the_server() {
         "are left out",
     );
     assert!(output.text.len() < 2300 && output.data["output"].as_str().is_some_and(|text| text.len() <= 2048));
-    assert_eq!(output.data["left_out"]["output_bytes"], 11 * 1000 - 2048);
+    // Three quarters of the data, in which the end of a line takes two bytes.
+    assert_eq!(output.data["left_out"]["output_bytes"], 11 * (1000 - 1536 / 12));
     if cfg!(target_os = "linux") {
         let memory = client.call("run", json!({ "source": "let x = zeros(1500000000)\nprint(sum(x + 1.0))" }));
         assert!(["failed", "crashed"].contains(&memory.status()) && memory.text.contains("memory"), "{memory:?}");
@@ -649,13 +485,9 @@ fn limits_end_a_call_and_not_the_server() {
         .expect("failed", false, "E0517");
     let brackets = format!("let x = {}1{}", "(".repeat(100_000), ")".repeat(100_000));
     client.call("check", json!({ "source": brackets })).expect("failed", false, "E0111");
-    let long = format!("// {}", "x".repeat(17 << 20));
-    client.call("check", json!({ "source": long })).expect("failed", false, "larger than 16 MiB");
     client.call("run", json!({ "source": "print(7)" })).expect("ok", false, "7");
     assert_eq!(client.end(), 0);
 }
-
-const ENDLESS: &str = "var i = 0\nwhile true { i += 1 }";
 
 #[test]
 fn calls_are_canceled() {
@@ -735,17 +567,6 @@ fn end_of_the_input_ends_the_server() {
     let ran = clk_testing::run_with_input(folder.path(), &["mcp"], &input);
     assert_eq!(ran.code, 0);
     assert!(ran.out.lines().count() == 2 && ran.out.contains("42"), "{}", ran.out);
-}
-
-/// Returns the ids of the child processes of a process.
-#[cfg(target_os = "linux")]
-fn children(process: u32) -> Vec<u32> {
-    let mut found = vec![];
-    for task in std::fs::read_dir(format!("/proc/{process}/task")).expect("running").flatten() {
-        let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        found.extend(text.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
-    }
-    found
 }
 
 #[cfg(target_os = "linux")]

@@ -74,7 +74,8 @@ pub(crate) fn files(paths: &[PathBuf], proofs: CheckProofs, context: &mut AppCon
         context.console.error_line(&line);
     }
     if !failed && context.console.tally.warnings == 0 && context.console.is_human() {
-        context.console.line(&format!("no mistakes found in {checked} file{}", if checked == 1 { "" } else { "s" }));
+        let line = format!("no mistakes found in {checked} file{}\n", if checked == 1 { "" } else { "s" });
+        context.console.results("summary", Vec::new, |_| line);
     }
     if failed { exit::FAILURE } else { exit::OK }
 }

@@ -12,6 +12,8 @@ use crate::mcp::{CallLimits, McpOptions};
 /// Default values of the options.
 const SECONDS: u64 = 30;
 const MEMORY: u64 = 2 << 30;
+/// Smallest memory limit in bytes. Below it, most programs do not even compile.
+const LEAST_MEMORY: u64 = 64 << 20;
 const LAUNCHES: u64 = 100_000;
 const OUTPUT: u64 = 100 << 10;
 
@@ -22,6 +24,10 @@ pub(crate) fn command() -> Command {
     let seconds = |text: &str| {
         let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 1e6);
         seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("`{text}` is not a number of seconds"))
+    };
+    let memory = |text: &str| match bytes(text) {
+        Ok(number) if number < LEAST_MEMORY => Err(format!("a call needs at least {}M", LEAST_MEMORY >> 20).into()),
+        other => other,
     };
     Command::new("mcp")
         .about("Serve an agent: tools of the Model Context Protocol, on standard input and output")
@@ -35,7 +41,10 @@ pub(crate) fn command() -> Command {
         )
         .arg(switch("write", "Let scripts write files in that folder").requires("root"))
         .arg(option("time", "SECONDS", "Time limit of a call [default: 30]").value_parser(seconds))
-        .arg(option("memory", "BYTES", "Memory limit of a call; K, M, G [default: 2G]").value_parser(bytes))
+        .arg(
+            option("memory", "BYTES", "Memory limit of a call, at least 64M; K, M, G [default: 2G]")
+                .value_parser(memory),
+        )
         .arg(
             option("launches", "N", "Kernel launches of a call, at most [default: 100000]")
                 .value_parser(value_parser!(u64)),
@@ -57,5 +66,7 @@ pub(crate) fn options_of(sub: &ArgMatches) -> McpOptions {
         output: usize::try_from(number("output", OUTPUT)).unwrap_or(usize::MAX),
         parallel: sub.get_one::<u64>("parallel").map_or(cores, |parallel| *parallel as usize),
     };
-    McpOptions { root: sub.get_one("root").cloned(), may_write: sub.get_flag("write"), limits }
+    let root: Option<PathBuf> = sub.get_one("root").cloned();
+    let named_root = root.as_ref().and_then(|root| std::path::absolute(root).ok());
+    McpOptions { root, named_root, may_write: sub.get_flag("write"), limits }
 }

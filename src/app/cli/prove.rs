@@ -28,7 +28,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     if selected.is_empty() {
         let Some(name) = kernel else {
             let text = "the file has no kernels; to prove those of imported files, name these files";
-            match context.console.is_human() {
+            match context.console.is_human() && context.console.stage.is_none() {
                 true => context.console.fact(text),
                 false => context.console.error_line(&format!("note: {text}")),
             }

@@ -26,9 +26,10 @@ pub(crate) fn ranks(ranks: u32, path: &Path, context: &mut AppContext) -> u8 {
     ranks::run_ranks(ranks, context)
 }
 
-/// Runs a script file. The name `-` means standard input.
+/// Runs a script file. The name `-` means standard input, except in a confined process, whose standard input belongs to
+/// the server.
 pub(crate) fn file(path: &Path, args: Vec<String>, debug_on_fault: bool, context: &mut AppContext) -> u8 {
-    if path == Path::new("-") {
+    if path == Path::new("-") && !disk::is_confined() {
         return stdin(args, context);
     }
     ranks::follow_launcher();

@@ -39,6 +39,12 @@ pub(crate) trait DebuggerFrontEnd: Send {
     /// Called when a launch has stopped; returns when the user wants to continue or quit.
     fn launch(&mut self, debug: &mut Debug<'_, '_>) -> DebugContinuation;
 
+    /// Called before a launch that the stepper runs from its beginning; returns whether to run it. Otherwise it ends as
+    /// if it was interrupted.
+    fn permits_launch(&mut self) -> bool {
+        true
+    }
+
     /// Called when a launch on the other device begins or ends. Such a launch has no intermediate stops; only its stop
     /// flag can end it early.
     fn runs_freely(&mut self, _is_running: bool) {}
@@ -169,6 +175,10 @@ impl Executable for DebuggedKernel {
         state.launches += 1;
         let interrupted = || FaultKind::Interrupted.into_launch_fault(self.span());
         let mut reason = state.settings.applies_to(&self.kernel.module).then_some(DebugReason::Stop);
+        // The other device has its own limits. A launch that the stepper repeats was permitted before.
+        if reason.is_some() && !state.front.permits_launch() {
+            return Err(interrupted());
+        }
         loop {
             if let Some(known) = reason {
                 match self.run_debugged(&mut state, config, args, control, known)? {

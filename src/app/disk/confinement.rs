@@ -4,6 +4,8 @@
 //! Input: a path that a program or a client has named. Output: permission to use it. Symbolic links are resolved first.
 //! A refusal does not depend on whether the path exists, so that a program cannot search for files.
 
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -67,22 +69,69 @@ impl Confinement {
     }
 }
 
-/// Returns whether a path is in a folder, which has no symbolic links. If a path does not exist, its existing part must
-/// be in the folder, and the rest must not lead out of it.
+/// Maximum number of symbolic links to follow for one path.
+const MAX_LINKS: usize = 40;
+
+/// Returns whether a path is in a folder, which has no symbolic links. Relative paths begin at the folder. The path
+/// need not exist. No prefix of it may leave the folder, not even if the rest leads back: nothing outside is looked at,
+/// so the result says nothing about the files there.
 fn is_within(root: &Path, path: &Path) -> bool {
-    for existing in path.ancestors() {
-        let named = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
-        if let Ok(resolved) = std::fs::canonicalize(named) {
-            let rest = path.strip_prefix(existing).unwrap_or(path);
-            let stays = rest.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-            return stays && resolved.starts_with(root);
+    let mut links = 0;
+    // The parts that are not resolved yet, last first.
+    let mut parts: Vec<OsString> = vec![];
+    let mut folder = root.to_path_buf();
+    let Some(rest) = below(root, path) else { return false };
+    push_parts(&mut parts, rest);
+    while let Some(part) = parts.pop() {
+        if part == ".." {
+            if folder == root || !folder.pop() {
+                return false;
+            }
+            continue;
         }
-        // A link whose target cannot be resolved, although the link itself exists.
-        if std::fs::symlink_metadata(named).is_ok_and(|data| data.is_symlink()) {
+        let next = folder.join(&part);
+        let data = match std::fs::symlink_metadata(&next) {
+            Ok(data) => data,
+            // The rest does not exist either.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return parts.iter().all(|part| part != "..");
+            }
+            // A relative path may be short enough to be opened although this one is too long.
+            Err(_) => return false,
+        };
+        if !data.is_symlink() {
+            folder = next;
+            continue;
+        }
+        links += 1;
+        let Ok(target) = std::fs::read_link(&next) else { return false };
+        if links > MAX_LINKS {
             return false;
         }
+        if target.is_absolute() {
+            folder = root.to_path_buf();
+        }
+        let Some(rest) = below(root, &target) else { return false };
+        push_parts(&mut parts, rest);
     }
-    false
+    true
+}
+
+/// Returns the rest of a path below a folder, or the path itself if it is relative.
+fn below<'a>(root: &Path, path: &'a Path) -> Option<&'a Path> {
+    if !path.has_root() && !path.is_absolute() {
+        // On Windows, `C:file` is neither.
+        return (!path.components().any(|part| matches!(part, Component::Prefix(_)))).then_some(path);
+    }
+    // A resolved path of Windows has a prefix that other paths do not have.
+    let plain = root.to_str().and_then(|root| root.strip_prefix(r"\\?\"));
+    path.strip_prefix(root).ok().or_else(|| path.strip_prefix(plain?).ok())
+}
+
+/// Adds the parts of a relative path to a list whose last element is the next part.
+fn push_parts(parts: &mut Vec<OsString>, path: &Path) {
+    let named = path.components().rev().filter(|part| !matches!(part, Component::CurDir));
+    parts.extend(named.map(|part| part.as_os_str().to_owned()));
 }
 
 #[cfg(test)]
@@ -109,6 +158,13 @@ mod tests {
             assert!(!allowed(outside), "{outside}");
         }
         assert!(!allowed("/etc/passwd") && !allowed("/"));
+        // A path that leaves the root is refused, although it leads back, whether or not the folder outside exists.
+        for folder in ["..", "../top2", "../missing"] {
+            assert!(!allowed(&format!("{folder}/../top/a")) && !allowed(&format!("{folder}/top/a")), "{folder}");
+        }
+        let through = |folder: &Path| is_within(&root, &folder.join("..").join("top/a"));
+        assert!(!through(&base.join("top2")) && !through(&base.join("missing")));
+        assert!(!is_within(&root, Path::new("../top/a")) && is_within(&root, Path::new("deep/../a")));
         assert_eq!(confinement.check_write(&root.join("a")).map_err(|why| why.to_string()), Err(NO_WRITE.to_string()));
         let writes = Confinement { root: Some(root.clone()), may_write: true, stand_in: None };
         assert!(writes.check_write(&root.join("new")).is_ok() && writes.check_write(&base.join("new")).is_err());
@@ -130,6 +186,8 @@ mod tests {
             ("../secret", "out"),
             ("..", "up"),
             ("../missing", "dangling"),
+            ("missing", "dangling_inside"),
+            ("sub/../../secret", "far"),
             ("a", "in"),
             ("circle", "circle"),
             ("deep", "folder"),
@@ -141,7 +199,10 @@ mod tests {
             ("folder/new", true),
             ("out", false),
             ("up/secret", false),
-            ("up/top/a", true),
+            ("up/top/a", false),
+            ("folder/../a", true),
+            ("dangling_inside", true),
+            ("far", false),
             ("up/new", false),
             ("dangling", false),
             ("dangling/x", false),

@@ -19,7 +19,7 @@ use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_compile::{Files, LoadedFile, MissingModule};
 
-pub(crate) use self::confinement::{Confinement, check_read, confine, is_visible};
+pub(crate) use self::confinement::{Confinement, check_read, confine, is_confined, is_visible};
 pub(crate) use self::open::{contents, open, read, read_system_file};
 pub(crate) use self::replace::write_atomically;
 pub(crate) use self::source::{MAX_SOURCE, read_source, source_text};

@@ -1,6 +1,7 @@
 //! JSON-RPC as the language server and the MCP server use it: responses, error codes, and the output to the client.
 
 mod output;
+mod queue;
 
 use serde_json::{Value, json};
 

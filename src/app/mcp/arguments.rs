@@ -59,8 +59,8 @@ impl Parameter {
             ParameterKind::Text => value.is_string(),
             ParameterKind::Choice(values) => value.as_str().is_some_and(|text| values.contains(&text)),
             ParameterKind::Switch => value.is_boolean(),
-            ParameterKind::Whole(least) => value.as_u64().is_some_and(|number| number >= least),
-            ParameterKind::Seconds => value.as_f64().is_some_and(|seconds| seconds > 0.0 && seconds <= 1e9),
+            ParameterKind::Whole(least) => whole(value).is_some_and(|number| number >= least),
+            ParameterKind::Seconds => value.as_f64().is_some_and(|seconds| seconds > 0.0),
             ParameterKind::Texts => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
             ParameterKind::Coordinates => coordinates(value).is_some(),
         }
@@ -101,19 +101,20 @@ pub(super) enum ArgumentError {
     NoProgram,
 }
 
-/// The checked arguments of a call.
-#[derive(Debug, Default)]
-pub(super) struct Arguments(Map<String, Value>);
+/// The checked arguments of a call, a JSON object.
+#[derive(Debug)]
+pub(super) struct Arguments(Value);
 
 impl Arguments {
     /// Checks arguments. An argument that is null is treated as missing.
-    pub fn check(parameters: &[Parameter], arguments: &Value) -> Result<Arguments, ArgumentError> {
-        let mut checked = Map::new();
-        let given = match arguments {
-            Value::Null => &Map::new(),
-            arguments => arguments.as_object().ok_or(ArgumentError::NotAnObject)?,
+    pub fn check(parameters: &[Parameter], arguments: Value) -> Result<Arguments, ArgumentError> {
+        let mut given = match arguments {
+            Value::Null => Map::new(),
+            Value::Object(given) => given,
+            _ => return Err(ArgumentError::NotAnObject),
         };
-        for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+        given.retain(|_, value| !value.is_null());
+        for (name, value) in &given {
             let Some(parameter) = parameters.iter().find(|parameter| parameter.name == name) else {
                 let name = name.chars().take(80).collect();
                 return Err(ArgumentError::Unknown { name, known: quoted(parameters.iter().map(|p| p.name)) });
@@ -121,12 +122,15 @@ impl Arguments {
             if !parameter.accepts(value) {
                 return Err(ArgumentError::WrongType { name: parameter.name, expected: parameter.expected() });
             }
-            checked.insert(name.clone(), value.clone());
         }
-        match parameters.iter().find(|parameter| parameter.is_required && !checked.contains_key(parameter.name)) {
+        match parameters.iter().find(|parameter| parameter.is_required && !given.contains_key(parameter.name)) {
             Some(missing) => Err(ArgumentError::Missing { name: missing.name }),
-            None => Ok(Arguments(checked)),
+            None => Ok(Arguments(Value::Object(given))),
         }
+    }
+
+    pub fn as_json(&self) -> &Value {
+        &self.0
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {
@@ -142,7 +146,7 @@ impl Arguments {
     }
 
     pub fn whole(&self, name: &str) -> Option<u64> {
-        self.0.get(name)?.as_u64()
+        whole(self.0.get(name)?)
     }
 
     pub fn texts(&self, name: &str) -> Vec<String> {
@@ -156,14 +160,23 @@ impl Arguments {
 
     /// Returns the time limit of the call, which is at most `most`.
     pub fn time_limit(&self, most: Duration) -> Duration {
-        let wanted = self.0.get("time_limit").and_then(Value::as_f64).map(Duration::from_secs_f64);
-        wanted.map_or(most, |wanted| wanted.min(most))
+        let wanted = self.0.get("time_limit").and_then(Value::as_f64);
+        // A number that is no duration is too large.
+        wanted.map_or(most, |seconds| Duration::try_from_secs_f64(seconds).map_or(most, |wanted| wanted.min(most)))
     }
 }
 
 fn coordinates(value: &Value) -> Option<Vec<u32>> {
     let all = value.as_array().filter(|all| (1..=3).contains(&all.len()))?;
-    all.iter().map(|number| number.as_u64().and_then(|number| u32::try_from(number).ok())).collect()
+    all.iter().map(|number| whole(number).and_then(|number| u32::try_from(number).ok())).collect()
+}
+
+/// Returns a number without a sign and a fraction. Some clients write integers as `3.0`.
+fn whole(value: &Value) -> Option<u64> {
+    /// From this number on, an `f64` does not represent all integers.
+    const END: f64 = (1u64 << 53) as f64;
+    let integral = |number: f64| (number.fract() == 0.0 && (0.0..END).contains(&number)).then_some(number as u64);
+    value.as_u64().or_else(|| value.as_f64().and_then(integral))
 }
 
 fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -182,7 +195,7 @@ mod tests {
             Parameter::optional("thread", ParameterKind::Coordinates, "A thread"),
             Parameter::optional("time_limit", ParameterKind::Seconds, "Seconds"),
         ];
-        let error = |arguments: Value| Arguments::check(PARAMETERS, &arguments).map_err(|why| why.to_string()).err();
+        let error = |arguments: Value| Arguments::check(PARAMETERS, arguments).map_err(|why| why.to_string()).err();
         assert_eq!(error(json!({ "line": 1, "language": null })), None);
         for (arguments, expected) in [
             (json!([]), "not an object"),
@@ -190,6 +203,8 @@ mod tests {
             (json!({ "line": 0 }), "an integer from 1 on"),
             (json!({ "line": 1.5 }), "an integer"),
             (json!({ "line": -1 }), "an integer"),
+            (json!({ "line": 1e17 }), "an integer"),
+            (json!({ "line": -0.5 }), "an integer"),
             (json!({ "line": "1" }), "an integer"),
             (json!({ "line": 1, "lines": 2 }), "no argument `lines`; this tool has `line`, `language`"),
             (json!({ "line": 1, "language": "c" }), "one of `clk`, `cuda`"),
@@ -199,10 +214,15 @@ mod tests {
         ] {
             assert!(error(arguments.clone()).is_some_and(|why| why.contains(expected)), "{arguments}");
         }
-        let checked = Arguments::check(PARAMETERS, &json!({ "line": 3, "thread": [1, 2], "time_limit": 0.5 }));
+        let checked = Arguments::check(PARAMETERS, json!({ "line": 3.0, "thread": [1, 2.0], "time_limit": 0.5 }));
         let checked = checked.expect("valid arguments");
         assert_eq!((checked.whole("line"), checked.coordinates("thread")), (Some(3), Some(vec![1, 2])));
         assert_eq!(checked.time_limit(Duration::from_secs(9)), Duration::from_millis(500));
         assert_eq!(checked.time_limit(Duration::from_millis(1)), Duration::from_millis(1));
+        for huge in [1e10, 1e300] {
+            let checked =
+                Arguments::check(PARAMETERS, json!({ "line": 3, "time_limit": huge })).expect("valid arguments");
+            assert_eq!(checked.time_limit(Duration::from_secs(9)), Duration::from_secs(9));
+        }
     }
 }

@@ -25,6 +25,8 @@ use crate::{crash, own_program};
 
 /// Maximum number of calls that wait.
 const MAX_WAITING: usize = 256;
+/// Maximum total size in bytes of the jobs of calls that wait.
+const MAX_WAITING_BYTES: usize = 64 << 20;
 /// How long a child may take after its time limit to stop by itself and to report where it was.
 const GRACE: Duration = Duration::from_secs(2);
 /// Interval of progress notifications.
@@ -41,16 +43,29 @@ const EMBEDDING_VARIABLES: [&str; 4] = ["PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV
 pub(super) struct ToolCallRequest {
     pub id: Value,
     pub tool: &'static Tool,
-    pub arguments: Value,
+    pub arguments: Arguments,
     pub progress_token: Option<Value>,
     pub target: ReplyTarget,
 }
 
 /// A call in the table, with the end of its channel that its thread reads.
 struct Call {
-    key: String,
-    request: ToolCallRequest,
+    serial: u64,
+    id: Value,
+    tool: &'static Tool,
+    /// The line for the child process. The arguments take less memory as text.
+    job: String,
+    limit: Duration,
+    progress_token: Option<Value>,
+    target: ReplyTarget,
     events: Receiver<CallEvent>,
+    sender: Sender<CallEvent>,
+}
+
+/// A call that was not answered.
+struct OpenCall {
+    /// Distinguishes the call from an earlier one with the same id, which was canceled and has not ended yet.
+    serial: u64,
     sender: Sender<CallEvent>,
 }
 
@@ -66,8 +81,12 @@ enum CallEvent {
 #[derive(Default)]
 struct TableState {
     waiting: VecDeque<Call>,
-    /// The channels of all calls that were not answered, by the JSON text of their ids.
-    open: BTreeMap<String, Sender<CallEvent>>,
+    /// Total size in bytes of the jobs of the waiting calls.
+    waiting_bytes: usize,
+    /// All calls that were not answered, by the JSON text of their ids.
+    open: BTreeMap<String, OpenCall>,
+    /// Number of calls so far.
+    calls: u64,
     /// Number of threads that run calls.
     threads: usize,
 }
@@ -96,21 +115,28 @@ impl CallTable {
 
     /// Starts a call, or lets it wait.
     pub fn start(self: &Arc<Self>, request: ToolCallRequest) -> Result<(), RequestError> {
-        let key = request.id.to_string();
+        let ToolCallRequest { id, tool, arguments, progress_token, target } = request;
+        let key = id.to_string();
+        let limit = arguments.time_limit(self.options.limits.time);
+        let job = ToolJob { tool, arguments: &arguments, options: &self.options }.to_line();
+        drop(arguments);
         let mut state = self.lock();
         if state.open.contains_key(&key) {
             let message = "a request with this `id` is in progress".to_owned();
             return Err(RequestError { code: json_rpc::INVALID_REQUEST, message });
         }
-        if state.waiting.len() >= MAX_WAITING {
+        if state.waiting.len() >= MAX_WAITING || state.waiting_bytes + job.len() > MAX_WAITING_BYTES {
             drop(state);
             let busy = schema::failure(CallStatus::Refused, "too many calls wait; try again later");
-            request.target.send(json_rpc::result_response(&request.id, busy));
+            target.send(json_rpc::result_response(&id, busy));
             return Ok(());
         }
         let (sender, events) = channel();
-        state.open.insert(key.clone(), sender.clone());
-        state.waiting.push_back(Call { key, request, events, sender });
+        let serial = state.calls;
+        state.calls += 1;
+        state.open.insert(key, OpenCall { serial, sender: sender.clone() });
+        state.waiting_bytes += job.len();
+        state.waiting.push_back(Call { serial, id, tool, job, limit, progress_token, target, events, sender });
         if state.threads < self.options.limits.parallel {
             let table = self.clone();
             let thread = std::thread::Builder::new().name("clk-mcp-call".into()).spawn(move || table.work());
@@ -120,6 +146,7 @@ impl CallTable {
                 Err(_) if state.threads > 0 => {}
                 Err(error) => {
                     let calls = std::mem::take(&mut state.waiting);
+                    state.waiting_bytes = 0;
                     drop(state);
                     for call in calls {
                         let why = format!("no thread can be started: {error}");
@@ -135,20 +162,21 @@ impl CallTable {
     pub fn cancel(&self, id: &Value) {
         let key = id.to_string();
         let mut state = self.lock();
-        let Some(sender) = state.open.remove(&key) else { return };
-        match state.waiting.iter().position(|call| call.key == key) {
-            Some(index) => {
-                if let Some(call) = state.waiting.remove(index) {
-                    call.request.target.skip();
-                }
+        let Some(OpenCall { serial, sender }) = state.open.remove(&key) else { return };
+        let waiting = state.waiting.iter().position(|call| call.serial == serial);
+        match waiting.and_then(|index| state.waiting.remove(index)) {
+            Some(call) => {
+                state.waiting_bytes -= call.job.len();
+                drop(state);
+                call.target.skip();
             }
             // The thread of the call ends the child. If the call has just ended, nothing receives the event.
             None => drop(sender.send(CallEvent::Cancel)),
         }
     }
 
-    /// Waits for the open calls for a limited time, and then cancels them. If the client has closed the output, cancels
-    /// them at once.
+    /// Waits for the open calls, and for the client to read the answers, for a limited time. Then cancels the calls. If
+    /// the client has closed the output, cancels them at once.
     pub fn finish(&self) {
         let deadline = Instant::now() + FINISH_TIMEOUT;
         let mut state = self.lock();
@@ -158,11 +186,18 @@ impl CallTable {
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiting.clear();
+        state.waiting_bytes = 0;
         let open = std::mem::take(&mut state.open);
-        open.values().for_each(|sender| drop(sender.send(CallEvent::Cancel)));
+        open.values().for_each(|call| drop(call.sender.send(CallEvent::Cancel)));
+        if state.threads == 0 {
+            drop(state);
+            return self.output.drain(deadline);
+        }
+        // The threads end their children. A thread may also wait for the client to read its answer.
         let deadline = Instant::now() + GRACE;
         while state.threads > 0 && Instant::now() < deadline {
-            state = self.changed.wait_timeout(state, GRACE).unwrap_or_else(PoisonError::into_inner).0;
+            let left = deadline.saturating_duration_since(Instant::now());
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -175,10 +210,11 @@ impl CallTable {
                 self.changed.notify_all();
                 return;
             };
+            state.waiting_bytes -= call.job.len();
             drop(state);
             match crash::catch_panic(|| self.run(&call)) {
                 Ok(Some(result)) => self.answer(&call, result),
-                Ok(None) => call.request.target.skip(),
+                Ok(None) => call.target.skip(),
                 Err(panic) => self.answer(&call, schema::failure(CallStatus::Crashed, &panic.title)),
             }
         }
@@ -186,36 +222,37 @@ impl CallTable {
 
     /// Answers a call unless it was canceled.
     fn answer(&self, call: &Call, result: Value) {
-        let was_open = self.lock().open.remove(&call.key).is_some();
-        match was_open {
-            true => call.request.target.send(json_rpc::result_response(&call.request.id, result)),
-            false => call.request.target.skip(),
+        let key = call.id.to_string();
+        let mut state = self.lock();
+        let is_open = state.open.get(&key).is_some_and(|open| open.serial == call.serial);
+        if is_open {
+            state.open.remove(&key);
+        }
+        drop(state);
+        match is_open {
+            true => call.target.send(json_rpc::result_response(&call.id, result)),
+            false => call.target.skip(),
         }
     }
 
     /// Runs a call; returns its result, or `None` if it was canceled.
     fn run(&self, call: &Call) -> Option<Value> {
-        let ToolCallRequest { tool, arguments, progress_token, .. } = &call.request;
-        let arguments_checked = match Arguments::check(tool.parameters, arguments) {
-            Ok(checked) => checked,
-            Err(why) => return Some(schema::failure(CallStatus::Refused, &why.to_string())),
-        };
-        let job = ToolJob { tool, arguments, options: &self.options };
-        let mut child = match CallProcess::start(&job, call.sender.clone()) {
+        let Call { tool, job, limit, progress_token, .. } = call;
+        let limit = *limit;
+        let mut child = match CallProcess::start(job, self.options.limits.output, call.sender.clone()) {
             Ok(child) => child,
             Err(error) => {
                 let why = format!("the process of the call cannot be started: {error}");
                 return Some(schema::failure(CallStatus::Crashed, &why));
             }
         };
-        let limit = arguments_checked.time_limit(self.options.limits.time);
         let start = Instant::now();
         let mut next_progress = start;
         loop {
             let now = Instant::now();
             if let Some(token) = progress_token.as_ref().filter(|_| now >= next_progress) {
                 next_progress = now + PROGRESS_INTERVAL;
-                self.output.send(progress(token, tool, now - start, limit));
+                self.output.send_if_idle(progress(token, tool, now - start, limit));
             }
             if now >= start + limit + GRACE {
                 child.kill();
@@ -265,7 +302,7 @@ struct CallProcess {
 
 impl CallProcess {
     /// Starts the process of a job. Sends its result, or the end of its output, as an event.
-    fn start(job: &ToolJob<'_>, events: Sender<CallEvent>) -> io::Result<CallProcess> {
+    fn start(job: &str, output_limit: usize, events: Sender<CallEvent>) -> io::Result<CallProcess> {
         let mut command = own_program::command();
         command.arg(job::COMMAND).env_clear();
         // The child enters the root later. An interpreter that Clk is embedded in must not load modules from there.
@@ -285,10 +322,10 @@ impl CallProcess {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         // The child reads the job before it writes. If this fails, the child has ended, and so has its output.
-        let _ = input.write_all((job.to_json().to_string() + "\n").as_bytes());
+        let _ = input.write_all(job.as_bytes());
         let process = CallProcess { child, _input: input };
-        // The limits of text and data, with room for escapes and for what does not count.
-        let most = (job.options.limits.output as u64).saturating_mul(24).saturating_add(1 << 20);
+        // The limits of text and data, with room for the parts that do not count.
+        let most = (output_limit as u64).saturating_mul(2).saturating_add(1 << 20);
         let read = move || drop(events.send(read_result(output, most)));
         std::thread::Builder::new().name("clk-mcp-read".into()).stack_size(64 << 10).spawn(read)?;
         Ok(process)
@@ -335,5 +372,43 @@ fn read_result(output: ChildStdout, most: u64) -> CallEvent {
     match read {
         Ok(_) if line.last() == Some(&b'\n') => CallEvent::Result(line),
         _ => CallEvent::Closed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::options::CallLimits;
+    use crate::mcp::tools;
+
+    #[test]
+    fn canceled_call_does_not_answer_a_later_one_with_its_id() {
+        let sent = Arc::new(Mutex::new(vec![]));
+        let output = MessageOutput::to(sent.clone());
+        let limits =
+            CallLimits { time: Duration::from_secs(1), memory: 1 << 30, launches: 1, output: 100, parallel: 0 };
+        let options = McpOptions { root: None, named_root: None, may_write: false, limits };
+        // No call runs.
+        let table = CallTable::new(Arc::new(options), output.clone());
+        let start = || {
+            let tool = tools::find("check").expect("the tool");
+            let arguments = Arguments::check(tool.parameters, json!({ "source": "" })).expect("valid");
+            let target = ReplyTarget::Client(output.clone());
+            let request = ToolCallRequest { id: json!(7), tool, arguments, progress_token: None, target };
+            table.start(request).expect("a new id");
+            let call = table.lock().waiting.pop_back().expect("the call");
+            table.lock().waiting_bytes = 0;
+            call
+        };
+        let old = start();
+        table.cancel(&json!(7));
+        let new = start();
+        table.answer(&old, json!("old"));
+        assert!(sent.lock().expect("not poisoned").is_empty());
+        table.answer(&new, json!("new"));
+        table.answer(&new, json!("again"));
+        let sent: Vec<Value> =
+            sent.lock().expect("not poisoned").iter().map(|answer| answer["result"].clone()).collect();
+        assert_eq!(sent, [json!("new")]);
     }
 }

@@ -1,11 +1,12 @@
 //! The tool `debug_at`: runs a script under the debugger to a line, and reads the state of the thread that stops there.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::limits::LaunchCount;
+use super::tool_call::ToolCall;
 use crate::command_error::CommandResult;
 use crate::context::AppContext;
 use crate::debug::breakpoint::Breakpoint;
@@ -24,7 +25,8 @@ use clk_base::render;
 const MAX_ELEMENTS: usize = 64;
 
 /// Runs the tool; returns the exit code.
-pub(super) fn run(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
+pub(super) fn run(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let ToolCall { arguments, path, launches } = *call;
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
@@ -40,9 +42,9 @@ pub(super) fn run(arguments: &Arguments, path: &Path, context: &mut AppContext) 
     let search = Arc::new(Mutex::new(LineSearch::new(arguments)));
     let mut printed = CapturedEffects::default();
     let mut faults = vec![];
-    let front = LineFrontEnd(search.clone());
+    let front = LineFrontEnd { search: search.clone(), launches: launches.clone() };
     let script_args = arguments.texts("args");
-    let code = debug::runs(&compiled, &target, &script_args, context, Box::new(front), &mut printed, &mut |fault| {
+    debug::runs(&compiled, &target, &script_args, context, Box::new(front), &mut printed, &mut |fault| {
         faults.push(fault.clone());
     });
     context.console.print(&printed.printed);
@@ -59,7 +61,8 @@ pub(super) fn run(arguments: &Arguments, path: &Path, context: &mut AppContext) 
             let hits = search.hits;
             let times = if hits == 0 { String::new() } else { format!(" more than {hits} times") };
             context.console.error_line(&format!("error: no thread stopped at this line{times}"));
-            if code == exit::OK { exit::FAILURE } else { code }
+            // The script chooses its exit code, which does not mean that the arguments are invalid.
+            exit::FAILURE
         }
     }
 }
@@ -121,11 +124,14 @@ impl LineSearch {
 }
 
 /// The front end that runs the script once, to the stop.
-struct LineFrontEnd(Arc<Mutex<LineSearch>>);
+struct LineFrontEnd {
+    search: Arc<Mutex<LineSearch>>,
+    launches: Arc<LaunchCount>,
+}
 
 impl LineFrontEnd {
     fn search(&self) -> MutexGuard<'_, LineSearch> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.search.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -172,6 +178,10 @@ impl DebuggerFrontEnd for LineFrontEnd {
         }
         search.stop = Some(found_stop(debug, &search.expressions));
         DebugContinuation::Quit
+    }
+
+    fn permits_launch(&mut self) -> bool {
+        self.launches.count()
     }
 
     fn note(&mut self, text: &str) {

@@ -6,7 +6,6 @@
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,6 +16,7 @@ use super::landlock;
 use super::limits::{LaunchCount, LaunchLimiter, SimulatorOnly, limit_process};
 use super::options::{CallLimits, McpOptions};
 use super::schema::{self, CallStatus};
+use super::tool_call::ToolCall;
 use super::tools::{self, Tool};
 use super::transcript::{STYLE, Transcript};
 use crate::console::{ColorMode, Console, OutputOptions};
@@ -44,24 +44,26 @@ const CUDA_TEXT: &str = "<source>.cu";
 /// What a child process does.
 pub(super) struct ToolJob<'a> {
     pub tool: &'static Tool,
-    pub arguments: &'a Value,
+    pub arguments: &'a Arguments,
     pub options: &'a McpOptions,
 }
 
 impl ToolJob<'_> {
-    /// Returns the job as the line that the child reads.
-    pub fn to_json(&self) -> Value {
-        let McpOptions { root, may_write, limits } = self.options;
-        json!({
+    /// Returns the line that the child reads: the settings and the arguments.
+    pub fn to_line(&self) -> String {
+        let McpOptions { root, named_root, may_write, limits } = self.options;
+        let settings = json!({
             "tool": self.tool.name,
-            "arguments": self.arguments,
             "root": root.as_deref().map(Path::to_string_lossy),
+            "named_root": named_root.as_deref().map(Path::to_string_lossy),
             "may_write": may_write,
             "memory": limits.memory,
             "launches": limits.launches,
             "output": limits.output,
             "seconds": limits.time.as_secs_f64(),
-        })
+        });
+        // The arguments may be long, so that they are not copied into one value.
+        format!("[{settings},{}]\n", self.arguments.as_json())
     }
 }
 
@@ -80,7 +82,7 @@ pub(super) fn main() -> u8 {
         return exit::USAGE;
     };
     end_with_server(input);
-    let Some(result) = perform(&job) else {
+    let Some(result) = perform(job) else {
         eprintln!("clk: this command is Clk's own");
         return exit::USAGE;
     };
@@ -100,7 +102,9 @@ fn end_with_server(mut input: impl Read + Send + 'static) {
 }
 
 /// Runs a job; returns the result of the call. `None` if the job is invalid, because the server did not write it.
-fn perform(job: &Value) -> Option<Value> {
+fn perform(mut job: Value) -> Option<Value> {
+    let arguments = job.get_mut(1)?.take();
+    let job = job.get(0)?;
     let tool = tools::find(job.get("tool")?.as_str()?)?;
     let number = |name: &str| job.get(name).and_then(Value::as_u64);
     let limits = CallLimits {
@@ -111,12 +115,13 @@ fn perform(job: &Value) -> Option<Value> {
         parallel: 1,
     };
     let root = job.get("root")?.as_str().map(PathBuf::from);
+    let roots = [root.as_deref(), job.get("named_root")?.as_str().map(Path::new)];
     let may_write = job.get("may_write")?.as_bool()?;
-    let arguments = match Arguments::check(tool.parameters, job.get("arguments")?) {
+    let arguments = match Arguments::check(tool.parameters, arguments) {
         Ok(arguments) => arguments,
         Err(why) => return Some(schema::failure(CallStatus::Refused, &why.to_string())),
     };
-    let program = match tool.takes_program().then(|| program(&arguments, tool, root.as_deref())).transpose() {
+    let program = match tool.takes_program().then(|| program(&arguments, tool, &roots)).transpose() {
         Ok(program) => program,
         Err(why) => return Some(schema::failure(CallStatus::Refused, &why.to_string())),
     };
@@ -140,8 +145,9 @@ fn perform(job: &Value) -> Option<Value> {
     Some(run(tool, &arguments, path.as_deref().unwrap_or(Path::new("")), &limits))
 }
 
-/// Returns the program that the arguments name. An absolute path in the root becomes relative to it.
-fn program(arguments: &Arguments, tool: &Tool, root: Option<&Path>) -> Result<NamedProgram, ArgumentError> {
+/// Returns the program that the arguments name. An absolute path in the root, by one of its names, becomes relative to
+/// it.
+fn program(arguments: &Arguments, tool: &Tool, roots: &[Option<&Path>]) -> Result<NamedProgram, ArgumentError> {
     match (arguments.text("source"), arguments.text("path")) {
         (Some(text), None) => {
             let is_cuda = tool.is_for_cuda() || arguments.text("language") == Some("cuda");
@@ -150,7 +156,12 @@ fn program(arguments: &Arguments, tool: &Tool, root: Option<&Path>) -> Result<Na
         }
         (None, Some(path)) => {
             let path = Path::new(path);
-            let relative = root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
+            let mut rests = roots.iter().flatten().filter_map(|root| path.strip_prefix(root).ok());
+            let relative = match rests.next() {
+                Some(rest) if rest.as_os_str().is_empty() => Path::new("."),
+                Some(rest) => rest,
+                None => path,
+            };
             Ok(NamedProgram { path: relative.to_path_buf(), text: None })
         }
         _ => Err(ArgumentError::NoProgram),
@@ -164,17 +175,16 @@ fn run(tool: &Tool, arguments: &Arguments, path: &Path, limits: &CallLimits) -> 
     let launches = Arc::new(LaunchCount::new(limits.launches));
     let mut context = context(&transcript, &interrupt, &launches);
     context.console.cuda_options = tools::cuda_options(arguments);
-    let is_late = Arc::new(AtomicBool::new(false));
     {
-        let (flag, is_late, time) = (interrupt.flag(), is_late.clone(), arguments.time_limit(limits.time));
+        let (interrupt, time) = (interrupt.clone(), arguments.time_limit(limits.time));
         let wait = move || {
             std::thread::sleep(time);
-            is_late.store(true, Ordering::SeqCst);
-            flag.store(true, Ordering::SeqCst);
+            interrupt.stop_for_good();
         };
         let _ = std::thread::Builder::new().name("clk-mcp-time".into()).stack_size(64 << 10).spawn(wait);
     }
-    let work = || unwind::catch_stop(interrupt.flag(), || (tool.run)(arguments, path, &mut context));
+    let call = ToolCall { arguments, path, launches: &launches };
+    let work = || unwind::catch_stop(interrupt.flag(), || (tool.run)(&call, &mut context));
     let mut has_panicked = false;
     let code = match crash::catch_panic(work) {
         Ok(Ok(code)) => code,
@@ -193,7 +203,7 @@ fn run(tool: &Tool, arguments: &Arguments, path: &Path, limits: &CallLimits) -> 
     let status = match code {
         _ if has_panicked => CallStatus::Crashed,
         exit::OK => CallStatus::Ok,
-        _ if is_late.load(Ordering::SeqCst) => CallStatus::TimeLimit,
+        _ if interrupt.is_stopped_for_good() => CallStatus::TimeLimit,
         _ if launches.is_exceeded() => CallStatus::LaunchLimit,
         _ if is_rejected => CallStatus::Refused,
         _ => CallStatus::Failed,

@@ -1,10 +1,12 @@
 //! Limits of the process of a call: memory, size of files, and number of launches.
 
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(unix)]
-use crate::memory;
+use crate::{disk, memory};
 use clk_base::source::SourceMap;
 use clk_ir::PreparedKernel;
 use clk_runtime::{
@@ -12,10 +14,15 @@ use clk_runtime::{
     LaunchConfig, PrintedText,
 };
 
-/// Address space in bytes that a call needs in addition to its memory limit: the largest [stack](crate::stack::STACKS),
-/// stacks of workers, and the binary. Most of it is never used.
+/// Address space in bytes that a call needs in addition to its memory limit and to the address space that the process
+/// has when it begins: stacks of workers.
 #[cfg(unix)]
-const RESERVED: u64 = 1 << 30;
+const RESERVED: u64 = 128 << 20;
+
+/// Address space in bytes that the process of a call has when it begins, if the system does not tell: the largest
+/// [stack](crate::stack::STACKS) and the binary.
+#[cfg(unix)]
+const USUAL_SIZE: u64 = 1 << 30;
 
 /// Maximum size of a file that a call writes, in bytes.
 #[cfg(unix)]
@@ -34,11 +41,22 @@ pub(super) fn limit_process(bytes: u64) {
         // SAFETY: the structure lives until the call returns.
         unsafe { libc::setrlimit(resource, &raw const limits) };
     };
-    limit(libc::RLIMIT_AS, bytes.saturating_add(RESERVED));
+    let begun = address_space().unwrap_or(USUAL_SIZE);
+    limit(libc::RLIMIT_AS, bytes.saturating_add(begun).saturating_add(RESERVED));
     limit(libc::RLIMIT_FSIZE, MAX_FILE);
     limit(libc::RLIMIT_CORE, 0);
     // The allocator's settings depend on whether address space is limited.
     memory::prepare();
+}
+
+/// Returns the size of this process's address space in bytes.
+#[cfg(unix)]
+fn address_space() -> Option<u64> {
+    let pages = disk::read_system_file(Path::new("/proc/self/statm")).ok()?;
+    let pages: u64 = std::str::from_utf8(&pages).ok()?.split(' ').next()?.parse().ok()?;
+    // SAFETY: the call has no preconditions.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    pages.checked_mul(page)
 }
 
 #[cfg(not(unix))]
@@ -56,7 +74,7 @@ impl LaunchCount {
     }
 
     /// Counts a launch; returns whether it is allowed.
-    fn count(&self) -> bool {
+    pub fn count(&self) -> bool {
         self.so_far.fetch_add(1, Ordering::Relaxed) < self.most
     }
 

@@ -16,6 +16,7 @@ mod reply;
 mod resources;
 mod schema;
 mod server;
+mod tool_call;
 mod tools;
 mod transcript;
 
@@ -33,13 +34,19 @@ use super::exit;
 use super::framing::{self, Framing, WireFrame};
 use super::json_rpc::{self, MessageOutput};
 
-/// Maximum length of a message in bytes. A source file may have 16 MiB, and JSON escapes some characters.
-const MAX_MESSAGE: u64 = 64 << 20;
+/// Maximum length of a message in bytes. Longer programs are given as files.
+const MAX_MESSAGE: u64 = 16 << 20;
 
 /// Serves until the client closes the stream; returns the exit code.
 pub(crate) fn main(mut options: McpOptions, context: &mut AppContext) -> u8 {
     if let Some(root) = &options.root {
         match root.canonicalize() {
+            // The root and the paths in it are part of JSON messages.
+            Ok(resolved) if resolved.to_str().is_none() => {
+                let error = format!("error: the root `{}` is not valid UTF-8", resolved.display());
+                context.console.error_line(&error);
+                return exit::USAGE;
+            }
             Ok(resolved) if resolved.is_dir() => options.root = Some(resolved),
             _ => {
                 context.console.error_line(&format!("error: the root `{}` is not a folder", root.display()));
@@ -47,7 +54,7 @@ pub(crate) fn main(mut options: McpOptions, context: &mut AppContext) -> u8 {
             }
         }
     }
-    let output = MessageOutput::standard(Framing::Lines);
+    let output = MessageOutput::queued(Framing::Lines);
     let calls = CallTable::new(Arc::new(options), output.clone());
     let mut server = McpServer::new(calls.clone(), output.clone());
     let mut input = BufReader::new(std::io::stdin());

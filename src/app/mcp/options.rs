@@ -8,6 +8,9 @@ use std::time::Duration;
 pub(crate) struct McpOptions {
     /// The folder whose files tools may read; `None` for no files.
     pub root: Option<PathBuf>,
+    /// The absolute path of the root as the user has written it, perhaps with symbolic links. Clients may write it too.
+    /// It only serves to recognize such paths.
+    pub named_root: Option<PathBuf>,
     /// Whether scripts may write files in the root.
     pub may_write: bool,
     pub limits: CallLimits,

@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+/// Maximum length in bytes of the note of a call that has failed outside of the tool.
+const MAX_NOTE: usize = 8 << 10;
+
 /// How a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallStatus {
@@ -127,7 +130,9 @@ pub(super) fn call_result(status: CallStatus, code: Option<u8>, is_error: bool, 
     })
 }
 
-/// Returns the result of a call that has failed outside of the tool.
+/// Returns the result of a call that has failed outside of the tool. The note may contain a part of the request, so it
+/// is cut.
 pub(super) fn failure(status: CallStatus, note: &str) -> Value {
+    let note = &note[..note.floor_char_boundary(MAX_NOTE)];
     call_result(status, None, true, note, empty_content(note))
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::arguments::Arguments;
 use super::calls::{CallTable, ToolCallRequest};
 use super::reply::ReplyTarget;
+use super::schema::{self, CallStatus};
 use super::{resources, tools};
 use crate::crash;
 use crate::json_rpc::{self, MessageOutput, RequestError};
@@ -15,7 +17,11 @@ const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11
 /// The only revision with batches.
 const WITH_BATCHES: &str = "2025-03-26";
 /// Maximum number of messages in a batch.
-const MAX_BATCH: usize = 1000;
+const MAX_BATCH: usize = 100;
+/// Maximum length in bytes of an id or a progress token.
+const MAX_ID: usize = 1 << 10;
+/// From this number on, an id that the JSON reader does not represent as an integer may have changed.
+const END_OF_EXACT_IDS: f64 = (1u64 << 53) as f64;
 
 /// Tells agents how the tools belong together.
 const INSTRUCTIONS: &str = "Clk is a small language for GPU kernels; it also reads CUDA C++ files. Typical order: write a kernel, `check` it until there are no errors, `prove` that it is correct for every size, `run` it on data. When a result is wrong, use `why` for an element and `debug_at` for a line. When a diagnostic is unclear, use `explain` with its code. Before using a builtin that you are not sure about, use `doc`. Read the resource `clk://manual/tour` for a tour of the language, `clk://manual/from/cuda` if you know CUDA, and `clk://manual/cuda-files` for checking CUDA files. Everything runs on a simulator: no GPU is needed.";
@@ -52,14 +58,15 @@ impl McpServer {
     }
 
     /// Handles one message. Replies exactly once, now or after a call, or skips the reply.
-    fn receive_one(&mut self, message: Value, target: &ReplyTarget) {
+    fn receive_one(&mut self, mut message: Value, target: &ReplyTarget) {
         let error = |id: &Value, code, why: &str| target.send(json_rpc::error_response(id, code, why));
         let invalid = |why: &str| error(&Value::Null, json_rpc::INVALID_REQUEST, why);
-        let Some(fields) = message.as_object() else { return invalid("a message is an object") };
+        let Some(fields) = message.as_object_mut() else { return invalid("a message is an object") };
+        let params = fields.remove("params").unwrap_or(Value::Null);
         let id = match fields.get("id") {
             None => None,
-            Some(id) if id.is_string() || id.is_number() => Some(id),
-            Some(_) => return invalid("an `id` is a string or a number"),
+            Some(id) if is_valid_id(id) => Some(id),
+            Some(_) => return invalid("an `id` is a string of at most 1 KiB, or a number of at most 64 bits"),
         };
         if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return error(id.unwrap_or(&Value::Null), json_rpc::INVALID_REQUEST, "`jsonrpc` is \"2.0\"");
@@ -71,10 +78,9 @@ impl McpServer {
             }
             return error(id.unwrap_or(&Value::Null), json_rpc::INVALID_REQUEST, "a message has a `method`");
         };
-        let params = fields.get("params").unwrap_or(&Value::Null);
         let Some(id) = id else {
             // Invalid notifications are ignored.
-            self.notification(method, params);
+            self.notification(method, &params);
             return target.skip();
         };
         if !params.is_null() && !params.is_object() {
@@ -101,7 +107,7 @@ impl McpServer {
         &mut self,
         id: &Value,
         method: &str,
-        params: &Value,
+        params: Value,
         target: &ReplyTarget,
     ) -> Option<Result<Value, RequestError>> {
         let failure = |code, message: &str| Some(Err(RequestError { code, message: message.to_owned() }));
@@ -113,7 +119,7 @@ impl McpServer {
             "initialize" if matches!(target, ReplyTarget::Batch(_)) => {
                 return failure(json_rpc::INVALID_REQUEST, "`initialize` is not part of a batch");
             }
-            "initialize" => return Some(self.initialize(params)),
+            "initialize" => return Some(self.initialize(&params)),
             "tools/list" | "tools/call" | "resources/list" | "resources/read" | "resources/templates/list" => {}
             _ => return failure(json_rpc::METHOD_NOT_FOUND, "this method is not offered"),
         }
@@ -153,7 +159,7 @@ impl McpServer {
         }))
     }
 
-    fn call(&self, id: &Value, params: &Value, target: &ReplyTarget) -> Option<Result<Value, RequestError>> {
+    fn call(&self, id: &Value, mut params: Value, target: &ReplyTarget) -> Option<Result<Value, RequestError>> {
         let failure = |message: String| Some(Err(RequestError { code: json_rpc::INVALID_PARAMS, message }));
         let Some(name) = params.get("name").and_then(Value::as_str) else {
             return failure("`name` is the name of a tool".into());
@@ -161,17 +167,27 @@ impl McpServer {
         let Some(tool) = tools::find(name) else {
             return failure(format!("there is no tool `{}`", name.chars().take(80).collect::<String>()));
         };
-        let token = params.pointer("/_meta/progressToken").filter(|token| token.is_string() || token.is_number());
-        let request = ToolCallRequest {
-            id: id.clone(),
-            tool,
-            arguments: params.get("arguments").cloned().unwrap_or(Value::Null),
-            progress_token: token.cloned(),
-            target: target.clone(),
+        let token = params.pointer("/_meta/progressToken").filter(|token| is_valid_id(token)).cloned();
+        let arguments = params.get_mut("arguments").map_or(Value::Null, Value::take);
+        let arguments = match Arguments::check(tool.parameters, arguments) {
+            Ok(arguments) => arguments,
+            Err(why) => return Some(Ok(schema::failure(CallStatus::Refused, &why.to_string()))),
         };
+        let (id, target) = (id.clone(), target.clone());
+        let request = ToolCallRequest { id, tool, arguments, progress_token: token, target };
         match self.calls.start(request) {
             Ok(()) => None,
             Err(why) => Some(Err(why)),
         }
+    }
+}
+
+/// Returns whether a value is an id that an answer can repeat unchanged.
+fn is_valid_id(id: &Value) -> bool {
+    match id {
+        Value::String(text) => text.len() <= MAX_ID,
+        // The reader represents integers beyond 64 bits as rounded numbers.
+        Value::Number(number) => !number.is_f64() || number.as_f64().is_some_and(|id| id.abs() < END_OF_EXACT_IDS),
+        _ => false,
     }
 }

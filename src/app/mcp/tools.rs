@@ -2,13 +2,12 @@
 //!
 //! Agents decide by the descriptions which tool to call and how to understand its verdict.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::arguments::{Arguments, Parameter, ParameterKind, input_schema};
 use super::debug_at;
 use super::schema::output_schema;
+use super::tool_call::ToolCall;
 use super::transcript::STYLE;
 use crate::cli::{self, CheckProofs, ProfileOptions};
 use crate::context::AppContext;
@@ -27,8 +26,8 @@ pub(super) struct Tool {
     pub reports_programs: bool,
     /// Whether the tool can change something: only `run` and the like can, with `--write`.
     runs_scripts: bool,
-    /// Runs the tool; returns the exit code. The path is that of the program, if the tool has one.
-    pub run: fn(&Arguments, &Path, &mut AppContext) -> u8,
+    /// Runs the tool; returns the exit code.
+    pub run: fn(&ToolCall<'_>, &mut AppContext) -> u8,
 }
 
 impl Tool {
@@ -98,6 +97,8 @@ const ARGUMENTS: Parameter =
     Parameter::optional("args", ParameterKind::Texts, "The script's command-line arguments, which it reads as `args`.");
 
 const NO_RESULTS: &str = "Empty. The verdict is `status`; the reasons are in `diagnostics`.";
+const SUMMARY: &str =
+    "One item with the numbers of `errors` and `warnings`. The verdict is `status`; the reasons are in `diagnostics`.";
 
 static TOOLS: &[Tool] = &[
     Tool {
@@ -105,7 +106,7 @@ static TOOLS: &[Tool] = &[
         title: "Check a program without running it",
         about: "Reports the mistakes of a Clk program or a CUDA C++ file without running anything: syntax, names, types, array shapes, misuse of host or device operations, and violated contracts. In CUDA files it also reports faults of kernels (out of bounds, races, barriers) that short proofs find. Call it after each edit, before `run` or `prove`: it takes milliseconds. `status` is `ok` if there is no error; warnings do not change it. `ok` means that the program compiles, not that its kernels are correct: use `prove` or `run` for that. Each diagnostic has a code, a line and column, and often a fix with exact edits. For a file with a fault in a kernel, `status` is `failed` and the diagnostic names the line.",
         parameters: &[SOURCE, PATH_WITH_CUDA, LANGUAGE, DEFINES, TIME],
-        results: NO_RESULTS,
+        results: SUMMARY,
         reports_programs: true,
         runs_scripts: false,
         run: check,
@@ -342,11 +343,12 @@ pub(super) fn cuda_options(arguments: &Arguments) -> ImportOptions {
     }
 }
 
-fn check(_: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
-    cli::check_files(&[path.to_path_buf()], CheckProofs::CudaFiles, context)
+fn check(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    cli::check_files(&[call.path.to_path_buf()], CheckProofs::CudaFiles, context)
 }
 
-fn run(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
+fn run(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let ToolCall { arguments, path, .. } = *call;
     let checks = arguments.switch("check").unwrap_or(true);
     let limits = &mut context.limits;
     (limits.check, limits.hints) = (Some(checks), checks);
@@ -356,12 +358,14 @@ fn run(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
     cli::run_file(path, arguments.texts("args"), false, context)
 }
 
-fn prove(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
+fn prove(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let ToolCall { arguments, path, .. } = *call;
     let certificates = arguments.switch("certificate").unwrap_or(false);
     cli::prove_file(path, arguments.text("kernel"), certificates, context)
 }
 
-fn profile(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
+fn profile(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let ToolCall { arguments, path, .. } = *call;
     let text = |name| arguments.owned_text(name);
     let options = ProfileOptions {
         kernel: text("kernel"),
@@ -374,15 +378,16 @@ fn profile(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
     cli::profile_file(path, &options, context)
 }
 
-fn why(arguments: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
+fn why(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let ToolCall { arguments, path, .. } = *call;
     let levels = arguments.whole("levels").map(|levels| usize::try_from(levels).unwrap_or(usize::MAX));
     let nan = arguments.switch("nan").unwrap_or(false);
     let element = arguments.text("element").unwrap_or_default();
     cli::why_file(path, element, levels, arguments.text("more"), nan, context)
 }
 
-fn explain(arguments: &Arguments, _: &Path, context: &mut AppContext) -> u8 {
-    let Some(code) = arguments.text("code") else {
+fn explain(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let Some(code) = call.arguments.text("code") else {
         let data = || clk_codes::pages().map(|page| json!({ "code": page.code, "title": page.title })).collect();
         let line = |page: &clk_codes::Page| format!("{}  {}\n", page.code, page.title);
         context.console.results("code", data, |_| clk_codes::pages().map(line).collect());
@@ -398,8 +403,8 @@ fn explain(arguments: &Arguments, _: &Path, context: &mut AppContext) -> u8 {
     }
 }
 
-fn doc(arguments: &Arguments, _: &Path, context: &mut AppContext) -> u8 {
-    let name = arguments.text("name");
+fn doc(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let name = call.arguments.text("name");
     match cli::documentation(name, STYLE) {
         Ok(text) => {
             context.console.results("doc", || vec![json!({ "name": name, "text": text })], |_| text.clone());
@@ -409,7 +414,8 @@ fn doc(arguments: &Arguments, _: &Path, context: &mut AppContext) -> u8 {
     }
 }
 
-fn import_cuda(_: &Arguments, path: &Path, context: &mut AppContext) -> u8 {
+fn import_cuda(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
+    let path = call.path;
     if !crate::cuda_files::is_cuda_file(path) {
         context.console.error_line("error: `path` must name a CUDA file (`.cu` or `.cuh`)");
         return exit::USAGE;
