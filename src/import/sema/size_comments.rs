@@ -11,7 +11,8 @@ const PREFIX: &str = "clk:";
 /// What a comment states.
 #[derive(Debug)]
 pub(super) enum StatedSize {
-    /// The position of an array parameter, or of the length of a dynamic shared array, and the least number of elements.
+    /// The position of an array parameter, or of the length of a dynamic shared array, and the least number of
+    /// elements.
     Length(usize, SizeExpr),
     Condition(SizeExpr),
 }
