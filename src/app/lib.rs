@@ -102,6 +102,7 @@ mod suggestions;
 mod temp_files;
 mod tty;
 mod tuning_files;
+mod uri;
 mod user_dirs;
 mod why;
 #[cfg(target_os = "linux")]

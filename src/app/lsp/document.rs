@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::text::Text;
-use super::uri;
-use crate::cuda_files;
 use crate::disk::Disk;
+use crate::{cuda_files, uri};
 use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_compile::{Files, LoadedFile, MissingModule};

@@ -13,7 +13,6 @@ mod snapshot;
 mod source_uri;
 mod task_queues;
 mod text;
-mod uri;
 mod workspace;
 
 use std::io::BufReader;

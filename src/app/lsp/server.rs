@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::convert;
 use super::document::Document;
 use super::snapshot::DocumentsView;
 use super::task_queues::{LspTask, TaskQueues};
 use super::text::PositionEncoding;
-use super::{convert, uri};
 use crate::json_rpc::{self, RequestError};
-use crate::{crash, exit};
+use crate::{crash, exit, uri};
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum ServerState {

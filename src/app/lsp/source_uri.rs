@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::uri;
-use crate::{cache, disk};
+use crate::{cache, disk, uri};
 use clk_compile::library;
 
 /// Returns the URI of a source. For a standard library module, writes a copy to disk and returns the URI of that copy.

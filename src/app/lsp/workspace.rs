@@ -8,8 +8,7 @@ use std::sync::Arc;
 use super::document::Overlay;
 use super::snapshot::DocumentsView;
 use super::text::Text;
-use super::uri;
-use crate::{disk, project};
+use crate::{disk, project, uri};
 use clk_base::file_error::FileError;
 use clk_ide::Analysis;
 

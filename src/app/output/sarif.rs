@@ -13,7 +13,7 @@ use clk_base::escape;
 use clk_base::render::{applicability_word, severity_word};
 use clk_base::source::{SourceMap, Span};
 
-use crate::exit;
+use crate::{exit, uri};
 
 /// The name of the folder to which the paths are relative.
 const BASE: &str = "%SRCROOT%";
@@ -193,12 +193,12 @@ impl SarifLog {
     /// scheme `clk`.
     fn artifact_location(&self, name: &str) -> Value {
         let Some(folder) = self.folder.as_ref().filter(|_| Path::new(name).exists()) else {
-            return json!({ "uri": format!("clk:{}", percent_encode(name)) });
+            return json!({ "uri": format!("clk:{}", uri::percent_encode(name)) });
         };
         let path = normalize(&folder.join(name));
         match path.strip_prefix(normalize(folder)) {
-            Ok(relative) => json!({ "uri": percent_encode(&slashes(relative)), "uriBaseId": BASE }),
-            Err(_) => json!({ "uri": file_uri(&path) }),
+            Ok(relative) => json!({ "uri": uri::percent_encode(&slashes(relative)), "uriBaseId": BASE }),
+            Err(_) => json!({ "uri": uri::from_path(&path) }),
         }
     }
 }
@@ -250,27 +250,10 @@ fn slashes(path: &Path) -> String {
     parts.join("/")
 }
 
-fn file_uri(path: &Path) -> String {
-    let text = path.to_string_lossy().replace('\\', "/");
-    let root = if text.starts_with('/') { "" } else { "/" };
-    format!("file://{root}{}", percent_encode(&text))
-}
-
 /// Returns the URI of a folder, which ends with a slash.
 fn folder_uri(path: &Path) -> String {
-    let uri = file_uri(path);
-    if uri.ends_with('/') { uri } else { uri + "/" }
-}
-
-fn percent_encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => out.push(char::from(byte)),
-            other => out += &format!("%{other:02X}"),
-        }
-    }
-    out
+    let folder = uri::from_path(path);
+    if folder.ends_with('/') { folder } else { folder + "/" }
 }
 
 #[cfg(test)]
@@ -279,7 +262,7 @@ mod tests {
 
     #[test]
     fn uris_are_encoded() {
-        assert_eq!(percent_encode("a b/é%.clk"), "a%20b/%C3%A9%25.clk");
+        assert_eq!(uri::percent_encode("a b/é%.clk"), "a%20b/%C3%A9%25.clk");
         assert_eq!(folder_uri(Path::new("/tmp/x y")), "file:///tmp/x%20y/");
         assert_eq!(normalize(Path::new("/a/./b/../c")), PathBuf::from("/a/c"));
         let location = SarifLog::default().artifact_location("<stdin>");

@@ -23,16 +23,23 @@ pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
     Some(PathBuf::from(if drive { path.trim_start_matches('/').to_owned() } else { path }))
 }
 
+/// Returns the `file:` URI of a path.
 pub(crate) fn from_path(path: &Path) -> String {
     let text = path.to_string_lossy().replace('\\', "/");
-    let mut uri = String::from(if text.starts_with('/') { "file://" } else { "file:///" });
+    let root = if text.starts_with('/') { "" } else { "/" };
+    format!("file://{root}{}", percent_encode(&text))
+}
+
+/// Escapes all bytes that may not be in the path of a URI. Slashes are kept.
+pub(crate) fn percent_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => uri.push(byte as char),
-            _ => uri += &format!("%{byte:02X}"),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte as char),
+            _ => encoded += &format!("%{byte:02X}"),
         }
     }
-    uri
+    encoded
 }
 
 #[cfg(test)]
