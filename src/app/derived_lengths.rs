@@ -5,22 +5,27 @@
 use clk_base::diag::{Diagnostic, Severity};
 use clk_base::source::{SourceMap, Span};
 use clk_import::{DerivedLength, SuggestedLength, TranslatedKernel};
-use clk_prove::ProofVerdict;
+use clk_prove::{ProofReport, ProofVerdict};
 
 /// The code of warnings about accesses past a derived length.
 const PAST_DERIVED_LENGTH: &str = "W0853";
 
-/// Explains a counterexample that is an access past a derived length. A proof is unknown if a launch of the file may
-/// break its assumptions. `kernels` are those of the CUDA file.
-pub(crate) fn explain(verdict: &mut ProofVerdict, kernel: &str, kernels: &[TranslatedKernel], sources: &SourceMap) {
-    let doubt = kernels.iter().find(|own| own.clk_name == kernel).and_then(|own| own.launch_doubt.as_ref());
-    if let (ProofVerdict::Proved { .. }, Some(doubt)) = (&*verdict, doubt) {
+/// Adapts the verdicts about a kernel to the assumptions about it. A proof becomes unknown if a launch may break the
+/// assumptions; a counterexample that is an access past a derived length is explained. `translated` are the translated
+/// kernels of the CUDA file, or empty for a Clk program.
+pub(crate) fn adapt_verdicts(report: &mut ProofReport, translated: &[TranslatedKernel], sources: &SourceMap) {
+    if let Some(kernel) = translated.iter().find(|kernel| kernel.clk_name == report.kernel.as_str()) {
+        report.verdicts.iter_mut().for_each(|(_, verdict)| adapt(verdict, kernel, sources));
+    }
+}
+
+fn adapt(verdict: &mut ProofVerdict, kernel: &TranslatedKernel, sources: &SourceMap) {
+    if let (ProofVerdict::Proved { .. }, Some(doubt)) = (&*verdict, &kernel.launch_doubt) {
         *verdict = ProofVerdict::Unknown { why: doubt.why.clone(), place: Some(doubt.place.span) };
         return;
     }
     let ProofVerdict::Refuted { past_end_of: Some(array), found, .. } = verdict else { return };
-    let own = kernels.iter().filter(|own| own.clk_name == kernel);
-    let derived = own.flat_map(|own| &own.derived_lengths).find(|derived| derived.clk_array == array.as_str());
+    let derived = kernel.derived_lengths.iter().find(|derived| derived.clk_array == array.as_str());
     let Some(derived) = derived else { return };
     let place = found.primary().map(|place| sources.original(place));
     let is_here = |at: Span| place.is_some_and(|place| at.is_in(place) || place.is_in(at));

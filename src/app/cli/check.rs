@@ -80,7 +80,7 @@ pub(crate) fn files(paths: &[PathBuf], proofs: CheckProofs, context: &mut AppCon
     if failed { exit::FAILURE } else { exit::OK }
 }
 
-/// Proves the contracts of the program's kernels; reports and returns what is found.
+/// Tries to prove the contracts of the program's kernels. Reports the violations and returns them.
 fn check_contracts(session: &Session, context: &mut AppContext) -> Vec<Diagnostic> {
     let mut all = vec![];
     for id in kernels_of_file(&session.program, session.main) {
@@ -107,11 +107,11 @@ fn find_faults(compiled: &CompiledScript, time: &mut Duration, context: &mut App
             prove_kernel_with(&session.program, id, &options)
         });
         *time = time.saturating_sub(start.elapsed());
+        derived_lengths::adapt_verdicts(&mut report, &compiled.cuda_kernels, &session.sources);
         let mut reported: Vec<Diagnostic> = vec![];
-        for (property, verdict) in &mut report.verdicts {
-            derived_lengths::explain(verdict, &report.kernel, &compiled.cuda_kernels, &session.sources);
+        for (property, verdict) in &report.verdicts {
             let is_fault = matches!(property, Property::InBounds | Property::RaceFree | Property::Barriers);
-            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found, .. }) = (is_fault, &*verdict)
+            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found, .. }) = (is_fault, verdict)
                 && !reported.contains(found)
             {
                 let sizes = if sizes.is_empty() { "all sizes" } else { sizes.as_str() };

@@ -45,7 +45,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     if let Some(code) = context.interrupt.exit_code() {
         return code;
     }
-    // Kernels of a CUDA file that are not translated are errors, too.
+    // A kernel of a CUDA file that cannot be translated was reported as an error.
     if is_refuted || context.console.tally.errors > 0 { exit::FAILURE } else { exit::OK }
 }
 
@@ -68,9 +68,7 @@ impl ProvedProgram<'_> {
             let mut report = prove_kernel_with(&session.program, *id, &options);
             if is_cuda {
                 leave_contents_open(&mut report);
-                for (_, verdict) in &mut report.verdicts {
-                    derived_lengths::explain(verdict, &report.kernel, cuda_kernels, &session.sources);
-                }
+                derived_lengths::adapt_verdicts(&mut report, cuda_kernels, &session.sources);
             }
             is_refuted |= report.is_refuted();
             self.show(&report, &session.program.kernels[*id], reported, context);
