@@ -30,7 +30,7 @@ pub(super) fn format() -> Arg {
         .long("format")
         .value_name("FORMAT")
         .global(true)
-        .value_parser(OutputFormat::NAMES)
+        .value_parser(OutputFormat::ALL.map(OutputFormat::name))
         .hide_possible_values(true)
         .hide_short_help(true)
         .help(

@@ -99,11 +99,8 @@ impl JunitCase {
         if !self.printed.is_empty() {
             let _ = write!(text, "\n      <system-out>{}</system-out>", content(&self.printed));
         }
-        *text += if text.ends_with('>') && element.is_none() && self.printed.is_empty() && self.details.is_empty() {
-            "</testcase>\n"
-        } else {
-            "\n    </testcase>\n"
-        };
+        let is_empty = element.is_none() && self.printed.is_empty() && self.details.is_empty();
+        *text += if is_empty { "</testcase>\n" } else { "\n    </testcase>\n" };
     }
 }
 

@@ -29,19 +29,22 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
-    const ALL: [OutputFormat; 5] =
+    pub const ALL: [OutputFormat; 5] =
         [OutputFormat::Human, OutputFormat::Json, OutputFormat::Sarif, OutputFormat::Github, OutputFormat::Junit];
 
-    /// The names of all formats, as values of `--format`.
-    pub const NAMES: [&str; 5] = ["human", "json", "sarif", "github", "junit"];
-
     pub fn from_name(name: &str) -> Option<OutputFormat> {
-        let position = OutputFormat::NAMES.iter().position(|known| *known == name)?;
-        OutputFormat::ALL.get(position).copied()
+        OutputFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
+    /// Returns the name, which is the value of `--format`.
     pub fn name(self) -> &'static str {
-        OutputFormat::NAMES[self as usize]
+        match self {
+            OutputFormat::Human => "human",
+            OutputFormat::Json => "json",
+            OutputFormat::Sarif => "sarif",
+            OutputFormat::Github => "github",
+            OutputFormat::Junit => "junit",
+        }
     }
 }
 
