@@ -25,11 +25,13 @@ impl Cx<'_> {
         let checked = self.as_tile(|cx| cx.place(place, op.is_some()));
         self.record_write(place);
         let place = checked;
-        let depends_on_thread = self.depends_on_thread_or_block(&place);
-        if let (Some((op, _)), Some(read)) = (op, self.early_reads.last_mut())
-            && read.span == place.span
+        if let Some((op, _)) = op
+            && self.early_reads.last().is_some_and(|read| read.span == place.span)
         {
-            (read.op, read.depends_on_thread) = (Some(op), depends_on_thread);
+            let depends_on_thread = self.depends_on_thread_or_block(&place);
+            if let Some(read) = self.early_reads.last_mut() {
+                (read.op, read.depends_on_thread) = (Some(op), depends_on_thread);
+            }
         }
         let is_tile = self.is_tile(&place);
         if matches!(place.kind, ExprKind::Slice { .. }) && !is_tile {

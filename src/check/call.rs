@@ -354,8 +354,8 @@ impl Cx<'_> {
         let mut outputs: Vec<(&Param, usize)> = vec![];
         let mut lift: Vec<usize> = vec![];
         let mut unknown = false;
-        let (before, written) = (self.diagnostics.len(), given.clone());
-        for (param, value) in sig.params.iter().zip(given) {
+        let before = self.diagnostics.len();
+        for (param, value) in sig.params.iter().zip(given.iter().copied()) {
             let Some(e) = self.check_argument_or_default(&bind, param, value, span) else { continue };
             let ty = self.vars.shallow(&e.ty);
             let takes_one = !matches!(param.ty, Type::Array(_) | Type::Str | Type::Strings);
@@ -379,7 +379,9 @@ impl Cx<'_> {
         for (param, at) in outputs {
             self.bind_arg(&mut bind, param, &values[at]);
         }
-        self.suggest_exchange(before, &sig.params, &written, &values.iter().collect::<Vec<_>>());
+        if self.diagnostics.len() > before {
+            self.suggest_exchange(before, &sig.params, &given, &values.iter().collect::<Vec<_>>());
+        }
         self.check_late(&mut bind);
         let result = self.subst(&f.result, &bind);
         if !sig.generics.is_empty() && self.bounded("what this call gives", &result, span).is_err() {

@@ -85,8 +85,8 @@ impl Cx<'_> {
         let mut values = Vec::with_capacity(given.len());
         let mut outputs: Vec<(&Param, usize)> = vec![];
         let mut is_valid = true;
-        let (before, written) = (self.diagnostics.len(), given.clone());
-        for (param, value) in kernel.sig.params.iter().zip(given) {
+        let before = self.diagnostics.len();
+        for (param, value) in kernel.sig.params.iter().zip(given.iter().copied()) {
             let argument = self.check_argument_or_default(&bind, param, value, span);
             if let Some(e) = &argument {
                 let whole = self.writes_whole(param, e);
@@ -102,7 +102,7 @@ impl Cx<'_> {
         }
         if !is_valid {
             if let Some(values) = values.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
-                self.suggest_exchange(before, &kernel.sig.params, &written, &values);
+                self.suggest_exchange(before, &kernel.sig.params, &given, &values);
             }
             return self.bad(span);
         }

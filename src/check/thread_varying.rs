@@ -34,7 +34,7 @@ impl Cx<'_> {
     }
 
     /// Returns whether an expression reads a value that may differ between threads.
-    pub fn reads_varying(&self, e: &Expr) -> bool {
+    fn reads_varying(&self, e: &Expr) -> bool {
         let (mut varies, mut has_barrier) = (false, false);
         visit::expr(e, &mut |e| {
             varies |= match &e.kind {
