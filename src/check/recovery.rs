@@ -173,6 +173,19 @@ impl Cx<'_> {
             .help("values are put into a text between braces: `\"n = {n}\"`; `str(n)` is the text of one");
         let quoted = |e: &ast::Expr| matches!(e.kind, Ast::Str(_));
         let name = |e: &ast::Expr| matches!(e.kind, Ast::Name(_) | Ast::Int { .. });
+        // The text `n` in `n + 1` may be a number that was read from a file.
+        let (text, number) = if is_text(l) { (left, right) } else { (right, left) };
+        let number = match number.kind {
+            Ast::Int { .. } => Some("i32"),
+            Ast::Float { .. } => Some("f32"),
+            _ => None,
+        };
+        if let Some(number) = number.filter(|_| !quoted(text)) {
+            let edits = vec![(before(text.span), format!("parse({number}, ")), (text.span.after(), ")".to_owned())];
+            let title = format!("read the number that the text spells: `parse({number}, …)`");
+            self.report(d.fix_all(title, edits, Applicability::MaybeIncorrect));
+            return true;
+        }
         // The closing quote is the last byte of the left span, and the opening quote is the first byte of the right
         // span.
         let (end, start) = (
@@ -186,19 +199,6 @@ impl Cx<'_> {
                 vec![(before(left.span), "\"{"), (between(left.span, right.span), "}{"), (right.span.after(), "}\"")]
             }
         };
-        // In `n + 1`, a text that is not written here may spell a number, as one from a file does.
-        let (text, number) = if is_text(l) { (left, right) } else { (right, left) };
-        let number = match number.kind {
-            Ast::Int { .. } => Some("i32"),
-            Ast::Float { .. } => Some("f32"),
-            _ => None,
-        };
-        if let Some(number) = number.filter(|_| !quoted(text)) {
-            let edits = vec![(before(text.span), format!("parse({number}, ")), (text.span.after(), ")".to_owned())];
-            let title = format!("read the number that the text spells: `parse({number}, …)`");
-            self.report(d.fix_all(title, edits, Applicability::MaybeIncorrect));
-            return true;
-        }
         let plain = |e: &ast::Expr| quoted(e) || name(e);
         let applicability =
             if plain(left) && plain(right) { Applicability::MachineApplicable } else { Applicability::MaybeIncorrect };
@@ -260,7 +260,7 @@ pub(crate) enum DefiningModule {
     /// A module of the standard library that is not imported.
     Library(&'static str),
     /// The name is that of a module of the standard library.
-    Itself,
+    Module,
 }
 
 impl DefiningModule {
@@ -272,7 +272,7 @@ impl DefiningModule {
             }
         }
         let library = program.library?;
-        let is_module = || library(&format!("std.{word}")).map(|_| DefiningModule::Itself);
+        let is_module = || library(&format!("std.{word}")).map(|_| DefiningModule::Module);
         library(word).map(DefiningModule::Library).or_else(is_module)
     }
 
@@ -283,7 +283,7 @@ impl DefiningModule {
                 let whole = format!("{module}.{word}");
                 (format!("`{module}` has it: `{whole}`"), format!("write `{whole}`"), (span, whole))
             }
-            DefiningModule::Itself => {
+            DefiningModule::Module => {
                 let import = format!("import std.{word}");
                 let top = Span { start: 0, end: 0, ..span };
                 let help = format!("`std.{word}` is a module of the standard library");
