@@ -8,7 +8,7 @@ use super::abduction::{Abduction, BoundedAccess};
 use super::launch_sizes::{GridSize, KernelLaunches, LaunchDoubt, LimitTest, SymbolOf};
 use super::path_conditions::{SizeCondition, negated};
 use super::polynomial::{SizePolynomial, SizeSymbol};
-use super::size_comments::{self, StatedSize};
+use super::size_comments::{self, SizeExpr, StatedSize};
 use super::size_names::{self, KernelSizes, is_extent, shown};
 use super::tree::{ClkFile, ClkFunction, ExprKind, Stmt, StmtKind, visit_exprs};
 use crate::ast::CppComment;
@@ -79,9 +79,9 @@ impl Length {
     }
 }
 
-/// Adds the assumptions of a kernel to the text; returns their descriptions. Its names are that in C++ and that in the
-/// text. `names` are the names in C++ of its
-/// parameters, and `comments` those that state sizes. The error is a mistake in a comment.
+/// Adds the assumptions of a kernel to the text, and returns them. The kernel's name in C++ is `cpp_kernel`, and that
+/// in the text is `kernel`. `names` are the names in C++ of its parameters, and `comments` state sizes. The error is a
+/// mistake in a comment.
 pub(super) fn assume_sizes(
     file: &mut ClkFile,
     (cpp_kernel, kernel): (&str, &str),
@@ -177,10 +177,8 @@ fn size_assumptions(
         let mut has_comment = false;
         for (length, source) in of_comments {
             has_comment = true;
-            let common = common_type(own, length.names());
-            let text = length.clk_text(&|name| converted(name, own.scalar_of(name), common));
             let note = format!("`{}` has at least `{}` elements, as the comment states", names[at], length.text);
-            sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
+            sizes.add(stated_at_least(own, extent, length), note, source);
         }
         if has_comment {
             continue;
@@ -199,13 +197,11 @@ fn size_assumptions(
                 }
             }
             let source = launches.source().unwrap_or_default();
-            let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
-            let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
             let shown = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
             let needed = least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
             assume_nonnegative(own, names, needed, source, "", &mut sizes);
             let note = format!("`{}` has at least `{shown}` elements, from the launch", names[at]);
-            sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
+            sizes.add(at_least(own, &analysis, extent, &least), note, source);
             has_launched_length = true;
             if is_whole_launch {
                 continue;
@@ -235,22 +231,19 @@ fn size_assumptions(
         let size = element_size(element);
         let of_comments = stated.iter().find_map(|(size, source)| match size {
             StatedSize::Length(of, length) if *of == at => {
-                let common = common_type(own, length.names());
-                let text = length.clk_text(&|name| converted(name, own.scalar_of(name), common));
-                Some((text, common, length.text.to_string(), "as the comment states", *source))
+                let condition = stated_at_least(own, extent, length);
+                Some((condition, length.text.to_string(), "as the comment states", *source))
             }
             _ => None,
         });
         let of_launches = || {
             let least = launches.shared_length(size?, &symbol_of)?;
-            let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
-            let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
             let shown = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
-            Some((text, common, shown, "from the launch", launches.source()?))
+            let condition = at_least(own, &analysis, extent, &least);
+            Some((condition, shown, "from the launch", launches.source()?))
         };
-        if let Some((text, common, shown, origin, source)) = of_comments.or_else(of_launches) {
-            let note = format!("`{name}` has at least `{shown}` elements, {origin}");
-            sizes.add(format!("{} >= {text}", converted(extent, "i32", common)), note, source);
+        if let Some((condition, shown, origin, source)) = of_comments.or_else(of_launches) {
+            sizes.add(condition, format!("`{name}` has at least `{shown}` elements, {origin}"), source);
             continue;
         }
         let accesses = analysis.accesses.iter().filter(|access| access.array == *name);
@@ -269,10 +262,7 @@ fn size_assumptions(
         assume_nonnegative(own, names, needed, length.source, &unless, &mut sizes);
     }
     for (at, extent, Length { least, premises, source, .. }) in lengths {
-        let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
-        let text = polynomial_text(&analysis, &least, &|name| converted(name, own.scalar_of(name), common));
-        let unless = unless_text(own, &analysis, &premises);
-        let condition = format!("{unless}{} >= {text}", converted(extent, "i32", common));
+        let condition = unless_text(own, &analysis, &premises) + &at_least(own, &analysis, extent, &least);
         let text = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
         let array = names.get(at).unwrap_or(&kernel.params[at].name);
         let note = match array_type(&kernel.params[at].ty) {
@@ -334,6 +324,20 @@ fn assume_nonnegative<'a>(
             sizes.add(format!("{unless}{condition}"), note + only_if, source);
         }
     }
+}
+
+/// Returns the clause that an array with this extent has at least some number of elements.
+fn at_least(own: KernelSizes<'_>, analysis: &Abduction<'_>, extent: &str, least: &SizePolynomial) -> String {
+    let common = common_type(own, least.symbols().filter_map(|symbol| analysis.parameter_name(symbol)));
+    let text = polynomial_text(analysis, least, &|name| converted(name, own.scalar_of(name), common));
+    format!("{} >= {text}", converted(extent, "i32", common))
+}
+
+/// Returns the clause that an array with this extent has at least the number of elements that a comment states.
+fn stated_at_least(own: KernelSizes<'_>, extent: &str, length: &SizeExpr) -> String {
+    let common = common_type(own, length.names());
+    let text = length.clk_text(&|name| converted(name, own.scalar_of(name), common));
+    format!("{} >= {text}", converted(extent, "i32", common))
 }
 
 /// Returns the negations of conditions, each followed by `||`.
@@ -460,8 +464,8 @@ fn choose_lengths<'a>(
     lengths
 }
 
-/// Assumes the extents of the block that all launches of the file have, and those of the grid if a length depends on
-/// them.
+/// Assumes the extents of the block if all launches of the file agree on them. Assumes those of the grid as well if a
+/// length depends on them.
 fn launch_extents(
     kernel: &ClkFunction,
     analysis: &Abduction<'_>,

@@ -84,7 +84,7 @@ pub struct TranslatedKernel {
     pub clk_name: SmolStr,
     pub source: SourceSpan,
     pub assumptions: Vec<Assumption>,
-    /// The arrays whose assumed lengths only the accesses of the kernel suggest.
+    /// The arrays whose assumed lengths are derived from accesses of the kernel or from launches.
     pub derived_lengths: Vec<DerivedLength>,
     /// A launch in the file that may break an assumption, so that no proof applies to all launches.
     pub launch_doubt: Option<LaunchDoubt>,
