@@ -148,7 +148,8 @@ impl Console {
         self.print(&text);
     }
 
-    /// Handles the result of a write. A closed pipe (`clk run … | head`) ends the process successfully.
+    /// Handles the result of a write. A closed pipe (`clk run … | head`) ends the process; the exit code says whether
+    /// errors were reported.
     fn check(&mut self, written: io::Result<()>) {
         match written {
             Ok(()) => {}

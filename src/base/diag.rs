@@ -14,7 +14,7 @@ pub enum Severity {
 /// How a label's location takes part in the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelRole {
-    /// The location of the fault. The text states what is wrong there.
+    /// The location of the fault. The label's text describes the fault.
     Primary,
     /// A call that leads to the fault, in the same thread. The labels of nested calls begin with the innermost one.
     Call,

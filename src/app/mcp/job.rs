@@ -37,7 +37,8 @@ use clk_sim::Simulator;
 pub(super) const COMMAND: &str = "mcp-call";
 /// Maximum length of a job in bytes. The server has limited the message from which it made the job.
 const MAX_JOB: u64 = 1 << 30;
-/// The names that stand for source text. No file can be addressed by them, because the text is read instead.
+/// The names of files under which commands read the text in the argument `source`. Files on disk with these names are
+/// not read.
 const CLK_TEXT: &str = "<source>.clk";
 const CUDA_TEXT: &str = "<source>.cu";
 

@@ -16,7 +16,7 @@ struct IndexRange {
     var: LocalId,
     /// The name of the variable.
     name: String,
-    /// The extent of the range as it is written: `N` in `0..N` and in `threads(k: N)`.
+    /// The source text of the range's extent: `N` in `0..N` and in `threads(k: N)`.
     extent: String,
     extent_span: Span,
     is_thread_index: bool,

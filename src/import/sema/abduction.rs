@@ -529,7 +529,7 @@ impl<'a> Abduction<'a> {
         }
     }
 
-    /// Returns what a condition or its negation requires; `None` if it always holds.
+    /// Returns what must hold for a condition to be true, or to be false if `holds` is false. `None` if it always is.
     fn path_condition(&mut self, condition: &Expr, holds: bool) -> Option<PathCondition> {
         match &condition.kind {
             ExprKind::Bool(value) if *value == holds => return None,

@@ -1,5 +1,4 @@
-//! Functions that host code calls: what is known about those of libraries, and the variables that a statement may
-//! change.
+//! Calls in host code: the effects of library functions, and the variables that a statement may change.
 
 use super::host_values::{HostInt, address_of, last_name, variables_in};
 use crate::ast::*;

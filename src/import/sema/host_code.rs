@@ -52,7 +52,7 @@ struct HostScan<'a, 's> {
     functions: FxHashMap<SmolStr, Option<HostInt>>,
     /// Template parameters of the function, which hide types of the file.
     hidden: FxHashSet<SmolStr>,
-    /// Whether the function is in a record or namespace, whose names hide those of the file.
+    /// Whether the function is in a record or namespace. Names declared there hide names of the file.
     is_nested: bool,
     /// Whether the function contains a construct that is not understood.
     is_unclear: bool,

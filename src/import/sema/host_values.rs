@@ -1,5 +1,5 @@
-//! Values of host code: what a variable or an expression is, in which integer type, and the conversions and arithmetic
-//! of C++ on it. A result that may wrap around or lose bits is unknown.
+//! Values of variables and expressions in host code, with their integer types, and the conversions and arithmetic of
+//! C++. A result that may wrap around or lose bits is unknown.
 
 use super::polynomial::SizePolynomial;
 use crate::ast::*;
@@ -199,7 +199,7 @@ pub(super) fn pointer_root(expr: &CppExpr) -> Option<String> {
     }
 }
 
-/// Returns the variables of which an expression denotes one, or a part of one.
+/// Returns the variables that an expression may denote, as a whole or in part: `a` and `b` for `(c ? a : b).x`.
 pub(super) fn variables_in(expr: &CppExpr) -> Vec<&SmolStr> {
     match &expr.kind {
         CppExprKind::Conditional { then, otherwise, .. } => [variables_in(then), variables_in(otherwise)].concat(),

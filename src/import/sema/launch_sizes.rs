@@ -316,7 +316,7 @@ impl<'h> KernelLaunches<'h> {
         self.host?.number(value)
     }
 
-    /// Returns what a function returns for all launches.
+    /// Returns the value that `of` returns for every launch; `None` if the values differ or one is unknown.
     fn agreed<T: PartialEq>(&self, of: impl Fn(&HostLaunch<'h>) -> Option<T>) -> Option<T> {
         if !self.is_known() {
             return None;

@@ -116,7 +116,7 @@ fn conditions_that_are_not_understood_give_no_length() {
     }
 }
 
-/// Conditions on parameters are those of the length.
+/// If accesses depend on a condition on parameters, the length of the array depends on it too.
 #[test]
 fn lengths_have_the_conditions_of_the_accesses() {
     let map = "float *x, float *y, int n, int m, int mode, bool flag, float scale";
