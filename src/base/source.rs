@@ -2,16 +2,32 @@
 
 use std::sync::{Arc, OnceLock};
 
+use serde::{Deserialize, Serialize};
+
 /// Index of a file in [`SourceMap`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileId(pub u32);
 
 /// A range of bytes in one file; `start <= end`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "(FileId, u32, u32)", into = "(FileId, u32, u32)")]
 pub struct Span {
     pub file: FileId,
     pub start: u32,
     pub end: u32,
+}
+
+impl From<(FileId, u32, u32)> for Span {
+    /// Builds a span from a file and two offsets, which may come from another process.
+    fn from((file, start, end): (FileId, u32, u32)) -> Span {
+        Span { file, start, end: end.max(start) }
+    }
+}
+
+impl From<Span> for (FileId, u32, u32) {
+    fn from(span: Span) -> (FileId, u32, u32) {
+        (span.file, span.start, span.end)
+    }
 }
 
 impl Span {

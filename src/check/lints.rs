@@ -178,10 +178,7 @@ fn suspicious_operation(e: &Expr) -> Option<Diagnostic> {
     let is_call = |e: &Expr, of: Builtin| matches!(&e.kind, ExprKind::Builtin { builtin, .. } if *builtin == of);
     match op {
         BinaryOp::Div if scalar.is_int() && is_call(left, Builtin::Sum) && is_call(right, Builtin::Len) => {
-            let d = Diagnostic::warning("W0013", "the quotient of integers has no fraction")
-                .at(e.span, "this average is an integer");
-            let edits = [left, right].into_iter().flat_map(|operand| conversion_edits(operand.span, "f32")).collect();
-            let d = d.fix_all("convert both operands with `f32(…)`", edits, Applicability::MaybeIncorrect);
+            let d = integer_quotient(left, right).at(e.span, "this average is an integer");
             Some(match summed_variable(left) == summed_variable(right) {
                 true => d.help("`mean(x)` is the average of the elements as a float"),
                 false => d,
@@ -218,11 +215,16 @@ fn zero_quotient(e: &Expr) -> Option<Diagnostic> {
     if !scalar.is_int() || !is_below {
         return None;
     }
+    Some(integer_quotient(left, right).at(e.span, "every element is 0"))
+}
+
+/// Builds the warning about a division of integers that was probably meant to have a fraction.
+fn integer_quotient(left: &Expr, right: &Expr) -> Diagnostic {
     let edits = [left, right].into_iter().flat_map(|operand| conversion_edits(operand.span, "f32")).collect();
-    Some(
-        Diagnostic::warning("W0013", "the quotient of integers has no fraction")
-            .at(e.span, "every element is 0")
-            .fix_all("convert both operands with `f32(…)`", edits, Applicability::MaybeIncorrect),
+    Diagnostic::warning("W0013", "the quotient of integers has no fraction").fix_all(
+        "convert both operands with `f32(…)`",
+        edits,
+        Applicability::MaybeIncorrect,
     )
 }
 

@@ -44,7 +44,9 @@ pub use element::Logic;
 pub use element::{Float, Integer, NumericScalar, ScalarType};
 pub use value::ScalarValue;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scalar {
     Bool,
     I8,

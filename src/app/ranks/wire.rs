@@ -1,31 +1,29 @@
-//! The wire format of messages between ranks: each is a JSON text, followed by the bytes of a value.
+//! The wire format of messages between ranks: each has a header in postcard's format, followed by the bytes of a value.
 //!
-//! A message consists of the length of its text (4 bytes, little-endian), the text, the length of its value (8 bytes)
-//! and the value. Each length is checked before memory is allocated, because the bytes of a socket may be damaged or
-//! come from an unrelated client.
+//! A message consists of the length of its header (4 bytes, little-endian), the header, the length of its value
+//! (8 bytes) and the value. Each length is checked before memory is allocated, because the bytes of a socket may be
+//! damaged or come from an unrelated client.
 
 use std::io::{self, Read, Write};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use clk_base::alloc;
-use clk_base::source::{FileId, Span};
-use clk_host::ranks::{Collective, CollectiveCall, RankCall, ReduceOp};
-use clk_scalar::Scalar;
+use clk_host::ranks::{CollectiveCall, RankCall};
 
 /// The version of the protocol. All ranks must use the same version.
-pub(super) const PROTOCOL: u64 = 1;
-/// Maximum length in bytes of a message's text before the handshake is complete.
-const LONGEST_GREETING: u32 = 64 << 10;
-/// Maximum length in bytes of a message's text. The [`RankMessage::Words`] of all ranks must fit.
-const LONGEST_TEXT: u32 = 64 << 20;
+pub(super) const PROTOCOL: u64 = 2;
+/// Maximum length in bytes of a message's header before the handshake is complete.
+const MAX_HELLO: u32 = 64 << 10;
+/// Maximum length in bytes of a message's header. The [`RankMessage::Words`] of all ranks must fit.
+const MAX_HEADER: u32 = 64 << 20;
 /// Maximum length in bytes of a message's value before the handshake is complete.
 pub(super) const NO_VALUE: u64 = 0;
 /// Maximum length in bytes of a message's value. It may be large, because memory is allocated only as the bytes arrive.
 pub(super) const ANY_VALUE: u64 = 1 << 46;
 
 /// A message from a rank to rank 0, or from rank 0 to a rank.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum RankMessage {
     /// The handshake, which is the first message of a rank.
     Hello(Hello),
@@ -34,11 +32,20 @@ pub(super) enum RankMessage {
     /// The answer to `Hello` if the connection is rejected, with the reason.
     Refused { why: String },
     /// A collective call, a send or a receive. `number` counts the calls of this rank; `value` is the data sent.
-    Call { number: u64, call: CollectiveCall, value: Vec<u8> },
+    Call {
+        number: u64,
+        call: CollectiveCall,
+        #[serde(skip)]
+        value: Vec<u8>,
+    },
     /// A short text that each rank sends to all others before it performs this call between devices.
     Word { number: u64, call: CollectiveCall, word: String },
     /// The answer to a call: its result.
-    Answer { number: u64, value: Vec<u8> },
+    Answer {
+        number: u64,
+        #[serde(skip)]
+        value: Vec<u8>,
+    },
     /// The answer to `Word`: the texts of all ranks.
     Words { number: u64, words: Vec<String> },
     /// The answer to an announced call between devices: all ranks have made matching calls.
@@ -58,7 +65,7 @@ pub(super) enum RankMessage {
 }
 
 /// The content of the handshake.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub protocol: u64,
     pub version: String,
@@ -69,183 +76,31 @@ pub(super) struct Hello {
     pub ranks: u32,
 }
 
-fn collective_to_json(deed: Collective) -> Value {
-    match deed {
-        Collective::AllReduce(op) | Collective::ReduceScatter(op) => json!([deed.name(), op.name()]),
-        Collective::AllGather => json!([deed.name()]),
-        Collective::Broadcast { from: rank } | Collective::Send { to: rank } | Collective::Receive { from: rank } => {
-            json!([deed.name(), rank])
-        }
-    }
-}
-
-fn collective_from_json(value: &Value) -> Option<Collective> {
-    let op = || ReduceOp::from_name(value.get(1)?.as_str()?);
-    let rank = || u32::try_from(value.get(1)?.as_u64()?).ok();
-    Some(match value.get(0)?.as_str()? {
-        "all_reduce" => Collective::AllReduce(op()?),
-        "reduce_scatter" => Collective::ReduceScatter(op()?),
-        "all_gather" => Collective::AllGather,
-        "broadcast" => Collective::Broadcast { from: rank()? },
-        "send" => Collective::Send { to: rank()? },
-        "receive" => Collective::Receive { from: rank()? },
-        _ => return None,
-    })
-}
-
-fn call_to_json(call: &CollectiveCall) -> Value {
-    json!({
-        "deed": collective_to_json(call.op),
-        "element": call.element,
-        "scalar": call.scalar.map(Scalar::name),
-        "shape": call.shape,
-        "bytes": call.bytes,
-        "device": call.by_device,
-        "span": [call.span.file.0, call.span.start, call.span.end],
-    })
-}
-
-fn call_from_json(value: &Value) -> Option<CollectiveCall> {
-    let small = |value: &Value| u32::try_from(value.as_u64()?).ok();
-    let span = value.get("span")?;
-    let [file, start, end] = [0, 1, 2].map(|at| span.get(at).and_then(small));
-    let (start, end) = (start?, end?);
-    let shape = match value.get("shape")? {
-        Value::Null => None,
-        Value::Array(extents) => Some(extents.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>()?),
-        _ => return None,
-    };
-    let scalar = match value.get("scalar")? {
-        Value::Null => None,
-        name => Some(Scalar::from_name(name.as_str()?)?),
-    };
-    Some(CollectiveCall {
-        op: collective_from_json(value.get("deed")?)?,
-        element: value.get("element")?.as_str()?.to_string(),
-        scalar,
-        shape,
-        bytes: value.get("bytes")?.as_u64()?,
-        by_device: value.get("device")?.as_bool()?,
-        span: Span { file: FileId(file?), start, end: end.max(start) },
-    })
-}
-
-fn rank_call_to_json(of: &RankCall) -> Value {
-    json!({ "rank": of.rank, "call": call_to_json(&of.call) })
-}
-
-fn rank_call_from_json(value: &Value) -> Option<RankCall> {
-    Some(RankCall {
-        rank: u32::try_from(value.get("rank")?.as_u64()?).ok()?,
-        call: call_from_json(value.get("call")?)?,
-    })
-}
-
-impl RankMessage {
-    /// Returns the JSON text of a message, and its value.
-    fn parts(&self) -> (Value, &[u8]) {
-        let text = match self {
-            RankMessage::Hello(hello) => json!({
-                "is": "hello", "protocol": hello.protocol, "version": hello.version, "program": hello.program,
-                "token": hello.token, "rank": hello.rank, "ranks": hello.ranks,
-            }),
-            RankMessage::Welcome => json!({ "is": "welcome" }),
-            RankMessage::Refused { why } => json!({ "is": "refused", "why": why }),
-            RankMessage::Call { number, call, value } => {
-                return (json!({ "is": "call", "number": number, "call": call_to_json(call) }), value);
-            }
-            RankMessage::Word { number, call, word } => {
-                json!({ "is": "word", "number": number, "call": call_to_json(call), "word": word })
-            }
-            RankMessage::Answer { number, value } => return (json!({ "is": "answer", "number": number }), value),
-            RankMessage::Words { number, words } => json!({ "is": "words", "number": number, "words": words }),
-            RankMessage::Fits { number } => json!({ "is": "fits", "number": number }),
-            RankMessage::Unable { number, code, title, notes } => {
-                json!({ "is": "unable", "number": number, "code": code, "title": title, "notes": notes })
-            }
-            RankMessage::Differ { one, other, stuck } => {
-                json!({ "is": "differ", "one": rank_call_to_json(one), "other": rank_call_to_json(other), "stuck": stuck })
-            }
-            RankMessage::Over { waits, over } => {
-                json!({ "is": "over", "waits": rank_call_to_json(waits), "over": over })
-            }
-            RankMessage::Failed { rank, message } => json!({ "is": "failed", "rank": rank, "message": message }),
-            RankMessage::Done => json!({ "is": "done" }),
-            RankMessage::AllDone => json!({ "is": "all done" }),
-        };
-        (text, &[])
-    }
-
-    fn of_parts(text: &Value, value: Vec<u8>) -> Option<RankMessage> {
-        let number = |name: &str| text.get(name)?.as_u64();
-        let small = |name: &str| u32::try_from(text.get(name)?.as_u64()?).ok();
-        let word = |name: &str| Some(text.get(name)?.as_str()?.to_string());
-        let words = |name: &str| {
-            let all = text.get(name)?.as_array()?;
-            all.iter().map(|word| Some(word.as_str()?.to_string())).collect::<Option<Vec<String>>>()
-        };
-        Some(match text.get("is")?.as_str()? {
-            "hello" => RankMessage::Hello(Hello {
-                protocol: number("protocol")?,
-                version: word("version")?,
-                program: word("program")?,
-                token: word("token")?,
-                rank: small("rank")?,
-                ranks: small("ranks")?,
-            }),
-            "welcome" => RankMessage::Welcome,
-            "refused" => RankMessage::Refused { why: word("why")? },
-            "call" => RankMessage::Call { number: number("number")?, call: call_from_json(text.get("call")?)?, value },
-            "word" => RankMessage::Word {
-                number: number("number")?,
-                call: call_from_json(text.get("call")?)?,
-                word: word("word")?,
-            },
-            "answer" => RankMessage::Answer { number: number("number")?, value },
-            "words" => RankMessage::Words { number: number("number")?, words: words("words")? },
-            "fits" => RankMessage::Fits { number: number("number")? },
-            "unable" => RankMessage::Unable {
-                number: number("number")?,
-                code: word("code")?,
-                title: word("title")?,
-                notes: words("notes")?,
-            },
-            "differ" => RankMessage::Differ {
-                one: rank_call_from_json(text.get("one")?)?,
-                other: rank_call_from_json(text.get("other")?)?,
-                stuck: text.get("stuck")?.as_bool()?,
-            },
-            "over" => RankMessage::Over { waits: rank_call_from_json(text.get("waits")?)?, over: small("over")? },
-            "failed" => RankMessage::Failed { rank: small("rank")?, message: word("message")? },
-            "done" => RankMessage::Done,
-            "all done" => RankMessage::AllDone,
-            _ => return None,
-        })
-    }
-}
-
 fn invalid_data(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }
 
 /// Writes a message.
 pub(super) fn write(output: &mut impl Write, message: &RankMessage) -> io::Result<()> {
-    let (text, value) = message.parts();
-    write_parts(output, &text, value)
+    let value = match message {
+        RankMessage::Call { value, .. } | RankMessage::Answer { value, .. } => value.as_slice(),
+        _ => &[],
+    };
+    write_parts(output, message, value)
 }
 
 /// Writes a call. Unlike [`write()`], does not copy the value first.
 pub(super) fn write_call(output: &mut impl Write, number: u64, call: &CollectiveCall, value: &[u8]) -> io::Result<()> {
-    write_parts(output, &json!({ "is": "call", "number": number, "call": call_to_json(call) }), value)
+    write_parts(output, &RankMessage::Call { number, call: call.clone(), value: vec![] }, value)
 }
 
-fn write_parts(output: &mut impl Write, text: &Value, value: &[u8]) -> io::Result<()> {
-    let text = text.to_string().into_bytes();
-    let length = u32::try_from(text.len()).ok().filter(|&length| length <= LONGEST_TEXT);
+fn write_parts(output: &mut impl Write, message: &RankMessage, value: &[u8]) -> io::Result<()> {
+    let header = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(header.len()).ok().filter(|&length| length <= MAX_HEADER);
     let length = length.ok_or_else(|| invalid_data("a message is too long"))?;
-    let mut head = Vec::with_capacity(text.len() + 12);
+    let mut head = Vec::with_capacity(header.len() + 12);
     head.extend_from_slice(&length.to_le_bytes());
-    head.extend_from_slice(&text);
+    head.extend_from_slice(&header);
     head.extend_from_slice(&(value.len() as u64).to_le_bytes());
     output.write_all(&head)?;
     output.write_all(value)?;
@@ -266,20 +121,27 @@ pub(super) fn read(input: &mut impl Read, longest: u64) -> io::Result<Option<Ran
         }
     }
     let length = u32::from_le_bytes(length);
-    let most = if longest == NO_VALUE { LONGEST_GREETING } else { LONGEST_TEXT };
+    let most = if longest == NO_VALUE { MAX_HELLO } else { MAX_HEADER };
     if length > most {
         return Err(invalid_data("it is not a message of Clk"));
     }
-    let text = read_bytes(input, u64::from(length))?;
+    let header = read_bytes(input, u64::from(length))?;
     let mut size = [0; 8];
     input.read_exact(&mut size)?;
     let size = u64::from_le_bytes(size);
     if size > longest {
         return Err(invalid_data("a message has a value that is too long"));
     }
-    let text: Value = serde_json::from_slice(&text).map_err(|_| invalid_data("it is not a message of Clk"))?;
-    let value = read_bytes(input, size)?;
-    RankMessage::of_parts(&text, value).map(Some).ok_or_else(|| invalid_data("it is not a message of Clk"))
+    let Ok((mut message, [])) = postcard::take_from_bytes(&header) else {
+        return Err(invalid_data("it is not a message of Clk"));
+    };
+    let received = read_bytes(input, size)?;
+    match &mut message {
+        RankMessage::Call { value, .. } | RankMessage::Answer { value, .. } => *value = received,
+        _ if received.is_empty() => {}
+        _ => return Err(invalid_data("it is not a message of Clk")),
+    }
+    Ok(Some(message))
 }
 
 /// Decodes a handshake from the bytes received so far; `None` if it is incomplete.
@@ -314,6 +176,9 @@ fn read_bytes(input: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clk_base::source::{FileId, Span};
+    use clk_host::ranks::{Collective, ReduceOp};
+    use clk_scalar::Scalar;
 
     fn a_call() -> CollectiveCall {
         CollectiveCall {
@@ -407,8 +272,8 @@ mod tests {
             // much memory.
             let _ = read(&mut &damaged[..], ANY_VALUE);
         }
-        let mut huge = 2u32.to_le_bytes().to_vec();
-        huge.extend_from_slice(b"{}");
+        let mut huge = 1u32.to_le_bytes().to_vec();
+        huge.extend_from_slice(&postcard::to_stdvec(&RankMessage::Done).expect("encoded"));
         huge.extend_from_slice(&(ANY_VALUE - 1).to_le_bytes());
         assert!(read(&mut &huge[..], ANY_VALUE).is_err());
         assert!(read(&mut &b"GET / HTTP/1.1\r\n\r\n"[..], NO_VALUE).is_err());

@@ -56,15 +56,14 @@ pub(super) fn advise(
     // If the indices seem to be in the wrong order, the diagnostic already has a better help text, unless the names of
     // the ranges show that the order is right.
     let mut diagnostic = diagnostic;
+    let ranges_match = index_ranges::match_axes(case, &access);
     if are_indices_swapped(indices, shape) {
-        if !index_ranges::match_axes(case, &access) {
+        if !ranges_match {
             return diagnostic;
         }
         (diagnostic.help, diagnostic.notes) = (vec![], vec![]);
     }
-    if index_ranges::match_axes(case, &access)
-        && let Some(guard) = upper_guard(case, name, &access)
-    {
+    if ranges_match && let Some(guard) = upper_guard(case, name, &access) {
         diagnostic.help.clear();
         return diagnostic.help(format!("guard the accesses: `if {guard} {{ … }}`"));
     }

@@ -6,13 +6,15 @@ pub(crate) mod shared_ptr;
 
 use std::borrow::Cow;
 
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::text::abi::{MAX_AXES, TmaBox};
 use clk_runtime::import::ForeignStream;
 
 /// An address in GPU memory; 0 means that there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DevicePtr(pub u64);
 
 /// Handle of a module: machine code that has been loaded into the GPU.
@@ -20,7 +22,7 @@ pub struct DevicePtr(pub u64);
 pub struct DriverModule(pub usize);
 
 /// Handle of a function in a module that can be launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverFunction(pub usize);
 
 /// Handle of a CUDA event: a recorded position in a stream, with the time at which it was reached.
@@ -32,7 +34,7 @@ pub struct StreamEvent(pub usize);
 pub struct Graph(pub usize);
 
 /// Properties of a GPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Properties {
     /// The driver's name of the GPU.
     pub name: String,
@@ -52,7 +54,7 @@ pub struct Properties {
 }
 
 /// The geometry of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchShape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
@@ -63,18 +65,28 @@ pub struct LaunchShape {
 }
 
 /// An argument of a launch, in a form that can be stored and sent to another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriverArgument {
     /// A number, or the lanes of a vector stored contiguously: the first `len` of these bytes.
-    Value { bytes: [u64; 4], len: u8 },
+    Value {
+        bytes: [u64; 4],
+        #[serde(deserialize_with = "value_len")]
+        len: u8,
+    },
     /// An address in GPU memory, or 0 for none.
     Address(DevicePtr),
     /// A 128-byte descriptor of an array for the tensor memory accelerator (TMA).
     Map(TensorMap),
 }
 
+/// Deserializes the number of bytes of a [`DriverArgument::Value`].
+fn value_len<'a, D: Deserializer<'a>>(from: D) -> Result<u8, D::Error> {
+    let len = u8::deserialize(from)?;
+    if len <= 32 { Ok(len) } else { Err(D::Error::custom("a value has at most 32 bytes")) }
+}
+
 /// The element types of arrays that TMA copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapElement {
     F16,
     Bf16,
@@ -94,7 +106,7 @@ impl MapElement {
 /// Describes a contiguous array of up to five axes, from which TMA copies boxes (rectangular windows) to shared memory.
 /// A box consists of rows of 128 bytes. The 16-byte chunk `k` of row `r` is stored at position `k XOR (r mod 8)`.
 /// Elements of a box outside the array become zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorMap {
     /// The address of the array, a multiple of 16.
     pub address: DevicePtr,
@@ -108,7 +120,7 @@ pub struct TensorMap {
 }
 
 /// A launch, in a form that can be stored and sent to another process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverLaunch {
     pub function: DriverFunction,
     pub shape: LaunchShape,
@@ -117,7 +129,7 @@ pub struct DriverLaunch {
 }
 
 /// 32-bit words in GPU memory whose addresses are `pitch` bytes apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StridedWords {
     pub first: DevicePtr,
     pub pitch: u64,
@@ -125,7 +137,7 @@ pub struct StridedWords {
 }
 
 /// The error of a driver call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverError {
     /// The name of the driver's function.
     pub call: Cow<'static, str>,

@@ -15,6 +15,8 @@ pub mod wire;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::driver::{DevicePtr, Driver, DriverResult, GpuUnavailable, Properties, StreamEvent};
 
 pub use remote::IsolatedGpu;
@@ -22,8 +24,8 @@ pub use remote::{Starting, WorkerStartError, start};
 pub use serve::{keep, work};
 
 /// A handle by which one process maps memory of another (CUDA IPC).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IpcHandle(pub [u8; 64]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IpcHandle(#[serde(with = "serde_bytes")] pub [u8; 64]);
 
 /// Driver functions beyond [`Driver`] for processes that share memory.
 pub trait Shareable: Driver {

@@ -2,6 +2,8 @@
 //! record, the print buffer, and the conditions under which a variant may be used. `docs/internals/cuda-abi.md`
 //! describes the layouts.
 
+use serde::{Deserialize, Serialize};
+
 use clk_base::source::Span;
 use clk_ir::def::{ExprId, Scalar, Ty};
 use clk_ir::ranges::{Summary, SymbolInequality};
@@ -136,7 +138,7 @@ pub(crate) const MAX_AXES: usize = ArrayWindow::MAX_AXES;
 
 /// The shape of a TMA box, last axis first: the number of indices along each axis, and the step between them. Entries
 /// for axes that the array does not have are ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TmaBox {
     pub extents: [u32; MAX_AXES],
     pub steps: [u32; MAX_AXES],

@@ -15,13 +15,15 @@
 
 pub mod combine;
 
+use serde::{Deserialize, Serialize};
+
 use crate::problem::RuntimeError;
 use clk_base::diag::Diagnostic;
 use clk_base::source::{SourceMap, Span};
 use clk_scalar::Scalar;
 
 /// An operation that combines one number from each rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReduceOp {
     Sum,
     Prod,
@@ -47,7 +49,7 @@ impl ReduceOp {
 }
 
 /// The kind of a call that exchanges values, with its root rank, peer or reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Collective {
     AllReduce(ReduceOp),
     AllGather,
@@ -77,7 +79,7 @@ impl Collective {
 }
 
 /// A call that exchanges values, with the properties that must be equal on all ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectiveCall {
     pub op: Collective,
     /// The name of the element type, as in source code.
@@ -126,7 +128,7 @@ impl CollectiveCall {
 }
 
 /// A call, and the rank that makes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankCall {
     pub rank: u32,
     pub call: CollectiveCall,
