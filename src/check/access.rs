@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::build::{I32, bare, count, make};
-use crate::context::{BodyKind, Cx, EarlyRead, ErrorReported, LocalMeaning, ResolvedName};
+use crate::context::{BodyKind, Cx, ErrorReported, LocalMeaning, ResolvedName};
 use crate::gather::ArrayIndex;
 use crate::infer::{TypeClass, array};
+use crate::initialization::EarlyRead;
 use crate::typed::*;
 use crate::{const_eval, suggestions, value_advice, visit};
 use clk_base::diag::{Applicability, Diagnostic};
@@ -56,7 +57,7 @@ impl Cx<'_> {
 
     fn module_of(&mut self, base: &ast::Expr) -> Option<ModuleId> {
         match &base.kind {
-            Ast::Name(n) if !self.names.contains_key(n.text.as_str()) => match self.resolve(n) {
+            Ast::Name(n) if !self.scopes.contains(n.text.as_str()) => match self.resolve(n) {
                 Some(ResolvedName::Item(NameBinding::Module(id))) => Some(id),
                 _ => None,
             },
@@ -509,22 +510,22 @@ impl Cx<'_> {
     fn checked_place(&mut self, e: &ast::Expr, also_read: bool) -> Expr {
         let place = match &bare(e).kind {
             Ast::Name(name) => {
-                let reads = self.early_reads.len();
+                let reads = self.initialization.early_reads.len();
                 let place = self.name_place(name);
                 if !also_read {
-                    self.early_reads.truncate(reads);
+                    self.initialization.early_reads.truncate(reads);
                 }
                 place
             }
             Ast::Index { base, args } => self.part_of(base, also_read, |this| this.index(base, args, e.span, false)),
             Ast::Field { base, name } => self.part_of(base, also_read, |this| this.field(base, name, e.span)),
             Ast::Call { .. } => {
-                let reads = self.early_reads.len();
+                let reads = self.initialization.early_reads.len();
                 let place = self.expr(e, None);
                 match &place.kind {
                     // `streaming(r[i]) = …` only writes the element.
                     ExprKind::Builtin { builtin, .. } if is_hint(*builtin) => {
-                        self.early_reads.truncate(reads);
+                        self.initialization.early_reads.truncate(reads);
                         place
                     }
                     _ => return self.no_place(place),
@@ -544,11 +545,11 @@ impl Cx<'_> {
                 self.local(id, base.span);
             }
         }
-        let writes = self.writes_in_loops.len();
+        let writes = self.initialization.writes_in_loops.len();
         let writable = self.text_place(&place) && self.check_writable(&place);
         if also_read {
             // `acc += x` reads the old value, so it cannot be the first write in a loop.
-            self.writes_in_loops.truncate(writes);
+            self.initialization.writes_in_loops.truncate(writes);
         }
         if writable { place } else { self.bad(place.span) }
     }
@@ -557,13 +558,13 @@ impl Cx<'_> {
     /// path's root variable, because `r[i].x = …` writes a component of an element without reading the element.
     fn part_of(&mut self, base: &ast::Expr, also_read: bool, place: impl FnOnce(&mut Self) -> Expr) -> Expr {
         let root_used = self.root_used(base);
-        let reads = self.early_reads.len();
+        let reads = self.initialization.early_reads.len();
         let place = place(self);
         if let (Some((LocalMeaning::Local(root), _)), false) = (root_used, also_read) {
-            let mut later_reads = self.early_reads.split_off(reads);
+            let mut later_reads = self.initialization.early_reads.split_off(reads);
             // Reads of the variable in index expressions are kept.
             later_reads.retain(|read| read.local != root || read.span.start != bare(base).span.start);
-            self.early_reads.append(&mut later_reads);
+            self.initialization.early_reads.append(&mut later_reads);
         }
         self.restore_used(root_used);
         place
@@ -577,7 +578,7 @@ impl Cx<'_> {
             e = bare(base);
         }
         let Ast::Name(name) = &e.kind else { return None };
-        let slot = *self.names.get(name.text.as_str())?;
+        let slot = self.scopes.get(&name.text)?;
         let used = match slot {
             LocalMeaning::Local(id) => self.local_info(id)?.used,
             LocalMeaning::Global(id) => self.global_info(id)?.used,
@@ -681,7 +682,7 @@ impl Cx<'_> {
     /// Records a write to a local, and reports it if the local must not be written. Returns false if `place` is not
     /// assignable as a whole.
     pub fn write_local(&mut self, id: LocalId, place: &Expr, span: Span) -> bool {
-        let outer_loop = (self.loops > 0).then_some(self.loop_count);
+        let outer_loop = self.loops.outermost();
         let Some(local) = self.locals.get(id) else { return true };
         let (kind, name, declared, mutable) = (local.kind, local.name.clone(), local.span, local.mutable);
         let ty = local.ty.clone();
@@ -691,7 +692,7 @@ impl Cx<'_> {
         info.written = true;
         let keyword = info.keyword;
         if let Some(outer) = outer_loop {
-            self.writes_in_loops.push((id, outer));
+            self.initialization.writes_in_loops.push((id, outer));
         }
         let whole = matches!(place.kind, ExprKind::Local(_));
         let lent = kind == LocalKind::Param(Access::InOut) && self.home == BodyKind::Fn;
@@ -771,17 +772,17 @@ impl Cx<'_> {
     }
 
     pub fn early_read(&mut self, local: LocalId, span: Span) {
-        let outer_loop = (self.loops > 0).then_some(self.loop_count);
-        self.early_reads.push(EarlyRead { local, span, outer_loop, op: None, depends_on_thread: true });
+        let outer_loop = self.loops.outermost();
+        self.initialization.early_reads.push(EarlyRead { local, span, outer_loop, op: None, depends_on_thread: true });
     }
 
     /// Reports reads of `out` parameters and of uninitialized variables, unless the variable is written before the read
     /// or in the same outermost loop.
     pub fn report_early_reads(&mut self) {
-        let reads = std::mem::take(&mut self.early_reads);
+        let reads = std::mem::take(&mut self.initialization.early_reads);
         let mut reported = Vec::new();
         for read in reads {
-            let later = |outer| self.writes_in_loops.contains(&(read.local, outer));
+            let later = |outer| self.initialization.writes_in_loops.contains(&(read.local, outer));
             if reported.contains(&read.local) || read.outer_loop.is_some_and(later) {
                 continue;
             }

@@ -19,17 +19,17 @@ impl Cx<'_> {
         {
             return self.undeclared(name, value);
         }
-        let before = self.varying_reads;
+        let before = self.divergence.varying_reads;
         let hint = self.type_of_variable(place);
         let value = self.as_tile(|cx| cx.expr(value, hint.as_ref()));
         let checked = self.as_tile(|cx| cx.place(place, op.is_some()));
         self.record_write(place);
         let place = checked;
         if let Some((op, _)) = op
-            && self.early_reads.last().is_some_and(|read| read.span == place.span)
+            && self.initialization.early_reads.last().is_some_and(|read| read.span == place.span)
         {
             let depends_on_thread = self.depends_on_thread_or_block(&place);
-            if let Some(read) = self.early_reads.last_mut() {
+            if let Some(read) = self.initialization.early_reads.last_mut() {
                 (read.op, read.depends_on_thread) = (Some(op), depends_on_thread);
             }
         }
@@ -38,10 +38,10 @@ impl Cx<'_> {
             self.need_host(place.span, "assigning to a part of an array");
         }
         if is_tile {
-            self.divergence(place.span, "assignment");
+            self.require_convergence(place.span, "assignment");
         }
-        let varying = self.varying_reads != before;
-        if let (ExprKind::Local(id), true) = (&place.kind, varying || self.divergent.iter().any(Option::is_some))
+        let varying = self.divergence.varying_reads != before;
+        if let (ExprKind::Local(id), true) = (&place.kind, varying || self.divergence.condition().is_some())
             && let Some(info) = self.local_info(*id)
         {
             info.varying = true;
@@ -72,7 +72,7 @@ impl Cx<'_> {
     /// Returns the type of an expression that is the name of a variable.
     pub(crate) fn type_of_variable(&self, place: &ast::Expr) -> Option<Type> {
         let Ast::Name(name) = &bare(place).kind else { return None };
-        let ty = match *self.names.get(name.text.as_str())? {
+        let ty = match self.scopes.get(&name.text)? {
             LocalMeaning::Local(id) => &self.locals.get(id)?.ty,
             LocalMeaning::Global(id) => &self.global(id)?.ty,
             _ => return None,
@@ -167,12 +167,12 @@ impl Cx<'_> {
             self.report(d);
         }
         let ty = if already_reported { Type::Error } else { value.ty.clone() };
-        let pattern = match self.home == BodyKind::Script && self.outermost() {
+        let pattern = match self.home == BodyKind::Script && self.scopes.is_outermost() {
             true => {
                 let id = GlobalId::new(self.program.globals.len() + self.globals.len());
                 self.globals.push(Global { name: name.text.clone(), ty, mutable: true, span: name.span });
                 self.global_info.push(Info { used: true, ..Info::default() });
-                self.bind(name.text.clone(), LocalMeaning::Global(id));
+                self.scopes.bind(name.text.clone(), LocalMeaning::Global(id));
                 self.record_variable(name, DefinitionKind::Var, NameTarget::Item(NameBinding::Global(id)));
                 Pattern::Global(id)
             }
@@ -190,7 +190,7 @@ impl Cx<'_> {
                 .help(format!("a new variable begins with `let` or `var`: `let {} = …`", name.text));
         }
         // In a loop or a branch, the fix may be wrong, because a variable declared in it goes out of scope at its end.
-        let inner = self.loops > 0 || !self.divergent.is_empty();
+        let inner = self.loops.is_inside() || self.divergence.is_nested();
         let sure = if inner { Applicability::MaybeIncorrect } else { Applicability::MachineApplicable };
         let before = Span { end: name.span.start, ..name.span };
         Diagnostic::error(UNDECLARED, "a new variable begins with `let` or `var`")
@@ -213,13 +213,13 @@ impl Cx<'_> {
 
     /// Returns the names of the mutable variables in scope.
     fn variables(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().filter_map(|(name, slot)| {
+        self.scopes.iter().filter_map(|(name, slot)| {
             let mutable = match slot {
-                LocalMeaning::Local(id) => self.locals.get(*id).is_some_and(|local| local.mutable),
-                LocalMeaning::Global(id) => self.global(*id).is_some_and(|global| global.mutable),
+                LocalMeaning::Local(id) => self.locals.get(id).is_some_and(|local| local.mutable),
+                LocalMeaning::Global(id) => self.global(id).is_some_and(|global| global.mutable),
                 _ => false,
             };
-            mutable.then_some(name.as_str())
+            mutable.then_some(name)
         })
     }
 }

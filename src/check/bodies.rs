@@ -148,12 +148,12 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
     cx.script_names = Some(names);
     declare_params(&mut cx, &k.sig, &def.params);
     let mut geometry = signatures::geometry(&mut cx, &def.geometry);
-    let geometry_consts = cx.consts_read.clone();
+    let geometry_consts = cx.uses.const_params.clone();
     let mut assumes = contracts::assumes(&mut cx, &def.assumes);
     let expects = contracts::expects(&mut cx, &def.expects);
     let tunes = tune_clauses::clauses(&mut cx, &def.tunes);
     // A constant that occurs only in `assume`, `expect` or `tune` clauses is reported as unused.
-    cx.consts_read = geometry_consts;
+    cx.uses.const_params = geometry_consts;
     let (root, _) = cx.block(&def.body, false, None);
     let lists: Vec<&mut Vec<Expr>> = match &mut geometry {
         Geometry::Threads { extents, block, .. } => std::iter::once(extents).chain(block).collect(),
@@ -218,8 +218,8 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> CheckedB
         diagnostics: cx.diagnostics,
         hole: cx.hole,
         needs: cx.needs,
-        used_items: cx.used_items,
-        uses_globals: cx.uses_globals,
+        used_items: cx.uses.items,
+        uses_globals: cx.uses.has_globals,
         globals: cx.globals,
         names_found: cx.names_found,
         rates: vec![],

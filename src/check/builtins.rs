@@ -3,7 +3,8 @@
 use crate::arguments::by_name;
 use crate::build::{BOOL, F32, I32, bare, count, is_literal, make};
 use crate::builtin_call::BuiltinCall;
-use crate::context::{BodyKind, Cx, DivergentCondition, Fork};
+use crate::context::{BodyKind, Cx};
+use crate::divergence::{DivergentCondition, Fork};
 use crate::infer::TypeClass;
 use crate::ops::{CommonType, scalar_of, with_scalar};
 use crate::typed::*;
@@ -532,21 +533,21 @@ impl Cx<'_> {
     // Device operations
 
     /// Warns if some threads of a block may not reach an operation that all threads of the block must reach.
-    pub fn divergence(&mut self, at: Span, what: &str) {
+    pub fn require_convergence(&mut self, at: Span, what: &str) {
         let is_repeated = |d: &Diagnostic| d.code == "W0008" && d.primary() == Some(at);
         if self.diagnostics.iter().any(is_repeated) {
             return;
         }
         let warning = Diagnostic::warning("W0008", format!("some threads may not reach this {what}"))
             .at(at, "every thread of the block must get here");
-        if let Some(DivergentCondition { at, of }) = self.divergent.iter().copied().flatten().next() {
+        if let Some(DivergentCondition { at, of }) = self.divergence.condition() {
             let (differs, help) = match of {
                 Fork::If => ("condition", "move it out of the `if`: threads with nothing to do still have to wait"),
                 Fork::While => ("condition", AS_OFTEN),
                 Fork::For => ("range", AS_OFTEN),
             };
             self.report(warning.because(at, format!("this {differs} differs between threads")).help(help));
-        } else if let Some(returns) = self.divergent_return {
+        } else if let Some(returns) = self.divergence.early_return {
             let d = warning.because(returns, "some threads return here");
             self.report(d.help("put the work of the other threads into an `if`, and let all threads continue to here"));
         }
@@ -560,7 +561,7 @@ impl Cx<'_> {
             self.needs.grid_barrier = true;
         }
         if kind != BarrierKind::Warp {
-            self.divergence(call.at, &format!("`{}`", call.entry.name));
+            self.require_convergence(call.at, &format!("`{}`", call.entry.name));
         }
         let (arity, ty) = match kind {
             BarrierKind::Block | BarrierKind::Warp | BarrierKind::Grid => (0, Type::Unit),
@@ -571,9 +572,9 @@ impl Cx<'_> {
             return self.after_error(call.args, call.span);
         };
         // The result is the same for all threads of the block, even if the arguments differ between threads.
-        let before = self.varying_reads;
+        let before = self.divergence.varying_reads;
         let args = positional.iter().map(|e| self.expr_as(e, &BOOL)).collect();
-        self.varying_reads = before;
+        self.divergence.varying_reads = before;
         call.make(args, ty)
     }
 

@@ -509,10 +509,10 @@ impl Cx<'_> {
             }
             return self.bad(value.span);
         };
-        let reads = self.early_reads.len();
+        let reads = self.initialization.early_reads.len();
         let e = self.name(name);
         if param.access == Access::Out {
-            self.early_reads.truncate(reads);
+            self.initialization.early_reads.truncate(reads);
         }
         match e.kind {
             ExprKind::Local(id) => {

@@ -5,9 +5,12 @@ use std::sync::LazyLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::divergence::Divergence;
 use crate::format_types::Show;
 use crate::infer::Vars;
+use crate::initialization::{Initialization, Loops};
 use crate::names::NameRecords;
+use crate::scopes::Scopes;
 use crate::suggestions;
 use crate::typed::*;
 use clk_base::arena::Arena;
@@ -15,7 +18,6 @@ use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::Scalar;
 use clk_scalar::builtin::{Builtin, BuiltinEntry, TABLE};
-use clk_scalar::ops::BinaryOp;
 use clk_syntax::ast;
 
 /// The kind of body being checked.
@@ -100,17 +102,6 @@ pub(crate) struct SpaceRequirements {
     pub lifts: Vec<(FnId, Span)>,
 }
 
-/// A read of an `out` parameter, or of a variable declared without a value, before any write.
-pub(crate) struct EarlyRead {
-    pub local: LocalId,
-    pub span: Span,
-    pub outer_loop: Option<u32>,
-    /// The operator if a compound assignment reads it, as in `y[i] += 1`.
-    pub op: Option<BinaryOp>,
-    /// Whether the place may differ between threads. Determined for compound assignments only.
-    pub depends_on_thread: bool,
-}
-
 /// The variables that the top-level statements of a script declare, with the spans of their names.
 pub(crate) type ScriptNames = FxHashMap<SmolStr, Span>;
 
@@ -149,26 +140,13 @@ pub(crate) fn prelude(name: &str) -> Option<ResolvedName> {
     })
 }
 
-/// The kind of statement in which threads may diverge.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fork {
-    If,
-    While,
-    For,
-}
-
-/// A condition or range that differs between threads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DivergentCondition {
-    pub at: Span,
-    pub of: Fork,
-}
-
-/// An open scope.
-struct BindingScope {
-    /// The number of bindings to restore that outer scopes have made.
-    undo: usize,
-    range: (u32, u32),
+/// The items, constants and script variables that the checked code has read so far.
+#[derive(Default)]
+pub(crate) struct Uses {
+    pub items: FxHashSet<SmolStr>,
+    /// The compile-time constants of the item.
+    pub const_params: FxHashSet<u32>,
+    pub has_globals: bool,
 }
 
 pub(crate) struct Cx<'a> {
@@ -191,38 +169,17 @@ pub(crate) struct Cx<'a> {
     /// The extents of `shared` and local arrays, from which constant parameters are inferred.
     pub extents: FxHashMap<LocalId, Vec<Expr>>,
     pub global_info: Vec<Info>,
-    pub names: FxHashMap<SmolStr, LocalMeaning>,
-    /// The previous bindings of names, which are restored at the end of the open scopes.
-    undo: Vec<(SmolStr, Option<LocalMeaning>)>,
-    scopes: Vec<BindingScope>,
-    /// The end of the statement that is being checked, from which its variables are visible.
-    pub stmt_end: u32,
+    pub scopes: Scopes,
     /// The names that were recorded, if the program has a table of names.
     pub names_found: Option<Box<NameRecords>>,
     pub diagnostics: Vec<Diagnostic>,
     /// Span of an erroneous node in the finished tree, if there is one.
     pub hole: Option<Span>,
     pub needs: SpaceRequirements,
-    pub used_items: FxHashSet<SmolStr>,
-    pub uses_globals: bool,
-    /// Number of enclosing loops. [`Cx::loop_count`] identifies the outermost one.
-    pub loops: u32,
-    pub loop_count: u32,
-    /// Whether a `break` of the innermost enclosing loop has been checked.
-    pub broke: bool,
-    pub early_reads: Vec<EarlyRead>,
-    /// The compile-time constants of the item that were read so far.
-    pub consts_read: FxHashSet<u32>,
-    pub writes_in_loops: Vec<(LocalId, u32)>,
-    /// Number of reads of thread-dependent values so far. If checking an expression increases this number, the value of
-    /// the expression may differ between threads.
-    pub varying_reads: u32,
-    /// Whether the blocks of the kernel have one thread.
-    pub has_blocks_of_one_thread: bool,
-    /// For each enclosing condition and loop: the condition at which threads may diverge, if it depends on the thread.
-    pub divergent: Vec<Option<DivergentCondition>>,
-    /// Span of an earlier `return` under a thread-dependent condition.
-    pub divergent_return: Option<Span>,
+    pub uses: Uses,
+    pub loops: Loops,
+    pub initialization: Initialization,
+    pub divergence: Divergence,
     pub depth: u32,
     /// Number of enclosing `time` and `bench` blocks.
     pub measured: u32,
@@ -266,26 +223,15 @@ impl<'a> Cx<'a> {
             globals: Vec::new(),
             extents: FxHashMap::default(),
             global_info: Vec::new(),
-            names: FxHashMap::default(),
-            undo: Vec::new(),
-            scopes: Vec::new(),
-            stmt_end: 0,
+            scopes: Scopes::default(),
             names_found: program.names.is_some().then(Box::default),
             diagnostics: Vec::new(),
             hole: None,
             needs: SpaceRequirements::default(),
-            used_items: FxHashSet::default(),
-            uses_globals: false,
-            loops: 0,
-            loop_count: 0,
-            broke: false,
-            early_reads: Vec::new(),
-            consts_read: FxHashSet::default(),
-            writes_in_loops: Vec::new(),
-            varying_reads: 0,
-            has_blocks_of_one_thread: false,
-            divergent: Vec::new(),
-            divergent_return: None,
+            uses: Uses::default(),
+            loops: Loops::default(),
+            initialization: Initialization::default(),
+            divergence: Divergence::default(),
             depth: 0,
             measured: 0,
             tiles: 0,
@@ -302,10 +248,12 @@ impl<'a> Cx<'a> {
                 GenericKind::Const { .. } => LocalMeaning::ConstParam(i),
                 GenericKind::Fn { .. } => LocalMeaning::FnParam(i),
             };
-            self.names.insert(g.name.clone(), slot);
+            self.scopes.bind(g.name.clone(), slot);
         }
         for (i, d) in self.sig.dims.iter().enumerate() {
-            self.names.entry(d.name.clone()).or_insert(LocalMeaning::Dim(i as u32));
+            if !self.scopes.contains(&d.name) {
+                self.scopes.bind(d.name.clone(), LocalMeaning::Dim(i as u32));
+            }
         }
     }
 
@@ -318,55 +266,13 @@ impl<'a> Cx<'a> {
         matches!(self.home, BodyKind::Kernel { .. })
     }
 
-    // Scopes
-
-    /// Opens a scope for the names that are visible in this part of the source.
-    pub fn open(&mut self, span: Span) {
-        self.scopes.push(BindingScope { undo: self.undo.len(), range: (span.start, span.end) });
-    }
-
-    /// Returns the byte range of the innermost open scope.
-    pub fn scope_range(&self) -> (u32, u32) {
-        self.scopes.last().map_or((0, u32::MAX), |scope| scope.range)
-    }
-
-    pub fn close(&mut self) {
-        let start = self.scopes.pop().map_or(0, |scope| scope.undo);
-        while self.undo.len() > start {
-            if let Some((name, old)) = self.undo.pop() {
-                match old {
-                    Some(slot) => self.names.insert(name, slot),
-                    None => self.names.remove(&name),
-                };
-            }
-        }
-    }
-
-    /// Returns whether the current scope is the outermost one.
-    pub fn outermost(&self) -> bool {
-        self.scopes.is_empty()
-    }
-
-    pub fn bind(&mut self, name: SmolStr, slot: LocalMeaning) {
-        let old = self.names.insert(name.clone(), slot);
-        if !self.scopes.is_empty() {
-            self.undo.push((name, old));
-        }
-    }
-
-    /// Returns whether a name was bound in the innermost open scope, not in an outer one.
-    pub fn bound_here(&self, name: &str) -> bool {
-        let start = self.scopes.last().map_or(0, |scope| scope.undo);
-        self.undo.get(start..).is_some_and(|s| s.iter().any(|(n, _)| n == name))
-    }
-
     pub fn lookup(&mut self, name: &str) -> Option<ResolvedName> {
-        if let Some(slot) = self.names.get(name) {
-            return Some(ResolvedName::Slot(*slot));
+        if let Some(slot) = self.scopes.get(name) {
+            return Some(ResolvedName::Slot(slot));
         }
         if let Some((name, binding)) = self.module.names.get_key_value(name) {
-            if !self.used_items.contains(name) {
-                self.used_items.insert(name.clone());
+            if !self.uses.items.contains(name) {
+                self.uses.items.insert(name.clone());
             }
             return Some(ResolvedName::Item(*binding));
         }
@@ -417,7 +323,7 @@ impl<'a> Cx<'a> {
             self.record_variable(name, definition, NameTarget::Local(name.span));
         }
         if name.text != "_" {
-            self.bind(name.text.clone(), LocalMeaning::Local(id));
+            self.scopes.bind(name.text.clone(), LocalMeaning::Local(id));
         }
         id
     }
@@ -483,7 +389,7 @@ impl<'a> Cx<'a> {
         if !self.in_tile() {
             return self.need_host(span, what);
         }
-        self.divergence(span, what);
+        self.require_convergence(span, what);
         true
     }
 

@@ -20,12 +20,12 @@ const PROMISES: [&str; 4] = ["all", "ascending", "distinct", "permutation"];
 
 /// Checks all `assume` clauses.
 pub(crate) fn assumes(cx: &mut Cx<'_>, clauses: &[ast::Expr]) -> Vec<Assume> {
-    let reads = cx.early_reads.len();
+    let reads = cx.initialization.early_reads.len();
     let mut all = vec![];
     for clause in clauses {
         check_clause(cx, clause, &mut all);
     }
-    cx.early_reads.truncate(reads);
+    cx.initialization.early_reads.truncate(reads);
     all
 }
 

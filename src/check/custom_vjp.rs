@@ -46,7 +46,7 @@ impl Cx<'_> {
             return self.after_error(args, span);
         }
         let values: Vec<Expr> = args.iter().map(|arg| self.expr(&arg.value, None)).collect();
-        self.open(span);
+        self.scopes.open(span);
         let (mut params, mut own) = (vec![], vec![]);
         for (i, value) in values.iter().enumerate() {
             let local = ast::Name { text: format!("argument {}", i + 1).into(), span: value.span };
@@ -72,7 +72,7 @@ impl Cx<'_> {
             several => Type::Tuple(several.into()),
         };
         let back = self.expr(&call(rule, &[&own[..], &[last]].concat()), None);
-        self.close();
+        self.scopes.close();
         self.check_rule_types(name, &of, &back, &cotangent_type);
         let ty = of.ty.clone();
         let rule = Arc::new(Rule { params, of, cotangent, back, active });

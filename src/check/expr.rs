@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::arguments::{Accepted, by_name};
 use crate::build::{BOOL, I32, bare, make};
-use crate::context::{BodyKind, Cx, DivergentCondition, ErrorReported, Fork, LocalMeaning, ResolvedName};
+use crate::context::{BodyKind, Cx, ErrorReported, LocalMeaning, ResolvedName};
+use crate::divergence::Fork;
 use crate::infer::{TypeClass, array};
 use crate::literal::{self, NumberLiteral};
 use crate::ops::scalar_of;
@@ -401,7 +402,7 @@ impl Cx<'_> {
                 make(ExprKind::Dim(i), I32, span)
             }
             LocalMeaning::ConstParam(i) => {
-                self.consts_read.insert(i);
+                self.uses.const_params.insert(i);
                 let ty = match self.sig.generics.get(i as usize).map(|g| &g.kind) {
                     Some(GenericKind::Const { ty, .. }) => ty.clone(),
                     _ => Type::Error,
@@ -420,7 +421,7 @@ impl Cx<'_> {
         let ty = self.vars.shallow(&local.ty);
         if let Some(info) = self.info.get_mut(id.index()) {
             info.used = true;
-            self.varying_reads += u32::from(varying || info.varying);
+            self.divergence.varying_reads += u32::from(varying || info.varying);
             if info.uninitialized && !info.written && !matches!(ty, Type::Array(_)) {
                 self.early_read(id, span);
             }
@@ -443,7 +444,7 @@ impl Cx<'_> {
             self.script_variable(name);
             return self.bad(name.span);
         }
-        self.uses_globals = true;
+        self.uses.has_globals = true;
         if let Some(info) = self.global_info(id) {
             info.used = true;
         }
@@ -525,7 +526,7 @@ impl Cx<'_> {
             return make(ExprKind::Error, ty, span);
         }
         if matches!(b, Builtin::ThreadIdx | Builtin::GlobalIdx | Builtin::LaneIdx) {
-            self.varying_reads += 1;
+            self.divergence.varying_reads += 1;
         }
         make(ExprKind::Variable(b), ty, span)
     }
@@ -735,7 +736,7 @@ impl Cx<'_> {
     // Conditionals
 
     pub fn condition(&mut self, cond: &ast::Expr, of: Fork) -> Expr {
-        let before = self.varying_reads;
+        let before = self.divergence.varying_reads;
         // The condition is treated as a separate statement before the code that it controls.
         let begin = self.vars.begin_statement();
         let checked = self.expr(cond, Some(&BOOL));
@@ -753,14 +754,13 @@ impl Cx<'_> {
             };
             self.report(d);
         }
-        let varies = self.varying_reads != before;
-        self.divergent.push(varies.then_some(DivergentCondition { at: cond.span, of }));
+        self.divergence.enter(cond.span, of, before);
         checked
     }
 
     /// Ends the scope of a condition that `condition` began.
     pub fn end_condition(&mut self) {
-        self.divergent.pop();
+        self.divergence.leave();
     }
 
     fn if_value(

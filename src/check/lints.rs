@@ -105,7 +105,7 @@ fn repeated_update(cx: &Cx<'_>, root: &Block, stmt: &Stmt) -> Option<Diagnostic>
     });
     visit::stmts(root, &mut |stmt| returns |= matches!(stmt.kind, StmtKind::Return(_)));
     let are_uniform = is_plainly_uniform(cx, place) && is_plainly_uniform(cx, value);
-    if !cx.in_blocks() || !reads_shared || returns || !are_uniform || cx.has_blocks_of_one_thread {
+    if !cx.in_blocks() || !reads_shared || returns || !are_uniform || cx.divergence.has_blocks_of_one_thread {
         return None;
     }
     Some(

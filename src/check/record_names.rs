@@ -78,8 +78,8 @@ impl Cx<'_> {
 
     /// Records the definition of a variable. It is visible after its statement, or in the body of its loop.
     pub fn record_variable(&mut self, name: &ast::Name, kind: DefinitionKind, target: NameTarget) {
-        let (start, end) = self.scope_range();
-        let from = if kind == DefinitionKind::Loop { start } else { self.stmt_end };
+        let (start, end) = self.scopes.range();
+        let from = if kind == DefinitionKind::Loop { start } else { self.scopes.stmt_end };
         let Some(records) = self.names_found.as_mut().filter(|_| name.text != "_") else { return };
         let scope = (from, end.max(from));
         records.definitions.push(Definition { name: name.text.clone(), span: name.span, kind, target, scope });

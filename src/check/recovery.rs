@@ -101,7 +101,7 @@ impl Cx<'_> {
             root = bare(base);
         }
         let Ast::Name(name) = &root.kind else { return None };
-        let LocalMeaning::Local(id) = *self.names.get(name.text.as_str())? else { return None };
+        let LocalMeaning::Local(id) = self.scopes.get(&name.text)? else { return None };
         let Type::Array(a) = self.vars.shallow(&self.locals.get(id)?.ty) else { return None };
         let ranged = brackets.iter().any(|args| args.iter().any(|arg| matches!(arg.kind, Ast::Range { .. })));
         let count: usize = brackets.iter().map(|args| args.len()).sum();

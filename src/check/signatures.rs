@@ -563,9 +563,9 @@ fn name_inner_dims(cx: &mut Cx<'_>, params: &[ast::Param], dims: &mut Vec<DimNam
 
 fn name_dim(cx: &mut Cx<'_>, name: &ast::Name, dims: &mut Vec<DimName>) {
     let is_const = matches!(cx.module.names.get(&name.text), Some(NameBinding::Const(_) | NameBinding::Error));
-    if name.text != "_" && !is_const && !cx.names.contains_key(&name.text) {
+    if name.text != "_" && !is_const && !cx.scopes.contains(&name.text) {
         dims.push(DimName { name: name.text.clone(), span: name.span, of_result: false });
-        cx.bind(name.text.clone(), LocalMeaning::Dim(dims.len() as u32 - 1));
+        cx.scopes.bind(name.text.clone(), LocalMeaning::Dim(dims.len() as u32 - 1));
         cx.record_dim(dims.len() - 1, name.span);
     }
 }
@@ -631,7 +631,7 @@ fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
 
 fn duplicate(cx: &mut Cx<'_>, params: &[Param], p: &ast::Param) {
     let twice = params.iter().find(|o| o.name == p.name.text && o.name != "_").map(|o| o.span);
-    let shadows = cx.names.contains_key(&p.name.text);
+    let shadows = cx.scopes.contains(&p.name.text);
     if let Some(before) = twice {
         let d = Diagnostic::error("E0208", format!("the parameter `{}` is declared twice", p.name.text))
             .at(p.name.span, "again here")
@@ -766,7 +766,7 @@ fn block_extents(cx: &mut Cx<'_>, block: &[ast::Expr], span: Span) -> Vec<Expr> 
     too_many(cx, block.len(), "extents of the block", span);
     let block: Vec<Expr> = block.iter().map(|e| extent(cx, e)).collect();
     let threads = block.iter().try_fold(1i64, |n, e| n.checked_mul(crate::const_eval::int(cx, e)?));
-    cx.has_blocks_of_one_thread = threads == Some(1);
+    cx.divergence.has_blocks_of_one_thread = threads == Some(1);
     if let Some(n) = threads.filter(|n| *n > 1024 || *n < 1) {
         let d = Diagnostic::error("E0408", format!("a block can't have {n} threads"))
             .at(block.first().map_or(span, |b| b.span), "a block has 1 to 1024 threads in all")
@@ -786,12 +786,12 @@ fn too_many(cx: &mut Cx<'_>, n: usize, what: &str, span: Span) {
 
 fn extent(cx: &mut Cx<'_>, e: &ast::Expr) -> Expr {
     let i32 = crate::build::I32;
-    let (before, reads) = (cx.diagnostics.len(), cx.early_reads.len());
+    let (before, reads) = (cx.diagnostics.len(), cx.initialization.early_reads.len());
     if let ast::ExprKind::Range { start, end, .. } = &e.kind {
         return ranged_extent(cx, e, start.as_deref(), end.as_deref());
     }
     let e = cx.expr(e, Some(&i32));
-    cx.early_reads.truncate(reads);
+    cx.initialization.early_reads.truncate(reads);
     if cx.diagnostics.len() == before
         && cx.uniform(&e, "the geometry", "E0408")
         && cx.require_kind(&e, TypeClass::Int, "an extent")

@@ -2,7 +2,8 @@
 
 use crate::build::{I32, bare, make};
 use crate::const_eval;
-use crate::context::{BodyKind, Cx, DivergentCondition, Fork, Info, LocalMeaning};
+use crate::context::{BodyKind, Cx, Info, LocalMeaning};
+use crate::divergence::Fork;
 use crate::expr::MAX_DEPTH;
 use crate::generics::is_constant;
 use crate::infer::{TypeClass, array};
@@ -51,9 +52,9 @@ impl Cx<'_> {
     /// Checks a block in a new scope. If `value` is false, its last expression is an ordinary statement, not the value
     /// of the block.
     pub fn block(&mut self, b: &ast::Block, value: bool, want: Option<&Type>) -> (Block, Type) {
-        self.open(b.span);
+        self.scopes.open(b.span);
         let checked = self.block_here(b, value, want);
-        self.close();
+        self.scopes.close();
         checked
     }
 
@@ -105,11 +106,11 @@ impl Cx<'_> {
     /// Checks a statement and appends it to `out`. Returns `Never` if the statements after it are unreachable.
     pub fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) -> Type {
         self.depth += 1;
-        let outer_end = std::mem::replace(&mut self.stmt_end, s.span.end);
+        let outer_end = std::mem::replace(&mut self.scopes.stmt_end, s.span.end);
         let begin = self.vars.begin_statement();
         let ty = if self.depth > MAX_DEPTH { self.too_deep(s.span).ty } else { self.stmt_inner(s, out) };
         self.vars.end_statement(begin);
-        self.stmt_end = outer_end;
+        self.scopes.stmt_end = outer_end;
         self.depth -= 1;
         ty
     }
@@ -149,22 +150,22 @@ impl Cx<'_> {
             }
             AstStmt::Break | AstStmt::Continue => {
                 let is_break = matches!(s.kind, AstStmt::Break);
-                if self.loops == 0 {
+                if !self.loops.is_inside() {
                     let word = if is_break { "break" } else { "continue" };
                     let d = Diagnostic::error("E0322", format!("`{word}` outside of a loop"))
                         .at(s.span, "no loop is around this");
                     self.report(d);
                 }
-                self.broke |= is_break;
+                if is_break {
+                    self.loops.record_break();
+                }
                 let kind = if is_break { StmtKind::Break } else { StmtKind::Continue };
                 out.push(Stmt { kind, span: s.span });
                 return Type::Never;
             }
             AstStmt::Return(value) => {
                 let value = self.return_value(value.as_ref(), s.span);
-                if self.divergent.iter().any(Option::is_some) {
-                    self.divergent_return.get_or_insert(s.span);
-                }
+                self.divergence.record_return(s.span);
                 out.push(Stmt { kind: StmtKind::Return(value), span: s.span });
                 return Type::Never;
             }
@@ -188,7 +189,7 @@ impl Cx<'_> {
     /// Checks an expression statement. Its value is unused, except that a session shows the value of an entry's last
     /// statement.
     fn expr_stmt(&mut self, e: &ast::Expr, quiet: bool, out: &mut Vec<Stmt>) -> Type {
-        let shown = self.home == BodyKind::Script && self.outermost();
+        let shown = self.home == BodyKind::Script && self.scopes.is_outermost();
         let checked = match &bare(e).kind {
             Ast::If { cond, then, other } if !(shown && gives_value(then, other.as_deref())) => {
                 self.if_statement(cond, then, other.as_deref(), e.span)
@@ -214,7 +215,7 @@ impl Cx<'_> {
 
     /// Returns the keyword `let` of the declaration of a variable that cannot be assigned.
     fn keyword_of_constant(&self, name: &str) -> Option<Span> {
-        match *self.names.get(name)? {
+        match self.scopes.get(name)? {
             LocalMeaning::Local(id) if !self.locals.get(id)?.mutable => self.info.get(id.index())?.keyword,
             LocalMeaning::Global(id) if !self.global(id)?.mutable => self.global_keyword(id),
             _ => None,
@@ -288,7 +289,7 @@ impl Cx<'_> {
             }
             _ => {}
         }
-        let before = self.varying_reads;
+        let before = self.divergence.varying_reads;
         let value = match d.value {
             Some(v) => Some(match &ty {
                 Some(ty) => self.declared_value(v, ty),
@@ -308,7 +309,7 @@ impl Cx<'_> {
                 None
             }
         };
-        let varying = self.varying_reads != before;
+        let varying = self.divergence.varying_reads != before;
         if let (Some(ty @ Type::Array(_)), Some(value), Some(name)) = (&ty, &value, d.name())
             && self.home == BodyKind::Fn
             && self.fills(value)
@@ -547,7 +548,7 @@ impl Cx<'_> {
             ast::Pattern::Name(name) if name.text == "_" => Pattern::Discard,
             ast::Pattern::Name(name) => {
                 self.warn_hidden(name);
-                if self.home == BodyKind::Script && self.outermost() {
+                if self.home == BodyKind::Script && self.scopes.is_outermost() {
                     return Pattern::Global(self.declare_global(name, ty.clone(), d));
                 }
                 let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
@@ -585,7 +586,7 @@ impl Cx<'_> {
         let id = GlobalId::new(self.program.globals.len() + self.globals.len());
         self.globals.push(Global { name: name.text.clone(), ty, mutable: d.mutable, span: name.span });
         self.global_info.push(Info { keyword: Some(d.word()), int_literal: d.whole(), ..Info::default() });
-        self.bind(name.text.clone(), LocalMeaning::Global(id));
+        self.scopes.bind(name.text.clone(), LocalMeaning::Global(id));
         let kind = if d.mutable { DefinitionKind::Var } else { DefinitionKind::Let };
         self.record_variable(name, kind, NameTarget::Item(NameBinding::Global(id)));
         id
@@ -593,8 +594,8 @@ impl Cx<'_> {
 
     /// Warns about a variable that shadows a `var` of an outer block. Usually, an assignment was intended.
     fn warn_hidden(&mut self, name: &ast::Name) {
-        let Some(LocalMeaning::Local(id)) = self.names.get(name.text.as_str()).copied() else { return };
-        if self.bound_here(&name.text) {
+        let Some(LocalMeaning::Local(id)) = self.scopes.get(&name.text) else { return };
+        if self.scopes.is_bound_here(&name.text) {
             return;
         }
         let Some(outer) = self.locals.get(id).filter(|l| l.mutable && l.kind == LocalKind::Var) else { return };
@@ -681,32 +682,26 @@ impl Cx<'_> {
     // Loops and jumps
 
     fn loop_body(&mut self, body: &ast::Block) -> (Block, bool) {
-        if self.loops == 0 {
-            self.loop_count += 1;
-        }
-        self.loops += 1;
-        let outer = std::mem::replace(&mut self.broke, false);
+        let outer = self.loops.enter();
         let (body, _) = self.block(body, false, None);
-        let broke = std::mem::replace(&mut self.broke, outer);
-        self.loops -= 1;
-        (body, broke)
+        (body, self.loops.leave(outer))
     }
 
     fn for_loop(&mut self, var: &ast::Name, iter: &ast::Expr, body: &ast::Block, unroll: ast::Unroll) -> StmtKind {
-        let before = self.varying_reads;
+        let before = self.divergence.varying_reads;
         let begin = self.vars.begin_statement();
         let (iter, ty) = self.iterated(iter);
         self.vars.end_statement(begin);
-        let varying = self.varying_reads != before;
-        self.open(body.span);
+        let varying = self.divergence.varying_reads != before;
+        self.scopes.open(body.span);
         let id = self.declare(var, ty, false, LocalKind::Loop, None);
         if let Some(info) = self.local_info(id) {
             info.varying = varying;
         }
-        self.divergent.push(varying.then_some(DivergentCondition { at: iter.span, of: Fork::For }));
+        self.divergence.enter(iter.span, Fork::For, before);
         let (body, _) = self.loop_body(body);
-        self.divergent.pop();
-        self.close();
+        self.divergence.leave();
+        self.scopes.close();
         StmtKind::For { var: id, iter, body: Box::new(body), unroll }
     }
 

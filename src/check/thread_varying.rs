@@ -30,7 +30,7 @@ impl Cx<'_> {
         visit::expr(e, &mut |e| {
             reads_block |= matches!(e.kind, ExprKind::Variable(Builtin::BlockIdx | Builtin::WarpIdx))
         });
-        reads_block || self.reads_varying(e) || self.divergent.iter().any(Option::is_some)
+        reads_block || self.reads_varying(e) || self.divergence.condition().is_some()
     }
 
     /// Returns whether an expression reads a value that may differ between threads.

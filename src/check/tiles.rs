@@ -48,8 +48,8 @@ impl Cx<'_> {
     /// Returns whether the operand of a reduction is a tile: a tile expression, or a shared array with constant
     /// extents.
     pub fn reduces_tile(&self, call: BuiltinCall<'_>) -> bool {
-        let array = |name: &ast::Name| match self.names.get(&name.text) {
-            Some(LocalMeaning::Local(id)) => self.locals.get(*id),
+        let array = |name: &ast::Name| match self.scopes.get(&name.text) {
+            Some(LocalMeaning::Local(id)) => self.locals.get(id),
             _ => None,
         };
         let has_const_extents = |ty: &Type| match self.vars.shallow(ty) {
@@ -81,7 +81,7 @@ impl Cx<'_> {
         if !self.need_device(call.at, "`mma`", true) {
             return self.after_error(call.args, call.span);
         }
-        self.divergence(call.at, "`mma`");
+        self.require_convergence(call.at, "`mma`");
         let Some(positional) = self.take_positional(call, 3..=3, &[]) else {
             return self.after_error(call.args, call.span);
         };

@@ -163,7 +163,7 @@ pub(crate) fn check_configs(cx: &mut Cx<'_>, kernel: &str, tunes: &[Tunable], as
             cx.report(d.because(generic.span, "the default").help("add it to the list"));
             return;
         }
-        if !cx.consts_read.contains(&tunable.param) {
+        if !cx.uses.const_params.contains(&tunable.param) {
             let d =
                 Diagnostic::warning("W0011", format!("`{}` is tuned, but `{kernel}` does not use it", generic.name));
             cx.report(d.at(tunable.span, "nothing depends on it"));

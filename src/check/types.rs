@@ -181,7 +181,7 @@ impl Cx<'_> {
     }
 
     fn type_names(&self) -> Vec<&str> {
-        let own = self.names.iter().filter(|(_, s)| matches!(s, LocalMeaning::TypeParam(_))).map(|(n, _)| n.as_str());
+        let own = self.scopes.iter().filter(|(_, s)| matches!(s, LocalMeaning::TypeParam(_))).map(|(n, _)| n);
         let items =
             self.module.names.iter().filter(|(_, b)| matches!(b, NameBinding::Struct(_))).map(|(n, _)| n.as_str());
         own.chain(items).chain(Scalar::ALL.iter().map(|s| s.name())).collect()
@@ -259,7 +259,7 @@ impl Cx<'_> {
     /// Resolves a dimension that is a single name. Returns `None` if the name refers to an ordinary value, which the
     /// caller checks as an expression.
     fn dim_name(&mut self, name: &ast::Name, dims: &mut DimContext<'_>) -> Option<Dim> {
-        let meaning = self.names.get(name.text.as_str()).copied();
+        let meaning = self.scopes.get(&name.text);
         let is_const =
             matches!(self.module.names.get(name.text.as_str()), Some(NameBinding::Const(_) | NameBinding::Error));
         match (dims, meaning) {
@@ -276,7 +276,7 @@ impl Cx<'_> {
             (DimContext::Signature { dims, .. }, None) if !is_const => {
                 dims.push(DimName { name: name.text.clone(), span: name.span, of_result: false });
                 let i = dims.len() as u32 - 1;
-                self.bind(name.text.clone(), LocalMeaning::Dim(i));
+                self.scopes.bind(name.text.clone(), LocalMeaning::Dim(i));
                 self.record_dim(i as usize, name.span);
                 Some(Dim::Name(i))
             }

@@ -65,7 +65,7 @@ impl Cx<'_> {
             // Only the first errors are shown. For these, `clk_check::suggest_names` searches the names of the module
             // for a similar name.
             let shown = self.diagnostics.len() < MAX_ERRORS;
-            let own = shown.then(|| suggestions::nearest(word, self.names.keys().map(|n| n.as_str()))).flatten();
+            let own = shown.then(|| suggestions::nearest(word, self.scopes.iter().map(|(own, _)| own))).flatten();
             let near = own.map(str::to_owned);
             // For an item of the standard library with the same name, `clk_check::suggest_names` adds its import.
             if word == "end" {
