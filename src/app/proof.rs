@@ -167,7 +167,7 @@ pub(crate) fn unproved_warnings(
     interrupt: &Interrupt,
 ) -> Vec<Diagnostic> {
     let warnings = interpreter.take_warnings();
-    let kernels = interpreter.launch_coverage.undercovered_kernels();
+    let kernels = interpreter.observers.coverage.undercovered_kernels();
     let small = kernels.map(|(kernel, UncoveredSizes { blocks, warps })| UntestedSizes { kernel, blocks, warps });
     settle_warnings((warnings, failed), small, &session.program, session.main, &|| interrupt.exit_code().is_some())
 }

@@ -78,12 +78,12 @@ impl RunLimits {
         let control = Control { stop, max_steps, workers, checks, deterministic, ..Control::default() };
         let device = self.places.device.clone().unwrap_or_else(|| Arc::new(Simulator::default()));
         let mut interpreter = Interpreter::new(ScriptOptions { args, control, seed: self.seed, device });
-        interpreter.devices = self.places.all.clone();
-        interpreter.coverage_hints = self.hints;
-        interpreter.race_evidence = Some(Arc::new(RaceEvidence));
+        interpreter.device_pool.available = self.places.all.clone();
+        interpreter.observers.coverage_hints = self.hints;
+        interpreter.observers.race_evidence = Some(Arc::new(RaceEvidence));
         interpreter.mma_precision = self.sums;
         interpreter.copy_statistics = self.count_copies.then(CopyStatistics::default);
-        interpreter.stack_end = super::stack::stack_end();
+        interpreter.stack.end = super::stack::stack_end();
         interpreter.tuning.store = Some(Arc::new(TuningFiles));
         interpreter
     }

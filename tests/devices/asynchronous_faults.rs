@@ -113,7 +113,7 @@ impl Script {
     fn on(device: Arc<dyn Device>, queue: Arc<Queue>) -> Script {
         let options = ScriptOptions { args: vec![], control: Control::default(), seed: None, device };
         let mut interpreter = Interpreter::new(options);
-        interpreter.devices = Some(Arc::new(SharedQueue(queue.clone())));
+        interpreter.device_pool.available = Some(Arc::new(SharedQueue(queue.clone())));
         Script { queue, session: Session::default(), interpreter, paper: CapturedOutput::default() }
     }
 

@@ -115,7 +115,7 @@ fn compile_and_run(case: &Case, workers: usize, jit: Jit) -> Result<Vec<Diagnost
     let control = Control { workers, checks, max_steps: case.steps, ..Control::default() };
     let device = Arc::new(Simulator::default().with_jit(jit));
     let mut interpreter = Interpreter::new(ScriptOptions { args: vec![], control, seed: None, device });
-    interpreter.coverage_hints = true;
+    interpreter.observers.coverage_hints = true;
     let mut reported = vec![];
     for chunk in outcome.chunks {
         let result = interpreter.run_chunk(&session, chunk, &mut CapturedOutput::default());

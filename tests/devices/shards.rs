@@ -36,7 +36,7 @@ fn run_with(text: &str, checks: Checks) -> RunOutput {
     let control = Control { workers: 1, checks, ..Control::default() };
     let options = ScriptOptions { args: vec![], control, seed: None, device: node.0[0].clone() };
     let mut interpreter = Interpreter::new(options);
-    interpreter.devices = Some(node);
+    interpreter.device_pool.available = Some(node);
     let (mut session, mut paper) = (Session::default(), CapturedOutput::default());
     let outcome = session.add("entry", text, &NoFiles);
     assert!(!outcome.failed(), "{text}\n{:#?}", outcome.diagnostics);
@@ -553,7 +553,7 @@ let along = sum(s * s, axis = {})
             );
             for parts in [1, 2, 3, 5, 8] {
                 assert_eq!(compare(&text, parts), None);
-                let counts = run(&with_parts(&text, parts)).interpreter.shard_counters;
+                let counts = run(&with_parts(&text, parts)).interpreter.device_pool.shard_counters;
                 assert_eq!(counts.gathers.load(Ordering::Relaxed), 0, "no array is gathered: {text}");
             }
         }
@@ -582,7 +582,7 @@ let s = shard(n, gpus(3), halo = 1)
 let m = say(s)
 ";
     assert_eq!(run(prints).paper, "0\n1\n2\n3\n4\n5\n");
-    let counts = run(&with_parts(text, 4)).interpreter.shard_counters;
+    let counts = run(&with_parts(text, 4)).interpreter.device_pool.shard_counters;
     assert_eq!(counts.gathers.load(Ordering::Relaxed), 0, "nothing is put together");
 }
 
@@ -618,7 +618,7 @@ let z = gather(step(y))
     let plain = run(&text.replace("shard(random(64), gpus(4), halo = 1)", "random(64)"));
     let z = |ran: &RunOutput| ran.values.iter().find(|(name, _)| name == "z").unwrap().1.clone();
     assert!(same(&z(&ran), &z(&plain)));
-    let counts = &ran.interpreter.shard_counters;
+    let counts = &ran.interpreter.device_pool.shard_counters;
     // The first launch finds its halos up to date. The next four launches, the product and the last launch each need an
     // exchange of halos. Each exchange copies six strips.
     assert_eq!(counts.exchanges.load(Ordering::Relaxed), 6 * 6);

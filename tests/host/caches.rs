@@ -264,7 +264,7 @@ impl Script {
         let control = Control { workers: 1, ..Control::default() };
         let options = ScriptOptions { args: vec![], control, seed: None, device: node.0[0].clone() };
         let mut interpreter = Interpreter::new(options);
-        interpreter.devices = Some(node);
+        interpreter.device_pool.available = Some(node);
         Script { session: Session::default(), interpreter }
     }
 

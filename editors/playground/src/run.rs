@@ -41,9 +41,9 @@ impl ScriptRun {
         let control = Control { workers: 1, checks, ..Control::default() };
         let device = Arc::new(Simulator::default().with_proofs(Proofs::Used));
         let mut interpreter = Interpreter::new(ScriptOptions { args: vec![], control, seed: None, device });
-        interpreter.coverage_hints = check;
-        interpreter.race_evidence = Some(Arc::new(RaceEvidence));
-        interpreter.stack_end = stack_end;
+        interpreter.observers.coverage_hints = check;
+        interpreter.observers.race_evidence = Some(Arc::new(RaceEvidence));
+        interpreter.stack.end = stack_end;
         ScriptRun { session: Session::default(), interpreter }
     }
 
@@ -59,7 +59,7 @@ impl ScriptRun {
     /// ended the run.
     fn take_warnings(&mut self, fault: Option<&Diagnostic>) -> Vec<Diagnostic> {
         let warnings = self.interpreter.take_warnings();
-        let kernels = self.interpreter.launch_coverage.undercovered_kernels();
+        let kernels = self.interpreter.observers.coverage.undercovered_kernels();
         let small = kernels.map(|(kernel, UncoveredSizes { blocks, warps })| UntestedSizes { kernel, blocks, warps });
         settle_warnings((warnings, fault), small, &self.session.program, self.session.main, &|| false)
     }

@@ -105,7 +105,7 @@ fn run_compiled(compiled: Option<CompiledScript>, args: Vec<String>, show_value:
             return script::failure_code(&context.interrupt);
         }
     };
-    interpreter.communicator = member.clone().map(|member| member as _);
+    interpreter.ranks.communicator = member.clone().map(|member| member as _);
     let (mut failed, mut code) = run(&compiled, &mut interpreter, show_value, context);
     if let Some(member) = member {
         (failed, code) = ranks::leave(&member, failed, code, &compiled.session.sources);
@@ -115,7 +115,7 @@ fn run_compiled(compiled: Option<CompiledScript>, args: Vec<String>, show_value:
     }
     if let Some(copies) = &interpreter.copy_statistics {
         let lines = stats::copy_lines(copies, &compiled.session.sources);
-        let parts = stats::shard_line(&interpreter.shard_counters);
+        let parts = stats::shard_line(&interpreter.device_pool.shard_counters);
         lines.iter().chain(&parts).chain(&interpreter.tuning.notices).for_each(|line| context.console.error_line(line));
     }
     code

@@ -97,7 +97,7 @@ fn file(path: &Path, filter: Option<&str>, how: TestOptions, context: &mut AppCo
     }
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let contracts = Arc::new(ContractTrials::default());
-    interpreter.trials = Some(contracts.clone());
+    interpreter.observers.trials = Some(contracts.clone());
     if how.tunings {
         interpreter.tuning.mode = TuningMode::Compare;
     }

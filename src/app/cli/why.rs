@@ -58,7 +58,7 @@ pub(crate) fn file(
         return exit::FAILURE;
     };
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
-    interpreter.recorded_launches = Some(vec![]);
+    interpreter.observers.recorded_launches = Some(vec![]);
     if let Err(error) = script::run_chunks(&compiled, &mut interpreter, &mut CapturedEffects::default()) {
         context.console.report(&error, &compiled.session.sources);
         return script::failure_code(&context.interrupt);

@@ -129,7 +129,7 @@ impl EmbedProgram {
         asked: &OriginQuery,
         stack_end: usize,
     ) -> Result<String, EmbedErrors> {
-        let begin = |interpreter: &mut Interpreter| interpreter.recorded_launches = Some(vec![]);
+        let begin = |interpreter: &mut Interpreter| interpreter.observers.recorded_launches = Some(vec![]);
         self.observe(callable, call, stack_end, begin, |ran| {
             origin(ran, asked).map_err(|why| Box::new(RuntimeError::new("E0803", why.to_string()).anywhere()))
         })

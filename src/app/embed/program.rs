@@ -302,7 +302,7 @@ impl EmbedProgram {
         let mut interpreter = self.interpreter(how)?;
         let group = ranks::join_embedded(&self.session.sources, &self.stop);
         self.member = group.map_err(|why| vec![EmbedReport::of(RuntimeError::new("E0554", why.to_string()))])?;
-        interpreter.communicator = self.member.clone().map(|member| member as _);
+        interpreter.ranks.communicator = self.member.clone().map(|member| member as _);
         Ok(interpreter)
     }
 
@@ -323,7 +323,7 @@ impl EmbedProgram {
         let _stoppable = self.member.as_ref().map(|member| member.begin(self.stop.clone()));
         interpreter.globals.clear();
         interpreter.options.args = args;
-        interpreter.stack_end = stack_end;
+        interpreter.stack.end = stack_end;
         let mut world = CapturedEffects::default();
         let ran = run_guarded(&self.stop, || {
             self.chunks.clone().try_for_each(|chunk| interpreter.run_chunk(&self.session, chunk, &mut world).map(drop))
@@ -381,7 +381,7 @@ impl EmbedProgram {
         let call = EmbedCall { arguments, generics, dims, geometry, stays };
         let form = bind(of, call, session, forms, interpreter)?;
         interpreter.movable_globals = argument_globals(&form);
-        interpreter.stack_end = stack_end;
+        interpreter.stack.end = stack_end;
         let mut world = CapturedEffects::default();
         let mut keep_alive = Vec::new();
         let ran = run_guarded(stop, || {
@@ -439,7 +439,7 @@ impl EmbedProgram {
         let EmbedProgram { session, forms, stop, member, printed, .. } = self;
         let _stoppable = member.as_ref().map(|member| member.begin(stop.clone()));
         let form = bind(of, call, session, forms, &mut interpreter)?;
-        interpreter.stack_end = stack_end;
+        interpreter.stack.end = stack_end;
         begin(&mut interpreter);
         let mut world = CapturedEffects::default();
         let ran = run_guarded(stop, || {

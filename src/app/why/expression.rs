@@ -30,7 +30,7 @@ impl ProvenanceWriter<'_> {
             return Ok(());
         }
         let interpreter = self.interpreter;
-        let Some(step) = interpreter.provenance.steps.get(number) else { return Ok(()) };
+        let Some(step) = interpreter.observers.provenance.steps.get(number) else { return Ok(()) };
         let value = value_at(&step.result, at)?;
         let mut said = match is_named_by_text {
             true => format!("{name} = {value}"),
@@ -79,7 +79,7 @@ impl ProvenanceWriter<'_> {
     /// Writes the operands of an element of an expression that is an argument of a launch. The element itself was
     /// already written.
     pub(super) fn parts_of_argument(&mut self, number: usize, at: usize, level: usize) -> CommandResult<()> {
-        let Some(step) = self.interpreter.provenance.steps.get(number) else { return Ok(()) };
+        let Some(step) = self.interpreter.observers.provenance.steps.get(number) else { return Ok(()) };
         match step.element_origin(&ExecContext::default(), at) {
             origin @ (ElementOrigin::Each(..) | ElementOrigin::Moved(..)) => self.parts(step, origin, level),
             _ => {
@@ -129,7 +129,7 @@ impl ProvenanceWriter<'_> {
         mut at: usize,
     ) -> CommandResult<Option<SourceElement>> {
         let interpreter = self.interpreter;
-        while let Some(step) = interpreter.provenance.steps.get(number) {
+        while let Some(step) = interpreter.observers.provenance.steps.get(number) {
             let mut wrong = None;
             let leads = step.possible_sources(&ExecContext::default(), at);
             for (operand, place) in leads.iter().flatten() {
@@ -165,7 +165,7 @@ impl ProvenanceWriter<'_> {
                     let (from, text) = (array.clone(), self.source(operand.span));
                     return Ok(Some(SourceElement { from, text, at: place, launches: step.launches }));
                 }
-                HostValue::Array(array) => interpreter.provenance.producing_step(array),
+                HostValue::Array(array) => interpreter.observers.provenance.producing_step(array),
                 _ => None,
             };
             match producer {
@@ -177,7 +177,7 @@ impl ProvenanceWriter<'_> {
     }
 
     fn report_start(&mut self, number: usize, at: usize, title: &str) -> CommandResult<Option<SourceElement>> {
-        let Some(step) = self.interpreter.provenance.steps.get(number) else { return Ok(None) };
+        let Some(step) = self.interpreter.observers.provenance.steps.get(number) else { return Ok(None) };
         let place = self.place(step.span);
         self.say(0, &format!("{title} the expression at {place}:"));
         let name = match &step.result {
@@ -203,7 +203,7 @@ impl ProvenanceWriter<'_> {
                 Some(number) => {
                     // The record of a variable is that of its definition, which has another span than the operand.
                     let is_itself = |step: &TraceStep| step.span == operand.span;
-                    let is_named_by_text = self.interpreter.provenance.steps.get(number).is_some_and(is_itself);
+                    let is_named_by_text = self.interpreter.observers.provenance.steps.get(number).is_some_and(is_itself);
                     return self.step(number, &own, is_named_by_text, 0, level);
                 }
                 None if is_number(&own) => self.say(level, &constant_text(&own, &value)),

@@ -113,7 +113,7 @@ pub(crate) fn trace_nonfinite_in(
 ) -> CommandResult<WhyTree> {
     let recorded = recorded(interpreter);
     let by_launch = recorded.iter().any(|launch| launch.result_param(&array).is_some());
-    if !by_launch && interpreter.provenance.producing_step(&array).is_none() {
+    if !by_launch && interpreter.observers.provenance.producing_step(&array).is_none() {
         return Err(
             format!("neither a launch nor an expression left `{name}`: only what these compute is followed").into()
         );
@@ -134,7 +134,7 @@ pub(crate) fn trace_nonfinite_in(
 }
 
 fn recorded(interpreter: &Interpreter) -> &[RecordedLaunch] {
-    interpreter.recorded_launches.as_deref().unwrap_or_default()
+    interpreter.observers.recorded_launches.as_deref().unwrap_or_default()
 }
 
 /// Reads the value at a byte offset in an array's host memory; `None` if the offset is out of range.
@@ -297,7 +297,7 @@ impl<'a> ProvenanceWriter<'a> {
         let earlier = || recorded(interpreter).iter().enumerate().take(launch_count).rev();
         let exact = earlier().find_map(|(number, launch)| Some((number, launch, launch.result_param(array)?)));
         match exact {
-            None if interpreter.provenance.producing_step(array).is_none() => {
+            None if interpreter.observers.provenance.producing_step(array).is_none() => {
                 earlier().find_map(|(number, launch)| Some((number, launch, launch.reshaped_result_param(array)?)))
             }
             exact => exact,
@@ -306,7 +306,7 @@ impl<'a> ProvenanceWriter<'a> {
 
     /// Returns whether a recorded launch or expression produced an array.
     fn is_made(&self, array: &Array, launch_count: usize) -> bool {
-        self.maker(array, launch_count).is_some() || self.interpreter.provenance.producing_step(array).is_some()
+        self.maker(array, launch_count).is_some() || self.interpreter.observers.provenance.producing_step(array).is_some()
     }
 
     /// Writes the provenance of an array element with the value that it had after the first `launch_count` launches.
@@ -321,7 +321,7 @@ impl<'a> ProvenanceWriter<'a> {
         let interpreter: &'a Interpreter = self.interpreter;
         let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
         let Some((number, launch, param)) = self.maker(array, launch_count) else {
-            if let Some((step, _)) = interpreter.provenance.producing_step(array) {
+            if let Some((step, _)) = interpreter.observers.provenance.producing_step(array) {
                 return self.step(step, &format!("{name}[{}]", join_indices(index)), false, flat, level);
             }
             let said = self.script_array_text(array, name, index);
@@ -383,7 +383,7 @@ impl<'a> ProvenanceWriter<'a> {
         let mut launch_count = recorded(self.interpreter).len();
         loop {
             let Some((number, launch, param)) = self.maker(&array, launch_count) else {
-                let Some((step, _)) = self.interpreter.provenance.producing_step(&array) else { break };
+                let Some((step, _)) = self.interpreter.observers.provenance.producing_step(&array) else { break };
                 let at = offset / array.element().size().max(1);
                 match self.follow_nonfinite(step, at)? {
                     None => return Ok(()),
@@ -459,7 +459,7 @@ impl<'a> ProvenanceWriter<'a> {
         let element = format!("{name}[{}]{value}", join_indices(index));
         match self.session.program.globals.iter().find(is_own) {
             // The expression that produced it may not have been recorded.
-            _ if self.interpreter.provenance.is_full => {
+            _ if self.interpreter.observers.provenance.is_full => {
                 format!("{element}, by the script: not all expressions could be kept, for lack of memory")
             }
             Some((_, global)) => {
@@ -664,7 +664,7 @@ impl<'a> ProvenanceWriter<'a> {
         let name = argument_span.map_or(spot.name.clone(), |argument_span| self.source(argument_span));
         let said = format!("{head}, of the argument `{name}` of {place}");
         self.say(level, &said);
-        let is_literal = self.interpreter.provenance.producing_step(array).is_some_and(|(_, step)| {
+        let is_literal = self.interpreter.observers.provenance.producing_step(array).is_some_and(|(_, step)| {
             argument_span == Some(step.span)
                 && !step.operands.iter().any(|part| matches!(part.value, HostValue::Array(_)))
         });
@@ -676,7 +676,7 @@ impl<'a> ProvenanceWriter<'a> {
         }
         let at = spot.offset / layout.size.max(1);
         let array = array.clone();
-        if let Some((step, own)) = self.interpreter.provenance.producing_step(&array)
+        if let Some((step, own)) = self.interpreter.observers.provenance.producing_step(&array)
             && argument_span == Some(own.span)
             && self.maker(&array, number).is_none()
         {

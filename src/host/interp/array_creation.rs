@@ -47,7 +47,7 @@ impl EvalContext<'_> {
         let dims = self.dimension_args(&args[sized.clone()], &values[sized])?;
         let result = match (builtin, &values[..], &dims[..]) {
             (Zeros, _, dims) if matches!(element, Type::Struct(_) | Type::Tuple(_) | Type::Vector(..)) => {
-                let element = self.interp.layouts.element(self.program, &element);
+                let element = self.interp.caches.layouts.element(self.program, &element);
                 let shape = dims.iter().map(|&d| usize::try_from(d)).collect::<Result<Vec<usize>, _>>();
                 match shape {
                     Ok(shape) => Array::zeros(element, &shape).map(HostValue::Array),

@@ -216,7 +216,7 @@ impl EvalContext<'_> {
                     Some(Type::Array(array)) => self.concrete(frame, &array.element),
                     _ => Type::Scalar(Scalar::F32),
                 };
-                let element = self.interp.layouts.element(self.program, &element);
+                let element = self.interp.caches.layouts.element(self.program, &element);
                 ops::create::shape(&shape).and_then(|extents| Array::zeros(element, &extents)).map(HostValue::Array)
             }
         };

@@ -77,14 +77,14 @@ impl EvalContext<'_> {
             NoGrad => match args {
                 [x] => {
                     let value = grad::primal(&self.eval(frame, x)?);
-                    Ok(self.interp.no_grad_capture.capture(value))
+                    Ok(self.interp.derivatives.no_grad.capture(value))
                 }
                 _ => Err(self.internal_error(span, "a wrong number of arguments")),
             },
             _ => {
                 let mut values = self.eval_all(frame, args)?;
                 self.adapt_arguments(frame, args, &mut values, builtin)?;
-                if self.interp.derivative_depth > 0 && !has_derivative(builtin) {
+                if self.interp.derivatives.depth > 0 && !has_derivative(builtin) {
                     values.iter_mut().for_each(|value| *value = grad::primal(value));
                 }
                 self.check_arithmetic(span, || match (builtin, &values[..]) {

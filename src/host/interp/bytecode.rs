@@ -93,12 +93,12 @@ impl EvalContext<'_> {
     /// Returns whether arithmetic is checked. The values of `const` items are always checked, so that they do not
     /// depend on the options of an execution.
     pub(super) fn checks_arithmetic(&self) -> bool {
-        self.interp.options.control.checks.arithmetic || !self.interp.constants_in_progress.is_empty()
+        self.interp.options.control.checks.arithmetic || !self.interp.const_values.in_progress.is_empty()
     }
 
     /// Returns the mode in which code must be compiled for the current state of the interpreter.
     pub(super) fn code_mode(&self) -> CodeMode {
-        let traced = self.interp.derivative_depth > 0 || self.interp.recorded_launches.is_some();
+        let traced = self.interp.derivatives.depth > 0 || self.interp.observers.recorded_launches.is_some();
         CodeMode { checked: self.checks_arithmetic(), traced }
     }
 
@@ -557,7 +557,7 @@ impl EvalContext<'_> {
     /// Reads an element on the slow path, which also handles arrays in device memory and indices out of range.
     #[inline(never)]
     fn read_element(&mut self, frame: &mut HostFrame, element: &code::ElementAccess) -> Eval<u64> {
-        self.interp.current_span = element.stmt_span;
+        self.interp.stack.span = element.stmt_span;
         let span = element.expr.span;
         let clk_check::typed::ExprKind::Index { base, indices } = &element.expr.kind else {
             return Err(self.internal_error(span, "an element without an array"));
@@ -579,7 +579,7 @@ impl EvalContext<'_> {
     /// Writes an element on the slow path, like [`Self::read_element`].
     #[inline(never)]
     fn write_element(&mut self, frame: &mut HostFrame, element: &code::ElementAccess, bits: u64) -> Eval<()> {
-        self.interp.current_span = element.stmt_span;
+        self.interp.stack.span = element.stmt_span;
         let span = element.expr.span;
         let at = self.element_indices(frame, element)?;
         let value = HostValue::Scalar(clk_scalar::ScalarValue { ty: element.ty, bits });

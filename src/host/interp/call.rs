@@ -59,7 +59,7 @@ impl EvalContext<'_> {
             FnRef::Fn { id, generics } => {
                 let function = &self.program.fns[*id];
                 let (values, places) = self.eval_arguments(frame, &function.sig, args)?;
-                let mut inner = self.interp.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
+                let mut inner = self.interp.caches.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
                 let call = FnCall { function, generics, args, span };
                 let result = self.call_cached(frame, &mut inner, call, values)?;
                 self.copy_out(frame, &places, &mut inner)?;
@@ -85,7 +85,7 @@ impl EvalContext<'_> {
         let Some(body) = &function.body else { return Err(self.internal_error(span, "a function without a body ran")) };
         let (caller, mode) = (frame.generics.clone(), self.code_mode());
         let like = CallKey { body, caller: &caller, mode, values: &values };
-        if let Some(cached) = self.interp.call_cache.find(&like, span) {
+        if let Some(cached) = self.interp.caches.calls.find(&like, span) {
             inner.generics = cached.generics.clone();
             inner.dims.clone_from(&cached.dims);
             self.check_stop(span)?;
@@ -98,7 +98,7 @@ impl EvalContext<'_> {
         let spans = CallSpans { call: span, args: &arg_spans };
         let code = self.check_arguments(function, inner, &mut values, spans)?;
         let key = CallKey { body, caller: &caller, mode, values: &values };
-        let cached = kinds.map(|kinds| self.interp.call_cache.insert(&key, kinds, inner, &code, span));
+        let cached = kinds.map(|kinds| self.interp.caches.calls.insert(&key, kinds, inner, &code, span));
         self.run_checked(function, inner, &code, cached.as_deref(), values, spans)
     }
 
@@ -177,9 +177,9 @@ impl EvalContext<'_> {
             self.set_local(inner, LocalId::new(i), value, spans.arg(i))?;
         }
         self.check_depth(function, spans.call)?;
-        self.interp.depth += 1;
+        self.interp.stack.depth += 1;
         let done = self.run_code(inner, code, 0);
-        self.interp.depth -= 1;
+        self.interp.stack.depth -= 1;
         let Some(cached) = cached else { return self.finish_call(done, function, inner, spans.call) };
         match done {
             Ok(RunEnd::End(value) | RunEnd::Return(value, _)) if cached.has_checked_result(&value) => Ok(value),
@@ -207,7 +207,7 @@ impl EvalContext<'_> {
         }
         let mut extents = self.signature_extents(sig, &param.ty, inner)?;
         let Err(mismatch) = self.conform(inner, &mut extents, &param.ty, value) else { return Ok(()) };
-        let expected = self.interp.layouts.format_type(&param.ty, sig);
+        let expected = self.interp.caches.layouts.format_type(&param.ty, sig);
         let code = if matches!(mismatch, TypeMismatch::Type) { "E0512" } else { "E0511" };
         let place = ValueDestination {
             code,
@@ -245,13 +245,13 @@ impl EvalContext<'_> {
         let says = format!("`{}` is called here", function.name);
         let shown = fault.labels.iter().filter(|label| label.text.ends_with("is called here")).count();
         let repeated = fault.labels.iter().any(|label| label.span == call);
-        if !repeated && (shown < SHOWN || self.interp.depth == 0) {
+        if !repeated && (shown < SHOWN || self.interp.stack.depth == 0) {
             fault = fault.because(call, says);
         } else {
-            self.interp.unshown_calls += 1;
+            self.interp.stack.unshown_calls += 1;
         }
-        if self.interp.depth == 0 {
-            match std::mem::take(&mut self.interp.unshown_calls) {
+        if self.interp.stack.depth == 0 {
+            match std::mem::take(&mut self.interp.stack.unshown_calls) {
                 0 => {}
                 1 => fault = fault.note("one more call leads here"),
                 n => fault = fault.note(format!("{n} more calls lead here")),
@@ -349,7 +349,7 @@ impl EvalContext<'_> {
         span: Span,
     ) -> Eval<(Vec<GenericArgument>, Vec<Option<i64>>)> {
         let (types, mut dims, late) = {
-            let mut binder = Binder::new(sig, &self.interp.layouts);
+            let mut binder = Binder::new(sig, &self.interp.caches.layouts);
             for (slot, argument) in binder.types.iter_mut().zip(&given) {
                 if let Some(GenericArgument::Type(ty)) = argument {
                     *slot = Some(ty.clone());

@@ -42,7 +42,7 @@ impl EvalContext<'_> {
         more: NamedArgs<'_>,
         expr: &Expr,
     ) -> Eval {
-        let group = self.interp.communicator.clone();
+        let group = self.interp.ranks.communicator.clone();
         let (rank, ranks) = group.as_ref().map_or((0, 1), |group| (group.rank(), group.ranks()));
         match what {
             RankFn::Rank => return Ok(HostValue::i32(rank as i32)),
@@ -137,7 +137,7 @@ impl EvalContext<'_> {
                 if !matches!(ty, Type::Struct(_) | Type::Tuple(_)) {
                     return Err(self.unsupported_value(collective, value, x.span));
                 }
-                self.interp.layouts.element(self.program, &ty)
+                self.interp.caches.layouts.element(self.program, &ty)
             }
             _ => return Err(self.unsupported_value(collective, value, x.span)),
         };
@@ -202,7 +202,7 @@ impl EvalContext<'_> {
         {
             return Err(self.own_rank_error(collective, span));
         }
-        self.interp.exchange_count += 1;
+        self.interp.ranks.call_count += 1;
         let PackedValue { array, is_single: single } = packed;
         let element = array.element().clone();
         let call = CollectiveCall {
@@ -255,10 +255,10 @@ impl EvalContext<'_> {
         if !call.op.is_collective() || call.shape.is_none() {
             return Ok(None);
         }
-        if self.interp.device_communicator.is_none() {
-            self.interp.device_communicator = Some(self.join_devices(group, call)?);
+        if self.interp.ranks.device_communicator.is_none() {
+            self.interp.ranks.device_communicator = Some(self.join_devices(group, call)?);
         }
-        let Some(joined) = self.interp.device_communicator.clone().flatten().filter(|_| call.bytes > 0) else {
+        let Some(joined) = self.interp.ranks.device_communicator.clone().flatten().filter(|_| call.bytes > 0) else {
             return Ok(None);
         };
         let operation = match (call.op, call.scalar) {

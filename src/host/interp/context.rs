@@ -105,26 +105,67 @@ pub struct Interpreter {
     /// once, so it moves by-reference arguments out. With a clone, the first write would copy the array.
     pub movable_globals: Range<usize>,
     pub random_position: RandomPosition,
-    /// Devices available to `on … { }`; `None` leaves only [`ScriptOptions::device`].
-    pub devices: Option<Arc<dyn Devices>>,
-    /// Communicator of a multi-process run; `None` in a run with a single rank.
-    pub communicator: Option<Arc<dyn RankCommunicator>>,
-    /// Number of calls of collective operations, `send` and `receive` so far.
-    pub(crate) exchange_count: u64,
-    /// This rank's GPU communicator. `None` before the first collective on an array; `Some(None)` if the ranks exchange
-    /// data through the host instead.
-    pub(crate) device_communicator: Option<Option<Arc<dyn CommunicatorDevice>>>,
     /// Maximum size in bytes of an array allocated by a launch; `None` if only memory limits it.
     pub max_array_bytes: Option<u64>,
     /// Whether a run may return before its launches complete. The caller must then call
     /// [`Device::report_pending_faults`].
     pub pipelined: bool,
-    /// Whether launches with checks report which kinds of races cannot occur at the sizes that were launched.
-    pub coverage_hints: bool,
     /// Summation order of `mma` on the simulator.
     pub mma_precision: MmaPrecision,
+    /// Autotuning mode and the measured configurations.
+    pub tuning: Tuning,
+    /// Host-device copies by statement, if they are counted (`--stats`).
+    pub copy_statistics: Option<CopyStatistics>,
+    /// Exit code, if the last execution called `exit`. A caller that can end the process exits with this code. Other
+    /// callers report the error that the execution returned.
+    pub exit_code: Option<u8>,
+    /// Compiled kernels of array expressions, and results that are still to be computed.
+    pub(crate) expressions: Arc<graph::ExpressionState>,
+    pub device_pool: DevicePool,
+    pub ranks: RankExchange,
+    pub observers: LaunchObservers,
+    pub warning_log: WarningLog,
+    pub stack: CallStack,
+    pub(crate) caches: CodeCaches,
+    pub(crate) const_values: ConstValues,
+    pub(crate) derivatives: DerivativeState,
+}
+
+/// The devices of a script, and the kernels compiled for them.
+#[derive(Default)]
+pub struct DevicePool {
+    /// Devices available to `on … { }`; `None` leaves only [`ScriptOptions::device`].
+    pub available: Option<Arc<dyn Devices>>,
+    pub(crate) kernels: DeviceKernels,
+    /// Compiled kernels of devices other than the current one, by device name.
+    pub(crate) inactive_kernels: Vec<(String, DeviceKernels)>,
+    /// Devices used by `on … { }` since the last wait for all launches.
+    pub(crate) used: Vec<Arc<dyn Device>>,
+    /// Devices that hold shards of arrays.
+    pub(crate) shards: Vec<Arc<dyn Device>>,
+    /// Counters of the data moved between shards.
+    pub shard_counters: Arc<ShardTransferCounters>,
+}
+
+/// The exchange of values with other ranks.
+#[derive(Default)]
+pub struct RankExchange {
+    /// Communicator of a multi-process run; `None` in a run with a single rank.
+    pub communicator: Option<Arc<dyn RankCommunicator>>,
+    /// Number of calls of collective operations, `send` and `receive` so far.
+    pub(crate) call_count: u64,
+    /// This rank's GPU communicator. `None` before the first collective on an array; `Some(None)` if the ranks exchange
+    /// data through the host instead.
+    pub(crate) device_communicator: Option<Option<Arc<dyn CommunicatorDevice>>>,
+}
+
+/// What is tried before launches, searched after races, and recorded about launches.
+#[derive(Default)]
+pub struct LaunchObservers {
+    /// Whether launches with checks report which kinds of races cannot occur at the sizes that were launched.
+    pub coverage_hints: bool,
     /// If `coverage_hints` is set: kernels that were only launched with a single block or warp.
-    pub launch_coverage: LaunchCoverage,
+    pub coverage: LaunchCoverage,
     /// Tries each launch in other configurations before it runs (`clk test`).
     pub trials: Option<Arc<dyn Trials>>,
     /// Finds additional notes for a reported race.
@@ -133,56 +174,78 @@ pub struct Interpreter {
     pub recorded_launches: Option<Vec<RecordedLaunch>>,
     /// If `recorded_launches` is set: the array expressions that produced each array.
     pub provenance: ProvenanceTrace,
-    /// Autotuning mode and the measured configurations.
-    pub tuning: Tuning,
-    /// Warnings of launches that the caller has not taken yet, without duplicates.
-    pub warnings: Vec<Diagnostic>,
-    pub(super) reported_warnings: Vec<Diagnostic>,
-    pub(crate) kernels: DeviceKernels,
-    /// Cache of the bytecode of functions and script chunks.
-    pub(crate) codes: Codes,
-    /// Cache of bound and checked calls, by call expression.
-    pub(super) call_cache: CallCache,
-    /// Number of the program's definitions when the call and launch caches were filled.
-    pub(super) definition_count: usize,
-    /// Unused frames that calls can reuse. They are boxed so that moving them is cheap.
-    #[allow(clippy::vec_box)]
-    pub(crate) frames: Vec<Box<HostFrame>>,
-    /// Host-device copies by statement, if they are counted (`--stats`).
-    pub copy_statistics: Option<CopyStatistics>,
+}
+
+/// Warnings of launches.
+#[derive(Default)]
+pub struct WarningLog {
+    /// Warnings that the caller has not taken yet, without duplicates.
+    pub pending: Vec<Diagnostic>,
+    pub(super) reported: Vec<Diagnostic>,
     /// Whether the note that arrays were moved to the host (W0607) was already reported.
     pub(crate) has_noted_spill: bool,
-    /// Compiled kernels of array expressions, and results that are still to be computed.
-    pub(crate) expressions: Arc<graph::ExpressionState>,
-    /// Compiled kernels of devices other than the current one, by device name.
-    pub(crate) inactive_kernels: Vec<(String, DeviceKernels)>,
-    /// Devices used by `on … { }` since the last wait for all launches.
-    pub(crate) used_devices: Vec<Arc<dyn Device>>,
-    /// Devices that hold shards of arrays.
-    pub(crate) shard_devices: Vec<Arc<dyn Device>>,
-    /// Counters of the data moved between shards.
-    pub shard_counters: Arc<ShardTransferCounters>,
-    pub(crate) layouts: Layouts,
-    /// Values of the `const` items that were evaluated so far, each with its expression.
-    pub(crate) constants: FxHashMap<ConstId, (Arc<Expr>, HostValue)>,
-    /// `const` items that are being evaluated, to detect cycles.
-    pub(crate) constants_in_progress: Vec<ConstId>,
+}
+
+/// The nested calls of a script, and its current statement.
+#[derive(Default)]
+pub struct CallStack {
     pub(crate) depth: usize,
-    /// Nesting depth of the derivatives that are currently being computed.
-    pub(crate) derivative_depth: u32,
-    /// Tapes that are currently recording, outermost first.
-    pub(crate) active_tapes: Vec<Arc<GradTape>>,
-    /// Whether `no_grad` values are recorded or replayed, for `gradcheck`.
-    pub(crate) no_grad_capture: NoGradCapture,
     /// Lowest address that this thread's stack may use; 0 if unknown.
-    pub stack_end: usize,
+    pub end: usize,
     /// Number of calls that are left out of the call trace of the current error.
     pub(crate) unshown_calls: usize,
     /// The current statement, for errors without a location of their own.
-    pub(crate) current_span: Span,
-    /// Exit code, if the last execution called `exit`. A caller that can end the process exits with this code. Other
-    /// callers report the error that the execution returned.
-    pub exit_code: Option<u8>,
+    pub(crate) span: Span,
+}
+
+/// Maximum depth of nested script calls if [`CallStack::end`] is known. [`MAX_DEPTH_UNKNOWN_STACK`] applies otherwise.
+const MAX_DEPTH: usize = 10_000;
+const MAX_DEPTH_UNKNOWN_STACK: usize = 1000;
+
+impl CallStack {
+    /// If one more call would exceed the depth limit or the stack, returns the maximum depth for the error message. The
+    /// stack is checked separately because calls inside large expressions use more stack per call.
+    pub(crate) fn exceeded_limit(&self) -> Option<usize> {
+        let marker = 0u8;
+        let address = std::ptr::from_ref(&marker).addr();
+        let limit = if self.end == 0 { MAX_DEPTH_UNKNOWN_STACK } else { MAX_DEPTH };
+        (self.depth >= limit || address < self.end).then_some(limit.min(self.depth))
+    }
+}
+
+/// Compiled code of functions and script chunks, and memory that calls reuse.
+#[derive(Default)]
+pub(crate) struct CodeCaches {
+    /// Cache of the bytecode of functions and script chunks.
+    pub codes: Codes,
+    /// Cache of bound and checked calls, by call expression.
+    pub calls: CallCache,
+    /// Number of the program's definitions when the call and launch caches were filled.
+    pub definition_count: usize,
+    /// Unused frames that calls can reuse. They are boxed so that moving them is cheap.
+    #[allow(clippy::vec_box)]
+    pub frames: Vec<Box<HostFrame>>,
+    pub layouts: Layouts,
+}
+
+/// The values of `const` items.
+#[derive(Default)]
+pub(crate) struct ConstValues {
+    /// Values of the `const` items that were evaluated so far, each with its expression.
+    pub known: FxHashMap<ConstId, (Arc<Expr>, HostValue)>,
+    /// `const` items that are being evaluated, to detect cycles.
+    pub in_progress: Vec<ConstId>,
+}
+
+/// The derivatives that are being computed.
+#[derive(Default)]
+pub(crate) struct DerivativeState {
+    /// Nesting depth of the derivatives.
+    pub depth: u32,
+    /// Tapes that are currently recording, outermost first.
+    pub tapes: Vec<Arc<GradTape>>,
+    /// Whether `no_grad` values are recorded or replayed, for `gradcheck`.
+    pub no_grad: NoGradCapture,
 }
 
 /// How `no_grad(x)` is evaluated. `gradcheck` records the values of `no_grad` expressions at the original arguments. It

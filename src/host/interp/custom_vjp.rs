@@ -168,8 +168,8 @@ impl EvalContext<'_> {
         result: &HostValue,
         tangents: Vec<Option<HostValue>>,
     ) -> Eval<Vec<HostValue>> {
-        self.interp.derivative_depth += 1;
-        let level = self.interp.derivative_depth;
+        self.interp.derivatives.depth += 1;
+        let level = self.interp.derivatives.depth;
         let (tape, mut nodes) = (Arc::new(GradTape::default()), vec![]);
         let cotangent = grad::wrap_leaves(result.clone(), &mut |leaf| {
             let plain = grad::primal(&leaf);
@@ -197,7 +197,7 @@ impl EvalContext<'_> {
                 }
             }
         });
-        self.interp.derivative_depth -= 1;
+        self.interp.derivatives.depth -= 1;
         found
     }
 

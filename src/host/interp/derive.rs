@@ -42,8 +42,8 @@ impl EvalContext<'_> {
     /// Computes a derivative of any kind at the given arguments.
     fn run_derivative(&mut self, frame: &mut HostFrame, derive: &Derive, values: Vec<HostValue>, span: Span) -> Eval {
         let seed = derive.seed.as_ref().map(|seed| self.eval(frame, seed)).transpose()?;
-        self.interp.derivative_depth += 1;
-        let request = DerivativeCall { level: self.interp.derivative_depth, derive, values, span };
+        self.interp.derivatives.depth += 1;
+        let request = DerivativeCall { level: self.interp.derivatives.depth, derive, values, span };
         let to_tuple = |(value, derivative)| HostValue::Tuple(vec![value, derivative]);
         let result = match (derive.kind, seed) {
             (DerivativeKind::Gradient, _) => self.gradient(frame, &request).map(|(_, gradient)| gradient),
@@ -54,7 +54,7 @@ impl EvalContext<'_> {
             (DerivativeKind::Hessian, _) => self.hessian(frame, &request),
             _ => Err(self.internal_error(span, "a derivative without its seed")),
         };
-        self.interp.derivative_depth -= 1;
+        self.interp.derivatives.depth -= 1;
         // The warnings of the reverse sweep, whose kernels are generated.
         self.collect_device_warnings(FaultOrigin::new(self.program, None, span));
         result
@@ -98,9 +98,9 @@ impl EvalContext<'_> {
             Ok(value)
         });
         let values = self.locate_error(values, request.span)?;
-        self.interp.active_tapes.push(tape.clone());
+        self.interp.derivatives.tapes.push(tape.clone());
         let result = self.call_differentiated(frame, request, values);
-        self.interp.active_tapes.pop();
+        self.interp.derivatives.tapes.pop();
         Ok((tape, nodes, result?))
     }
 
@@ -174,15 +174,15 @@ impl EvalContext<'_> {
         let shape = [grad::shape_of(&input), grad::shape_of(&input)].concat();
         let columns = self.jvp_columns(frame, request, |machine, frame, tangent| {
             let values = machine.locate_error(request.inputs_along_tangent(&tangent), request.span)?;
-            machine.interp.derivative_depth += 1;
+            machine.interp.derivatives.depth += 1;
             let within = DerivativeCall {
-                level: machine.interp.derivative_depth,
+                level: machine.interp.derivatives.depth,
                 derive: request.derive,
                 values,
                 span: request.span,
             };
             let gradient = machine.gradient(frame, &within);
-            machine.interp.derivative_depth -= 1;
+            machine.interp.derivatives.depth -= 1;
             machine.locate_error(tangent_of(&gradient?.1, request.level), request.span)
         })?;
         self.locate_error(join_parts(&self.exec, columns, &shape, &input, true), request.span)
@@ -288,7 +288,7 @@ impl EvalContext<'_> {
         span: Span,
     ) -> Eval<Arc<grad::GradKernel>> {
         let key = (instance, (!as_declared).then_some(extents));
-        if let Some(found) = self.interp.kernels.grad_kernels.get(&key) {
+        if let Some(found) = self.interp.device_pool.kernels.grad_kernels.get(&key) {
             return Ok(found.clone());
         }
         let instance = &key.0;
@@ -306,7 +306,7 @@ impl EvalContext<'_> {
             self.interp.options.device.clone(),
             self.grad_compile_options(checks),
         );
-        self.interp.kernels.grad_kernels.insert(key, kernel.clone());
+        self.interp.device_pool.kernels.grad_kernels.insert(key, kernel.clone());
         Ok(kernel)
     }
 
@@ -335,7 +335,7 @@ impl EvalContext<'_> {
             return Ok(value);
         }
         let key = (function, params);
-        let kernel = match self.interp.kernels.grad_map_kernels.get(&key) {
+        let kernel = match self.interp.device_pool.kernels.grad_map_kernels.get(&key) {
             Some(found) => found.clone(),
             None => {
                 let lowered = clk_lower::lower_map(self.program, &key.0, &key.1, Checks::default());
@@ -344,11 +344,11 @@ impl EvalContext<'_> {
                 let device = self.interp.options.device.clone();
                 let kernel =
                     grad::GradKernel::new(module, launches, device, self.grad_compile_options(Checks::default()));
-                self.interp.kernels.grad_map_kernels.insert(key.clone(), kernel.clone());
+                self.interp.device_pool.kernels.grad_map_kernels.insert(key.clone(), kernel.clone());
                 kernel
             }
         };
-        let element = self.interp.layouts.element(self.program, &result);
+        let element = self.interp.caches.layouts.element(self.program, &result);
         let count: usize = shape.iter().product();
         let out = self.new_result(element, &[count], expr.span)?;
         let mut kernel_args = vec![];

@@ -112,7 +112,7 @@ impl EvalContext<'_> {
             self.switch_device(outer);
             done.push(mapped?);
         }
-        let element = self.interp.layouts.element(self.program, result);
+        let element = self.interp.caches.layouts.element(self.program, result);
         let array = Sharded::into_array(element, shape, layout, team, ShardState { parts: done, fresh: true });
         array.map(Some).map_err(|p| self.problem(p, expr.span))
     }
@@ -128,7 +128,7 @@ impl EvalContext<'_> {
     ) -> Eval<Array> {
         let values = self.broadcast_all(values, shape, expr.span)?;
         let (executable, _) = self.map_kernel(key, expr)?;
-        let element = self.interp.layouts.element(self.program, result);
+        let element = self.interp.caches.layouts.element(self.program, result);
         let mut out = self.new_result(element, shape, expr.span)?;
         let count = out.count() as u32;
         let launched = {
@@ -158,7 +158,7 @@ impl EvalContext<'_> {
 
     /// Returns the kernel that applies a function elementwise on the current device, and whether the kernel prints.
     fn map_kernel(&mut self, key: &MapKernelKey, expr: &Expr) -> Eval<(Arc<dyn Executable>, bool)> {
-        if let Some(found) = self.interp.kernels.map_kernels.get(key) {
+        if let Some(found) = self.interp.device_pool.kernels.map_kernels.get(key) {
             return Ok(found.clone());
         }
         let prepared = clk_compile::compile_map(self.program, &key.0, &key.1, self.active_checks(), expr.span);
@@ -171,7 +171,7 @@ impl EvalContext<'_> {
         })?;
         let prints = kernel_prints(&prepared);
         let loaded = (self.load_kernel(prepared), prints);
-        self.interp.kernels.map_kernels.insert(key.clone(), loaded.clone());
+        self.interp.device_pool.kernels.map_kernels.insert(key.clone(), loaded.clone());
         Ok(loaded)
     }
 
@@ -240,8 +240,8 @@ impl EvalContext<'_> {
         let mut params = Vec::with_capacity(values.len());
         for value in values {
             params.push(match value {
-                HostValue::Array(array) => (self.interp.layouts.element_type(array.element()), true),
-                other => (self.interp.layouts.type_of(other), false),
+                HostValue::Array(array) => (self.interp.caches.layouts.element_type(array.element()), true),
+                other => (self.interp.caches.layouts.type_of(other), false),
             });
         }
         let function = match callee {

@@ -36,7 +36,7 @@ const MIN_NAMED_BYTES: usize = 1 << 20;
 impl EvalContext<'_> {
     pub(crate) fn eval(&mut self, frame: &mut HostFrame, expr: &Expr) -> Eval {
         let outer = self.exec.counts_launches().then(|| self.exec.replace_location(expr.span));
-        let value = match self.interp.recorded_launches.is_some() && self.interp.derivative_depth == 0 {
+        let value = match self.interp.observers.recorded_launches.is_some() && self.interp.derivatives.depth == 0 {
             true => self.eval_traced(frame, expr),
             false => self.evaluate(frame, expr),
         };
@@ -76,20 +76,20 @@ impl EvalContext<'_> {
             ExprKind::Global(id) => self.read_global(*id, expr.span),
             ExprKind::Const(id) => {
                 let source = &self.program.consts[*id].value;
-                if let Some((of, value)) = self.interp.constants.get(id)
+                if let Some((of, value)) = self.interp.const_values.known.get(id)
                     && Arc::ptr_eq(of, source)
                 {
                     return Ok(value.clone());
                 }
-                if self.interp.constants_in_progress.contains(id) {
+                if self.interp.const_values.in_progress.contains(id) {
                     return Err(self.circular_constant(*id, expr.span));
                 }
                 let source = source.clone();
-                self.interp.constants_in_progress.push(*id);
+                self.interp.const_values.in_progress.push(*id);
                 let value = self.eval(&mut HostFrame::empty(), &source);
-                self.interp.constants_in_progress.pop();
+                self.interp.const_values.in_progress.pop();
                 let value = value?;
-                self.interp.constants.insert(*id, (source, value.clone()));
+                self.interp.const_values.known.insert(*id, (source, value.clone()));
                 Ok(value)
             }
             ExprKind::ConstParam(i) => match frame.generics.get(*i as usize) {
@@ -116,7 +116,7 @@ impl EvalContext<'_> {
                 let value = self.eval(frame, inner)?;
                 if let (HostValue::Array(array), Type::Array(ty)) = (&value, &expr.ty) {
                     let to = self.concrete(frame, &ty.element);
-                    let to = self.interp.layouts.element(self.program, &to);
+                    let to = self.interp.caches.layouts.element(self.program, &to);
                     return ops::bitcast_array(to, array).map_err(|p| self.problem(p, expr.span));
                 }
                 let to = self.scalar_of(frame, &expr.ty, expr.span)?;
@@ -165,7 +165,7 @@ impl EvalContext<'_> {
                     }
                     values.push(value);
                 }
-                let layout = self.interp.layouts.struct_layout(self.program, *id);
+                let layout = self.interp.caches.layouts.struct_layout(self.program, *id);
                 Ok(HostValue::Record(RecordValue { layout, fields: values }))
             }
             ExprKind::Time(block) => self.eval_time(frame, block),
@@ -329,7 +329,7 @@ impl EvalContext<'_> {
         let result = match &value {
             HostValue::Array(array) => {
                 let to = self.concrete(frame, &to.ty);
-                ops::bitcast_array(self.interp.layouts.element(self.program, &to), array)
+                ops::bitcast_array(self.interp.caches.layouts.element(self.program, &to), array)
             }
             one => grad::ops::bitcast(self.scalar_of(frame, &to.ty, span)?, one),
         };
@@ -473,7 +473,7 @@ impl EvalContext<'_> {
         let element = match &expr.ty {
             Type::Array(array) => match self.concrete(frame, &array.element) {
                 Type::Unknown => None,
-                element => Some(self.interp.layouts.element(self.program, &element)),
+                element => Some(self.interp.caches.layouts.element(self.program, &element)),
             },
             _ => None,
         };
@@ -540,9 +540,9 @@ impl EvalContext<'_> {
         };
         match problem.device() {
             Some(error @ (DeviceError::EarlierLaunch(_) | DeviceError::Lost(_))) => {
-                return self.device_error(error, self.interp.current_span);
+                return self.device_error(error, self.interp.stack.span);
             }
-            Some(_) => return self.error(problem.at(self.interp.current_span)),
+            Some(_) => return self.error(problem.at(self.interp.stack.span)),
             None => {}
         }
         let causes = causes().into_iter();

@@ -51,7 +51,7 @@ impl EvalContext<'_> {
         let draws = self.interp.random_position;
         let checked = self.compare_derivatives(GradcheckCall { frame, derive, values: &values, span });
         self.interp.random_position = draws;
-        self.interp.no_grad_capture = NoGradCapture::Off;
+        self.interp.derivatives.no_grad = NoGradCapture::Off;
         checked.map(|()| HostValue::Unit)
     }
 

@@ -69,9 +69,9 @@ impl GradcheckFunction<'_> {
             }
             ranges.push(start..point.len());
         }
-        self.context.interp.no_grad_capture = NoGradCapture::Recording(vec![]);
+        self.context.interp.derivatives.no_grad = NoGradCapture::Recording(vec![]);
         let result = self.run_at(self.values.clone());
-        if let NoGradCapture::Recording(values) = std::mem::take(&mut self.context.interp.no_grad_capture) {
+        if let NoGradCapture::Recording(values) = std::mem::take(&mut self.context.interp.derivatives.no_grad) {
             self.no_grad_values = values;
         }
         Ok((point, ranges, grad::leaves(&result?)))
@@ -124,9 +124,9 @@ impl GradcheckFunction<'_> {
             grad::unflatten(&leaf, &numbers, None)
         });
         let values = self.context.locate_error(values, self.span)?;
-        self.context.interp.no_grad_capture = NoGradCapture::Replaying(self.no_grad_values.clone().into());
+        self.context.interp.derivatives.no_grad = NoGradCapture::Replaying(self.no_grad_values.clone().into());
         let result = self.run_at(values);
-        self.context.interp.no_grad_capture = NoGradCapture::Off;
+        self.context.interp.derivatives.no_grad = NoGradCapture::Off;
         self.flatten_all(&grad::leaves(&result?))
     }
 
@@ -186,10 +186,10 @@ impl GradcheckFunction<'_> {
     /// Calls `run` with a new level of differentiation, at which it can trace values.
     fn run_at_new_level<T>(&mut self, run: impl FnOnce(&mut Self, u32) -> Eval<T>) -> Eval<T> {
         self.context.interp.random_position = self.random_position;
-        self.context.interp.derivative_depth += 1;
-        let level = self.context.interp.derivative_depth;
+        self.context.interp.derivatives.depth += 1;
+        let level = self.context.interp.derivatives.depth;
         let result = run(self, level);
-        self.context.interp.derivative_depth -= 1;
+        self.context.interp.derivatives.depth -= 1;
         result
     }
 }
@@ -219,13 +219,13 @@ impl F64Shadow {
     pub fn new(machine: &EvalContext<'_>, frame: &HostFrame, derive: &Derive) -> F64Shadow {
         let own = &machine.interp;
         let mut options = own.options.clone();
-        if let Some(Ok(simulator)) = own.devices.as_ref().map(|devices| devices.open(DeviceSelector::Sim(None))) {
+        if let Some(Ok(simulator)) = own.device_pool.available.as_ref().map(|devices| devices.open(DeviceSelector::Sim(None))) {
             options.device = simulator;
         }
         let mut interp = Interpreter::new(options);
-        (interp.devices, interp.max_array_bytes) = (own.devices.clone(), own.max_array_bytes);
+        (interp.device_pool.available, interp.max_array_bytes) = (own.device_pool.available.clone(), own.max_array_bytes);
         interp.expressions = own.expressions.without_kernels();
-        (interp.stack_end, interp.depth, interp.current_span) = (own.stack_end, own.depth, own.current_span);
+        (interp.stack.end, interp.stack.depth, interp.stack.span) = (own.stack.end, own.stack.depth, own.stack.span);
         let generics = frame.generics.iter().map(GenericArgument::widened).collect();
         F64Shadow {
             program: promote_f64::program(machine.program),
@@ -272,7 +272,7 @@ impl F64Shadow {
             HostValue::Record(record) => {
                 let ty = machine.interp.element_type(&ElementType::Record(record.layout.clone()));
                 let Type::Struct(id) = ty else { return Err(RuntimeError::new("E0999", "a struct without a type")) };
-                let layout = self.interp.layouts.struct_layout(&self.program, id);
+                let layout = self.interp.caches.layouts.struct_layout(&self.program, id);
                 let fields = record.fields.iter().map(|field| self.widen_value(machine, field));
                 Ok(HostValue::Record(RecordValue { layout, fields: fields.collect::<HostResult<_>>()? }))
             }

@@ -69,7 +69,7 @@ impl EvalContext<'_> {
             return self.launch_traced(frame, launch, values, span);
         }
         let trials = !kernel.tunes.is_empty() && self.interp.tuning.mode != TuningMode::UseRecorded;
-        let last = self.interp.kernels.launch_cache.find(launch, frame, span).filter(|_| !trials);
+        let last = self.interp.device_pool.kernels.launch_cache.find(launch, frame, span).filter(|_| !trials);
         // A fast path: the cached named arguments depend only on the caller's compile-time arguments, which are the
         // same, so they are not evaluated again.
         if let Some((cached, true)) = &last
@@ -93,7 +93,7 @@ impl EvalContext<'_> {
         let executable = self.compiled_kernel(&instance, span)?;
         self.check_required_promises(&mut inner, kernel, &values, &*executable, span)?;
         let parts = LaunchParts { executable: &executable, extents, hidden: &hidden };
-        self.interp.kernels.launch_cache.insert(site, frame, kinds, &values, &inner, parts);
+        self.interp.device_pool.kernels.launch_cache.insert(site, frame, kinds, &values, &inner, parts);
         let prepared_args = self.run_kernel(frame, site, &inner, parts, values)?;
         self.write_back_outputs(frame, launch, kernel, prepared_args)
     }
@@ -179,7 +179,7 @@ impl EvalContext<'_> {
         let mut arguments_given = named.generics;
         arguments_given.resize(launch.generics.len(), None);
         let (types, mut dims, late) = {
-            let mut binder = Binder::new(&kernel.sig, &self.interp.layouts);
+            let mut binder = Binder::new(&kernel.sig, &self.interp.caches.layouts);
             for (slot, argument) in binder.types.iter_mut().zip(&arguments_given) {
                 if let Some(GenericArgument::Type(ty)) = argument {
                     *slot = Some(ty.clone());
@@ -267,7 +267,7 @@ impl EvalContext<'_> {
             let shape = self.param_shape(kernel, ty, inner, span)?;
             if missing {
                 let element = self.concrete(inner, &ty.element);
-                let element = self.interp.layouts.element(self.program, &element);
+                let element = self.interp.caches.layouts.element(self.program, &element);
                 let array = self.new_result(element, &shape, span)?;
                 values[i] = Some(HostValue::Array(array));
             } else if let (Some(Some(HostValue::Array(array))), Some(Some(arg))) = (values.get(i), launch.args.get(i))
@@ -504,7 +504,7 @@ impl EvalContext<'_> {
 
     /// Returns a compiled kernel, loaded on the current device. Compiles the kernel when it is first used.
     pub(super) fn compiled_kernel(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
-        if let Some(found) = self.interp.kernels.loaded.get(instance) {
+        if let Some(found) = self.interp.device_pool.kernels.loaded.get(instance) {
             return Ok(found.clone());
         }
         // Does not query the capabilities, which may initialize a GPU: the kernel may have errors.
@@ -515,7 +515,7 @@ impl EvalContext<'_> {
         let mut prepared = compiled.map_err(|d| self.first_error(d, span))?;
         prepared.cost_counting = self.interp.options.control.counting.as_ref().map(|_| CostCounting::Kernel);
         let executable = self.load_kernel(prepared);
-        self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
+        self.interp.device_pool.kernels.loaded.insert(instance.clone(), executable.clone());
         Ok(executable)
     }
 
@@ -530,7 +530,7 @@ impl EvalContext<'_> {
         }
         for id in waiting {
             let instance = Instance { sums: self.mma_precision(), ..Instance::new(id, vec![]) };
-            if self.interp.kernels.loaded.contains_key(&instance) {
+            if self.interp.device_pool.kernels.loaded.contains_key(&instance) {
                 continue;
             }
             let kernel = &program.kernels[id];
@@ -591,7 +591,7 @@ impl EvalContext<'_> {
                 value => PreparedArgument::Value(self.convert_to_param(inner, &param.ty, value, span)?),
             });
         }
-        if self.interp.recorded_launches.is_some() {
+        if self.interp.observers.recorded_launches.is_some() {
             let prepared = prepared_args.iter().map(PreparedArgument::value_and_access).collect();
             self.record_launch(launch, inner, extents, prepared, hidden, span);
         }
@@ -604,9 +604,9 @@ impl EvalContext<'_> {
             }
             return Ok(arrays);
         }
-        let larger = self.interp.coverage_hints.then(|| growable_dimensions(self.program, kernel));
+        let larger = self.interp.observers.coverage_hints.then(|| growable_dimensions(self.program, kernel));
         if let Some(larger) = larger {
-            self.interp.launch_coverage.record(launch.kernel, extents, larger);
+            self.interp.observers.coverage.record(launch.kernel, extents, larger);
         }
         let declared = self.signature_promise(launch, kernel, inner, &prepared_args, &**executable);
         let config = LaunchConfig { larger, declared, ..LaunchConfig::new(extents, span) };

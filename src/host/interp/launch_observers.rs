@@ -28,7 +28,7 @@ impl EvalContext<'_> {
         hidden: &[HostValue],
         span: Span,
     ) -> Eval<()> {
-        let Some(trials) = self.interp.trials.clone() else { return Ok(()) };
+        let Some(trials) = self.interp.observers.trials.clone() else { return Ok(()) };
         let declared = launch.grid.is_none() && launch.block.is_none();
         if !trials.wants(self.program, launch.kernel, declared) {
             return Ok(());
@@ -63,7 +63,7 @@ impl EvalContext<'_> {
         fault: &Fault,
         span: Span,
     ) -> Vec<String> {
-        let (Some(evidence), FaultKind::Race(_)) = (&self.interp.race_evidence, &fault.kind) else { return vec![] };
+        let (Some(evidence), FaultKind::Race(_)) = (&self.interp.observers.race_evidence, &fault.kind) else { return vec![] };
         let mut all_values = values.to_vec();
         all_values.extend(parts.hidden.iter().map(|value| (value.clone(), false)));
         let (Ok(args), Some(written)) = (trial_arguments(&all_values), self.launch_text(launch, span)) else {
@@ -87,7 +87,7 @@ impl EvalContext<'_> {
         hidden: &[HostValue],
         span: Span,
     ) {
-        let Some(recorded) = &mut self.interp.recorded_launches else { return };
+        let Some(recorded) = &mut self.interp.observers.recorded_launches else { return };
         let instance = Instance::new(launch.kernel, inner.generics.to_vec());
         let places = launch.args.iter().map(|arg| arg.as_ref().map(|arg| arg.span)).collect();
         let all_values = all_values.into_iter().map(|(value, _)| value).chain(hidden.iter().cloned()).collect();
@@ -103,7 +103,7 @@ impl EvalContext<'_> {
 
     /// Records the arrays that the last launch wrote.
     pub(super) fn record_results(&mut self, arrays: &[Option<HostValue>]) {
-        if let Some(last) = self.interp.recorded_launches.as_mut().and_then(|recorded| recorded.last_mut()) {
+        if let Some(last) = self.interp.observers.recorded_launches.as_mut().and_then(|recorded| recorded.last_mut()) {
             last.results = arrays.to_vec();
         }
     }

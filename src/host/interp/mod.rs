@@ -80,9 +80,12 @@ use bytecode::RunEnd;
 use call_cache::CallCache;
 use code::{CodeSource, Codes};
 use compiled_kernels::DeviceKernels;
-use context::NoGradCapture;
+use context::{CodeCaches, ConstValues, DerivativeState, NoGradCapture};
 pub(crate) use context::{Eval, EvalContext, Signal};
-pub use context::{HostEffects, Interpreter, LastValue, RandomPosition, ScriptOptions, ShownPicture};
+pub use context::{
+    CallStack, DevicePool, HostEffects, Interpreter, LastValue, LaunchObservers, RandomPosition, RankExchange, ScriptOptions,
+    ShownPicture, WarningLog,
+};
 pub use copy_statistics::{CopyCounts, CopyStatistics};
 use frame::HostFrame;
 pub use geometry::constant_block;
@@ -96,72 +99,34 @@ pub use recorded_launch::RecordedLaunch;
 /// they never reach it.
 const TEST_SECTION_STREAM: u64 = 1 << 63;
 
-/// Maximum depth of nested script calls if [`Interpreter::stack_end`] is known. [`MAX_DEPTH_UNKNOWN_STACK`] applies
-/// otherwise.
-pub(crate) const MAX_DEPTH: usize = 10_000;
-const MAX_DEPTH_UNKNOWN_STACK: usize = 1000;
-
 impl Interpreter {
-    /// If one more call would exceed the depth limit or the stack, returns the maximum depth for the error message. The
-    /// stack is checked separately because calls inside large expressions use more stack per call.
-    pub(crate) fn exceeded_depth_limit(&self) -> Option<usize> {
-        let marker = 0u8;
-        let stack_address = std::ptr::from_ref(&marker).addr();
-        let limit = if self.stack_end == 0 { MAX_DEPTH_UNKNOWN_STACK } else { MAX_DEPTH };
-        (self.depth >= limit || stack_address < self.stack_end).then_some(limit.min(self.depth))
-    }
-
     pub fn new(options: ScriptOptions) -> Self {
         Interpreter {
             random_position: RandomPosition::begin(options.seed),
             options,
             globals: Vec::new(),
             movable_globals: 0..0,
-            warnings: Vec::new(),
-            reported_warnings: Vec::new(),
-            devices: None,
-            communicator: None,
-            exchange_count: 0,
-            device_communicator: None,
             max_array_bytes: None,
             pipelined: false,
-            coverage_hints: false,
             mma_precision: MmaPrecision::default(),
-            launch_coverage: LaunchCoverage::default(),
-            trials: None,
-            race_evidence: None,
-            recorded_launches: None,
-            provenance: ProvenanceTrace::default(),
             tuning: Tuning::default(),
-            kernels: DeviceKernels::default(),
-            codes: Codes::default(),
-            call_cache: CallCache::default(),
-            definition_count: 0,
-            frames: Vec::new(),
             copy_statistics: None,
-            has_noted_spill: false,
-            expressions: Arc::default(),
-            inactive_kernels: Vec::new(),
-            used_devices: Vec::new(),
-            shard_devices: Vec::new(),
-            shard_counters: Arc::default(),
-            layouts: Layouts::default(),
-            constants: FxHashMap::default(),
-            constants_in_progress: Vec::new(),
-            depth: 0,
-            derivative_depth: 0,
-            active_tapes: vec![],
-            no_grad_capture: NoGradCapture::Off,
-            stack_end: 0,
-            unshown_calls: 0,
-            current_span: Span::default(),
             exit_code: None,
+            expressions: Arc::default(),
+            device_pool: DevicePool::default(),
+            ranks: RankExchange::default(),
+            observers: LaunchObservers::default(),
+            warning_log: WarningLog::default(),
+            stack: CallStack::default(),
+            caches: CodeCaches::default(),
+            const_values: ConstValues::default(),
+            derivatives: DerivativeState::default(),
         }
     }
 
     /// Returns the location of the current or last executed statement.
     pub fn current_statement(&self) -> Span {
-        self.current_span
+        self.stack.span
     }
 
     /// Runs a chunk of the program. If its last statement is an expression without `;`, returns the value.
@@ -190,7 +155,7 @@ impl Interpreter {
             // The caller prints the value after this function returns. Copying it now attributes a device failure to
             // the statement.
             if let Some(last) = last.as_ref().filter(|last| !last.is_quiet) {
-                copy_to_host(&last.value).map_err(|p| machine.problem(p, machine.interp.current_span))?;
+                copy_to_host(&last.value).map_err(|p| machine.problem(p, machine.interp.stack.span))?;
             }
             Ok(last)
         });
@@ -272,16 +237,16 @@ impl Interpreter {
 
     /// Returns the warnings that were added since the last call.
     pub fn take_warnings(&mut self) -> Vec<Diagnostic> {
-        let new = std::mem::take(&mut self.warnings);
-        self.reported_warnings.extend(new.iter().cloned());
+        let new = std::mem::take(&mut self.warning_log.pending);
+        self.warning_log.reported.extend(new.iter().cloned());
         new
     }
 
     /// Adds a warning unless the same one exists for its location.
     pub(crate) fn warn(&mut self, warning: Diagnostic) {
         let same = |w: &Diagnostic| w.code == warning.code && w.primary() == warning.primary();
-        if !self.warnings.iter().chain(&self.reported_warnings).any(same) {
-            self.warnings.push(warning);
+        if !self.warning_log.pending.iter().chain(&self.warning_log.reported).any(same) {
+            self.warning_log.pending.push(warning);
         }
     }
 
@@ -291,10 +256,10 @@ impl Interpreter {
         let name = device.name();
         let outer = std::mem::replace(&mut self.options.device, device);
         if outer.name() != name {
-            let parked = self.inactive_kernels.iter().position(|(of, _)| *of == name);
-            let kernels = parked.map(|at| self.inactive_kernels.swap_remove(at).1).unwrap_or_default();
-            let before = std::mem::replace(&mut self.kernels, kernels);
-            self.inactive_kernels.push((outer.name(), before));
+            let parked = self.device_pool.inactive_kernels.iter().position(|(of, _)| *of == name);
+            let kernels = parked.map(|at| self.device_pool.inactive_kernels.swap_remove(at).1).unwrap_or_default();
+            let before = std::mem::replace(&mut self.device_pool.kernels, kernels);
+            self.device_pool.inactive_kernels.push((outer.name(), before));
         }
         outer
     }
@@ -309,28 +274,28 @@ impl Interpreter {
     pub fn set_checks(&mut self, checks: Checks) {
         if self.options.control.checks != checks {
             self.options.control.checks = checks;
-            self.kernels = DeviceKernels::default();
-            self.inactive_kernels.clear();
+            self.device_pool.kernels = DeviceKernels::default();
+            self.device_pool.inactive_kernels.clear();
         }
     }
 
     /// Sets the profile collector for launches. Discards compiled kernels, because counting is compiled into them.
     pub fn set_profile_collector(&mut self, counting: Option<ProfileCollector>) {
         self.options.control.counting = counting;
-        self.kernels = DeviceKernels::default();
-        self.inactive_kernels.clear();
+        self.device_pool.kernels = DeviceKernels::default();
+        self.device_pool.inactive_kernels.clear();
     }
 
     /// Returns the array element type that corresponds to a type of the program; `f32` for types that cannot be
     /// elements.
     pub fn element(&mut self, program: &Program, ty: &Type) -> ElementType {
-        self.layouts.element(program, ty)
+        self.caches.layouts.element(program, ty)
     }
 
     /// Returns the type of the program that corresponds to an array element type. The layout of a struct must have been
     /// returned by [`Interpreter::element`].
     pub fn element_type(&self, element: &ElementType) -> Type {
-        self.layouts.element_type(element)
+        self.caches.layouts.element_type(element)
     }
 
     /// Frees the values of shadowed variables. Only the main module uses its variables, so no later statement can read
@@ -350,28 +315,28 @@ impl Interpreter {
     pub fn replace_device(&mut self, device: Arc<dyn Device>) {
         self.options.device = device;
         self.expressions = self.expressions.without_kernels();
-        self.kernels = DeviceKernels::default();
-        self.inactive_kernels.clear();
+        self.device_pool.kernels = DeviceKernels::default();
+        self.device_pool.inactive_kernels.clear();
     }
 
     /// Discards compiled code, kernels and layouts. Must be called when the ids of the program's definitions have
     /// changed, because the caches use them as keys.
     pub fn discard_compiled(&mut self) {
-        self.kernels = DeviceKernels::default();
-        self.inactive_kernels.clear();
-        self.codes = Codes::default();
-        self.call_cache = CallCache::default();
-        self.layouts = Layouts::default();
+        self.device_pool.kernels = DeviceKernels::default();
+        self.device_pool.inactive_kernels.clear();
+        self.caches.codes = Codes::default();
+        self.caches.calls = CallCache::default();
+        self.caches.layouts = Layouts::default();
     }
 
     /// Clears the call and launch caches if the program has new definitions. A name that a call passes as a
     /// compile-time argument may now refer to another definition.
     fn invalidate_after_redefinitions(&mut self, program: &Program) {
         let definitions = program.definitions();
-        if std::mem::replace(&mut self.definition_count, definitions) != definitions {
-            self.call_cache = CallCache::default();
-            let parked = self.inactive_kernels.iter_mut().map(|(_, kernels)| kernels);
-            parked.chain([&mut self.kernels]).for_each(|kernels| kernels.launch_cache = Default::default());
+        if std::mem::replace(&mut self.caches.definition_count, definitions) != definitions {
+            self.caches.calls = CallCache::default();
+            let parked = self.device_pool.inactive_kernels.iter_mut().map(|(_, kernels)| kernels);
+            parked.chain([&mut self.device_pool.kernels]).for_each(|kernels| kernels.launch_cache = Default::default());
         }
     }
 
@@ -381,11 +346,11 @@ impl Interpreter {
         if self.globals.len() < global_count {
             self.globals.resize(global_count, None);
         }
-        self.depth = 0;
-        self.derivative_depth = 0;
-        self.active_tapes.clear();
-        self.no_grad_capture = NoGradCapture::Off;
-        self.constants_in_progress.clear();
+        self.stack.depth = 0;
+        self.derivatives.depth = 0;
+        self.derivatives.tapes.clear();
+        self.derivatives.no_grad = NoGradCapture::Off;
+        self.const_values.in_progress.clear();
         self.exit_code = None;
         let exec = self.exec_context();
         EvalContext { interp: self, program: &session.program, sources: &session.sources, effects: world, exec }
@@ -397,8 +362,8 @@ impl EvalContext<'_> {
     fn execute_chunk(&mut self, chunk: &Arc<ScriptChunk>) -> Eval<Option<LastValue>> {
         let body = &chunk.body;
         let code = self.chunk_code(chunk);
-        self.interp.provenance.chunk = self.interp.recorded_launches.is_some().then(|| chunk.clone());
-        let mut frame = self.interp.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
+        self.interp.observers.provenance.chunk = self.interp.observers.recorded_launches.is_some().then(|| chunk.clone());
+        let mut frame = self.interp.caches.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
         frame.prepare(&code);
         let value = self.run_frame(&mut frame)?;
         self.recycle_frame(frame);
@@ -412,7 +377,7 @@ impl EvalContext<'_> {
 
     /// Compiles the body of a `test` or `bench` block, and returns a frame in which it can run.
     pub(crate) fn compile_body(&mut self, body: &Body) -> HostFrame {
-        self.interp.provenance.chunk = None;
+        self.interp.observers.provenance.chunk = None;
         let mut frame = HostFrame::empty();
         frame.prepare(&Arc::new(code::build(self.program, &[], CodeSource::Body(body), self.code_mode())));
         frame
@@ -460,7 +425,7 @@ impl EvalContext<'_> {
             // The unwind left an `on … { }` block, so its device is still the current one.
             self.switch_device(device);
         }
-        let ended = ran.unwrap_or_else(|why| Err(self.error(why.at(self.interp.current_span))));
+        let ended = ran.unwrap_or_else(|why| Err(self.error(why.at(self.interp.stack.span))));
         if self.interp.options.control.stop.load(Ordering::Relaxed) {
             stop::acknowledge();
         }
@@ -470,10 +435,10 @@ impl EvalContext<'_> {
     /// Waits for the pending launches of a part of a script that ended with `ended`. If a launch failed, returns its
     /// error instead, because the launch came before any other error.
     fn wait_for_launches<T>(&mut self, ended: Eval<T>) -> Eval<T> {
-        let visited = std::mem::take(&mut self.interp.used_devices);
+        let visited = std::mem::take(&mut self.interp.device_pool.used);
         let is_over = matches!(ended, Ok(_) | Err(Signal::Exit(..)));
         let mut failure = None;
-        for device in std::iter::once(&self.interp.options.device).chain(&visited).chain(&self.interp.shard_devices) {
+        for device in std::iter::once(&self.interp.options.device).chain(&visited).chain(&self.interp.device_pool.shards) {
             match device.report_pending_faults() {
                 Ok(()) => {}
                 Err(error @ (DeviceError::EarlierLaunch(_) | DeviceError::Lost(_))) => failure = Some(error),
@@ -482,7 +447,7 @@ impl EvalContext<'_> {
             }
         }
         match failure {
-            Some(error) => Err(self.device_error(&error, self.interp.current_span)),
+            Some(error) => Err(self.device_error(&error, self.interp.stack.span)),
             None => ended,
         }
     }
@@ -490,7 +455,7 @@ impl EvalContext<'_> {
     /// Waits for launches that may still report a fault, on the current device and on all devices with shards.
     pub(crate) fn report_pending_faults(&mut self, span: Span) -> Eval<()> {
         let own = std::iter::once(&self.interp.options.device);
-        let confirmed = own.chain(&self.interp.shard_devices).try_for_each(|device| device.report_pending_faults());
+        let confirmed = own.chain(&self.interp.device_pool.shards).try_for_each(|device| device.report_pending_faults());
         confirmed.map_err(|error| self.device_error(&error, span))
     }
 

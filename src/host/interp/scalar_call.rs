@@ -27,7 +27,7 @@ impl EvalContext<'_> {
     pub(super) fn function_code(&mut self, id: FnId, function: &Fn, span: Span) -> Eval<Arc<HostCode>> {
         let checked = self.checks_arithmetic();
         let Some(body) = &function.body else { return Err(self.internal_error(span, "a function without a body ran")) };
-        let plain = &self.interp.codes.plain;
+        let plain = &self.interp.caches.codes.plain;
         if let Some(code) = plain.get(id.index()).and_then(|both| both[usize::from(checked)].as_ref())
             && code.body.as_ref().is_some_and(|of| Arc::ptr_eq(of, body))
         {
@@ -36,7 +36,7 @@ impl EvalContext<'_> {
         // The code is not traced: `call_scalar_function` is never reached with traced arguments.
         let code =
             code::build(self.program, &[], CodeSource::Body(body), CodeMode { checked, traced: false }).share(body);
-        let plain = &mut self.interp.codes.plain;
+        let plain = &mut self.interp.caches.codes.plain;
         if plain.len() <= id.index() {
             plain.resize(id.index() + 1, [None, None]);
         }
@@ -52,26 +52,26 @@ impl EvalContext<'_> {
     ) -> Arc<HostCode> {
         let mode = self.code_mode();
         let key = (Arc::as_ptr(body).addr(), generics.clone(), mode);
-        if let Some(code) = self.interp.codes.instances.get(&key) {
+        if let Some(code) = self.interp.caches.codes.instances.get(&key) {
             return code.clone();
         }
         let code = code::build(self.program, generics, CodeSource::Body(body), mode).share(body);
-        if self.interp.codes.instances.len() >= MAX_INSTANCES {
-            self.interp.codes.instances.clear();
+        if self.interp.caches.codes.instances.len() >= MAX_INSTANCES {
+            self.interp.caches.codes.instances.clear();
         }
-        self.interp.codes.instances.insert(key, code.clone());
+        self.interp.caches.codes.instances.insert(key, code.clone());
         code
     }
 
     /// Returns the code of a script chunk.
     pub(super) fn chunk_code(&mut self, chunk: &Arc<ScriptChunk>) -> Arc<HostCode> {
         let key = (Arc::as_ptr(chunk).addr(), self.code_mode());
-        if let Some((_, code)) = self.interp.codes.chunks.get(&key) {
+        if let Some((_, code)) = self.interp.caches.codes.chunks.get(&key) {
             return code.clone();
         }
         let source = CodeSource::Chunk(&chunk.body, &self.interp.globals);
         let code = Arc::new(code::build(self.program, &[], source, self.code_mode()));
-        let chunks = &mut self.interp.codes.chunks;
+        let chunks = &mut self.interp.caches.codes.chunks;
         if chunks.len() >= MAX_INSTANCES {
             chunks.clear();
         }
@@ -83,15 +83,15 @@ impl EvalContext<'_> {
 
     /// Clears a frame and stores it for reuse by later calls.
     pub(super) fn recycle_frame(&mut self, mut frame: Box<HostFrame>) {
-        if self.interp.frames.len() < MAX_FREE_FRAMES {
+        if self.interp.caches.frames.len() < MAX_FREE_FRAMES {
             frame.clear();
-            self.interp.frames.push(frame);
+            self.interp.caches.frames.push(frame);
         }
     }
 
     /// Returns an error if one more call would exceed the depth limit.
     pub(super) fn check_depth(&self, function: &Fn, span: Span) -> Eval<()> {
-        let Some(limit) = self.interp.exceeded_depth_limit() else { return Ok(()) };
+        let Some(limit) = self.interp.stack.exceeded_limit() else { return Ok(()) };
         let title = format!("calls are nested more than {limit} deep");
         let says = format!("`{}` is called once more here", function.name);
         let diagnostic = Diagnostic::error("E0517", title).at(span, says);
@@ -112,7 +112,7 @@ impl EvalContext<'_> {
         let function = &program.fns[call.id];
         // While provenance is recorded, the fast path is not used, because its code keeps floats in slots, which are
         // not traced.
-        if self.interp.recorded_launches.is_some() {
+        if self.interp.observers.recorded_launches.is_some() {
             return self.call_with_binding(frame, function, call, dst, span);
         }
         let callee = self.function_code(call.id, function, span)?;
@@ -120,15 +120,15 @@ impl EvalContext<'_> {
         if self.interp.options.control.stop.load(Ordering::Relaxed) {
             self.check_stop(span)?;
         }
-        let mut inner = self.interp.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
+        let mut inner = self.interp.caches.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
         inner.dims.resize(function.sig.dims.len(), None);
         if !self.pass_arguments(frame, &mut inner, &callee, function, call) {
             return self.call_with_binding(frame, function, call, dst, span);
         }
         self.check_depth(function, span)?;
-        self.interp.depth += 1;
+        self.interp.stack.depth += 1;
         let done = self.run_code(&mut inner, &callee, 0);
-        self.interp.depth -= 1;
+        self.interp.stack.depth -= 1;
         let value = self.finish_call(done, function, &mut inner, span)?;
         self.recycle_frame(inner);
         match (&value, dst) {
@@ -183,7 +183,7 @@ impl EvalContext<'_> {
         dst: Dest,
         span: Span,
     ) -> Eval<()> {
-        self.interp.current_span = call.stmt_span;
+        self.interp.stack.span = call.stmt_span;
         let mut values = Vec::with_capacity(call.args.len());
         for (arg, span) in call.args.iter().zip(&call.spans) {
             values.push(match *arg {

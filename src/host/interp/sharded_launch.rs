@@ -103,7 +103,7 @@ impl EvalContext<'_> {
             DeviceKind::Gpu => DeviceSelector::Gpu(Some(number)),
             DeviceKind::Simulator => DeviceSelector::Sim(Some(number)),
         };
-        let opened = match &self.interp.devices {
+        let opened = match &self.interp.device_pool.available {
             Some(devices) => devices.open(selector),
             None if number == 0 => Ok(own),
             None => {
@@ -122,8 +122,8 @@ impl EvalContext<'_> {
                 )),
             })
         })?;
-        if !self.interp.shard_devices.iter().any(|known| Arc::ptr_eq(known, &device)) {
-            self.interp.shard_devices.push(device.clone());
+        if !self.interp.device_pool.shards.iter().any(|known| Arc::ptr_eq(known, &device)) {
+            self.interp.device_pool.shards.push(device.clone());
         }
         Ok(device)
     }
@@ -169,7 +169,7 @@ impl EvalContext<'_> {
             let diagnostic = Diagnostic::error("E0740", "an array cannot be cut into no parts");
             return Err(self.error(diagnostic.at(span, "no device is given").help("`gpus(n)` gives the first `n`")));
         }
-        let team = ShardDevices { contexts: contexts.into(), counters: self.interp.shard_counters.clone() };
+        let team = ShardDevices { contexts: contexts.into(), counters: self.interp.device_pool.shard_counters.clone() };
         let size = |n: Option<i64>| n.map(|n| n as usize);
         let (halo, granule) = (size(halo).unwrap_or(0), size(granule));
         let layout = ShardLayout::even(axis, array.shape()[axis], team.contexts.len(), halo, granule);
@@ -324,7 +324,7 @@ impl EvalContext<'_> {
         // Most plans do not depend on the values of integer arguments. They are cached under a key without values, so
         // that a launch in a loop with a changing argument finds its plan.
         let any = PartitionPlanKey { values: vec![], ..key.clone() };
-        let cuts = &self.interp.kernels.partition_plans;
+        let cuts = &self.interp.device_pool.kernels.partition_plans;
         if let Some(plan) = cuts.get(&any).or_else(|| cuts.get(&key)) {
             return Ok(PartitionedLaunch { plan: plan.clone(), devices: team, positions, instance, whole });
         }
@@ -356,21 +356,21 @@ impl EvalContext<'_> {
         };
         let partition = parted.map_err(|refusal| refused(self, refusal))?;
         let plan = Arc::new(PartitionPlan { partition, fully_written: declared.written(&whole.module, numbers) });
-        if self.interp.kernels.partition_plans.len() >= MAX_PLANS {
-            self.interp.kernels.partition_plans.clear();
+        if self.interp.device_pool.kernels.partition_plans.len() >= MAX_PLANS {
+            self.interp.device_pool.kernels.partition_plans.clear();
         }
-        self.interp.kernels.partition_plans.insert(key, plan.clone());
+        self.interp.device_pool.kernels.partition_plans.insert(key, plan.clone());
         Ok(PartitionedLaunch { plan, devices: team, positions, instance, whole })
     }
 
     /// Returns the kernel for launches on whole arrays, from which the kernels for shards are derived.
     fn whole_kernel(&mut self, instance: &Instance, span: Span) -> Eval<Arc<PreparedKernel>> {
-        if let Some(known) = self.interp.kernels.whole_kernels.get(instance) {
+        if let Some(known) = self.interp.device_pool.kernels.whole_kernels.get(instance) {
             return Ok(known.clone());
         }
         let compiled = clk_compile::compile_kernel(self.program, instance, self.active_checks());
         let prepared = Arc::new(compiled.map_err(|d| self.first_error(d, span))?);
-        self.interp.kernels.whole_kernels.insert(instance.clone(), prepared.clone());
+        self.interp.device_pool.kernels.whole_kernels.insert(instance.clone(), prepared.clone());
         Ok(prepared)
     }
 
@@ -386,7 +386,7 @@ impl EvalContext<'_> {
         let axes: Vec<(u32, u8)> = plan.arrays.iter().map(|array| (array.param, array.axis)).collect();
         let at = Arc::as_ptr(device).cast::<()>().addr();
         let key = (instance.clone(), plan.coordinate, axes, plan.in_bounds, at);
-        if let Some(known) = self.interp.kernels.part_kernels.get(&key) {
+        if let Some(known) = self.interp.device_pool.kernels.part_kernels.get(&key) {
             return Ok(known.clone());
         }
         let module = clk_pass::partition::build_part_kernel(&whole.module, plan.coordinate, &key.2);
@@ -399,7 +399,7 @@ impl EvalContext<'_> {
         })?;
         prepared.in_bounds = plan.in_bounds;
         let executable = device.load(Arc::new(prepared), Some(self.sources));
-        self.interp.kernels.part_kernels.insert(key, executable.clone());
+        self.interp.device_pool.kernels.part_kernels.insert(key, executable.clone());
         Ok(executable)
     }
 

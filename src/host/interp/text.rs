@@ -34,7 +34,7 @@ impl EvalContext<'_> {
                 }
             }
         }
-        ops::text::checked_text(text).map(HostValue::Str).map_err(|p| self.problem(p, self.interp.current_span))
+        ops::text::checked_text(text).map(HostValue::Str).map_err(|p| self.problem(p, self.interp.stack.span))
     }
 
     /// Evaluates `print(a, b)`: the values separated by spaces, followed by a newline.
@@ -54,7 +54,7 @@ impl EvalContext<'_> {
         }
         text.push('\n');
         // An error of an earlier kernel must be reported before later output.
-        self.report_pending_faults(self.interp.current_span)?;
+        self.report_pending_faults(self.interp.stack.span)?;
         self.effects.print(&text);
         Ok(())
     }

@@ -84,10 +84,10 @@ impl EvalContext<'_> {
         span: Span,
         plan: &SamplingPlan,
     ) -> Eval<Vec<f64>> {
-        let before = self.interp.exchange_count;
+        let before = self.interp.ranks.call_count;
         self.run_and_force(frame, run, span)?;
         self.finish_devices(span)?;
-        let fixed = (self.interp.exchange_count != before).then_some(COLLECTIVE_SAMPLES);
+        let fixed = (self.interp.ranks.call_count != before).then_some(COLLECTIVE_SAMPLES);
         let start = Instant::now();
         let mut samples = Vec::new();
         let goes_on = |count: usize| match fixed {
@@ -97,7 +97,7 @@ impl EvalContext<'_> {
         while goes_on(samples.len()) {
             self.check_stop(span)?;
             // If several devices have shards, the host's clock measures the time.
-            let on_one_device = self.interp.shard_devices.len() < 2;
+            let on_one_device = self.interp.device_pool.shards.len() < 2;
             match on_one_device && self.interp.options.device.capabilities().asynchronous {
                 true => self.take_device_samples(frame, run, span, fixed, &mut samples)?,
                 false => {
@@ -152,7 +152,7 @@ impl EvalContext<'_> {
     /// measurement.
     fn finish_devices(&mut self, span: Span) -> Eval<()> {
         let own = std::iter::once(&self.interp.options.device);
-        let finished = own.chain(&self.interp.shard_devices).try_for_each(|device| device.finish());
+        let finished = own.chain(&self.interp.device_pool.shards).try_for_each(|device| device.finish());
         finished.map_err(|error| self.device_error(&error, span))
     }
 }

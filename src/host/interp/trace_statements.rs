@@ -26,19 +26,19 @@ pub(super) struct CompoundAssignment<'e> {
 impl EvalContext<'_> {
     /// Evaluates an expression and records it as a step of the trace.
     pub(super) fn eval_traced(&mut self, frame: &mut HostFrame, expr: &Expr) -> Eval {
-        let trace = &mut self.interp.provenance;
+        let trace = &mut self.interp.observers.provenance;
         let outer = (mem::take(&mut trace.operands), trace.enclosing.replace(expr.span));
         let first = trace.steps.len();
         let value = self.evaluate(frame, expr);
         // While `evaluate` ran, each direct subexpression added its value to `trace.operands`.
-        let launches = self.interp.recorded_launches.as_ref().map_or(0, Vec::len);
-        let trace = &mut self.interp.provenance;
+        let launches = self.interp.observers.recorded_launches.as_ref().map_or(0, Vec::len);
+        let trace = &mut self.interp.observers.provenance;
         let (operands, within) = outer;
         let own = mem::replace(&mut trace.operands, operands);
         trace.enclosing = within;
         let value = value?;
         let defined = self.defining_step(frame, expr, &value);
-        let trace = &mut self.interp.provenance;
+        let trace = &mut self.interp.observers.provenance;
         let is_array = |value: &HostValue| matches!(value, HostValue::Array(_));
         let is_known = |operand: &TraceOperand| is_array(&operand.value) || operand.step.is_some();
         let is_inner = within.is_some_and(|within| within.file == expr.span.file && within.contains(expr.span.start));
@@ -63,13 +63,13 @@ impl EvalContext<'_> {
         let (span, is_mutable) = match expr.kind {
             ExprKind::Global(id) => Some(&self.program.globals[id]).map(|own| (own.span, own.mutable))?,
             ExprKind::Local(id) => {
-                let chunk = self.interp.provenance.chunk.as_ref().map(|chunk| &chunk.body);
+                let chunk = self.interp.observers.provenance.chunk.as_ref().map(|chunk| &chunk.body);
                 let local = frame.body().or(chunk)?.locals.get(id)?;
                 (local.kind == LocalKind::Var).then_some((local.span, local.mutable))?
             }
             _ => return None,
         };
-        let trace = &self.interp.provenance;
+        let trace = &self.interp.observers.provenance;
         // Assignments to integer variables are not traced, because integers are in slots.
         if is_mutable && !is_float(value) {
             return None;
@@ -90,7 +90,7 @@ impl EvalContext<'_> {
         value: &HostValue,
         result: &HostValue,
     ) {
-        let Some(recorded) = self.interp.recorded_launches.as_ref().filter(|_| self.interp.derivative_depth == 0)
+        let Some(recorded) = self.interp.observers.recorded_launches.as_ref().filter(|_| self.interp.derivatives.depth == 0)
         else {
             return;
         };
@@ -104,21 +104,21 @@ impl EvalContext<'_> {
             TraceOperand {
                 span: value_span,
                 value: value.clone(),
-                step: self.interp.provenance.last_step_for(value_span, value),
+                step: self.interp.observers.provenance.last_step_for(value_span, value),
             },
         ];
         let (op, span) = (TraceOp::Binary(op), place.span.to(value_span));
-        self.interp.provenance.add_step(TraceStep { op, span, operands, result: result.clone(), launches });
+        self.interp.observers.provenance.add_step(TraceStep { op, span, operands, result: result.clone(), launches });
     }
 
     /// Records which step produced the number that is assigned to a variable: the last step, if it is the expression at
     /// `from`, and otherwise an unknown step.
     pub(super) fn trace_assignment(&mut self, frame: &HostFrame, place: &Expr, from: Option<Span>, value: &HostValue) {
-        if self.interp.recorded_launches.is_none() || self.interp.derivative_depth > 0 || !is_float(value) {
+        if self.interp.observers.recorded_launches.is_none() || self.interp.derivatives.depth > 0 || !is_float(value) {
             return;
         }
         let Some(own) = traced_variable(frame, place) else { return };
-        let trace = &mut self.interp.provenance;
+        let trace = &mut self.interp.observers.provenance;
         let step = from.and_then(|from| trace.last_step_for(from, value));
         trace.assigned.insert(own, step);
     }
@@ -126,8 +126,8 @@ impl EvalContext<'_> {
     /// Forgets the recorded assignment of a variable when its definition is executed again.
     pub(super) fn trace_definition(&mut self, frame: &HostFrame, pattern: &Pattern) {
         match pattern {
-            Pattern::Local(id) => self.interp.provenance.assigned.remove(&traced_local(frame, *id)),
-            Pattern::Global(id) => self.interp.provenance.assigned.remove(&TracedVariable::Global(*id)),
+            Pattern::Local(id) => self.interp.observers.provenance.assigned.remove(&traced_local(frame, *id)),
+            Pattern::Global(id) => self.interp.observers.provenance.assigned.remove(&TracedVariable::Global(*id)),
             Pattern::Tuple(_) | Pattern::Discard => None,
         };
     }

@@ -38,14 +38,14 @@ impl EvalContext<'_> {
     /// Evaluates the tree node with index `node`.
     pub(super) fn eval_node(&mut self, frame: &mut HostFrame, code: &HostCode, node: u32) -> Eval {
         let node = &code.nodes[node as usize];
-        let outer = std::mem::replace(&mut self.interp.current_span, node.stmt_span);
+        let outer = std::mem::replace(&mut self.interp.stack.span, node.stmt_span);
         let outer_location = self.exec.replace_location(node.stmt_span);
         self.enter_tape_statement(node.stmt_span);
         let value = self.eval_node_kind(frame, node);
         self.exec.replace_location(outer_location);
         self.enter_tape_statement(outer);
         self.count_copies(node.stmt_span);
-        if !self.interp.has_noted_spill {
+        if !self.interp.warning_log.has_noted_spill {
             self.note_spill(node.stmt_span);
         }
         value
@@ -53,7 +53,7 @@ impl EvalContext<'_> {
 
     /// Sets the current statement of all active tapes, so that errors of the reverse sweep can show it.
     fn enter_tape_statement(&self, at: Span) {
-        for tape in &self.interp.active_tapes {
+        for tape in &self.interp.derivatives.tapes {
             tape.enter_statement(at);
         }
     }
@@ -72,7 +72,7 @@ impl EvalContext<'_> {
         if bytes == 0 {
             return;
         }
-        self.interp.has_noted_spill = true;
+        self.interp.warning_log.has_noted_spill = true;
         let title = format!("the memory of {} is full: arrays are moved to the host", device.name());
         let mut note = Diagnostic::new(Severity::Note, "W0607", title).at(at, "memory ran out at this statement");
         note.notes.push(format!("{} were moved so far; they move back when a kernel needs them", size(bytes)));
@@ -125,13 +125,13 @@ impl EvalContext<'_> {
             OnDevice::Sim(_) => DeviceSelector::Sim(number),
             OnDevice::Gpu(_) => DeviceSelector::Gpu(number),
         };
-        let opened = match &self.interp.devices {
+        let opened = match &self.interp.device_pool.available {
             Some(devices) => devices.open(selector),
             None => Err(DeviceError::Unavailable { device: "gpu".into(), why: "there are no devices here".into() }),
         };
         let device = opened.map_err(|error| self.device_error(&error, span))?;
-        if !self.interp.used_devices.iter().any(|known| Arc::ptr_eq(known, &device)) {
-            self.interp.used_devices.push(device.clone());
+        if !self.interp.device_pool.used.iter().any(|known| Arc::ptr_eq(known, &device)) {
+            self.interp.device_pool.used.push(device.clone());
         }
         let outer = self.switch_device(device);
         let result = self.eval(frame, body);

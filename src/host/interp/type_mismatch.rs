@@ -110,7 +110,7 @@ impl EvalContext<'_> {
                 Ok(())
             }
             (Type::Struct(id), HostValue::Record(record)) => {
-                let layout = self.interp.layouts.struct_layout(self.program, *id);
+                let layout = self.interp.caches.layouts.struct_layout(self.program, *id);
                 if layout == record.layout { Ok(()) } else { Err(TypeMismatch::Type) }
             }
             (Type::Tuple(types), HostValue::Tuple(parts)) if types.len() == parts.len() => {
@@ -134,7 +134,7 @@ impl EvalContext<'_> {
         array: &Array,
     ) -> Result<(), TypeMismatch> {
         let element = self.concrete(frame, &wanted.element);
-        if !is_dynamic(&element) && self.interp.layouts.element(self.program, &element) != *array.element()
+        if !is_dynamic(&element) && self.interp.caches.layouts.element(self.program, &element) != *array.element()
             || wanted.dims.len() != array.rank()
         {
             return Err(TypeMismatch::Type);

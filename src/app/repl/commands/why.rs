@@ -39,7 +39,7 @@ impl Repl<'_> {
             return Err("the session cannot be run again as a script: a definition that was in use has changed".into());
         }
         let mut interpreter = self.context.limits.interpreter(&self.context.interrupt, vec![]);
-        interpreter.recorded_launches = Some(vec![]);
+        interpreter.observers.recorded_launches = Some(vec![]);
         let compiled = CompiledScript { session, chunks: outcome.chunks, cuda_kernels: vec![] };
         script::run_chunks(&compiled, &mut interpreter, &mut CapturedEffects::default())
             .map_err(|error| error.title)?;
