@@ -203,7 +203,8 @@ impl ProvenanceWriter<'_> {
                 Some(number) => {
                     // The record of a variable is that of its definition, which has another span than the operand.
                     let is_itself = |step: &TraceStep| step.span == operand.span;
-                    let is_named_by_text = self.interpreter.observers.provenance.steps.get(number).is_some_and(is_itself);
+                    let is_named_by_text =
+                        self.interpreter.observers.provenance.steps.get(number).is_some_and(is_itself);
                     return self.step(number, &own, is_named_by_text, 0, level);
                 }
                 None if is_number(&own) => self.say(level, &constant_text(&own, &value)),

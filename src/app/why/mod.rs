@@ -306,7 +306,8 @@ impl<'a> ProvenanceWriter<'a> {
 
     /// Returns whether a recorded launch or expression produced an array.
     fn is_made(&self, array: &Array, launch_count: usize) -> bool {
-        self.maker(array, launch_count).is_some() || self.interpreter.observers.provenance.producing_step(array).is_some()
+        self.maker(array, launch_count).is_some()
+            || self.interpreter.observers.provenance.producing_step(array).is_some()
     }
 
     /// Writes the provenance of an array element with the value that it had after the first `launch_count` launches.

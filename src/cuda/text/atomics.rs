@@ -67,7 +67,7 @@ impl CudaGenerator<'_> {
         let loads = compare == Some(value) || is_neutral(op, s, &self.function.exprs[value].kind);
         // The 16-bit float types are structs, for which a volatile load is not possible.
         let plain = !matches!(s, Scalar::F16 | Scalar::Bf16);
-        let stores = op == AtomicOp::Exchange && !result.is_some_and(|id| self.plan.is_used(id));
+        let stores = op == AtomicOp::Exchange && !result.is_some_and(|id| self.analyses.plan.is_used(id));
         let private = self.function.memories[place.memory].space == MemorySpace::Local;
         let is_sum = matches!((op, s), (AtomicOp::Add | AtomicOp::Sub, Scalar::F32 | Scalar::F64)) && result.is_none();
         let together = is_sum && self.is_one_place(place);
@@ -79,15 +79,15 @@ impl CudaGenerator<'_> {
         let address = CudaExpr::address(place);
         let call = match native(op, s) {
             _ if loads && plain => {
-                self.helpers.need("atomic_load");
+                self.preamble.helpers.need("atomic_load");
                 CudaExpr::call("atomic_load", [address])
             }
             _ if stores && plain => {
-                self.helpers.need("atomic_store");
+                self.preamble.helpers.need("atomic_store");
                 CudaExpr::call("atomic_store", [address, self.constant(s, value)])
             }
             Some(_) if together => {
-                self.helpers.need("atomic_sum");
+                self.preamble.helpers.need("atomic_sum");
                 let value = if op == AtomicOp::Sub { CudaExpr::unary("-", value) } else { value };
                 CudaExpr::call("atomic_sum", [address, value])
             }
@@ -102,7 +102,7 @@ impl CudaGenerator<'_> {
 
     /// Returns whether all threads of a warp that execute the statement together update the same element.
     fn is_one_place(&mut self, place: &Place) -> bool {
-        let variances = self.variances.get_or_insert_with(|| variance::analyze(self.function));
+        let variances = self.analyses.variances.get_or_insert_with(|| variance::analyze(self.function));
         place.indices.iter().all(|&index| variances.exprs[index] == Variance::Uniform)
     }
 
@@ -126,8 +126,8 @@ impl CudaGenerator<'_> {
                 CudaExpr::call(name, std::iter::once(address).chain(compare).chain([value]))
             }
             Native::AsU64(name) => {
-                self.helpers.need("u64");
-                let own = self.helpers.scalar(s);
+                self.preamble.helpers.need("u64");
+                let own = self.preamble.helpers.scalar(s);
                 let word = |value| CudaExpr::call("u64", [value]);
                 let value = if negated { CudaExpr::binary("-", CudaExpr::atom("0ull"), value) } else { word(value) };
                 let address = CudaExpr::call("(u64 *)", [address]);
@@ -139,7 +139,7 @@ impl CudaGenerator<'_> {
 
     /// Returns an operand that may be evaluated more than once. Declares a constant for it if necessary.
     fn constant(&mut self, s: Scalar, value: CudaExpr) -> CudaExpr {
-        let ty = self.helpers.scalar(s);
+        let ty = self.preamble.helpers.scalar(s);
         let name = self.temporary();
         self.declare(ty, &name, value);
         CudaExpr::Atom(name)
@@ -153,8 +153,8 @@ impl CudaGenerator<'_> {
         value: CudaExpr,
         compare: Option<CudaExpr>,
     ) -> CudaExpr {
-        self.helpers.need("atomic_update");
-        let ty = self.helpers.scalar(s);
+        self.preamble.helpers.need("atomic_update");
+        let ty = self.preamble.helpers.scalar(s);
         let next = self.next(op, s, CudaExpr::atom("old"), value, compare);
         let lambda = format!("[&]({ty} old) -> {ty} {{ return {}; }}", print::expr(&next));
         CudaExpr::call("atomic_update", [address, CudaExpr::Atom(lambda)])
@@ -168,18 +168,18 @@ impl CudaGenerator<'_> {
             AtomicOp::And => BinOp::And,
             AtomicOp::Or => BinOp::Or,
             AtomicOp::Xor => BinOp::Xor,
-            AtomicOp::Min => return self.helpers.math(MathFn::Min, s, vec![old, value], OpFacts::default()),
-            AtomicOp::Max => return self.helpers.math(MathFn::Max, s, vec![old, value], OpFacts::default()),
+            AtomicOp::Min => return self.preamble.helpers.math(MathFn::Min, s, vec![old, value], OpFacts::default()),
+            AtomicOp::Max => return self.preamble.helpers.math(MathFn::Max, s, vec![old, value], OpFacts::default()),
             AtomicOp::Exchange => return value,
             AtomicOp::CompareExchange => {
-                self.helpers.need("raw");
+                self.preamble.helpers.need("raw");
                 let compare = compare.unwrap_or(CudaExpr::int(0));
                 let same =
                     CudaExpr::binary("==", CudaExpr::call("raw", [old.clone()]), CudaExpr::call("raw", [compare]));
                 return CudaExpr::choose(same, value, old);
             }
         };
-        self.helpers.binary(operator, s, old, value, OpFacts::default())
+        self.preamble.helpers.binary(operator, s, old, value, OpFacts::default())
     }
 
     /// Emits an atomic operation on thread-private memory as ordinary loads and stores.

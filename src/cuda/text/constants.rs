@@ -65,7 +65,7 @@ impl CudaGenerator<'_> {
         let suffix: String = extents.iter().map(|n| format!("[{n}]")).collect();
         let name = self.memories[id.index()].name.clone();
         self.memories[id.index()].by_axis = true;
-        self.helpers.add(&format!("{space} const {ty} {name}{suffix} = {};", nested(&values, &extents)));
+        self.preamble.helpers.add(&format!("{space} const {ty} {name}{suffix} = {};", nested(&values, &extents)));
     }
 
     /// Returns the leaves (scalar and vector fields) of an element as C++ literals.
@@ -76,7 +76,7 @@ impl CudaGenerator<'_> {
             let lanes: Vec<CudaExpr> = rest
                 .by_ref()
                 .take(usize::from(leaf.ty.lanes()))
-                .map(|&bits| self.helpers.literal(ScalarValue { ty: leaf.ty.scalar(), bits }))
+                .map(|&bits| self.preamble.helpers.literal(ScalarValue { ty: leaf.ty.scalar(), bits }))
                 .collect();
             let lanes: Vec<String> = lanes.iter().map(print::expr).collect();
             leaves.push(match leaf.ty {
@@ -91,17 +91,18 @@ impl CudaGenerator<'_> {
     /// and NaNs: their literals are function calls, which initializers of module data must not contain.
     fn emit_words(&mut self, id: MemId, memory: &Memory, space: &str) {
         let name = self.memories[id.index()].name.clone();
-        let (words, ty) = (self.names.fresh(&format!("{name}_bits")), self.memories[id.index()].element.ty.clone());
+        let (words, ty) =
+            (self.naming.used.fresh(&format!("{name}_bits")), self.memories[id.index()].element.ty.clone());
         let mut bytes = memory.bytes();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         let values: Vec<String> =
             bytes.chunks_exact(4).map(|b| format!("{:#x}", u32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect();
         let count = values.len();
         let list = nested(&values, &[count]);
-        self.helpers.add(&format!("{space} __align__(16) const unsigned {words}[{count}] = {list};"));
+        self.preamble.helpers.add(&format!("{space} __align__(16) const unsigned {words}[{count}] = {list};"));
         let value = Some(CudaExpr::Call(format!("(const {ty} *)"), vec![CudaExpr::Atom(words)]));
         let ty = format!("const {ty} *const");
-        self.prologue.push(CudaStmt::Declare { ty, name, suffix: String::new(), value });
+        self.preamble.stmts.push(CudaStmt::Declare { ty, name, suffix: String::new(), value });
     }
 }
 

@@ -18,7 +18,7 @@ impl CudaGenerator<'_> {
         let soon = self.function.locals[counter].ty.scalar().size() <= 4;
         let mut guarded = false;
         let quiet = soon && self.has_no_effects(body, &mut vec![label], &mut guarded);
-        self.options.checked && self.deferred_checks.is_none() && quiet && guarded
+        self.options.checked && self.deferred.checks.is_none() && quiet && guarded
     }
 
     fn has_no_effects(&self, body: &[Stmt], labels: &mut Vec<Label>, guarded: &mut bool) -> bool {
@@ -26,8 +26,8 @@ impl CudaGenerator<'_> {
         let constant = |id: &ExprId| matches!(kind(*id), ExprKind::Const(_));
         body.iter().all(|stmt| match &stmt.kind {
             StmtKind::Let(id) => {
-                *guarded |= self.ranges.guards.contains_key(&BodySite::Load(*id));
-                !self.ranges.zero_divisors.contains(id)
+                *guarded |= self.analyses.ranges.guards.contains_key(&BodySite::Load(*id));
+                !self.analyses.ranges.zero_divisors.contains(id)
             }
             StmtKind::Write { .. } | StmtKind::Declare(_) => true,
             StmtKind::If { then, other, .. } => {
@@ -48,8 +48,8 @@ impl CudaGenerator<'_> {
 
     /// Begins the body of a loop with deferred checks.
     pub fn begin_deferred_checks(&mut self) {
-        let missed = self.names.fresh("missed");
-        self.deferred_checks = Some(DeferredBoundsChecks { first_site: missed, indices: vec![], sites: vec![] });
+        let missed = self.naming.used.fresh("missed");
+        self.deferred.checks = Some(DeferredBoundsChecks { first_site: missed, indices: vec![], sites: vec![] });
     }
 
     /// Emits the deferred guard of a load: a variable that is true if the load is in bounds, and code that records the
@@ -61,8 +61,8 @@ impl CudaGenerator<'_> {
         place: FaultPlace,
         [indices, extents]: [Vec<CudaExpr>; 2],
     ) {
-        let Some(mut late) = self.deferred_checks.take() else { return };
-        let name = self.names.fresh("inside");
+        let Some(mut late) = self.deferred.checks.take() else { return };
+        let name = self.naming.used.fresh("inside");
         self.declare("bool", &name, inside);
         let first = CudaExpr::binary(
             "&&",
@@ -72,25 +72,25 @@ impl CudaGenerator<'_> {
         let mut notes = vec![];
         for (axis, index) in indices.into_iter().enumerate() {
             if late.indices.len() == axis {
-                late.indices.push(self.names.fresh(&format!("{}_at", late.first_site)));
+                late.indices.push(self.naming.used.fresh(&format!("{}_at", late.first_site)));
             }
             notes.push(Out::Assign(CudaExpr::atom(&late.indices[axis]), index));
         }
-        late.sites.push(DeferredSite { place: self.places.len(), extents });
-        self.places.push(place);
+        late.sites.push(DeferredSite { place: self.records.places.len(), extents });
+        self.records.places.push(place);
         notes.push(Out::Assign(CudaExpr::atom(&late.first_site), CudaExpr::int(late.sites.len() as i128)));
         self.push(Out::If(first, notes, vec![]));
-        self.in_bounds_flags.insert(id, name);
-        self.deferred_checks = Some(late);
+        self.naming.in_bounds_flags.insert(id, name);
+        self.deferred.checks = Some(late);
     }
 
     /// Returns an expression for a load. If the load has a deferred guard, the expression is zero when the load is out
     /// of bounds.
     pub fn guarded_load(&mut self, id: ExprId, load: CudaExpr) -> CudaExpr {
-        match self.in_bounds_flags.get(&id) {
+        match self.naming.in_bounds_flags.get(&id) {
             Some(inside) => {
                 let inside = CudaExpr::atom(inside);
-                let zero = CudaExpr::Braces(self.helpers.ty(self.function.exprs[id].ty), vec![]);
+                let zero = CudaExpr::Braces(self.preamble.helpers.ty(self.function.exprs[id].ty), vec![]);
                 CudaExpr::choose(inside, load, zero)
             }
             None => load,
@@ -100,7 +100,7 @@ impl CudaGenerator<'_> {
     /// Emits a loop with deferred checks by calling `emit`. Declares the variables of the checks before the loop, and
     /// reports the first fault after it.
     pub fn end_deferred_checks(&mut self, emit: impl FnOnce(&mut Self)) {
-        let Some(late) = self.deferred_checks.take() else { return emit(self) };
+        let Some(late) = self.deferred.checks.take() else { return emit(self) };
         let declare = |ty: &str, name: &str| Out::Declare {
             ty: ty.into(),
             name: name.into(),
@@ -108,7 +108,7 @@ impl CudaGenerator<'_> {
             value: Some(CudaExpr::int(0)),
         };
         self.push(declare("unsigned", &late.first_site));
-        self.helpers.need("u64");
+        self.preamble.helpers.need("u64");
         late.indices.iter().for_each(|name| self.push(declare("u64", name)));
         emit(self);
         let missed = || CudaExpr::atom(&late.first_site);

@@ -18,17 +18,17 @@ use clk_scalar::ops::{BarrierKind, WarpOp};
 impl CudaGenerator<'_> {
     /// Emits a guard: if `broken` is true, the thread reports a fault and returns.
     pub fn guard(&mut self, broken: CudaExpr, place: FaultPlace, values: Vec<CudaExpr>) {
-        let number = self.places.len();
-        self.places.push(place);
+        let number = self.records.places.len();
+        self.records.places.push(place);
         let report = self.report(number, values);
         self.push(Out::If(broken, vec![report, Out::Return], vec![]));
     }
 
     /// Returns the statement that reports a fault at a site.
     pub fn report(&mut self, place: usize, values: Vec<CudaExpr>) -> Out {
-        self.helpers.need("report");
-        self.uses_faults = true;
-        let (block, thread) = match self.indices.as_slice() {
+        self.preamble.helpers.need("report");
+        self.records.uses_faults = true;
+        let (block, thread) = match self.naming.indices.as_slice() {
             [] => (CudaExpr::atom("blockIdx"), CudaExpr::atom("threadIdx")),
             indices => {
                 let mut index: Vec<CudaExpr> = indices.iter().map(|(name, _)| CudaExpr::atom(name)).collect();
@@ -46,9 +46,9 @@ impl CudaGenerator<'_> {
         if !self.options.checked {
             return;
         }
-        let Some(axes) = self.ranges.guards.get(&site).cloned() else { return };
+        let Some(axes) = self.analyses.ranges.guards.get(&site).cloned() else { return };
         let function = self.function;
-        let load = if let (BodySite::Load(id), Some(_)) = (site, &self.deferred_checks) { Some(id) } else { None };
+        let load = if let (BodySite::Load(id), Some(_)) = (site, &self.deferred.checks) { Some(id) } else { None };
         let mut tests = vec![];
         for axis in axes {
             let index = place.indices[axis as usize];
@@ -57,7 +57,7 @@ impl CudaGenerator<'_> {
             let extent = self.extent(place.memory, axis as usize);
             let wide = s.size() == 8;
             if wide {
-                self.helpers.need("u64");
+                self.preamble.helpers.need("u64");
             }
             let name = if wide { "u64" } else { "unsigned" };
             let index = if s.is_unsigned() && s.size() >= 4 { index } else { CudaExpr::call(name, [index]) };
@@ -65,7 +65,7 @@ impl CudaGenerator<'_> {
             tests.push(CudaExpr::binary(op, index, CudaExpr::call(name, [extent])));
         }
         let Some(test) = CudaExpr::all(if load.is_some() { "&&" } else { "||" }, tests) else { return };
-        self.helpers.need("wide");
+        self.preamble.helpers.need("wide");
         let indices = place.indices.iter().map(|&index| CudaExpr::call("wide", [self.value(index)])).collect();
         let extents = (0..place.indices.len()).map(|axis| CudaExpr::call("wide", [self.extent(place.memory, axis)]));
         let extents: Vec<CudaExpr> = extents.collect();
@@ -79,7 +79,7 @@ impl CudaGenerator<'_> {
     }
 
     pub fn guard_division(&mut self, id: ExprId, left: ExprId, right: ExprId, span: Span) {
-        if !self.options.checked || !self.ranges.zero_divisors.contains(&id) {
+        if !self.options.checked || !self.analyses.ranges.zero_divisors.contains(&id) {
             return;
         }
         let ty = self.function.exprs[left].ty;
@@ -97,7 +97,7 @@ impl CudaGenerator<'_> {
     /// whether the other lanes of the mask execute the operation.
     pub fn guard_among(&mut self, op: WarpOp, among: Option<ExprId>, span: Span) {
         let Some(among) = among.filter(|_| self.options.checked) else { return };
-        self.helpers.need("wide");
+        self.preamble.helpers.need("wide");
         let lane = CudaExpr::Atom(self.identity(&ExprKind::LaneIdx));
         let mask = self.value(among);
         let bit = CudaExpr::binary("&", CudaExpr::binary(">>", mask.clone(), lane.clone()), CudaExpr::int(1));
@@ -124,7 +124,7 @@ impl CudaGenerator<'_> {
     }
 
     fn raw(&mut self, values: Vec<CudaExpr>) -> Vec<CudaExpr> {
-        self.helpers.need("raw");
+        self.preamble.helpers.need("raw");
         values.into_iter().map(|value| CudaExpr::call("raw", [value])).collect()
     }
 
@@ -137,7 +137,7 @@ impl CudaGenerator<'_> {
                 MessageSegment::Text(text) => pieces.push(RecordedSegment::Text(text.clone())),
                 MessageSegment::Value(id, format) => {
                     let ty = self.function.exprs[*id].ty;
-                    let name = self.helpers.ty(ty);
+                    let name = self.preamble.helpers.ty(ty);
                     // A C++ literal may have a different type than the constant, so it needs a cast.
                     let value = match self.function.exprs[*id].kind {
                         ExprKind::Const(_) if !matches!(ty.scalar(), Scalar::F16 | Scalar::Bf16) => {
@@ -162,11 +162,11 @@ impl CudaGenerator<'_> {
     }
 
     pub fn print(&mut self, parts: &[MessageSegment]) {
-        self.helpers.need("print");
-        self.uses_prints = true;
+        self.preamble.helpers.need("print");
+        self.records.uses_prints = true;
         let (pieces, values) = self.message(parts);
-        let number = self.prints.len();
-        self.prints.push(pieces);
+        let number = self.records.prints.len();
+        self.records.prints.push(pieces);
         let mut args = vec![CudaExpr::atom("prints"), CudaExpr::int(number as i128), CudaExpr::atom("printed++")];
         args.extend(self.thread_identity());
         args.extend(values);
@@ -177,7 +177,7 @@ impl CudaGenerator<'_> {
     /// kernel its linear index.
     fn thread_identity(&mut self) -> [CudaExpr; 2] {
         let mut index: Option<CudaExpr> = None;
-        for (name, extent) in &self.indices {
+        for (name, extent) in &self.naming.indices {
             index = Some(match index {
                 None => CudaExpr::call("u64", [CudaExpr::atom(name)]),
                 Some(rows) => {
@@ -188,7 +188,7 @@ impl CudaGenerator<'_> {
         match index {
             Some(index) => [index, CudaExpr::int(0)],
             None => {
-                self.helpers.need("numbers");
+                self.preamble.helpers.need("numbers");
                 [CudaExpr::call("block_number", []), CudaExpr::call("thread_number", [])]
             }
         }
@@ -209,8 +209,8 @@ impl CudaGenerator<'_> {
     }
 
     fn grid_barrier(&mut self) {
-        self.helpers.need("grid_barrier");
-        self.uses_grid = true;
+        self.preamble.helpers.need("grid_barrier");
+        self.records.uses_grid = true;
         let args = [CudaExpr::atom("grid_arrivals"), CudaExpr::atom("fault_word")];
         self.push(Out::If(CudaExpr::call("grid_barrier", args), vec![Out::Return], vec![]));
     }

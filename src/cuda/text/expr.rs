@@ -15,7 +15,7 @@ impl CudaGenerator<'_> {
         if expr.kind.is_free() {
             return self.free(&expr.kind, expr.ty);
         }
-        match self.values.get(&id) {
+        match self.naming.values.get(&id) {
             Some(name) => CudaExpr::atom(name),
             None => self.build(id, false),
         }
@@ -34,9 +34,9 @@ impl CudaGenerator<'_> {
     /// Returns an expression that needs no evaluation, such as a constant, a parameter or an index.
     fn free(&mut self, kind: &ExprKind, ty: Ty) -> CudaExpr {
         match kind {
-            ExprKind::Const(bits) => self.helpers.literal(ScalarValue { ty: ty.scalar(), bits: *bits }),
-            ExprKind::Param(i) => CudaExpr::atom(&self.params[*i as usize]),
-            ExprKind::Index(k) => match self.indices.get(*k as usize) {
+            ExprKind::Const(bits) => self.preamble.helpers.literal(ScalarValue { ty: ty.scalar(), bits: *bits }),
+            ExprKind::Param(i) => CudaExpr::atom(&self.naming.params[*i as usize]),
+            ExprKind::Index(k) => match self.naming.indices.get(*k as usize) {
                 Some((index, _)) => CudaExpr::atom(index),
                 None => CudaExpr::int(0),
             },
@@ -52,7 +52,7 @@ impl CudaGenerator<'_> {
     /// Returns the name of the constant with an index of the thread in the block or grid. Declares the constant on
     /// first use.
     pub fn identity(&mut self, kind: &ExprKind) -> String {
-        if let Some(known) = self.identities.get(kind) {
+        if let Some(known) = self.naming.identities.get(kind) {
             return known.clone();
         }
         let (name, text) = match kind {
@@ -66,15 +66,15 @@ impl CudaGenerator<'_> {
                 ("warp".to_string(), format!("{thread} >> 5"))
             }
         };
-        let name = self.names.fresh(&name);
+        let name = self.naming.used.fresh(&name);
         let value = Some(CudaExpr::Atom(text));
-        self.prologue.push(CudaStmt::Declare {
+        self.preamble.stmts.push(CudaStmt::Declare {
             ty: "const int".into(),
             name: name.clone(),
             suffix: String::new(),
             value,
         });
-        self.identities.insert(kind.clone(), name.clone());
+        self.naming.identities.insert(kind.clone(), name.clone());
         name
     }
 
@@ -104,9 +104,9 @@ impl CudaGenerator<'_> {
 
     fn op_facts(&self, id: ExprId) -> OpFacts {
         OpFacts {
-            exact: self.ranges.exact.contains(&id),
-            may_overflow: self.ranges.overflowing_divisions.contains(&id),
-            small_shift: self.ranges.in_range_shifts.contains(&id),
+            exact: self.analyses.ranges.exact.contains(&id),
+            may_overflow: self.analyses.ranges.overflowing_divisions.contains(&id),
+            small_shift: self.analyses.ranges.in_range_shifts.contains(&id),
         }
     }
 
@@ -119,7 +119,7 @@ impl CudaGenerator<'_> {
         let ty_of = |id: ExprId| function.exprs[id].ty;
         match &expr.kind {
             kind if kind.is_free() => self.free(kind, ty),
-            ExprKind::Read(local) => CudaExpr::atom(&self.locals[local.index()]),
+            ExprKind::Read(local) => CudaExpr::atom(&self.naming.locals[local.index()]),
             ExprKind::Load { place, hint } => {
                 let load = self.load(place, *hint, ty);
                 self.guarded_load(id, load)
@@ -145,7 +145,7 @@ impl CudaGenerator<'_> {
                 if by.lanes() == 1 {
                     return CudaExpr::choose(cond, then, other);
                 }
-                self.helpers.lanewise("select", ty, &[by, ty, ty], |_, args| {
+                self.preamble.helpers.lanewise("select", ty, &[by, ty, ty], |_, args| {
                     let mut args = args.into_iter();
                     match (args.next(), args.next(), args.next()) {
                         (Some(cond), Some(then), Some(other)) => CudaExpr::choose(cond, then, other),
@@ -166,7 +166,7 @@ impl CudaGenerator<'_> {
             }
             ExprKind::Compose(parts) => {
                 let parts = parts.iter().map(|&part| self.operand(part, whole)).collect();
-                CudaExpr::Braces(self.helpers.ty(ty), parts)
+                CudaExpr::Braces(self.preamble.helpers.ty(ty), parts)
             }
             ExprKind::Extract { value, lane } => {
                 let value = self.operand(*value, whole);
@@ -188,13 +188,13 @@ impl CudaGenerator<'_> {
     fn unary(&mut self, op: UnaryOp, ty: Ty, value: CudaExpr, known: OpFacts) -> CudaExpr {
         let s = ty.scalar();
         if ty.lanes() == 1 {
-            return self.helpers.unary(op, s, value, known);
+            return self.preamble.helpers.unary(op, s, value, known);
         }
         let (name, sign) = match op {
             UnaryOp::Neg => ("operator-", "-"),
             UnaryOp::Not => ("operator~", "~"),
         };
-        self.helpers.lanewise(name, ty, &[ty], |helpers, args| {
+        self.preamble.helpers.lanewise(name, ty, &[ty], |helpers, args| {
             helpers.unary(op, s, args.into_iter().next().unwrap_or(CudaExpr::int(0)), OpFacts::default())
         });
         CudaExpr::unary(sign, value)
@@ -203,13 +203,13 @@ impl CudaGenerator<'_> {
     fn binary(&mut self, op: BinOp, ty: Ty, by: Ty, left: CudaExpr, right: CudaExpr, facts: OpFacts) -> CudaExpr {
         let s = ty.scalar();
         if ty.lanes() == 1 {
-            return self.helpers.binary(op, s, left, right, facts);
+            return self.preamble.helpers.binary(op, s, left, right, facts);
         }
         let result = if op.is_comparison() { ty.with_scalar(Scalar::Bool) } else { ty };
         let symbol = super::scalar::symbol(op);
         let name = if op == BinOp::Pow { "power_of".to_string() } else { format!("operator{symbol}") };
         let facts = OpFacts { may_overflow: true, ..OpFacts::default() };
-        self.helpers.lanewise(&name, result, &[ty, by], |helpers, args| {
+        self.preamble.helpers.lanewise(&name, result, &[ty, by], |helpers, args| {
             let mut args = args.into_iter();
             match (args.next(), args.next()) {
                 (Some(a), Some(b)) => helpers.binary(op, s, a, b, facts),
@@ -222,11 +222,13 @@ impl CudaGenerator<'_> {
     fn math(&mut self, function: MathFn, of: Ty, result: Ty, args: Vec<CudaExpr>, known: OpFacts) -> CudaExpr {
         let s = of.scalar();
         if of.lanes() == 1 {
-            return self.helpers.math(function, s, args, known);
+            return self.preamble.helpers.math(function, s, args, known);
         }
         let name = format!("{function:?}").to_lowercase() + "_of";
         let tys = vec![of; args.len()];
-        self.helpers.lanewise(&name, result, &tys, |helpers, args| helpers.math(function, s, args, OpFacts::default()));
+        self.preamble
+            .helpers
+            .lanewise(&name, result, &tys, |helpers, args| helpers.math(function, s, args, OpFacts::default()));
         CudaExpr::call(name, args)
     }
 
@@ -240,10 +242,10 @@ impl CudaGenerator<'_> {
         lane: impl Fn(&mut super::helpers::Helpers, CudaExpr) -> CudaExpr,
     ) -> CudaExpr {
         if to.lanes() == 1 {
-            return lane(&mut self.helpers, value);
+            return lane(&mut self.preamble.helpers, value);
         }
-        let name = format!("{how}_{}", self.helpers.ty(to));
-        self.helpers.lanewise(&name, to, &[from], |helpers, args| {
+        let name = format!("{how}_{}", self.preamble.helpers.ty(to));
+        self.preamble.helpers.lanewise(&name, to, &[from], |helpers, args| {
             lane(helpers, args.into_iter().next().unwrap_or(CudaExpr::int(0)))
         });
         CudaExpr::call(name, [value])

@@ -51,7 +51,7 @@ fn make_conditional(cond: &CudaExpr, stmt: &mut Out) {
 impl CudaGenerator<'_> {
     pub fn if_(&mut self, cond: ExprId, then: &Block, other: &Block) {
         let cond = self.value(cond);
-        if self.deferred_stores.is_some() && other.is_empty() && self.can_run_unconditionally(then) {
+        if self.deferred.stores.is_some() && other.is_empty() && self.can_run_unconditionally(then) {
             // Avoid a branch, so that the computations of several elements can overlap.
             let mut then = self.capture(|g| g.block(then));
             then.iter_mut().for_each(|stmt| make_conditional(&cond, stmt));
@@ -138,7 +138,7 @@ impl CudaGenerator<'_> {
         let label_name = if breaks { &self.targets[at].done } else { &self.targets[at].next };
         let name = match label_name {
             Some(name) => name.clone(),
-            None => self.names.fresh(if breaks { "done" } else { "next" }),
+            None => self.naming.used.fresh(if breaks { "done" } else { "next" }),
         };
         let slot = if breaks { &mut self.targets[at].done } else { &mut self.targets[at].next };
         *slot = Some(name.clone());
@@ -163,13 +163,13 @@ impl CudaGenerator<'_> {
         let silent = |stmt: &Stmt| match &stmt.kind {
             StmtKind::Let(id) => {
                 let guarded = self.options.checked
-                    && (self.ranges.guards.contains_key(&BodySite::Load(*id))
-                        || self.ranges.zero_divisors.contains(id));
-                !guarded && (self.plan.is_inline(*id) || !self.plan.is_used(*id))
+                    && (self.analyses.ranges.guards.contains_key(&BodySite::Load(*id))
+                        || self.analyses.ranges.zero_divisors.contains(id));
+                !guarded && (self.analyses.plan.is_inline(*id) || !self.analyses.plan.is_used(*id))
             }
             _ => false,
         };
-        let ordered = |at: usize| self.fences.before(self.stmt + at as u32).is_some();
+        let ordered = |at: usize| self.analyses.fences.before(self.stmt + at as u32).is_some();
         let at = body.iter().enumerate().take_while(|(at, stmt)| silent(stmt) && !ordered(*at)).count();
         let Some(Stmt { kind: StmtKind::If { cond, then, other }, .. }) = body.get(at) else { return None };
         let breaks = |block: &Block| matches!(block.as_slice(), [Stmt { kind: StmtKind::Break(l), .. }] if *l == label);
@@ -195,7 +195,7 @@ impl CudaGenerator<'_> {
     /// out of the program's loop first leaves only the inner loop, where all lanes reconverge, and sets a flag. Jumping
     /// out of both loops would cost as much as counting iterations.
     fn polled_loop(&mut self, label: Label, body: &Block, span: Span) {
-        let over = self.names.fresh("over");
+        let over = self.naming.used.fresh("over");
         let pace = self.match_counter_loop(label, body);
         let left = pace.is_none() || has_break(body.get(pace.as_ref().map_or(0, |p| p.head)..).unwrap_or(&[]), label);
         if left {
@@ -210,8 +210,8 @@ impl CudaGenerator<'_> {
                 (CudaExpr::atom("true"), vec![chunk], target)
             }
         };
-        self.helpers.need("stopped");
-        self.uses_faults = true;
+        self.preamble.helpers.need("stopped");
+        self.records.uses_faults = true;
         let poll = self.capture(|g| {
             let test = CudaExpr::call("stopped", [CudaExpr::atom("faults")]);
             g.guard(test, FaultSite { span, kind: FaultSiteKind::Stopped }, vec![]);
@@ -226,7 +226,7 @@ impl CudaGenerator<'_> {
     /// Emits the inner loop of a polled loop without a counter. It counts the iterations of the chunk.
     fn counted_chunk(&mut self, target: BranchTarget, body: &Block) -> (Out, BranchTarget) {
         let (stmts, target) = self.body(target, body);
-        let iteration = self.names.fresh("poll");
+        let iteration = self.naming.used.fresh("poll");
         let mut statements = 0;
         each_stmt(body, &mut |_| statements += 1);
         let copies = if statements <= SMALL_BODY { 4 } else { 1 };
@@ -256,8 +256,8 @@ impl CudaGenerator<'_> {
     ) -> (CudaExpr, Vec<Out>, BranchTarget) {
         let parts: Vec<CudaExpr> = pace.parts.iter().map(|&part| self.value(part)).collect();
         let limit = super::print::expr(&self.value(pace.limit));
-        let counter = self.locals[pace.counter.index()].clone();
-        let pause = self.names.fresh("pause");
+        let counter = self.naming.locals[pace.counter.index()].clone();
+        let pause = self.naming.used.fresh("pause");
         let test = CudaExpr::all("&&", parts.clone()).unwrap_or(CudaExpr::atom("true"));
         let short = parts.into_iter().enumerate().map(|(k, part)| match k == pace.counts {
             true => CudaExpr::binary("<", CudaExpr::atom(&counter), CudaExpr::atom(&pause)),
@@ -291,7 +291,7 @@ impl CudaGenerator<'_> {
         }
         let mut parts = vec![];
         self.conjunction(cond, &mut parts);
-        let stays = |id: ExprId| kind(id).is_free() || self.values.contains_key(&id);
+        let stays = |id: ExprId| kind(id).is_free() || self.naming.values.contains_key(&id);
         let (counts, counter, limit) = parts.iter().enumerate().find_map(|(k, &part)| match kind(part) {
             ExprKind::Binary { op: BinOp::Lt, left, right } if function.exprs[*left].ty == Ty::Scalar(Scalar::I32) => {
                 match kind(*left) {
@@ -344,19 +344,19 @@ impl CudaGenerator<'_> {
 
     pub fn for_(&mut self, kind: &StmtKind, span: Span) {
         let StmtKind::For { label, local, start, end, step, inclusive, unroll, body, .. } = kind else { return };
-        let ty = self.helpers.ty(self.function.locals[*local].ty);
+        let ty = self.preamble.helpers.ty(self.function.locals[*local].ty);
         let (first, last, by) = (self.value(*start), self.value(*end), self.value(*step));
-        let own = self.counters.contains(local);
-        let variable = self.locals[local.index()].clone();
-        let counter = if own { variable.clone() } else { self.names.fresh(&format!("{variable}_turn")) };
+        let own = self.analyses.counters.contains(local);
+        let variable = self.naming.locals[local.index()].clone();
+        let counter = if own { variable.clone() } else { self.naming.used.fresh(&format!("{variable}_turn")) };
         let name = || CudaExpr::atom(&counter);
         let declared =
             Out::Declare { ty: ty.clone(), name: counter.clone(), suffix: String::new(), value: Some(first.clone()) };
         // If range analysis has proved the direction of the loop, the step is not zero.
-        if !self.ranges.non_overflowing_counters.contains_key(label) {
+        if !self.analyses.ranges.non_overflowing_counters.contains_key(label) {
             self.guard_step(*step, span);
         }
-        let (test, advance) = match self.ranges.non_overflowing_counters.get(label) {
+        let (test, advance) = match self.analyses.ranges.non_overflowing_counters.get(label) {
             Some(&up) => {
                 let op = match (up, *inclusive) {
                     (true, false) => "<",
@@ -367,14 +367,14 @@ impl CudaGenerator<'_> {
                 (CudaExpr::binary(op, name(), last), advance(name(), by))
             }
             None => {
-                self.helpers.need("turns");
-                let left = self.names.fresh(&format!("{variable}_left"));
+                self.preamble.helpers.need("turns");
+                let left = self.naming.used.fresh(&format!("{variable}_left"));
                 let inclusive = CudaExpr::atom(inclusive.to_string());
                 let iterations = CudaExpr::call(format!("turns<{ty}>"), [first, last, by.clone(), inclusive]);
                 let value = Some(iterations);
                 self.push(Out::Declare { ty: "u64".into(), name: left.clone(), suffix: String::new(), value });
                 let s = self.function.locals[*local].ty.scalar();
-                let next = self.helpers.binary(BinOp::Add, s, name(), by, OpFacts::default());
+                let next = self.preamble.helpers.binary(BinOp::Add, s, name(), by, OpFacts::default());
                 let next = super::print::expr(&CudaExpr::binary("=", name(), next));
                 let test = CudaExpr::binary("!=", CudaExpr::atom(&left), CudaExpr::int(0));
                 (test, CudaExpr::Atom(format!("--{left}, {next}")))

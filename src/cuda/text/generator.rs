@@ -81,52 +81,81 @@ pub(super) struct CudaGenerator<'a> {
     pub(super) function: &'a Function,
     pub(super) options: &'a CodegenOptions,
     pub(super) sources: Option<&'a SourceMap>,
+    pub(super) analyses: Analyses,
+    pub(super) naming: GeneratedNames,
+    pub(super) preamble: Preamble,
+    pub(super) records: LaunchRecords,
+    pub(super) deferred: DeferredOperations,
+    pub(super) memories: Vec<CudaArray>,
+    pub(super) targets: Vec<BranchTarget>,
+    /// The number of the next statement, in the numbering of range analysis.
+    pub(super) stmt: u32,
+    pub(super) line: Option<(usize, String)>,
+    /// The statements of the current block.
+    pub(super) out: Vec<CudaStmt>,
+}
+
+/// What is known about the kernel before its text is generated.
+pub(super) struct Analyses {
     pub(super) ranges: RangeAnalysis,
     pub(super) plan: InliningPlan,
     pub(super) fences: Fences,
-    pub(super) helpers: Helpers,
-    pub(super) names: UsedNames,
+    pub(super) vector_groups: VectorGroups,
+    /// The result of variance analysis (how values vary between threads), computed on demand.
+    pub(super) variances: Option<Variances>,
+    /// The locals that are declared at their first write.
+    pub(super) declared_at_write: FxHashSet<LocalId>,
+    /// The locals that are only loop counters.
+    pub(super) counters: FxHashSet<LocalId>,
+}
+
+/// The names in the generated text.
+#[derive(Default)]
+pub(super) struct GeneratedNames {
+    pub(super) used: UsedNames,
+    /// The number of value and label names that have been generated so far.
+    pub(super) count: u32,
     /// The names of the values that are declared as constants.
     pub(super) values: FxHashMap<ExprId, String>,
     pub(super) locals: Vec<String>,
-    /// `declared_at_write` are the locals that are declared at their first write. The other set has the locals that are
-    /// only loop counters.
-    pub(super) declared_at_write: FxHashSet<LocalId>,
-    pub(super) counters: FxHashSet<LocalId>,
-    pub(super) memories: Vec<CudaArray>,
-    /// The structs for elements that have been defined so far.
-    pub(super) elements: Vec<(ElementLayout, CudaType)>,
     /// The names of the kernel's parameters, by position.
     pub(super) params: Vec<String>,
     /// The names of the extents of parameters that the code uses, by position and axis.
     pub(super) extents: FxHashMap<(usize, usize), String>,
     pub(super) indices: Vec<(String, String)>,
-    /// Statements at the start of the kernel.
-    pub(super) prologue: Vec<CudaStmt>,
-    /// Declarations of shared arrays, which follow `prologue`.
-    pub(super) prologue_shared: Vec<CudaStmt>,
     pub(super) identities: FxHashMap<ExprKind, String>,
+    /// For each load with a deferred bounds check, the name of the variable that is true if the load is in bounds.
+    pub(super) in_bounds_flags: FxHashMap<ExprId, String>,
+}
+
+/// The text before the kernel, and at its start.
+#[derive(Default)]
+pub(super) struct Preamble {
+    pub(super) helpers: Helpers,
+    /// The structs for elements that have been defined so far.
+    pub(super) elements: Vec<(ElementLayout, CudaType)>,
+    /// Statements at the start of the kernel.
+    pub(super) stmts: Vec<CudaStmt>,
+    /// Declarations of shared arrays, which follow `stmts`.
+    pub(super) shared: Vec<CudaStmt>,
+}
+
+/// What the kernel reports to its launcher, and whether it needs a cooperative launch.
+#[derive(Default)]
+pub(super) struct LaunchRecords {
     pub(super) uses_faults: bool,
     pub(super) uses_prints: bool,
     pub(super) uses_grid: bool,
     pub(super) places: Vec<FaultSite>,
     pub(super) prints: Vec<Vec<RecordedSegment>>,
-    pub(super) targets: Vec<BranchTarget>,
-    pub(super) deferred_checks: Option<DeferredBoundsChecks>,
-    pub(super) vector_groups: VectorGroups,
+}
+
+/// Operations that the current code performs later.
+#[derive(Default)]
+pub(super) struct DeferredOperations {
+    pub(super) checks: Option<DeferredBoundsChecks>,
     /// The arrays whose stores are deferred, in the epilogue of a product; `None` in other code.
-    pub(super) deferred_stores: Option<Vec<MemId>>,
-    /// For each load with a deferred bounds check, the name of the variable that is true if the load is in bounds.
-    pub(super) in_bounds_flags: FxHashMap<ExprId, String>,
-    /// The result of variance analysis (how values vary between threads), computed on demand.
-    pub(super) variances: Option<Variances>,
-    /// The number of the next statement, in the numbering of range analysis.
-    pub(super) stmt: u32,
-    /// The number of value and label names that have been generated so far.
-    pub(super) name_count: u32,
-    pub(super) line: Option<(usize, String)>,
-    /// The statements of the current block.
-    pub(super) out: Vec<CudaStmt>,
+    pub(super) stores: Option<Vec<MemId>>,
 }
 
 impl<'a> CudaGenerator<'a> {
@@ -139,41 +168,28 @@ impl<'a> CudaGenerator<'a> {
         let function = &module.functions[module.kernel.body];
         let guarded_sites = if options.checked { guarded_sites(&ranges) } else { FxHashSet::default() };
         let plan = plan::plan(function, &guarded_sites);
+        let analyses = Analyses {
+            ranges,
+            fences: fences::place_fences(function, &plan),
+            plan,
+            vector_groups: VectorGroups::default(),
+            variances: None,
+            declared_at_write: FxHashSet::default(),
+            counters: FxHashSet::default(),
+        };
         CudaGenerator {
             module,
             function,
             options,
             sources,
-            ranges,
-            fences: fences::place_fences(function, &plan),
-            plan,
-            helpers: Helpers::default(),
-            names: UsedNames::new(),
-            values: FxHashMap::default(),
-            locals: vec![],
-            declared_at_write: FxHashSet::default(),
-            counters: FxHashSet::default(),
+            analyses,
+            naming: GeneratedNames::default(),
+            preamble: Preamble::default(),
+            records: LaunchRecords::default(),
+            deferred: DeferredOperations::default(),
             memories: vec![],
-            elements: vec![],
-            params: vec![],
-            extents: FxHashMap::default(),
-            indices: vec![],
-            prologue: vec![],
-            prologue_shared: vec![],
-            identities: FxHashMap::default(),
-            uses_faults: false,
-            uses_prints: false,
-            uses_grid: false,
-            places: vec![],
-            prints: vec![],
             targets: vec![],
-            deferred_checks: None,
-            vector_groups: VectorGroups::default(),
-            deferred_stores: None,
-            in_bounds_flags: FxHashMap::default(),
-            variances: None,
             stmt: 0,
-            name_count: 0,
             line: None,
             out: vec![],
         }
@@ -192,8 +208,8 @@ impl<'a> CudaGenerator<'a> {
 
     /// Returns a new name for a value: `t1`, `t2`, and so on.
     pub(super) fn temporary(&mut self) -> String {
-        self.name_count += 1;
-        self.names.fresh(&format!("t{}", self.name_count))
+        self.naming.count += 1;
+        self.naming.used.fresh(&format!("t{}", self.naming.count))
     }
 
     pub(super) fn declare(&mut self, ty: &str, name: &str, value: CudaExpr) {

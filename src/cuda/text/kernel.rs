@@ -54,11 +54,11 @@ impl Coarsening {
 
 impl CudaGenerator<'_> {
     pub fn kernel(&mut self) -> CudaKernel {
-        let entry = self.names.fresh(&self.module.kernel.name);
+        let entry = self.naming.used.fresh(&self.module.kernel.name);
         for param in &self.module.kernel.params {
             let (KernelParam::Value { name, .. } | KernelParam::Array { name, .. }) = param;
-            let name = self.names.fresh(name);
-            self.params.push(name);
+            let name = self.naming.used.fresh(name);
+            self.naming.params.push(name);
         }
         self.arrays();
         let coarsening = self.coarsening();
@@ -93,10 +93,10 @@ impl CudaGenerator<'_> {
             static_shared,
             dynamic_shared,
             cooperative: self.module.kernel.cooperative,
-            places: std::mem::take(&mut self.places),
-            prints: std::mem::take(&mut self.prints),
+            places: std::mem::take(&mut self.records.places),
+            prints: std::mem::take(&mut self.records.prints),
             assumptions: self.used_assumptions(),
-            guards: self.ranges.summary,
+            guards: self.analyses.ranges.summary,
             notes,
         }
     }
@@ -106,7 +106,7 @@ impl CudaGenerator<'_> {
     pub(super) fn used_assumptions(&self) -> Vec<SymbolInequality> {
         let offsets =
             |bound: &&SymbolInequality| matches!(bound.left, Some(LaunchConstant::GridDim(_))) && bound.right.is_err();
-        let all = self.ranges.assumptions.iter();
+        let all = self.analyses.ranges.assumptions.iter();
         if self.options.checked { all.copied().collect() } else { all.filter(offsets).copied().collect() }
     }
 
@@ -118,7 +118,7 @@ impl CudaGenerator<'_> {
             let before = std::mem::take(&mut self.out);
             let layout = self.shared();
             let shared = std::mem::replace(&mut self.out, before);
-            self.prologue_shared = shared;
+            self.preamble.shared = shared;
             layout
         };
         let body = self.capture(|g| {
@@ -140,8 +140,8 @@ impl CudaGenerator<'_> {
             _ => (&["plane", "row", "col"], &["planes", "rows", "cols"]),
         };
         for (name, extent) in names.iter().zip(extents) {
-            let pair = (self.names.fresh(name), self.names.fresh(extent));
-            self.indices.push(pair);
+            let pair = (self.naming.used.fresh(name), self.naming.used.fresh(extent));
+            self.naming.indices.push(pair);
         }
     }
 
@@ -158,7 +158,7 @@ impl CudaGenerator<'_> {
         let may = self.options.coarsen && !self.options.wide;
         let light = self.light_statements().filter(|&statements| may && statements <= STENCIL_BODY);
         if light.and_then(|statements| self.find_vector_groups(rank, statements)).is_some() {
-            let per_thread = self.vector_groups.indices_per_thread;
+            let per_thread = self.analyses.vector_groups.indices_per_thread;
             let block = if rank == 2 { SQUARE } else { block };
             return Some(Coarsening { rank, block, each: per_thread, adjacent: true });
         }
@@ -222,7 +222,7 @@ impl CudaGenerator<'_> {
             suffix: String::new(),
             value: Some(CudaExpr::Atom(text)),
         };
-        let names: Vec<(String, String)> = self.indices.clone();
+        let names: Vec<(String, String)> = self.naming.indices.clone();
         // x is the last index.
         let axes = ["x", "y", "z"];
         let coarse_axis = coarsening.axis();
@@ -300,8 +300,8 @@ impl CudaGenerator<'_> {
 
     /// Emits a grid-stride loop over the indices, which supports index spaces larger than the grid.
     fn grid_stride_loop(&mut self, coarsening: Coarsening) -> Vec<Out> {
-        self.helpers.need("i64");
-        let names = self.indices.clone();
+        self.preamble.helpers.need("i64");
+        let names = self.naming.indices.clone();
         let call =
             Out::Do(CudaExpr::call("at", names.iter().map(|(name, _)| CudaExpr::call("int", [CudaExpr::atom(name)]))));
         let mut inner = vec![call];
@@ -344,21 +344,23 @@ impl CudaGenerator<'_> {
                 KernelParam::Array { memory, .. } => {
                     arguments.push(KernelArgument::Array { param });
                     let rank = self.function.memories[*memory].extents.len();
-                    let used = (0..rank).filter(|&axis| self.extents.contains_key(&(param, axis)));
+                    let used = (0..rank).filter(|&axis| self.naming.extents.contains_key(&(param, axis)));
                     arguments.extend(used.map(|axis| KernelArgument::Extent { param, axis }));
                 }
             }
         }
         arguments.extend((0..rank).map(|index| KernelArgument::IndexExtent { index }));
-        arguments.extend(self.uses_faults.then_some(KernelArgument::Faults));
-        arguments.extend(self.uses_prints.then_some(KernelArgument::Prints));
-        arguments.extend(self.uses_grid.then_some(KernelArgument::GridBarrier));
+        arguments.extend(self.records.uses_faults.then_some(KernelArgument::Faults));
+        arguments.extend(self.records.uses_prints.then_some(KernelArgument::Prints));
+        arguments.extend(self.records.uses_grid.then_some(KernelArgument::GridBarrier));
         arguments
     }
 
     pub(super) fn parameter(&mut self, argument: &KernelArgument) -> String {
         match argument {
-            KernelArgument::Value { param, ty } => format!("{} {}", self.helpers.ty(*ty), self.params[*param]),
+            KernelArgument::Value { param, ty } => {
+                format!("{} {}", self.preamble.helpers.ty(*ty), self.naming.params[*param])
+            }
             KernelArgument::Array { param } => {
                 let Some(KernelParam::Array { access, memory, .. }) = self.module.kernel.params.get(*param) else {
                     return String::new();
@@ -368,8 +370,8 @@ impl CudaGenerator<'_> {
                 let restrict = if self.is_exchanged(*memory) { "" } else { "__restrict__ " };
                 format!("{constant}{} *{restrict}{}", array.element.ty, array.name)
             }
-            KernelArgument::Extent { param, axis } => format!("int {}", self.extents[&(*param, *axis)]),
-            KernelArgument::IndexExtent { index } => format!("int {}", self.indices[*index].1),
+            KernelArgument::Extent { param, axis } => format!("int {}", self.naming.extents[&(*param, *axis)]),
+            KernelArgument::IndexExtent { index } => format!("int {}", self.naming.indices[*index].1),
             KernelArgument::Map { factor, .. } => {
                 format!("const __grid_constant__ tensor_cores::Map {}", product::MAPS[*factor])
             }
@@ -416,7 +418,7 @@ impl CudaGenerator<'_> {
                 coarsening.each
             ));
         }
-        let range_summary = &self.ranges.summary;
+        let range_summary = &self.analyses.ranges.summary;
         if self.options.checked {
             let left = match range_summary.guarded {
                 0 => "none is guarded".into(),
@@ -435,7 +437,7 @@ impl CudaGenerator<'_> {
                     range_summary.guarded_divisions, range_summary.divisions
                 ));
             }
-            for bound in &self.ranges.assumptions {
+            for bound in &self.analyses.ranges.assumptions {
                 notes.push(format!("in bounds if {}", self.bound(bound)));
             }
         }
@@ -454,19 +456,20 @@ impl CudaGenerator<'_> {
         inner: Vec<Out>,
     ) -> String {
         let params: Vec<String> = params.iter().map(|param| self.parameter(param)).collect();
-        let mut body = std::mem::take(&mut self.prologue);
-        body.append(&mut self.prologue_shared);
-        if self.uses_prints {
+        let mut body = std::mem::take(&mut self.preamble.stmts);
+        body.append(&mut self.preamble.shared);
+        if self.records.uses_prints {
             let (ty, name) = ("unsigned".to_string(), "printed".to_string());
             body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(CudaExpr::int(0)) });
         }
-        if self.uses_grid {
+        if self.records.uses_grid {
             let (ty, name) = ("const volatile unsigned *const".to_string(), "fault_word".to_string());
-            let word = if self.uses_faults { "&faults->place" } else { "nullptr" };
+            let word = if self.records.uses_faults { "&faults->place" } else { "nullptr" };
             body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(CudaExpr::atom(word)) });
         }
         if looped {
-            let indices: Vec<String> = self.indices.iter().map(|(name, _)| format!("const int {name}")).collect();
+            let indices: Vec<String> =
+                self.naming.indices.iter().map(|(name, _)| format!("const int {name}")).collect();
             body.extend(self.declare_vector_groups());
             body.push(Out::Lambda("at".into(), indices.join(", ") + &self.vector_group_parameters(), inner));
             body.extend(outer);
@@ -474,7 +477,7 @@ impl CudaGenerator<'_> {
             body.extend(outer);
             body.extend(inner);
         }
-        let mut text = std::mem::take(&mut self.helpers).into_text();
+        let mut text = std::mem::take(&mut self.preamble.helpers).into_text();
         if !text.is_empty() {
             text.push('\n');
         }

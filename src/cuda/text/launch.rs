@@ -196,10 +196,12 @@ impl CudaGenerator<'_> {
     fn symbol_name(&self, symbol: LaunchConstant) -> String {
         let axis = |k: u8| ["x", "y", "z"][k as usize % 3];
         match symbol {
-            LaunchConstant::Extent { param, axis } => format!("extent {axis} of {}", self.params[param as usize]),
-            LaunchConstant::Param(i) => self.params[i as usize].clone(),
+            LaunchConstant::Extent { param, axis } => {
+                format!("extent {axis} of {}", self.naming.params[param as usize])
+            }
+            LaunchConstant::Param(i) => self.naming.params[i as usize].clone(),
             LaunchConstant::Index(k) => {
-                self.indices.get(k as usize).map_or(String::new(), |(_, extent)| extent.clone())
+                self.naming.indices.get(k as usize).map_or(String::new(), |(_, extent)| extent.clone())
             }
             LaunchConstant::BlockDim(k) => format!("blockDim.{}", axis(k)),
             LaunchConstant::GridDim(k) => format!("gridDim.{}", axis(k)),

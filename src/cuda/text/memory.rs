@@ -17,12 +17,12 @@ impl CudaGenerator<'_> {
             && leaf.path.is_empty()
             && layout.size == leaf.ty.size()
         {
-            return CudaType { ty: self.helpers.ty(leaf.ty), fields: None, gaps: vec![] };
+            return CudaType { ty: self.preamble.helpers.ty(leaf.ty), fields: None, gaps: vec![] };
         }
-        if let Some((_, known)) = self.elements.iter().find(|(known, _)| known == layout) {
+        if let Some((_, known)) = self.preamble.elements.iter().find(|(known, _)| known == layout) {
             return known.clone();
         }
-        let ty = self.names.fresh(&format!("{name}_element"));
+        let ty = self.naming.used.fresh(&format!("{name}_element"));
         let mut fields: Vec<String> = vec![];
         let mut gaps = vec![];
         let mut text = String::new();
@@ -37,16 +37,16 @@ impl CudaGenerator<'_> {
             if gaps.last() == Some(&true) {
                 text.push_str(&format!(" unsigned char padding_{end}[{}];", leaf.offset - end));
             }
-            text.push_str(&format!(" {} {field};", self.helpers.ty(leaf.ty)));
+            text.push_str(&format!(" {} {field};", self.preamble.helpers.ty(leaf.ty)));
             end = leaf.offset + leaf.ty.size();
             fields.push(field);
         }
         if usize::next_multiple_of(end, layout.align) < layout.size {
             text.push_str(&format!(" unsigned char padding_{end}[{}];", layout.size - end));
         }
-        self.helpers.add(&format!("struct alignas({}) {ty} {{{text} }};", layout.align));
+        self.preamble.helpers.add(&format!("struct alignas({}) {ty} {{{text} }};", layout.align));
         let element = CudaType { ty, fields: Some(fields), gaps };
-        self.elements.push((layout.clone(), element.clone()));
+        self.preamble.elements.push((layout.clone(), element.clone()));
         element
     }
 
@@ -54,9 +54,9 @@ impl CudaGenerator<'_> {
     pub fn arrays(&mut self) {
         for (_, memory) in self.function.memories.iter() {
             let name = match memory.space {
-                MemorySpace::Global { param, .. } => self.params[param as usize].clone(),
+                MemorySpace::Global { param, .. } => self.naming.params[param as usize].clone(),
                 MemorySpace::Shared | MemorySpace::Local | MemorySpace::Constant | MemorySpace::Param { .. } => {
-                    self.names.fresh(&memory.name)
+                    self.naming.used.fresh(&memory.name)
                 }
             };
             let element = self.element(&name, &memory.layout);
@@ -133,7 +133,7 @@ impl CudaGenerator<'_> {
                 Extent::Dynamic(expr) => {
                     let value = self.tree(*expr);
                     let name_hint = extent_name(&self.memories[id.index()].name, axis, memory.extents.len());
-                    let name = self.names.fresh(&name_hint);
+                    let name = self.naming.used.fresh(&name_hint);
                     self.declare("int", &name, value);
                     self.memories[id.index()].computed[axis] = Some(name.clone());
                     CudaExpr::Atom(name)
@@ -154,7 +154,7 @@ impl CudaGenerator<'_> {
             suffix: String::new(),
             value: Some(cast),
         });
-        let end = self.names.fresh(&format!("{name}_end"));
+        let end = self.naming.used.fresh(&format!("{name}_end"));
         let rounded = CudaExpr::binary("&", CudaExpr::binary("+", count, CudaExpr::int(15)), CudaExpr::int(-16));
         let rounded = match offset {
             None => rounded,
@@ -187,11 +187,11 @@ impl CudaGenerator<'_> {
     }
 
     pub(super) fn param_extent(&mut self, param: usize, axis: usize, rank: usize) -> String {
-        if let Some(known) = self.extents.get(&(param, axis)) {
+        if let Some(known) = self.naming.extents.get(&(param, axis)) {
             return known.clone();
         }
-        let name = self.names.fresh(&extent_name(&self.params[param], axis, rank));
-        self.extents.insert((param, axis), name.clone());
+        let name = self.naming.used.fresh(&extent_name(&self.naming.params[param], axis, rank));
+        self.naming.extents.insert((param, axis), name.clone());
         name
     }
 
@@ -228,7 +228,7 @@ impl CudaGenerator<'_> {
         for (axis, index) in indices.into_iter().enumerate() {
             offset = Some(match offset {
                 None if wide && place.indices.len() > 1 => {
-                    self.helpers.need("i64");
+                    self.preamble.helpers.need("i64");
                     CudaExpr::call("i64", [index])
                 }
                 None => index,

@@ -22,13 +22,13 @@ log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
 jn y0 y1 yn norm rnorm rhypot ldexp frexp modf remquo nextafter logb ilogb";
 
 /// The set of names that are in use.
-#[derive(Default)]
 pub(crate) struct UsedNames {
     used: FxHashSet<String>,
 }
 
-impl UsedNames {
-    pub fn new() -> UsedNames {
+impl Default for UsedNames {
+    /// Returns the names that CUDA C++ defines.
+    fn default() -> UsedNames {
         let mut used: FxHashSet<String> = TAKEN.split_whitespace().map(str::to_string).collect();
         // Math functions on f64. The corresponding functions on f32 have the suffix `f`.
         for name in FUNCTIONS.split_whitespace() {
@@ -36,7 +36,9 @@ impl UsedNames {
         }
         UsedNames { used }
     }
+}
 
+impl UsedNames {
     /// Returns an unused name similar to `wanted`.
     pub fn fresh(&mut self, wanted: &str) -> String {
         let base = sanitized(wanted);

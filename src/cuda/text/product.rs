@@ -176,11 +176,11 @@ struct GemmEpilogue {
 
 impl CudaGenerator<'_> {
     fn product(&mut self, name: &str, product: &GemmKernel, copies: OperandStaging) -> Option<CudaKernel> {
-        let entry = self.names.fresh(name);
+        let entry = self.naming.used.fresh(name);
         for param in &self.module.kernel.params {
             let (KernelParam::Value { name, .. } | KernelParam::Array { name, .. }) = param;
-            let name = self.names.fresh(name);
-            self.params.push(name);
+            let name = self.naming.used.fresh(name);
+            self.naming.params.push(name);
         }
         self.arrays();
         self.name_indices(2);
@@ -190,17 +190,21 @@ impl CudaGenerator<'_> {
         }
         let own = if is_transposed(&a, &b, copies) { [SECOND, FIRST] } else { [FIRST, SECOND] };
         let function = self.function;
-        self.deferred_stores = Some(vec![]);
+        self.deferred.stores = Some(vec![]);
         let stmts = self.capture(|g| {
             g.local_arrays();
             g.declare_locals();
             g.block(&function.body);
         });
-        let epilogue = GemmEpilogue { stmts, deferred_stores: self.deferred_stores.take().unwrap_or_default() };
-        if self.uses_faults || self.uses_prints || self.uses_grid || !self.is_plain(&epilogue.deferred_stores) {
+        let epilogue = GemmEpilogue { stmts, deferred_stores: self.deferred.stores.take().unwrap_or_default() };
+        if self.records.uses_faults
+            || self.records.uses_prints
+            || self.records.uses_grid
+            || !self.is_plain(&epilogue.deferred_stores)
+        {
             return None;
         }
-        let element = self.params.len() - 1;
+        let element = self.naming.params.len() - 1;
         let mut params = self.arguments_of(2);
         params.retain(|param| !matches!(param, KernelArgument::Value { param, .. } if *param == element));
         match copies {
@@ -225,10 +229,10 @@ impl CudaGenerator<'_> {
             static_shared: 0,
             dynamic_shared: vec![],
             cooperative: packs,
-            places: std::mem::take(&mut self.places),
+            places: std::mem::take(&mut self.records.places),
             prints: vec![],
             assumptions: self.used_assumptions(),
-            guards: self.ranges.summary,
+            guards: self.analyses.ranges.summary,
             notes,
         })
     }
@@ -267,10 +271,10 @@ impl CudaGenerator<'_> {
         notes: &[String],
         epilogue: &GemmEpilogue,
     ) -> String {
-        let element = self.params.last().cloned().unwrap_or_default();
+        let element = self.naming.params.last().cloned().unwrap_or_default();
         let names: Vec<String> = params.iter().map(|param| self.parameter(param)).collect();
-        let prologue = [std::mem::take(&mut self.prologue), std::mem::take(&mut self.prologue_shared)].concat();
-        let mut text = std::mem::take(&mut self.helpers).into_text();
+        let prologue = [std::mem::take(&mut self.preamble.stmts), std::mem::take(&mut self.preamble.shared)].concat();
+        let mut text = std::mem::take(&mut self.preamble.helpers).into_text();
         let kind = match a.element {
             Scalar::F32 => "tf32",
             Scalar::Bf16 => "bf16",
@@ -295,7 +299,7 @@ impl CudaGenerator<'_> {
         text.push_str(&names.join(",\n    "));
         text.push_str(") {\n");
         print::block(&prologue, 1, &mut text);
-        let [(row, rows), (column, columns)] = [0, 1].map(|k| self.indices[k].clone());
+        let [(row, rows), (column, columns)] = [0, 1].map(|k| self.naming.indices[k].clone());
         let (struct_of_left, write) = self.deferred_store_text(&epilogue.deferred_stores);
         let edges = self.edges();
         text.push_str(&format!(

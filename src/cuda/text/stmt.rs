@@ -21,11 +21,11 @@ impl CudaGenerator<'_> {
         let number = self.stmt;
         let site = BodySite::Stmt(number);
         self.stmt += 1;
-        let silent = matches!(&stmt.kind, StmtKind::Let(id) if self.plan.is_inline(*id) || !self.plan.is_used(*id));
+        let silent = matches!(&stmt.kind, StmtKind::Let(id) if self.analyses.plan.is_inline(*id) || !self.analyses.plan.is_used(*id));
         if !silent {
             self.emit_line(stmt.span);
         }
-        if let Some(scope) = self.fences.before(number) {
+        if let Some(scope) = self.analyses.fences.before(number) {
             self.fence(scope);
         }
         match &stmt.kind {
@@ -43,7 +43,7 @@ impl CudaGenerator<'_> {
             StmtKind::Warp { op, value, lane, among, result } => {
                 self.guard_among(*op, *among, stmt.span);
                 self.warp(*op, *value, *lane, *among, *result);
-                if self.fences.syncs(number) {
+                if self.analyses.fences.syncs(number) {
                     self.push(Out::Do(CudaExpr::call("__syncwarp", [])));
                 }
             }
@@ -80,7 +80,7 @@ impl CudaGenerator<'_> {
             }
             _ => {}
         }
-        if self.plan.is_inline(id) || !self.plan.is_used(id) {
+        if self.analyses.plan.is_inline(id) || !self.analyses.plan.is_used(id) {
             return;
         }
         let value = self.build(id, false);
@@ -89,25 +89,25 @@ impl CudaGenerator<'_> {
 
     /// Declares a constant for a value.
     pub fn name(&mut self, id: ExprId, value: CudaExpr) {
-        let ty = self.helpers.ty(self.function.exprs[id].ty);
+        let ty = self.preamble.helpers.ty(self.function.exprs[id].ty);
         let name = self.temporary();
         self.declare(&ty, &name, value);
-        self.values.insert(id, name);
+        self.naming.values.insert(id, name);
     }
 
     /// Declares a constant for a statement's result if the result is used; otherwise, emits only the expression.
     pub fn result(&mut self, result: Option<ExprId>, value: CudaExpr) {
         match result {
-            Some(id) if self.plan.is_used(id) => self.name(id, value),
+            Some(id) if self.analyses.plan.is_used(id) => self.name(id, value),
             _ => self.push(Out::Do(value)),
         }
     }
 
     fn write(&mut self, local: LocalId, value: ExprId) {
         let value = self.value(value);
-        let name = self.locals[local.index()].clone();
-        if self.declared_at_write.remove(&local) {
-            let ty = self.helpers.ty(self.function.locals[local].ty);
+        let name = self.naming.locals[local.index()].clone();
+        if self.analyses.declared_at_write.remove(&local) {
+            let ty = self.preamble.helpers.ty(self.function.locals[local].ty);
             self.push(Out::Declare { ty, name, suffix: String::new(), value: Some(value) });
         } else {
             self.push(Out::Assign(CudaExpr::Atom(name), value));
@@ -118,7 +118,7 @@ impl CudaGenerator<'_> {
         let ty = self.function.exprs[value].ty;
         let global = matches!(self.function.memories[place.memory].space, MemorySpace::Global { .. });
         let value = self.value(value);
-        if let (true, Some(left)) = (global, &mut self.deferred_stores) {
+        if let (true, Some(left)) = (global, &mut self.deferred.stores) {
             left.push(place.memory);
             let array = self.memories[place.memory.index()].name.clone();
             let offset = self.offset(place);
@@ -138,20 +138,20 @@ impl CudaGenerator<'_> {
     pub fn declare_locals(&mut self) {
         let function = self.function;
         for (_, local) in function.locals.iter() {
-            let name = self.names.fresh(&local.name);
-            self.locals.push(name);
+            let name = self.naming.used.fresh(&local.name);
+            self.naming.locals.push(name);
         }
         let mut homes = LocalUseMap::default();
         homes.block(function, &function.body);
         for (id, local) in function.locals.iter() {
             match homes.found.get(&id) {
                 None => {}
-                Some(home) if home.only_counts => drop(self.counters.insert(id)),
+                Some(home) if home.only_counts => drop(self.analyses.counters.insert(id)),
                 Some(home) if home.written_first && home.common.last() == Some(&home.first) => {
-                    self.declared_at_write.insert(id);
+                    self.analyses.declared_at_write.insert(id);
                 }
                 Some(_) => {
-                    let (ty, name) = (self.helpers.ty(local.ty), self.locals[id.index()].clone());
+                    let (ty, name) = (self.preamble.helpers.ty(local.ty), self.naming.locals[id.index()].clone());
                     // Initialize the local with zero, as the simulator does: a read before the first write is a bug in
                     // the program, but must be deterministic.
                     let value = Some(CudaExpr::Braces(String::new(), vec![]));

@@ -330,12 +330,12 @@ impl TileTextWriter<'_> {
             ranges.assume_in_bounds();
         }
         let mut g = CudaGenerator::new(module, self.options, self.sources, ranges);
-        g.helpers = std::mem::take(&mut self.helpers);
-        g.names.fresh(&self.kernel.module.kernel.name);
+        g.preamble.helpers = std::mem::take(&mut self.helpers);
+        g.naming.used.fresh(&self.kernel.module.kernel.name);
         for param in &module.kernel.params {
             let (KernelParam::Value { name, .. } | KernelParam::Array { name, .. }) = param;
-            let name = g.names.fresh(name);
-            g.params.push(name);
+            let name = g.naming.used.fresh(name);
+            g.naming.params.push(name);
         }
         g.arrays();
         self.sign(&mut g)?;
@@ -347,7 +347,12 @@ impl TileTextWriter<'_> {
             g.block(&function.body);
         });
         let has_tables = function.memories.iter().any(|(_, memory)| memory.space == MemorySpace::Constant);
-        if g.uses_faults || g.uses_prints || g.uses_grid || has_tables || !g.elements.is_empty() {
+        if g.records.uses_faults
+            || g.records.uses_prints
+            || g.records.uses_grid
+            || has_tables
+            || !g.preamble.elements.is_empty()
+        {
             return None;
         }
         // The row and the column are not constants of the launch, so the assumptions contain their maximum, the
@@ -362,7 +367,7 @@ impl TileTextWriter<'_> {
         self.count += 1;
         let name = format!("f{}_", self.count);
         self.write_function(&mut g, &name, &body);
-        self.helpers = std::mem::take(&mut g.helpers);
+        self.helpers = std::mem::take(&mut g.preamble.helpers);
         Some(name)
     }
 
@@ -387,24 +392,25 @@ impl TileTextWriter<'_> {
         }
         if self.signature.is_none() {
             let names = params.iter().map(|param| g.parameter(param)).collect();
-            let variables = g.params[own..own + 3 + self.tiles.counters.len()].to_vec();
+            let variables = g.naming.params[own..own + 3 + self.tiles.counters.len()].to_vec();
             self.signature = Some(CudaSignature { params, names, variables, arrays });
         }
         Some(())
     }
 
     fn write_function(&mut self, g: &mut CudaGenerator<'_>, name: &str, body: &[CudaStmt]) {
-        let prologue = [std::mem::take(&mut g.prologue), std::mem::take(&mut g.prologue_shared)].concat();
-        let mut parameters: Vec<String> = g.indices.iter().map(|(index, _)| format!("const int {index}")).collect();
+        let prologue = [std::mem::take(&mut g.preamble.stmts), std::mem::take(&mut g.preamble.shared)].concat();
+        let mut parameters: Vec<String> =
+            g.naming.indices.iter().map(|(index, _)| format!("const int {index}")).collect();
         let mut result = None;
         let first = self.params() + 3 + self.tiles.counters.len();
         for (param, declared) in g.module.kernel.params.iter().enumerate().skip(first) {
             match declared {
                 KernelParam::Value { ty, .. } => {
-                    parameters.push(format!("const {} {}", g.helpers.ty(*ty), g.params[param]))
+                    parameters.push(format!("const {} {}", g.preamble.helpers.ty(*ty), g.naming.params[param]))
                 }
                 KernelParam::Array { memory, .. } => {
-                    result = Some((g.memories[memory.index()].element.ty.clone(), g.params[param].clone()));
+                    result = Some((g.memories[memory.index()].element.ty.clone(), g.naming.params[param].clone()));
                 }
             }
         }

@@ -37,7 +37,7 @@ impl<'a> BodyAccesses<'a> {
             let site = BodySite::Stmt(self.statements);
             self.statements += 1;
             let mut add = |place, hint: CacheHint, write, site| {
-                let guarded = g.options.checked && g.ranges.guards.contains_key(&site);
+                let guarded = g.options.checked && g.analyses.ranges.guards.contains_key(&site);
                 self.may_end_early |= guarded;
                 self.accesses.push(VectorizableAccess {
                     place,
@@ -86,14 +86,14 @@ impl CudaGenerator<'_> {
     pub(super) fn find_vector_groups(&mut self, rank: usize, statements: usize) -> Option<()> {
         let mut body = BodyAccesses::default();
         body.block(self, &self.function.body, true, true);
-        body.may_end_early |= self.options.checked && !self.ranges.zero_divisors.is_empty();
+        body.may_end_early |= self.options.checked && !self.analyses.ranges.zero_divisors.is_empty();
         let mut groups = (!body.is_unsupported).then(|| self.vector_groups_of(&body, rank as u8 - 1))?;
         groups.indices_per_thread = self.indices_per_thread(&groups, rank, statements)?;
         for group in &mut groups.all {
             let array = &self.memories[group.stride_family.memory.index()].name;
-            group.name = self.names.fresh(&format!("{array}_piece"));
+            group.name = self.naming.used.fresh(&format!("{array}_piece"));
         }
-        self.vector_groups = groups;
+        self.analyses.vector_groups = groups;
         Some(())
     }
 
@@ -155,10 +155,10 @@ impl CudaGenerator<'_> {
 
     /// If an element belongs to a vector group, returns the expression for its value in the group's registers.
     pub(super) fn vectorized_element(&self, place: &Place, element: CudaExpr) -> CudaExpr {
-        let Some(&(group, k)) = self.vector_groups.by_place.get(&(place.memory, place.indices.clone())) else {
+        let Some(&(group, k)) = self.analyses.vector_groups.by_place.get(&(place.memory, place.indices.clone())) else {
             return element;
         };
-        let group = &self.vector_groups.all[group];
+        let group = &self.analyses.vector_groups.all[group];
         let at = CudaExpr::Atom(sum("turn", group.stride_family.stride(), k + group.elements_before));
         let group_element = CudaExpr::index(CudaExpr::atom(&group.name), vec![at]);
         // With parentheses, the conditional expression is an lvalue.
@@ -167,7 +167,7 @@ impl CudaGenerator<'_> {
 
     /// Returns the parameters that the body's lambda has in addition to its indices.
     pub(super) fn vector_group_parameters(&self) -> String {
-        if self.vector_groups.indices_per_thread == 0 {
+        if self.analyses.vector_groups.indices_per_thread == 0 {
             return String::new();
         }
         ", const int turn, const bool grouped".into()
@@ -175,22 +175,22 @@ impl CudaGenerator<'_> {
 
     /// Declares the register arrays of the vector groups.
     pub(super) fn declare_vector_groups(&self) -> Vec<Out> {
-        let each = i64::from(self.vector_groups.indices_per_thread);
+        let each = i64::from(self.analyses.vector_groups.indices_per_thread);
         let declare = |group: &VectorGroup| Out::Declare {
             ty: self.memories[group.stride_family.memory.index()].element.ty.clone(),
             name: group.name.clone(),
             suffix: format!("[{}]", group.elements_before + each * group.stride_family.stride() + group.elements_after),
             value: None,
         };
-        self.vector_groups.all.iter().map(declare).collect()
+        self.analyses.vector_groups.all.iter().map(declare).collect()
     }
 
     /// Emits the loop over a thread's indices. The other indices of the index space have already been declared.
     pub(super) fn vectorized_index_space(&mut self, rank: usize, block: u32) -> Vec<Out> {
-        self.helpers.need("pieces");
-        let pieces = std::mem::take(&mut self.vector_groups);
+        self.preamble.helpers.need("pieces");
+        let pieces = std::mem::take(&mut self.analyses.vector_groups);
         let each = pieces.indices_per_thread;
-        let (last, extent) = self.indices[rank - 1].clone();
+        let (last, extent) = self.naming.indices[rank - 1].clone();
         let (mut aligned, mut inside) = (vec![], vec![format!("first <= {extent} - {each}")]);
         let (mut before, mut behind) = (vec![], vec![]);
         for group in &pieces.all {
@@ -200,7 +200,7 @@ impl CudaGenerator<'_> {
             before.extend(text.read);
             behind.extend(text.write);
         }
-        self.vector_groups = pieces;
+        self.analyses.vector_groups = pieces;
         for list in [&mut aligned, &mut inside] {
             let mut unique = vec![];
             list.retain(|term| {
@@ -217,7 +217,7 @@ impl CudaGenerator<'_> {
             value: Some(CudaExpr::Atom(value)),
         };
         let call = |index: &str, turn: &str, grouped: &str| {
-            let indices = self.indices.iter().map(|(own, _)| if *own == last { index } else { own.as_str() });
+            let indices = self.naming.indices.iter().map(|(own, _)| if *own == last { index } else { own.as_str() });
             Out::Do(CudaExpr::call("at", indices.chain([turn, grouped]).map(CudaExpr::atom)))
         };
         let unrolled_loop = |unroll: &str, body: Vec<Out>| Out::For {
@@ -282,7 +282,7 @@ impl CudaGenerator<'_> {
         for (at, outer) in outer.iter().enumerate() {
             let index = match *outer {
                 OuterIndex::Const(n) => n.to_string(),
-                OuterIndex::Index(k, n) => sum(&self.indices[k as usize].0, 1, n),
+                OuterIndex::Index(k, n) => sum(&self.naming.indices[k as usize].0, 1, n),
             };
             bounds_tests.push(format!("unsigned({index}) < unsigned({})", extents[at]));
             rows = if at == 0 { index } else { format!("(({rows}) * {} + {index})", extents[at]) };
@@ -325,7 +325,7 @@ impl CudaGenerator<'_> {
     /// Returns the note for the user about vectorized accesses.
     pub(super) fn vectorization_note(&self) -> String {
         let mut names: Vec<&str> = vec![];
-        for group in &self.vector_groups.all {
+        for group in &self.analyses.vector_groups.all {
             let name = &self.memories[group.stride_family.memory.index()].name;
             if !names.contains(&name.as_str()) {
                 names.push(name);
@@ -333,7 +333,7 @@ impl CudaGenerator<'_> {
         }
         format!(
             "a thread takes {} adjacent indices, with wide accesses to {}",
-            self.vector_groups.indices_per_thread,
+            self.analyses.vector_groups.indices_per_thread,
             names.join(", ")
         )
     }

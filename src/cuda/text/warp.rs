@@ -25,7 +25,7 @@ impl CudaGenerator<'_> {
             WarpOp::Any => CudaExpr::binary("!=", CudaExpr::call("__any_sync", [mask, value]), CudaExpr::int(0)),
             WarpOp::All => CudaExpr::binary("!=", CudaExpr::call("__all_sync", [mask, value]), CudaExpr::int(0)),
             WarpOp::MatchAny => {
-                self.helpers.need("match_any");
+                self.preamble.helpers.need("match_any");
                 let value = self.of_own_type(ty.scalar(), value);
                 CudaExpr::call("match_any", [mask, value])
             }
@@ -43,7 +43,7 @@ impl CudaGenerator<'_> {
 
     /// Casts a literal to the type of its value, from which its C++ type may differ.
     fn of_own_type(&mut self, s: Scalar, value: CudaExpr) -> CudaExpr {
-        let ty = self.helpers.scalar(s);
+        let ty = self.preamble.helpers.scalar(s);
         if matches!(value, CudaExpr::Atom(_)) { CudaExpr::call(ty, [value]) } else { value }
     }
 
@@ -62,7 +62,7 @@ impl CudaGenerator<'_> {
     }
 
     fn shuffle_among(&mut self, op: WarpOp, ty: Ty, value: CudaExpr, lane: CudaExpr, among: CudaExpr) -> CudaExpr {
-        self.helpers.need("shuffle_among");
+        self.preamble.helpers.need("shuffle_among");
         let own = CudaExpr::Atom(self.identity(&ExprKind::LaneIdx));
         let from = self.source(op, lane);
         let value = if ty.lanes() == 1 { self.of_own_type(ty.scalar(), value) } else { value };
@@ -78,7 +78,7 @@ impl CudaGenerator<'_> {
         if self.full_warps() {
             return CudaExpr::int(32);
         }
-        self.helpers.need("warp_size");
+        self.preamble.helpers.need("warp_size");
         CudaExpr::call("warp_size", [])
     }
 
@@ -97,7 +97,7 @@ impl CudaGenerator<'_> {
         if let (Some(name), true) = (name, native) {
             return CudaExpr::call(name, [all(), value, lane]);
         }
-        self.helpers.need("shuffle");
+        self.preamble.helpers.need("shuffle");
         let own = CudaExpr::Atom(self.identity(&ExprKind::LaneIdx));
         let from = self.source(op, lane);
         let lanes = self.lanes();
@@ -106,7 +106,7 @@ impl CudaGenerator<'_> {
 
     /// Returns a reduction over lanes. For 32-bit integers, it is a single instruction if the GPU has one.
     fn reduce(&mut self, op: WarpOp, s: Scalar, value: CudaExpr, among: Option<CudaExpr>) -> CudaExpr {
-        let ty = self.helpers.scalar(s);
+        let ty = self.preamble.helpers.scalar(s);
         let op_name = match op {
             WarpOp::ReduceAdd => "add",
             WarpOp::ReduceMin => "min",
@@ -117,17 +117,17 @@ impl CudaGenerator<'_> {
         };
         let suffix = if among.is_some() { "_among" } else { "" };
         let name = format!("warp_{op_name}{suffix}");
-        if self.helpers.is_new(&format!("{name} {ty}")) {
-            self.helpers.need(if among.is_some() { "reduce_among" } else { "butterfly" });
+        if self.preamble.helpers.is_new(&format!("{name} {ty}")) {
+            self.preamble.helpers.need(if among.is_some() { "reduce_among" } else { "butterfly" });
             let (a, b) = (CudaExpr::atom("a"), CudaExpr::atom("b"));
             let facts = OpFacts::default();
             let combined = match op {
-                WarpOp::ReduceAdd => self.helpers.binary(BinOp::Add, s, a, b, facts),
-                WarpOp::ReduceMin => self.helpers.math(MathFn::Min, s, vec![a, b], facts),
-                WarpOp::ReduceMax => self.helpers.math(MathFn::Max, s, vec![a, b], facts),
-                WarpOp::ReduceAnd => self.helpers.binary(BinOp::And, s, a, b, facts),
-                WarpOp::ReduceOr => self.helpers.binary(BinOp::Or, s, a, b, facts),
-                _ => self.helpers.binary(BinOp::Xor, s, a, b, facts),
+                WarpOp::ReduceAdd => self.preamble.helpers.binary(BinOp::Add, s, a, b, facts),
+                WarpOp::ReduceMin => self.preamble.helpers.math(MathFn::Min, s, vec![a, b], facts),
+                WarpOp::ReduceMax => self.preamble.helpers.math(MathFn::Max, s, vec![a, b], facts),
+                WarpOp::ReduceAnd => self.preamble.helpers.binary(BinOp::And, s, a, b, facts),
+                WarpOp::ReduceOr => self.preamble.helpers.binary(BinOp::Or, s, a, b, facts),
+                _ => self.preamble.helpers.binary(BinOp::Xor, s, a, b, facts),
             };
             let combine = format!("[]({ty} a, {ty} b) -> {ty} {{ return {}; }}", print::expr(&combined));
             let (general, mask, parameters) = match among {
@@ -148,7 +148,7 @@ impl CudaGenerator<'_> {
                 }
                 None => general,
             };
-            self.helpers.add(&format!("{FUNCTION} {ty} {name}({ty} value, {parameters}) {{\n{body}}}"));
+            self.preamble.helpers.add(&format!("{FUNCTION} {ty} {name}({ty} value, {parameters}) {{\n{body}}}"));
         }
         // Cast literals, because their C++ type may differ from the type of the value.
         let value =

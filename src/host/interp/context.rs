@@ -219,7 +219,7 @@ pub(crate) struct CodeCaches {
     /// Cache of the bytecode of functions and script chunks.
     pub codes: Codes,
     /// Cache of bound and checked calls, by call expression.
-    pub calls: CallCache,
+    pub(super) calls: CallCache,
     /// Number of the program's definitions when the call and launch caches were filled.
     pub definition_count: usize,
     /// Unused frames that calls can reuse. They are boxed so that moving them is cheap.

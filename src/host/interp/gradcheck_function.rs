@@ -219,11 +219,14 @@ impl F64Shadow {
     pub fn new(machine: &EvalContext<'_>, frame: &HostFrame, derive: &Derive) -> F64Shadow {
         let own = &machine.interp;
         let mut options = own.options.clone();
-        if let Some(Ok(simulator)) = own.device_pool.available.as_ref().map(|devices| devices.open(DeviceSelector::Sim(None))) {
+        if let Some(Ok(simulator)) =
+            own.device_pool.available.as_ref().map(|devices| devices.open(DeviceSelector::Sim(None)))
+        {
             options.device = simulator;
         }
         let mut interp = Interpreter::new(options);
-        (interp.device_pool.available, interp.max_array_bytes) = (own.device_pool.available.clone(), own.max_array_bytes);
+        (interp.device_pool.available, interp.max_array_bytes) =
+            (own.device_pool.available.clone(), own.max_array_bytes);
         interp.expressions = own.expressions.without_kernels();
         (interp.stack.end, interp.stack.depth, interp.stack.span) = (own.stack.end, own.stack.depth, own.stack.span);
         let generics = frame.generics.iter().map(GenericArgument::widened).collect();

@@ -63,7 +63,9 @@ impl EvalContext<'_> {
         fault: &Fault,
         span: Span,
     ) -> Vec<String> {
-        let (Some(evidence), FaultKind::Race(_)) = (&self.interp.observers.race_evidence, &fault.kind) else { return vec![] };
+        let (Some(evidence), FaultKind::Race(_)) = (&self.interp.observers.race_evidence, &fault.kind) else {
+            return vec![];
+        };
         let mut all_values = values.to_vec();
         all_values.extend(parts.hidden.iter().map(|value| (value.clone(), false)));
         let (Ok(args), Some(written)) = (trial_arguments(&all_values), self.launch_text(launch, span)) else {

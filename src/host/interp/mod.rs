@@ -57,8 +57,6 @@ mod type_mismatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustc_hash::FxHashMap;
-
 use crate::array::ElementType;
 use crate::graph::ExecContext;
 use crate::problem::HostResult;
@@ -80,12 +78,12 @@ use bytecode::RunEnd;
 use call_cache::CallCache;
 use code::{CodeSource, Codes};
 use compiled_kernels::DeviceKernels;
+pub use context::{
+    CallStack, DevicePool, HostEffects, Interpreter, LastValue, LaunchObservers, RandomPosition, RankExchange,
+    ScriptOptions, ShownPicture, WarningLog,
+};
 use context::{CodeCaches, ConstValues, DerivativeState, NoGradCapture};
 pub(crate) use context::{Eval, EvalContext, Signal};
-pub use context::{
-    CallStack, DevicePool, HostEffects, Interpreter, LastValue, LaunchObservers, RandomPosition, RankExchange, ScriptOptions,
-    ShownPicture, WarningLog,
-};
 pub use copy_statistics::{CopyCounts, CopyStatistics};
 use frame::HostFrame;
 pub use geometry::constant_block;
@@ -362,7 +360,8 @@ impl EvalContext<'_> {
     fn execute_chunk(&mut self, chunk: &Arc<ScriptChunk>) -> Eval<Option<LastValue>> {
         let body = &chunk.body;
         let code = self.chunk_code(chunk);
-        self.interp.observers.provenance.chunk = self.interp.observers.recorded_launches.is_some().then(|| chunk.clone());
+        self.interp.observers.provenance.chunk =
+            self.interp.observers.recorded_launches.is_some().then(|| chunk.clone());
         let mut frame = self.interp.caches.frames.pop().unwrap_or_else(|| Box::new(HostFrame::empty()));
         frame.prepare(&code);
         let value = self.run_frame(&mut frame)?;
@@ -438,7 +437,9 @@ impl EvalContext<'_> {
         let visited = std::mem::take(&mut self.interp.device_pool.used);
         let is_over = matches!(ended, Ok(_) | Err(Signal::Exit(..)));
         let mut failure = None;
-        for device in std::iter::once(&self.interp.options.device).chain(&visited).chain(&self.interp.device_pool.shards) {
+        for device in
+            std::iter::once(&self.interp.options.device).chain(&visited).chain(&self.interp.device_pool.shards)
+        {
             match device.report_pending_faults() {
                 Ok(()) => {}
                 Err(error @ (DeviceError::EarlierLaunch(_) | DeviceError::Lost(_))) => failure = Some(error),
@@ -455,7 +456,8 @@ impl EvalContext<'_> {
     /// Waits for launches that may still report a fault, on the current device and on all devices with shards.
     pub(crate) fn report_pending_faults(&mut self, span: Span) -> Eval<()> {
         let own = std::iter::once(&self.interp.options.device);
-        let confirmed = own.chain(&self.interp.device_pool.shards).try_for_each(|device| device.report_pending_faults());
+        let confirmed =
+            own.chain(&self.interp.device_pool.shards).try_for_each(|device| device.report_pending_faults());
         confirmed.map_err(|error| self.device_error(&error, span))
     }
 

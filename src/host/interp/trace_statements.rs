@@ -90,7 +90,8 @@ impl EvalContext<'_> {
         value: &HostValue,
         result: &HostValue,
     ) {
-        let Some(recorded) = self.interp.observers.recorded_launches.as_ref().filter(|_| self.interp.derivatives.depth == 0)
+        let Some(recorded) =
+            self.interp.observers.recorded_launches.as_ref().filter(|_| self.interp.derivatives.depth == 0)
         else {
             return;
         };
