@@ -246,6 +246,7 @@ pub struct NanCheck {
 }
 
 /// The tables of a compiled kernel, without its ops.
+#[derive(Default)]
 pub(crate) struct KernelTables {
     /// The position of the first op of the body; the prologue precedes it.
     pub body: u32,

@@ -129,19 +129,19 @@ pub(crate) fn takes(block: &Block) -> bool {
 
 impl<'a> KernelCompiler<'a> {
     pub(crate) fn instrument(&mut self, checks: Checks, apart: &[RaceFreedom]) {
-        self.checks = checks;
+        self.tables.checks = checks;
         let f = self.f;
-        self.watched = if checks.memory { watched(f, apart) } else { f.memories.iter().map(|_| None).collect() };
-        self.meets = meets(&f.body);
-        self.changes = vec![false; f.memories.len()];
+        self.tables.tracked = if checks.memory { watched(f, apart) } else { f.memories.iter().map(|_| None).collect() };
+        self.facts.has_meetings = meets(&f.body);
+        self.facts.changes = vec![false; f.memories.len()];
         each_stmt(&f.body, &mut |stmt| {
             if let StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } = &stmt.kind {
-                self.changes[place.memory.index()] = true;
+                self.facts.changes[place.memory.index()] = true;
             }
             if let StmtKind::Store { place, .. } = &stmt.kind
                 && checks.memory
             {
-                self.stored.insert((place.memory, place.indices.clone()));
+                self.facts.stored.insert((place.memory, place.indices.clone()));
             }
         });
         let mut waits = false;
@@ -153,24 +153,24 @@ impl<'a> KernelCompiler<'a> {
             };
         });
         if checks.memory {
-            self.deciding = deciding(f);
-            self.taking = taking(f);
+            self.facts.deciding = deciding(f);
+            self.facts.taking = taking(f);
         }
         let mut fences = false;
         each_stmt(&f.body, &mut |stmt| fences |= matches!(stmt.kind, StmtKind::Fence(_)));
-        self.syncs = fences && !self.deciding.is_empty();
+        self.tables.has_sync = fences && !self.facts.deciding.is_empty();
         // Warps of kernels whose threads synchronize may run separately, so that all barriers have to be emitted.
-        self.waits = waits || self.syncs;
+        self.facts.waits = waits || self.tables.has_sync;
         let mut barriers = false;
         each_stmt(&f.body, &mut |stmt| {
             barriers |= matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. })
         });
-        self.splits = self.waits || !barriers;
+        self.tables.can_split_warps = self.facts.waits || !barriers;
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
             StmtKind::Atomic { ref place, .. } if f.memories[place.memory].space != MemorySpace::Shared => {
-                self.ordered |= depends_on_atomic_order(f, &stmt.kind);
+                self.tables.depends_on_order |= depends_on_atomic_order(f, &stmt.kind);
             }
-            StmtKind::Warp { .. } | StmtKind::Barrier { kind: BarrierKind::Warp, .. } => self.warp_ops = true,
+            StmtKind::Warp { .. } | StmtKind::Barrier { kind: BarrierKind::Warp, .. } => self.tables.warp_ops = true,
             _ => {}
         });
     }
@@ -184,13 +184,13 @@ impl<'a> KernelCompiler<'a> {
         values: Vec<Reg>,
         traits: AccessTraits,
     ) {
-        let def = &self.accesses[access as usize];
+        let def = &self.tables.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
         let components = if touch.is_atomic() { 1 } else { def.regs.len() as u8 };
-        let counted = self.counted.is_some()
+        let counted = self.tables.counted_warps.is_some()
             && self.f.memories.iter().nth(memory).is_some_and(|(_, m)| is_shared_by_warps(m.space));
-        let (x, atomic) = (self.notes.len() as u32, self.atomics.len() as u32);
-        let number = match self.watched.get_mut(memory).and_then(Option::as_mut) {
+        let (x, atomic) = (self.tables.access_sites.len() as u32, self.tables.atomics.len() as u32);
+        let number = match self.tables.tracked.get_mut(memory).and_then(Option::as_mut) {
             Some(watched) => {
                 watched.site_ids.push(x);
                 watched.site_ids.len() as u32 - 1
@@ -200,7 +200,7 @@ impl<'a> KernelCompiler<'a> {
         };
         let site = number.min(255) as u8;
         let pitch = scalar.size();
-        self.notes.push(AccessSite {
+        self.tables.access_sites.push(AccessSite {
             kind: touch,
             access,
             index_in_memory: number,
@@ -218,11 +218,11 @@ impl<'a> KernelCompiler<'a> {
 
     /// Returns whether some store has the same location expression as this load.
     pub(crate) fn is_stored(&self, place: &Place) -> bool {
-        self.stored.contains(&(place.memory, place.indices.clone()))
+        self.facts.stored.contains(&(place.memory, place.indices.clone()))
     }
 
     pub fn is_observed(&self) -> bool {
-        self.checks.memory
+        self.tables.checks.memory
     }
 
     /// Emits the event that all threads of the block, or (`warps`) the active ones warp by warp, have synchronized.
@@ -257,7 +257,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// In front of a jump that only some lanes take: emits the event that the active lanes leave.
     pub(crate) fn report_left(&mut self, span: Span) {
-        if self.is_observed() && self.meets {
+        if self.is_observed() && self.facts.has_meetings {
             let y = self.span(span);
             self.emit(plain::<ReportExit>(), Op { y, ..nothing() });
         }
@@ -280,13 +280,13 @@ impl<'a> KernelCompiler<'a> {
         let of = |&local: &LocalId| {
             let scalar = self.f.locals[local].ty.scalar();
             let reg = |val: &CompiledValue| if let CompiledValue::Reg(reg) = *val { Some((reg, scalar)) } else { None };
-            self.locals[local.index()].iter().filter_map(reg).collect::<Vec<_>>()
+            self.values.locals[local.index()].iter().filter_map(reg).collect::<Vec<_>>()
         };
         let (counts, weak) =
             (ends.unconditional.iter().flat_map(of).collect(), ends.conditional.iter().flat_map(of).collect());
-        let (x, span) = (self.wait_defs.len() as u32, self.span(span));
-        self.wait_defs.push(PollingLoopDef { entered: from, span, progress_locals: counts, weak_locals: weak });
-        self.polls = true;
+        let (x, span) = (self.tables.waits.len() as u32, self.span(span));
+        self.tables.waits.push(PollingLoopDef { entered: from, span, progress_locals: counts, weak_locals: weak });
+        self.tables.has_polling = true;
         self.emit(plain::<ReportPoll>(), Op { x, ..nothing() });
     }
 
@@ -312,7 +312,7 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether it reads memory that other threads may write.
     fn looks(&self, e: ExprId) -> bool {
         let ExprKind::Load { place, .. } = &self.f.exprs[e].kind else { return false };
-        self.f.memories[place.memory].space != MemorySpace::Local && self.changes[place.memory.index()]
+        self.f.memories[place.memory].space != MemorySpace::Local && self.facts.changes[place.memory.index()]
     }
 
     /// Returns whether an iteration only reads memory that other threads may write, so that iterations repeat
@@ -335,7 +335,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits an overflow check in front of a signed operator on registers.
     pub(crate) fn check_overflow(&mut self, op: BinOp, scalar: Scalar, a: Reg, b: Reg, span: u32) {
-        if self.checks.arithmetic
+        if self.tables.checks.arithmetic
             && let Some(run) = arithmetic::overflow_check(op, scalar, self.isa)
         {
             self.emit(run, Op { a, b, x: span, ..nothing() });
@@ -344,7 +344,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits an overflow check in front of a negation of a signed number.
     pub(crate) fn check_negative(&mut self, scalar: Scalar, a: Reg, span: u32) {
-        if scalar.is_int() && scalar.is_signed() && self.checks.arithmetic {
+        if scalar.is_int() && scalar.is_signed() && self.tables.checks.arithmetic {
             let zero = self.const_reg(crate::lanes::is_wide(scalar), 0);
             self.check_overflow(BinOp::Sub, scalar, zero, a, span);
         }
@@ -361,7 +361,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits a range check of the amount in front of a shift.
     pub(crate) fn check_shift(&mut self, scalar: Scalar, by: Scalar, amount: &CompiledValue, span: u32) {
-        if !self.checks.arithmetic {
+        if !self.tables.checks.arithmetic {
             return;
         }
         if let CompiledValue::Const(bits) = amount
@@ -377,7 +377,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits a range check in front of a conversion from float to integer.
     pub(crate) fn check_conversion(&mut self, from: Scalar, to: Scalar, a: Reg, span: u32) {
-        if self.checks.arithmetic && from.is_float() && to.is_int() {
+        if self.tables.checks.arithmetic && from.is_float() && to.is_int() {
             let op = Op {
                 a,
                 c: arithmetic::scalar_index(from) as u16,
@@ -400,9 +400,9 @@ impl<'a> KernelCompiler<'a> {
         span: u32,
     ) {
         let &CompiledValue::Reg(d) = result else { return };
-        if self.checks.nan && out.is_float() {
-            let x = self.births.len() as u32;
-            self.births.push(NanCheck { name: name.into(), infix, scalar: out, args: args.to_vec() });
+        if self.tables.checks.nan && out.is_float() {
+            let x = self.tables.nan_checks.len() as u32;
+            self.tables.nan_checks.push(NanCheck { name: name.into(), infix, scalar: out, args: args.to_vec() });
             self.emit(arithmetic::finite_check(), Op { d, x, y: span, ..nothing() });
         }
     }

@@ -17,7 +17,7 @@ impl<'a> KernelCompiler<'a> {
     /// Returns an expression's components; free expressions (constants, parameters, thread coordinates) are computed on
     /// demand.
     pub fn value(&mut self, e: ExprId) -> Vec<CompiledValue> {
-        if let Some(vals) = self.vals.get(&e) {
+        if let Some(vals) = self.values.by_expr.get(&e) {
             return vals.clone();
         }
         let vals = self.expr(e);
@@ -43,7 +43,7 @@ impl<'a> KernelCompiler<'a> {
             ExprKind::LaneIdx => vec![self.warp_ids(0)],
             ExprKind::WarpIdx => vec![self.warp_ids(1)],
             ExprKind::Extent(memory, axis) => vec![self.extent(*memory, *axis)],
-            ExprKind::Read(local) => self.locals[local.index()].clone(),
+            ExprKind::Read(local) => self.values.locals[local.index()].clone(),
             ExprKind::Load { place, .. } => self.load(e, place),
             ExprKind::Unary { op, value } => {
                 let vals = self.operands(*value);
@@ -111,25 +111,27 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn warp_ids(&mut self, which: u32) -> CompiledValue {
-        let part = std::mem::replace(&mut self.part, CodeSection::Prologue);
+        let part = std::mem::replace(&mut self.writer.section, CodeSection::Prologue);
         let reg = self.alloc_permanent(false, Scalar::I32);
-        self.numbers.push((reg, None));
+        self.writer.numbers.push((reg, None));
         self.emit(plain::<control_flow::WarpIds>(), Op { d: reg, x: which, ..nothing() });
-        self.part = part;
+        self.writer.section = part;
         CompiledValue::Reg(reg)
     }
 
     pub fn extent(&mut self, memory: MemId, axis: u8) -> CompiledValue {
         match self.f.memories[memory].extents.get(axis as usize) {
             Some(Extent::Known(n)) => CompiledValue::Const(u64::from(*n)),
-            Some(Extent::Dynamic(_)) => CompiledValue::Reg(self.memories[memory.index()].extent_regs[axis as usize]),
+            Some(Extent::Dynamic(_)) => {
+                CompiledValue::Reg(self.tables.memories[memory.index()].extent_regs[axis as usize])
+            }
             _ => CompiledValue::Reg(self.special(Special::Extent(memory.index() as u32, axis))),
         }
     }
 
     /// Returns the destination register of a result.
     pub fn result(&mut self, uniform: bool, scalar: Scalar) -> Reg {
-        match self.target.take() {
+        match self.values.target.take() {
             Some(reg) if self.is_uniform_reg(reg) == uniform => reg,
             _ => self.alloc_for(uniform, scalar),
         }
@@ -150,8 +152,8 @@ impl<'a> KernelCompiler<'a> {
     fn slow(&mut self, function: SlowOp, out: Scalar, args: &[(Reg, Scalar)], y: u32) -> CompiledValue {
         let regs: Vec<Reg> = args.iter().map(|a| a.0).collect();
         let d = self.result(self.all_uniform(&regs), out);
-        let x = self.slow.len() as u32;
-        self.slow.push(SlowDef { function, args: args.to_vec(), out });
+        let x = self.tables.slow.len() as u32;
+        self.tables.slow.push(SlowDef { function, args: args.to_vec(), out });
         self.emit(slow::slow(), Op { d, x, y, ..nothing() });
         CompiledValue::Reg(d)
     }
@@ -159,7 +161,7 @@ impl<'a> KernelCompiler<'a> {
     fn unary(&mut self, op: UnaryOp, scalar: Scalar, val: &CompiledValue, span: u32) -> CompiledValue {
         if let CompiledValue::Const(bits) = val {
             let value = clk_scalar::ScalarValue { ty: scalar, bits: crate::lanes::raw_of_lane(scalar, *bits) };
-            if !(self.checks.arithmetic && is_reported_unary(op, value))
+            if !(self.tables.checks.arithmetic && is_reported_unary(op, value))
                 && let Ok(v) = clk_scalar::dynamic::unary(op, value)
             {
                 return CompiledValue::Const(lane_of_raw(v.ty, v.bits));
@@ -171,11 +173,11 @@ impl<'a> KernelCompiler<'a> {
         }
         match arith::unary(op, scalar, self.isa) {
             Some(run) => {
-                let before = self.last.take();
+                let before = self.writer.last.take();
                 let val = self.op(run, scalar, &[a], 0);
                 self.computed(&val, strip::act_of_unary(op, scalar), &[a]);
                 if let (UnaryOp::Not, Scalar::Bool, &CompiledValue::Reg(d)) = (op, scalar, &val) {
-                    self.before_not = before;
+                    self.writer.before_not = before;
                     self.note_not(d, a);
                 }
                 val
@@ -189,12 +191,12 @@ impl<'a> KernelCompiler<'a> {
         let ty = f.exprs[left].ty;
         let right_ty = f.exprs[right].ty;
         // Only values that the analysis classifies as affine share registers with their operands.
-        let affine = self.a.exprs[e] == Variance::Affine;
+        let affine = self.variances.exprs[e] == Variance::Affine;
         if affine && is_32_bit_integer(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
             let (a, b) = (self.value(left), self.value(right));
-            if self.checks.arithmetic
+            if self.tables.checks.arithmetic
                 && ty.scalar() == Scalar::I32
-                && !self.exact.contains(&e)
+                && !self.facts.exact.contains(&e)
                 && !(self.is_uniform(&a[0]) && self.is_uniform(&b[0]))
                 && let (Some(x), Some(y)) = (self.as_affine(&a[0]), self.as_affine(&b[0]))
             {
@@ -234,7 +236,7 @@ impl<'a> KernelCompiler<'a> {
                     self.check_shift(ty.scalar(), right_ty.scalar(), &y, span);
                     self.shift(op, ty.scalar(), right_ty.scalar(), &x, &y)
                 } else {
-                    let checked = !self.exact.contains(&e);
+                    let checked = !self.facts.exact.contains(&e);
                     self.binary_at(op, ty.scalar(), &x, &y, span, checked)
                 }
             })
@@ -259,7 +261,7 @@ impl<'a> KernelCompiler<'a> {
         let x = self.push_index(axes);
         let (never, always) = (self.const_reg(false, 0), self.const_reg(false, u64::from(u32::MAX)));
         let d = self.alloc(CompilerRegClass::View);
-        self.target = None;
+        self.values.target = None;
         self.emit(run, Op { d, a: never, b: always, x, y: u32::from(ordered), ..nothing() });
         self.note_affine_compare(op, scalar, d, x);
         self.role(StripRole::Early { writes: vec![d] });
@@ -312,15 +314,15 @@ impl<'a> KernelCompiler<'a> {
         if checked {
             self.check_overflow(op, scalar, a, b, span);
         }
-        if self.checks.nan {
+        if self.tables.checks.nan {
             // The check reads the operands after the result is written, so that the result must not overwrite one of
             // them.
-            self.target = None;
+            self.values.target = None;
         }
         let division = scalar.is_int() && matches!(op, BinOp::Div | BinOp::Rem);
         if division {
             // The message shows the dividend, which a result in the same register would have overwritten.
-            self.target = None;
+            self.values.target = None;
         }
         let run = if division { slow::divide(op, scalar, self.isa) } else { arith::binary(op, scalar, self.isa) };
         let val = match run {
@@ -380,8 +382,8 @@ impl<'a> KernelCompiler<'a> {
     fn math(&mut self, e: ExprId, function: MathFn, args: &[ExprId]) -> Vec<CompiledValue> {
         let (out, lanes) = (self.f.exprs[e].ty.scalar(), self.f.exprs[e].ty.lanes());
         let span = self.span(self.f.spans[e]);
-        if self.checks.nan {
-            self.target = None;
+        if self.tables.checks.nan {
+            self.values.target = None;
         }
         let scalar = args.first().map_or(out, |&a| self.f.exprs[a].ty.scalar());
         let columns: Vec<Vec<CompiledValue>> = args.iter().map(|&a| self.operands(a)).collect();
@@ -431,7 +433,7 @@ impl<'a> KernelCompiler<'a> {
         if let CompiledValue::Const(bits) = val {
             let raw = crate::lanes::raw_of_lane(from, *bits);
             let value = clk_scalar::ScalarValue { ty: from, bits: raw };
-            if !(self.checks.arithmetic && is_reported_conversion(to, value)) {
+            if !(self.tables.checks.arithmetic && is_reported_conversion(to, value)) {
                 let result = clk_scalar::dynamic::convert(to, value);
                 if !self.is_trapped(value, value, result) {
                     return CompiledValue::Const(lane_of_raw(to, result.bits));
@@ -443,8 +445,8 @@ impl<'a> KernelCompiler<'a> {
         }
         let a = self.lanes_of(val, from, e);
         self.check_conversion(from, to, a, span);
-        if self.checks.nan {
-            self.target = None;
+        if self.tables.checks.nan {
+            self.values.target = None;
         }
         let val = match convert::convert(from, to, self.isa) {
             Some(run) => {
@@ -479,16 +481,16 @@ impl<'a> KernelCompiler<'a> {
     /// Allocates the registers of locals.
     pub(crate) fn make_locals(&mut self) {
         for (id, local) in self.f.locals.iter() {
-            let uniform = self.a.locals[id] == Variance::Uniform;
+            let uniform = self.variances.locals[id] == Variance::Uniform;
             let scalar = local.ty.scalar();
             let part = |_| CompiledValue::Reg(self.alloc_permanent(uniform, scalar));
             let vals: Vec<CompiledValue> = (0..local.ty.lanes()).map(part).collect();
-            if self.a.may_be_read_unwritten(id) {
+            if self.variances.may_be_read_unwritten(id) {
                 for val in &vals {
                     self.clear(val, scalar);
                 }
             }
-            self.locals.push(vals);
+            self.values.locals.push(vals);
         }
     }
 
@@ -497,20 +499,20 @@ impl<'a> KernelCompiler<'a> {
         if let CompiledValue::Reg(d) = *val {
             let wide = is_wide(scalar);
             let a = self.const_reg(wide, 0);
-            let section = std::mem::replace(&mut self.part, CodeSection::Prologue);
+            let section = std::mem::replace(&mut self.writer.section, CodeSection::Prologue);
             self.emit(convert::copy(wide, self.isa), Op { d, a, ..nothing() });
-            self.part = section;
+            self.writer.section = section;
         }
     }
 
     /// Allocates a mask register.
     pub(crate) fn new_mask(&mut self) -> MaskId {
-        if let Some(mask) = self.free_masks.pop() {
+        if let Some(mask) = self.flow.free_masks.pop() {
             return mask;
         }
         let reg = self.alloc(CompilerRegClass::Lanes);
-        self.held[reg as usize] = PERMANENT;
-        self.masks.push(reg);
-        self.masks.len() as MaskId - 1
+        self.registers.held[reg as usize] = PERMANENT;
+        self.tables.masks.push(reg);
+        self.tables.masks.len() as MaskId - 1
     }
 }

@@ -15,11 +15,11 @@ use clk_scalar::ops::BarrierKind;
 
 impl<'a> KernelCompiler<'a> {
     pub fn block(&mut self, block: &'a Block) {
-        let aliases = self.aliases.len();
+        let aliases = self.values.aliases.len();
         let mut defined = vec![];
         let (mut open, mut together, mut scanned, mut head) = (None, None, 0, None);
         if block.is_empty() {
-            self.branch = None;
+            self.profile.branch = None;
         }
         for (at, stmt) in block.iter().enumerate() {
             self.segment(block, at, &mut head);
@@ -29,13 +29,13 @@ impl<'a> KernelCompiler<'a> {
             if open.is_none() {
                 open = self.open_machine(block, at);
             }
-            let number = self.number;
-            let fresh = std::mem::take(&mut self.fresh);
-            self.number += 1;
+            let number = self.flow.stmt;
+            let fresh = std::mem::take(&mut self.registers.fresh);
+            self.flow.stmt += 1;
             self.stmt(stmt, number, &block[at + 1..]);
             self.settle(&stmt.kind, number);
             self.note_results(stmt, &mut defined);
-            let done = self.number - 1;
+            let done = self.flow.stmt - 1;
             defined.retain(|&e: &ExprId| {
                 let dead = self.uses.last[e] <= done;
                 if dead {
@@ -43,7 +43,7 @@ impl<'a> KernelCompiler<'a> {
                 }
                 !dead
             });
-            let fresh = std::mem::replace(&mut self.fresh, fresh);
+            let fresh = std::mem::replace(&mut self.registers.fresh, fresh);
             self.drop_fresh(fresh);
             self.close_machine(&mut open, block, at);
             self.close_machine(&mut together, block, at);
@@ -56,13 +56,13 @@ impl<'a> KernelCompiler<'a> {
         for e in defined {
             self.release(e);
         }
-        self.aliases.truncate(aliases);
+        self.values.aliases.truncate(aliases);
     }
 
     /// Skips unreachable statements, which still count in the numbering.
     fn skip(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
-            clk_ir::visit::each_stmt(std::slice::from_ref(stmt), &mut |_| self.number += 1);
+            clk_ir::visit::each_stmt(std::slice::from_ref(stmt), &mut |_| self.flow.stmt += 1);
         }
     }
 
@@ -75,8 +75,8 @@ impl<'a> KernelCompiler<'a> {
 
     /// After a statement that lanes may have left for good, continues with the lanes that remain.
     fn resume_after(&mut self, stmt: &Stmt) {
-        if stmt.kind.blocks().next().is_some() && self.leaked.remove(&self.mask) {
-            let mask = self.mask;
+        if stmt.kind.blocks().next().is_some() && self.flow.leaked.remove(&self.flow.mask) {
+            let mask = self.flow.mask;
             let run = self.pick::<Resume>();
             let jump = self.emit_jump(run, Op { b: mask, ..nothing() });
             self.end_of_mask(jump);
@@ -87,8 +87,8 @@ impl<'a> KernelCompiler<'a> {
 
     /// Patches the jump to the end of the region that owns the current mask.
     fn end_of_mask(&mut self, jump: usize) {
-        let mask = self.mask;
-        if let Some(region) = self.regions.iter_mut().rfind(|r| r.owns && r.mask == mask) {
+        let mask = self.flow.mask;
+        if let Some(region) = self.flow.scopes.iter_mut().rfind(|r| r.owns && r.mask == mask) {
             region.ends.push(jump);
         }
     }
@@ -112,8 +112,8 @@ impl<'a> KernelCompiler<'a> {
                 let mut vals = vec![];
                 for value in self.regs_of(*value) {
                     let result = self.alloc_for(false, out);
-                    let x = self.warps.len() as u32;
-                    self.warps.push(WarpDef { op: *op, scalar, value, lane, participants: among, result, span });
+                    let x = self.tables.warps.len() as u32;
+                    self.tables.warps.push(WarpDef { op: *op, scalar, value, lane, participants: among, result, span });
                     self.emit(plain::<warp_ops::WarpStep>(), Op { x, ..nothing() });
                     vals.push(CompiledValue::Reg(result));
                 }
@@ -152,7 +152,7 @@ impl<'a> KernelCompiler<'a> {
             }
             StmtKind::Loop { label, body, .. } => self.loop_(*label, body, stmt.span),
             StmtKind::Block { label, body } => {
-                let mask = self.own_mask(self.a.early_exits.contains(label));
+                let mask = self.own_mask(self.variances.early_exits.contains(label));
                 self.open(Some(*label), mask, RegionKind::Plain);
                 self.block(body);
                 self.close(mask);
@@ -184,8 +184,8 @@ impl<'a> KernelCompiler<'a> {
     fn message(&mut self, parts: &[clk_ir::def::MessageSegment]) -> u32 {
         let f = self.f;
         let message = PrintMessage::new(parts, |e| (self.regs_of(e), f.exprs[e].ty.scalar()));
-        self.messages.push(message);
-        self.messages.len() as u32 - 1
+        self.tables.messages.push(message);
+        self.tables.messages.len() as u32 - 1
     }
 
     // Values
@@ -195,15 +195,16 @@ impl<'a> KernelCompiler<'a> {
         if let ExprKind::Read(local) = f.exprs[e].kind {
             return self.read(e, local, rest);
         }
-        self.may_view = matches!(&f.exprs[e].kind, ExprKind::Load { place, .. } if self.stays(e, place.memory, rest));
+        self.viewing.is_allowed =
+            matches!(&f.exprs[e].kind, ExprKind::Load { place, .. } if self.stays(e, place.memory, rest));
         let target = self.target_of(e, number, rest);
-        self.target = target;
+        self.values.target = target;
         let vals = self.expr(e);
-        self.target = None;
+        self.values.target = None;
         if let [CompiledValue::Reg(reg)] = *vals.as_slice()
             && target == Some(reg)
         {
-            self.in_place.insert(e);
+            self.values.in_place.insert(e);
         }
         self.bind(e, vals);
         self.spread_if_wanted(e);
@@ -216,7 +217,7 @@ impl<'a> KernelCompiler<'a> {
             return true;
         }
         let last = self.uses.last[e];
-        let mut number = self.number;
+        let mut number = self.flow.stmt;
         for stmt in rest {
             if number > last {
                 return true;
@@ -233,9 +234,9 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits the read of a local: an alias of its register unless the local is written before the last use.
     fn read(&mut self, e: ExprId, local: LocalId, rest: &[Stmt]) {
-        let vals = self.locals[local.index()].clone();
+        let vals = self.values.locals[local.index()].clone();
         let last = self.uses.last[e];
-        let mut number = self.number;
+        let mut number = self.flow.stmt;
         let mut alias = true;
         for stmt in rest {
             if number > last {
@@ -257,7 +258,7 @@ impl<'a> KernelCompiler<'a> {
             number += inside;
         }
         if alias {
-            self.aliases.push((e, local));
+            self.values.aliases.push((e, local));
             self.bind(e, vals);
         } else {
             let scalar = self.f.locals[local].ty.scalar();
@@ -302,11 +303,11 @@ impl<'a> KernelCompiler<'a> {
                 }
                 StmtKind::Write { local, value } if *value == e => {
                     let in_use = |&(r, l): &(ExprId, LocalId)| l == *local && self.uses.last[r] > number;
-                    let busy = read_between.contains(local) || self.aliases.iter().any(in_use);
-                    if busy || self.a.masked_writes.contains(&at) {
+                    let busy = read_between.contains(local) || self.values.aliases.iter().any(in_use);
+                    if busy || self.variances.masked_writes.contains(&at) {
                         return None;
                     }
-                    return match self.locals[local.index()].as_slice() {
+                    return match self.values.locals[local.index()].as_slice() {
                         [CompiledValue::Reg(reg)] => Some(*reg),
                         _ => None,
                     };
@@ -323,8 +324,8 @@ impl<'a> KernelCompiler<'a> {
     /// Writes all components of a local as a parallel move: reads each source register before overwriting it.
     fn write(&mut self, local: LocalId, value: ExprId, number: StmtNumber) {
         let scalar = self.f.locals[local].ty.scalar();
-        let blend = self.a.masked_writes.contains(&number);
-        let to = self.locals[local.index()].clone();
+        let blend = self.variances.masked_writes.contains(&number);
+        let to = self.values.locals[local.index()].clone();
         let from = self.regs_of(value);
         debug_assert!(self.is_unread(&to, number), "a value is wanted of a register that is overwritten");
         let moves = to.iter().zip(from).filter_map(|(to, a)| match *to {
@@ -365,49 +366,49 @@ impl<'a> KernelCompiler<'a> {
         let b = self.new_mask();
         let run = self.pick::<CopyMask>();
         self.emit(run, Op { b, ..nothing() });
-        self.mask = b;
+        self.flow.mask = b;
         b
     }
 
     fn own_mask(&mut self, own: bool) -> Option<MaskId> {
         own.then(|| {
-            let outer = self.mask;
+            let outer = self.flow.mask;
             let mask = self.copy_mask();
-            self.mask = outer;
+            self.flow.mask = outer;
             mask
         })
     }
 
     fn open(&mut self, label: Option<Label>, own: Option<MaskId>, kind: RegionKind) {
-        let mask = own.unwrap_or(self.mask);
-        self.regions.push(MaskScope { label, kind, mask, owns: own.is_some(), ends: vec![] });
-        self.mask = mask;
+        let mask = own.unwrap_or(self.flow.mask);
+        self.flow.scopes.push(MaskScope { label, kind, mask, owns: own.is_some(), ends: vec![] });
+        self.flow.mask = mask;
     }
 
     /// Ends the innermost region: its pending jumps are patched to this position.
     pub(crate) fn close_region(&mut self) {
-        if let Some(region) = self.regions.pop() {
+        if let Some(region) = self.flow.scopes.pop() {
             for jump in region.ends {
                 self.patch(jump);
             }
         }
-        self.mask = self.regions.last().map_or(0, |r| r.mask);
+        self.flow.mask = self.flow.scopes.last().map_or(0, |r| r.mask);
     }
 
     /// As [`KernelCompiler::close_region`], and makes the surrounding region's mask current.
     fn close(&mut self, own: Option<MaskId>) {
         self.close_region();
         if let Some(mask) = own {
-            self.leaked.remove(&mask);
-            self.free_masks.push(mask);
+            self.flow.leaked.remove(&mask);
+            self.flow.free_masks.push(mask);
             self.enter_current();
         }
     }
 
     /// Makes the surrounding region's mask current; if lanes have left that for good, `resume_after` follows.
     fn enter_current(&mut self) {
-        let b = self.mask;
-        if self.leaked.contains(&b) {
+        let b = self.flow.mask;
+        if self.flow.leaked.contains(&b) {
             return;
         }
         let run = self.pick::<Resume>();
@@ -417,33 +418,33 @@ impl<'a> KernelCompiler<'a> {
 
     /// Sends all active lanes to the end of the innermost region for which `is_target` holds.
     fn leave(&mut self, span: Span, is_target: impl Fn(&MaskScope) -> bool) {
-        if let Some(target) = self.regions.iter().rposition(is_target) {
+        if let Some(target) = self.flow.scopes.iter().rposition(is_target) {
             self.leave_to(target, span);
         }
     }
 
     /// Sends all active lanes to the end of the region at this position; the function is at 0.
     fn leave_to(&mut self, target: usize, span: Span) {
-        let mask = self.mask;
+        let mask = self.flow.mask;
         // Masks of the regions that are left, innermost first, up to and including the target's.
         let mut masks: Vec<MaskId> = vec![];
-        for region in self.regions[target..].iter().rev() {
+        for region in self.flow.scopes[target..].iter().rev() {
             if region.mask != mask && !masks.contains(&region.mask) {
                 masks.push(region.mask);
             }
         }
         if masks.is_empty() {
             let jump = self.emit_jump(plain::<control_flow::JumpOp>(), nothing());
-            self.regions[target].ends.push(jump);
+            self.flow.scopes[target].ends.push(jump);
             return;
         }
         // Regions around the target that share its mask are not left.
         self.report_left(span);
-        let surrounding: Vec<MaskId> = self.regions[..target].iter().map(|r| r.mask).collect();
+        let surrounding: Vec<MaskId> = self.flow.scopes[..target].iter().map(|r| r.mask).collect();
         masks.retain(|m| !surrounding.contains(m));
-        self.leaked.extend(masks.iter().copied());
-        let y = self.lists.len() as u32;
-        self.lists.push(masks);
+        self.flow.leaked.extend(masks.iter().copied());
+        let y = self.tables.mask_lists.len() as u32;
+        self.tables.mask_lists.push(masks);
         let run = self.pick::<Leave>();
         let jump = self.emit_jump(run, Op { y, ..nothing() });
         self.end_of_mask(jump);
@@ -451,14 +452,14 @@ impl<'a> KernelCompiler<'a> {
 
     /// Returns the region that a `break` can leave by a mere jump because all its lanes are active here.
     fn plain_exit(&self, label: Label) -> Option<usize> {
-        let target = self.regions.iter().rposition(|r| r.label == Some(label) && r.kind == RegionKind::Plain)?;
-        self.regions[target..].iter().all(|r| r.mask == self.mask).then_some(target)
+        let target = self.flow.scopes.iter().rposition(|r| r.label == Some(label) && r.kind == RegionKind::Plain)?;
+        self.flow.scopes[target..].iter().all(|r| r.mask == self.flow.mask).then_some(target)
     }
 
     fn if_(&mut self, cond: ExprId, then: &'a Block, other: &'a Block, span: Span) {
-        let from = self.mask;
+        let from = self.flow.mask;
         let a = self.regs_of(cond)[0];
-        if self.is_uniform_reg(a) && self.a.exprs[cond] == Variance::Uniform {
+        if self.is_uniform_reg(a) && self.variances.exprs[cond] == Variance::Uniform {
             let leaver = match (then.as_slice(), other.as_slice()) {
                 ([Stmt { kind: StmtKind::Break(label), .. }], []) => Some((*label, true)),
                 ([], [Stmt { kind: StmtKind::Break(label), .. }]) => Some((*label, false)),
@@ -468,11 +469,11 @@ impl<'a> KernelCompiler<'a> {
                 && let Some(target) = self.plain_exit(label)
             {
                 let jump = self.jump_unless(cond, a, negate);
-                self.number += 1;
-                self.regions[target].ends.push(jump);
+                self.flow.stmt += 1;
+                self.flow.scopes[target].ends.push(jump);
                 return;
             }
-            let (over, parent) = (self.jump_unless(cond, a, false), self.segment);
+            let (over, parent) = (self.jump_unless(cond, a, false), self.profile.segment);
             self.open(None, None, RegionKind::Plain);
             self.branches_off(from, span, SegmentStart::Branch, parent);
             self.block(then);
@@ -493,14 +494,14 @@ impl<'a> KernelCompiler<'a> {
         if self.leave_where(cond, a, then, other) {
             return;
         }
-        let (yes, parent) = (self.new_mask(), self.segment);
+        let (yes, parent) = (self.new_mask(), self.profile.segment);
         if other.is_empty() {
             let none = self.keep(cond, a, false, yes);
             self.open(None, Some(yes), RegionKind::Plain);
             self.report_parted(from, span, then, false);
             self.branches_off(from, span, SegmentStart::Branch, parent);
             self.block(then);
-            if let Some(region) = self.regions.last_mut() {
+            if let Some(region) = self.flow.scopes.last_mut() {
                 region.ends.push(none);
             }
             self.close(Some(yes));
@@ -513,27 +514,27 @@ impl<'a> KernelCompiler<'a> {
         self.report_parted(from, span, then, false);
         self.branches_off(from, span, SegmentStart::Branch, parent);
         self.block(then);
-        if let Some(region) = self.regions.last_mut() {
+        if let Some(region) = self.flow.scopes.last_mut() {
             region.ends.push(none);
         }
         self.close_region();
-        self.leaked.remove(&yes);
+        self.flow.leaked.remove(&yes);
         let run = self.pick::<Resume>();
         let none = self.emit_jump(run, Op { b: no, ..nothing() });
         self.open(None, Some(no), RegionKind::Plain);
         self.report_parted(from, span, other, false);
         self.branches_off(from, span, SegmentStart::Branch, parent);
         self.block(other);
-        if let Some(region) = self.regions.last_mut() {
+        if let Some(region) = self.flow.scopes.last_mut() {
             region.ends.push(none);
         }
         self.close(Some(no));
-        self.free_masks.push(yes);
+        self.flow.free_masks.push(yes);
     }
 
     /// Emits `if cond { break }` out of the region that owns the current mask as one op.
     fn leave_where(&mut self, cond: ExprId, a: Reg, then: &Block, other: &Block) -> bool {
-        if self.is_observed() && self.meets || self.is_profiled() {
+        if self.is_observed() && self.facts.has_meetings || self.is_profiled() {
             // The lanes that leave are reported as an event and therefore have to be the active ones for a moment.
             return false;
         }
@@ -547,33 +548,33 @@ impl<'a> KernelCompiler<'a> {
             StmtKind::Continue(label) => (label, RegionKind::Iteration),
             _ => return false,
         };
-        let mask = self.mask;
-        let inner = self.regions.iter().rposition(|r| r.owns && r.mask == mask);
-        let target = self.regions.iter().rposition(|r| r.label == Some(label) && r.kind == kind);
+        let mask = self.flow.mask;
+        let inner = self.flow.scopes.iter().rposition(|r| r.owns && r.mask == mask);
+        let target = self.flow.scopes.iter().rposition(|r| r.label == Some(label) && r.kind == kind);
         if inner != target || target.is_none() {
             return false;
         }
         let jump = self.keep(cond, a, negate, mask);
-        self.number += 1;
+        self.flow.stmt += 1;
         self.end_of_mask(jump);
         true
     }
 
     fn loop_(&mut self, label: Label, body: &'a Block, span: Span) {
-        self.straight = false;
-        let from = self.mask;
-        let own = self.own_mask(self.a.has_divergent_exit(label));
+        self.tables.is_straight = false;
+        let from = self.flow.mask;
+        let own = self.own_mask(self.variances.has_divergent_exit(label));
         self.report_gathered(body);
         let tree = if own.is_none() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
         let start = self.target();
         self.report_parted(from, span, body, true);
-        self.branches_off(from, span, SegmentStart::Loop, self.segment);
+        self.branches_off(from, span, SegmentStart::Loop, self.profile.segment);
         self.iteration(label, body);
         if let Some(tree) = tree {
             self.report_tree(tree);
         }
-        if let Some(region) = self.regions.last_mut() {
+        if let Some(region) = self.flow.scopes.last_mut() {
             region.ends.extend(tree);
         }
         let polls = self.polls(body);
@@ -588,11 +589,11 @@ impl<'a> KernelCompiler<'a> {
             Some(b) => {
                 let at = self.emit_jump(plain::<control_flow::LoopBackIf>(), Op { b, y, ..nothing() });
                 self.role(StripRole::Again { mask: b });
-                self.ops[at].x = start;
+                self.writer.ops[at].x = start;
             }
             None => {
                 let at = self.emit_jump(plain::<control_flow::LoopBack>(), Op { y, ..nothing() });
-                self.ops[at].x = start;
+                self.writer.ops[at].x = start;
             }
         }
         self.close(own);
@@ -601,36 +602,36 @@ impl<'a> KernelCompiler<'a> {
     /// Emits the op at the end of an iteration of a loop that may wait for other threads; it yields to them from time
     /// to time. `waits`: the loop does nothing else.
     fn poll(&mut self, waits: bool, span: Span) {
-        self.has_spin_loop |= waits;
-        let (b, y) = (self.mask, self.span(span));
+        self.tables.has_spin_loop |= waits;
+        let (b, y) = (self.flow.mask, self.span(span));
         let run = if waits { plain::<control_flow::PollOp<true>>() } else { plain::<control_flow::PollOp<false>>() };
         let jump = self.emit_jump(run, Op { b, y, ..nothing() });
-        if let Some(region) = self.regions.last_mut() {
+        if let Some(region) = self.flow.scopes.last_mut() {
             region.ends.push(jump);
         }
         // Once the warps of a block run separately, the surrounding regions may have no lanes left.
-        self.leaked.extend(self.regions.iter().rev().skip(1).map(|r| r.mask));
+        self.flow.leaked.extend(self.flow.scopes.iter().rev().skip(1).map(|r| r.mask));
     }
 
     /// Emits one iteration of a loop. If the iteration had its own mask, the caller makes the loop's mask current
     /// again.
     fn iteration(&mut self, label: Label, body: &'a Block) {
-        let own = self.own_mask(self.a.early_continues.contains(&label));
+        let own = self.own_mask(self.variances.early_continues.contains(&label));
         self.open(Some(label), own, RegionKind::Iteration);
         self.block(body);
         self.close_region();
         if let Some(mask) = own {
-            self.leaked.remove(&mask);
-            self.free_masks.push(mask);
+            self.flow.leaked.remove(&mask);
+            self.flow.free_masks.push(mask);
         }
     }
 
     fn for_(&mut self, label: Label, local: LocalId, start: ExprId, mut def: ForDef, body: &'a Block, span: Span) {
-        self.straight = false;
-        let class = self.a.locals[local];
+        self.tables.is_straight = false;
+        let class = self.variances.locals[local];
         let all_uniform = [def.start, def.end, def.step].iter().all(|&r| self.is_uniform_reg(r));
         let narrow = u16::from(!is_wide(def.scalar) && def.scalar.size() == 4);
-        let n = self.loops.len() as u32;
+        let n = self.tables.loops.len() as u32;
         // An affine local is a uniform base that advances, with the coefficients of the start value.
         let mut base = def.start;
         if class == Variance::Affine
@@ -642,26 +643,26 @@ impl<'a> KernelCompiler<'a> {
             let moving = self.alloc_permanent(true, def.scalar);
             affine.base = CompiledValue::Reg(moving);
             def.local = moving;
-            self.locals[local.index()] = vec![CompiledValue::Affine(affine)];
+            self.values.locals[local.index()] = vec![CompiledValue::Affine(affine)];
         }
         if def.local == NONE {
-            def.local = match self.locals[local.index()].as_slice() {
+            def.local = match self.values.locals[local.index()].as_slice() {
                 [CompiledValue::Reg(reg)] => *reg,
                 _ => NONE,
             };
         }
         let lanes_local = !self.is_uniform_reg(def.local);
-        let from = self.mask;
+        let from = self.flow.mask;
         self.report_gathered(body);
         if all_uniform && !lanes_local {
-            let own = self.own_mask(self.a.has_divergent_exit(label));
-            self.loops.push(def.clone());
+            let own = self.own_mask(self.variances.has_divergent_exit(label));
+            self.tables.loops.push(def.clone());
             let none = self.emit_jump(plain::<control_flow::ForUniform>(), Op { y: n, ..nothing() });
             self.open(Some(label), own, RegionKind::Plain);
             let dot = self.reserve_dot(n);
             let top = self.target();
             self.report_parted(from, span, body, true);
-            self.branches_off(from, span, SegmentStart::For, self.segment);
+            self.branches_off(from, span, SegmentStart::For, self.profile.segment);
             self.iteration(label, body);
             match own {
                 None => self.try_dot(dot, &def),
@@ -678,44 +679,44 @@ impl<'a> KernelCompiler<'a> {
             let op = Op { d: def.local, a: def.step, c: narrow, y: n, ..nothing() };
             let at = self.emit_jump(plain::<control_flow::NextUniform>(), op);
             self.role(StripRole::Next);
-            self.ops[at].x = top;
-            if let Some(region) = self.regions.last_mut() {
+            self.writer.ops[at].x = top;
+            if let Some(region) = self.flow.scopes.last_mut() {
                 region.ends.push(none);
             }
             self.close(own);
             return;
         }
-        let outer = self.mask;
+        let outer = self.flow.mask;
         let mask = self.new_mask();
         def.mask = mask;
         def.trips = self.alloc(CompilerRegClass::Lanes);
-        self.held[def.trips as usize] += 1;
+        self.registers.held[def.trips as usize] += 1;
         let trips = def.trips;
-        self.loops.push(def);
+        self.tables.loops.push(def);
         let c = u16::from(lanes_local);
         let none = self.emit_jump(self.pick::<control_flow::ForLanes>(), Op { a: base, c, y: n, ..nothing() });
-        self.mask = outer;
+        self.flow.mask = outer;
         self.open(Some(label), Some(mask), RegionKind::Plain);
         let top = self.target();
         self.report_parted(from, span, body, true);
-        self.branches_off(from, span, SegmentStart::For, self.segment);
+        self.branches_off(from, span, SegmentStart::For, self.profile.segment);
         self.iteration(label, body);
         if takes(body) {
             self.poll(false, span);
         }
         let at = self.emit_jump(self.pick::<control_flow::NextLanes>(), Op { c, y: n, ..nothing() });
-        self.ops[at].x = top;
-        if let Some(region) = self.regions.last_mut() {
+        self.writer.ops[at].x = top;
+        if let Some(region) = self.flow.scopes.last_mut() {
             region.ends.push(none);
         }
         self.close(Some(mask));
-        self.held[trips as usize] -= 1;
+        self.registers.held[trips as usize] -= 1;
         self.give_back(trips);
     }
 
     fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>, result: Option<ExprId>, span: Span) {
         let y = self.span(span);
-        if kind == BarrierKind::Block && self.mask == 0 && !self.waits {
+        if kind == BarrierKind::Block && self.flow.mask == 0 && !self.facts.waits {
             // All threads of the block are synchronized here.
             return self.report_met(false);
         }

@@ -38,12 +38,15 @@ fn act_of_masked(function: Maskable) -> Act {
 
 impl<'a> KernelCompiler<'a> {
     fn last_op(&self) -> Option<&LastOp> {
-        self.last.as_ref().filter(|l| l.at + 1 == self.ops.len() && self.part == CodeSection::Body)
+        self.writer
+            .last
+            .as_ref()
+            .filter(|l| l.at + 1 == self.writer.ops.len() && self.writer.section == CodeSection::Body)
     }
 
     fn note(&mut self, d: Reg, what: PeepholePattern) {
-        if self.part == CodeSection::Body && !self.ops.is_empty() {
-            self.last = Some(LastOp { at: self.ops.len() - 1, d, what });
+        if self.writer.section == CodeSection::Body && !self.writer.ops.is_empty() {
+            self.writer.last = Some(LastOp { at: self.writer.ops.len() - 1, d, what });
         }
     }
 
@@ -89,7 +92,7 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether the value in a register is used only here: the expression has one use, and no expression that
     /// shares the register (an operand or a consumer of the same bits) has another.
     fn is_temporary(&self, e: ExprId, reg: Reg) -> bool {
-        if self.uses.count[e] != 1 || self.held[reg as usize] >= PERMANENT {
+        if self.uses.count[e] != 1 || self.registers.held[reg as usize] >= PERMANENT {
             return false;
         }
         let kind = &self.f.exprs[e].kind;
@@ -98,7 +101,7 @@ impl<'a> KernelCompiler<'a> {
         }
         let mut sharing = vec![];
         kind.operands(|o| {
-            sharing.extend(self.vals.get(&o).filter(|v| v.contains(&CompiledValue::Reg(reg))).map(|_| o))
+            sharing.extend(self.values.by_expr.get(&o).filter(|v| v.contains(&CompiledValue::Reg(reg))).map(|_| o))
         });
         match sharing.as_slice() {
             [] => true,
@@ -131,12 +134,12 @@ impl<'a> KernelCompiler<'a> {
         if uniform != self.is_uniform_reg(inner.1) {
             return None;
         }
-        self.ops.pop();
+        self.writer.ops.pop();
         let d = self.result(uniform, Scalar::F32);
         let x = regs.get(3).copied().unwrap_or(NONE).into();
         self.emit(run, Op { d, a: regs[0], b: regs[1], c: regs[2], x, ..nothing() });
         self.computes(d, chain_tree(first, &links, &regs));
-        self.last = None;
+        self.writer.last = None;
         if !op.is_comparison() {
             self.note(d, PeepholePattern::Chain { op: first, links, regs });
         }
@@ -163,8 +166,8 @@ impl<'a> KernelCompiler<'a> {
             }
             _ => return false,
         };
-        self.ops.pop();
-        self.last = None;
+        self.writer.ops.pop();
+        self.writer.last = None;
         self.emit(fused::masked(function, self.isa), Op { d, a, b, ..nothing() });
         self.computes(d, Some(LaneTree::of(act_of_masked(function), &[a, b])));
         self.only_active();
@@ -176,8 +179,8 @@ impl<'a> KernelCompiler<'a> {
         let last = self.last_op().filter(|l| l.d == a && self.is_temporary(cond, a)).cloned();
         match last.map(|l| l.what) {
             Some(PeepholePattern::Compare { op, scalar, a, b }) => {
-                self.ops.pop();
-                self.last = None;
+                self.writer.ops.pop();
+                self.writer.last = None;
                 let run = control_flow::compare_jump(op, scalar, negate);
                 self.emit_jump(run, Op { a, b, ..nothing() })
             }
@@ -195,8 +198,8 @@ impl<'a> KernelCompiler<'a> {
             && d == a
             && once
         {
-            self.ops.pop();
-            self.last = self.before_not.take();
+            self.writer.ops.pop();
+            self.writer.last = self.writer.before_not.take();
             (a, negate) = (inner, !negate);
             once = match self.f.exprs[cond].kind {
                 ExprKind::Unary { value, .. } => self.is_temporary(value, a),
@@ -208,8 +211,8 @@ impl<'a> KernelCompiler<'a> {
             && once
             && !negate
         {
-            self.ops.pop();
-            self.last = None;
+            self.writer.ops.pop();
+            self.writer.last = None;
             let run = pick_wide!(self.isa, V => KeepBoth<V>);
             let at = self.emit_jump(run, Op { a: p, c: q, b, ..nothing() });
             self.role(StripRole::Keep { conditions: vec![p, q], negate: false, mask: b });
@@ -218,9 +221,9 @@ impl<'a> KernelCompiler<'a> {
         if let Some(LastOp { what: PeepholePattern::Affine { op, scalar, x }, d, .. }) = self.last_op().cloned()
             && d == a
             && once
-            && let Some(Op { a: never, b: always, .. }) = self.ops.pop()
+            && let Some(Op { a: never, b: always, .. }) = self.writer.ops.pop()
         {
-            self.last = None;
+            self.writer.last = None;
             let op = if negate { affine_compare::opposite(op) } else { op };
             let run = affine_compare::compare_keep(op, scalar, self.isa);
             return self.emit_jump(run, Op { d, a: never, b, c: always, y: x, ..nothing() });
@@ -248,10 +251,10 @@ impl<'a> KernelCompiler<'a> {
     /// whole loop.
     pub(crate) fn try_dot(&mut self, dot: usize, def: &ForDef) {
         let tells = self.is_observed();
-        let all = self.ops[dot + 1..].iter().zip(&self.marks[dot + 1..]);
+        let all = self.writer.ops[dot + 1..].iter().zip(&self.writer.annotations[dot + 1..]);
         let body: Vec<(Op, OpClass)> =
             all.filter(|(_, mark)| mark.sort != OpClass::ReportedAccess).map(|(op, mark)| (*op, mark.sort)).collect();
-        let told = self.ops.len() - dot - 1 - body.len();
+        let told = self.writer.ops.len() - dot - 1 - body.len();
         let [(first, a), (second, b), (sum, _)] = body.as_slice() else {
             return self.drop_dot(dot);
         };
@@ -260,7 +263,7 @@ impl<'a> KernelCompiler<'a> {
             return self.drop_dot(dot);
         };
         let adds = matches!(links.as_slice(), [ChainOp { op: BinOp::Add, .. }]);
-        let accesses = [first.x, second.x].map(|x| self.accesses.get(x as usize));
+        let accesses = [first.x, second.x].map(|x| self.tables.accesses.get(x as usize));
         let [Some(p), Some(q)] = accesses else {
             return self.drop_dot(dot);
         };
@@ -272,14 +275,14 @@ impl<'a> KernelCompiler<'a> {
         if adds && loads && accumulates && operands && floats && regs[0] != regs[1] {
             let (a, b, d) = (first.x, second.x, *d);
             if let (Ok(a), Ok(b)) = (u16::try_from(a), u16::try_from(b)) {
-                let op = &mut self.ops[dot];
+                let op = &mut self.writer.ops[dot];
                 (op.a, op.b, op.c, op.d) = (a, b, 0, d);
                 if tells {
                     // Loads of memory that needs no checks have no events.
-                    self.ops[dot - 1].x = self.touches(dot + 1).first().copied().unwrap_or(0);
-                    self.ops[dot - 1].c = told as u16;
+                    self.writer.ops[dot - 1].x = self.touches(dot + 1).first().copied().unwrap_or(0);
+                    self.writer.ops[dot - 1].c = told as u16;
                 }
-                if let Some(region) = self.regions.last_mut() {
+                if let Some(region) = self.flow.scopes.last_mut() {
                     region.ends.push(dot);
                 }
                 return;
@@ -291,9 +294,9 @@ impl<'a> KernelCompiler<'a> {
     /// The loop has another form: the reserved op becomes a jump to the next op.
     pub(crate) fn drop_dot(&mut self, dot: usize) {
         if self.is_observed() {
-            self.ops[dot - 1].c = 0;
+            self.writer.ops[dot - 1].c = 0;
         }
-        self.ops[dot] = Op { run: plain::<control_flow::JumpOp>(), x: dot as u32 + 1, ..nothing() };
+        self.writer.ops[dot] = Op { run: plain::<control_flow::JumpOp>(), x: dot as u32 + 1, ..nothing() };
     }
 
     /// Returns whether `f32` operators of this kind may join a chain.

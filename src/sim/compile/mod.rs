@@ -39,7 +39,10 @@ mod tree;
 mod uses;
 mod value;
 
-use state::{CodeSection, CompiledValue, KernelCompiler, MaskScope, OpAnnotation};
+use state::{
+    CodeSection, CompiledValue, FlowState, KernelCompiler, KernelFacts, LaneRegionState, MaskScope, OpAnnotation,
+    OpWriter, ProfileState, RegisterAllocator, ValueTable, ViewState,
+};
 
 /// A compiled kernel: its ops, and the tables that they refer to.
 pub struct CompiledKernel {
@@ -73,16 +76,16 @@ pub(crate) fn compile_for(
         f = order::reorder(f);
     }
     let mut c = KernelCompiler::new(&f, &module.kernel, isa);
-    c.counted = kernel.cost_counting.map(|_| memory_transactions::warp_tile(module));
+    c.tables.counted_warps = kernel.cost_counting.map(|_| memory_transactions::warp_tile(module));
     c.instrument(kernel.checks, apart);
     if kernel.checks.arithmetic {
-        c.exact = ranges::analyze(module, ranges::RangeAssumptions::default()).exact;
+        c.facts.exact = ranges::analyze(module, ranges::RangeAssumptions::default()).exact;
     }
     // The interpreter looks at each access of threads that synchronize by fences or poll.
-    c.jit = jit && !(kernel.checks.memory && c.waits) && c.counted.is_none();
-    if c.jit {
-        c.guards = c.guards_of_regions().into();
-        c.references = uses::references(&f.body, &f);
+    c.lane_regions.is_enabled = jit && !(kernel.checks.memory && c.facts.waits) && c.tables.counted_warps.is_none();
+    if c.lane_regions.is_enabled {
+        c.lane_regions.check_facts = c.guards_of_regions().into();
+        c.lane_regions.references = uses::references(&f.body, &f);
     }
     c.memories();
     c.run();
@@ -100,84 +103,32 @@ impl<'a> KernelCompiler<'a> {
             kernel,
             isa,
             uses: uses::uses(f, &variances),
-            a: Rc::new(variances),
-            jit: false,
-            guards: Rc::default(),
-            in_region: false,
-            in_together: false,
-            references: FxHashMap::default(),
-            regions_of_lanes: vec![],
-            part: CodeSection::Body,
-            prologue: vec![],
-            numbers: vec![],
-            ops: vec![],
-            marks: vec![],
-            jumps: vec![],
-            regs: vec![],
-            held: vec![],
-            free: vec![vec![]; 5],
-            fresh: vec![],
-            uniform_bytes: 0,
-            columns: 0,
-            kinds: vec![],
-            vals: FxHashMap::default(),
-            locals: vec![],
-            consts: FxHashMap::default(),
-            specials: FxHashMap::default(),
-            spread: FxHashMap::default(),
-            aliases: vec![],
-            in_place: FxHashSet::default(),
-            target: None,
-            number: 0,
-            masks: vec![],
-            free_masks: vec![],
-            mask: 0,
-            regions: vec![],
-            leaked: FxHashSet::default(),
-            launch: vec![],
-            block: vec![],
-            memories: vec![],
-            accesses: vec![],
-            spans: vec![],
-            region_spans: vec![],
-            messages: vec![],
-            slow: vec![],
-            atomics: vec![],
-            warps: vec![],
-            loops: vec![],
-            strips: vec![],
-            products: vec![],
-            copies: vec![],
-            lists: vec![],
-            straight: true,
-            may_view: false,
-            views: vec![],
-            aim: None,
-            touched_columns: 0,
-            last: None,
-            before_not: None,
-            checks: Checks::default(),
-            counted: None,
-            segments: vec![],
-            segment: None,
-            branch: None,
-            notes: vec![],
-            watched: vec![],
-            births: vec![],
-            wait_defs: vec![],
-            exact: FxHashSet::default(),
-            meets: false,
-            warp_ops: false,
-            deciding: FxHashSet::default(),
-            taking: FxHashSet::default(),
-            syncs: false,
-            ordered: false,
-            polls: false,
-            has_spin_loop: false,
-            changes: vec![],
-            stored: FxHashSet::default(),
-            waits: false,
-            splits: false,
+            variances: Rc::new(variances),
+            facts: KernelFacts::default(),
+            tables: KernelTables { is_straight: true, ..KernelTables::default() },
+            writer: OpWriter {
+                section: CodeSection::Body,
+                prologue: vec![],
+                numbers: vec![],
+                ops: vec![],
+                annotations: vec![],
+                jumps: vec![],
+                last: None,
+                before_not: None,
+            },
+            registers: RegisterAllocator {
+                held: vec![],
+                free: vec![vec![]; 5],
+                fresh: vec![],
+                uniform_bytes: 0,
+                columns: 0,
+                classes: vec![],
+            },
+            values: ValueTable::default(),
+            flow: FlowState::default(),
+            viewing: ViewState::default(),
+            lane_regions: LaneRegionState::default(),
+            profile: ProfileState::default(),
         };
         let all = c.new_mask();
         debug_assert_eq!(all, 0);
@@ -196,7 +147,7 @@ impl<'a> KernelCompiler<'a> {
                 MemorySpace::Constant => MemoryKind::Constant,
             };
             let place = self.span(memory.span);
-            self.memories.push(MemoryDef {
+            self.tables.memories.push(MemoryDef {
                 name: memory.name.clone(),
                 kind,
                 layout: memory.layout.clone(),
@@ -213,13 +164,14 @@ impl<'a> KernelCompiler<'a> {
                 // Per-worker partial sums would hide a signed overflow, or an infinity, of the total.
                 only_summed: sums[id.index()] && {
                     let scalar = memory.layout.leaves[0].ty.scalar();
-                    !(self.checks.arithmetic && scalar.is_signed() || self.checks.nan && scalar.is_float())
+                    !(self.tables.checks.arithmetic && scalar.is_signed()
+                        || self.tables.checks.nan && scalar.is_float())
                 },
                 span: memory.span,
                 span_index: place,
             });
         }
-        self.part = CodeSection::Prologue;
+        self.writer.section = CodeSection::Prologue;
         let mut shared = false;
         for (id, memory) in self.f.memories.iter() {
             shared |= memory.space == MemorySpace::Shared;
@@ -227,13 +179,13 @@ impl<'a> KernelCompiler<'a> {
                 if let Extent::Dynamic(e) = extent {
                     let val = self.value(*e);
                     let reg = self.reg(&val[0]);
-                    self.held[reg as usize] = PERMANENT;
-                    self.memories[id.index()].extent_regs[k] = reg;
+                    self.registers.held[reg as usize] = PERMANENT;
+                    self.tables.memories[id.index()].extent_regs[k] = reg;
                 }
             }
         }
         if shared {
-            let arrays = self.memories.iter().filter(|m| m.kind == MemoryKind::Shared);
+            let arrays = self.tables.memories.iter().filter(|m| m.kind == MemoryKind::Shared);
             let mut arrays = arrays;
             let end = arrays.try_fold(0, |used, def| Some(super::shared_memory::array_range(used, def)?.1));
             let limit = match self.kernel.tile_program {
@@ -250,13 +202,13 @@ impl<'a> KernelCompiler<'a> {
                 }
             }
         }
-        self.part = CodeSection::Body;
+        self.writer.section = CodeSection::Body;
     }
 
     fn run(&mut self) {
         self.make_locals();
-        let mask = if self.a.has_early_return { self.copy_mask() } else { 0 };
-        self.regions.push(MaskScope::new(None, mask));
+        let mask = if self.variances.has_early_return { self.copy_mask() } else { 0 };
+        self.flow.scopes.push(MaskScope::new(None, mask));
         self.block(&self.f.body);
         self.close_region();
         self.emit(plain::<control_flow::EndRun>(), nothing());
@@ -265,76 +217,45 @@ impl<'a> KernelCompiler<'a> {
     /// Joins prologue and body.
     fn finish(mut self) -> Result<CompiledKernel, TooLarge> {
         self.make_strips();
-        if self.regs.len() > NONE.into() {
+        if self.tables.regs.len() > NONE.into() {
             return Err(TooLarge);
         }
         let span = self.span(self.kernel.span);
-        let shift = self.prologue.len() as u32;
-        let prologue = std::mem::take(&mut self.prologue);
+        let shift = self.writer.prologue.len() as u32;
+        let prologue = std::mem::take(&mut self.writer.prologue);
         let (mut ops, others): (Vec<Op>, Vec<Op>) = prologue.into_iter().partition(|op| self.is_steady(op));
         let steady = ops.len() as u32;
         ops.extend(others);
-        for &jump in &self.jumps {
-            self.ops[jump].x += shift;
+        for &jump in &self.writer.jumps {
+            self.writer.ops[jump].x += shift;
         }
-        ops.append(&mut self.ops);
+        ops.append(&mut self.writer.ops);
         let threads = match self.kernel.form {
             LaunchForm::Threads { rank } => Some(rank),
             LaunchForm::Grid => None,
         };
+        let coverage_gaps = match self.tables.checks.memory {
+            true => launch_coverage::find_coverage_gaps(self.f, self.kernel),
+            false => CoverageGaps::default(),
+        };
+        let classes = (0..).zip(&self.registers.classes);
+        let views = match self.lane_regions.is_enabled {
+            true => classes.filter(|class| *class.1 == state::CompilerRegClass::View).map(|class| class.0).collect(),
+            false => vec![],
+        };
         let code = KernelTables {
-            regs: self.regs,
-            uniform_bytes: self.uniform_bytes as usize,
-            columns: self.columns as usize,
-            stored_columns: self.touched_columns,
-            masks: self.masks,
-            launch: self.launch,
-            block: self.block,
-            memories: self.memories,
-            accesses: self.accesses,
-            spans: self.spans,
+            uniform_bytes: self.registers.uniform_bytes as usize,
+            columns: self.registers.columns as usize,
             span,
-            region_spans: self.region_spans,
-            messages: self.messages,
-            slow: self.slow,
-            atomics: self.atomics,
-            warps: self.warps,
-            loops: self.loops,
-            strips: self.strips,
-            products: self.products,
-            copies: self.copies,
-            mask_lists: self.lists,
             threads,
             cooperative: self.kernel.cooperative,
-            is_straight: self.straight,
-            checks: self.checks,
-            access_sites: self.notes,
-            tracked: self.watched,
-            nan_checks: self.births,
-            counted_warps: self.counted,
-            segments: self.segments,
-            waits: self.wait_defs,
-            coverage_gaps: if self.checks.memory {
-                launch_coverage::find_coverage_gaps(self.f, self.kernel)
-            } else {
-                CoverageGaps::default()
-            },
+            coverage_gaps,
             kernel_span: self.kernel.span,
-            warp_ops: self.warp_ops,
-            has_sync: self.syncs,
             body: shift,
             block_invariant_end: steady,
-            depends_on_order: self.ordered,
             calls: self.f.calls.clone(),
-            has_polling: self.polls,
-            has_spin_loop: self.has_spin_loop,
-            can_split_warps: self.splits,
-            regions: self.regions_of_lanes,
-            views: if self.jit {
-                (0..).zip(&self.kinds).filter(|k| *k.1 == state::CompilerRegClass::View).map(|k| k.0).collect()
-            } else {
-                vec![]
-            },
+            views,
+            ..self.tables
         };
         verify::debug_verify(&ops, &code, &self.kernel.name);
         Ok(CompiledKernel { ops, code })
@@ -343,26 +264,31 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether an op of the prologue computes the lanes of a register that nothing else writes, from what the
     /// launch sets alone: numbers of threads in their block.
     fn is_steady(&self, op: &Op) -> bool {
-        let is_set_by_launch = |reg: Reg| self.launch.iter().any(|(set, _)| *set == reg);
-        let form = match self.numbers.iter().find(|(reg, _)| *reg == op.d) {
+        let is_set_by_launch = |reg: Reg| self.tables.launch.iter().any(|(set, _)| *set == reg);
+        let form = match self.writer.numbers.iter().find(|(reg, _)| *reg == op.d) {
             Some((_, None)) => return true,
-            Some((reg, Some(form))) if self.held[*reg as usize] >= PERMANENT => *form,
+            Some((reg, Some(form))) if self.registers.held[*reg as usize] >= PERMANENT => *form,
             _ => return false,
         };
-        let index = &self.accesses[form as usize].axes[0];
+        let index = &self.tables.accesses[form as usize].axes[0];
         is_set_by_launch(index.base)
             && index.coef.iter().all(|coef| !matches!(coef, Coef::Reg(reg) if !is_set_by_launch(*reg)))
     }
 
     fn emit(&mut self, run: OpFn, op: Op) -> usize {
-        let ops = match self.part {
-            CodeSection::Prologue => &mut self.prologue,
+        let ops = match self.writer.section {
+            CodeSection::Prologue => &mut self.writer.prologue,
             CodeSection::Body => {
                 // A fused op replaces earlier ones and reads what they read: it gets the number of the first of them.
-                let replaced = self.marks.drain(self.ops.len().min(self.marks.len())..).map(|mark| mark.number).min();
-                let number = replaced.map_or(self.number, |first| first.min(self.number));
-                self.marks.push(OpAnnotation { number, ..OpAnnotation::default() });
-                &mut self.ops
+                let replaced = self
+                    .writer
+                    .annotations
+                    .drain(self.writer.ops.len().min(self.writer.annotations.len())..)
+                    .map(|mark| mark.number)
+                    .min();
+                let number = replaced.map_or(self.flow.stmt, |first| first.min(self.flow.stmt));
+                self.writer.annotations.push(OpAnnotation { number, ..OpAnnotation::default() });
+                &mut self.writer.ops
             }
         };
         ops.push(Op { run, ..op });
@@ -372,19 +298,19 @@ impl<'a> KernelCompiler<'a> {
     /// Emits an op of the body that jumps; its target is patched later.
     fn emit_jump(&mut self, run: OpFn, op: Op) -> usize {
         let at = self.emit(run, op);
-        self.jumps.push(at);
+        self.writer.jumps.push(at);
         at
     }
 
     /// Marks this position as a jump target. The op in front is not always the one that ran before, so nothing is fused
     /// across.
     fn target(&mut self) -> u32 {
-        (self.last, self.before_not) = (None, None);
-        self.ops.len() as u32
+        (self.writer.last, self.writer.before_not) = (None, None);
+        self.writer.ops.len() as u32
     }
 
     fn patch(&mut self, jump: usize) {
-        self.ops[jump].x = self.target();
+        self.writer.ops[jump].x = self.target();
     }
 
     fn pick<S: OpStep>(&self) -> OpFn {
@@ -392,10 +318,10 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn span(&mut self, span: Span) -> u32 {
-        if self.spans.last() != Some(&span) {
-            self.spans.push(span);
+        if self.tables.spans.last() != Some(&span) {
+            self.tables.spans.push(span);
         }
-        self.spans.len() as u32 - 1
+        self.tables.spans.len() as u32 - 1
     }
 }
 

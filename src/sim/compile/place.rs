@@ -113,8 +113,8 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn push_access(&mut self, access: AccessOperands) -> u32 {
-        self.accesses.push(access);
-        self.accesses.len() as u32 - 1
+        self.tables.accesses.push(access);
+        self.tables.accesses.len() as u32 - 1
     }
 
     pub fn load(&mut self, e: ExprId, place: &Place) -> Vec<CompiledValue> {
@@ -123,7 +123,7 @@ impl<'a> KernelCompiler<'a> {
         let (mut access, spread) = self.access(place, span, false);
         let is_local = self.f.memories[place.memory].space == MemorySpace::Local;
         access.may_view =
-            spread == IndexSpread::Affine && count == 1 && scalar.size() == 4 && !is_local && self.may_view;
+            spread == IndexSpread::Affine && count == 1 && scalar.size() == 4 && !is_local && self.viewing.is_allowed;
         access.prefetch = access.may_view && matches!(self.f.memories[place.memory].space, MemorySpace::Global { .. });
         for _ in 0..count {
             let reg = match (access.may_view, count) {
@@ -142,7 +142,7 @@ impl<'a> KernelCompiler<'a> {
         };
         let early = !is_local && spread != IndexSpread::Lanes;
         if access.may_view {
-            self.views.extend(access.regs.iter().map(|&reg| (reg, access.memory)));
+            self.viewing.regs.extend(access.regs.iter().map(|&reg| (reg, access.memory)));
         }
         let writes = access.regs.clone();
         let x = self.push_access(access);
@@ -226,8 +226,8 @@ impl<'a> KernelCompiler<'a> {
         };
         let access = self.push_access(access);
         let overwrites = op == AtomicOp::Exchange && result.is_none();
-        let decides = result.is_some_and(|result| self.deciding.contains(&result));
-        let takes = result.is_some_and(|result| self.taking.contains(&result));
+        let decides = result.is_some_and(|result| self.facts.deciding.contains(&result));
+        let takes = result.is_some_and(|result| self.facts.taking.contains(&result));
         self.report_touch(
             touch,
             access,
@@ -240,9 +240,13 @@ impl<'a> KernelCompiler<'a> {
                 reads_own_store: false,
             },
         );
-        let x = self.atomics.len() as u32;
-        self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
-        let checked = if scalar.is_float() { self.checks.nan } else { self.checks.arithmetic && scalar.is_signed() };
+        let x = self.tables.atomics.len() as u32;
+        self.tables.atomics.push(AtomicDef { op, access, value, compare, result: reg });
+        let checked = if scalar.is_float() {
+            self.tables.checks.nan
+        } else {
+            self.tables.checks.arithmetic && scalar.is_signed()
+        };
         let unseen = result.is_none() && self.f.memories[place.memory].space != MemorySpace::Local;
         let run = if atomics::is_word_add(op, scalar) {
             let negate = op == AtomicOp::Sub;

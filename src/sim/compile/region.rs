@@ -44,7 +44,7 @@ const LEAST: u32 = 2;
 impl<'a> KernelCompiler<'a> {
     /// Opens a region at a statement, if there is one.
     pub(crate) fn open_machine(&mut self, block: &'a [Stmt], start: usize) -> Option<OpenRegion<'a>> {
-        if !self.jit || self.in_region || self.part != CodeSection::Body {
+        if !self.lane_regions.is_enabled || self.lane_regions.is_inside || self.writer.section != CodeSection::Body {
             return None;
         }
         self.open_region(block, start, false)
@@ -58,8 +58,16 @@ impl<'a> KernelCompiler<'a> {
         start: usize,
         scanned: &mut usize,
     ) -> Option<OpenRegion<'a>> {
-        let possible = self.jit && !self.in_region && !self.in_together && self.part == CodeSection::Body;
-        if !possible || start < *scanned || self.mask != 0 || self.waits || self.is_observed() && !self.runs_whole() {
+        let possible = self.lane_regions.is_enabled
+            && !self.lane_regions.is_inside
+            && !self.lane_regions.is_inside_phases
+            && self.writer.section == CodeSection::Body;
+        if !possible
+            || start < *scanned
+            || self.flow.mask != 0
+            || self.facts.waits
+            || self.is_observed() && !self.runs_whole()
+        {
             return None;
         }
         let open = self.open_region(block, start, true);
@@ -75,7 +83,8 @@ impl<'a> KernelCompiler<'a> {
     /// since it compares no times of accesses, and global arrays are not read where a missing mark would have the
     /// region leave, so that it logs all stores.
     fn runs_whole(&self) -> bool {
-        let mut guards = self.guards.memories.iter().zip(&self.watched).zip(self.f.memories.iter());
+        let mut guards =
+            self.lane_regions.check_facts.memories.iter().zip(&self.tables.tracked).zip(self.f.memories.iter());
         guards.all(|((guard, watched), (_, memory))| match guard {
             AccessGuard::Shared => false,
             AccessGuard::OwnedInit { .. } => {
@@ -88,9 +97,11 @@ impl<'a> KernelCompiler<'a> {
     /// Opens a region at a statement; one that is `together` has barriers.
     fn open_region(&mut self, block: &'a [Stmt], start: usize, together: bool) -> Option<OpenRegion<'a>> {
         let waits = |stmt: &Stmt| self.waits_for_others(stmt);
-        let refused = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&AccessGuard::Forbidden);
+        let refused =
+            |memory: MemId| self.lane_regions.check_facts.memories.get(memory.index()) == Some(&AccessGuard::Forbidden);
         // Where threads wait for one another, checks want to know who left.
-        let parts = |label: Label| self.is_observed() && self.meets && self.a.has_divergent_exit(label);
+        let parts =
+            |label: Label| self.is_observed() && self.facts.has_meetings && self.variances.has_divergent_exit(label);
         let tiles = |stmt: &Stmt| self.is_of_tiles(stmt);
         let support = RegionSupport {
             f: self.f,
@@ -111,8 +122,13 @@ impl<'a> KernelCompiler<'a> {
                 Ok((builder, inputs)) => {
                     self.target();
                     let enter = self.emit_jump(plain::<EnterRegion>(), nothing());
-                    *(if together { &mut self.in_together } else { &mut self.in_region }) = true;
-                    let (end, notes, regions) = (start + count, self.notes.len(), self.regions_of_lanes.len());
+                    *(if together {
+                        &mut self.lane_regions.is_inside_phases
+                    } else {
+                        &mut self.lane_regions.is_inside
+                    }) = true;
+                    let (end, notes, regions) =
+                        (start + count, self.tables.access_sites.len(), self.tables.regions.len());
                     return Some(OpenRegion { start, end, enter, builder, inputs, notes, regions, together });
                 }
                 // It ends in front of a statement without LaneIR.
@@ -128,7 +144,7 @@ impl<'a> KernelCompiler<'a> {
             return None;
         }
         let (values, locals) = outside(self.f, stmts);
-        let known = |c: &Self, e: ExprId| c.vals.contains_key(&e) || c.f.exprs[e].kind.is_free();
+        let known = |c: &Self, e: ExprId| c.values.by_expr.contains_key(&e) || c.f.exprs[e].kind.is_free();
         if values.iter().any(|&e| !known(self, e)) {
             return None;
         }
@@ -139,14 +155,16 @@ impl<'a> KernelCompiler<'a> {
         }
         let inside = references(stmts, self.f);
         for local in locals {
-            if self.a.may_be_read_unwritten(local) || inside.get(&local) != self.references.get(&local) {
-                from.locals.insert(local, self.locals[local.index()].clone());
+            if self.variances.may_be_read_unwritten(local)
+                || inside.get(&local) != self.lane_regions.references.get(&local)
+            {
+                from.locals.insert(local, self.values.locals[local.index()].clone());
             }
         }
         from.uniform = self.uniform_regs();
-        from.guards = self.guards.clone();
+        from.guards = self.lane_regions.check_facts.clone();
         from.reported_on_access = told.to_vec();
-        let builder = RegionBuilder::new(self.f, self.a.clone(), from, stmts, self.number);
+        let builder = RegionBuilder::new(self.f, self.variances.clone(), from, stmts, self.flow.stmt);
         Some(builder.map(|builder| (builder, values)))
     }
 
@@ -157,7 +175,7 @@ impl<'a> KernelCompiler<'a> {
         else {
             return;
         };
-        *(if together { &mut self.in_together } else { &mut self.in_region }) = false;
+        *(if together { &mut self.lane_regions.is_inside_phases } else { &mut self.lane_regions.is_inside }) = false;
         let stmts = &block[start..=at];
         let mut values = vec![];
         for stmt in stmts {
@@ -165,12 +183,12 @@ impl<'a> KernelCompiler<'a> {
                 StmtKind::Let(e) | StmtKind::Atomic { result: Some(e), .. } | StmtKind::Warp { result: e, .. } => e,
                 _ => continue,
             };
-            if let Some(vals) = self.vals.get(&e)
-                && self.uses.last[e] >= self.number
+            if let Some(vals) = self.values.by_expr.get(&e)
+                && self.uses.last[e] >= self.flow.stmt
             {
                 values.push((e, vals.clone()));
                 // The lanes of an affine value, where a later use reads those.
-                if let Some(&reg) = self.spread.get(&e) {
+                if let Some(&reg) = self.values.spread.get(&e) {
                     values.push((e, vec![CompiledValue::Reg(reg)]));
                 }
             }
@@ -180,38 +198,39 @@ impl<'a> KernelCompiler<'a> {
         let mut own: FxHashSet<Reg> = FxHashSet::default();
         each_stmt(stmts, &mut |stmt| {
             if let StmtKind::Write { local, .. } = stmt.kind {
-                let vals = &self.locals[local.index()];
+                let vals = &self.values.locals[local.index()];
                 own.extend(vals.iter().filter_map(|v| if let CompiledValue::Reg(reg) = v { Some(*reg) } else { None }));
-                if inside.get(&local) != self.references.get(&local) && locals.iter().all(|l| l.0 != local) {
+                if inside.get(&local) != self.lane_regions.references.get(&local) && locals.iter().all(|l| l.0 != local)
+                {
                     locals.push((local, vals.clone()));
                 }
             }
         });
         // The local may be written behind the region.
-        for (_, vals) in values.iter().filter(|(e, _)| self.in_place.contains(e)) {
+        for (_, vals) in values.iter().filter(|(e, _)| self.values.in_place.contains(e)) {
             own.extend(vals.iter().filter_map(|v| if let CompiledValue::Reg(reg) = v { Some(*reg) } else { None }));
         }
         // What still has the value that it had in front of the region need not be written.
         let mut same: FxHashSet<Reg> = FxHashSet::default();
         for e in inputs {
-            for val in self.vals.get(&e).into_iter().flatten() {
+            for val in self.values.by_expr.get(&e).into_iter().flatten() {
                 Self::each_reg(val, &mut |reg| {
                     same.insert(reg);
                 });
             }
         }
-        let held = &self.held;
+        let held = &self.registers.held;
         let fresh = |reg: Reg| own.contains(&reg) || !(same.contains(&reg) || held[reg as usize] >= PERMANENT);
         let region = builder.finish(&values, &locals, &fresh, self.uniform_regs());
         let region = region.and_then(|region| self.with_notes(region, notes));
-        self.ops[enter].x = self.target();
-        self.ops[enter].y = match region {
+        self.writer.ops[enter].x = self.target();
+        self.writer.ops[enter].y = match region {
             Some(region) => {
-                let region = LaneRegion { inner: (self.regions_of_lanes.len() - regions) as u32, ..region };
+                let region = LaneRegion { inner: (self.tables.regions.len() - regions) as u32, ..region };
                 let span = self.span(stmts[0].span);
-                self.region_spans.push(span);
-                self.regions_of_lanes.push(region);
-                self.regions_of_lanes.len() as u32 - 1
+                self.tables.region_spans.push(span);
+                self.tables.regions.push(region);
+                self.tables.regions.len() as u32 - 1
             }
             None => u32::MAX,
         };
@@ -238,19 +257,20 @@ impl<'a> KernelCompiler<'a> {
             Some(_) => AccessGuard::Shared,
         };
         CheckFacts {
-            arithmetic: self.checks.arithmetic,
+            arithmetic: self.tables.checks.arithmetic,
             memory: self.is_observed(),
-            nan: self.checks.nan,
-            exact: self.exact.clone(),
-            memories: self.f.memories.iter().zip(&self.watched).map(guard).collect(),
+            nan: self.tables.checks.nan,
+            exact: self.facts.exact.clone(),
+            memories: self.f.memories.iter().zip(&self.tables.tracked).map(guard).collect(),
         }
     }
 
     /// Numbers the reports of a region by the notes of the same accesses that the interpreter's code has, from `first`
     /// on.
     fn with_notes(&self, mut region: LaneRegion, first: usize) -> Option<LaneRegion> {
-        let of = |note: &AccessSite| (self.accesses[note.access as usize].memory, note.kind == AccessKind::Store);
-        let notes = self.notes[first..].iter().map(of);
+        let of =
+            |note: &AccessSite| (self.tables.accesses[note.access as usize].memory, note.kind == AccessKind::Store);
+        let notes = self.tables.access_sites[first..].iter().map(of);
         if self.is_observed()
             && !notes.eq(region.checked_accesses.iter().map(|&(memory, store)| (memory.index() as u32, store)))
         {
@@ -266,7 +286,7 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn uniform_regs(&self) -> Vec<bool> {
-        self.regs.iter().map(|def| matches!(def, RegDef::Uniform { .. })).collect()
+        self.tables.regs.iter().map(|def| matches!(def, RegDef::Uniform { .. })).collect()
     }
 }
 

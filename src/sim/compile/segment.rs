@@ -33,14 +33,14 @@ pub(super) enum SegmentStart {
 
 impl KernelCompiler<'_> {
     pub(super) fn is_profiled(&self) -> bool {
-        self.counted.is_some() && !self.checks.memory
+        self.tables.counted_warps.is_some() && !self.tables.checks.memory
     }
 
     /// Says where the next segment branches off: from the lanes of a mask, at a place, behind a segment.
     pub(super) fn branches_off(&mut self, from: MaskId, span: Span, way: SegmentStart, parent: Option<u32>) {
         if self.is_profiled() {
             let (is_loop, counts) = (way != SegmentStart::Branch, way == SegmentStart::For);
-            self.branch = Some((from, Branch { span, is_loop, counts, parent }));
+            self.profile.branch = Some((from, Branch { span, is_loop, counts, parent }));
         }
     }
 
@@ -58,18 +58,18 @@ impl KernelCompiler<'_> {
                 break;
             }
         }
-        let (from, branch) = match self.branch.take() {
+        let (from, branch) = match self.profile.branch.take() {
             Some((from, branch)) => (from, Some(branch)),
-            None => (self.mask, None),
+            None => (self.flow.mask, None),
         };
         if let Some(Branch { span, counts: true, .. }) = branch {
             add(&mut work, span, OpCounts { int: 1, instructions: ITERATION, ..OpCounts::default() });
         }
-        let x = self.segments.len() as u32;
+        let x = self.tables.segments.len() as u32;
         let head = Some(*head.get_or_insert(x));
-        self.segments.push(StraightLineSegment { work, branch, head, ..StraightLineSegment::default() });
+        self.tables.segments.push(StraightLineSegment { work, branch, head, ..StraightLineSegment::default() });
         self.emit(plain::<ReportSegment>(), Op { b: from, x, ..nothing() });
-        self.segment = Some(x);
+        self.profile.segment = Some(x);
     }
 
     /// Adds what a thread does in a statement, without its blocks.

@@ -5,16 +5,10 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::uses::ExprUses;
-use crate::access_site::AccessSite;
-use crate::code::AccessOperands;
 use crate::code::*;
 use crate::group::Op;
 use crate::lanes::fused::{ChainOp, Maskable};
-use crate::lanes::slow::SlowDef;
-use crate::strip::{StripDef, StripOpcode as Act};
-use crate::tiles::{CopyDef, ProductDef};
-use clk_base::source::Span;
-use clk_ir::Checks;
+use crate::strip::StripOpcode as Act;
 use clk_ir::def::*;
 use clk_ir::variance::{StmtNumber, Variances};
 use clk_runtime::Isa;
@@ -189,40 +183,72 @@ pub struct KernelCompiler<'a> {
     pub(super) f: &'a Function,
     pub(super) kernel: &'a Kernel,
     pub(super) isa: Isa,
-    pub(super) a: Rc<Variances>,
-    /// Regions are built for machine code.
-    pub(super) jit: bool,
-    /// What checks need to know of regions.
-    pub(super) guards: Rc<crate::lir::check_facts::CheckFacts>,
-    /// The code of a region is being written.
-    pub(super) in_region: bool,
-    /// The same of a region with barriers, which has other regions inside.
-    pub(super) in_together: bool,
-    /// Reads and writes of each local.
-    pub(super) references: FxHashMap<LocalId, u32>,
-    pub(super) regions_of_lanes: Vec<crate::lir::LaneRegion>,
+    pub(super) variances: Rc<Variances>,
     pub(super) uses: ExprUses,
-    pub(super) part: CodeSection,
+    pub(super) facts: KernelFacts,
+    /// The tables of the compiled kernel so far.
+    pub(super) tables: KernelTables,
+    pub(super) writer: OpWriter,
+    pub(super) registers: RegisterAllocator,
+    pub(super) values: ValueTable,
+    pub(super) flow: FlowState,
+    pub(super) viewing: ViewState,
+    pub(super) lane_regions: LaneRegionState,
+    pub(super) profile: ProfileState,
+}
+
+/// What analyses have found out about the kernel.
+#[derive(Default)]
+pub(super) struct KernelFacts {
+    /// Operations that range analysis proved free of overflow.
+    pub(super) exact: FxHashSet<ExprId>,
+    /// Whether the kernel has barriers or warp operations.
+    pub(super) has_meetings: bool,
+    /// Results of atomic operations that influence control flow or addresses.
+    pub(super) deciding: FxHashSet<ExprId>,
+    /// Results of atomic operations that a spin loop retries until they succeed.
+    pub(super) taking: FxHashSet<ExprId>,
+    /// For each memory: whether the kernel stores to it or updates it atomically.
+    pub(super) changes: Vec<bool>,
+    /// The memory and indices of each store; empty if memory is not checked.
+    pub(super) stored: FxHashSet<(MemId, Vec<ExprId>)>,
+    /// Whether some loop may wait for other threads, so that the warps of a block may have to run separately.
+    pub(super) waits: bool,
+}
+
+/// The ops emitted so far, with their annotations.
+pub(super) struct OpWriter {
+    pub(super) section: CodeSection,
     pub(super) prologue: Vec<Op>,
     /// Registers of lanes that the prologue computes from coordinates alone, with the access entry of their affine
     /// form; numbers of warps have none.
     pub(super) numbers: Vec<(Reg, Option<u32>)>,
     pub(super) ops: Vec<Op>,
     /// One for each op of the body.
-    pub(super) marks: Vec<OpAnnotation>,
+    pub(super) annotations: Vec<OpAnnotation>,
     /// Ops of the body whose `x` is a code position.
     pub(super) jumps: Vec<usize>,
-    // Registers
-    pub(super) regs: Vec<RegDef>,
+    pub(super) last: Option<LastOp>,
+    /// The value of `last` before a negation was written.
+    pub(super) before_not: Option<LastOp>,
+}
+
+/// The registers that values live in. [`KernelTables::regs`] defines them.
+pub(super) struct RegisterAllocator {
     /// By register: the number of values that live in it; [`PERMANENT`](super::PERMANENT) registers are never freed.
     pub(super) held: Vec<u32>,
+    /// By class: the free registers.
     pub(super) free: Vec<Vec<Reg>>,
     pub(super) fresh: Vec<Reg>,
     pub(super) uniform_bytes: u32,
     pub(super) columns: u32,
-    pub(super) kinds: Vec<CompilerRegClass>,
-    // Values
-    pub(super) vals: FxHashMap<ExprId, Vec<CompiledValue>>,
+    pub(super) classes: Vec<CompilerRegClass>,
+}
+
+/// The values of expressions and locals.
+#[derive(Default)]
+pub(super) struct ValueTable {
+    pub(super) by_expr: FxHashMap<ExprId, Vec<CompiledValue>>,
     pub(super) locals: Vec<Vec<CompiledValue>>,
     pub(super) consts: FxHashMap<(bool, u64), Reg>,
     pub(super) specials: FxHashMap<Special, Reg>,
@@ -234,70 +260,47 @@ pub struct KernelCompiler<'a> {
     pub(super) in_place: FxHashSet<ExprId>,
     /// The preferred destination of the next result.
     pub(super) target: Option<Reg>,
-    // Flow
-    pub(super) number: StmtNumber,
-    pub(super) masks: Vec<Reg>,
-    pub(super) free_masks: Vec<MaskId>,
+}
+
+/// The current statement, and the control flow around it. [`KernelTables::masks`] has the register of each mask.
+#[derive(Default)]
+pub(super) struct FlowState {
+    pub(super) stmt: StmtNumber,
     pub(super) mask: MaskId,
-    pub(super) regions: Vec<MaskScope>,
+    pub(super) free_masks: Vec<MaskId>,
+    pub(super) scopes: Vec<MaskScope>,
     pub(super) leaked: FxHashSet<MaskId>,
-    // Tables
-    pub(super) launch: Vec<(Reg, Special)>,
-    pub(super) block: Vec<(Reg, Special)>,
-    pub(super) memories: Vec<MemoryDef>,
-    pub(super) accesses: Vec<AccessOperands>,
-    pub(super) spans: Vec<Span>,
-    pub(super) region_spans: Vec<u32>,
-    pub(super) messages: Vec<PrintMessage>,
-    pub(super) slow: Vec<SlowDef>,
-    pub(super) atomics: Vec<AtomicDef>,
-    pub(super) warps: Vec<WarpDef>,
-    pub(super) loops: Vec<ForDef>,
-    pub(super) strips: Vec<StripDef>,
-    pub(super) products: Vec<ProductDef>,
-    pub(super) copies: Vec<CopyDef>,
-    pub(super) lists: Vec<Vec<MaskId>>,
-    pub(super) straight: bool,
-    pub(super) may_view: bool,
-    /// Registers that may alias ("view") elements of a memory, and that memory.
-    pub(super) views: Vec<(Reg, u32)>,
+}
+
+/// Registers that alias ("view") elements of a memory.
+#[derive(Default)]
+pub(super) struct ViewState {
+    pub(super) is_allowed: bool,
+    /// Each register with the memory.
+    pub(super) regs: Vec<(Reg, u32)>,
     /// The register that views the elements that strips store to.
-    pub(super) aim: Option<Reg>,
-    pub(super) touched_columns: usize,
-    pub(super) last: Option<LastOp>,
-    /// The value of `last` before a negation was written.
-    pub(super) before_not: Option<LastOp>,
-    // Tables of checks
-    pub(super) checks: Checks,
-    /// The tile of a warp, if what warps cost is counted.
-    pub(super) counted: Option<[u32; 2]>,
-    /// What has been counted of statements, if everything is; and where the next segment branches off.
-    pub(super) segments: Vec<clk_runtime::profile::StraightLineSegment>,
+    pub(super) store: Option<Reg>,
+}
+
+/// The building of LaneIR regions.
+#[derive(Default)]
+pub(super) struct LaneRegionState {
+    /// Whether regions are built for machine code.
+    pub(super) is_enabled: bool,
+    /// What checks need to know of regions.
+    pub(super) check_facts: Rc<crate::lir::check_facts::CheckFacts>,
+    /// Whether the code of a region is being written.
+    pub(super) is_inside: bool,
+    /// Like `is_inside`, for a region with barriers, which contains other regions.
+    pub(super) is_inside_phases: bool,
+    /// The number of reads and writes of each local.
+    pub(super) references: FxHashMap<LocalId, u32>,
+}
+
+/// The counting of statements for profiles.
+#[derive(Default)]
+pub(super) struct ProfileState {
     pub(super) segment: Option<u32>,
+    /// Where the next segment branches off.
     pub(super) branch: Option<(MaskId, clk_runtime::profile::Branch)>,
-    pub(super) notes: Vec<AccessSite>,
-    pub(super) watched: Vec<Option<TrackedMemory>>,
-    pub(super) births: Vec<NanCheck>,
-    pub(super) wait_defs: Vec<PollingLoopDef>,
-    /// Operations that range analysis proved free of overflow.
-    pub(super) exact: FxHashSet<ExprId>,
-    /// The kernel has barriers or warp operations.
-    pub(super) meets: bool,
-    pub(super) warp_ops: bool,
-    /// Results of atomic operations that influence control flow or addresses.
-    pub(super) deciding: FxHashSet<ExprId>,
-    /// Results of atomic operations that a spin loop retries until they succeed.
-    pub(super) taking: FxHashSet<ExprId>,
-    pub(super) syncs: bool,
-    pub(super) ordered: bool,
-    pub(super) polls: bool,
-    pub(super) has_spin_loop: bool,
-    /// By memory: the kernel stores to it or updates it atomically.
-    pub(super) changes: Vec<bool>,
-    /// The memory and indices of each store; empty if memory is not checked.
-    pub(super) stored: FxHashSet<(MemId, Vec<ExprId>)>,
-    /// Some loop may wait for other threads, so that the warps of a block may have to run separately.
-    pub(super) waits: bool,
-    /// All barriers are emitted.
-    pub(super) splits: bool,
 }

@@ -15,12 +15,12 @@ impl<'a> KernelCompiler<'a> {
     /// be patched.
     pub(super) fn at_once(&mut self, stmt: &Stmt) -> Option<usize> {
         // Elsewhere not all threads of the block have to be here.
-        if self.mask != 0 || self.part != CodeSection::Body {
+        if self.flow.mask != 0 || self.writer.section != CodeSection::Body {
             return None;
         }
         if let Some(product) = self.product_of(stmt) {
-            let y = self.products.len() as u32;
-            self.products.push(product);
+            let y = self.tables.products.len() as u32;
+            self.tables.products.push(product);
             self.target();
             return Some(self.emit_jump(plain::<MultiplyTiles>(), Op { y, ..nothing() }));
         }
@@ -43,8 +43,8 @@ impl<'a> KernelCompiler<'a> {
         };
         let transposed = if copy.transposed { Some(extents(to)?) } else { None };
         let (to, from, size) = (number(copy.to), number(copy.from), to.layout.size);
-        let y = self.copies.len() as u32;
-        self.copies.push(CopyDef { to, from, windows: along, size, transposed, rounds_to_tf32: copy.rounded });
+        let y = self.tables.copies.len() as u32;
+        self.tables.copies.push(CopyDef { to, from, windows: along, size, transposed, rounds_to_tf32: copy.rounded });
         self.target();
         Some(self.emit_jump(plain::<TileFill>(), Op { y, ..nothing() }))
     }
@@ -62,9 +62,9 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether ops may stand for loops over these memories: nobody looks at what single threads do with them.
     /// Their indices do not overflow, or the op does nothing.
     fn does_at_once(&self, memories: &[MemId]) -> bool {
-        let watched = |id: &MemId| self.watched.get(id.index()).is_none_or(Option::is_some);
-        let seen = self.checks.nan || self.checks.memory && memories.iter().any(watched);
-        self.isa != Isa::Base && !seen && !self.waits && self.counted.is_none()
+        let watched = |id: &MemId| self.tables.tracked.get(id.index()).is_none_or(Option::is_some);
+        let seen = self.tables.checks.nan || self.tables.checks.memory && memories.iter().any(watched);
+        self.isa != Isa::Base && !seen && !self.facts.waits && self.tables.counted_warps.is_none()
     }
 
     fn product_of(&self, stmt: &Stmt) -> Option<ProductDef> {

@@ -19,7 +19,7 @@ impl<'a> KernelCompiler<'a> {
     /// loop, to be patched.
     pub fn tree(&mut self, label: Label, body: &[Stmt]) -> Option<usize> {
         let found = self.find_tree(label, body)?;
-        let [CompiledValue::Reg(a)] = *self.locals[found.distance.index()].as_slice() else {
+        let [CompiledValue::Reg(a)] = *self.values.locals[found.distance.index()].as_slice() else {
             return None;
         };
         let memory = &self.f.memories[found.memory];
@@ -33,8 +33,8 @@ impl<'a> KernelCompiler<'a> {
         if !plain || !self.is_uniform_reg(a) {
             return None;
         }
-        let overflows = self.checks.arithmetic && !self.exact.contains(&found.value);
-        let run = tree(found.joint, scalar, self.isa, overflows, self.checks.nan)?;
+        let overflows = self.tables.checks.arithmetic && !self.facts.exact.contains(&found.value);
+        let run = tree(found.joint, scalar, self.isa, overflows, self.tables.checks.nan)?;
         if self.is_observed() {
             let report = self.pick::<ReportTree>();
             self.emit(report, nothing());
@@ -51,8 +51,10 @@ impl<'a> KernelCompiler<'a> {
         let notes = self.touches(tree + 1);
         match *notes.as_slice() {
             // The array is not looked at.
-            [] => (self.ops[tree - 1].x, self.ops[tree - 1].c) = (0, 0),
-            [a, b, c] if (b, c) == (a + 1, a + 2) => (self.ops[tree - 1].x, self.ops[tree - 1].c) = (a, 3),
+            [] => (self.writer.ops[tree - 1].x, self.writer.ops[tree - 1].c) = (0, 0),
+            [a, b, c] if (b, c) == (a + 1, a + 2) => {
+                (self.writer.ops[tree - 1].x, self.writer.ops[tree - 1].c) = (a, 3)
+            }
             _ => {}
         }
     }
@@ -169,7 +171,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Returns whether a value is the thread's index along x.
     fn is_thread(&mut self, e: ExprId) -> bool {
-        let known = self.f.exprs[e].kind.is_free() || self.vals.contains_key(&e);
+        let known = self.f.exprs[e].kind.is_free() || self.values.by_expr.contains_key(&e);
         let first = |affine: &state::Affine| {
             affine.base == state::ZERO
                 && affine.coef == [CompiledValue::Const(1), state::ZERO, state::ZERO, state::ZERO]

@@ -9,11 +9,11 @@ use clk_scalar::{Scalar, ScalarValue, dynamic};
 
 impl<'a> KernelCompiler<'a> {
     pub(crate) fn alloc(&mut self, kind: CompilerRegClass) -> Reg {
-        let reg = match self.free[kind as usize].pop() {
+        let reg = match self.registers.free[kind as usize].pop() {
             Some(reg) => reg,
             None => self.new_reg(kind),
         };
-        self.fresh.push(reg);
+        self.registers.fresh.push(reg);
         reg
     }
 
@@ -34,33 +34,33 @@ impl<'a> KernelCompiler<'a> {
             (false, false) => CompilerRegClass::Lanes,
             (false, true) => CompilerRegClass::LanesWide,
         });
-        self.held[reg as usize] = PERMANENT;
+        self.registers.held[reg as usize] = PERMANENT;
         reg
     }
 
     pub(crate) fn new_reg(&mut self, kind: CompilerRegClass) -> Reg {
         let def = match kind {
             CompilerRegClass::Uniform | CompilerRegClass::UniformWide => {
-                let offset = self.uniform_bytes;
-                self.uniform_bytes += if kind == CompilerRegClass::Uniform { 64 } else { 128 };
+                let offset = self.registers.uniform_bytes;
+                self.registers.uniform_bytes += if kind == CompilerRegClass::Uniform { 64 } else { 128 };
                 RegDef::Uniform { offset, wide: kind == CompilerRegClass::UniformWide }
             }
             CompilerRegClass::Lanes | CompilerRegClass::LanesWide | CompilerRegClass::View => {
-                let (column, wide) = (self.columns, kind == CompilerRegClass::LanesWide);
-                self.columns += 1 + u32::from(wide);
+                let (column, wide) = (self.registers.columns, kind == CompilerRegClass::LanesWide);
+                self.registers.columns += 1 + u32::from(wide);
                 RegDef::Lanes { column, wide }
             }
         };
         // Where there are more than numbers, the code is not used: see `finish`.
-        let reg = self.regs.len() as Reg;
-        self.regs.push(def);
-        self.held.push(0);
-        self.kinds.push(kind);
+        let reg = self.tables.regs.len() as Reg;
+        self.tables.regs.push(def);
+        self.registers.held.push(0);
+        self.registers.classes.push(kind);
         reg
     }
 
     pub(crate) fn is_uniform_reg(&self, reg: Reg) -> bool {
-        matches!(self.regs[reg as usize], RegDef::Uniform { .. })
+        matches!(self.tables.regs[reg as usize], RegDef::Uniform { .. })
     }
 
     pub(crate) fn is_uniform(&self, val: &CompiledValue) -> bool {
@@ -86,23 +86,23 @@ impl<'a> KernelCompiler<'a> {
     /// Binds an expression to its value from here on.
     pub fn bind(&mut self, e: ExprId, vals: Vec<CompiledValue>) {
         for val in &vals {
-            Self::each_reg(val, &mut |reg| self.held[reg as usize] += 1);
+            Self::each_reg(val, &mut |reg| self.registers.held[reg as usize] += 1);
         }
-        self.vals.insert(e, vals);
+        self.values.by_expr.insert(e, vals);
     }
 
     /// Ends the live range of an expression.
     pub fn release(&mut self, e: ExprId) {
         let mut dropped = vec![];
-        for val in self.vals.remove(&e).unwrap_or_default() {
+        for val in self.values.by_expr.remove(&e).unwrap_or_default() {
             Self::each_reg(&val, &mut |reg| dropped.push(reg));
         }
-        if let Some(reg) = self.spread.remove(&e) {
+        if let Some(reg) = self.values.spread.remove(&e) {
             dropped.push(reg);
         }
         for reg in dropped {
-            self.held[reg as usize] -= 1;
-            if self.held[reg as usize] == 0 {
+            self.registers.held[reg as usize] -= 1;
+            if self.registers.held[reg as usize] == 0 {
                 self.give_back(reg);
             }
         }
@@ -111,7 +111,7 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether none of these registers holds a value that is used after a statement.
     pub(crate) fn is_unread(&self, regs: &[CompiledValue], number: StmtNumber) -> bool {
         let mut unread = true;
-        for (e, vals) in &self.vals {
+        for (e, vals) in &self.values.by_expr {
             if self.uses.last[*e] > number {
                 let mut meet = |reg| unread &= !regs.contains(&CompiledValue::Reg(reg));
                 vals.iter().for_each(|val| Self::each_reg(val, &mut meet));
@@ -121,9 +121,9 @@ impl<'a> KernelCompiler<'a> {
     }
 
     pub(crate) fn give_back(&mut self, reg: Reg) {
-        let kind = self.kinds[reg as usize];
-        if !self.free[kind as usize].contains(&reg) {
-            self.free[kind as usize].push(reg);
+        let kind = self.registers.classes[reg as usize];
+        if !self.registers.free[kind as usize].contains(&reg) {
+            self.registers.free[kind as usize].push(reg);
         }
     }
 
@@ -132,26 +132,26 @@ impl<'a> KernelCompiler<'a> {
         fresh.sort_unstable();
         fresh.dedup();
         for reg in fresh {
-            if self.held[reg as usize] == 0 {
+            if self.registers.held[reg as usize] == 0 {
                 self.give_back(reg);
             }
         }
     }
 
     pub(crate) fn const_reg(&mut self, wide: bool, bits: u64) -> Reg {
-        if let Some(&reg) = self.consts.get(&(wide, bits)) {
+        if let Some(&reg) = self.values.consts.get(&(wide, bits)) {
             return reg;
         }
         let scalar = if wide { Scalar::U64 } else { Scalar::U32 };
         let reg = self.alloc_permanent(true, scalar);
-        self.consts.insert((wide, bits), reg);
-        self.launch.push((reg, Special::Const(scalar, bits)));
+        self.values.consts.insert((wide, bits), reg);
+        self.tables.launch.push((reg, Special::Const(scalar, bits)));
         reg
     }
 
     /// Returns the uniform register of a value that the launch or the block sets.
     pub fn special(&mut self, special: Special) -> Reg {
-        if let Some(&reg) = self.specials.get(&special) {
+        if let Some(&reg) = self.values.specials.get(&special) {
             return reg;
         }
         let scalar = match special {
@@ -159,10 +159,10 @@ impl<'a> KernelCompiler<'a> {
             Special::Extent(..) | Special::Id(..) => Scalar::I32,
         };
         let reg = self.alloc_permanent(true, scalar);
-        self.specials.insert(special, reg);
+        self.values.specials.insert(special, reg);
         match special {
-            Special::Id(BuiltinIndex::Block | BuiltinIndex::Global, _) => self.block.push((reg, special)),
-            _ => self.launch.push((reg, special)),
+            Special::Id(BuiltinIndex::Block | BuiltinIndex::Global, _) => self.tables.block.push((reg, special)),
+            _ => self.tables.launch.push((reg, special)),
         }
         reg
     }
@@ -189,7 +189,7 @@ impl<'a> KernelCompiler<'a> {
     pub(crate) fn regs_of(&mut self, e: ExprId) -> Vec<Reg> {
         let wide = is_wide(self.f.exprs[e].ty.scalar());
         let vals = self.value(e);
-        if let ([CompiledValue::Affine(_)], Some(&reg)) = (vals.as_slice(), self.spread.get(&e)) {
+        if let ([CompiledValue::Affine(_)], Some(&reg)) = (vals.as_slice(), self.values.spread.get(&e)) {
             return vec![reg];
         }
         if let ([CompiledValue::Affine(affine)], true) = (vals.as_slice(), self.f.exprs[e].kind.is_free()) {
@@ -200,11 +200,11 @@ impl<'a> KernelCompiler<'a> {
 
     /// Computes the lanes of a free affine value once, in the prologue.
     fn spread_in_prologue(&mut self, e: ExprId, affine: &Affine) -> Reg {
-        let part = std::mem::replace(&mut self.part, CodeSection::Prologue);
+        let part = std::mem::replace(&mut self.writer.section, CodeSection::Prologue);
         let reg = self.alloc_permanent(false, Scalar::I32);
         self.spread_into(reg, affine);
-        self.spread.insert(e, reg);
-        self.part = part;
+        self.values.spread.insert(e, reg);
+        self.writer.section = part;
         reg
     }
 
@@ -213,20 +213,20 @@ impl<'a> KernelCompiler<'a> {
         if !self.uses.spread[e] {
             return;
         }
-        if let Some([CompiledValue::Affine(affine)]) = self.vals.get(&e).map(Vec::as_slice) {
+        if let Some([CompiledValue::Affine(affine)]) = self.values.by_expr.get(&e).map(Vec::as_slice) {
             let affine = affine.clone();
             let reg = self.alloc(CompilerRegClass::Lanes);
-            self.held[reg as usize] += 1;
+            self.registers.held[reg as usize] += 1;
             self.spread_into(reg, &affine);
-            self.spread.insert(e, reg);
+            self.values.spread.insert(e, reg);
         }
     }
 
     fn spread_into(&mut self, reg: Reg, affine: &Affine) {
         let index = self.affine_index(affine);
         let access = self.push_index(vec![index]);
-        if self.part == CodeSection::Prologue {
-            self.numbers.push((reg, Some(access)));
+        if self.writer.section == CodeSection::Prologue {
+            self.writer.numbers.push((reg, Some(access)));
         }
         let run = self.pick::<control_flow::SpreadAffine>();
         self.emit(run, Op { d: reg, x: access, ..nothing() });
@@ -236,7 +236,7 @@ impl<'a> KernelCompiler<'a> {
     /// Adds an entry to the table of accesses for affine forms of an op that is not an access.
     pub(crate) fn push_index(&mut self, axes: Vec<AffineIndex>) -> u32 {
         let (scalar, span) = (Scalar::I32, 0);
-        self.accesses.push(AccessOperands {
+        self.tables.accesses.push(AccessOperands {
             memory: 0,
             axes,
             offset: 0,
@@ -247,7 +247,7 @@ impl<'a> KernelCompiler<'a> {
             may_view: false,
             prefetch: false,
         });
-        self.accesses.len() as u32 - 1
+        self.tables.accesses.len() as u32 - 1
     }
 
     pub(crate) fn affine_index(&mut self, affine: &Affine) -> AffineIndex {
@@ -311,7 +311,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Whether a run reports that an operation on constants gives a NaN or an infinity.
     pub(super) fn is_trapped(&self, a: ScalarValue, b: ScalarValue, result: ScalarValue) -> bool {
-        self.checks.nan && is_first_nonfinite(&[a, b], result)
+        self.tables.checks.nan && is_first_nonfinite(&[a, b], result)
     }
 
     /// Folds constants, except divisions that fault and, with checks, what these report.
@@ -328,7 +328,7 @@ impl<'a> KernelCompiler<'a> {
         };
         let value = |ty: Scalar, bits: u64| ScalarValue { ty, bits: raw_of_lane(ty, bits) };
         let (a, b) = (value(scalar, *a), value(right_scalar, *b));
-        if self.checks.arithmetic && is_reported(op, a, b) {
+        if self.tables.checks.arithmetic && is_reported(op, a, b) {
             return None;
         }
         let result = dynamic::binary(op, a, b).ok().filter(|&result| !self.is_trapped(a, b, result))?;

@@ -81,8 +81,8 @@ const LIMIT: usize = 32;
 impl<'a> KernelCompiler<'a> {
     /// Sets the role of the op written last.
     pub fn role(&mut self, role: StripRole) {
-        if self.part == CodeSection::Body
-            && let Some(mark) = self.marks.last_mut()
+        if self.writer.section == CodeSection::Body
+            && let Some(mark) = self.writer.annotations.last_mut()
         {
             mark.role = role;
         }
@@ -90,8 +90,8 @@ impl<'a> KernelCompiler<'a> {
 
     /// Sets the class of the op written last.
     pub(crate) fn sort(&mut self, sort: OpClass) {
-        if self.part == CodeSection::Body
-            && let Some(mark) = self.marks.last_mut()
+        if self.writer.section == CodeSection::Body
+            && let Some(mark) = self.writer.annotations.last_mut()
         {
             mark.sort = sort;
         }
@@ -99,8 +99,10 @@ impl<'a> KernelCompiler<'a> {
 
     /// Returns the notes of the accesses that ops from position `from` report.
     pub(crate) fn touches(&self, from: usize) -> Vec<u32> {
-        let reports =
-            self.ops[from..].iter().zip(&self.marks[from..]).filter(|(_, mark)| mark.sort == OpClass::ReportedAccess);
+        let reports = self.writer.ops[from..]
+            .iter()
+            .zip(&self.writer.annotations[from..])
+            .filter(|(_, mark)| mark.sort == OpClass::ReportedAccess);
         reports.map(|(op, _)| op.x).collect()
     }
 
@@ -123,7 +125,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Declares that only active lanes of the result of the op written last are stored.
     pub(crate) fn only_active(&mut self) {
-        if let Some(OpAnnotation { role: StripRole::Lanes { masked, .. }, .. }) = self.marks.last_mut() {
+        if let Some(OpAnnotation { role: StripRole::Lanes { masked, .. }, .. }) = self.writer.annotations.last_mut() {
             *masked = true;
         }
     }
@@ -135,8 +137,8 @@ impl<'a> KernelCompiler<'a> {
             StmtKind::Write { .. } => Some(number),
             _ => None,
         };
-        let held = &self.held;
-        for mark in self.marks.iter_mut().rev().take_while(|n| n.dies == Dies::Unknown) {
+        let held = &self.registers.held;
+        for mark in self.writer.annotations.iter_mut().rev().take_while(|n| n.dies == Dies::Unknown) {
             mark.dies = match (&mark.role, last) {
                 (StripRole::Lanes { d, .. }, Some(last)) if held[*d as usize] < PERMANENT => Dies::After(last),
                 _ => Dies::Never,
@@ -146,11 +148,11 @@ impl<'a> KernelCompiler<'a> {
 
     /// Rewrites the body, with strips in place of runs of arithmetic.
     pub(crate) fn make_strips(&mut self) {
-        let ops = std::mem::take(&mut self.ops);
-        let marks = std::mem::take(&mut self.marks);
+        let ops = std::mem::take(&mut self.writer.ops);
+        let marks = std::mem::take(&mut self.writer.annotations);
         let mut is_target = vec![false; ops.len() + 1];
         let mut jumps = vec![false; ops.len()];
-        for &jump in &self.jumps {
+        for &jump in &self.writer.jumps {
             is_target[ops[jump].x as usize] = true;
             jumps[jump] = true;
         }
@@ -165,8 +167,8 @@ impl<'a> KernelCompiler<'a> {
                 moved[at..=end].fill(done.len() as u32);
                 done.extend(early(&marks, at, end).map(|k| ops[k]));
                 let x = ops[end].x;
-                if let Some(access) = self.accesses.get_mut(x as usize) {
-                    access.regs = self.aim.into_iter().collect();
+                if let Some(access) = self.tables.accesses.get_mut(x as usize) {
+                    access.regs = self.viewing.store.into_iter().collect();
                 }
                 done.push(Op { run: plain::<RedirectStore>(), x, ..nothing() });
                 let y = self.push_strip(def);
@@ -206,19 +208,19 @@ impl<'a> KernelCompiler<'a> {
         for &jump in &new_jumps {
             done[jump].x = moved[done[jump].x as usize];
         }
-        (self.ops, self.jumps) = (done, new_jumps);
-        self.touched_columns = self.count_touched();
+        (self.writer.ops, self.writer.jumps) = (done, new_jumps);
+        self.tables.stored_columns = self.count_touched();
     }
 
     /// Returns whether the registers of the strip stay at their addresses, that is, none of them is a view.
     fn stays_put(&self, def: &StripDef) -> bool {
-        let moves = |p: &StripOperand| matches!(p, StripOperand::Reg(reg) if self.kinds[*reg as usize] == state::CompilerRegClass::View);
+        let moves = |p: &StripOperand| matches!(p, StripOperand::Reg(reg) if self.registers.classes[*reg as usize] == state::CompilerRegClass::View);
         !def.places.iter().any(moves)
     }
 
     fn push_strip(&mut self, def: StripDef) -> u32 {
-        self.strips.push(def);
-        self.strips.len() as u32 - 1
+        self.tables.strips.push(def);
+        self.tables.strips.len() as u32 - 1
     }
 
     /// Builds the strip of a run whose result the next op stores, which writes memory directly instead of a register.
@@ -236,20 +238,21 @@ impl<'a> KernelCompiler<'a> {
         if keeps || is_target[end] {
             return None;
         }
-        let aim = match self.aim {
+        let aim = match self.viewing.store {
             Some(reg) => reg,
             None => self.new_reg(state::CompilerRegClass::View),
         };
-        self.aim = Some(aim);
+        self.viewing.store = Some(aim);
         let mut def = self.strip_of(marks, start, end, Some((value, aim)))?;
         // Memory beyond a block's rows belongs to other workers.
-        let global = matches!(self.memories[memory as usize].kind, MemoryKind::Global(_));
+        let global = matches!(self.tables.memories[memory as usize].kind, MemoryKind::Global(_));
         if global && matches!(self.kernel.form, LaunchForm::Threads { .. }) {
             def.fetch_ahead(StripOperand::Reg(aim));
         }
         // The strip stores some chunks while others are still to be loaded.
-        let overlaps =
-            |place: &StripOperand| self.views.iter().any(|&(reg, m)| m == memory && *place == StripOperand::Reg(reg));
+        let overlaps = |place: &StripOperand| {
+            self.viewing.regs.iter().any(|&(reg, m)| m == memory && *place == StripOperand::Reg(reg))
+        };
         (!def.places.iter().any(overlaps)).then_some(def)
     }
 
@@ -257,17 +260,17 @@ impl<'a> KernelCompiler<'a> {
     /// have the number of one.
     fn count_touched(&self) -> usize {
         let mut touched: FxHashSet<Reg> = FxHashSet::default();
-        for op in self.ops.iter().chain(&self.prologue) {
+        for op in self.writer.ops.iter().chain(&self.writer.prologue) {
             touched.extend([op.d, op.a, op.b, op.c]);
         }
-        touched.extend(self.accesses.iter().flat_map(|a| &a.regs));
-        touched.extend(self.accesses.iter().flat_map(|a| &a.axes).map(|i| i.base));
-        touched.extend(&self.masks);
-        touched.extend(self.strips.iter().flat_map(|s| &s.places).filter_map(|p| match p {
+        touched.extend(self.tables.accesses.iter().flat_map(|a| &a.regs));
+        touched.extend(self.tables.accesses.iter().flat_map(|a| &a.axes).map(|i| i.base));
+        touched.extend(&self.tables.masks);
+        touched.extend(self.tables.strips.iter().flat_map(|s| &s.places).filter_map(|p| match p {
             StripOperand::Reg(reg) => Some(*reg),
             StripOperand::Scratch(_) | StripOperand::Mask | StripOperand::Kept(_) => None,
         }));
-        let columns = |&reg: &Reg| match self.kinds.get(reg as usize) {
+        let columns = |&reg: &Reg| match self.registers.classes.get(reg as usize) {
             Some(state::CompilerRegClass::Lanes) => 1,
             Some(state::CompilerRegClass::LanesWide) => 2,
             _ => 0,
@@ -294,7 +297,7 @@ impl<'a> KernelCompiler<'a> {
                     writer.define(*d, value, *masked, stays);
                 }
                 StripRole::Keep { conditions, negate, mask } => {
-                    writer.keep(conditions, *negate, *mask, self.masks[usize::from(*mask)]);
+                    writer.keep(conditions, *negate, *mask, self.tables.masks[usize::from(*mask)]);
                 }
                 _ => {}
             }
