@@ -8,6 +8,8 @@ use clk_base::diag::{Diagnostic, Severity};
 use clk_base::file_error::FileError;
 use clk_base::source::{FileId, SourceMap};
 use clk_compile::LoadedFile;
+use clk_import::ast::TranslationUnit;
+use clk_import::source::Provenance;
 use clk_import::{ImportOptions, RefusedKernel, TranslatedKernel};
 
 /// The code of warnings about kernels that an imported file lacks.
@@ -15,12 +17,16 @@ const LEFT_OUT: &str = "W0850";
 
 /// A CUDA file whose translation is in the sources.
 pub(crate) struct LoadedCuda {
+    /// The CUDA file.
+    pub source: FileId,
     /// The translated text.
     pub file: FileId,
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
     /// Messages of the preprocessor and the parser.
     pub diagnostics: Vec<Diagnostic>,
+    pub unit: TranslationUnit,
+    pub provenance: Provenance,
 }
 
 /// Returns whether a path is that of a CUDA file.
@@ -30,23 +36,41 @@ pub(crate) fn is_cuda_file(path: &Path) -> bool {
 
 /// Reads and translates a CUDA file, and adds the file and the translation to the sources.
 pub(crate) fn load(path: &Path, options: &ImportOptions, sources: &mut SourceMap) -> Result<LoadedCuda, FileError> {
-    let text = read_source(path)?;
-    let file = sources.add(path.display().to_string(), text);
-    let read_header = |path: &str| read_source(Path::new(path)).ok();
-    let parsed = clk_import::parse(sources, file, options, &read_header);
+    let read = |path: &Path| read_source(path);
+    let text = read(path)?;
+    Ok(translate(&path.display().to_string(), text, options, &read, sources))
+}
+
+/// Translates a text, and adds it and the translation to the sources. `read` returns the text of a header.
+pub(crate) fn translate(
+    name: &str,
+    text: String,
+    options: &ImportOptions,
+    read: &dyn Fn(&Path) -> Result<String, FileError>,
+    sources: &mut SourceMap,
+) -> LoadedCuda {
+    let source = sources.add(name, text);
+    let parsed = clk_import::parse(sources, source, options, &|path| read(Path::new(path)).ok());
     let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
-    let name = format!("<Clk text of {}>", path.display());
-    Ok(LoadedCuda {
-        file: sources.add_generated(name, translation.text, Arc::new(translation.map)),
+    LoadedCuda {
+        source,
+        file: sources.add_generated(format!("<Clk text of {name}>"), translation.text, Arc::new(translation.map)),
         kernels: translation.kernels,
         refused: translation.refused,
         diagnostics: parsed.diagnostics.into_iter().chain(translation.warnings).collect(),
-    })
+        unit: parsed.unit,
+        provenance: parsed.provenance,
+    }
 }
 
 /// Loads a CUDA file as a module of a program. Refused kernels are warnings, because the program may not use them.
-pub(crate) fn load_module(path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
-    let loaded = load(path, &ImportOptions::default(), sources)?;
+/// `read` returns the text of a file.
+pub(crate) fn load_module(
+    path: &Path,
+    read: &dyn Fn(&Path) -> Result<String, FileError>,
+    sources: &mut SourceMap,
+) -> Result<LoadedFile, FileError> {
+    let loaded = translate(&path.display().to_string(), read(path)?, &ImportOptions::default(), read, sources);
     let refused = loaded.refused.into_iter().map(|refused| Diagnostic {
         code: LEFT_OUT,
         severity: Severity::Warning,

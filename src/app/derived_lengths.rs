@@ -2,7 +2,7 @@
 //! length may be wrong, so the message says how to state the right one, and is a warning unless no length of the array
 //! makes sense of the access.
 
-use clk_base::diag::{Diagnostic, Severity};
+use clk_base::diag::{Applicability, Diagnostic, Fix, Severity};
 use clk_base::source::{SourceMap, Span};
 use clk_import::{DerivedLength, SuggestedLength, TranslatedKernel};
 use clk_prove::{ProofReport, ProofVerdict};
@@ -31,7 +31,7 @@ fn adapt(verdict: &mut ProofVerdict, kernel: &TranslatedKernel, sources: &Source
     let is_here = |at: Span| place.is_some_and(|place| at.is_in(place) || place.is_in(at));
     *verdict = match derived.accesses.iter().find(|access| is_here(access.access.span)) {
         Some(access) => {
-            **found = explained(found, derived, access, sources);
+            **found = explained(found, kernel, derived, access, sources);
             return;
         }
         // The length is derived from other accesses, which say nothing about this one.
@@ -42,7 +42,13 @@ fn adapt(verdict: &mut ProofVerdict, kernel: &TranslatedKernel, sources: &Source
     };
 }
 
-fn explained(found: &Diagnostic, derived: &DerivedLength, access: &SuggestedLength, sources: &SourceMap) -> Diagnostic {
+fn explained(
+    found: &Diagnostic,
+    kernel: &TranslatedKernel,
+    derived: &DerivedLength,
+    access: &SuggestedLength,
+    sources: &SourceMap,
+) -> Diagnostic {
     let array = &derived.array;
     let mut explained = found.clone();
     explained.notes.push(match derived.launch {
@@ -59,5 +65,23 @@ fn explained(found: &Diagnostic, derived: &DerivedLength, access: &SuggestedLeng
     explained.help.push(format!("if `{array}` is longer, state its length in a comment: `{comment}`"));
     explained.code = PAST_DERIVED_LENGTH;
     explained.severity = Severity::Warning;
+    explained.fixes.extend(comment_fix(kernel, &comment, sources).map(|edit| Fix {
+        title: format!("state that `{array}` has at least {} elements", access.length),
+        edits: vec![edit],
+        applicability: Applicability::MaybeIncorrect,
+    }));
     explained
+}
+
+/// Returns the edit that adds a comment on a line before a kernel. `None` if the comment would not be about the kernel,
+/// because the line contains more than the declaration, or if a macro produces the kernel.
+fn comment_fix(kernel: &TranslatedKernel, comment: &str, sources: &SourceMap) -> Option<(Span, String)> {
+    let name = Some(kernel.source).filter(|source| source.expansion.is_none())?.span;
+    let before = sources.text(name.file).get(..name.range().start)?;
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    let (lines, declaration) = before.split_at(start);
+    let indent = &declaration[..declaration.len() - declaration.trim_start().len()];
+    let is_plain = declaration.trim_start().chars().all(|c| c.is_ascii_alphanumeric() || " _*&<>(),:".contains(c));
+    let is_continued = lines.trim_end_matches(['\r', '\n']).ends_with('\\');
+    (is_plain && !is_continued).then(|| (Span::new(name.file, start, start), format!("{indent}{comment}\n")))
 }

@@ -60,6 +60,7 @@ mod context;
 mod crash;
 mod cuda_files;
 mod cuda_program;
+mod cuda_proofs;
 mod dap;
 mod debug;
 mod derived_lengths;

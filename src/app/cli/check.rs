@@ -2,24 +2,19 @@
 //! kernels, and checks files of tuned configurations.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::prove::ProvedProgram;
 use crate::context::AppContext;
+use crate::cuda_proofs::{self, KERNEL_TIME, TOTAL_TIME};
 use crate::script::{self, CompiledScript};
-use crate::{derived_lengths, disk, exit, tuning_files};
+use crate::{disk, exit, tuning_files};
 use clk_base::diag::Diagnostic;
 use clk_base::render::DiagCounts;
 use clk_compile::Session;
-use clk_prove::{ProofOptions, ProofVerdict, Property, check_expectations, kernels_of_file, prove_kernel_with};
-
-/// The time for the proofs of a kernel, and of all kernels.
-const KERNEL_TIME: Duration = Duration::from_millis(100);
-const TOTAL_TIME: Duration = Duration::from_secs(2);
+use clk_prove::{check_expectations, kernels_of_file};
 
 /// Which kernels `clk check` tries to prove, in addition to those with contracts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,42 +97,11 @@ fn find_faults(compiled: &CompiledScript, time: &mut Duration, context: &mut App
             continue;
         }
         let start = Instant::now();
-        let mut report = with_time_limit(KERNEL_TIME.min(*time), |stop| {
-            let options = ProofOptions { stop: stop.clone(), unstated_lengths: true };
-            prove_kernel_with(&session.program, id, &options)
-        });
+        let faults = cuda_proofs::find_faults(session, id, &compiled.cuda_kernels, KERNEL_TIME.min(*time));
         *time = time.saturating_sub(start.elapsed());
-        derived_lengths::adapt_verdicts(&mut report, &compiled.cuda_kernels, &session.sources);
-        let mut reported: Vec<Diagnostic> = vec![];
-        for (property, verdict) in &report.verdicts {
-            let is_fault = matches!(property, Property::InBounds | Property::RaceFree | Property::Barriers);
-            if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found, .. }) = (is_fault, verdict)
-                && !reported.contains(found)
-            {
-                let sizes = if sizes.is_empty() { "all sizes" } else { sizes.as_str() };
-                context.console.report(&found.as_ref().clone().note(format!("with {sizes}")), &session.sources);
-                reported.push(found.as_ref().clone());
-            }
-        }
+        context.console.report_all(&faults, &session.sources);
     }
     unproved
-}
-
-/// Calls `work` with a flag that is set when the time is over.
-fn with_time_limit<T>(limit: Duration, work: impl FnOnce(&Arc<AtomicBool>) -> T) -> T {
-    let stop = Arc::<AtomicBool>::default();
-    let (done, is_done) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        let stop = &stop;
-        scope.spawn(move || {
-            if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                stop.store(true, Ordering::Relaxed);
-            }
-        });
-        let result = work(stop);
-        drop(done);
-        result
-    })
 }
 
 /// Replaces directories by the program files in them. Reports directories that cannot be listed, and then sets

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use crate::context::AppContext;
 use crate::script::{self, CompiledScript};
-use crate::{derived_lengths, exit, proof, suggestions};
+use crate::{cuda_proofs, exit, proof, suggestions};
 use clk_base::diag::Diagnostic;
 use clk_check::typed::{Kernel, KernelId};
-use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, kernels_of_file, prove_kernel_with};
+use clk_prove::{ProofReport, ProofVerdict, kernels_of_file, prove_kernel_until};
 
 pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut AppContext) -> u8 {
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
@@ -64,12 +64,11 @@ impl ProvedProgram<'_> {
         let is_cuda = self.compiled.is_cuda();
         let mut is_refuted = false;
         for id in kernels {
-            let options = ProofOptions { stop: context.interrupt.flag(), unstated_lengths: is_cuda };
-            let mut report = prove_kernel_with(&session.program, *id, &options);
-            if is_cuda {
-                leave_contents_open(&mut report);
-                derived_lengths::adapt_verdicts(&mut report, cuda_kernels, &session.sources);
-            }
+            let stop = context.interrupt.flag();
+            let report = match is_cuda {
+                true => cuda_proofs::prove(session, *id, cuda_kernels, &stop),
+                false => prove_kernel_until(&session.program, *id, &stop),
+            };
             is_refuted |= report.is_refuted();
             self.show(&report, &session.program.kernels[*id], reported, context);
             if context.interrupt.exit_code().is_some() {
@@ -98,18 +97,6 @@ impl ProvedProgram<'_> {
         }
         for found in proof::counterexamples(report).iter().filter(|found| !reported.contains(found)) {
             console.report(found, sources);
-        }
-    }
-}
-
-/// A CUDA file does not state which elements its arrays have, so an index that is read from memory is not known to be
-/// out of bounds.
-fn leave_contents_open(report: &mut ProofReport) {
-    for (property, verdict) in &mut report.verdicts {
-        if let (Property::InBounds, ProofVerdict::Refuted { needs_contents: true, found, .. }) = (*property, &*verdict)
-        {
-            let (why, place) = ("the index depends on elements of an array".to_owned(), found.primary());
-            *verdict = ProofVerdict::Unknown { why, place };
         }
     }
 }

@@ -37,7 +37,7 @@ impl Files for Disk {
 
     fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
         match cuda_files::is_cuda_file(path) {
-            true => cuda_files::load_module(path, sources),
+            true => cuda_files::load_module(path, &read_source, sources),
             false => Ok(LoadedFile::of_text(path, self.read(path)?, sources)),
         }
     }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::cuda_analysis::CudaAnalysis;
+use super::source_places::SourcePlaces;
 use super::text::{PositionEncoding, Text};
 use crate::json_rpc;
-use clk_base::diag::{Applicability, Diagnostic, Fix, Severity};
-use clk_ide::{
-    Analysis, Completion, CompletionKind, DocumentSymbol, Highlight, HighlightClass, SymbolKind, TextLocation,
-};
+use clk_base::diag::{Applicability, Diagnostic, Fix};
+use clk_ide::{Analysis, Completion, CompletionKind, DocumentSymbol, Highlight, HighlightClass, LensKind, SymbolKind};
 use clk_syntax::ast::{ImportSource, ItemKind};
 
 /// The name of the command that the server executes. It proves the properties of a kernel and reports the verdicts.
@@ -70,47 +70,21 @@ pub(crate) fn publish(address: &str, version: Option<i64>, diagnostics: Vec<Valu
     json_rpc::notification("textDocument/publishDiagnostics", params)
 }
 
-pub(crate) fn diagnostics(analysis: &Analysis, text: &Text, address: &str) -> Vec<Value> {
-    analysis.diagnostics.iter().map(|d| diagnostic(analysis, text, address, d)).collect()
+/// Returns how to show places of an analysis in its document.
+pub(crate) fn places<'a>(analysis: &'a Analysis, text: &'a Text, address: &'a str) -> SourcePlaces<'a> {
+    SourcePlaces { sources: &analysis.session.sources, file: analysis.file, text, address }
 }
 
-fn diagnostic(analysis: &Analysis, text: &Text, address: &str, found: &Diagnostic) -> Value {
-    let primary = found.labels.iter().find(|l| l.is_primary()).or(found.labels.first());
-    let own = primary.filter(|l| l.span.file == analysis.file);
-    let range = own.map_or_else(|| blamed_import(analysis, found), |l| l.span.range());
-    let mut message = found.title.clone();
-    if let Some(label) = own.filter(|l| !l.text.is_empty()) {
-        message += &format!("\n{}", label.text);
-    }
-    found.help.iter().for_each(|help| message += &format!("\nhelp: {help}"));
-    found.notes.iter().for_each(|note| message += &format!("\nnote: {note}"));
-    let others = found.labels.iter().filter(|l| own.is_none_or(|own| l.span != own.span || l.text != own.text));
-    let related: Vec<Value> = others
-        .map(|label| {
-            let place = TextLocation {
-                file: analysis.session.sources.name(label.span.file).to_owned(),
-                range: label.span.range(),
-            };
-            json!({ "location": location(analysis, text, address, &place), "message": label.text })
-        })
-        .collect();
-    let severity = match found.severity {
-        Severity::Error => 1,
-        Severity::Warning => 2,
-        Severity::Note => 3,
-    };
-    let mut out = json!({
-        "range": text.json_range(&range),
-        "severity": severity,
-        "code": found.code,
-        "source": "clk",
-        "message": message,
-        "relatedInformation": related,
-    });
-    if found.code.starts_with('W') && found.title.contains("never used") {
-        out["tags"] = json!([1]);
-    }
-    out
+pub(crate) fn diagnostics(analysis: &Analysis, text: &Text, address: &str) -> Vec<Value> {
+    let places = places(analysis, text, address);
+    let at_origins = analysis.diagnostics.iter().map(|found| found.at_origins(&analysis.session.sources));
+    at_origins.map(|found| places.diagnostic(&found, &|found| blamed_import(analysis, found))).collect()
+}
+
+pub(crate) fn cuda_diagnostics(analysis: &CudaAnalysis, text: &Text, address: &str) -> Vec<Value> {
+    let places = analysis.places(text, address);
+    let all = analysis.diagnostics();
+    all.iter().map(|found| places.diagnostic(found, &|found| analysis.blamed_include(found))).collect()
 }
 
 /// If a diagnostic is in an imported file, returns the range of the import statement through which this file depends on
@@ -129,18 +103,6 @@ fn blamed_import(analysis: &Analysis, matching: &Diagnostic) -> std::ops::Range<
     let first = spans.clone().next();
     let matching = spans.find(|(path, _)| file_name(path) == file_name(name)).or(first);
     matching.map_or(0..0, |(_, span)| span.range())
-}
-
-/// Converts a location in this document or in another source to the protocol's JSON.
-pub(crate) fn location(analysis: &Analysis, text: &Text, address: &str, place: &TextLocation) -> Value {
-    let own = analysis.session.sources.name(analysis.file);
-    if place.file == own {
-        return json!({ "uri": address, "range": text.json_range(&place.range) });
-    }
-    let source =
-        analysis.session.sources.files().find(|(_, s)| *s.name == *place.file).map(|(_, s)| s.text.to_string());
-    let other = Text::new(source.unwrap_or_default(), text.encoding);
-    json!({ "uri": super::source_uri::address_of(&place.file), "range": other.json_range(&place.range) })
 }
 
 pub(crate) fn completion(text: &Text, found: &Completion, order: usize) -> Value {
@@ -191,6 +153,24 @@ pub(crate) fn symbol(text: &Text, found: &DocumentSymbol) -> Value {
     })
 }
 
+/// Returns the title and the command of a code lens.
+pub(crate) fn lens_command(kind: LensKind) -> (&'static str, &'static str) {
+    match kind {
+        LensKind::Run => ("▶ run", "clk.run"),
+        LensKind::Test => ("▶ test", "clk.test"),
+        LensKind::Bench => ("▶ bench", "clk.bench"),
+        LensKind::Emit => ("CUDA", "clk.emit"),
+        LensKind::Prove => ("prove", PROVE),
+        LensKind::Profile => ("profile", "clk.profile"),
+    }
+}
+
+/// Returns a code lens above the line of an offset.
+pub(crate) fn lens(text: &Text, offset: usize, command: Value) -> Value {
+    let line = text.offset(text.line_of(offset), 0);
+    json!({ "range": text.json_range(&(line..line)), "command": command })
+}
+
 /// Encodes semantic tokens. As the protocol requires, positions are relative to the previous token.
 pub(crate) fn semantic_tokens(text: &Text, found: &[Highlight]) -> Vec<usize> {
     let mut data = Vec::with_capacity(found.len() * 5);
@@ -227,18 +207,6 @@ fn semantic(token: &Highlight) -> Option<(usize, usize)> {
     let set = [token.defined, token.readonly, token.library, token.class == HighlightClass::Kernel];
     let modifiers = set.iter().enumerate().map(|(bit, set)| usize::from(*set) << bit).sum();
     Some((kind, modifiers))
-}
-
-/// Converts fixes to a workspace edit; `None` if they change another file.
-pub(crate) fn fix(analysis: &Analysis, text: &Text, address: &str, fixes: &[&Fix]) -> Option<Value> {
-    let mut edits = Vec::new();
-    for (span, new) in fixes.iter().flat_map(|f| &f.edits) {
-        if span.file != analysis.file {
-            return None;
-        }
-        edits.push(json!({ "range": text.json_range(&span.range()), "newText": new }));
-    }
-    Some(json!({ "changes": { address: edits } }))
 }
 
 pub(crate) fn is_sure(fix: &Fix) -> bool {

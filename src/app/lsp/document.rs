@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::cuda_analysis::CudaAnalysis;
 use super::text::Text;
 use crate::disk::Disk;
 use crate::{cuda_files, uri};
@@ -19,14 +20,18 @@ pub(crate) struct Document {
     /// The name of the source: the path of the file, or the URI in angle brackets for a text that is not a file.
     pub name: String,
     pub path: Option<PathBuf>,
-    /// The analysis, computed when a request or the publication of diagnostics first needs it.
+    /// Whether the text is CUDA C++, and not Clk.
+    pub is_cuda: bool,
+    /// The analysis of a Clk program, computed when a request or the publication of diagnostics first needs it.
     pub analysis: OnceLock<Arc<Analysis>>,
+    /// The analysis of a CUDA file, computed likewise.
+    pub cuda: OnceLock<Arc<CudaAnalysis>>,
     #[cfg(test)]
     pub is_endless: bool,
 }
 
 impl Document {
-    pub fn new(address: &str, text: Text, version: i64) -> Document {
+    pub fn new(address: &str, is_cuda: bool, text: Text, version: i64) -> Document {
         let path = uri::to_path(address);
         let name = path.as_ref().map_or_else(|| format!("<{address}>"), |p| p.display().to_string());
         Document {
@@ -34,20 +39,38 @@ impl Document {
             version,
             name,
             path,
+            is_cuda,
             analysis: OnceLock::new(),
+            cuda: OnceLock::new(),
             #[cfg(test)]
             is_endless: false,
         }
     }
 
+    /// Returns the same text without an analysis, because a file that it imports has changed.
+    pub fn outdated(&self, address: &str) -> Document {
+        Document::new(address, self.is_cuda, self.text.clone(), self.version)
+    }
+
     /// Whether the document imports files. Before it is analyzed, returns whether it contains the word `import`.
     pub fn may_import_files(&self) -> bool {
+        if self.is_cuda {
+            // Only local headers are read.
+            return self.text.as_str().lines().any(|line| line.contains("include") && line.contains('"'));
+        }
         let is_import = |item: &Item| matches!(&item.kind, ItemKind::Import(import) if matches!(import.source, ImportSource::File { .. }));
         match self.analysis.get() {
             Some(analysis) => analysis.tree.items.iter().any(is_import),
             None => self.text.as_str().contains("import"),
         }
     }
+}
+
+/// Returns whether a document that an editor opens is CUDA C++. Editors call the language of CUDA files `cuda`,
+/// `cuda-cpp` or `cpp`.
+pub(crate) fn is_cuda(address: &str, language: &str) -> bool {
+    let has_name = || uri::to_path(address).is_some_and(|path| cuda_files::is_cuda_file(&path));
+    matches!(language, "cuda" | "cuda-cpp") || (language != "clk" && has_name())
 }
 
 /// The open documents, by URI.
@@ -66,7 +89,7 @@ impl Files for Overlay<'_> {
 
     fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
         match cuda_files::is_cuda_file(path) {
-            true => cuda_files::load_module(path, sources),
+            true => cuda_files::load_module(path, &|path| self.read(path), sources),
             false => Ok(LoadedFile::of_text(path, self.read(path)?, sources)),
         }
     }

@@ -6,10 +6,13 @@
 //! Invalid input causes an error response but never ends the server.
 
 mod convert;
+mod cuda_analysis;
+mod cuda_requests;
 mod document;
 mod requests;
 mod server;
 mod snapshot;
+mod source_places;
 mod source_uri;
 mod task_queues;
 mod text;

@@ -7,18 +7,20 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::convert::{self, PROVE};
+use super::cuda_requests::{self, CudaDocument};
 use super::document::Overlay;
 use super::snapshot::DocumentsView;
+use super::source_places::SourcePlaces;
 use super::text::Text;
 use super::workspace::WorkspaceSearch;
 use crate::json_rpc::{self, RequestError};
 use crate::proof;
 use clk_base::diag::{Diagnostic, Fix};
 use clk_base::render::{self, RenderStyle};
-use clk_base::source::FileId;
+use clk_base::source::{FileId, SourceMap};
 use clk_fmt::Formatted;
 use clk_ide::{Analysis, InlayHint, Lens, LensKind};
-use clk_prove::prove_kernel;
+use clk_prove::{ProofReport, prove_kernel};
 
 type RequestResult = Result<Value, RequestError>;
 
@@ -30,6 +32,10 @@ struct RequestDocument {
 }
 
 impl RequestDocument {
+    fn places(&self) -> SourcePlaces<'_> {
+        convert::places(&self.analysis, &self.text, &self.address)
+    }
+
     fn json_range(&self, range: &Range<usize>) -> Value {
         self.text.json_range(range)
     }
@@ -42,6 +48,9 @@ pub(crate) fn answer(view: &DocumentsView, method: &str, params: &Value, message
     }
     if method == "workspace/executeCommand" {
         return execute(view, params, messages);
+    }
+    if let Some(target) = CudaDocument::of(view, params) {
+        return cuda_requests::answer(&target, method, params);
     }
     let is_document_method = method.starts_with("textDocument/") || method.starts_with("$/");
     let Some(target) = target(view, params) else {
@@ -96,21 +105,33 @@ fn execute(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> R
             message: "a document and a kernel are wanted".into(),
         });
     };
-    let Some(analysis) = view.analysis(address) else { return Ok(Value::Null) };
-    let session = &analysis.session;
-    let Some((kernel, _)) = session.program.kernels_of(session.main).find(|(_, k)| k.name == name) else {
-        return Err(RequestError::refused(format!("there is no kernel `{name}`, or the program has errors")));
+    let no_kernel = || RequestError::refused(format!("there is no kernel `{name}`, or the program has errors"));
+    let (report, text) = match view.cuda(address) {
+        Some(analysis) => cuda_requests::prove(&analysis, name).ok_or_else(no_kernel)?,
+        None => {
+            let Some(analysis) = view.analysis(address) else { return Ok(Value::Null) };
+            let session = &analysis.session;
+            let mut kernels = session.program.kernels_of(session.main);
+            let (kernel, _) = kernels.find(|(_, kernel)| kernel.name == name).ok_or_else(no_kernel)?;
+            let report = prove_kernel(&session.program, kernel);
+            let text = report_text(&report, &session.sources);
+            (report, text)
+        }
     };
-    let report = prove_kernel(&session.program, kernel);
-    let style = RenderStyle::default();
-    let mut text = proof::verdicts_text(&report, &session.sources, style);
-    for found in proof::counterexamples(&report) {
-        text += &format!("\n{}", render::text(&found, &session.sources, style));
-    }
     // If a property is refuted, the summary is a warning.
     let kind = if report.is_refuted() { 2 } else { 3 };
     messages.push(show_message(kind, &proof::summary(&report)));
     Ok(json!(text))
+}
+
+/// Returns the verdicts about a kernel, and the counterexamples.
+pub(super) fn report_text(report: &ProofReport, sources: &SourceMap) -> String {
+    let style = RenderStyle::default();
+    let mut text = proof::verdicts_text(report, sources, style);
+    for found in proof::counterexamples(report) {
+        text += &format!("\n{}", render::text(&found, sources, style));
+    }
+    text
 }
 
 /// Returns the notification that makes the client show a text, as a warning (2) or information (3).
@@ -123,7 +144,7 @@ fn report_incomplete(missing: Option<String>, messages: &mut Vec<Value>) {
     messages.extend(missing.map(|text| show_message(2, &text)));
 }
 
-fn unknown(method: &str) -> RequestError {
+pub(super) fn unknown(method: &str) -> RequestError {
     RequestError { code: json_rpc::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
 }
 
@@ -169,7 +190,7 @@ fn signature(target: &RequestDocument, offset: usize) -> Value {
 
 fn definition(target: &RequestDocument, offset: usize) -> Value {
     let place = target.analysis.definition(offset);
-    place.map_or(Value::Null, |place| convert::location(&target.analysis, &target.text, &target.address, &place))
+    place.map_or(Value::Null, |place| target.places().location(&place))
 }
 
 /// Returns all references to a name, with the URIs of their documents. If the name is visible outside of its document,
@@ -313,63 +334,58 @@ fn inlay(target: &RequestDocument, hint: &InlayHint) -> Value {
 
 /// Converts a code lens. When the user clicks it, the client runs its command in a terminal.
 fn code_lens(target: &RequestDocument, lens: &Lens) -> Value {
-    let (title, command) = match lens.kind {
-        LensKind::Run => ("▶ run", "clk.run"),
-        LensKind::Test => ("▶ test", "clk.test"),
-        LensKind::Bench => ("▶ bench", "clk.bench"),
-        LensKind::Emit => ("CUDA", "clk.emit"),
-        LensKind::Prove => ("prove", PROVE),
-        LensKind::Profile => ("profile", "clk.profile"),
-    };
     let mut arguments = vec![json!(target.address), json!(lens.name)];
     if lens.kind == LensKind::Emit {
         arguments.push(json!("cuda"));
     }
-    let line = target.text.offset(target.text.line_of(lens.range.start), 0);
-    json!({
-        "range": target.json_range(&(line..line)),
-        "command": { "title": title, "command": command, "arguments": arguments },
-    })
+    let (title, command) = convert::lens_command(lens.kind);
+    convert::lens(&target.text, lens.range.start, json!({ "title": title, "command": command, "arguments": arguments }))
 }
 
 fn code_actions(target: &RequestDocument, range: Range<usize>, params: &Value) -> Value {
+    let shown = || convert::diagnostics(&target.analysis, &target.text, &target.address);
+    actions_of(&target.places(), &target.analysis.diagnostics, &shown, range, params)
+}
+
+/// Returns the code actions of the diagnostics that touch a range. `shown` returns the diagnostics as they are
+/// published.
+pub(super) fn actions_of(
+    places: &SourcePlaces<'_>,
+    diagnostics: &[Diagnostic],
+    shown: &dyn Fn() -> Vec<Value>,
+    range: Range<usize>,
+    params: &Value,
+) -> Value {
     let only: Option<Vec<&str>> =
         params.pointer("/context/only").and_then(Value::as_array).map(|o| o.iter().filter_map(Value::as_str).collect());
     let is_requested = |kind: &str| only.as_ref().is_none_or(|only| only.iter().any(|o| kind.starts_with(o)));
     let mut out = Vec::new();
     if is_requested("quickfix") {
-        for found in &target.analysis.diagnostics {
+        for (index, found) in diagnostics.iter().enumerate() {
             let touches = found.labels.iter().any(|l| {
-                l.span.file == target.analysis.file
-                    && l.span.range().start <= range.end
-                    && range.start <= l.span.range().end
+                l.span.file == places.file && l.span.range().start <= range.end && range.start <= l.span.range().end
             });
             if touches {
-                out.extend(found.fixes.iter().filter_map(|f| quick_fix(target, found, f)));
+                out.extend(found.fixes.iter().filter_map(|fix| {
+                    Some(json!({
+                        "title": fix.title,
+                        "kind": "quickfix",
+                        "isPreferred": convert::is_sure(fix),
+                        "diagnostics": [shown().get(index)],
+                        "edit": places.fix(&[fix])?,
+                    }))
+                }));
             }
         }
     }
-    let sure: Vec<&Fix> = crate::fixes::non_overlapping(&target.analysis.diagnostics, target.analysis.file);
+    let sure: Vec<&Fix> = crate::fixes::non_overlapping(diagnostics, places.file);
     if is_requested("source.fixAll")
         && !sure.is_empty()
-        && let Some(edit) = convert::fix(&target.analysis, &target.text, &target.address, &sure)
+        && let Some(edit) = places.fix(&sure)
     {
         out.push(json!({ "title": "Apply all fixes that are sure", "kind": "source.fixAll", "edit": edit }));
     }
     Value::Array(out)
-}
-
-fn quick_fix(target: &RequestDocument, found: &Diagnostic, fix: &Fix) -> Option<Value> {
-    let edit = convert::fix(&target.analysis, &target.text, &target.address, &[fix])?;
-    let diagnostics = convert::diagnostics(&target.analysis, &target.text, &target.address);
-    let index = target.analysis.diagnostics.iter().position(|d| d == found)?;
-    Some(json!({
-        "title": fix.title,
-        "kind": "quickfix",
-        "isPreferred": convert::is_sure(fix),
-        "diagnostics": [diagnostics.get(index)],
-        "edit": edit,
-    }))
 }
 
 /// Formats a document. Returns no edits if the document has syntax errors, which are published as diagnostics.

@@ -124,11 +124,13 @@ impl Server {
                 let item = &params["textDocument"];
                 let text = item.get("text").and_then(Value::as_str).unwrap_or("").to_owned();
                 let version = item.get("version").and_then(Value::as_i64).unwrap_or(0);
-                self.view.open(address, text, version);
+                let language = item.get("languageId").and_then(Value::as_str).unwrap_or_default();
+                self.view.open(address, language, text, version);
                 self.changed(address);
             }
             ("textDocument/didChange", Some(address)) => {
                 let document = self.view.documents.get(address)?;
+                let is_cuda = document.is_cuda;
                 let (mut text, mut version) = (document.text.clone(), document.version);
                 for change in params.get("contentChanges").and_then(Value::as_array).into_iter().flatten() {
                     text.change(change);
@@ -136,7 +138,7 @@ impl Server {
                 if let Some(newer) = params.pointer("/textDocument/version").and_then(Value::as_i64) {
                     version = newer;
                 }
-                self.view.replace(address, Document::new(address, text, version));
+                self.view.replace(address, Document::new(address, is_cuda, text, version));
                 self.changed(address);
             }
             ("textDocument/didClose", Some(address)) => {
@@ -161,7 +163,7 @@ impl Server {
         let outdated: Vec<String> = self.view.documents.iter().filter_map(dependents).collect();
         for other in outdated.iter().filter(|other| *other != address) {
             if let Some(document) = self.view.documents.get(other) {
-                let fresh = Document::new(other, document.text.clone(), document.version);
+                let fresh = document.outdated(other);
                 self.view.replace(other, fresh);
             }
         }

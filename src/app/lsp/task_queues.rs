@@ -37,6 +37,14 @@ pub(crate) enum LspTask {
     },
     /// Publishes the diagnostics of the document.
     Publish,
+    /// Searches for faults in the next kernel of a CUDA file, and publishes them.
+    SearchFaults,
+}
+
+impl LspTask {
+    fn is_request(&self) -> bool {
+        matches!(self, LspTask::Request { .. })
+    }
 }
 
 struct QueuedTask {
@@ -48,7 +56,7 @@ struct QueuedTask {
 struct RunningTask {
     /// The id of the request that is executed; `None` after it was answered, and for other tasks.
     id: Option<Value>,
-    is_publication: bool,
+    is_request: bool,
     view: DocumentsView,
     since: Instant,
     flag: stop::StopFlag,
@@ -88,8 +96,8 @@ impl TaskQueues {
         let mut state = self.lock();
         let is_new = !state.lanes.contains_key(address);
         let lane = state.lanes.entry(address.to_owned()).or_default();
-        if let LspTask::Publish = task {
-            lane.waiting.retain(|job| job.task != LspTask::Publish);
+        if !task.is_request() {
+            lane.waiting.retain(|job| job.task.is_request());
         }
         let job = QueuedTask { task, view };
         match &job.task {
@@ -100,10 +108,10 @@ impl TaskQueues {
                 return;
             }
             LspTask::Request { .. } => {
-                let last = lane.waiting.iter().position(|job| job.task == LspTask::Publish);
+                let last = lane.waiting.iter().position(|job| !job.task.is_request());
                 lane.waiting.insert(last.unwrap_or(lane.waiting.len()), job);
             }
-            LspTask::Publish => lane.waiting.push_back(job),
+            LspTask::Publish | LspTask::SearchFaults => lane.waiting.push_back(job),
         }
         drop(state);
         if is_new {
@@ -143,12 +151,15 @@ impl TaskQueues {
             // The text has changed during the publication, and another publication follows. The outdated diagnostics
             // are not sent.
             let id = match self.lock().lanes.get_mut(address).and_then(|lane| lane.running.as_mut()) {
-                Some(running) if running.is_publication && flag.load(Ordering::Relaxed) => continue,
+                Some(running) if !running.is_request && flag.load(Ordering::Relaxed) => continue,
                 Some(running) => running.id.take(),
                 None => continue,
             };
-            if id.is_some() || job.task == LspTask::Publish {
+            if id.is_some() || !job.task.is_request() {
                 messages.into_iter().for_each(|message| self.output.send(message));
+            }
+            if !job.task.is_request() && job.view.has_unsearched(address) {
+                self.continue_search(address, job.view, &flag);
             }
             if let Some(id) = id {
                 self.output.send(match answered {
@@ -156,6 +167,15 @@ impl TaskQueues {
                     Err(failure) => json_rpc::error_response(&id, failure.code, &failure.message),
                 });
             }
+        }
+    }
+
+    /// Adds the search for faults in the next kernel after the waiting requests, unless the text has changed.
+    fn continue_search(&self, address: &str, view: DocumentsView, flag: &stop::StopFlag) {
+        let mut state = self.lock();
+        let Some(lane) = state.lanes.get_mut(address) else { return };
+        if !flag.load(Ordering::Relaxed) && lane.waiting.iter().all(|job| job.task.is_request()) {
+            lane.waiting.push_back(QueuedTask { task: LspTask::SearchFaults, view });
         }
     }
 
@@ -170,8 +190,8 @@ impl TaskQueues {
             return None;
         };
         let id = if let LspTask::Request { id, .. } = &job.task { Some(id.clone()) } else { None };
-        let (flag, view, is_publication) = (stop::StopFlag::default(), job.view.clone(), id.is_none());
-        lane.running = Some(RunningTask { id, is_publication, view, since: Instant::now(), flag: flag.clone() });
+        let (flag, view, is_request) = (stop::StopFlag::default(), job.view.clone(), job.task.is_request());
+        lane.running = Some(RunningTask { id, is_request, view, since: Instant::now(), flag: flag.clone() });
         Some((job, flag))
     }
 
@@ -197,15 +217,15 @@ impl TaskQueues {
         }
     }
 
-    /// Stops outdated work after a text has changed. A publication is stopped at once. A request is stopped only if it
+    /// Stops outdated work after a text has changed. A publication or search is stopped at once. A request is stopped only if it
     /// has run for more than [`OUTDATED_TIMEOUT`] and is still analyzing the text.
     pub fn outdate(&self, address: &str) {
         let mut state = self.lock();
         let Some(lane) = state.lanes.get_mut(address) else { return };
-        lane.waiting.retain(|job| job.task != LspTask::Publish);
+        lane.waiting.retain(|job| job.task.is_request());
         let Some(running) = &mut lane.running else { return };
         let is_late = running.since.elapsed() > OUTDATED_TIMEOUT && !running.view.is_analyzed(address);
-        if !running.is_publication && !is_late {
+        if running.is_request && !is_late {
             return;
         }
         running.flag.store(true, Ordering::Relaxed);
@@ -239,6 +259,10 @@ fn perform(job: &QueuedTask, address: &str) -> (Result<Value, RequestError>, Vec
             messages.extend(job.view.publication(address));
             Ok(Value::Null)
         }
+        LspTask::SearchFaults => {
+            messages.extend(job.view.fault_publication(address));
+            Ok(Value::Null)
+        }
     };
     (answered, messages)
 }
@@ -253,8 +277,8 @@ mod tests {
         let sent = Arc::new(Mutex::new(vec![]));
         let lanes = TaskQueues::new(MessageOutput::to(sent.clone()));
         let mut view = DocumentsView::default();
-        view.open("file:///slow.clk", "print(1)\n".into(), 1);
-        view.open("file:///fast.clk", "print(1)\n".into(), 1);
+        view.open("file:///slow.clk", "clk", "print(1)\n".into(), 1);
+        view.open("file:///fast.clk", "clk", "print(1)\n".into(), 1);
         view.delay("file:///slow.clk");
         (lanes, view, sent)
     }

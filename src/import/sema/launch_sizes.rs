@@ -417,7 +417,13 @@ fn unclear_use(
     };
     let uses: Vec<SourceSpan> =
         unit.identifiers.get(name).into_iter().flatten().filter(|place| !is_in_definition(place)).copied().collect();
-    let declared = kernels.iter().map(|kernel| kernel.name_span).filter(|place| !is_in_definition(place));
+    // The name of a specialization, `k<float>`, has template arguments.
+    let identifier = |kernel: &&CppFunction| {
+        let mut place = kernel.name_span;
+        place.span.end = place.span.end.min(place.span.start + name.len() as u32);
+        place
+    };
+    let declared = kernels.iter().map(identifier).filter(|place| !is_in_definition(place));
     let launched = launches.iter().filter_map(|launch| launch.kernel.segments.last()).map(|last| last.name.span);
     let mentioned = host.mentions.iter().filter(|mention| mention.text == *name).map(|mention| mention.span);
     let understood: Vec<SourceSpan> = declared.chain(launched).chain(mentioned).collect();

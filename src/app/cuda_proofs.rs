@@ -1,0 +1,83 @@
+//! Proofs of the kernels of CUDA files: complete ones, and the search for faults with a time limit, which `clk check`
+//! and the language server run.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use super::derived_lengths;
+use clk_base::diag::Diagnostic;
+use clk_check::typed::KernelId;
+use clk_compile::Session;
+use clk_import::TranslatedKernel;
+use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, prove_kernel_with};
+
+/// The time for the search for faults of a kernel, and of all kernels of a program.
+pub(crate) const KERNEL_TIME: Duration = Duration::from_millis(100);
+pub(crate) const TOTAL_TIME: Duration = Duration::from_secs(2);
+
+/// Proves a kernel of the translation of a CUDA file until `stop` is set.
+pub(crate) fn prove(
+    session: &Session,
+    id: KernelId,
+    translated: &[TranslatedKernel],
+    stop: &Arc<AtomicBool>,
+) -> ProofReport {
+    let options = ProofOptions { stop: stop.clone(), unstated_lengths: true };
+    let mut report = prove_kernel_with(&session.program, id, &options);
+    leave_contents_open(&mut report);
+    derived_lengths::adapt_verdicts(&mut report, translated, &session.sources);
+    report
+}
+
+/// Tries to prove a kernel within a time limit, and returns the faults found.
+pub(crate) fn find_faults(
+    session: &Session,
+    id: KernelId,
+    translated: &[TranslatedKernel],
+    limit: Duration,
+) -> Vec<Diagnostic> {
+    let report = with_time_limit(limit, |stop| prove(session, id, translated, stop));
+    let (mut seen, mut faults): (Vec<&Diagnostic>, Vec<Diagnostic>) = (vec![], vec![]);
+    for (property, verdict) in &report.verdicts {
+        let is_fault = matches!(property, Property::InBounds | Property::RaceFree | Property::Barriers);
+        if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found, .. }) = (is_fault, verdict) {
+            // Several properties may fail for the same reason.
+            if !seen.contains(&found.as_ref()) {
+                let sizes = if sizes.is_empty() { "all sizes" } else { sizes.as_str() };
+                seen.push(found);
+                faults.push(found.as_ref().clone().note(format!("with {sizes}")));
+            }
+        }
+    }
+    faults
+}
+
+/// A CUDA file does not state which elements its arrays have, so an index that is read from memory is not known to be
+/// out of bounds.
+fn leave_contents_open(report: &mut ProofReport) {
+    for (property, verdict) in &mut report.verdicts {
+        if let (Property::InBounds, ProofVerdict::Refuted { needs_contents: true, found, .. }) = (*property, &*verdict)
+        {
+            let (why, place) = ("the index depends on elements of an array".to_owned(), found.primary());
+            *verdict = ProofVerdict::Unknown { why, place };
+        }
+    }
+}
+
+/// Calls `work` with a flag that is set when the time is over.
+fn with_time_limit<T>(limit: Duration, work: impl FnOnce(&Arc<AtomicBool>) -> T) -> T {
+    let stop = Arc::<AtomicBool>::default();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+        let result = work(stop);
+        drop(done);
+        result
+    })
+}
