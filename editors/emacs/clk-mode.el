@@ -25,6 +25,11 @@
   "The `clk' program."
   :type 'string)
 
+(defcustom clk-serve-cuda nil
+  "Whether lsp-mode starts the language server for CUDA files too.
+Other servers for these files, such as clangd, stay in use."
+  :type 'boolean)
+
 (defcustom clk-indent-offset 4
   "Number of columns per indentation level."
   :type 'integer
@@ -304,7 +309,13 @@ A language server adds the names in scope."
   (lsp-register-client
    (make-lsp-client :new-connection (lsp-stdio-connection (lambda () (list clk-program "lsp")))
                     :activation-fn (lsp-activate-on "clk")
-                    :server-id 'clk)))
+                    :server-id 'clk))
+  (lsp-register-client
+   (make-lsp-client :new-connection (lsp-stdio-connection (lambda () (list clk-program "lsp")))
+                    :activation-fn (lambda (file &optional _mode)
+                                     (and clk-serve-cuda (string-match-p "\\.cuh?\\'" file)))
+                    :add-on? t
+                    :server-id 'clk-cuda)))
 
 (provide 'clk-mode)
 ;;; clk-mode.el ends here

@@ -10,15 +10,23 @@ let terminal;
 
 const settings = () => vscode.workspace.getConfiguration('clk');
 
+/** Returns the documents that the language server serves. CUDA files are served on request, as other servers own them. */
+function servedDocuments() {
+  const own = [{ language: 'clk', scheme: 'file' }, { language: 'clk', scheme: 'untitled' }];
+  return settings().get('cuda') ? [...own, { pattern: '**/*.{cu,cuh}', scheme: 'file' }] : own;
+}
+
+/** Starts the server when a served document is open. CUDA files activate the extension even if they are not served. */
 async function startServer() {
-  if (!settings().get('server')) return;
+  const isServed = (document) => vscode.languages.match(servedDocuments(), document) > 0;
+  if (client || !settings().get('server') || !vscode.workspace.textDocuments.some(isServed)) return;
   const command = settings().get('path');
   client = new LanguageClient(
     'clk',
     'Clk',
     { command, args: ['lsp'] },
     {
-      documentSelector: [{ language: 'clk', scheme: 'file' }, { language: 'clk', scheme: 'untitled' }],
+      documentSelector: servedDocuments(),
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       middleware: { executeCommand: executeCommand },
     },
@@ -172,8 +180,9 @@ exports.activate = async function activate(context) {
       await stopServer();
       await startServer();
     }),
+    vscode.workspace.onDidOpenTextDocument(startServer),
     vscode.workspace.onDidChangeConfiguration(async (event) => {
-      if (event.affectsConfiguration('clk.path') || event.affectsConfiguration('clk.server')) {
+      if (['clk.path', 'clk.server', 'clk.cuda'].some((name) => event.affectsConfiguration(name))) {
         await stopServer();
         await startServer();
       }

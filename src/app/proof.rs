@@ -48,6 +48,16 @@ pub(crate) fn verdicts_text(report: &ProofReport, sources: &SourceMap, style: Re
     text
 }
 
+/// Returns the verdicts about a kernel and the counterexamples, without color.
+pub(crate) fn report_text(report: &ProofReport, sources: &SourceMap) -> String {
+    let style = RenderStyle::default();
+    let mut text = verdicts_text(report, sources, style);
+    for found in counterexamples(report) {
+        text += &format!("\n{}", render::text(&found, sources, style));
+    }
+    text
+}
+
 /// Returns one line with the properties for each verdict: `scale: in bounds, free of races proved; written unknown`.
 pub(crate) fn summary(report: &ProofReport) -> String {
     let mut parts: Vec<String> = vec![];

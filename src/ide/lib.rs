@@ -100,14 +100,19 @@ impl Analysis {
         self.names.get_or_init(read)
     }
 
-    fn place(&self, span: Span) -> TextLocation {
-        TextLocation { file: self.session.sources.name(span.file).to_owned(), range: span.range() }
+    /// Returns the location of a span. For a text that was generated from another file, it is the place of origin, if
+    /// there is one.
+    fn place(&self, span: Span) -> Option<TextLocation> {
+        let sources = &self.session.sources;
+        let span = sources.original(span);
+        let is_file = !sources.is_generated(span.file);
+        is_file.then(|| TextLocation { file: sources.name(span.file).to_owned(), range: span.range() })
     }
 
     /// Returns the location of the definition of the name at an offset. Builtins have none.
     pub fn definition(&self, offset: usize) -> Option<TextLocation> {
         let (_, target) = self.names().at(offset as u32)?;
-        self.definition_span(target).map(|span| self.place(span))
+        self.definition_span(target).and_then(|span| self.place(span))
     }
 
     /// Returns the span of a definition, in any file.

@@ -63,8 +63,8 @@ impl Analysis {
     /// there.
     pub fn references_to(&self, file: &str, range: &Range<usize>) -> Vec<(Range<usize>, bool)> {
         self.occurrences_where(|target| {
-            self.definition_span(target)
-                .is_some_and(|s| s.range() == *range && self.session.sources.name(s.file) == file)
+            let place = self.definition_span(target).and_then(|span| self.place(span));
+            place.is_some_and(|place| place.range == *range && place.file == file)
         })
     }
 

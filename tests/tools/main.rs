@@ -13,6 +13,8 @@ mod interruption;
 mod launch;
 mod launch_serve;
 mod lsp;
+mod lsp_client;
+mod lsp_cuda;
 mod mcp;
 mod mcp_client;
 mod mcp_limits;

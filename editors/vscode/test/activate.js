@@ -9,6 +9,8 @@ const registered = new Map();
 const terminalCommands = [];
 const clients = [];
 const documents = [];
+const values = { path: 'my clk', server: true, cuda: false, device: 'sim' };
+const listeners = {};
 
 class Uri {
   constructor(text) { this.text = text; this.scheme = 'file'; this.fsPath = decodeURIComponent(text.replace('file://', '')); }
@@ -26,9 +28,16 @@ const vscode = {
     registerDebugConfigurationProvider: (type, provider) => { adapters.set(`${type} configuration`, provider); return { dispose() {} }; },
   },
   ViewColumn: { Beside: -2 },
+  languages: {
+    match: (selector, document) => {
+      const matches = ({ language, pattern }) => (language ? language === document.languageId : pattern && document.name.endsWith('.cu'));
+      return selector.some(matches) ? 10 : 0;
+    },
+  },
   workspace: {
-    getConfiguration: () => ({ get: (name) => ({ path: 'my clk', server: true, device: 'sim' })[name] }),
-    onDidChangeConfiguration: () => ({ dispose() {} }),
+    getConfiguration: () => ({ get: (name) => values[name] }),
+    onDidChangeConfiguration: (listener) => { listeners.configured = listener; return { dispose() {} }; },
+    onDidOpenTextDocument: (listener) => { listeners.opened = listener; return { dispose() {} }; },
     textDocuments: [],
     openTextDocument: async (document) => { documents.push(document); },
   },
@@ -76,6 +85,20 @@ async function main() {
   const adapter = adapters.get('clk').createDebugAdapterDescriptor({ configuration: { program: '/a folder/x.clk' } });
   assert.deepStrictEqual(adapter.words, ['my clk', ['dap'], { cwd: '/a folder' }]);
   assert.strictEqual(adapters.get('clk configuration').resolveDebugConfiguration(undefined, {}).program, '${file}');
+  // CUDA files activate the extension, but are served only on request.
+  vscode.workspace.textDocuments.push({ languageId: 'cuda-cpp', name: 'x.cu', uri: new Uri('file:///x.cu') });
+  await listeners.opened();
+  assert.strictEqual(clients.length, 0);
+  values.cuda = true;
+  await listeners.configured({ affectsConfiguration: (name) => name === 'clk.cuda' });
+  assert.strictEqual(clients.length, 1);
+  assert.ok(clients[0].words[3].documentSelector.some((filter) => filter.pattern === '**/*.{cu,cuh}'));
+  values.cuda = false;
+  await listeners.configured({ affectsConfiguration: (name) => name === 'clk.cuda' });
+  assert.ok(clients.length === 1 && !clients.pop().running);
+  vscode.workspace.textDocuments.push({ languageId: 'clk', name: 'x.clk', uri: new Uri('file:///x.clk') });
+  await listeners.opened();
+  await listeners.opened();
   assert.strictEqual(clients.length, 1);
   assert.deepStrictEqual(clients[0].words[2], { command: 'my clk', args: ['lsp'] });
   assert.ok(clients[0].running);

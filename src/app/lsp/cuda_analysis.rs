@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::document::Overlay;
 use super::source_places::SourcePlaces;
 use super::text::Text;
 use crate::cuda_files::{self, LoadedCuda};
@@ -40,8 +39,8 @@ pub(crate) struct CudaSymbol {
     pub name_range: Range<usize>,
 }
 
-/// A translated kernel, for code lenses and hover texts.
-pub(crate) struct CudaKernel<'a> {
+/// A translated kernel and where it is defined.
+pub(crate) struct KernelPlace<'a> {
     /// The name in the translation.
     pub name: &'a str,
     /// The name in the CUDA file.
@@ -62,7 +61,7 @@ pub(crate) struct CudaAnalysis {
 
 impl CudaAnalysis {
     /// Translates and checks a text. `name` is its path; `files` provides its headers.
-    pub fn new(name: &str, text: &str, files: &Overlay<'_>) -> CudaAnalysis {
+    pub fn new(name: &str, text: &str, files: &dyn Files) -> CudaAnalysis {
         let mut session = Session::default();
         let read = |path: &std::path::Path| files.read(path);
         let options = ImportOptions::default();
@@ -134,13 +133,13 @@ impl CudaAnalysis {
     }
 
     /// Returns the translated kernels that are in this file, in textual order. Instances of a template have one place.
-    pub fn kernels(&self) -> Vec<CudaKernel<'_>> {
+    pub fn kernels(&self) -> Vec<KernelPlace<'_>> {
         let all = &self.loaded.kernels;
         let in_file = all.iter().filter(|kernel| self.kernel(&kernel.clk_name).is_some());
-        let mut own: Vec<CudaKernel<'_>> = in_file
+        let mut own: Vec<KernelPlace<'_>> = in_file
             .filter_map(|kernel| {
                 let is_instance = all.iter().filter(|other| other.source == kernel.source).count() > 1;
-                Some(CudaKernel { name: &kernel.clk_name, place: self.own_range(kernel.source)?, is_instance })
+                Some(KernelPlace { name: &kernel.clk_name, place: self.own_range(kernel.source)?, is_instance })
             })
             .collect();
         own.sort_by_key(|kernel| kernel.place.start);
@@ -151,7 +150,7 @@ impl CudaAnalysis {
     /// name: the signatures in Clk of the kernel's instances, and their assumptions.
     pub fn hover(&self, offset: usize) -> Option<(String, Range<usize>)> {
         let kernels = self.kernels();
-        let here: Vec<&CudaKernel<'_>> =
+        let here: Vec<&KernelPlace<'_>> =
             kernels.iter().filter(|kernel| kernel.place.start <= offset && offset <= kernel.place.end).collect();
         let place = here.first()?.place.clone();
         let texts: Vec<String> = here.iter().filter_map(|kernel| self.description(kernel.name)).collect();

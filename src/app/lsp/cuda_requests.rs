@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::code_actions;
 use super::convert;
 use super::cuda_analysis::CudaAnalysis;
-use super::requests;
 use super::snapshot::DocumentsView;
 use super::text::Text;
-use crate::cuda_proofs;
-use crate::json_rpc::RequestError;
+use crate::{cuda_proofs, proof};
 use clk_base::stop;
 use clk_ide::{LensKind, SymbolKind};
 use clk_prove::ProofReport;
@@ -31,15 +30,16 @@ impl CudaDocument {
     }
 }
 
-pub(super) fn answer(target: &CudaDocument, method: &str, params: &Value) -> Result<Value, RequestError> {
-    Ok(match method {
+/// Answers a request; returns `None` if the server does not offer the method.
+pub(super) fn answer(target: &CudaDocument, method: &str, params: &Value) -> Option<Value> {
+    Some(match method {
         "textDocument/hover" => hover(target, params),
         "textDocument/documentSymbol" => symbols(target),
         "textDocument/codeLens" => lenses(target),
         "textDocument/codeAction" => code_actions(target, params),
         // The file is not Clk, and other servers know its language.
         _ if method.starts_with("textDocument/") => Value::Null,
-        _ => return Err(requests::unknown(method)),
+        _ => return None,
     })
 }
 
@@ -83,7 +83,7 @@ fn code_actions(target: &CudaDocument, params: &Value) -> Value {
     let (analysis, text) = (&target.analysis, &target.text);
     let range = params.get("range").map_or(0..text.as_str().len(), |range| text.range_of(range));
     let shown = || convert::cuda_diagnostics(analysis, text, &target.address);
-    requests::actions_of(&analysis.places(text, &target.address), &analysis.diagnostics(), &shown, range, params)
+    code_actions::actions_of(&analysis.places(text, &target.address), &analysis.diagnostics(), &shown, range, params)
 }
 
 /// Proves a kernel. Returns the report, and its text with the assumptions of the translation.
@@ -97,6 +97,6 @@ pub(super) fn prove(analysis: &CudaAnalysis, name: &str) -> Option<(ProofReport,
         let (line, _) = sources.line_column(assumption.source.span);
         text += &format!("note: the translation of `{name}` assumes that {} (line {line})\n", assumption.text);
     }
-    text += &requests::report_text(&report, sources);
+    text += &proof::report_text(&report, sources);
     Some((report, text))
 }

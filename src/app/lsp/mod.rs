@@ -5,6 +5,7 @@
 //! otherwise empty. A further change stops an outdated check, so fast typing does not cause a check for each keystroke.
 //! Invalid input causes an error response but never ends the server.
 
+mod code_actions;
 mod convert;
 mod cuda_analysis;
 mod cuda_requests;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::code_actions;
 use super::convert::{self, PROVE};
 use super::cuda_requests::{self, CudaDocument};
 use super::document::Overlay;
@@ -15,12 +16,10 @@ use super::text::Text;
 use super::workspace::WorkspaceSearch;
 use crate::json_rpc::{self, RequestError};
 use crate::proof;
-use clk_base::diag::{Diagnostic, Fix};
-use clk_base::render::{self, RenderStyle};
-use clk_base::source::{FileId, SourceMap};
+use clk_base::source::FileId;
 use clk_fmt::Formatted;
 use clk_ide::{Analysis, InlayHint, Lens, LensKind};
-use clk_prove::{ProofReport, prove_kernel};
+use clk_prove::prove_kernel;
 
 type RequestResult = Result<Value, RequestError>;
 
@@ -50,7 +49,7 @@ pub(crate) fn answer(view: &DocumentsView, method: &str, params: &Value, message
         return execute(view, params, messages);
     }
     if let Some(target) = CudaDocument::of(view, params) {
-        return cuda_requests::answer(&target, method, params);
+        return cuda_requests::answer(&target, method, params).ok_or_else(|| unknown(method));
     }
     let is_document_method = method.starts_with("textDocument/") || method.starts_with("$/");
     let Some(target) = target(view, params) else {
@@ -114,7 +113,7 @@ fn execute(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> R
             let mut kernels = session.program.kernels_of(session.main);
             let (kernel, _) = kernels.find(|(_, kernel)| kernel.name == name).ok_or_else(no_kernel)?;
             let report = prove_kernel(&session.program, kernel);
-            let text = report_text(&report, &session.sources);
+            let text = proof::report_text(&report, &session.sources);
             (report, text)
         }
     };
@@ -122,16 +121,6 @@ fn execute(view: &DocumentsView, params: &Value, messages: &mut Vec<Value>) -> R
     let kind = if report.is_refuted() { 2 } else { 3 };
     messages.push(show_message(kind, &proof::summary(&report)));
     Ok(json!(text))
-}
-
-/// Returns the verdicts about a kernel, and the counterexamples.
-pub(super) fn report_text(report: &ProofReport, sources: &SourceMap) -> String {
-    let style = RenderStyle::default();
-    let mut text = proof::verdicts_text(report, sources, style);
-    for found in proof::counterexamples(report) {
-        text += &format!("\n{}", render::text(&found, sources, style));
-    }
-    text
 }
 
 /// Returns the notification that makes the client show a text, as a warning (2) or information (3).
@@ -144,7 +133,7 @@ fn report_incomplete(missing: Option<String>, messages: &mut Vec<Value>) {
     messages.extend(missing.map(|text| show_message(2, &text)));
 }
 
-pub(super) fn unknown(method: &str) -> RequestError {
+fn unknown(method: &str) -> RequestError {
     RequestError { code: json_rpc::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
 }
 
@@ -344,48 +333,7 @@ fn code_lens(target: &RequestDocument, lens: &Lens) -> Value {
 
 fn code_actions(target: &RequestDocument, range: Range<usize>, params: &Value) -> Value {
     let shown = || convert::diagnostics(&target.analysis, &target.text, &target.address);
-    actions_of(&target.places(), &target.analysis.diagnostics, &shown, range, params)
-}
-
-/// Returns the code actions of the diagnostics that touch a range. `shown` returns the diagnostics as they are
-/// published.
-pub(super) fn actions_of(
-    places: &SourcePlaces<'_>,
-    diagnostics: &[Diagnostic],
-    shown: &dyn Fn() -> Vec<Value>,
-    range: Range<usize>,
-    params: &Value,
-) -> Value {
-    let only: Option<Vec<&str>> =
-        params.pointer("/context/only").and_then(Value::as_array).map(|o| o.iter().filter_map(Value::as_str).collect());
-    let is_requested = |kind: &str| only.as_ref().is_none_or(|only| only.iter().any(|o| kind.starts_with(o)));
-    let mut out = Vec::new();
-    if is_requested("quickfix") {
-        for (index, found) in diagnostics.iter().enumerate() {
-            let touches = found.labels.iter().any(|l| {
-                l.span.file == places.file && l.span.range().start <= range.end && range.start <= l.span.range().end
-            });
-            if touches {
-                out.extend(found.fixes.iter().filter_map(|fix| {
-                    Some(json!({
-                        "title": fix.title,
-                        "kind": "quickfix",
-                        "isPreferred": convert::is_sure(fix),
-                        "diagnostics": [shown().get(index)],
-                        "edit": places.fix(&[fix])?,
-                    }))
-                }));
-            }
-        }
-    }
-    let sure: Vec<&Fix> = crate::fixes::non_overlapping(diagnostics, places.file);
-    if is_requested("source.fixAll")
-        && !sure.is_empty()
-        && let Some(edit) = places.fix(&sure)
-    {
-        out.push(json!({ "title": "Apply all fixes that are sure", "kind": "source.fixAll", "edit": edit }));
-    }
-    Value::Array(out)
+    code_actions::actions_of(&target.places(), &target.analysis.diagnostics, &shown, range, params)
 }
 
 /// Formats a document. Returns no edits if the document has syntax errors, which are published as diagnostics.

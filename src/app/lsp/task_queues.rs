@@ -217,8 +217,8 @@ impl TaskQueues {
         }
     }
 
-    /// Stops outdated work after a text has changed. A publication or search is stopped at once. A request is stopped only if it
-    /// has run for more than [`OUTDATED_TIMEOUT`] and is still analyzing the text.
+    /// Stops outdated work after a text has changed. A publication or search is stopped at once. A request is stopped
+    /// only if it has run for more than [`OUTDATED_TIMEOUT`] and is still analyzing the text.
     pub fn outdate(&self, address: &str) {
         let mut state = self.lock();
         let Some(lane) = state.lanes.get_mut(address) else { return };
