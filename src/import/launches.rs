@@ -2,6 +2,7 @@
 //! Host code is never executed.
 
 use crate::ast::*;
+use crate::source::SourceSpan;
 
 /// Returns the names in `kernel<T><<<grid, block>>>(…)` of all launches in the functions of a file that parse.
 pub(crate) fn launched_kernels(unit: &TranslationUnit) -> Vec<&QualifiedName> {
@@ -46,10 +47,18 @@ fn find_in_function<'a>(function: &'a CppFunction, launched: &mut Vec<&'a Qualif
 pub(crate) struct FunctionScan<'a> {
     /// An outer expression precedes its operands.
     pub(crate) values: Vec<&'a CppExpr>,
+    /// The variables that are declared in the function.
+    pub(crate) variables: Vec<&'a CppVariable>,
+    /// The names of types and of `using` declarations in the function.
+    pub(crate) types: Vec<&'a CppName>,
+    /// Code whose expressions are not listed, such as lambdas.
+    pub(crate) opaque: Vec<SourceSpan>,
+    /// Whether the function has a label or a jump to one.
+    pub(crate) has_label: bool,
 }
 
 impl<'a> FunctionScan<'a> {
-    fn block(&mut self, block: &'a CppBlock) {
+    pub(crate) fn block(&mut self, block: &'a CppBlock) {
         for stmt in &block.stmts {
             self.stmt(stmt);
         }
@@ -57,14 +66,14 @@ impl<'a> FunctionScan<'a> {
 
     pub(crate) fn stmt(&mut self, stmt: &'a CppStmt) {
         match &stmt.kind {
-            CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue => {}
-            CppStmtKind::Label(_) | CppStmtKind::Refused(_) | CppStmtKind::Return(None) => {}
-            CppStmtKind::Expr(value) | CppStmtKind::Return(Some(value)) => self.value(value),
-            CppStmtKind::Decl(decl) => {
-                if let CppDeclKind::Variables(decl) = &decl.kind {
-                    self.variables(decl);
-                }
+            CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(None) => {}
+            CppStmtKind::Label(_) => self.has_label = true,
+            CppStmtKind::Refused(refusal) => {
+                self.has_label |= refusal.construct.contains("`goto`");
+                self.opaque.push(stmt.span);
             }
+            CppStmtKind::Expr(value) | CppStmtKind::Return(Some(value)) => self.value(value),
+            CppStmtKind::Decl(decl) => self.decl(decl),
             CppStmtKind::Block(block) => self.block(block),
             CppStmtKind::If(inner) => {
                 inner.init.iter().for_each(|init| self.stmt(init));
@@ -100,6 +109,21 @@ impl<'a> FunctionScan<'a> {
         }
     }
 
+    fn decl(&mut self, decl: &'a CppDecl) {
+        match &decl.kind {
+            CppDeclKind::Variables(decl) => self.variables(decl),
+            CppDeclKind::Alias(alias) => self.types.push(&alias.name),
+            CppDeclKind::Enum(own) => self.types.extend(&own.name),
+            CppDeclKind::Record(record) => {
+                self.types.extend(&record.name);
+                self.opaque.push(decl.span);
+            }
+            CppDeclKind::UsingName(name) => self.types.extend(name.segments.last().map(|last| &last.name)),
+            CppDeclKind::UsingNamespace(_) | CppDeclKind::StaticAssert { .. } => {}
+            _ => self.opaque.push(decl.span),
+        }
+    }
+
     fn condition(&mut self, condition: &'a CppCondition) {
         match condition {
             CppCondition::Expr(value) => self.value(value),
@@ -109,6 +133,15 @@ impl<'a> FunctionScan<'a> {
 
     fn variables(&mut self, decl: &'a VariableDecl) {
         for variable in &decl.variables {
+            self.variables.push(variable);
+            match &variable.ty.kind {
+                CppTypeKind::Record(record) => {
+                    self.types.extend(&record.name);
+                    self.opaque.push(variable.span);
+                }
+                CppTypeKind::Enum(own) => self.types.extend(&own.name),
+                _ => {}
+            }
             match &variable.init {
                 CppInit::None => {}
                 CppInit::Equal(value) => self.value(value),
@@ -157,7 +190,12 @@ impl<'a> FunctionScan<'a> {
             CppExprKind::InitList(items) => items.iter().for_each(|item| self.value(&item.value)),
             CppExprKind::PackExpansion(inner) => self.value(inner),
             // Launches in a lambda run when it is called, which is unknown.
-            CppExprKind::Lambda(_) | CppExprKind::Statements(_) => {}
+            CppExprKind::Lambda(_) | CppExprKind::Statements(_) => self.opaque.push(value.span),
+            CppExprKind::Refused(refusal) => {
+                if !is_harmless(refusal) {
+                    self.opaque.push(value.span);
+                }
+            }
             CppExprKind::Int(_)
             | CppExprKind::Float(_)
             | CppExprKind::Char(_)
@@ -169,10 +207,14 @@ impl<'a> FunctionScan<'a> {
             | CppExprKind::SizeofExpr(_)
             | CppExprKind::SizeofType(_)
             | CppExprKind::AlignofType(_)
-            | CppExprKind::SizeofPack(_)
-            | CppExprKind::Refused(_) => {}
+            | CppExprKind::SizeofPack(_) => {}
         }
     }
+}
+
+/// Returns whether a refused expression assigns nothing and keeps no references.
+pub(crate) fn is_harmless(refusal: &Refusal) -> bool {
+    matches!(refusal.construct.as_str(), "a `new` expression" | "a `delete` expression")
 }
 
 #[cfg(test)]

@@ -386,7 +386,8 @@ impl CppParser<'_> {
     pub(super) fn new_expression(&mut self) -> Parsed<CppExpr> {
         let start = self.next;
         self.advance();
-        if self.kind() == CppTok::LParen {
+        let mut is_plain = self.kind() != CppTok::LParen;
+        if !is_plain {
             self.expect_brackets()?;
         }
         if !matches!(self.kind(), CppTok::Semi | CppTok::RParen | CppTok::Comma) {
@@ -396,10 +397,20 @@ impl CppParser<'_> {
             }
         }
         while matches!(self.kind(), CppTok::LBracket | CppTok::LParen | CppTok::LBrace) {
+            let is_length = self.kind() == CppTok::LBracket;
+            let first = self.next;
             self.expect_brackets()?;
+            // A call may assign its arguments.
+            is_plain &= self.tokens[first..self.next - 1].windows(2).all(|pair| {
+                let is_operand = matches!(pair[1].kind, CppTok::Ident | CppTok::Number | CppTok::RParen);
+                let is_group = pair[1].kind == CppTok::LParen && pair[0].kind != CppTok::Ident;
+                let is_operator = matches!(pair[1].text.as_str(), "+" | "-" | "*" | "/" | "." | "->" | "::");
+                is_length && (is_operand || is_group || is_operator)
+            });
         }
         let help = Some("use a local array, or pass memory as a parameter");
-        let refusal = self.refusal("a `new` expression", start, help);
+        let construct = if is_plain { "a `new` expression" } else { "a `new` expression with arguments" };
+        let refusal = self.refusal(construct, start, help);
         Ok(self.expr_from(start, CppExprKind::Refused(refusal)))
     }
 
@@ -408,8 +419,11 @@ impl CppParser<'_> {
         if self.kind() == CppTok::LBracket {
             self.expect_brackets()?;
         }
-        self.nested(Self::unary)?;
-        let refusal = self.refusal("a `delete` expression", start, None);
+        let operand = self.nested(Self::unary)?;
+        let is_plain = matches!(operand.kind, CppExprKind::Name(_) | CppExprKind::Member { .. });
+        let construct =
+            if is_plain { "a `delete` expression" } else { "a `delete` expression with a computed pointer" };
+        let refusal = self.refusal(construct, start, None);
         Ok(self.expr_from(start, CppExprKind::Refused(refusal)))
     }
 

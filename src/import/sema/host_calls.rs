@@ -1,17 +1,31 @@
-//! Calls in host code: the effects of library functions, and the variables that a statement may change.
+//! Calls in host code: what functions may do to the variables that are their arguments.
 
-use super::host_values::{HostInt, address_of, last_name, variables_in};
+use super::host_declarations::{ArgumentUse, HostDeclarations, HostFunction};
+use super::host_values::last_name;
 use crate::ast::*;
-use crate::launches::FunctionScan;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-/// Functions that change no variable that is an argument, except through the pointers that `call` handles.
-pub(super) const HARMLESS: [&str; 44] = [
+/// Functions of libraries that copy their arguments. They do not keep the memory to which an argument points, except
+/// that some return it.
+const COPYING: [&str; 80] = [
     "printf",
     "fprintf",
+    "sprintf",
+    "snprintf",
     "puts",
+    "putchar",
+    "perror",
+    "fflush",
+    "fopen",
+    "fclose",
+    "fread",
+    "fwrite",
+    "fgets",
+    "fseek",
+    "ftell",
     "memset",
     "memcpy",
+    "memcmp",
     "malloc",
     "calloc",
     "free",
@@ -20,38 +34,67 @@ pub(super) const HARMLESS: [&str; 44] = [
     "assert",
     "rand",
     "srand",
+    "drand48",
+    "srand48",
     "atoi",
     "atol",
+    "atoll",
     "atof",
+    "strtol",
+    "strtoul",
+    "strtod",
+    "strcmp",
+    "strncmp",
+    "strlen",
+    "strcpy",
+    "getenv",
+    "time",
+    "clock",
     "sqrt",
     "sqrtf",
     "pow",
+    "powf",
     "log",
+    "log2",
     "exp",
+    "expf",
+    "sin",
+    "cos",
+    "sinf",
+    "cosf",
     "fabs",
+    "fabsf",
     "abs",
     "ceil",
+    "ceilf",
     "floor",
+    "floorf",
+    "round",
+    "fmod",
+    "fmin",
+    "fmax",
+    "isnan",
+    "isinf",
+    "to_string",
+    "fill",
+    "fill_n",
+    "copy",
+    "copy_n",
+    "sort",
+    "iota",
+    "accumulate",
     "min",
     "max",
-    "cudaMalloc",
-    "cudaMallocManaged",
-    "cudaMallocHost",
-    "cudaHostAlloc",
-    "cudaMallocAsync",
-    "cudaMemcpy",
-    "cudaMemcpyAsync",
-    "cudaMemset",
-    "cudaMemsetAsync",
-    "cudaFree",
-    "cudaDeviceSynchronize",
-    "cudaGetLastError",
-    "cudaGetErrorString",
-    "cudaPeekAtLastError",
-    "cudaStreamSynchronize",
-    "cudaFuncSetCacheConfig",
-    "cudaSetDevice",
+    "raw_pointer_cast",
+    "usleep",
+    "omp_get_wtime",
 ];
+
+/// Functions of libraries that return before they use an address that is an argument for the last time.
+const READING: [&str; 8] = ["scanf", "fscanf", "sscanf", "gettimeofday", "clock_gettime", "printf", "fprintf", "fread"];
+
+/// Functions of libraries that assign their arguments, and keep no references to them.
+const ASSIGNING: [&str; 5] = ["swap", "exchange", "move", "forward", "getline"];
 
 /// Functions that store the address of new memory in their first argument; the second one is the number of bytes.
 pub(super) const ALLOCATORS: [&str; 5] =
@@ -78,53 +121,114 @@ pub(super) fn is_query(member: &QualifiedName) -> bool {
     matches!(last_name(member), "data" | "begin" | "size" | "get" | "empty")
 }
 
-/// Adds the variables that a statement may change: those that are assigned, or whose address or value is passed to a
-/// function. Returns the number of expressions in it.
-pub(super) fn changed_in(
-    stmt: &CppStmt,
-    functions: &FxHashMap<SmolStr, Option<HostInt>>,
-    changed: &mut FxHashSet<SmolStr>,
-) -> usize {
-    let mut scan = FunctionScan::default();
-    scan.stmt(stmt);
-    for value in &scan.values {
-        let mut add = |expr: &CppExpr| {
-            // A store to an element does not change the variable of the array.
-            let is_element =
-                matches!(expr.kind, CppExprKind::Index { .. } | CppExprKind::Unary { op: CppUnaryOp::Deref, .. });
-            if !is_element {
-                changed.extend(variables_in(expr).into_iter().cloned());
-            }
-        };
-        match &value.kind {
-            CppExprKind::Assign { target, .. } => add(target),
-            CppExprKind::Unary {
-                op:
-                    CppUnaryOp::AddressOf
-                    | CppUnaryOp::PreIncrement
-                    | CppUnaryOp::PreDecrement
-                    | CppUnaryOp::PostIncrement
-                    | CppUnaryOp::PostDecrement,
-                operand,
-            } => add(operand),
-            CppExprKind::Call { callee, args } => {
-                if let CppExprKind::Member { base, member, .. } = &callee.kind
-                    && !is_query(member)
-                {
-                    add(base);
-                }
-                let name = match &callee.kind {
-                    CppExprKind::Name(name) if !functions.contains_key(last_name(name)) => last_name(name),
-                    _ => "",
-                };
-                for arg in args {
-                    if address_of(arg).is_some() || !HARMLESS.contains(&name) {
-                        add(address_of(arg).unwrap_or(arg));
-                    }
-                }
-            }
-            _ => {}
+/// What a call may do.
+pub(super) enum CallEffect<'d> {
+    /// A method that changes nothing.
+    Query,
+    /// A function of the file.
+    Own(&'d HostFunction),
+    /// A function of a library that copies its arguments, and may keep addresses or not.
+    Copies {
+        keeps_addresses: bool,
+    },
+    /// A function of a library that assigns its arguments.
+    Assigns,
+    Unknown,
+}
+
+impl CallEffect<'_> {
+    pub(super) fn argument(&self, at: usize) -> ArgumentUse {
+        match self {
+            CallEffect::Query | CallEffect::Copies { .. } => ArgumentUse::Copied,
+            CallEffect::Own(function) => function.argument(at),
+            CallEffect::Assigns => ArgumentUse::Changed,
+            CallEffect::Unknown => ArgumentUse::Kept,
         }
     }
-    scan.values.len()
+
+    /// Returns whether the function may store an address that is an argument.
+    pub(super) fn keeps_addresses(&self) -> bool {
+        !matches!(self, CallEffect::Copies { keeps_addresses: false })
+    }
+
+    /// Returns whether a method may change its object.
+    pub(super) fn changes_object(&self) -> bool {
+        !matches!(self, CallEffect::Query)
+    }
+}
+
+/// Returns the name of a function of a library; `None` if it may be another one. `hidden` contains the names that mean
+/// something else in the calling function.
+pub(super) fn library_name<'n>(
+    name: &'n QualifiedName,
+    hidden: &FxHashSet<SmolStr>,
+    declarations: &HostDeclarations<'_>,
+) -> Option<&'n str> {
+    let own = last_name(name);
+    let is_library = match &name.segments[..] {
+        [_] => true,
+        [scope, _] => matches!(scope.name.text.as_str(), "std" | "thrust"),
+        _ => false,
+    };
+    (is_library && !hidden.contains(own) && !declarations.functions.contains_key(own)).then_some(own)
+}
+
+/// Returns what a call may do.
+pub(super) fn effect<'d>(
+    callee: &CppExpr,
+    hidden: &FxHashSet<SmolStr>,
+    declarations: &'d HostDeclarations<'_>,
+) -> CallEffect<'d> {
+    let (name, is_method) = match &callee.kind {
+        CppExprKind::Name(name) => (name, false),
+        CppExprKind::Member { member, .. } if is_query(member) => return CallEffect::Query,
+        CppExprKind::Member { member, .. } => (member, true),
+        _ => return CallEffect::Unknown,
+    };
+    let own = last_name(name);
+    let args = name.segments.last().and_then(|last| last.args.as_deref()).unwrap_or_default();
+    let is_reference = |arg: &CppTemplateArg| {
+        !matches!(arg, CppTemplateArg::Type(ty) if matches!(ty.kind, CppTypeKind::Basic(_) | CppTypeKind::Pointer(_)))
+            && !matches!(arg, CppTemplateArg::Value(_))
+    };
+    // A template argument may make a parameter a reference.
+    if hidden.contains(own) || args.iter().any(is_reference) {
+        return CallEffect::Unknown;
+    }
+    if let Some(function) = declarations.functions.get(own) {
+        return CallEffect::Own(function);
+    }
+    let library = if is_method { None } else { library_name(name, hidden, declarations) };
+    match library {
+        // Methods of containers copy what is added.
+        None if is_method
+            && matches!(own, "resize" | "push_back" | "assign" | "reserve" | "clear" | "at" | "c_str") =>
+        {
+            CallEffect::Copies { keeps_addresses: true }
+        }
+        Some(name) if ASSIGNING.contains(&name) => CallEffect::Assigns,
+        // The interface of CUDA is that of C.
+        Some(name) if is_cuda_function(name) => CallEffect::Copies {
+            keeps_addresses: ["Async", "Register", "Launch", "Graph", "Callback", "HostFunc"]
+                .iter()
+                .any(|word| name.contains(word))
+                && name != "cudaMallocAsync",
+        },
+        Some(name) if READING.contains(&name) => CallEffect::Copies { keeps_addresses: false },
+        Some(name) if COPYING.contains(&name) || name.starts_with("make_") => {
+            CallEffect::Copies { keeps_addresses: true }
+        }
+        _ => CallEffect::Unknown,
+    }
+}
+
+fn is_cuda_function(name: &str) -> bool {
+    name.strip_prefix("cuda").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+}
+
+/// Returns whether the result of a call may be a reference to an argument that the function does not keep.
+pub(super) fn returns_argument(call: &CppExpr) -> bool {
+    let CppExprKind::Call { callee, .. } = &call.kind else { return false };
+    let CppExprKind::Name(name) = &callee.kind else { return false };
+    matches!(last_name(name), "min" | "max" | "move" | "forward" | "swap" | "exchange")
 }

@@ -2,10 +2,12 @@
 //! and the arguments, as polynomials in host variables.
 //!
 //! Host code is not run: each function is visited once, in order. A variable that a branch or a loop assigns, or that a
-//! call may change, has a new unknown value afterward. What is not understood is unknown: a construct that may change
-//! variables in another way, such as a lambda, a reference or a `goto`, makes all launches of its function unknown.
+//! call may change, has a new unknown value afterward. A variable to which a reference is kept is unknown in the whole
+//! function. A construct that is not understood, such as a `goto`, makes all launches of its function unknown.
 
-use super::host_calls::{ALLOCATORS, HARMLESS, KERNEL_QUERIES, changed_in, is_query, template_names};
+use super::host_calls::{ALLOCATORS, KERNEL_QUERIES, library_name};
+use super::host_declarations::HostDeclarations;
+use super::host_escapes::{assigned_by, assigned_in_call, hidden_names, kept_names};
 use super::host_launches::{HostLaunch, HostLaunches};
 use super::host_values::*;
 use super::polynomial::{SizePolynomial, SizeSymbol};
@@ -25,7 +27,7 @@ pub(super) fn launches_of<'a>(
         size_of,
         found: HostLaunches::default(),
         scopes: vec![FxHashMap::default()],
-        functions: FxHashMap::default(),
+        declarations: HostDeclarations::of(unit, &kept_names),
         hidden: FxHashSet::default(),
         is_nested: false,
         is_unclear: false,
@@ -34,8 +36,9 @@ pub(super) fn launches_of<'a>(
         buffers: 0,
         steps: 0,
         quotients: FxHashMap::default(),
+        sums: FxHashMap::default(),
     };
-    scan.list_functions(&unit.decls);
+    scan.found.types = scan.declarations.types.clone();
     scan.decls(&unit.decls, false);
     if scan.steps > MAX_STEPS {
         scan.found.launches.iter_mut().for_each(HostLaunch::forget);
@@ -48,51 +51,24 @@ struct HostScan<'a, 's> {
     found: HostLaunches<'a>,
     /// The outermost scope has the constants of the file.
     scopes: Vec<FxHashMap<SmolStr, HostVariable>>,
-    /// The functions and records of the file, with the integer type that all functions of the name return.
-    functions: FxHashMap<SmolStr, Option<HostInt>>,
-    /// Template parameters of the function, which hide types of the file.
+    declarations: HostDeclarations<'a>,
+    /// Template parameters and local types of the function, which hide names of the file.
     hidden: FxHashSet<SmolStr>,
     /// Whether the function is in a record or namespace. Names declared there hide names of the file.
     is_nested: bool,
     /// Whether the function contains a construct that is not understood.
     is_unclear: bool,
-    /// Variables whose address is stored somewhere, so that any statement may change them.
+    /// Variables to which references are kept, so that any statement may change them.
     escaped: FxHashSet<SmolStr>,
     symbols: u32,
     buffers: u32,
     steps: usize,
     quotients: FxHashMap<(SizePolynomial, i128), SizeSymbol>,
+    /// Sums of unsigned values that may wrap around: the exact sum, and the constant in it.
+    sums: FxHashMap<SizeSymbol, (SizePolynomial, i128)>,
 }
 
 impl<'a> HostScan<'a, '_> {
-    /// Lists the functions of the file with the integer types of their results.
-    fn list_functions(&mut self, decls: &'a [CppDecl]) {
-        for decl in decls {
-            match &decl.kind {
-                CppDeclKind::Namespace { decls, .. } | CppDeclKind::LinkageBlock(decls) => self.list_functions(decls),
-                CppDeclKind::Record(record) => {
-                    if let Some(name) = &record.name {
-                        self.functions.insert(name.text.clone(), None);
-                    }
-                    for member in record.members.iter().flatten() {
-                        self.list_functions(std::slice::from_ref(&member.decl));
-                    }
-                }
-                CppDeclKind::Function(function) => {
-                    if let FunctionName::Plain(name) = &function.name {
-                        let names = template_names(function);
-                        let result = HostInt::of(&function.result, &names);
-                        let known = self.functions.entry(name.clone()).or_insert(result);
-                        if *known != result {
-                            *known = None;
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
     fn decls(&mut self, decls: &'a [CppDecl], is_nested: bool) {
         for decl in decls {
             match &decl.kind {
@@ -123,20 +99,22 @@ impl<'a> HostScan<'a, '_> {
             return;
         }
         let first = self.found.launches.len();
-        self.escaped.clear();
-        self.hidden = template_names(function);
-        (self.is_nested, self.is_unclear) = (is_nested, false);
+        let mut code = FunctionScan::default();
+        code.block(body);
+        self.hidden = hidden_names(function, &code);
+        let found = kept_names(&self.declarations, function, body);
+        (self.escaped, self.is_nested, self.is_unclear) = (found.kept, is_nested, found.is_unclear);
         let constants = if is_nested { std::mem::take(&mut self.scopes) } else { vec![] };
         self.scopes.push(FxHashMap::default());
         for name in self.hidden.clone() {
             self.define(&name, VariableKind::Other, HostCodeValue::Unknown);
         }
         for param in &function.params {
-            if let CppTypeKind::Reference(target) | CppTypeKind::RvalueReference(target) = &param.ty.kind {
-                // The value of a constant object is not used.
-                self.is_unclear |= !target.qualifiers.is_const || HostInt::of(target, &self.hidden).is_some();
-            }
             if let Some(name) = &param.name {
+                // Other code may assign the object to which a reference refers.
+                if matches!(param.ty.kind, CppTypeKind::Reference(_) | CppTypeKind::RvalueReference(_)) {
+                    self.escaped.insert(name.text.clone());
+                }
                 let kind = self.kind_of(&param.ty);
                 let value = match kind {
                     VariableKind::Pointer => self.buffer(None),
@@ -155,6 +133,7 @@ impl<'a> HostScan<'a, '_> {
         }
         (self.is_nested, self.is_unclear) = (false, false);
         self.hidden.clear();
+        self.escaped.clear();
     }
 
     fn is_exhausted(&mut self) -> bool {
@@ -170,7 +149,18 @@ impl<'a> HostScan<'a, '_> {
     }
 
     fn new_int(&mut self, ty: HostInt) -> HostCodeValue {
-        HostCodeValue::Int(SizePolynomial::symbol(self.new_symbol()), ty)
+        let symbol = self.new_symbol();
+        if ty.is_signed {
+            self.found.signed.insert(symbol);
+        }
+        HostCodeValue::Int(SizePolynomial::symbol(symbol), ty)
+    }
+
+    fn int_of(&self, ty: &CppType) -> Option<HostInt> {
+        // In a namespace or record, a name may mean another type than the one of the file.
+        let is_clear =
+            !self.is_nested || !matches!(ty.kind, CppTypeKind::Named(_)) || !self.declarations.types.defines(ty);
+        self.declarations.types.int_of(ty, &self.hidden).filter(|_| is_clear)
     }
 
     /// Returns a value about which nothing but its type is known.
@@ -182,20 +172,17 @@ impl<'a> HostScan<'a, '_> {
     }
 
     fn kind_of(&self, ty: &CppType) -> VariableKind {
-        if let Some(ty) = HostInt::of(ty, &self.hidden) {
+        if let Some(ty) = self.int_of(ty) {
             return VariableKind::Int(ty);
         }
         match &ty.kind {
-            CppTypeKind::Named(name)
-                if self.hidden.contains(last_name(name)) || self.functions.contains_key(last_name(name)) =>
-            {
-                VariableKind::Other
+            CppTypeKind::Named(name) if !self.declarations.types.defines(ty) => {
+                match library_name(name, &self.hidden, &self.declarations) {
+                    Some("dim3") => VariableKind::Dim3,
+                    Some("vector" | "device_vector" | "host_vector") => VariableKind::Vector,
+                    _ => VariableKind::Other,
+                }
             }
-            CppTypeKind::Named(name) => match last_name(name) {
-                "dim3" => VariableKind::Dim3,
-                "vector" | "device_vector" | "host_vector" => VariableKind::Vector,
-                _ => VariableKind::Other,
-            },
             CppTypeKind::Pointer(_) | CppTypeKind::Array { .. } => VariableKind::Pointer,
             _ => VariableKind::Other,
         }
@@ -227,7 +214,7 @@ impl<'a> HostScan<'a, '_> {
                 None => self.new_int(to),
             },
             (VariableKind::Dim3, value @ HostCodeValue::Extents(_)) => value,
-            (VariableKind::Dim3, value @ HostCodeValue::Int(..)) => extents_of(&[value]),
+            (VariableKind::Dim3, value @ HostCodeValue::Int(..)) => self.extents_of(&[value]),
             (VariableKind::Pointer, value @ HostCodeValue::Buffer { .. }) => value,
             // A vector is copied.
             (VariableKind::Vector, HostCodeValue::Vector { bytes, .. }) => self.vector(bytes),
@@ -262,18 +249,30 @@ impl<'a> HostScan<'a, '_> {
         }
         match &stmt.kind {
             CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(None) => {}
-            CppStmtKind::Label(_) | CppStmtKind::Refused(_) | CppStmtKind::Switch(_) | CppStmtKind::RangeFor { .. } => {
-                self.is_unclear = true;
-                let mut scan = FunctionScan::default();
-                scan.stmt(stmt);
-                self.launches_in(scan);
-            }
+            // Labels make the function unclear. Variables of a refused statement are unknown.
+            CppStmtKind::Label(_) | CppStmtKind::Refused(_) => {}
+            CppStmtKind::Switch(inner) => self.nested(|own| own.switch(stmt, inner)),
+            CppStmtKind::RangeFor { variable, range, body } => self.nested(|own| {
+                own.value(range);
+                own.repeated(stmt, |own| {
+                    own.variables(variable);
+                    own.nested(|own| own.stmt(body));
+                });
+            }),
             CppStmtKind::Expr(value) | CppStmtKind::Return(Some(value)) => {
                 self.value(value);
             }
             CppStmtKind::Decl(decl) => match &decl.kind {
                 CppDeclKind::Variables(decl) => self.variables(decl),
+                // The names are hidden in the whole function.
+                CppDeclKind::Alias(_) | CppDeclKind::Record(_) => {}
                 CppDeclKind::UsingNamespace(_) | CppDeclKind::StaticAssert { .. } => {}
+                CppDeclKind::UsingName(name) => {
+                    if let Some(last) = name.segments.last() {
+                        self.define(&last.name.text, VariableKind::Other, HostCodeValue::Unknown);
+                    }
+                }
+                CppDeclKind::Enum(own) => self.enumerators(own),
                 _ => self.is_unclear = true,
             },
             CppStmtKind::Block(block) => self.block(block),
@@ -314,33 +313,46 @@ impl<'a> HostScan<'a, '_> {
         }
     }
 
-    /// Notes the launches in code that is not understood.
-    fn launches_in(&mut self, scan: FunctionScan<'a>) {
-        for value in scan.values {
-            if let CppExprKind::Launch { callee, args, .. } = &value.kind
-                && let CppExprKind::Name(kernel) = &callee.kind
-            {
-                let (args, roots) = (vec![HostCodeValue::Unknown; args.len()], args.iter().map(pointer_root).collect());
-                let mut launch = HostLaunch {
-                    kernel,
-                    span: value.span,
-                    grid: Default::default(),
-                    block: Default::default(),
-                    shared: None,
-                    args,
-                    roots,
-                    is_integer: [false; 2],
-                };
-                launch.forget();
-                self.found.launches.push(launch);
-            }
+    fn enumerators(&mut self, own: &CppEnum) {
+        for one in own.enumerators.iter().flatten() {
+            self.define(&one.name.text, VariableKind::Other, HostCodeValue::Unknown);
         }
+    }
+
+    /// Visits the sections of a `switch`, each of which may be the first.
+    fn switch(&mut self, stmt: &'a CppStmt, inner: &'a CppSwitch) {
+        inner.init.iter().for_each(|init| self.stmt(init));
+        self.condition(&inner.condition);
+        let changed = self.changed_in(stmt);
+        self.nested(|own| {
+            inner.prologue.iter().for_each(|stmt| own.stmt(stmt));
+            for section in &inner.sections {
+                own.forget_all(&changed);
+                section.stmts.iter().for_each(|stmt| own.stmt(stmt));
+            }
+        });
+        self.forget_all(&changed);
+    }
+
+    /// Returns the variables that a statement may assign.
+    fn changed_in(&mut self, stmt: &'a CppStmt) -> FxHashSet<SmolStr> {
+        let mut scan = FunctionScan::default();
+        scan.stmt(stmt);
+        self.steps += scan.values.len();
+        assigned_by(&scan.values, &self.hidden, &self.declarations)
+    }
+
+    /// Returns the variables that an expression may assign.
+    fn changed_by(&mut self, value: &'a CppExpr) -> FxHashSet<SmolStr> {
+        let mut scan = FunctionScan::default();
+        scan.value(value);
+        self.steps += scan.values.len();
+        assigned_by(&scan.values, &self.hidden, &self.declarations)
     }
 
     /// Visits the body of a loop. Before and after it, the variables that it changes are unknown.
     fn repeated(&mut self, stmt: &'a CppStmt, body: impl FnOnce(&mut Self)) {
-        let mut changed = FxHashSet::default();
-        self.steps += changed_in(stmt, &self.functions, &mut changed);
+        let changed = self.changed_in(stmt);
         self.forget_all(&changed);
         body(self);
         self.forget_all(&changed);
@@ -384,20 +396,16 @@ impl<'a> HostScan<'a, '_> {
             };
             let name = match &variable.name {
                 VariableName::Plain(name) => &name.text,
-                VariableName::Bindings(_) => {
-                    self.is_unclear = true;
+                VariableName::Bindings(names) => {
+                    for name in names {
+                        self.define(&name.text, VariableKind::Other, HostCodeValue::Unknown);
+                    }
                     continue;
                 }
                 VariableName::Unnamed => continue,
             };
-            if matches!(
-                variable.ty.kind,
-                CppTypeKind::Reference(_)
-                    | CppTypeKind::RvalueReference(_)
-                    | CppTypeKind::Record(_)
-                    | CppTypeKind::Enum(_)
-            ) {
-                self.is_unclear = true;
+            if let CppTypeKind::Enum(own) = &variable.ty.kind {
+                self.enumerators(own);
             }
             let is_const = variable.ty.qualifiers.is_const || decl.attributes.constexpr;
             if (decl.attributes.is_static && !is_const) || decl.attributes.is_extern || variable.ty.qualifiers.volatile
@@ -424,7 +432,7 @@ impl<'a> HostScan<'a, '_> {
                     (_, Some(HostCodeValue::Extents(_))) if args.len() == 1 => args[0].clone(),
                     // A function may return a `dim3`.
                     (_, Some(HostCodeValue::Unknown)) if args.len() == 1 => HostCodeValue::Unknown,
-                    _ => extents_of(&args),
+                    _ => self.extents_of(&args),
                 },
                 (VariableKind::Vector, CppTypeKind::Named(named)) => {
                     let element = named.segments.last().and_then(|last| last.args.as_deref());
@@ -480,7 +488,7 @@ impl<'a> HostScan<'a, '_> {
         let is_clear = match &ty.kind {
             CppTypeKind::Basic(_) | CppTypeKind::Pointer(_) => true,
             CppTypeKind::Named(name) => {
-                HostInt::of(ty, &self.hidden).is_some() || (!self.is_nested && !self.hidden.contains(last_name(name)))
+                self.int_of(ty).is_some() || (!self.is_nested && !self.hidden.contains(last_name(name)))
             }
             _ => false,
         };
@@ -497,14 +505,6 @@ impl<'a> HostScan<'a, '_> {
         }
     }
 
-    /// Notes that the address of a variable is stored.
-    fn escape(&mut self, value: &CppExpr) {
-        for name in variables_in(value) {
-            self.escaped.insert(name.clone());
-            self.forget(name);
-        }
-    }
-
     // ---- expressions ----
 
     /// Returns a number of bytes.
@@ -516,39 +516,41 @@ impl<'a> HostScan<'a, '_> {
     }
 
     fn values(&mut self, values: &'a [CppExpr]) -> Vec<HostCodeValue> {
-        // The order of evaluation of arguments is open.
-        self.is_unclear |= values.len() > 1 && values.iter().any(|value| self.has_effects(value, true));
+        self.check_order(values.iter());
         values.iter().map(|value| self.value(value)).collect()
     }
 
-    /// Returns whether an expression may assign a variable. With `allows_calls`, functions are taken to assign none.
-    fn has_effects(&self, expr: &'a CppExpr, allows_calls: bool) -> bool {
-        let mut scan = FunctionScan::default();
-        scan.value(expr);
-        scan.values.iter().any(|value| match &value.kind {
-            CppExprKind::Assign { .. } | CppExprKind::Launch { .. } => true,
-            CppExprKind::Unary { op, .. } => {
-                use CppUnaryOp::*;
-                matches!(op, PreIncrement | PreDecrement | PostIncrement | PostDecrement)
+    /// Checks that the order in which operands are evaluated does not matter: C++ leaves it open.
+    fn check_order(&mut self, values: impl Iterator<Item = &'a CppExpr> + Clone) {
+        for (at, value) in values.clone().enumerate() {
+            let changed = self.changed_by(value);
+            if changed.is_empty() {
+                continue;
             }
-            CppExprKind::Call { callee, args } => {
-                let name = match &callee.kind {
-                    CppExprKind::Name(name) => self.known_function(last_name(name)),
-                    CppExprKind::Member { member, .. } if is_query(member) => return false,
-                    _ => "",
-                };
-                !allows_calls
-                    && (!HARMLESS.contains(&name)
-                        || ALLOCATORS.contains(&name)
-                        || args.iter().any(|arg| address_of(arg).is_some()))
+            for (_, other) in values.clone().enumerate().filter(|(other, _)| *other != at) {
+                let mut scan = FunctionScan::default();
+                scan.value(other);
+                self.is_unclear |= scan.values.iter().any(|value| match &value.kind {
+                    CppExprKind::Name(name) => plain(name).is_some_and(|name| changed.contains(name)),
+                    _ => false,
+                });
             }
-            _ => false,
-        })
+        }
     }
 
-    /// Returns the name of a function of a library; an empty one if the file defines a function of this name.
-    fn known_function<'n>(&self, name: &'n str) -> &'n str {
-        if self.functions.contains_key(name) { "" } else { name }
+    /// Returns the value of an operand that is not always evaluated.
+    fn conditional_value(&mut self, value: &'a CppExpr) -> HostCodeValue {
+        let changed = self.changed_by(value);
+        let result = self.value(value);
+        self.forget_all(&changed);
+        result
+    }
+
+    /// Returns the name of a function of a library; an empty one if it may be another function.
+    fn known_function<'n>(&self, name: &'n QualifiedName) -> &'n str {
+        let own = last_name(name);
+        let is_variable = self.find(own).is_some();
+        library_name(name, &self.hidden, &self.declarations).filter(|_| !is_variable).unwrap_or("")
     }
 
     /// Returns the value of an expression, after its effects.
@@ -575,6 +577,7 @@ impl<'a> HostScan<'a, '_> {
                 self.value(right)
             }
             CppExprKind::Assign { op, target, value } => {
+                self.check_order([&**target, &**value].into_iter().filter(|_| op.is_some()));
                 let new = self.value(value);
                 if let CppExprKind::Name(name) = &target.kind {
                     let Some(name) = plain(name) else { return HostCodeValue::Unknown };
@@ -586,13 +589,12 @@ impl<'a> HostScan<'a, '_> {
                     self.assign(name, new);
                     return self.find(name).map_or(HostCodeValue::Unknown, |known| known.value.clone());
                 }
-                self.store(target, new);
+                self.store(target, if op.is_some() { HostCodeValue::Unknown } else { new });
                 HostCodeValue::Unknown
             }
             CppExprKind::Conditional { condition, then, otherwise } => {
                 self.value(condition);
-                self.is_unclear |= self.has_effects(then, false) || self.has_effects(otherwise, false);
-                match (self.value(then), self.value(otherwise)) {
+                match (self.conditional_value(then), self.conditional_value(otherwise)) {
                     (first, second) if first == second => first,
                     (HostCodeValue::Int(_, first), HostCodeValue::Int(_, second)) => self.new_int(first.common(second)),
                     _ => HostCodeValue::Unknown,
@@ -600,6 +602,7 @@ impl<'a> HostScan<'a, '_> {
             }
             CppExprKind::Call { callee, args } => self.call(callee, args),
             CppExprKind::Launch { callee, config, args } => {
+                self.check_order(config.iter().chain(args));
                 let sizes = self.values(config);
                 let roots = args.iter().map(pointer_root).collect();
                 let args = self.values(args);
@@ -608,7 +611,7 @@ impl<'a> HostScan<'a, '_> {
                         [0, 1].map(|at| config.get(at).zip(sizes.get(at)).is_some_and(|(e, v)| self.is_integer(e, v)));
                     let extents = |at: usize| match sizes.get(at) {
                         Some(HostCodeValue::Extents(extents)) => extents.clone(),
-                        Some(HostCodeValue::Int(x, _)) => [Some(x.clone()), Some(one()), Some(one())],
+                        Some(value @ HostCodeValue::Int(..)) => [self.extent(value), Some(one()), Some(one())],
                         _ if is_integer[at] => [None, Some(one()), Some(one())],
                         _ => [None, None, None],
                     };
@@ -632,7 +635,11 @@ impl<'a> HostScan<'a, '_> {
             CppExprKind::Member { base, member, .. } => match (self.value(base), axis_of(member)) {
                 (HostCodeValue::Extents(extents), Some(axis)) => {
                     let ty = HostInt { bits: 32, is_signed: false };
-                    extents[axis].clone().map_or(HostCodeValue::Unknown, |extent| HostCodeValue::Int(extent, ty))
+                    extents[axis].clone().map_or(HostCodeValue::Unknown, |extent| {
+                        // A negative extent, which no launch has, would be a large number here.
+                        self.found.note_natural(&extent);
+                        HostCodeValue::Int(extent, ty)
+                    })
                 }
                 _ => HostCodeValue::Unknown,
             },
@@ -655,12 +662,9 @@ impl<'a> HostScan<'a, '_> {
                 Some(size) => HostCodeValue::Int(SizePolynomial::number(size), HostInt::SIZE),
                 None => self.new_int(HostInt::SIZE),
             },
-            CppExprKind::Refused(refusal) => {
-                let is_harmless = ["`new`", "`delete`", "`throw`"].iter().any(|word| refusal.construct.contains(word));
-                self.is_unclear |= !is_harmless;
-                HostCodeValue::Unknown
-            }
-            CppExprKind::Lambda(_) | CppExprKind::Statements(_) | CppExprKind::PackExpansion(_) => {
+            // Variables in these are unknown in the whole function.
+            CppExprKind::Refused(_) | CppExprKind::Lambda(_) | CppExprKind::Statements(_) => HostCodeValue::Unknown,
+            CppExprKind::PackExpansion(_) => {
                 self.is_unclear = true;
                 HostCodeValue::Unknown
             }
@@ -679,11 +683,12 @@ impl<'a> HostScan<'a, '_> {
     /// Returns whether an expression has an arithmetic type, and not the type `dim3`.
     fn is_integer(&self, expr: &CppExpr, value: &HostCodeValue) -> bool {
         match (value, &expr.kind) {
-            (HostCodeValue::Int(..), _) | (_, CppExprKind::Binary { .. }) => true,
-            (_, CppExprKind::Cast { ty, .. }) => HostInt::of(ty, &self.hidden).is_some(),
+            (HostCodeValue::Int(..), _) => true,
+            (_, CppExprKind::Binary { .. }) => !self.declarations.has_dim3_operators,
+            (_, CppExprKind::Cast { ty, .. }) => self.int_of(ty).is_some(),
             (_, CppExprKind::Call { callee, .. }) => match &callee.kind {
                 CppExprKind::Name(name) => {
-                    matches!(self.known_function(last_name(name)), "min" | "max" | "ceil" | "floor" | "abs" | "atoi")
+                    matches!(self.known_function(name), "min" | "max" | "ceil" | "floor" | "abs" | "atoi")
                 }
                 _ => false,
             },
@@ -696,8 +701,24 @@ impl<'a> HostScan<'a, '_> {
         match &values[..] {
             [value @ HostCodeValue::Extents(_)] => value.clone(),
             [HostCodeValue::Unknown] if !self.is_integer(&args[0], &values[0]) => HostCodeValue::Unknown,
-            _ => extents_of(&values),
+            _ => self.extents_of(&values),
         }
+    }
+
+    /// Returns the component of a `dim3` that is made from a value. A negative number makes the launch fail.
+    fn extent(&self, value: &HostCodeValue) -> Option<SizePolynomial> {
+        let HostCodeValue::Int(value, from) = value else { return None };
+        let is_kept = match self.found.number(value) {
+            Some(number) => (0..1 << 32).contains(&number),
+            None => from.bits == 32,
+        };
+        is_kept.then(|| value.clone())
+    }
+
+    /// Returns the `dim3` with these components.
+    fn extents_of(&self, args: &[HostCodeValue]) -> HostCodeValue {
+        let component = |at: usize| args.get(at).map_or_else(|| Some(one()), |value| self.extent(value));
+        HostCodeValue::Extents([component(0), component(1), component(2)])
     }
 
     fn unary(&mut self, op: CppUnaryOp, operand: &'a CppExpr) -> HostCodeValue {
@@ -714,7 +735,6 @@ impl<'a> HostScan<'a, '_> {
                 };
             }
             self.value(operand);
-            self.escape(operand);
             return HostCodeValue::Unknown;
         }
         let value = self.value(operand);
@@ -731,8 +751,8 @@ impl<'a> HostScan<'a, '_> {
             | CppUnaryOp::PreDecrement
             | CppUnaryOp::PostIncrement
             | CppUnaryOp::PostDecrement => {
-                match variables_in(operand)[..] {
-                    [only] if matches!(operand.kind, CppExprKind::Name(_)) => self.forget(only),
+                match &operand.kind {
+                    CppExprKind::Name(name) => plain(name).into_iter().for_each(|name| self.forget(name)),
                     _ => self.store(operand, HostCodeValue::Unknown),
                 }
                 HostCodeValue::Unknown
@@ -743,7 +763,8 @@ impl<'a> HostScan<'a, '_> {
 
     fn binary(&mut self, op: CppBinaryOp, left: &'a CppExpr, right: &'a CppExpr) -> HostCodeValue {
         if matches!(op, CppBinaryOp::And | CppBinaryOp::Or) {
-            self.is_unclear |= self.has_effects(right, false);
+            let (left, right) = (self.value(left), self.conditional_value(right));
+            return self.arithmetic(op, left, right);
         }
         // `std::cin >> n` changes `n`.
         if matches!(op, CppBinaryOp::Shl | CppBinaryOp::Shr) {
@@ -760,7 +781,7 @@ impl<'a> HostScan<'a, '_> {
             self.is_unclear |= !(is_output && op == CppBinaryOp::Shl);
             return HostCodeValue::Unknown;
         }
-        self.is_unclear |= self.has_effects(left, true) && self.has_effects(right, true);
+        self.check_order([left, right].into_iter());
         let (left, right) = (self.value(left), self.value(right));
         self.arithmetic(op, left, right)
     }
@@ -804,11 +825,21 @@ impl<'a> HostScan<'a, '_> {
                 (_, None | Some(..=0)) => None,
                 (Some(left), Some(right)) => Some(SizePolynomial::number(left / right)),
                 (None, Some(divisor)) => {
+                    // If the sum `n + 255` wraps around, the quotient is 0. The quotient is used only as the extent of
+                    // a launch, and then the launch fails.
+                    let sum = left.as_symbol().and_then(|symbol| self.sums.get(&symbol));
+                    let left = sum.filter(|(_, constant)| *constant < divisor).map_or(&left, |(sum, _)| sum);
                     // `(n + 255) / 256` with a variable for 256.
-                    let key = (self.found.with_numbers(&left), divisor);
+                    let key = (self.found.with_numbers(left), divisor);
                     let symbol = match self.quotients.get(&key) {
                         Some(known) => *known,
-                        None => self.new_symbol(),
+                        None => {
+                            let symbol = self.new_symbol();
+                            if ty.is_signed {
+                                self.found.signed.insert(symbol);
+                            }
+                            symbol
+                        }
                     };
                     self.found.quotients.insert(symbol, key.clone());
                     self.quotients.insert(key, symbol);
@@ -821,14 +852,24 @@ impl<'a> HostScan<'a, '_> {
         let is_exact = |value: &SizePolynomial| match self.found.number(value) {
             Some(number) => ty.contains(number),
             None => {
-                ty.is_signed || matches!(op, Add | Div) || {
+                ty.is_signed || op == Div || {
                     is_natural(&self.found.with_numbers(value)) && (op == Sub || ty.bits == 64)
                 }
             }
         };
-        match exact.filter(is_exact) {
-            Some(value) => HostCodeValue::Int(value, ty),
-            None => self.new_int(ty),
+        match exact {
+            Some(value) if is_exact(&value) => HostCodeValue::Int(value, ty),
+            Some(sum) if op == Add => {
+                let result = self.new_int(ty);
+                let constant = self.found.number(&right);
+                if let (HostCodeValue::Int(value, _), Some(constant @ 0..)) = (&result, constant)
+                    && let Some(symbol) = value.as_symbol()
+                {
+                    self.sums.insert(symbol, (sum, constant));
+                }
+                result
+            }
+            _ => self.new_int(ty),
         }
     }
 
@@ -848,39 +889,36 @@ impl<'a> HostScan<'a, '_> {
 
     fn call(&mut self, callee: &'a CppExpr, args: &'a [CppExpr]) -> HostCodeValue {
         let called = match &callee.kind {
-            CppExprKind::Name(name) => last_name(name),
+            CppExprKind::Name(name) => name,
             CppExprKind::Member { base, member, .. } => {
                 let object = self.value(base);
                 self.values(args);
+                self.forget_assigned(callee, args);
                 return match (last_name(member), object) {
                     ("data" | "begin", HostCodeValue::Vector { id, bytes }) => HostCodeValue::Buffer { id, bytes },
                     ("get", object @ HostCodeValue::Buffer { .. }) => object,
                     ("size", _) => self.new_int(HostInt::SIZE),
-                    _ => {
-                        // Any other method may change the object.
-                        variables_in(base).into_iter().for_each(|name| self.forget(name));
-                        args.iter().for_each(|arg| self.forget_argument(arg));
-                        HostCodeValue::Unknown
-                    }
+                    _ => HostCodeValue::Unknown,
                 };
             }
+            // A pointer to a function.
             _ => {
-                self.is_unclear = true;
-                ""
+                self.value(callee);
+                self.values(args);
+                self.forget_assigned(callee, args);
+                return HostCodeValue::Unknown;
             }
         };
         let name = self.known_function(called);
-        self.is_unclear |= args.len() > 1 && args.iter().any(|arg| self.has_effects(arg, true));
         if let (true, [target, bytes, ..]) = (ALLOCATORS.contains(&name), args) {
+            self.check_order(args.iter());
             let bytes = self.bytes(bytes);
             let buffer = self.buffer(bytes);
-            match address_of(target).map(|target| &target.kind) {
-                Some(CppExprKind::Name(variable)) => {
-                    if let Some(variable) = plain(variable) {
-                        self.assign(variable, buffer);
-                    }
-                }
-                _ => self.forget_argument(target),
+            self.forget_assigned(callee, args);
+            if let Some(CppExprKind::Name(variable)) = address_of(target).map(|target| &target.kind)
+                && let Some(variable) = plain(variable)
+            {
+                self.assign(variable, buffer);
             }
             return HostCodeValue::Unknown;
         }
@@ -890,6 +928,7 @@ impl<'a> HostScan<'a, '_> {
                 return self.buffer(bytes);
             }
             ("calloc", [count, size]) => {
+                self.check_order(args.iter());
                 let (count, size) = (self.bytes(count), self.bytes(size));
                 let bytes = count.zip(size).and_then(|(count, size)| count.times(&size));
                 return self.buffer(bytes);
@@ -909,26 +948,18 @@ impl<'a> HostScan<'a, '_> {
                 }
             }
         }
-        for arg in args {
-            // The address of a variable escapes in `value`, unless the function is known not to keep it.
-            if HARMLESS.contains(&name) && address_of(arg).is_some() {
-                self.forget_argument(arg);
-                continue;
-            }
-            self.value(arg);
-            if !HARMLESS.contains(&name) {
-                self.forget_argument(arg);
-            }
-        }
-        match self.functions.get(called) {
-            Some(Some(ty)) => self.new_int(*ty),
+        self.values(args);
+        self.forget_assigned(callee, args);
+        match self.declarations.functions.get(last_name(called)).and_then(|function| function.result) {
+            Some(ty) if !self.hidden.contains(last_name(called)) => self.new_int(ty),
             _ => HostCodeValue::Unknown,
         }
     }
 
-    /// Forgets the variable in an argument that a function may change.
-    fn forget_argument(&mut self, arg: &CppExpr) {
-        variables_in(address_of(arg).unwrap_or(arg)).into_iter().for_each(|name| self.forget(name));
+    /// Forgets the variables that a call may assign.
+    fn forget_assigned(&mut self, callee: &'a CppExpr, args: &'a [CppExpr]) {
+        let changed = assigned_in_call(callee, args, &self.hidden, &self.declarations);
+        self.forget_all(&changed);
     }
 
     /// Stores a value in something that is not a variable.
@@ -959,10 +990,7 @@ impl<'a> HostScan<'a, '_> {
                 let known = self.find(name).map(|known| known.value.clone());
                 match (known, axis_of(member)) {
                     (Some(HostCodeValue::Extents(mut extents)), Some(axis)) => {
-                        extents[axis] = match value {
-                            HostCodeValue::Int(value, _) => Some(value),
-                            _ => None,
-                        };
+                        extents[axis] = self.extent(&value);
                         self.assign(name, HostCodeValue::Extents(extents));
                     }
                     _ => self.forget(name),

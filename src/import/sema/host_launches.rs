@@ -1,10 +1,11 @@
 //! The launches in host code, with sizes and arguments as polynomials in host variables.
 
-use super::host_values::{HostCodeValue, HostInt, is_natural, one};
+use super::host_values::{HostCodeValue, HostInt, HostTypes, is_natural, one};
 use super::polynomial::{SizePolynomial, SizeSymbol};
 use crate::ast::{CppName, QualifiedName};
 use crate::source::SourceSpan;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
 
 /// A launch in host code.
 #[derive(Clone, Debug)]
@@ -41,6 +42,12 @@ pub(super) struct HostLaunches<'a> {
     pub(super) quotients: FxHashMap<SizeSymbol, (SizePolynomial, i128)>,
     /// The values of variables that have a constant value.
     pub(super) values: FxHashMap<SizeSymbol, i128>,
+    /// Variables of signed types.
+    pub(super) signed: FxHashSet<SizeSymbol>,
+    /// Signed variables in values that are converted to unsigned types of 32 bits: they are taken not to be negative.
+    pub(super) natural: RefCell<FxHashSet<SizeSymbol>>,
+    /// The integer types of the file.
+    pub(super) types: HostTypes,
 }
 
 impl HostLaunches<'_> {
@@ -62,8 +69,22 @@ impl HostLaunches<'_> {
         result
     }
 
-    /// Converts a value to another integer type. `None` if that may change it.
+    /// Converts a value to another integer type. `None` if that may change it. Values of 64 bits are equal modulo 2^64,
+    /// which is enough for sizes in bytes; those of 32 bits are taken not to be negative, which
+    /// [`HostLaunches::natural`] notes.
     pub(super) fn converted(&self, value: &SizePolynomial, from: HostInt, to: HostInt) -> Option<SizePolynomial> {
-        to.keeps(from, self.number(value), is_natural(&self.with_numbers(value))).then(|| value.clone())
+        let number = self.number(value);
+        if !to.keeps(from, number, is_natural(&self.with_numbers(value))) {
+            return None;
+        }
+        if number.is_none() && from.is_signed && !to.is_signed && to.bits == 32 {
+            self.note_natural(value);
+        }
+        Some(value.clone())
+    }
+
+    /// Notes that the signed variables in a value are taken not to be negative.
+    pub(super) fn note_natural(&self, value: &SizePolynomial) {
+        self.natural.borrow_mut().extend(value.symbols().filter(|symbol| self.signed.contains(symbol)));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::polynomial::SizePolynomial;
 use crate::ast::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// An integer type of at least 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,32 +15,6 @@ pub(super) struct HostInt {
 impl HostInt {
     pub(super) const INT: HostInt = HostInt { bits: 32, is_signed: true };
     pub(super) const SIZE: HostInt = HostInt { bits: 64, is_signed: false };
-
-    /// Returns the integer type that a type is. `hidden` contains the names that mean something else.
-    pub(super) fn of(ty: &CppType, hidden: &FxHashSet<SmolStr>) -> Option<HostInt> {
-        use BasicType::*;
-        let (bits, is_signed) = match &ty.kind {
-            CppTypeKind::Basic(Int) => (32, true),
-            CppTypeKind::Basic(UnsignedInt) => (32, false),
-            CppTypeKind::Basic(Long | LongLong) => (64, true),
-            CppTypeKind::Basic(UnsignedLong | UnsignedLongLong) => (64, false),
-            CppTypeKind::Named(name) => {
-                let name = last_name(name);
-                if hidden.contains(name) {
-                    return None;
-                }
-                match name {
-                    "int32_t" => (32, true),
-                    "uint32_t" | "uint" => (32, false),
-                    "int64_t" | "ptrdiff_t" | "ssize_t" => (64, true),
-                    "uint64_t" | "size_t" => (64, false),
-                    _ => return None,
-                }
-            }
-            _ => return None,
-        };
-        Some(HostInt { bits, is_signed })
-    }
 
     pub(super) fn of_literal(literal: &IntLiteral) -> HostInt {
         let is_long = literal.length != IntLength::Int;
@@ -77,6 +51,67 @@ impl HostInt {
             None if self.is_signed => self.bits > from.bits,
             None => self.bits >= from.bits && (!from.is_signed || is_natural),
         }
+    }
+}
+
+/// The integer types of a file by their names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HostTypes {
+    /// Types that the file defines. `None` for other types than integers, and for names with several meanings.
+    defined: FxHashMap<SmolStr, Option<HostInt>>,
+}
+
+impl HostTypes {
+    /// Adds aliases of types, whose targets may be known aliases.
+    pub(super) fn define(&mut self, aliases: &[&CppAlias]) {
+        let mut defined: FxHashMap<SmolStr, Option<HostInt>> = FxHashMap::default();
+        for alias in aliases {
+            let target = if alias.template.is_none() { self.int_of(&alias.ty, &FxHashSet::default()) } else { None };
+            let known = defined.entry(alias.name.text.clone()).or_insert(target);
+            if *known != target {
+                *known = None;
+            }
+        }
+        self.defined = defined;
+    }
+
+    /// Adds names of types that are no integers.
+    pub(super) fn hide<'n>(&mut self, names: impl Iterator<Item = &'n CppName>) {
+        self.defined.extend(names.map(|name| (name.text.clone(), None)));
+    }
+
+    /// Returns whether the file defines a type of this name.
+    pub(super) fn defines(&self, ty: &CppType) -> bool {
+        matches!(&ty.kind, CppTypeKind::Named(name) if self.defined.contains_key(last_name(name)))
+    }
+
+    /// Returns the integer type that a type is. `hidden` contains the names that mean something else.
+    pub(super) fn int_of(&self, ty: &CppType, hidden: &FxHashSet<SmolStr>) -> Option<HostInt> {
+        use BasicType::*;
+        let (bits, is_signed) = match &ty.kind {
+            CppTypeKind::Basic(Int) => (32, true),
+            CppTypeKind::Basic(UnsignedInt) => (32, false),
+            CppTypeKind::Basic(Long | LongLong) => (64, true),
+            CppTypeKind::Basic(UnsignedLong | UnsignedLongLong) => (64, false),
+            CppTypeKind::Named(name) => {
+                let name = last_name(name);
+                if hidden.contains(name) {
+                    return None;
+                }
+                if let Some(known) = self.defined.get(name) {
+                    return *known;
+                }
+                match name {
+                    "int32_t" => (32, true),
+                    "uint32_t" | "uint" => (32, false),
+                    "int64_t" | "ptrdiff_t" | "ssize_t" => (64, true),
+                    "uint64_t" | "size_t" => (64, false),
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        Some(HostInt { bits, is_signed })
     }
 }
 
@@ -118,16 +153,6 @@ pub(super) struct HostVariable {
 
 pub(super) fn one() -> SizePolynomial {
     SizePolynomial::number(1)
-}
-
-/// Returns the `dim3` with these components.
-pub(super) fn extents_of(args: &[HostCodeValue]) -> HostCodeValue {
-    let component = |at: usize| match args.get(at) {
-        None => Some(one()),
-        Some(HostCodeValue::Int(value, _)) => Some(value.clone()),
-        Some(_) => None,
-    };
-    HostCodeValue::Extents([component(0), component(1), component(2)])
 }
 
 /// Returns whether a value is not negative if its variables are not.
@@ -196,25 +221,6 @@ pub(super) fn pointer_root(expr: &CppExpr) -> Option<String> {
             Some(all.join("::"))
         }
         _ => None,
-    }
-}
-
-/// Returns the variables that an expression may denote, as a whole or in part: `a` and `b` for `(c ? a : b).x`.
-pub(super) fn variables_in(expr: &CppExpr) -> Vec<&SmolStr> {
-    match &expr.kind {
-        CppExprKind::Conditional { then, otherwise, .. } => [variables_in(then), variables_in(otherwise)].concat(),
-        CppExprKind::Comma { right, .. } => variables_in(right),
-        CppExprKind::Assign { target, .. } => variables_in(target),
-        CppExprKind::Cast { value, .. } => variables_in(value),
-        CppExprKind::Member { base, .. } | CppExprKind::Index { base, .. } => variables_in(base),
-        CppExprKind::Unary { operand, .. } => variables_in(operand),
-        CppExprKind::Binary { left, right, .. } => [variables_in(left), variables_in(right)].concat(),
-        CppExprKind::InitList(items) => items.iter().flat_map(|item| variables_in(&item.value)).collect(),
-        CppExprKind::Construct { args, .. } | CppExprKind::Call { args, .. } => {
-            args.iter().flat_map(variables_in).collect()
-        }
-        CppExprKind::Name(name) => plain(name).into_iter().collect(),
-        _ => vec![],
     }
 }
 

@@ -78,7 +78,7 @@ impl<'h> KernelLaunches<'h> {
         let hidden: FxHashSet<SmolStr> = super::host_calls::template_names(function);
         let params = function.params.iter().map(|param| {
             let name = param.name.as_ref().map_or("".into(), |name| name.text.clone());
-            (name, HostInt::of(&param.ty, &hidden))
+            (name, host.types.int_of(&param.ty, &hidden))
         });
         let unclear_use = unclear_use(host, unit, program, name, &launches);
         KernelLaunches { host: Some(host), is_only, unclear_use, params: params.collect(), launches }
@@ -310,6 +310,35 @@ impl<'h> KernelLaunches<'h> {
             (HostCodeValue::Int(..), None) => None,
             (value, _) => Some(value.clone()),
         }
+    }
+
+    /// Returns a launch whose sizes or arguments rely on it that signed values that become unsigned are not negative.
+    pub(super) fn converted_to_unsigned(&self) -> Option<SourceSpan> {
+        let host = self.host?;
+        let natural = host.natural.borrow();
+        let is_natural = |value: &SizePolynomial| {
+            value.symbols().any(|symbol| {
+                let dividend = host.quotients.get(&symbol).map(|(dividend, _)| dividend);
+                natural.contains(&symbol) || dividend.is_some_and(|value| value.symbols().any(|s| natural.contains(&s)))
+            })
+        };
+        let is_signed = |value: &SizePolynomial| {
+            self.number(value).is_none()
+                && value.terms().any(|(monomial, coefficient)| {
+                    coefficient < 0 || monomial.iter().any(|symbol| host.signed.contains(symbol))
+                })
+        };
+        let relies = |launch: &&&HostLaunch<'h>| {
+            let args = launch.args.iter().zip(&self.params).any(|(arg, (_, ty))| match arg {
+                HostCodeValue::Int(value, _) => {
+                    is_natural(value) || (ty.is_some_and(|ty| !ty.is_signed) && is_signed(value))
+                }
+                HostCodeValue::Buffer { bytes: Some(bytes), .. } => is_natural(bytes),
+                _ => false,
+            });
+            args || launch.grid.iter().chain(&launch.block).chain([&launch.shared]).flatten().any(is_natural)
+        };
+        self.launches.iter().find(relies).map(|launch| launch.span)
     }
 
     fn number(&self, value: &SizePolynomial) -> Option<i128> {

@@ -39,8 +39,8 @@ fn allocations_are_lengths() {
         "thrust::device_vector<float> v(n + 1); x = thrust::raw_pointer_cast(&v[0]);",
         "typedef float Real; cudaMalloc(&x, (n + 1) * sizeof(Real));",
     ] {
-        // A local type may hide one of the file, so the launch is not understood.
-        let own = if allocation.contains("Real") { "n >= 0, X_LEN >= n" } else { longer };
+        // A local type may hide one of the file, so its size is unknown.
+        let own = if allocation.contains("Real") { "block_x == 256" } else { longer };
         expect("int n", &format!("{allocation} {launch}"), own);
     }
 }
@@ -190,4 +190,81 @@ fn lengths_of_shared_arrays_are_those_of_the_launch() {
     assert!(clause.contains("s_len >= 256"), "{clause}");
     let clause = assumed(&format!("// clk: s[n]\n{kernel}"), "int n", "");
     assert!(clause.contains("s_len >= n"), "{clause}");
+}
+
+/// Nothing false is assumed about launches in host code that hides what it changes.
+#[test]
+fn hidden_changes_are_noticed() {
+    let cases = include_str!("hidden_changes.txt").split("\n## ").skip(1);
+    let mut count = 0;
+    for case in cases {
+        let (title, code) = case.split_once('\n').expect("a title and code");
+        let (title, forbidden) = title.split_once(": ").expect("words");
+        let kernel = if code.starts_with("__global__") { "" } else { KERNEL };
+        let translation = translated(&format!("{kernel}\n{code}"));
+        let kernel = translation.kernels.iter().find(|kernel| kernel.name == "k").expect("the kernel");
+        for words in forbidden.split(" | ") {
+            let assumed = kernel.assumptions.iter().find(|assumption| assumption.text.contains(words));
+            assert!(assumed.is_none(), "{title}: {assumed:?}\n{code}");
+        }
+        count += 1;
+    }
+    assert!(count > 80, "{count}");
+}
+
+/// Host code whose sizes are understood although it has constructs that hide changes elsewhere.
+#[test]
+fn harmless_constructs_keep_sizes() {
+    let allocation = "cudaMalloc(&x, (n + 1) * sizeof(float));";
+    let launch = "k<<<(n + 255) / 256, 256>>>(x, n);";
+    let longer = "block_x == 256, n >= 0, X_LEN >= n + 1";
+    for between in [
+        "int &r = m; r = 1000;",
+        "switch (m) { case 1: m = 2; break; default: printf(\"%d\", n); }",
+        "for (int i : list) m += i;",
+        "for (auto &one : list) one = n;",
+        "float *h = new float[n * 4]; delete[] h;",
+        "auto f = [&] { m = 1; }; f();",
+        "try { m = f(); } catch (...) { m = 1; }",
+        "typedef float Real; Real *r = y;",
+        "struct Own { int n; }; Own own = { 3 };",
+        "enum { A, B }; m = A;",
+        "set(m); set(n * 2);",
+        "show(n, m);",
+        "Sizes s = { n, m }; s.rows = n;",
+        "m && (m = 3); m = m ? n : 0;",
+        "if (cudaMalloc(&y, n) != cudaSuccess || cudaMalloc(&z, n) != cudaSuccess) exit(1);",
+        "int a = n, b = m; std::swap(a, b);",
+        "cudaMemcpyAsync(x, y, n * sizeof(float), cudaMemcpyHostToDevice, stream);",
+    ] {
+        let source = format!(
+            "struct Sizes {{ int rows, columns; }}; void set(int &v) {{ v = 1; }} void show(int a, int b);
+            {KERNEL} void host(int n, int m, float *y, float *z) {{ float *x; {allocation} {between} {launch} }}"
+        );
+        let translation = translated(&source);
+        let clause = translation.text.lines().find_map(|line| line.trim().strip_prefix("assume "));
+        assert_eq!(clause, Some(longer), "{between}");
+    }
+    // A function that keeps no reference assigns the variable during the call only.
+    let source = format!(
+        "void read(int &v) {{ v = 7; }} {KERNEL}
+        void host(int n) {{ float *x; read(n); {allocation} {launch} }}"
+    );
+    assert!(translated(&source).text.contains(longer));
+}
+
+#[test]
+fn conversions_to_unsigned_are_assumptions() {
+    let kernel = "__global__ void k(float *x, unsigned n) {
+        unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] = 1;
+    }";
+    let has_assumption = |param: &str| {
+        let body = "cudaMalloc(&x, (n + 100ull) * sizeof(float)); k<<<64, 256>>>(x, n);";
+        let translation = translated(&format!("{kernel} void host({param}) {{ float *x; {body} }}"));
+        let assumptions = &translation.kernels[0].assumptions;
+        assert!(assumptions.iter().any(|one| one.text.contains("n + 100")), "{assumptions:?}");
+        assumptions.iter().any(|one| one.text.contains("no negative number"))
+    };
+    assert!(has_assumption("int n") && !has_assumption("unsigned n"));
 }

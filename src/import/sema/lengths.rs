@@ -31,6 +31,8 @@ pub(super) struct SizeAssumptions {
     pub(super) notes: Vec<(SmolStr, SourceSpan)>,
     pub(super) derived: Vec<DerivedLength>,
     pub(super) doubt: Option<LaunchDoubt>,
+    /// Assumptions without a clause.
+    pub(super) unstated: Vec<(SmolStr, SourceSpan)>,
 }
 
 /// An array whose assumed length is derived, from the accesses of the kernel or from launches.
@@ -274,6 +276,13 @@ fn size_assumptions(
             premises.iter().map(|premise| premise_text(own, &analysis, names, premise)).collect();
         let only_if = if premises.is_empty() { String::new() } else { format!(" if `{}`", premises.join(" && ")) };
         sizes.add(condition, note + &only_if, source);
+    }
+    // The number of threads of a block does not depend on variables.
+    let is_computed = |note: &str| note.ends_with("from the launch") && !note.starts_with("`blockDim");
+    if let Some(source) = launches.converted_to_unsigned()
+        && sizes.notes.iter().any(|(note, _)| is_computed(note))
+    {
+        sizes.unstated.push(("host code converts no negative number to an unsigned type".into(), source));
     }
     sizes
 }

@@ -14,6 +14,8 @@ mod file_variables;
 mod function;
 mod host_calls;
 mod host_code;
+mod host_declarations;
+mod host_escapes;
 mod host_launches;
 mod host_values;
 mod index_limits;
@@ -219,7 +221,8 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                         |is_clause| move |(text, source): (SmolStr, SourceSpan)| Assumption { text, source, is_clause };
                     let all =
                         choice.into_iter().map(assumption(false)).chain(sizes.notes.into_iter().map(assumption(true)));
-                    let all = all.chain(info.notes.into_iter().map(assumption(false)));
+                    let unstated = sizes.unstated.into_iter().chain(info.notes);
+                    let all = all.chain(unstated.map(assumption(false)));
                     translation.kernels.push(TranslatedKernel {
                         name: name.clone(),
                         clk_name: info.clk,
