@@ -16,7 +16,7 @@ use clk_base::stop;
 use clk_check::typed::{Kernel, KernelId, Program};
 use clk_compile::symbolic_launch::{self, LaunchSizes, MAX_DIMENSION, SizedLaunch, UndescribedLaunch};
 use clk_ir::PreparedKernel;
-use clk_ir::def::{Access, Function as Body, Module};
+use clk_ir::def::{Access, Function as Body, Module, StmtKind};
 use clk_ir::footprint::overflow_free::{OverflowFreeFootprint, compute_overflow_free};
 use clk_ir::footprint::proof_obligation::{ObligationAnswer, ProofObligation};
 use clk_ir::footprint::warp_cost_bounds::{CostMeasure, SymbolicWarps};
@@ -24,6 +24,7 @@ use clk_ir::footprint::{BarrierReach, Footprint, at_most, constant, number, sing
 use clk_ir::footprint::{property_obligations, write_coverage};
 use clk_ir::inexact_operations::InexactOperations;
 use clk_ir::inlined_calls::resolve_span;
+use clk_ir::visit::each_stmt;
 use clk_lower::Instance;
 use clk_runtime::FaultKind;
 
@@ -187,6 +188,10 @@ impl<'a> Examination<'a> {
         if let Some((why, span)) = &analyzed.footprint.stopped {
             let (place, _) = resolve_span(&self.body.calls, *span);
             report.all_unknown(self.kernel, why, Some(place));
+            if has_assertions(self.body) {
+                let verdict = ProofVerdict::Unknown { why: why.clone(), place: Some(place) };
+                report.verdicts.push((Property::Assertions, verdict));
+            }
             for (property, verdict) in &mut report.verdicts {
                 if let Some(counterexample) = self.find_counterexample(*property, &analyzed.launch, &[]) {
                     *verdict = refuted(counterexample);
@@ -219,6 +224,7 @@ impl<'a> Examination<'a> {
             true => ProofVerdict::Proved { steps: analyzed.steps },
             false => self.prove_property(Property::NoOverflow, std::mem::take(&mut analyzed.overflowing), &analyzed),
         };
+        let assertions = self.prove_assertions(&analyzed);
         let order = self.order(&analyzed, &races, &barriers);
         report.verdicts = vec![
             (Property::InBounds, bounds),
@@ -228,6 +234,7 @@ impl<'a> Examination<'a> {
             (Property::NoOverflow, overflow),
             (Property::Order, order),
         ];
+        report.verdicts.extend(assertions.map(|verdict| (Property::Assertions, verdict)));
         for limit in Property::limits(self.kernel) {
             report.verdicts.push((limit, self.prove_limit(limit, &analyzed)));
         }
@@ -458,6 +465,15 @@ impl<'a> Examination<'a> {
         }
     }
 
+    /// Proves that no thread fails an `assert`. `None` if the kernel has none.
+    fn prove_assertions(&mut self, analyzed: &AnalyzedKernel) -> Option<ProofVerdict> {
+        if !has_assertions(self.body) {
+            return None;
+        }
+        let obligations = property_obligations::assertions(&analyzed.launch.symbolic, &analyzed.footprint);
+        Some(self.prove_property(Property::Assertions, obligations, analyzed))
+    }
+
     /// Proves an upper limit on the cost of warp-wide accesses.
     fn prove_limit(&mut self, property: Property, analyzed: &AnalyzedKernel) -> ProofVerdict {
         let (cost, most) = match property {
@@ -527,6 +543,12 @@ impl<'a> Examination<'a> {
         }
         self.prove_property(Property::Written, obligations, analyzed)
     }
+}
+
+fn has_assertions(body: &Body) -> bool {
+    let mut found = false;
+    each_stmt(&body.body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Assert { .. }));
+    found
 }
 
 fn refuted(counterexample: ReplayFinding) -> ProofVerdict {

@@ -194,7 +194,7 @@ impl<'a> ReplayRunner<'a> {
         lengths: UnstatedLengths,
         stop: &Arc<AtomicBool>,
     ) -> Self {
-        let properties = Property::ALL.into_iter().chain(Property::limits(kernel)).collect();
+        let properties = Property::ALL.into_iter().chain([Property::Assertions]).chain(Property::limits(kernel)).collect();
         let stop = stop.clone();
         ReplayRunner {
             program,
@@ -256,7 +256,7 @@ impl<'a> ReplayRunner<'a> {
 
     pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
         let mut prepared = clk_compile::compile_kernel(self.program, self.instance, checks).ok()?;
-        let counts = checks.memory && self.properties.len() > Property::ALL.len();
+        let counts = checks.memory && Property::limits(self.kernel).next().is_some();
         prepared.cost_counting = counts.then_some(CostCounting::Kernel);
         // The JIT is off, because the time at which it switches to machine code varies, and verdicts must be
         // reproducible.

@@ -18,6 +18,8 @@ pub enum Property {
     Barriers,
     NoOverflow,
     Order,
+    /// No thread fails an `assert`. Proved only for kernels that contain one.
+    Assertions,
     /// No access of a warp to a shared array needs more than this number of transactions. Proved only if an `expect`
     /// clause requires it.
     BankWays(u32),
@@ -65,7 +67,8 @@ impl Property {
             | (Property::RaceFree, FaultKind::Race(_))
             | (Property::Written, FaultKind::Incomplete { .. })
             | (Property::Barriers, FaultKind::Divergence { .. } | FaultKind::Deadlock { .. })
-            | (Property::NoOverflow, FaultKind::Overflow { .. }) => true,
+            | (Property::NoOverflow, FaultKind::Overflow { .. })
+            | (Property::Assertions, FaultKind::Assert { .. }) => true,
             (Property::BankWays(most), FaultKind::Crowd(crowd)) => crowd.shared && crowd.count > most,
             (Property::Sectors(most), FaultKind::Crowd(crowd)) => !crowd.shared && crowd.count > most,
             _ => false,
@@ -81,6 +84,7 @@ impl Property {
             Property::Barriers => "barriers",
             Property::NoOverflow => "no overflow",
             Property::Order => "any order",
+            Property::Assertions => "assertions",
             Property::BankWays(most) => return format!("bank ways <= {most}"),
             Property::Sectors(most) => return format!("sectors <= {most}"),
         };
@@ -207,7 +211,20 @@ impl ProofReport {
     pub(super) fn merge(mut self, other: ProofReport) -> ProofReport {
         self.instance = format!("{}; {}", self.instance, other.instance);
         self.largest = self.largest.into_iter().chain(other.largest).min();
-        self.verdicts = self.verdicts.into_iter().zip(other.verdicts).map(|((p, a), (_, b))| (p, a.worse(b))).collect();
+        // Perhaps only some instances contain assertions.
+        let mut verdicts: Vec<(Property, ProofVerdict)> = vec![];
+        for (property, verdict) in self.verdicts.into_iter().chain(other.verdicts) {
+            match verdicts.iter().position(|(known, _)| *known == property) {
+                Some(at) => {
+                    let (_, known) = verdicts.swap_remove(at);
+                    verdicts.push((property, known.worse(verdict)));
+                    let last = verdicts.len() - 1;
+                    verdicts.swap(at, last);
+                }
+                None => verdicts.push((property, verdict)),
+            }
+        }
+        self.verdicts = verdicts;
         self.possible_overflows.extend(other.possible_overflows);
         self.certificates += &other.certificates;
         self.unconfirmed += other.unconfirmed;

@@ -4,6 +4,7 @@
 //! `prove/verdicts.txt` is the table of verdicts, which `CLK_BLESS=1` rewrites. `CLK_PROVE_KERNELS` is the number of
 //! random kernels, `CLK_PROVE_SEED` the first seed.
 
+mod assertions;
 mod cases;
 mod contracts;
 mod divergent_loops;

@@ -88,6 +88,10 @@ impl<'a> FootprintAnalysis<'a> {
             StmtKind::Return(_) => self.state = None,
             StmtKind::Assert { cond, .. } => {
                 let holds = self.condition(*cond);
+                if let (0, Some(state)) = (self.exploring, &self.state) {
+                    let site = AssertionSite { span: stmt.span, path: state.path.clone(), holds: holds.clone() };
+                    self.footprint.assertions.push(site);
+                }
                 self.assume_as(holds, PathStep::Assert);
             }
             StmtKind::Call { .. } => self.abort("a call that is not inlined", stmt.span),

@@ -42,6 +42,7 @@ pub struct Footprint {
     pub accesses: Vec<FootprintAccess>,
     pub obligations: Vec<OverflowObligation>,
     pub barriers: Vec<BarrierSite>,
+    pub assertions: Vec<AssertionSite>,
     /// Convergent loops: lanes that enter the loop together also leave it together. The key is the loop's counter, the
     /// value the counters of the enclosing loops. After a convergent loop, its counter is still equal for these lanes;
     /// after any other loop, it may differ between lanes.
@@ -196,6 +197,14 @@ pub struct OverflowObligation {
     pub value: AffineForm,
     pub low: i128,
     pub high: i128,
+}
+
+/// An `assert` in the code, reached by an arbitrary thread in arbitrary iterations of the enclosing loops.
+#[derive(Clone, Debug)]
+pub struct AssertionSite {
+    pub span: Span,
+    pub path: Vec<Formula>,
+    pub holds: Formula,
 }
 
 #[derive(Clone, Debug)]

@@ -96,6 +96,23 @@ pub(crate) fn axis_in_bounds(
     Some(ProofObligation { suggested_promise, memory: Some(access.memory), ..question })
 }
 
+/// Returns the obligations that no thread fails an assertion.
+pub fn assertions(launch: &SymbolicLaunch, footprint: &Footprint) -> Vec<ProofObligation> {
+    let obligation = |assertion: &AssertionSite| {
+        let fails = footprint.variables.simplify_by_bounds(not(&assertion.holds));
+        if is_never(&fails) {
+            return None;
+        }
+        let mut builder = ObligationBuilder::new(&footprint.variables, SharedContext::default());
+        builder.path(&assertion.path, 0);
+        let fails = builder.formula(&fails, 0);
+        builder.fact(fails);
+        coordinates(launch).for_each(|form| drop(builder.form(form, 0)));
+        Some(builder.question("an assertion fails".into(), assertion.span))
+    };
+    footprint.assertions.iter().filter_map(obligation).collect()
+}
+
 /// Suggests a promise that the elements of an index array are within an extent, unless the array already has a promise.
 fn suggest_range_promise(space: &Variables, index: &AffineForm, extent: &AffineForm) -> Option<String> {
     let var = single(index)?;
