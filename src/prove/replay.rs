@@ -194,7 +194,8 @@ impl<'a> ReplayRunner<'a> {
         lengths: UnstatedLengths,
         stop: &Arc<AtomicBool>,
     ) -> Self {
-        let properties = Property::ALL.into_iter().chain([Property::Assertions]).chain(Property::limits(kernel)).collect();
+        let properties =
+            Property::ALL.into_iter().chain([Property::Assertions]).chain(Property::limits(kernel)).collect();
         let stop = stop.clone();
         ReplayRunner {
             program,

@@ -5,5 +5,5 @@ pub(crate) mod names;
 mod print;
 mod span_map;
 
-pub(crate) use print::print_file;
+pub(crate) use print::{expr_text, print_file};
 pub use span_map::{OriginMap, TextPiece};

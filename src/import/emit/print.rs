@@ -39,6 +39,13 @@ pub(crate) fn print_file(file: &ClkFile, comments: &dyn Fn(&str) -> Vec<String>)
     (printer.text, printer.map)
 }
 
+/// Returns the text of an expression.
+pub(crate) fn expr_text(expr: &Expr) -> String {
+    let mut printer = Printer::default();
+    printer.expr(expr, 0);
+    printer.text
+}
+
 #[derive(Default)]
 struct Printer {
     text: String,

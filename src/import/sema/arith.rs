@@ -54,6 +54,9 @@ impl Lower<'_, '_> {
         if value.ty == *to {
             return Ok(value);
         }
+        if [&value.ty, to].into_iter().any(|ty| matches!(ty, CType::FunctionPointer(_))) {
+            return self.convert_function_pointer(value, to, span);
+        }
         let (Some(from_scalar), Some(scalar)) = (value.ty.scalar(), to.scalar()) else {
             return self.convert_class(value, to, span);
         };
@@ -145,6 +148,15 @@ impl Lower<'_, '_> {
         if matches!(op, Op::Shl | Op::Shr) {
             return self.shift(op, a, b, span);
         }
+        if [&a.ty, &b.ty].into_iter().any(|ty| matches!(ty, CType::FunctionPointer(_))) {
+            return self.compare_function_pointers(op, a, b, span);
+        }
+        if let Some(value) = self.compare_signed(op, &a, &b, span) {
+            return Ok(value);
+        }
+        if let Some(value) = bool_bits(op, &a, &b, span) {
+            return Ok(value);
+        }
         let Some(common) = a.ty.common(&b.ty) else {
             let construct = format!("`{}` of {} and {}", op.text(), self.t.describe(&a.ty), self.t.describe(&b.ty));
             return refuse(construct, span, "convert the operands to one arithmetic type");
@@ -159,6 +171,25 @@ impl Lower<'_, '_> {
                 _ => refuse(format!("`{}` of {}", op.text(), self.t.describe(&common)), span, ""),
             },
         }
+    }
+
+    /// Returns `n == u` for a signed `n` and an unsigned `u`, if `u` has values of the signed type only. Then the
+    /// conversion of `n` to unsigned does not change the result.
+    fn compare_signed(&mut self, op: CppBinaryOp, a: &Value, b: &Value, span: SourceSpan) -> Option<Value> {
+        let (Some(x), Some(y)) = (a.ty.promoted(), b.ty.promoted()) else { return None };
+        let (signed, unsigned, other) = match (x.scalar().is_signed(), y.scalar().is_signed()) {
+            (true, false) => (x, y, b),
+            (false, true) => (y, x, a),
+            _ => return None,
+        };
+        let fits = contains(signed.scalar(), other.range.unwrap_or(other.rep.limits()));
+        let same_size = signed.scalar().size() == unsigned.scalar().size();
+        if !matches!(op, CppBinaryOp::Eq | CppBinaryOp::Ne) || !fits || !same_size {
+            return None;
+        }
+        let common = CType::Int(signed);
+        let (a, b) = (self.convert(a.clone(), &common, span).ok()?, self.convert(b.clone(), &common, span).ok()?);
+        Some(compare(op, &a, &b, &common, span))
     }
 
     fn float_arithmetic(
@@ -506,6 +537,39 @@ pub(crate) fn logical(op: CppBinaryOp, a: Value, b: Value, span: SourceSpan) -> 
     let (stable, effect) = (a.stable && b.stable, a.effect || b.effect);
     let expr = Expr::binary(if is_and { "&&" } else { "||" }, a.expr, b.expr, span);
     Value { stable, effect, ..Value::new(CType::Bool, expr) }
+}
+
+/// Returns `a | b`, `a & b` or `a ^ b` of two conditions as a condition. `None` if an operand is no condition, or if the
+/// second one must be evaluated even if the first one decides.
+fn bool_bits(op: CppBinaryOp, a: &Value, b: &Value, span: SourceSpan) -> Option<Value> {
+    let is_condition = |value: &Value| value.ty.is_integer() && value.rep == ClkScalar::Bool && !value.effect;
+    if !is_condition(a) || !is_condition(b) || !never_fails(&b.expr) {
+        return None;
+    }
+    let truth = |value: &Value| Value { ty: CType::Bool, ..value.clone() };
+    let result = match op {
+        CppBinaryOp::BitAnd => logical(CppBinaryOp::And, truth(a), truth(b), span),
+        CppBinaryOp::BitOr => logical(CppBinaryOp::Or, truth(a), truth(b), span),
+        CppBinaryOp::BitXor => compare(CppBinaryOp::Ne, a, b, &CType::Bool, span),
+        _ => return None,
+    };
+    Some(Value { ty: CType::Int(IntKind::Int), range: Some((0, 1)), ..result })
+}
+
+/// Returns whether an expression has a value for all values of its variables.
+fn never_fails(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Int(..) | ExprKind::Float(..) | ExprKind::Bool(_) | ExprKind::Name(_) => true,
+        ExprKind::Field(base, _) | ExprKind::Unary("!", base) => never_fails(base),
+        ExprKind::Binary("==" | "!=" | "<" | "<=" | ">" | ">=" | "&&" | "||", left, right) => {
+            never_fails(left) && never_fails(right)
+        }
+        ExprKind::Call(name, args) => {
+            let is_conversion = matches!(&**name, "i32" | "u32" | "i64" | "u64" | "f32" | "f64");
+            is_conversion && args.iter().all(never_fails)
+        }
+        _ => false,
+    }
 }
 
 fn compare(op: CppBinaryOp, a: &Value, b: &Value, common: &CType, span: SourceSpan) -> Value {

@@ -53,6 +53,9 @@ impl<'a> Lower<'_, 'a> {
             let items: Vec<_> = args.iter().collect();
             return Ok(Denoted::Value(self.construct(&ty, &items, false, span)?));
         }
+        if let Some(denoted) = self.call_annotation(last, args, span)? {
+            return Ok(denoted);
+        }
         if let Some(denoted) = self.call_synchronization(last, args, span)? {
             return Ok(denoted);
         }
@@ -179,7 +182,7 @@ impl<'a> Lower<'_, 'a> {
                 let no = Expr::new(ExprKind::Bool(false), span);
                 self.void_call("assert", vec![no], span)?
             }
-            ("assert" | "__builtin_assume" | "__assume", [condition]) => {
+            ("assert", [condition]) => {
                 // `assert(p && "text")`
                 let condition = match &condition.kind {
                     CppExprKind::Binary { op: CppBinaryOp::And, left, right }

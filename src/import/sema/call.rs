@@ -62,7 +62,7 @@ impl<'a> Lower<'_, 'a> {
                     let args = self.arguments(args)?;
                     return self.call_operator("()", object, args, span);
                 }
-                refuse("a call through a pointer to a function", span, "call the function directly")
+                self.call_pointer(object, args, span)
             }
         }
     }
@@ -141,6 +141,9 @@ impl<'a> Lower<'_, 'a> {
             super::lower::Local::Constant(value) => Denoted::Value(value),
             _ => return refuse(format!("a call of the variable `{name}`"), span, "call a function directly"),
         };
+        if let CType::FunctionPointer(_) = self.type_of_denoted(&object) {
+            return self.call_pointer(object, args, span);
+        }
         let args = self.arguments(args)?;
         self.call_operator("()", object, args, span)
     }
@@ -210,6 +213,14 @@ impl<'a> Lower<'_, 'a> {
             return refuse(format!("the method `{name}`"), span, "");
         };
         let methods = self.methods(id, &name);
+        if methods.is_empty()
+            && let Some(field) = self.t.field(id, &name)
+            && let (CType::FunctionPointer(_), Denoted::Place(place)) = (&field.ty, &object)
+        {
+            let kind = PlaceKind::Field(Box::new(place.clone()), field.clk.clone());
+            let pointer = CppPlace { kind, ty: field.ty.clone(), span };
+            return self.call_pointer(Denoted::Place(pointer), args, span);
+        }
         if methods.is_empty() {
             return refuse(format!("the method `{name}`"), span, "define it in this file");
         }
@@ -377,7 +388,13 @@ impl<'a> Lower<'_, 'a> {
         }
         let this = if function.attributes.is_static { None } else { this };
         let returns_reference = matches!(function.result.kind, CppTypeKind::Reference(_));
-        if returns_reference && let Some(denoted) = self.inline_accessor(&chosen, this.as_ref(), &args, span)? {
+        let returns_pointer = match &function.result.kind {
+            CppTypeKind::Pointer(to) => !matches!(to.kind, CppTypeKind::Function { .. }),
+            _ => false,
+        };
+        if (returns_reference || returns_pointer)
+            && let Some(denoted) = self.inline_accessor(&chosen, this.as_ref(), &args, span)?
+        {
             return Ok(denoted);
         }
         let mut passed: Vec<Passed> = vec![];
@@ -486,7 +503,7 @@ impl<'a> Lower<'_, 'a> {
         Ok(Denoted::Value(Value { effect, ..Value::new(instance.result.clone(), call) }))
     }
 
-    /// Evaluates a function that returns a reference in place, if its body is one `return`: `T& at(int i)`.
+    /// Evaluates a function that returns a reference or a pointer in place, if its body is one `return`: `T& at(int i)`.
     fn inline_accessor(
         &mut self,
         chosen: &Chosen,
@@ -496,7 +513,8 @@ impl<'a> Lower<'_, 'a> {
     ) -> Res<Option<Denoted>> {
         let function = self.t.function(chosen.function);
         let FunctionBody::Block(body) = &function.body else { return Ok(None) };
-        let [only] = body.stmts.as_slice() else { return Ok(None) };
+        let mut stmts = body.stmts.iter().filter(|stmt| !self.is_ignored(stmt));
+        let (Some(only), None) = (stmts.next(), stmts.next()) else { return Ok(None) };
         let CppStmtKind::Return(Some(result)) = &only.kind else { return Ok(None) };
         let scope = self.t.program.functions[chosen.function].scope.clone();
         let mut locals = vec![];
@@ -508,7 +526,16 @@ impl<'a> Lower<'_, 'a> {
                 (Denoted::Place(place), CType::Reference(target)) if place.ty == **target => {
                     super::lower::Local::Alias(place)
                 }
-                (_, CType::Pointer(_) | CType::Array(..)) => return Ok(None),
+                (arg, CType::Pointer(to) | CType::Array(to, _)) => {
+                    let pointer = self.pointer_of(arg, span)?;
+                    let pointer = self.cast_pointer(pointer, to, span)?;
+                    // A parameter that the function assigns is a variable of its own.
+                    let key = self.new_key();
+                    if self.is_mutated(key) {
+                        return Ok(None);
+                    }
+                    self.pointer_variable(&name.text, key, to, Some(pointer), span)?
+                }
                 (arg, _) => {
                     let value = self.value_of(arg, span)?;
                     let value = self.convert(value, &ty, span)?;
@@ -517,13 +544,27 @@ impl<'a> Lower<'_, 'a> {
             };
             locals.push((name.text.clone(), local));
         }
+        let returned = match &function.result.kind {
+            CppTypeKind::Pointer(_) => {
+                let env = chosen.env.clone();
+                Some(self.in_context(env, scope.clone(), |lower| lower.resolve_type(&function.result))?)
+            }
+            _ => None,
+        };
         let this = this.cloned();
-        let denoted = self.in_context(chosen.env.clone(), scope, |lower| {
+        let denoted = self.in_context(chosen.env.clone(), scope, |lower| -> Res<Denoted> {
             lower.this = this;
             for (name, local) in locals {
                 lower.declare(&name, local);
             }
-            lower.denote(result)
+            let denoted = lower.denote(result)?;
+            match &returned {
+                Some(CType::Pointer(to)) => {
+                    let pointer = lower.pointer_of(denoted, span)?;
+                    Ok(Denoted::Pointer(lower.cast_pointer(pointer, to, span)?))
+                }
+                _ => Ok(denoted),
+            }
         })?;
         Ok(Some(denoted))
     }

@@ -234,6 +234,22 @@ impl<'a> Lower<'_, 'a> {
         pointer: Option<Pointer>,
         span: SourceSpan,
     ) -> Res<()> {
+        let local = self.pointer_variable(name, key, to, pointer, span)?;
+        self.declare(name, local);
+        Ok(())
+    }
+
+    /// Creates a pointer variable with its initial value.
+    pub(crate) fn pointer_variable(
+        &mut self,
+        name: &SmolStr,
+        key: VariableKey,
+        to: &CType,
+        pointer: Option<Pointer>,
+        span: SourceSpan,
+    ) -> Res<Local> {
+        let depth = self.blocks.len();
+        let variable = |index, fixed| Local::Pointer { key, to: to.clone(), index, fixed, depth };
         if !self.is_mutated(key)
             && let Some(mut pointer) = pointer.clone()
         {
@@ -254,31 +270,33 @@ impl<'a> Lower<'_, 'a> {
             }
             let mark = self.mark();
             self.spill_pointer(&mut pointer, mark);
-            let local =
-                Local::Pointer { key, to: to.clone(), index: SmolStr::default(), fixed: Some(Box::new(pointer)) };
-            self.declare(name, local);
-            return Ok(());
+            return Ok(variable(SmolStr::default(), Some(Box::new(pointer))));
+        }
+        if let Some(pointer) = &pointer
+            && !matches!(pointer.base, PointerBase::Null)
+        {
+            if let PointerBase::Array(info) = &pointer.base
+                && info.axes > 1
+                && !pointer.prefix.is_empty()
+            {
+                self.note_flat(info.key);
+            }
+            self.note_base(key, pointer, span)?;
+        }
+        // A pointer to one variable has no index, and neither has one whose assignments begin new variables.
+        let is_object = matches!(self.facts.bases.get(&key), Some(Pointer { base: PointerBase::Object(_), .. }));
+        if is_object && pointer.as_ref().is_some_and(|pointer| pointer.index.is_some()) {
+            return refuse("an index of a pointer to one variable", span, "use an array");
+        }
+        if is_object || pointer.is_none() && !self.is_mutated(key) && self.facts.rebound.contains(&key) {
+            return Ok(variable(SmolStr::default(), None));
         }
         let index = self.fresh(&offset_name(name));
-        let value = match &pointer {
-            Some(pointer) => {
-                if let PointerBase::Array(info) = &pointer.base
-                    && info.axes > 1
-                    && !pointer.prefix.is_empty()
-                {
-                    self.note_flat(info.key);
-                }
-                if !matches!(pointer.base, PointerBase::Null) {
-                    self.note_base(key, pointer, span)?;
-                }
-                pointer.index.as_deref().map(|index| super::arith::coerce(index, ClkScalar::I64))
-            }
-            None => None,
-        };
-        let value = value.unwrap_or_else(|| Expr::int(0, ClkScalar::I64, span));
+        let value = pointer.and_then(|pointer| pointer.index);
+        let value = value
+            .map_or_else(|| Expr::int(0, ClkScalar::I64, span), |index| super::arith::coerce(&index, ClkScalar::I64));
         self.push(StmtKind::Declare { name: index.clone(), mutable: true, ty: "i64".into(), value: Some(value) }, span);
-        self.declare(name, Local::Pointer { key, to: to.clone(), index, fixed: None });
-        Ok(())
+        Ok(variable(index, None))
     }
 
     // ---- arrays ----
@@ -503,7 +521,7 @@ impl<'a> Lower<'_, 'a> {
                 let items = self.array_items(ty, &[], span)?;
                 Ok(Value::new(ty.clone(), flat_list(&items, span)))
             }
-            _ if ty.is_integer() => Ok(Value::int(0, ty.clone(), span)),
+            _ if ty.is_integer() || matches!(ty, CType::FunctionPointer(_)) => Ok(Value::int(0, ty.clone(), span)),
             _ => refuse(format!("a zero of type {}", self.t.describe(ty)), span, ""),
         }
     }

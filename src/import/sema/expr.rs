@@ -40,6 +40,7 @@ impl<'a> Lower<'_, 'a> {
                 CType::Pointer(_) => refuse("a pointer as a value", span, "use an index into the array"),
                 _ => self.load(&place),
             },
+            Denoted::Pointer(Pointer { base: PointerBase::Null, .. }) => Ok(Value::int(0, CType::Null, span)),
             Denoted::Pointer(_) => refuse("a pointer as a number", span, "use an index into the array"),
             Denoted::Group(_) => refuse("a group of threads as a value", span, ""),
             Denoted::Text => refuse("a string", span, "only `printf` and `assert` accept strings"),
@@ -260,9 +261,7 @@ impl<'a> Lower<'_, 'a> {
                     };
                     return self.denote_global(id, env, span);
                 }
-                Symbol::Function(_) => {
-                    return refuse("a function as a value", span, "call it directly, or use a template parameter");
-                }
+                Symbol::Function(_) => return self.function_value(&symbols, span),
                 _ => {}
             }
         }
@@ -467,11 +466,15 @@ impl<'a> Lower<'_, 'a> {
                 if let CType::Record(_) = self.type_of_denoted(&denoted) {
                     return self.call_operator("*", denoted, vec![], span);
                 }
+                if let CType::FunctionPointer(_) = self.type_of_denoted(&denoted) {
+                    return Ok(denoted);
+                }
                 let pointer = self.pointer_of(denoted, operand.span)?;
                 self.object_at(pointer, span)?
             }
             CppUnaryOp::AddressOf => match self.denote(operand)? {
                 Denoted::Place(place) => Denoted::Pointer(self.address_of(place, span)?),
+                Denoted::Value(value) if is_function_pointer(&value.ty) => Denoted::Value(value),
                 _ => return refuse("the address of a value", span, "store the value in a variable first"),
             },
             CppUnaryOp::PreIncrement | CppUnaryOp::PreDecrement => {
@@ -525,7 +528,8 @@ impl<'a> Lower<'_, 'a> {
             return self.call_operator(op.text(), a, vec![b], span);
         }
         let is_pointer = |ty: &CType| matches!(ty, CType::Pointer(_) | CType::Array(..) | CType::Null);
-        if is_pointer(&ta) || is_pointer(&tb) {
+        let is_function = is_function_pointer(&ta) || is_function_pointer(&tb);
+        if !is_function && (is_pointer(&ta) || is_pointer(&tb)) {
             return self.pointer_binary(op, a, b, span);
         }
         let a = self.value_of(a, left.span)?;
@@ -622,7 +626,8 @@ impl<'a> Lower<'_, 'a> {
             return Ok(Denoted::Void);
         }
         let is_pointer = |ty: &CType| matches!(ty, CType::Pointer(_) | CType::Array(..) | CType::Null);
-        if is_pointer(&ta) || is_pointer(&tb) {
+        let is_function = is_function_pointer(&ta) || is_function_pointer(&tb);
+        if !is_function && (is_pointer(&ta) || is_pointer(&tb)) {
             if !block_a.is_empty() || !block_b.is_empty() {
                 return refuse("`?:` of pointers with effects", span, "use an `if`");
             }
@@ -633,7 +638,7 @@ impl<'a> Lower<'_, 'a> {
             ta
         } else if let Some(common) = ta.common(&tb) {
             common
-        } else if matches!(ta, CType::Record(_)) || matches!(ta, CType::Vector(..)) {
+        } else if matches!(ta, CType::Record(_) | CType::Vector(..) | CType::FunctionPointer(_)) {
             ta
         } else {
             tb
@@ -903,6 +908,10 @@ impl<'a> Lower<'_, 'a> {
         let value = self.convert(value, to, span)?;
         Ok(realize(&value))
     }
+}
+
+fn is_function_pointer(ty: &CType) -> bool {
+    matches!(ty, CType::FunctionPointer(_))
 }
 
 /// Returns an integer literal with the type that the standard gives it.

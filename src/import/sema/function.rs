@@ -12,6 +12,7 @@ use super::value::{
     pointer_field_name, refuse,
 };
 use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName};
+use crate::emit::expr_text;
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
 use std::rc::Rc;
@@ -32,6 +33,8 @@ fn constant_of(value: &Expr) -> Option<ConstantValue> {
 #[derive(Clone, Debug)]
 pub(crate) struct KernelInfo {
     pub(crate) clk: SmolStr,
+    /// The clauses of `assume` that annotations of the kernel state, in words.
+    pub(crate) clauses: Vec<(SmolStr, SourceSpan)>,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
 }
 
@@ -473,8 +476,8 @@ impl<'a> Lower<'_, 'a> {
 
     // ---- kernels ----
 
-    /// Translates a kernel and adds it to the file.
-    pub(crate) fn kernel(&mut self, id: usize, env: TemplateArgs) -> Res<KernelInfo> {
+    /// Translates a kernel and adds it to the file. Its launches have at least the dimensions up to `axis`.
+    pub(crate) fn kernel(&mut self, id: usize, env: TemplateArgs, axis: u8) -> Res<KernelInfo> {
         let entry = self.t.program.functions[id].clone();
         let function = entry.function;
         if let FunctionBody::Refused(refusal) = &function.body {
@@ -486,6 +489,7 @@ impl<'a> Lower<'_, 'a> {
             facts.changed = false;
             let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
             lower.is_kernel = true;
+            lower.axes = axis;
             let (mut params, stmts) = lower.kernel_body(function)?;
             facts = std::mem::take(&mut lower.facts);
             let mut shared = std::mem::take(&mut lower.shared);
@@ -493,6 +497,7 @@ impl<'a> Lower<'_, 'a> {
             let grid_limits = lower.grid_limits.clone();
             let globals = lower.globals.clone();
             let mut notes = std::mem::take(&mut lower.notes);
+            let assumed = std::mem::take(&mut lower.assumed);
             let names: Vec<SmolStr> = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
                 .iter()
                 .map(|name| lower.fresh_in_function(name))
@@ -528,6 +533,14 @@ impl<'a> Lower<'_, 'a> {
             for (axis, limit) in grid_limits {
                 assume.push(format!("{} <= {limit}", names[usize::from(axis)]));
             }
+            let mut clauses = vec![];
+            for (condition, span) in assumed {
+                let text = expr_text(&condition.with_extents(&names));
+                clauses.push((format!("`{text}`, as the kernel states").into(), span));
+                if !assume.contains(&text) {
+                    assume.push(text);
+                }
+            }
             if axes < 3 {
                 let text = if axes == 1 {
                     "grids and blocks have one dimension: the kernel reads no `.y` and `.z`"
@@ -552,7 +565,7 @@ impl<'a> Lower<'_, 'a> {
                 span: function.name_span,
                 geometry: Some(geometry),
             });
-            return Ok(KernelInfo { clk: name, notes });
+            return Ok(KernelInfo { clk: name, clauses, notes });
         }
         refuse("a kernel whose pointers cannot be resolved", function.name_span, "use indices")
     }
@@ -604,6 +617,10 @@ impl<'a> Lower<'_, 'a> {
                         params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
                         clk
                     };
+                    if let CType::FunctionPointer(pointee) = &ty {
+                        self.note_function_numbers(&name, pointee, span);
+                    }
+                    let parameter = clk.clone();
                     let clk = if self.is_mutated(key) {
                         let copy = self.fresh(&name);
                         copies.push((copy.clone(), text, Expr::name(clk, span), span));
@@ -611,6 +628,7 @@ impl<'a> Lower<'_, 'a> {
                     } else {
                         clk
                     };
+                    self.launch_values.push((clk.clone(), parameter));
                     self.declare(&name, Local::Variable { name: clk, key, ty, known: None });
                 }
             }

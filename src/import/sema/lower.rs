@@ -30,6 +30,9 @@ pub(crate) struct Facts {
     pub(crate) elements: FxHashMap<VariableKey, CType>,
     /// Variables and arrays that are passed to functions that may change them, so that they need a value.
     pub(crate) passed: FxHashSet<VariableKey>,
+    /// Pointer variables that refer to another array after an assignment in the block of their declaration. Each such
+    /// assignment begins a new variable.
+    pub(crate) rebound: FxHashSet<VariableKey>,
     /// Arrays of the file that the function uses.
     pub(crate) file_arrays: FxHashSet<usize>,
     pub(crate) changed: bool,
@@ -53,6 +56,8 @@ pub(crate) enum Local {
         to: CType,
         index: SmolStr,
         fixed: Option<Box<Pointer>>,
+        /// The number of blocks around the declaration.
+        depth: usize,
     },
     /// A reference.
     Alias(CppPlace),
@@ -103,6 +108,10 @@ pub(crate) struct Lower<'t, 'a> {
     /// Limits of the grid that rule out overflow: axis and number of blocks.
     pub(crate) grid_limits: Vec<(u8, i128)>,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+    /// The values of a launch that conditions of `assume` may contain: the variable and the parameter of the kernel.
+    pub(crate) launch_values: Vec<(SmolStr, SmolStr)>,
+    /// Conditions that the kernel assumes.
+    pub(crate) assumed: Vec<(Expr, SourceSpan)>,
     /// Parameters of a device function that must be aligned: the array, and a number of bytes.
     pub(crate) aligned: Vec<(VariableKey, u64, SourceSpan)>,
     /// Declarations of shared memory.
@@ -112,6 +121,8 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) dynamic_shared_key: Option<VariableKey>,
     /// Accesses of global arrays and the limit of their index.
     pub(crate) depth: u32,
+    /// The number of assignments of each pointer variable in the block of its declaration.
+    pub(crate) assignments: FxHashMap<VariableKey, usize>,
 }
 
 /// Maximum depth of nested expressions and statements.
@@ -137,11 +148,14 @@ impl<'t, 'a> Lower<'t, 'a> {
             axes: 0,
             grid_limits: vec![],
             notes: vec![],
+            launch_values: vec![],
+            assumed: vec![],
             aligned: vec![],
             shared: vec![],
             dynamic_shared: None,
             dynamic_shared_key: None,
             depth: 0,
+            assignments: FxHashMap::default(),
         }
     }
 

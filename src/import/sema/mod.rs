@@ -4,6 +4,7 @@
 //! `translate` handles each kernel alone: a construct without a translation refuses the kernel that contains it.
 
 mod abduction;
+mod annotations;
 mod arith;
 mod assigned_names;
 mod builtin;
@@ -12,6 +13,7 @@ mod decl;
 mod expr;
 mod file_variables;
 mod function;
+mod function_pointers;
 mod host_calls;
 mod host_code;
 mod host_declarations;
@@ -132,9 +134,10 @@ fn translate_kernel(
     t: &mut FileTranslator<'_>,
     id: usize,
     env: TemplateArgs,
+    axis: u8,
 ) -> Result<function::KernelInfo, Box<Refusal>> {
     let scope = t.program.functions[id].scope.clone();
-    Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env)
+    Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env, axis)
 }
 
 fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTranslation {
@@ -178,15 +181,17 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
             }
         };
         let launches = KernelLaunches::of(&host, unit, &t.program, id, instances.len() != 1);
+        let comments = size_comments::comments_of(unit, &t.program, id);
+        let axis = size_comments::highest_axis(&comments);
         for (env, choice) in instances {
-            let mut result = translate_kernel(&mut t, id, env);
+            let mut result = translate_kernel(&mut t, id, env, axis);
             let mut choice = choice;
             if let (Err(_), Some(_), Some(header)) = (&result, &choice, &function.template) {
                 // Many templates are for integers only.
                 let scope = t.program.functions[id].scope.clone();
                 let mut lower = Lower::new(&mut t, vec![], scope, Facts::default());
                 if let Ok((env, text)) = lower.representative_args(header, &types::INT, function.name_span)
-                    && let Ok(info) = translate_kernel(&mut t, id, env)
+                    && let Ok(info) = translate_kernel(&mut t, id, env, axis)
                 {
                     result = Ok(info);
                     choice = Some(text);
@@ -196,7 +201,6 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                 Ok(info) => {
                     let own = t.file.functions.iter().find(|own| own.name == info.clk);
                     let names = own.map_or_else(Vec::new, |own| size_names::cpp_names(function, own));
-                    let comments = size_comments::comments_of(unit, &t.program, id);
                     let sizes =
                         match lengths::assume_sizes(&mut t.file, (&name, &info.clk), &names, &comments, &launches) {
                             Ok(sizes) => sizes,
@@ -221,6 +225,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                         |is_clause| move |(text, source): (SmolStr, SourceSpan)| Assumption { text, source, is_clause };
                     let all =
                         choice.into_iter().map(assumption(false)).chain(sizes.notes.into_iter().map(assumption(true)));
+                    let all = all.chain(info.clauses.into_iter().map(assumption(true)));
                     let unstated = sizes.unstated.into_iter().chain(info.notes);
                     let all = all.chain(unstated.map(assumption(false)));
                     translation.kernels.push(TranslatedKernel {

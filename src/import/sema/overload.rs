@@ -212,7 +212,7 @@ impl<'a> Lower<'_, 'a> {
             (CType::Array(element, _), CType::Pointer(target)) if element == target => Some(0),
             (CType::Array(a, _), CType::Array(b, _)) if a == b => Some(0),
             (CType::Pointer(a), CType::Array(b, _)) if a == b => Some(0),
-            (CType::Null, CType::Pointer(_)) => Some(PROMOTION),
+            (CType::Null, CType::Pointer(_) | CType::FunctionPointer(_)) => Some(PROMOTION),
             (CType::Pointer(_) | CType::Array(..), CType::Pointer(target)) if **target == CType::Void => {
                 Some(CONVERSION)
             }

@@ -9,6 +9,9 @@ use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Valu
 use crate::ast::{CppBinaryOp, CppExpr, CppExprKind};
 use crate::source::SourceSpan;
 
+/// Keys of pointer variables that begin at an assignment are the key of the declared variable plus multiples of this.
+const REBOUND: usize = 1 << 40;
+
 /// Returns whether two expressions are equal, apart from their places in the file.
 pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
     let all = |x: &[Expr], y: &[Expr]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_expr(x, y));
@@ -241,6 +244,9 @@ impl<'a> Lower<'_, 'a> {
         let Some(base) = self.facts.bases.get(&key).cloned() else {
             return refuse("a pointer that is not initialized", span, "initialize it at its declaration");
         };
+        if let PointerBase::Object(_) = base.base {
+            return Ok(Pointer { to: to.clone(), ..base });
+        }
         let index = Value { divisor: 1, ..Value::new(LONG, Expr::name(index, span)) };
         Ok(Pointer { index: Some(Box::new(index)), to: to.clone(), ..base })
     }
@@ -253,15 +259,24 @@ impl<'a> Lower<'_, 'a> {
                 "keep the pointer in a variable, or store an index",
             );
         };
-        self.note_mutated(key);
-        let Some(Local::Pointer { index: name, to, fixed, .. }) = self.find_pointer(key) else {
+        let Some(Local::Pointer { index: name, to, fixed, depth, .. }) = self.find_pointer(key) else {
             return refuse("this pointer", span, "");
         };
         let pointer = self.cast_pointer(pointer, &to, span)?;
+        if depth == self.blocks.len() && self.rebind_pointer(key, fixed.as_deref(), &to, &pointer, span)? {
+            return Ok(());
+        }
+        self.note_mutated(key);
         self.note_base(key, &pointer, span)?;
         if fixed.is_some() {
             // The next pass knows that the pointer is a variable.
             return Ok(());
+        }
+        if let PointerBase::Object(_) = pointer.base {
+            return match pointer.index {
+                None => Ok(()),
+                Some(_) => refuse("an index of a pointer to one variable", span, "use an array"),
+            };
         }
         let value = match &pointer.index {
             Some(index) => coerce(index, ClkScalar::I64),
@@ -270,6 +285,45 @@ impl<'a> Lower<'_, 'a> {
         let place = Expr::name(name, span);
         self.push_assign(place, value, span);
         Ok(())
+    }
+
+    /// Begins a new variable for an assignment in the block of the declaration, if the pointer refers to another array
+    /// afterward. All later uses see this assignment, since no other path leads to them. Returns whether it does.
+    fn rebind_pointer(
+        &mut self,
+        key: VariableKey,
+        fixed: Option<&Pointer>,
+        to: &CType,
+        pointer: &Pointer,
+        span: SourceSpan,
+    ) -> Res<bool> {
+        let first = VariableKey(key.0 % REBOUND);
+        let count = self.assignments.entry(first).or_default();
+        *count += 1;
+        let new = VariableKey(first.0 + *count * REBOUND);
+        if !self.facts.rebound.contains(&first) {
+            let Some(known) = fixed.or(self.facts.bases.get(&key)) else { return Ok(false) };
+            let bare = |pointer: &Pointer| Pointer { index: None, ..pointer.clone() };
+            if same_base(&bare(known), &bare(pointer)) {
+                return Ok(false);
+            }
+            // What this pass noted about assignments before is about variables of their own in the next pass.
+            self.facts.mutated.remove(&key);
+            self.facts.bases.remove(&key);
+            self.facts.rebound.insert(first);
+            self.facts.changed = true;
+        }
+        let find = |local: &Local| matches!(local, Local::Pointer { key: own, .. } if *own == key);
+        let place =
+            self.locals.iter().enumerate().rev().find_map(|(at, scope)| {
+                scope.iter().find(|(_, local)| find(local)).map(|(name, _)| (at, name.clone()))
+            });
+        let Some((at, name)) = place else { return refuse("this pointer", span, "") };
+        let local = self.pointer_variable(&name, new, to, Some(pointer.clone()), span)?;
+        if let Some(scope) = self.locals.get_mut(at) {
+            scope.insert(name, local);
+        }
+        Ok(true)
     }
 
     /// Records the array of a pointer variable; a variable refers to one array only.

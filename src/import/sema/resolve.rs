@@ -70,7 +70,10 @@ impl<'a> Lower<'_, 'a> {
                 None => return refuse("`__int128`", span, "use two 64-bit integers"),
             },
             CppTypeKind::Named(name) => self.resolve_named_type(name, span)?,
-            CppTypeKind::Pointer(to) => CType::Pointer(Box::new(self.resolve_type(to)?)),
+            CppTypeKind::Pointer(to) => match &to.kind {
+                CppTypeKind::Function { .. } => self.resolve_type(to)?,
+                _ => CType::Pointer(Box::new(self.resolve_type(to)?)),
+            },
             CppTypeKind::Reference(to) | CppTypeKind::RvalueReference(to) => {
                 CType::Reference(Box::new(self.resolve_type(to)?.referent().clone()))
             }
@@ -84,12 +87,8 @@ impl<'a> Lower<'_, 'a> {
             }
             CppTypeKind::Auto => return refuse("`auto` without an initializer", span, "write the type"),
             CppTypeKind::Decltype(value) => self.type_of(value)?,
-            CppTypeKind::Function { .. } => {
-                return refuse(
-                    "a pointer to a function",
-                    span,
-                    "make the function a template parameter, or call it directly",
-                );
+            CppTypeKind::Function { result, params } => {
+                CType::FunctionPointer(Box::new(self.function_type(result, params)?))
             }
             CppTypeKind::MemberPointer { .. } => return refuse("a pointer to a member", span, ""),
             CppTypeKind::Record(record) => match self.local_record(record) {

@@ -56,6 +56,19 @@ pub(super) fn comments_of<'u>(unit: &'u TranslationUnit, program: &Program<'_>, 
     unit.comments.iter().filter(|comment| is_size_comment(comment)).filter(is_about).collect()
 }
 
+/// Returns the highest axis of the launch that comments mention.
+pub(super) fn highest_axis(comments: &[&CppComment]) -> u8 {
+    let mentions = |axis: &str| {
+        let extents = [format!("blockDim.{axis}"), format!("gridDim.{axis}")];
+        comments.iter().any(|comment| extents.iter().any(|extent| comment.text.contains(extent)))
+    };
+    match (mentions("z"), mentions("y")) {
+        (true, _) => 2,
+        (false, true) => 1,
+        (false, false) => 0,
+    }
+}
+
 fn is_size_comment(comment: &CppComment) -> bool {
     comment.text.trim_start().starts_with(PREFIX)
 }

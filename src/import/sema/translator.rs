@@ -175,6 +175,7 @@ impl<'a> FileTranslator<'a> {
             CType::Pointer(to) => format!("a pointer to {}", self.describe(to)),
             CType::Reference(to) => format!("a reference to {}", self.describe(to)),
             CType::Array(element, _) => format!("an array of {}", self.describe(element)),
+            CType::FunctionPointer(_) => "a pointer to a function".into(),
             CType::Group(_) => "a group of threads".into(),
             CType::Null => "`nullptr`".into(),
             CType::Text => "a string".into(),
@@ -199,7 +200,7 @@ impl<'a> FileTranslator<'a> {
                 let align = if *count == 3 { one } else { size.min(16) };
                 Some((size, align))
             }
-            CType::Pointer(_) | CType::Null => Some((8, 8)),
+            CType::Pointer(_) | CType::FunctionPointer(_) | CType::Null => Some((8, 8)),
             CType::Array(element, length) => {
                 let (size, align) = self.layout(element)?;
                 Some((size.checked_mul((*length)?)?, align))
@@ -293,6 +294,7 @@ impl<'a> FileTranslator<'a> {
                     return super::value::refuse(construct, span, "pass the pointer as a parameter of its own");
                 }
                 leaf if leaf.is_arithmetic() => {}
+                CType::FunctionPointer(_) if matches!(ty, CType::FunctionPointer(_)) => {}
                 CType::Record(_) | CType::Vector(..) => {}
                 other => {
                     let construct = format!("{} in a struct", self.describe(other));

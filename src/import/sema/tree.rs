@@ -52,6 +52,33 @@ impl Expr {
         Expr::new(ExprKind::Int(value, scalar), span)
     }
 
+    /// Returns the expression with the parameters for the extents of the launch, such as `block_x` for `block_dim.x`.
+    /// `names` has those of the grid, then those of the block.
+    pub(crate) fn with_extents(self, names: &[SmolStr]) -> Expr {
+        let on = |expr: Box<Expr>| Box::new(expr.with_extents(names));
+        let kind = match self.kind {
+            ExprKind::Field(base, axis) => {
+                let first = match &base.kind {
+                    ExprKind::Name(name) if name == "grid_dim" => Some(0),
+                    ExprKind::Name(name) if name == "block_dim" => Some(3),
+                    _ => None,
+                };
+                let at = ["x", "y", "z"].iter().position(|known| *known == axis.as_str());
+                match first.zip(at).and_then(|(first, at)| names.get(first + at)) {
+                    Some(name) => ExprKind::Name(name.clone()),
+                    None => ExprKind::Field(base, axis),
+                }
+            }
+            ExprKind::Unary(op, operand) => ExprKind::Unary(op, on(operand)),
+            ExprKind::Binary(op, left, right) => ExprKind::Binary(op, on(left), on(right)),
+            ExprKind::Call(name, args) => {
+                ExprKind::Call(name, args.into_iter().map(|arg| arg.with_extents(names)).collect())
+            }
+            kind => kind,
+        };
+        Expr { kind, span: self.span }
+    }
+
     /// Returns the negation of a condition.
     pub(crate) fn not(self) -> Expr {
         let span = self.span;

@@ -228,6 +228,7 @@ pub(crate) enum CType {
     Pointer(Box<CType>),
     Reference(Box<CType>),
     Array(Box<CType>, Option<u64>),
+    FunctionPointer(Box<FunctionType>),
     Group(GroupKind),
     /// The type of `nullptr`.
     Null,
@@ -235,6 +236,13 @@ pub(crate) enum CType {
     Text,
     /// The function object `cg::plus<T>()` and similar ones, by name.
     Functor(SmolStr),
+}
+
+/// The type of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FunctionType {
+    pub(crate) result: CType,
+    pub(crate) params: Vec<CType>,
 }
 
 /// The component of a vector type.
@@ -268,12 +276,13 @@ pub(crate) const FLOAT: CType = CType::Float(FloatKind::Float);
 pub(crate) const DOUBLE: CType = CType::Float(FloatKind::Double);
 
 impl CType {
-    /// Returns the scalar that represents a value of an arithmetic or enum type.
+    /// Returns the scalar that represents a value of an arithmetic or enum type, or a pointer to a function.
     pub(crate) fn scalar(&self) -> Option<ClkScalar> {
         match self {
             CType::Bool => Some(ClkScalar::Bool),
             CType::Int(kind) | CType::Enum(_, kind) => Some(kind.scalar()),
             CType::Float(kind) => Some(kind.scalar()),
+            CType::FunctionPointer(_) => Some(ClkScalar::I32),
             _ => None,
         }
     }
@@ -287,7 +296,7 @@ impl CType {
     }
 
     pub(crate) fn is_arithmetic(&self) -> bool {
-        self.scalar().is_some()
+        self.is_integer() || self.is_float()
     }
 
     /// Returns the kind of an integer after integral promotion.

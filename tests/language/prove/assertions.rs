@@ -7,7 +7,7 @@ use super::{compiled, kernels};
 fn report(text: &str) -> ProofReport {
     let session = compiled("assertions", text).unwrap_or_else(|| panic!("does not compile: {text}"));
     let (id, _) = kernels(&session).remove(0);
-    prove_kernel(session.program(), id)
+    prove_kernel(&session.program, id)
 }
 
 fn verdict(body: &str) -> &'static str {
