@@ -428,6 +428,8 @@ impl<'a> Examination<'a> {
             tries.push(self.replay_at(launch, &|form| if launch.dims.contains(form) { n } else { scalar }));
         }
         if self.has_unstated_lengths {
+            // A parameter that the obligation does not mention may violate an assumption.
+            tries.extend(proposed.iter().cloned());
             tries.extend(assumed_sizes::uneven_sizes(launch));
             for sizes in tries.iter_mut().skip(proposed.len()) {
                 assumed_sizes::fit(self.program, self.kernel, self.instance, sizes);
