@@ -321,3 +321,50 @@ fn a_cuda_kernel_is_launched_for_another_program() {
     let reply: serde_json::Value = serde_json::from_str(&launched.out).expect("JSON");
     assert!(reply.to_string().contains("[2.0,3.0,4.0]"), "{reply}");
 }
+
+/// GPUVerify's annotations state preconditions and assertions.
+#[test]
+fn annotations_are_proved() {
+    let text = "__global__ void fill(float *y, int n) {
+    __requires(n == 64 * blockDim.x);
+    for (int i = threadIdx.x; __invariant(i >= 0), i < n; i += blockDim.x) y[i] = 1.0f;
+    __assert(CONDITION);
+}
+";
+    let right = on_text(&text.replace("CONDITION", "n >= 64"), &["prove"]);
+    assert_eq!(right.code, 0, "{}\n{}", right.out, right.err);
+    assert!(right.out.contains("assertions      proved") && right.out.contains("n == 64 * block_x"), "{}", right.out);
+    assert!(right.err.contains("as the kernel states"), "{}", right.err);
+    let wrong = on_text(&text.replace("CONDITION", "n < 128"), &["prove"]);
+    assert_eq!(wrong.code, 1, "{}\n{}", wrong.out, wrong.err);
+    assert!(wrong.err.contains("k.cu:4:") && wrong.err.contains("assertion failed"), "{}", wrong.err);
+}
+
+/// A call through a pointer that may be null, or refer to no function of the file, fails.
+#[test]
+fn calls_through_pointers_are_examined() {
+    let text = "typedef float (*F)(float);
+__device__ float twice(float x) { return 2.0f * x; }
+__device__ float half(float x) { return 0.5f * x; }
+__global__ void map(float *y, F f, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = f(y[i]);
+}
+";
+    let open = on_text(text, &["prove"]);
+    assert_eq!(open.code, 1, "{}\n{}", open.out, open.err);
+    assert!(open.err.contains("refers to no function") && open.err.contains("k.cu:6:"), "{}", open.err);
+    let stated = text.replace("    int i", "    __requires(f == twice | f == half);\n    int i");
+    let stated = on_text(&stated, &["prove"]);
+    assert_eq!(stated.code, 0, "{}\n{}", stated.out, stated.err);
+}
+
+/// A comment may state extents of axes that the kernel does not read.
+#[test]
+fn comments_state_all_axes() {
+    let text = "// clk: assume blockDim.x == 8, blockDim.y == 2\n__global__ void f(int *x) { x[threadIdx.x] = threadIdx.x; }\n";
+    let proved = on_text(text, &["prove"]);
+    assert!(proved.out.contains("free of races   refuted"), "{}\n{}", proved.out, proved.err);
+    let one = on_text(&text.replace("y == 2", "y == 1"), &["prove"]);
+    assert!(one.out.contains("free of races   proved"), "{}\n{}", one.out, one.err);
+}

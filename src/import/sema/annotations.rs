@@ -3,9 +3,9 @@
 //! ignored: nothing here assumes them.
 
 use super::arith::logical;
-use super::lower::Lower;
+use super::lower::{Local, Lower};
 use super::tree::{Expr, ExprKind, StmtKind};
-use super::types::INT;
+use super::types::{CType, INT};
 use super::value::{Denoted, Res, Value, refuse};
 use crate::ast::{CppBinaryOp, CppExpr, CppExprKind, CppStmt, CppStmtKind};
 use crate::source::SourceSpan;
@@ -108,7 +108,14 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns whether a statement is an annotation that the translation ignores.
     pub(crate) fn is_ignored(&self, stmt: &CppStmt) -> bool {
-        let CppStmtKind::Expr(expr) = &stmt.kind else { return false };
+        matches!(&stmt.kind, CppStmtKind::Expr(expr) if self.is_ignored_call(expr))
+    }
+
+    /// Returns whether an expression is a call of an annotation, or several, that the translation ignores.
+    pub(crate) fn is_ignored_call(&self, expr: &CppExpr) -> bool {
+        if let CppExprKind::Comma { left, right } = &expr.kind {
+            return self.is_ignored_call(left) && self.is_ignored_call(right);
+        }
         called(expr).is_some_and(|(name, _)| IGNORED.contains(&name) && self.functions_named(name).is_empty())
     }
 
@@ -170,8 +177,41 @@ impl<'a> Lower<'_, 'a> {
         split_conjunction(&condition.expr, &mut parts);
         let clauses: Option<Vec<Expr>> = parts.iter().map(|part| self.clause(part)).collect();
         let Some(clauses) = clauses else { return Ok(false) };
+        parts.iter().for_each(|part| self.note_equation(part));
         self.assumed.extend(clauses.into_iter().map(|clause| (clause, span)));
         Ok(true)
+    }
+
+    /// After `n == 5` or `n == blockDim.x`, the parameter has this value.
+    fn note_equation(&mut self, condition: &Expr) {
+        let ExprKind::Binary("==", left, right) = &condition.kind else { return };
+        for (name, value) in [(left, right), (right, left)] {
+            let ExprKind::Name(name) = &name.kind else { continue };
+            let span = value.span;
+            let value = match &value.kind {
+                ExprKind::Int(number, _) => Value::int(*number, INT, span),
+                ExprKind::Field(base, axis) if base.kind == ExprKind::Name("block_dim".into()) => {
+                    self.position(2, axis, span)
+                }
+                _ => continue,
+            };
+            let is_own = |local: &&mut Local| matches!(local, Local::Variable { name: own, .. } if own == name);
+            let mut locals = self.locals.iter_mut().flat_map(|scope| scope.values_mut());
+            if let Some(Local::Variable { ty, known, .. }) = locals.find(is_own)
+                && let (CType::Int(kind), Some(range)) = (&*ty, value.range)
+                && kind.scalar().size() >= 4
+            {
+                let (low, high) = kind.scalar().limits();
+                if low <= range.0 && range.1 <= high {
+                    let rep = if value.constant.is_some() { kind.scalar() } else { value.rep };
+                    let value = match value.constant_int() {
+                        Some(number) => Value::int(number, ty.clone(), span),
+                        None => Value { ty: ty.clone(), rep, ..value },
+                    };
+                    *known = Some(Box::new(value));
+                }
+            }
+        }
     }
 
     /// Returns a condition in terms of the parameters of the kernel and the extents of the launch; `None` if it

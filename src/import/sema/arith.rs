@@ -539,8 +539,8 @@ pub(crate) fn logical(op: CppBinaryOp, a: Value, b: Value, span: SourceSpan) -> 
     Value { stable, effect, ..Value::new(CType::Bool, expr) }
 }
 
-/// Returns `a | b`, `a & b` or `a ^ b` of two conditions as a condition. `None` if an operand is no condition, or if the
-/// second one must be evaluated even if the first one decides.
+/// Returns `a | b`, `a & b` or `a ^ b` of two conditions as a condition. `None` if an operand is not a condition, or if
+/// the second one must be evaluated even if the first one decides.
 fn bool_bits(op: CppBinaryOp, a: &Value, b: &Value, span: SourceSpan) -> Option<Value> {
     let is_condition = |value: &Value| value.ty.is_integer() && value.rep == ClkScalar::Bool && !value.effect;
     if !is_condition(a) || !is_condition(b) || !never_fails(&b.expr) {

@@ -19,6 +19,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("malloc", "pass an array to the kernel"),
     ("free", "pass an array to the kernel"),
     ("memcpy", "copy the elements in a loop"),
+    ("memmove", "copy the elements in a loop"),
     ("memset", "store the elements in a loop"),
     ("__nanosleep", "leave it out: waiting threads need no pause"),
     ("tex1Dfetch", "pass an array instead of a texture"),
@@ -45,7 +46,12 @@ impl<'a> Lower<'_, 'a> {
         let Some(last) = header_name(name) else {
             return refuse(format!("the function `{}`", text.join("::")), span, "define it in this file");
         };
-        let last = last.as_str();
+        let last = match last.as_str() {
+            "__builtin_memcpy" => "memcpy",
+            "__builtin_memmove" => "memmove",
+            "__builtin_memset" => "memset",
+            other => other,
+        };
         if let Some((_, help)) = REFUSED.iter().find(|(known, _)| *known == last) {
             return refuse(format!("`{last}`"), span, help);
         }

@@ -4,13 +4,17 @@
 use super::arith::realize;
 use super::lower::Lower;
 use super::overload::Chosen;
-use super::pointer::same_base;
+use super::place::field_path;
+use super::pointer::{first_key, same_base};
 use super::program::Symbol;
 use super::translator::PassMode;
 use super::tree::{Expr, ExprKind};
 use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, RecordId};
-use super::value::{ConstantValue, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
+use super::value::{
+    ConstantValue, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
+    pointer_field_name, refuse,
+};
 use crate::ast::{CppExpr, CppExprKind, CppStmtKind, CppTypeKind, FunctionBody, QualifiedName};
 use crate::source::SourceSpan;
 
@@ -21,6 +25,14 @@ struct Passed {
     exprs: Vec<Expr>,
     /// What the instance may change.
     place: Option<CppPlace>,
+}
+
+/// How a function takes a struct with pointers.
+#[derive(Clone, Copy, PartialEq)]
+enum PassedAs {
+    Value,
+    Reference,
+    Pointer,
 }
 
 impl<'a> Lower<'_, 'a> {
@@ -118,6 +130,13 @@ impl<'a> Lower<'_, 'a> {
         let class = if is_method { self.class_of(name)? } else { None };
         let mark = self.mark();
         let denoted = self.arguments(args)?;
+        if let [id] = functions[..]
+            && !is_method
+            && self.t.function(id).attributes.device
+            && matches!(self.t.function(id).body, FunctionBody::None)
+        {
+            return self.call_external(id, denoted, span);
+        }
         match self.choose(&functions, explicit, &denoted, class, text, span) {
             Ok(chosen) => self.call_chosen(chosen, None, denoted, span),
             Err(refusal) => {
@@ -398,7 +417,9 @@ impl<'a> Lower<'_, 'a> {
             return Ok(denoted);
         }
         let mut passed: Vec<Passed> = vec![];
-        if let Some(this) = &this {
+        if let Some(this) = &this
+            && !self.pass_pointers(this, PassedAs::Reference, &mut passed, span)?
+        {
             let one = self.pass_object(this.clone(), false, &passed, span)?;
             passed.push(one);
         }
@@ -418,6 +439,11 @@ impl<'a> Lower<'_, 'a> {
                     }
                 }
             };
+            if let Some((place, kind)) = struct_argument(&arg, &ty)
+                && self.pass_pointers(&place, kind, &mut passed, span)?
+            {
+                continue;
+            }
             let by_value = is_const_reference(&param.ty) && !takes_memory(function);
             let one = self.pass(arg, &ty, by_value, &passed, span)?;
             passed.push(one);
@@ -503,7 +529,8 @@ impl<'a> Lower<'_, 'a> {
         Ok(Denoted::Value(Value { effect, ..Value::new(instance.result.clone(), call) }))
     }
 
-    /// Evaluates a function that returns a reference or a pointer in place, if its body is one `return`: `T& at(int i)`.
+    /// Evaluates a function that returns a reference or a pointer in place, if its body is one `return`, as in
+    /// `T& at(int i) { return data[i]; }`.
     fn inline_accessor(
         &mut self,
         chosen: &Chosen,
@@ -551,7 +578,21 @@ impl<'a> Lower<'_, 'a> {
             }
             _ => None,
         };
+        // The pointers in the object are variables of the caller, which the expression must not assign.
+        let mut keys = vec![];
+        if let Some(CppPlace { ty: CType::Record(id), .. }) = this
+            && let Some((key, path)) = this.and_then(field_path)
+        {
+            for (fields, _) in self.t.pointer_fields(*id) {
+                let local = pointer_field_name(key, &[path.clone(), fields].concat());
+                if let Some(pointer @ super::lower::Local::Pointer { key, .. }) = self.find_local(&local).cloned() {
+                    keys.push(key);
+                    locals.push((local.into(), pointer));
+                }
+            }
+        }
         let this = this.cloned();
+        let (assigned, mutated) = (self.assignments.clone(), self.facts.mutated.clone());
         let denoted = self.in_context(chosen.env.clone(), scope, |lower| -> Res<Denoted> {
             lower.this = this;
             for (name, local) in locals {
@@ -566,6 +607,14 @@ impl<'a> Lower<'_, 'a> {
                 _ => Ok(denoted),
             }
         })?;
+        let is_assigned = |key: &VariableKey| {
+            let first = first_key(*key);
+            self.assignments.get(&first) != assigned.get(&first)
+                || self.facts.mutated.contains(key) != mutated.contains(key)
+        };
+        if keys.iter().any(is_assigned) {
+            return refuse("a function that assigns a pointer in a struct of its caller", span, "return an index");
+        }
         Ok(Some(denoted))
     }
 
@@ -608,6 +657,43 @@ impl<'a> Lower<'_, 'a> {
                 Ok(Passed { mode: PassMode::Value, exprs: vec![realize(&value)], place: None })
             }
         }
+    }
+
+    /// Passes a struct with pointers: the struct without them, and each pointer. Returns whether the place is one.
+    fn pass_pointers(
+        &mut self,
+        place: &CppPlace,
+        kind: PassedAs,
+        passed: &mut Vec<Passed>,
+        span: SourceSpan,
+    ) -> Res<bool> {
+        let CType::Record(id) = place.ty else { return Ok(false) };
+        let pointers = self.t.pointer_fields(id);
+        let Some((key, path)) = field_path(place).filter(|_| !pointers.is_empty()) else { return Ok(false) };
+        self.t.emit_fields(id, span)?;
+        let ty = place.ty.clone();
+        let mode = match kind {
+            _ if !self.t.has_values(id) => PassMode::Pointers(ty),
+            PassedAs::Value => PassMode::Value,
+            PassedAs::Reference => PassMode::Object { ty, pointer: false },
+            PassedAs::Pointer => PassMode::Object { ty, pointer: true },
+        };
+        let exprs = match mode {
+            PassMode::Pointers(_) => vec![],
+            _ => vec![self.place_expr(place, span)?],
+        };
+        let is_copy = kind == PassedAs::Value;
+        passed.push(Passed { mode, exprs, place: (!is_copy).then(|| place.clone()) });
+        for (fields, to) in pointers {
+            let local = pointer_field_name(key, &[path.clone(), fields].concat());
+            let Some(super::lower::Local::Pointer { key, .. }) = self.find_local(&local) else {
+                return refuse("the pointers in this struct", span, "pass each pointer as a parameter");
+            };
+            let pointer = self.load_pointer(*key, &to, span)?;
+            let one = self.pass_pointer(pointer, false, passed, span)?;
+            passed.push(one);
+        }
+        Ok(true)
     }
 
     fn pass_object(&mut self, place: CppPlace, pointer: bool, before: &[Passed], span: SourceSpan) -> Res<Passed> {
@@ -660,16 +746,33 @@ impl<'a> Lower<'_, 'a> {
             }
             _ => false,
         });
-        let (unit, to) = (pointer.unit, pointer.to.clone());
+        let (unit, to, nullable) = (pointer.unit, pointer.to.clone(), pointer.nullable);
         if let Some(of) = same {
-            let mode = PassMode::SameArray { of, unit, to, offset, reference };
+            let mode = PassMode::SameArray { of, unit, to, offset, reference, nullable };
             return Ok(Passed { mode, exprs: index.into_iter().collect(), place: Some(place) });
         }
-        let mode = PassMode::Array { element: info.element.clone(), unit, to, offset, reference };
+        let mode = PassMode::Array { element: info.element.clone(), unit, to, offset, reference, nullable };
         let mut exprs = vec![Expr { span, ..info.expr.clone() }];
         exprs.extend(index);
         Ok(Passed { mode, exprs, place: Some(place) })
     }
+}
+
+/// Returns the struct that an argument passes to a parameter of a type.
+fn struct_argument(arg: &Denoted, ty: &CType) -> Option<(CppPlace, PassedAs)> {
+    let (place, kind) = match (arg, ty) {
+        (Denoted::Place(place), CType::Record(_)) => (place, PassedAs::Value),
+        (Denoted::Place(place), CType::Reference(_)) => (place, PassedAs::Reference),
+        (Denoted::Pointer(Pointer { base: PointerBase::Object(place), index: None, .. }), CType::Pointer(_)) => {
+            (&**place, PassedAs::Pointer)
+        }
+        _ => return None,
+    };
+    let target = match ty {
+        CType::Reference(to) | CType::Pointer(to) => to,
+        other => other,
+    };
+    (place.ty == *target).then(|| (place.clone(), kind))
 }
 
 fn is_const_reference(ty: &crate::ast::CppType) -> bool {

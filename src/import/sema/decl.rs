@@ -3,9 +3,10 @@
 use super::arith::realize;
 use super::lower::{Local, Lower};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::types::{CType, ClkScalar};
+use super::types::{CType, ClkScalar, RecordId};
 use super::value::{
-    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
+    ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, pointer_field_name,
+    refuse,
 };
 use crate::ast::{
     CppExpr, CppExprKind, CppInit, CppType, CppTypeKind, CppVariable, Designator, InitItem, VariableDecl, VariableName,
@@ -84,6 +85,13 @@ impl<'a> Lower<'_, 'a> {
     fn declare_value(&mut self, name: &SmolStr, ty: CType, variable: &'a CppVariable, key: VariableKey) -> Res<()> {
         let span = variable.span;
         if let CType::Record(id) = ty {
+            if matches!(variable.init, CppInit::None)
+                && !self.t.pointer_fields(id).is_empty()
+                && !self.has_constructor(id)
+                && self.t.record(id).fields.iter().all(|field| field.init.is_none())
+            {
+                return self.declare_pointers(name, id, key, span);
+            }
             self.t.emit_record(id, span)?;
         }
         let value = match &variable.init {
@@ -106,7 +114,7 @@ impl<'a> Lower<'_, 'a> {
         if let Some(value) = &value
             && !mutable
             && value.constant.is_some()
-            && ty.is_arithmetic()
+            && (ty.is_arithmetic() || matches!(ty, CType::FunctionPointer(_)))
         {
             // No declaration: the number replaces the name.
             let clk = self.fresh(name);
@@ -128,6 +136,24 @@ impl<'a> Lower<'_, 'a> {
         let mutable = mutable || expr.is_none();
         self.push(StmtKind::Declare { name: clk.clone(), mutable, ty: text, value: expr }, span);
         self.declare(name, Local::Variable { name: clk, key, ty, known });
+        Ok(())
+    }
+
+    /// Declares a struct with pointers, each of which is a variable of its own.
+    fn declare_pointers(&mut self, name: &SmolStr, id: RecordId, key: VariableKey, span: SourceSpan) -> Res<()> {
+        self.t.emit_fields(id, span)?;
+        let ty = CType::Record(id);
+        let clk = self.fresh(name);
+        if self.t.has_values(id) {
+            let text = self.t.type_text(&ty);
+            self.push(StmtKind::Declare { name: clk.clone(), mutable: true, ty: text, value: None }, span);
+        }
+        for (path, to) in self.t.pointer_fields(id) {
+            let pointer = self.new_key();
+            let local = SmolStr::from(pointer_field_name(key, &path));
+            self.bind_pointer(&local, pointer, &to, None, span)?;
+        }
+        self.declare(name, Local::Variable { name: clk, key, ty, known: None });
         Ok(())
     }
 
@@ -283,6 +309,9 @@ impl<'a> Lower<'_, 'a> {
             }
             self.note_base(key, pointer, span)?;
         }
+        if let Some(pointer) = &pointer {
+            self.note_nullable(key, pointer);
+        }
         // A pointer to one variable has no index, and neither has one whose assignments begin new variables.
         let is_object = matches!(self.facts.bases.get(&key), Some(Pointer { base: PointerBase::Object(_), .. }));
         if is_object && pointer.as_ref().is_some_and(|pointer| pointer.index.is_some()) {
@@ -292,9 +321,10 @@ impl<'a> Lower<'_, 'a> {
             return Ok(variable(SmolStr::default(), None));
         }
         let index = self.fresh(&offset_name(name));
-        let value = pointer.and_then(|pointer| pointer.index);
-        let value = value
-            .map_or_else(|| Expr::int(0, ClkScalar::I64, span), |index| super::arith::coerce(&index, ClkScalar::I64));
+        let value = match &pointer {
+            Some(pointer) => super::pointer::index_of(pointer, span),
+            None => Expr::int(0, ClkScalar::I64, span),
+        };
         self.push(StmtKind::Declare { name: index.clone(), mutable: true, ty: "i64".into(), value: Some(value) }, span);
         Ok(variable(index, None))
     }
@@ -465,6 +495,7 @@ impl<'a> Lower<'_, 'a> {
                 index: Some(Box::new(Value::int(0, super::types::INT, span))),
                 unit,
                 to: ty.clone(),
+                nullable: false,
             };
             self.declare(name, Local::Alias(CppPlace { kind: PlaceKind::At(pointer), ty, span }));
         }

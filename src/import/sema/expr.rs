@@ -225,6 +225,9 @@ impl<'a> Lower<'_, 'a> {
                 && let Some(field) = self.t.field(id, &only.name.text)
             {
                 let (clk, ty) = (field.clk.clone(), field.ty.clone());
+                if let (CType::Pointer(_), Some(kind)) = (&ty, self.pointer_field(&this, &clk)) {
+                    return Ok(Denoted::Place(CppPlace { kind, ty, span }));
+                }
                 return Ok(Denoted::Place(CppPlace { kind: PlaceKind::Field(Box::new(this), clk), ty, span }));
             }
         }
@@ -331,8 +334,14 @@ impl<'a> Lower<'_, 'a> {
             }
             Local::Array { info, ty } => {
                 let unit = self.t.size_of(&info.element).unwrap_or(1);
-                let pointer =
-                    Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
+                let pointer = Pointer {
+                    base: PointerBase::Array(info),
+                    prefix: vec![],
+                    index: None,
+                    unit,
+                    to: ty.clone(),
+                    nullable: false,
+                };
                 Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span })
             }
             Local::Pointer { key, to, .. } => {
@@ -346,6 +355,7 @@ impl<'a> Lower<'_, 'a> {
             }
             Local::Group(group) => Denoted::Group(group),
             Local::Type(_) => return refuse(format!("the type `{name}` as a value"), span, ""),
+            Local::Refused(refusal) => return Err(refusal),
         })
     }
 
@@ -424,7 +434,10 @@ impl<'a> Lower<'_, 'a> {
         let (position, range) = match which {
             0 => (Position::Thread(number), (0, threads - 1)),
             1 => (Position::Block(number), (0, blocks - 1)),
-            2 => (Position::BlockExtent(number), (1, threads)),
+            2 => {
+                let stated = self.stated_block[usize::from(number)];
+                (Position::BlockExtent(number), stated.map_or((1, threads), |extent| (extent, extent)))
+            }
             _ => (Position::GridExtent(number), (1, blocks)),
         };
         let base = Expr::name(NAMES[which], span);

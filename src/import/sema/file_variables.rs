@@ -16,8 +16,9 @@ use std::rc::Rc;
 /// Keys of the file's variables begin here.
 const GLOBAL_KEYS: usize = 1 << 32;
 
-/// Identifiers of `__shared__` variables of device functions begin here, after those of the file's variables.
-const HOISTED: usize = 1 << 24;
+/// Identifiers of `__shared__` variables of device functions, and of results of functions in other files, begin here,
+/// after those of the file's variables.
+pub(crate) const HOISTED: usize = 1 << 24;
 
 /// Returns the key of a variable of the file.
 pub(crate) fn array_key(id: usize) -> VariableKey {
@@ -40,6 +41,9 @@ impl<'a> Lower<'_, 'a> {
             }
             other => other.clone(),
         };
+        if ty.count() == Some(0) {
+            return refuse(format!("an access of `{}`, which has no elements", entry.name), span, "write the length");
+        }
         if let CType::Record(record) = element {
             self.t.emit_record(record, span)?;
         }
@@ -111,7 +115,14 @@ impl<'a> Lower<'_, 'a> {
             self.global_array(id, span)?
         };
         let unit = self.t.size_of(&info.element).unwrap_or(1);
-        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
+        let pointer = Pointer {
+            base: PointerBase::Array(info),
+            prefix: vec![],
+            index: None,
+            unit,
+            to: ty.clone(),
+            nullable: false,
+        };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
     }
 
@@ -166,7 +177,14 @@ impl<'a> Lower<'_, 'a> {
         };
         self.use_file_array(id);
         let unit = self.t.size_of(&info.element).unwrap_or(1);
-        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
+        let pointer = Pointer {
+            base: PointerBase::Array(info),
+            prefix: vec![],
+            index: None,
+            unit,
+            to: ty.clone(),
+            nullable: false,
+        };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
     }
 

@@ -3,6 +3,7 @@
 use super::file_variables::array_key;
 use super::lower::{Facts, Local, Lower};
 use super::overload::Chosen;
+use super::size_comments::StatedExtents;
 use super::translator::{PassMode, TranslatedFunction};
 use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind, visit_exprs};
 use super::types::TemplateArgs;
@@ -11,7 +12,7 @@ use super::value::{
     ArrayInfo, ConstantValue, CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
     pointer_field_name, refuse,
 };
-use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName};
+use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName, Refusal};
 use crate::emit::expr_text;
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
@@ -177,16 +178,36 @@ impl<'a> Lower<'_, 'a> {
         let is_constructor = matches!(function.name, FunctionName::Constructor(_));
         let mut modes = modes.iter();
         let mut copies = vec![];
+        // Pointers in structs of the caller, which the function must not assign.
+        let mut fields: Vec<(VariableKey, SourceSpan)> = vec![];
         if let Some(ty) = this {
             let Some(mode) = modes.next() else { return refuse("this method", function.name_span, "") };
             let span = function.name_span;
+            let key = VariableKey(self.peek_key());
             self.bind_parameter("self", "this", &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
+            for (path, to) in self.pointers_after(mode, &ty) {
+                let Some(mode) = modes.next() else { return refuse("this method", function.name_span, "") };
+                let (name, local) = (format!("self_{}", path.join("_")), pointer_field_name(key, &path));
+                fields.push((VariableKey(self.peek_key() + 1), span));
+                let ty = CType::Pointer(Box::new(to));
+                self.bind_parameter(&name, &local, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
+            }
         }
         for param in &function.params {
             let Some(mode) = modes.next() else { return refuse("this call", param.span, "") };
             let ty = self.resolve_type(&param.ty)?;
             let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
-            self.bind_parameter(&name, &name, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, param.span)?;
+            let (key, span) = (VariableKey(self.peek_key()), param.span);
+            self.bind_parameter(&name, &name, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
+            for (path, to) in self.pointers_after(mode, &ty) {
+                let Some(mode) = modes.next() else { return refuse("this call", span, "") };
+                let (name, local) = (format!("{name}_{}", path.join("_")), pointer_field_name(key, &path));
+                if !matches!(ty, CType::Record(_)) {
+                    fields.push((VariableKey(self.peek_key() + 1), span));
+                }
+                let ty = CType::Pointer(Box::new(to));
+                self.bind_parameter(&name, &local, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
+            }
         }
         self.result = if is_constructor {
             CType::Void
@@ -221,6 +242,10 @@ impl<'a> Lower<'_, 'a> {
         } else {
             self.block(body)?;
         }
+        let is_assigned = |key: &VariableKey| self.is_mutated(*key) || self.assignments.contains_key(key);
+        if let Some((_, span)) = fields.iter().find(|(key, _)| is_assigned(key)) {
+            return refuse("a function that assigns a pointer in a struct of its caller", *span, "return an index");
+        }
         if self.result != CType::Void && !always_leaves(&self.blocks[0]) {
             // C++ leaves the result undefined here, so reaching this point is a fault.
             let span = function.name_span;
@@ -243,6 +268,15 @@ impl<'a> Lower<'_, 'a> {
         let position = |array: VariableKey| keys.iter().position(|(_, key)| *key == Some(array));
         let aligned = self.aligned.iter().filter_map(|&(array, align, span)| Some((position(array)?, align, span)));
         Ok(LoweredBody { params, mutated, aligned: aligned.collect(), stmts })
+    }
+
+    /// Returns the pointers that are passed after a struct, as paths of fields with the types of the objects.
+    fn pointers_after(&self, mode: &PassMode, ty: &CType) -> Vec<(Vec<SmolStr>, CType)> {
+        match (mode, ty) {
+            (PassMode::Object { ty: CType::Record(id), .. } | PassMode::Pointers(CType::Record(id)), _)
+            | (PassMode::Value, CType::Record(id)) => self.t.pointer_fields(*id),
+            _ => vec![],
+        }
     }
 
     /// Returns the result type of a function with `auto`: that of its first `return`.
@@ -331,7 +365,7 @@ impl<'a> Lower<'_, 'a> {
         match mode {
             PassMode::Value => {
                 if let CType::Record(id) = target {
-                    self.t.emit_record(id, span)?;
+                    self.t.emit_fields(id, span)?;
                 }
                 let clk = self.fresh(name);
                 let text = self.t.type_text(&target);
@@ -349,7 +383,7 @@ impl<'a> Lower<'_, 'a> {
             }
             PassMode::Object { ty: object, pointer } => {
                 if let CType::Record(id) = object {
-                    self.t.emit_record(*id, span)?;
+                    self.t.emit_fields(*id, span)?;
                 }
                 let clk = self.fresh(name);
                 params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(object) });
@@ -366,7 +400,7 @@ impl<'a> Lower<'_, 'a> {
                     self.declare(cpp_name, Local::Variable { name: clk, key, ty: object.clone(), known: None });
                 }
             }
-            PassMode::Array { element, unit, to, offset, reference } => {
+            PassMode::Array { element, unit, to, offset, reference, nullable } => {
                 let clk = self.fresh(name);
                 let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
                 if let CType::Record(id) = element {
@@ -392,13 +426,14 @@ impl<'a> Lower<'_, 'a> {
                     to,
                     *offset,
                     *reference,
+                    *nullable,
                     &target,
                     pointer_key,
                     params,
                     span,
                 )?;
             }
-            PassMode::SameArray { of, unit, to, offset, reference } => {
+            PassMode::SameArray { of, unit, to, offset, reference, nullable } => {
                 keys.push((None, None));
                 arrays.push(None);
                 let Some(Some(info)) = arrays.get(*of).cloned() else { return refuse("this argument", span, "") };
@@ -414,11 +449,29 @@ impl<'a> Lower<'_, 'a> {
                     to,
                     *offset,
                     *reference,
+                    *nullable,
                     &target,
                     pointer_key,
                     params,
                     span,
                 )?;
+            }
+            PassMode::Pointers(object) => {
+                keys.push((None, None));
+                arrays.push(None);
+                let kind = PlaceKind::Variable { name: name.into(), key, value: None };
+                let place = CppPlace { kind, ty: object.clone(), span };
+                match ty {
+                    _ if is_this => self.this = Some(place),
+                    CType::Pointer(_) => {
+                        let fixed = self.object_pointer(place, object.clone());
+                        self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, &target, Some(fixed), span)?;
+                    }
+                    _ => {
+                        let local = Local::Variable { name: name.into(), key, ty: object.clone(), known: None };
+                        self.declare(cpp_name, local);
+                    }
+                }
             }
             PassMode::Null => {
                 keys.push((None, None));
@@ -445,6 +498,7 @@ impl<'a> Lower<'_, 'a> {
         to: &CType,
         offset: bool,
         reference: bool,
+        nullable: bool,
         target: &CType,
         pointer_key: VariableKey,
         params: &mut Vec<Param>,
@@ -457,7 +511,7 @@ impl<'a> Lower<'_, 'a> {
         } else {
             None
         };
-        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index, unit, to: to.clone() };
+        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index, unit, to: to.clone(), nullable };
         if reference {
             let place = CppPlace { kind: PlaceKind::At(pointer), ty: to.clone(), span };
             if cpp_name == "this" {
@@ -476,8 +530,8 @@ impl<'a> Lower<'_, 'a> {
 
     // ---- kernels ----
 
-    /// Translates a kernel and adds it to the file. Its launches have at least the dimensions up to `axis`.
-    pub(crate) fn kernel(&mut self, id: usize, env: TemplateArgs, axis: u8) -> Res<KernelInfo> {
+    /// Translates a kernel and adds it to the file. Comments state extents of its launches.
+    pub(crate) fn kernel(&mut self, id: usize, env: TemplateArgs, stated: StatedExtents) -> Res<KernelInfo> {
         let entry = self.t.program.functions[id].clone();
         let function = entry.function;
         if let FunctionBody::Refused(refusal) = &function.body {
@@ -489,7 +543,8 @@ impl<'a> Lower<'_, 'a> {
             facts.changed = false;
             let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
             lower.is_kernel = true;
-            lower.axes = axis;
+            lower.axes = stated.axis;
+            lower.stated_block = stated.block;
             let (mut params, stmts) = lower.kernel_body(function)?;
             facts = std::mem::take(&mut lower.facts);
             let mut shared = std::mem::take(&mut lower.shared);
@@ -598,6 +653,15 @@ impl<'a> Lower<'_, 'a> {
                         unchanged.push((key, span));
                         unchanged.extend(pointers.keys.iter().map(|&key| (key, span)));
                         self.note(format!("`{name}` points to one struct, which no thread changes"), span);
+                        continue;
+                    }
+                    if let CType::Pointer(_) | CType::Void = to.leaf() {
+                        let (construct, help) = match to.leaf() {
+                            CType::Void => ("a `void` pointer", "use the type of the elements"),
+                            _ => ("a pointer to pointers", "use one array and offsets into it"),
+                        };
+                        let refusal = Refusal { construct: construct.into(), span, help: Some(help.into()) };
+                        self.declare(&name, Local::Refused(Box::new(refusal)));
                         continue;
                     }
                     self.kernel_array(&name, &name, to, (key, pointer_key), &mut params, &mut arrays, span)?;
@@ -735,8 +799,14 @@ impl<'a> Lower<'_, 'a> {
             key,
             name: name.into(),
         };
-        let pointer =
-            Pointer { base: PointerBase::Array(Rc::new(info)), prefix: vec![], index: None, unit, to: to.clone() };
+        let pointer = Pointer {
+            base: PointerBase::Array(Rc::new(info)),
+            prefix: vec![],
+            index: None,
+            unit,
+            to: to.clone(),
+            nullable: false,
+        };
         self.bind_pointer(&SmolStr::from(local), pointer_key, to, Some(pointer), span)
     }
 }

@@ -1,5 +1,5 @@
-//! Pointers to functions: numbers of the device functions with the same type, from 1; 0 is the null pointer. A call is a
-//! chain of conditions.
+//! Pointers to functions: numbers of the device functions with the same type, from 1; 0 is the null pointer. A call is
+//! a chain of conditions.
 
 use super::arith::realize;
 use super::lower::Lower;

@@ -148,6 +148,13 @@ impl<'a> Lower<'_, 'a> {
             _ => false,
         };
         let Some(CppCondition::Expr(condition)) = &statement.condition else { return None };
+        let mut condition = condition;
+        while let CppExprKind::Comma { left, right } = &condition.kind {
+            if !self.is_ignored_call(left) {
+                return None;
+            }
+            condition = right;
+        }
         let CppExprKind::Binary { op, left, right } = &condition.kind else { return None };
         let (op, bound) = if is_counter(left) {
             (*op, &**right)

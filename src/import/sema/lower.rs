@@ -9,6 +9,7 @@ use super::translator::{FileTranslator, TranslatedFunction};
 use super::tree::{Expr, Stmt, StmtKind};
 use super::types::{CType, ClkScalar, GroupKind, TemplateArgs};
 use super::value::{ArrayInfo, CppPlace, Pointer, Res, Space, Value, VariableKey, refuse};
+use crate::ast::Refusal;
 use crate::emit::names::clk_name;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -26,6 +27,8 @@ pub(crate) struct Facts {
     pub(crate) assigned_in_loop: FxHashSet<VariableKey>,
     /// The array that a pointer variable refers to.
     pub(crate) bases: FxHashMap<VariableKey, Pointer>,
+    /// Pointer variables that may be null.
+    pub(crate) nullable: FxHashSet<VariableKey>,
     /// The type of the elements of dynamic shared memory that is declared as bytes.
     pub(crate) elements: FxHashMap<VariableKey, CType>,
     /// Variables and arrays that are passed to functions that may change them, so that they need a value.
@@ -65,6 +68,8 @@ pub(crate) enum Local {
     Constant(Value),
     Group(GroupKind),
     Type(CType),
+    /// A parameter of a kernel without a translation, which the kernel must not use.
+    Refused(Box<Refusal>),
 }
 
 /// What `break` and `continue` do in the innermost loop or `switch`.
@@ -105,6 +110,8 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) globals: Vec<usize>,
     /// The highest axis of the geometry that the body reads.
     pub(crate) axes: u8,
+    /// The extents of the block that comments about the kernel state.
+    pub(crate) stated_block: [Option<i128>; 3],
     /// Limits of the grid that rule out overflow: axis and number of blocks.
     pub(crate) grid_limits: Vec<(u8, i128)>,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
@@ -146,6 +153,7 @@ impl<'t, 'a> Lower<'t, 'a> {
             effect: false,
             globals: vec![],
             axes: 0,
+            stated_block: [None; 3],
             grid_limits: vec![],
             notes: vec![],
             launch_values: vec![],

@@ -11,6 +11,7 @@ mod builtin;
 mod call;
 mod decl;
 mod expr;
+mod external_functions;
 mod file_variables;
 mod function;
 mod function_pointers;
@@ -59,6 +60,7 @@ pub use launch_sizes::LaunchDoubt;
 pub use lengths::{DerivedLength, SuggestedLength};
 use lower::{Facts, Lower};
 use program::Program;
+use size_comments::StatedExtents;
 use smol_str::SmolStr;
 use translator::FileTranslator;
 use types::TemplateArgs;
@@ -134,10 +136,10 @@ fn translate_kernel(
     t: &mut FileTranslator<'_>,
     id: usize,
     env: TemplateArgs,
-    axis: u8,
+    stated: StatedExtents,
 ) -> Result<function::KernelInfo, Box<Refusal>> {
     let scope = t.program.functions[id].scope.clone();
-    Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env, axis)
+    Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env, stated)
 }
 
 fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTranslation {
@@ -182,16 +184,16 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
         };
         let launches = KernelLaunches::of(&host, unit, &t.program, id, instances.len() != 1);
         let comments = size_comments::comments_of(unit, &t.program, id);
-        let axis = size_comments::highest_axis(&comments);
+        let stated = StatedExtents::of(&comments);
         for (env, choice) in instances {
-            let mut result = translate_kernel(&mut t, id, env, axis);
+            let mut result = translate_kernel(&mut t, id, env, stated);
             let mut choice = choice;
             if let (Err(_), Some(_), Some(header)) = (&result, &choice, &function.template) {
                 // Many templates are for integers only.
                 let scope = t.program.functions[id].scope.clone();
                 let mut lower = Lower::new(&mut t, vec![], scope, Facts::default());
                 if let Ok((env, text)) = lower.representative_args(header, &types::INT, function.name_span)
-                    && let Ok(info) = translate_kernel(&mut t, id, env, axis)
+                    && let Ok(info) = translate_kernel(&mut t, id, env, stated)
                 {
                     result = Ok(info);
                     choice = Some(text);

@@ -90,11 +90,8 @@ impl<'a> Lower<'_, 'a> {
                 if let Some(known) = value
                     && !self.is_mutated(*key)
                 {
-                    let expr = match known.constant {
-                        Some(_) if known.ty.is_arithmetic() => known.expr.clone(),
-                        _ => Expr::name(name.clone(), span),
-                    };
-                    return Ok(Value { expr: Expr { span, ..expr }, stable: true, effect: false, ..(**known).clone() });
+                    let expr = Expr { span, ..known.expr.clone() };
+                    return Ok(Value { expr, stable: true, effect: false, ..(**known).clone() });
                 }
                 Ok(self.variable_value(name, *key, &place.ty, span))
             }
@@ -265,14 +262,9 @@ impl<'a> Lower<'_, 'a> {
                 let (clk, field_type) = (field.clk.clone(), field.ty.clone());
                 if let CType::Pointer(_) = field_type {
                     if let Denoted::Place(place) = &denoted
-                        && let Some((key, mut path)) = field_path(place)
+                        && let Some(kind) = self.pointer_field(place, &clk)
                     {
-                        path.push(clk.clone());
-                        let local = super::value::pointer_field_name(key, &path);
-                        if let Some(super::lower::Local::Pointer { key, .. }) = self.find_local(&local) {
-                            let kind = PlaceKind::PointerVariable(*key);
-                            return Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }));
-                        }
+                        return Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }));
                     }
                     return refuse(
                         format!("the pointer `{name}` in a struct"),
@@ -297,6 +289,16 @@ impl<'a> Lower<'_, 'a> {
                 }
             }
             _ => refuse(format!("the member `{name}` of {}", self.t.describe(&ty)), span, ""),
+        }
+    }
+
+    /// Returns the variable of a pointer in a struct, if it has one.
+    pub(crate) fn pointer_field(&self, place: &CppPlace, field: &SmolStr) -> Option<PlaceKind> {
+        let (key, mut path) = field_path(place)?;
+        path.push(field.clone());
+        match self.find_local(&super::value::pointer_field_name(key, &path))? {
+            super::lower::Local::Pointer { key, .. } => Some(PlaceKind::PointerVariable(*key)),
+            _ => None,
         }
     }
 
@@ -335,7 +337,7 @@ impl<'a> Lower<'_, 'a> {
 }
 
 /// Returns the variable that contains a place, and the fields that lead to it.
-fn field_path(place: &CppPlace) -> Option<(VariableKey, Vec<SmolStr>)> {
+pub(crate) fn field_path(place: &CppPlace) -> Option<(VariableKey, Vec<SmolStr>)> {
     match &place.kind {
         PlaceKind::Variable { key, .. } => Some((*key, vec![])),
         PlaceKind::Field(base, field) => {

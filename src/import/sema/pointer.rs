@@ -5,7 +5,7 @@ use super::arith::coerce;
 use super::lower::{Local, Lower};
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, LONG};
-use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Value, VariableKey, refuse};
+use super::value::{CppPlace, Denoted, NULL_INDEX, PlaceKind, Pointer, PointerBase, Res, Value, VariableKey, refuse};
 use crate::ast::{CppBinaryOp, CppExpr, CppExprKind};
 use crate::source::SourceSpan;
 
@@ -28,12 +28,12 @@ pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
 
 impl<'a> Lower<'_, 'a> {
     pub(crate) fn null_pointer(&self, to: CType) -> Pointer {
-        Pointer { base: PointerBase::Null, prefix: vec![], index: None, unit: 1, to }
+        Pointer { base: PointerBase::Null, prefix: vec![], index: None, unit: 1, to, nullable: false }
     }
 
     pub(crate) fn object_pointer(&self, place: CppPlace, to: CType) -> Pointer {
         let unit = self.t.size_of(&place.ty).unwrap_or(1);
-        Pointer { base: PointerBase::Object(Box::new(place)), prefix: vec![], index: None, unit, to }
+        Pointer { base: PointerBase::Object(Box::new(place)), prefix: vec![], index: None, unit, to, nullable: false }
     }
 
     /// Returns an expression as a pointer; arrays decay to a pointer to their first element.
@@ -99,7 +99,14 @@ impl<'a> Lower<'_, 'a> {
                     name: field.clone(),
                 };
                 let to = place.ty.clone();
-                Ok(Pointer { base: PointerBase::Array(std::rc::Rc::new(info)), prefix: vec![], index: None, unit, to })
+                Ok(Pointer {
+                    base: PointerBase::Array(std::rc::Rc::new(info)),
+                    prefix: vec![],
+                    index: None,
+                    unit,
+                    to,
+                    nullable: false,
+                })
             }
             _ => {
                 let to = place.ty.clone();
@@ -182,6 +189,9 @@ impl<'a> Lower<'_, 'a> {
             pointer.to = to.clone();
             return Ok(pointer);
         }
+        if [&pointer.to, to].into_iter().any(|ty| matches!(ty.leaf(), CType::FunctionPointer(_))) {
+            return refuse("a cast of a pointer to pointers to functions", span, "use one type for the array");
+        }
         let Some(size) = self.t.size_of(to.leaf()) else {
             return refuse(format!("a cast to a pointer to {}", self.t.describe(to)), span, "");
         };
@@ -234,7 +244,7 @@ impl<'a> Lower<'_, 'a> {
         })
     }
 
-    fn load_pointer(&mut self, key: VariableKey, to: &CType, span: SourceSpan) -> Res<Pointer> {
+    pub(crate) fn load_pointer(&mut self, key: VariableKey, to: &CType, span: SourceSpan) -> Res<Pointer> {
         let Some(Local::Pointer { index, fixed, .. }) = self.find_pointer(key) else {
             return refuse("this pointer", span, "");
         };
@@ -244,11 +254,15 @@ impl<'a> Lower<'_, 'a> {
         let Some(base) = self.facts.bases.get(&key).cloned() else {
             return refuse("a pointer that is not initialized", span, "initialize it at its declaration");
         };
+        let nullable = self.facts.nullable.contains(&key);
         if let PointerBase::Object(_) = base.base {
+            if nullable {
+                return refuse("a pointer to a variable that may be null", span, "use a flag");
+            }
             return Ok(Pointer { to: to.clone(), ..base });
         }
         let index = Value { divisor: 1, ..Value::new(LONG, Expr::name(index, span)) };
-        Ok(Pointer { index: Some(Box::new(index)), to: to.clone(), ..base })
+        Ok(Pointer { index: Some(Box::new(index)), to: to.clone(), nullable, ..base })
     }
 
     pub(crate) fn assign_pointer(&mut self, place: &CppPlace, pointer: Pointer, span: SourceSpan) -> Res<()> {
@@ -268,6 +282,7 @@ impl<'a> Lower<'_, 'a> {
         }
         self.note_mutated(key);
         self.note_base(key, &pointer, span)?;
+        self.note_nullable(key, &pointer);
         if fixed.is_some() {
             // The next pass knows that the pointer is a variable.
             return Ok(());
@@ -278,10 +293,7 @@ impl<'a> Lower<'_, 'a> {
                 Some(_) => refuse("an index of a pointer to one variable", span, "use an array"),
             };
         }
-        let value = match &pointer.index {
-            Some(index) => coerce(index, ClkScalar::I64),
-            None => Expr::int(0, ClkScalar::I64, span),
-        };
+        let value = index_of(&pointer, span);
         let place = Expr::name(name, span);
         self.push_assign(place, value, span);
         Ok(())
@@ -297,7 +309,7 @@ impl<'a> Lower<'_, 'a> {
         pointer: &Pointer,
         span: SourceSpan,
     ) -> Res<bool> {
-        let first = VariableKey(key.0 % REBOUND);
+        let first = first_key(key);
         let count = self.assignments.entry(first).or_default();
         *count += 1;
         let new = VariableKey(first.0 + *count * REBOUND);
@@ -330,10 +342,8 @@ impl<'a> Lower<'_, 'a> {
     pub(crate) fn note_base(&mut self, key: VariableKey, pointer: &Pointer, span: SourceSpan) -> Res<()> {
         let bare = Pointer { index: None, ..pointer.clone() };
         match self.facts.bases.get(&key) {
+            _ if matches!(pointer.base, PointerBase::Null) => Ok(()),
             None => {
-                if let PointerBase::Null = pointer.base {
-                    return refuse("a null pointer in a variable that is assigned", span, "use a flag");
-                }
                 if bare.prefix.iter().any(|index| !index.stable) {
                     return refuse("a pointer to a row that changes", span, "use an array with one axis");
                 }
@@ -347,6 +357,12 @@ impl<'a> Lower<'_, 'a> {
                 span,
                 "use an array with one more axis, or copy the code for each array",
             ),
+        }
+    }
+
+    pub(crate) fn note_nullable(&mut self, key: VariableKey, pointer: &Pointer) {
+        if (pointer.nullable || matches!(pointer.base, PointerBase::Null)) && self.facts.nullable.insert(key) {
+            self.facts.changed = true;
         }
     }
 
@@ -366,6 +382,10 @@ impl<'a> Lower<'_, 'a> {
     pub(crate) fn is_not_null(&mut self, pointer: &Pointer, span: SourceSpan) -> Value {
         match &pointer.base {
             PointerBase::Null => Value::bool(false, span),
+            _ if pointer.nullable => {
+                let null = Expr::int(NULL_INDEX, ClkScalar::I64, span);
+                Value::new(CType::Bool, Expr::binary("!=", index_of(pointer, span), null, span))
+            }
             PointerBase::Object(_) => Value::bool(true, span),
             PointerBase::Array(info) => {
                 if matches!(info.space, super::value::Space::Global) {
@@ -477,17 +497,19 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Pointer> {
         let (a, b) = (self.pointer_of(a, span)?, self.pointer_of(b, span)?);
-        if !same_base(&Pointer { index: None, ..a.clone() }, &Pointer { index: None, ..b.clone() }) {
+        let is_null = |pointer: &Pointer| matches!(pointer.base, PointerBase::Null);
+        let is_one_null = is_null(&a) != is_null(&b);
+        let array = if is_null(&a) { &b } else { &a };
+        if is_one_null && !matches!(array.base, PointerBase::Array(_))
+            || !is_one_null && !same_base(&Pointer { index: None, ..a.clone() }, &Pointer { index: None, ..b.clone() })
+        {
             return refuse("`?:` of pointers into different arrays", span, "use an `if` with an access in each branch");
         }
-        let part = |index: &Option<Box<Value>>| match index {
-            Some(index) => coerce(index, ClkScalar::I64),
-            None => Expr::int(0, ClkScalar::I64, span),
-        };
-        let (x, y) = (part(&a.index), part(&b.index));
+        let (x, y) = (index_of(&a, span), index_of(&b, span));
+        let nullable = is_one_null || a.nullable || b.nullable;
         let expr = Expr::new(ExprKind::If(Box::new(condition.expr), Box::new(x), Box::new(y)), span);
         let index = Value::new(LONG, expr);
-        Ok(Pointer { index: Some(Box::new(index)), ..a })
+        Ok(Pointer { index: Some(Box::new(index)), nullable, ..array.clone() })
     }
 
     pub(crate) fn push_assign(&mut self, place: Expr, value: Expr, span: SourceSpan) {
@@ -497,6 +519,20 @@ impl<'a> Lower<'_, 'a> {
             kind => ("", Expr { kind, span: value.span }),
         };
         self.push(StmtKind::Assign { place, op, value }, span);
+    }
+}
+
+/// Returns the key of the declaration of a pointer variable.
+pub(crate) fn first_key(key: VariableKey) -> VariableKey {
+    VariableKey(key.0 % REBOUND)
+}
+
+/// Returns the index of a pointer as an `i64`.
+pub(crate) fn index_of(pointer: &Pointer, span: SourceSpan) -> Expr {
+    match &pointer.index {
+        Some(index) => coerce(index, ClkScalar::I64),
+        None if matches!(pointer.base, PointerBase::Null) => Expr::int(NULL_INDEX, ClkScalar::I64, span),
+        None => Expr::int(0, ClkScalar::I64, span),
     }
 }
 

@@ -56,8 +56,36 @@ pub(super) fn comments_of<'u>(unit: &'u TranslationUnit, program: &Program<'_>, 
     unit.comments.iter().filter(|comment| is_size_comment(comment)).filter(is_about).collect()
 }
 
-/// Returns the highest axis of the launch that comments mention.
-pub(super) fn highest_axis(comments: &[&CppComment]) -> u8 {
+/// The extents of the launch that comments state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StatedExtents {
+    /// The highest axis that they mention.
+    pub(super) axis: u8,
+    /// The extents of the block that are numbers.
+    pub(super) block: [Option<i128>; 3],
+}
+
+impl StatedExtents {
+    pub(super) fn of(comments: &[&CppComment]) -> StatedExtents {
+        let mut block = [None; 3];
+        for comment in comments {
+            let text = comment.text.trim().strip_prefix(PREFIX).unwrap_or_default();
+            for item in split_items(text) {
+                let condition = item.strip_prefix("assume ").unwrap_or(item).split_once("==");
+                let Some((name, number)) = condition.map(|(name, number)| (name.trim(), number.trim())) else {
+                    continue;
+                };
+                let axis = ["blockDim.x", "blockDim.y", "blockDim.z"].iter().position(|known| *known == name);
+                if let (Some(axis), Ok(number)) = (axis, number.parse()) {
+                    block[axis] = Some(number);
+                }
+            }
+        }
+        StatedExtents { axis: highest_axis(comments), block }
+    }
+}
+
+fn highest_axis(comments: &[&CppComment]) -> u8 {
     let mentions = |axis: &str| {
         let extents = [format!("blockDim.{axis}"), format!("gridDim.{axis}")];
         comments.iter().any(|comment| extents.iter().any(|extent| comment.text.contains(extent)))

@@ -151,9 +151,13 @@ fn local_names_avoid_arrays_of_the_file_that_a_called_function_uses() {
 
 #[test]
 fn structs_with_pointers_are_not_copied() {
-    let head = "struct P { float* x; int n; };\n__device__ int size(P p) { return p.n; }\n";
-    let kernel = "__global__ void k(P p) { p.x[0] = size(p); }";
+    let head = "struct P { float* x; int n; __device__ void next() { x++; } };\n";
+    let kernel = "__global__ void k(P p) { P q = p; q.x[0] = q.n; }";
     assert!(refusal(&format!("{head}{kernel}")).contains("the pointer `x` in a struct"));
+    let kernel = "__global__ void k(P p) { p.next(); p.x[0] = 1; }";
+    assert!(
+        refusal(&format!("{head}{kernel}")).contains("a function that assigns a pointer in a struct of its caller")
+    );
     let kernel = "__global__ void k(P* p) { p->n = 1; p->x[0] = 1; }";
     assert!(refusal(&format!("{head}{kernel}")).contains("a store to a struct in memory that has pointers"));
     let kernel = "__global__ void k(P p) { p.x += 2; p.x[0] = 1; }";
@@ -271,4 +275,71 @@ fn alignment_is_an_assumption() {
     let translation = translated(source);
     let notes: Vec<_> = translation.kernels[0].assumptions.iter().map(|assumption| &assumption.text).collect();
     assert!(notes.iter().any(|note| note.contains("only runs check")), "{notes:?}");
+}
+
+/// An annotation is one only in files that do not define its name.
+#[test]
+fn annotations_may_be_functions_of_the_file() {
+    let head = "__device__ void __invariant(int* p) { *p = 1; }\n";
+    let text = translated(&format!("{head}__global__ void k(int* p) {{ __invariant(p); }}")).text;
+    assert!(text.contains("p[0] = 1"), "{text}");
+    let text = translated("__global__ void k(int* p) { __invariant(p[0] == 1); }").text;
+    assert!(!text.contains("p[0]"), "{text}");
+}
+
+#[test]
+fn preconditions_are_about_the_launch() {
+    let kernel = |body: &str| format!("__global__ void k(int* p, int n) {{ {body} }}");
+    assert!(translated(&kernel("__requires(n > 3 && n < 9); p[n] = 1;")).text.contains("assume n > 3, n < 9"));
+    for body in ["__requires(p[0] > 3);", "p[0] = 1; __requires(n > 3);", "n = 4; __requires(n > 3);"] {
+        assert!(refusal(&kernel(body)).contains("a `__requires` that is not"), "{body}");
+    }
+    for body in ["__assert(__no_read(p));", "__assert(__other_int(n) == n);"] {
+        assert!(refusal(&kernel(body)).contains("a predicate of GPUVerify"), "{body}");
+    }
+    let text = translated(&kernel("if (n > 5) return; __assume(n < 3); p[0] = n;")).text;
+    assert!(text.contains("assert(n < 3)"), "{text}");
+}
+
+#[test]
+fn pointers_to_functions_have_one_type() {
+    let head = "typedef int (*F)(int); __device__ int f(int x) { return x; } __device__ long g(long x) { return x; }\n";
+    let kernel = |body: &str| format!("{head}__global__ void k(int* p, F a, F b) {{ {body} }}");
+    assert!(translated(&kernel("F c = f; p[0] = c(1);")).text.contains("p[0] = f(1i32)"));
+    for (body, construct) in [
+        ("F c = (F)5; p[0] = c(1);", "`int` as a pointer to a function"),
+        ("F c = (F)g; p[0] = c(1);", "a pointer to a function as a pointer to a function"),
+        ("F c = 0; p[0] = c(1);", "a call through a null pointer"),
+        ("p[0] = a < b;", "`<` of pointers to functions"),
+        ("p[0] = ((F*)p)[0](1);", "a cast of a pointer to pointers to functions"),
+    ] {
+        assert!(refusal(&kernel(body)).contains(construct), "{body}: {}", refusal(&kernel(body)));
+    }
+}
+
+#[test]
+fn null_pointers_are_not_followed() {
+    let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = nullptr; if (c) q = &x; if (q) *q = 2; }";
+    assert_eq!(refusal(kernel), "a pointer to a variable that may be null");
+    let kernel = "__global__ void k(int* p, int* r, int c) { int* q = p; if (c) q = r; *q = 2; }";
+    assert_eq!(refusal(kernel), "a pointer that refers to more than one array");
+    let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = &x + 1; if (c) q = &x; *q = 2; }";
+    assert_eq!(refusal(kernel), "an index of a pointer to one variable");
+    let kernel = "__global__ void k(int** p, int* r) { r[0] = 2; }";
+    assert!(translated(kernel).text.contains("kernel k(inout r"));
+}
+
+#[test]
+fn functions_of_other_files_take_values() {
+    let head = "__device__ void take(int* p); __device__ int* give(); __device__ char make(float);\n";
+    assert!(
+        refusal(&format!("{head}__global__ void k(int* p) {{ take(p); }}")).contains("whose body is not in this file")
+    );
+    assert!(
+        refusal(&format!("{head}__global__ void k(int* p) {{ give(); }}")).contains("whose body is not in this file")
+    );
+    let translation = translated(&format!("{head}__global__ void k(int* p) {{ p[0] = make(p[1]); }}"));
+    assert!(translation.text.contains("= i32(i8(atomic_load(make_result[0])))"), "{}", translation.text);
+    let notes: Vec<_> = translation.kernels[0].assumptions.iter().map(|assumption| &*assumption.text).collect();
+    assert!(notes.iter().any(|note| note.contains("returns any value")), "{notes:?}");
 }

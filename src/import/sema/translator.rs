@@ -51,6 +51,8 @@ pub(crate) enum PassMode {
         to: CType,
         offset: bool,
         reference: bool,
+        /// Whether the pointer may be null.
+        nullable: bool,
     },
     /// Like `Array`, into the array of an earlier parameter.
     SameArray {
@@ -59,7 +61,11 @@ pub(crate) enum PassMode {
         to: CType,
         offset: bool,
         reference: bool,
+        /// Whether the pointer may be null.
+        nullable: bool,
     },
+    /// A struct that consists of pointers, which are passed after it.
+    Pointers(CType),
     Null,
     Group(super::types::GroupKind),
 }
@@ -259,6 +265,15 @@ impl<'a> FileTranslator<'a> {
             }
         }
         all
+    }
+
+    /// Returns whether a record has anything but pointers.
+    pub(crate) fn has_values(&self, id: RecordId) -> bool {
+        self.records[id.0].fields.iter().any(|field| match &field.ty {
+            CType::Pointer(_) => false,
+            CType::Record(inner) => self.has_values(*inner),
+            _ => true,
+        })
     }
 
     /// Puts a struct and the structs of its fields into the text.

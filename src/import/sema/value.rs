@@ -159,7 +159,12 @@ pub(crate) struct Pointer {
     pub(crate) unit: u64,
     /// The type of the object at the pointer.
     pub(crate) to: CType,
+    /// Whether the pointer may be null. Its index is then [`NULL_INDEX`].
+    pub(crate) nullable: bool,
 }
+
+/// The index of a null pointer in a variable: no array has such an element, so an access is out of bounds.
+pub(crate) const NULL_INDEX: i128 = -(1 << 62);
 
 /// An lvalue.
 #[derive(Clone, Debug)]
