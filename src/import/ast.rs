@@ -27,6 +27,15 @@ pub struct TranslationUnit {
     pub comments: Vec<CppComment>,
     /// The places of all identifiers after preprocessing, except names of members after `.` and `->`.
     pub identifiers: FxHashMap<SmolStr, Vec<SourceSpan>>,
+    /// The file as the host pass reads it, if the passes may differ: the file has `__CUDA_ARCH__`.
+    pub host: Option<Box<TranslationUnit>>,
+}
+
+impl TranslationUnit {
+    /// Returns the file as the host pass reads it.
+    pub fn of_host(&self) -> &TranslationUnit {
+        self.host.as_deref().unwrap_or(self)
+    }
 }
 
 /// A comment, `// …` or `/* … */`.

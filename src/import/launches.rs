@@ -114,10 +114,8 @@ impl<'a> FunctionScan<'a> {
             CppDeclKind::Variables(decl) => self.variables(decl),
             CppDeclKind::Alias(alias) => self.types.push(&alias.name),
             CppDeclKind::Enum(own) => self.types.extend(&own.name),
-            CppDeclKind::Record(record) => {
-                self.types.extend(&record.name);
-                self.opaque.push(decl.span);
-            }
+            // A local class does not see the variables of the function.
+            CppDeclKind::Record(record) => self.types.extend(&record.name),
             CppDeclKind::UsingName(name) => self.types.extend(name.segments.last().map(|last| &last.name)),
             CppDeclKind::UsingNamespace(_) | CppDeclKind::StaticAssert { .. } => {}
             _ => self.opaque.push(decl.span),
@@ -135,12 +133,14 @@ impl<'a> FunctionScan<'a> {
         for variable in &decl.variables {
             self.variables.push(variable);
             match &variable.ty.kind {
-                CppTypeKind::Record(record) => {
-                    self.types.extend(&record.name);
-                    self.opaque.push(variable.span);
-                }
+                CppTypeKind::Record(record) => self.types.extend(&record.name),
                 CppTypeKind::Enum(own) => self.types.extend(&own.name),
                 _ => {}
+            }
+            let mut ty = &variable.ty;
+            while let CppTypeKind::Array { element, length } = &ty.kind {
+                length.iter().for_each(|length| self.value(length));
+                ty = element;
             }
             match &variable.init {
                 CppInit::None => {}

@@ -46,6 +46,23 @@ pub fn parse(
     options: &ImportOptions,
     read_header: &HeaderReader<'_>,
 ) -> ParsedCuda {
+    let first_header = sources.len();
+    let mut parsed = parse_pass(sources, file, options, read_header);
+    let mut files = std::iter::once(file).chain((first_header..sources.len()).map(|number| FileId(number as u32)));
+    if options.cuda_arch.is_some() && files.any(|file| sources.text(file).contains("__CUDA_ARCH__")) {
+        let options = ImportOptions { cuda_arch: None, ..options.clone() };
+        // Messages about both passes are those of the device pass.
+        parsed.unit.host = Some(Box::new(parse_pass(sources, file, &options, read_header).unit));
+    }
+    parsed
+}
+
+fn parse_pass(
+    sources: &mut SourceMap,
+    file: FileId,
+    options: &ImportOptions,
+    read_header: &HeaderReader<'_>,
+) -> ParsedCuda {
     let preprocessed = preprocess::preprocess(sources, file, options, read_header);
     let (decls, diagnostics) = parse::parse(&preprocessed.tokens, &preprocessed.provenance);
     let mut identifiers: FxHashMap<SmolStr, Vec<source::SourceSpan>> = FxHashMap::default();
@@ -56,7 +73,7 @@ pub fn parse(
         }
         is_member = matches!(token.text.as_str(), "." | "->");
     }
-    let unit = ast::TranslationUnit { decls, comments: preprocessed.comments, identifiers };
+    let unit = ast::TranslationUnit { decls, comments: preprocessed.comments, identifiers, host: None };
     let diagnostics = [preprocessed.diagnostics, diagnostics].concat();
     ParsedCuda { unit, provenance: preprocessed.provenance, diagnostics }
 }

@@ -7,13 +7,13 @@ pub struct ImportOptions {
     pub defines: Vec<(String, String)>,
     /// `-I DIRECTORY`
     pub include_dirs: Vec<String>,
-    /// The value of `__CUDA_ARCH__`: 800 for compute capability 8.0.
-    pub cuda_arch: u32,
+    /// The value of `__CUDA_ARCH__`: 800 for compute capability 8.0. `None` for the host pass, where it is undefined.
+    pub cuda_arch: Option<u32>,
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        ImportOptions { defines: vec![], include_dirs: vec![], cuda_arch: 800 }
+        ImportOptions { defines: vec![], include_dirs: vec![], cuda_arch: Some(800) }
     }
 }
 

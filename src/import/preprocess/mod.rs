@@ -149,7 +149,9 @@ impl Preprocessor<'_> {
         for line in predefined::PREDEFINED.lines() {
             self.define_text(line, span);
         }
-        self.define_text(&format!("__CUDA_ARCH__ {}", self.options.cuda_arch), span);
+        if let Some(version) = self.options.cuda_arch {
+            self.define_text(&format!("__CUDA_ARCH__ {version}"), span);
+        }
         for (name, value) in &self.options.defines {
             self.define_text(&format!("{name} {value}"), span);
         }

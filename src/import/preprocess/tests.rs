@@ -146,7 +146,8 @@ fn includes() {
 
 #[test]
 fn options_and_predefined_macros() {
-    let options = ImportOptions { defines: vec![("N".into(), "4".into())], cuda_arch: 900, ..ImportOptions::default() };
+    let options =
+        ImportOptions { defines: vec![("N".into(), "4".into())], cuda_arch: Some(900), ..ImportOptions::default() };
     assert_eq!(run_with("N __CUDA_ARCH__ UINT32_C(1) FLT_RADIX", &[], &options).0, "4 900 1U 2");
     assert_eq!(run("\n__LINE__ __COUNTER__ __COUNTER__"), "2 0 1");
     assert_eq!(run("#define NDEBUG\n#include <cassert>\nassert(x);"), "( ( void ) 0 ) ;");

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 /// Functions of libraries that copy their arguments. They do not keep the memory to which an argument points, except
 /// that some return it.
-const COPYING: [&str; 80] = [
+const COPYING: [&str; 72] = [
     "printf",
     "fprintf",
     "sprintf",
@@ -75,20 +75,15 @@ const COPYING: [&str; 80] = [
     "fmax",
     "isnan",
     "isinf",
-    "to_string",
-    "fill",
-    "fill_n",
-    "copy",
-    "copy_n",
-    "sort",
-    "iota",
-    "accumulate",
     "min",
     "max",
     "raw_pointer_cast",
     "usleep",
     "omp_get_wtime",
 ];
+
+/// Function templates of `std` and `thrust` that copy their arguments.
+const ALGORITHMS: [&str; 8] = ["fill", "fill_n", "copy", "copy_n", "sort", "iota", "accumulate", "to_string"];
 
 /// Functions of libraries that return before they use an address that is an argument for the last time.
 const READING: [&str; 8] = ["scanf", "fscanf", "sscanf", "gettimeofday", "clock_gettime", "printf", "fprintf", "fread"];
@@ -116,9 +111,11 @@ pub(super) fn template_names(function: &CppFunction) -> FxHashSet<SmolStr> {
     params.filter_map(|param| Some(param.name.as_ref()?.text.clone())).collect()
 }
 
-/// Returns whether a method changes nothing.
-pub(super) fn is_query(member: &QualifiedName) -> bool {
-    matches!(last_name(member), "data" | "begin" | "size" | "get" | "empty")
+/// Returns whether a method of a container changes nothing and copies its arguments.
+fn is_query(name: &str) -> bool {
+    let queries =
+        ["data", "begin", "end", "cbegin", "cend", "size", "get", "empty", "length", "front", "back", "count", "c_str"];
+    queries.contains(&name)
 }
 
 /// What a call may do.
@@ -144,6 +141,10 @@ impl CallEffect<'_> {
             CallEffect::Assigns => ArgumentUse::Changed,
             CallEffect::Unknown => ArgumentUse::Kept,
         }
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self, CallEffect::Own(_))
     }
 
     /// Returns whether the function may store an address that is an argument.
@@ -181,7 +182,6 @@ pub(super) fn effect<'d>(
 ) -> CallEffect<'d> {
     let (name, is_method) = match &callee.kind {
         CppExprKind::Name(name) => (name, false),
-        CppExprKind::Member { member, .. } if is_query(member) => return CallEffect::Query,
         CppExprKind::Member { member, .. } => (member, true),
         _ => return CallEffect::Unknown,
     };
@@ -191,13 +191,17 @@ pub(super) fn effect<'d>(
         !matches!(arg, CppTemplateArg::Type(ty) if matches!(ty.kind, CppTypeKind::Basic(_) | CppTypeKind::Pointer(_)))
             && !matches!(arg, CppTemplateArg::Value(_))
     };
-    // A template argument may make a parameter a reference.
-    if hidden.contains(own) || args.iter().any(is_reference) {
+    // A variable may be called instead. A template argument may make a parameter a reference.
+    if (!is_method && hidden.contains(own)) || args.iter().any(is_reference) {
         return CallEffect::Unknown;
     }
     if let Some(function) = declarations.functions.get(own) {
         return CallEffect::Own(function);
     }
+    if is_method && is_query(own) {
+        return CallEffect::Query;
+    }
+    let is_qualified = name.segments.len() > 1;
     let library = if is_method { None } else { library_name(name, hidden, declarations) };
     match library {
         // Methods of containers copy what is added.
@@ -206,7 +210,7 @@ pub(super) fn effect<'d>(
         {
             CallEffect::Copies { keeps_addresses: true }
         }
-        Some(name) if ASSIGNING.contains(&name) => CallEffect::Assigns,
+        Some(own) if ASSIGNING.contains(&own) && is_qualified => CallEffect::Assigns,
         // The interface of CUDA is that of C.
         Some(name) if is_cuda_function(name) => CallEffect::Copies {
             keeps_addresses: ["Async", "Register", "Launch", "Graph", "Callback", "HostFunc"]
@@ -215,11 +219,17 @@ pub(super) fn effect<'d>(
                 && name != "cudaMallocAsync",
         },
         Some(name) if READING.contains(&name) => CallEffect::Copies { keeps_addresses: false },
-        Some(name) if COPYING.contains(&name) || name.starts_with("make_") => {
+        Some(own) if COPYING.contains(&own) || makes_value(own) || (is_qualified && ALGORITHMS.contains(&own)) => {
             CallEffect::Copies { keeps_addresses: true }
         }
         _ => CallEffect::Unknown,
     }
+}
+
+/// Returns whether a function makes a vector of CUDA or a pair from its arguments.
+fn makes_value(name: &str) -> bool {
+    let made = name.strip_prefix("make_");
+    made.is_some_and(|made| matches!(made, "pair" | "tuple") || made.ends_with(|c: char| c.is_ascii_digit()))
 }
 
 fn is_cuda_function(name: &str) -> bool {

@@ -83,7 +83,7 @@ impl<'a> HostScan<'a, '_> {
                     // Other functions may assign variables of the file.
                     let is_constant =
                         decl.attributes.constexpr || decl.variables.iter().all(|one| one.ty.qualifiers.is_const);
-                    if is_constant && !is_nested {
+                    if is_constant && !is_nested && !decl.attributes.is_extern {
                         self.variables(decl);
                     }
                 }
@@ -424,6 +424,7 @@ impl<'a> HostScan<'a, '_> {
                 _ => self.kind_of(&variable.ty),
             };
             let value = match (kind, &variable.ty.kind) {
+                _ if decl.attributes.is_extern => self.unknown(kind),
                 (VariableKind::Dim3, CppTypeKind::Named(_)) => match (&variable.init, args.first()) {
                     (CppInit::Equal(_), _) => {
                         let value = args.into_iter().next().unwrap_or(HostCodeValue::Unknown);
@@ -516,12 +517,12 @@ impl<'a> HostScan<'a, '_> {
     }
 
     fn values(&mut self, values: &'a [CppExpr]) -> Vec<HostCodeValue> {
-        self.check_order(values.iter());
+        self.open_order(values.iter());
         values.iter().map(|value| self.value(value)).collect()
     }
 
-    /// Checks that the order in which operands are evaluated does not matter: C++ leaves it open.
-    fn check_order(&mut self, values: impl Iterator<Item = &'a CppExpr> + Clone) {
+    /// Forgets variables whose values depend on the order in which operands are evaluated: C++ leaves it open.
+    fn open_order(&mut self, values: impl Iterator<Item = &'a CppExpr> + Clone) {
         for (at, value) in values.clone().enumerate() {
             let changed = self.changed_by(value);
             if changed.is_empty() {
@@ -530,10 +531,10 @@ impl<'a> HostScan<'a, '_> {
             for (_, other) in values.clone().enumerate().filter(|(other, _)| *other != at) {
                 let mut scan = FunctionScan::default();
                 scan.value(other);
-                self.is_unclear |= scan.values.iter().any(|value| match &value.kind {
-                    CppExprKind::Name(name) => plain(name).is_some_and(|name| changed.contains(name)),
-                    _ => false,
-                });
+                self.escaped.extend(scan.values.iter().filter_map(|value| match &value.kind {
+                    CppExprKind::Name(name) => plain(name).filter(|name| changed.contains(*name)).cloned(),
+                    _ => None,
+                }));
             }
         }
     }
@@ -577,7 +578,7 @@ impl<'a> HostScan<'a, '_> {
                 self.value(right)
             }
             CppExprKind::Assign { op, target, value } => {
-                self.check_order([&**target, &**value].into_iter().filter(|_| op.is_some()));
+                self.open_order([&**target, &**value].into_iter().filter(|_| op.is_some()));
                 let new = self.value(value);
                 if let CppExprKind::Name(name) = &target.kind {
                     let Some(name) = plain(name) else { return HostCodeValue::Unknown };
@@ -602,7 +603,7 @@ impl<'a> HostScan<'a, '_> {
             }
             CppExprKind::Call { callee, args } => self.call(callee, args),
             CppExprKind::Launch { callee, config, args } => {
-                self.check_order(config.iter().chain(args));
+                self.open_order(config.iter().chain(args));
                 let sizes = self.values(config);
                 let roots = args.iter().map(pointer_root).collect();
                 let args = self.values(args);
@@ -781,7 +782,7 @@ impl<'a> HostScan<'a, '_> {
             self.is_unclear |= !(is_output && op == CppBinaryOp::Shl);
             return HostCodeValue::Unknown;
         }
-        self.check_order([left, right].into_iter());
+        self.open_order([left, right].into_iter());
         let (left, right) = (self.value(left), self.value(right));
         self.arithmetic(op, left, right)
     }
@@ -911,7 +912,7 @@ impl<'a> HostScan<'a, '_> {
         };
         let name = self.known_function(called);
         if let (true, [target, bytes, ..]) = (ALLOCATORS.contains(&name), args) {
-            self.check_order(args.iter());
+            self.open_order(args.iter());
             let bytes = self.bytes(bytes);
             let buffer = self.buffer(bytes);
             self.forget_assigned(callee, args);
@@ -928,13 +929,15 @@ impl<'a> HostScan<'a, '_> {
                 return self.buffer(bytes);
             }
             ("calloc", [count, size]) => {
-                self.check_order(args.iter());
+                self.open_order(args.iter());
                 let (count, size) = (self.bytes(count), self.bytes(size));
                 let bytes = count.zip(size).and_then(|(count, size)| count.times(&size));
                 return self.buffer(bytes);
             }
             ("raw_pointer_cast", [only]) => return self.value(only),
             ("dim3", _) => return self.dim3(args),
+            // With `NDEBUG`, the operand is not evaluated.
+            ("assert", [only]) => return self.conditional_value(only),
             _ => {}
         }
         if KERNEL_QUERIES.contains(&name) {

@@ -53,7 +53,7 @@ pub(super) struct HostDeclarations<'a> {
 }
 
 /// Types of libraries whose values hold no references.
-const PLAIN_TYPES: [&str; 12] = [
+const PLAIN_TYPES: [&str; 24] = [
     "dim3",
     "string",
     "half",
@@ -66,6 +66,18 @@ const PLAIN_TYPES: [&str; 12] = [
     "ostringstream",
     "thread",
     "mutex",
+    "int8_t",
+    "uint8_t",
+    "int16_t",
+    "uint16_t",
+    "uchar",
+    "ushort",
+    "clock_t",
+    "time_t",
+    "intptr_t",
+    "uintptr_t",
+    "timeval",
+    "timespec",
 ];
 
 /// Templates of libraries whose values hold no references if their arguments hold none.
@@ -147,9 +159,6 @@ impl<'a> HostDeclarations<'a> {
         for function in functions {
             let hidden = template_names(function);
             uses.push(function.params.iter().map(|param| self.use_of_param(param, &hidden)).collect());
-            if let FunctionName::Operator(_) = &function.name {
-                self.list_operator(function, &hidden);
-            }
         }
         // Until the bodies are examined, a reference is kept.
         let insert = |own: &mut Self, function: &CppFunction, uses: &[ArgumentUse]| {
@@ -175,6 +184,12 @@ impl<'a> HostDeclarations<'a> {
         for (function, uses) in functions.iter().zip(&mut uses) {
             self.examine_body(function, uses, find_kept);
         }
+        for function in functions {
+            let is_for_host = function.attributes.host || !(function.attributes.device || function.attributes.global);
+            if let (FunctionName::Operator(_), true) = (&function.name, is_for_host) {
+                self.list_operator(function, find_kept);
+            }
+        }
         // A definition is more precise than a declaration of the same function.
         let is_declared_only = |at: usize| {
             let own = functions[at];
@@ -194,7 +209,18 @@ impl<'a> HostDeclarations<'a> {
         }
     }
 
-    fn list_operator(&mut self, function: &CppFunction, hidden: &FxHashSet<SmolStr>) {
+    fn list_operator(&mut self, function: &'a CppFunction, find_kept: &FindKept<'_, 'a>) {
+        let hidden = &template_names(function);
+        // A number is kept through a constant reference only if the body does so.
+        let is_kept = |param: &CppParam| match (&function.body, &param.name) {
+            (FunctionBody::Block(body), Some(name)) => {
+                let found = find_kept(self, function, body);
+                found.is_unclear || found.kept.contains(&name.text)
+            }
+            (FunctionBody::Block(_), None) => false,
+            _ => true,
+        };
+        let mut assigns = false;
         let is_tracked = |ty: &CppType| match &ty.kind {
             CppTypeKind::Pointer(_) | CppTypeKind::Auto => true,
             CppTypeKind::Named(name) => {
@@ -208,12 +234,12 @@ impl<'a> HostDeclarations<'a> {
         for param in &function.params {
             match &param.ty.kind {
                 CppTypeKind::Reference(target) | CppTypeKind::RvalueReference(target) => {
-                    let is_const_object = target.qualifiers.is_const && self.types.int_of(target, hidden).is_none();
-                    self.has_assigning_operators |= !is_const_object && is_tracked(target);
+                    assigns |= is_tracked(target) && !(target.qualifiers.is_const && !is_kept(param));
                 }
-                _ => self.has_assigning_operators |= !self.is_plain(&param.ty, hidden) && param.pack,
+                _ => assigns |= param.pack,
             }
         }
+        self.has_assigning_operators |= assigns;
         self.has_dim3_operators |= !matches!(&function.result.kind, CppTypeKind::Basic(_));
     }
 
@@ -267,7 +293,9 @@ impl<'a> HostDeclarations<'a> {
     /// Returns whether values of a type are copied, and hold no references to the variables from which they are made.
     pub(super) fn is_plain(&self, ty: &CppType, hidden: &FxHashSet<SmolStr>) -> bool {
         match &ty.kind {
-            CppTypeKind::Basic(_) | CppTypeKind::Pointer(_) | CppTypeKind::Enum(_) | CppTypeKind::Auto => true,
+            CppTypeKind::Basic(_) | CppTypeKind::Pointer(_) | CppTypeKind::Enum(_) => true,
+            // The node of `decltype(auto)`, which may be a reference, is longer.
+            CppTypeKind::Auto => ty.span.span.range().len() < "decltype(auto)".len(),
             CppTypeKind::Array { element, .. } => self.is_plain(element, hidden),
             CppTypeKind::Named(name) => self.is_plain_name(name, ty, hidden),
             _ => false,
@@ -297,8 +325,7 @@ impl<'a> HostDeclarations<'a> {
         };
         self.types.int_of(ty, hidden).is_some()
             || PLAIN_TYPES.contains(&own)
-            || own.starts_with("cuda")
-            || own.ends_with("_t")
+            || ["cuda", "cublas", "curand", "cufft"].iter().any(|prefix| own.starts_with(prefix))
             || is_vector()
     }
 

@@ -42,6 +42,18 @@ pub(super) fn kept_names<'a>(
     code.values.iter().for_each(|value| scan.find_unkept(value));
     code.variables.iter().for_each(|variable| scan.variable(variable));
     code.values.iter().for_each(|value| scan.value(value));
+    // A constant keeps its value.
+    let variables = code.variables.iter().filter_map(|variable| match &variable.name {
+        VariableName::Plain(name) => Some((&name.text, &variable.ty)),
+        _ => None,
+    });
+    let params = function.params.iter().filter_map(|param| Some((&param.name.as_ref()?.text, &param.ty)));
+    let all: Vec<(&SmolStr, &CppType)> = variables.chain(params).collect();
+    let is_constant = |name: &SmolStr| {
+        let mut own = all.iter().filter(|(known, _)| *known == name).peekable();
+        own.peek().is_some() && own.all(|(_, ty)| ty.qualifiers.is_const && declarations.is_plain(ty, &scan.hidden))
+    };
+    scan.found.kept.retain(|name| !is_constant(name));
     scan.found
 }
 
@@ -49,6 +61,12 @@ pub(super) fn kept_names<'a>(
 pub(super) fn hidden_names(function: &CppFunction, code: &FunctionScan<'_>) -> FxHashSet<SmolStr> {
     let mut hidden = template_names(function);
     hidden.extend(code.types.iter().map(|name| name.text.clone()));
+    let variables = code.variables.iter().filter_map(|variable| match &variable.name {
+        VariableName::Plain(name) => Some(name.text.clone()),
+        _ => None,
+    });
+    hidden.extend(variables);
+    hidden.extend(function.params.iter().filter_map(|param| Some(param.name.as_ref()?.text.clone())));
     hidden
 }
 
@@ -128,8 +146,13 @@ impl<'a> EscapeScan<'a, '_> {
             }
             CppExprKind::Call { callee, args } => {
                 let effect = host_calls::effect(callee, &self.hidden, self.declarations);
+                // An element of a container may keep a reference.
+                let has_references = match &callee.kind {
+                    CppExprKind::Member { base, .. } if !effect.is_own() => !self.is_plain_target(base),
+                    _ => false,
+                };
                 for (at, arg) in args.iter().enumerate() {
-                    if effect.argument(at) == ArgumentUse::Kept {
+                    if has_references || effect.argument(at) == ArgumentUse::Kept {
                         self.keep(arg);
                     }
                 }

@@ -268,3 +268,18 @@ fn conversions_to_unsigned_are_assumptions() {
     };
     assert!(has_assumption("int n") && !has_assumption("unsigned n"));
 }
+
+/// Host code is that of the host pass of the compiler, where `__CUDA_ARCH__` is undefined.
+#[test]
+fn host_code_has_no_architecture() {
+    let source = format!(
+        "#ifdef __CUDA_ARCH__
+        #define BLOCK 128
+        #else
+        #define BLOCK 512
+        #endif
+        {KERNEL} void host(int n) {{ float *x; cudaMalloc(&x, n * BLOCK * 4); k<<<1, BLOCK>>>(x, n); }}"
+    );
+    let text = translated(&source).text;
+    assert!(text.contains("block_x == 512") && text.contains("512 * n"), "{text}");
+}

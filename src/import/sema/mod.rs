@@ -167,7 +167,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
         .collect();
     let launched = launched_kernels(unit);
     let mut t = FileTranslator::new(program);
-    let host = host_code::launches_of(unit, &mut |ty| {
+    let host = host_code::launches_of(unit.of_host(), &mut |ty| {
         let ty = Lower::new(&mut t, vec![], vec![], Facts::default()).resolve_type(ty).ok()?;
         // The size of a record may depend on attributes and pragmas that the translation ignores.
         if matches!(ty, types::CType::Record(_) | types::CType::Array(..)) { None } else { t.size_of(&ty) }
@@ -182,7 +182,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
                 continue;
             }
         };
-        let launches = KernelLaunches::of(&host, unit, &t.program, id, instances.len() != 1);
+        let launches = KernelLaunches::of(&host, unit.of_host(), &t.program, id, instances.len() != 1);
         let comments = size_comments::comments_of(unit, &t.program, id);
         let stated = StatedExtents::of(&comments);
         for (env, choice) in instances {
