@@ -50,7 +50,7 @@ pub(crate) mod tree;
 pub(crate) mod types;
 mod value;
 
-use crate::ast::{CppFunction, FunctionBody, QualifiedName, Refusal, TranslationUnit};
+use crate::ast::{CppFunction, CppTypeKind, FunctionBody, QualifiedName, Refusal, TranslationUnit};
 use crate::emit::{OriginMap, print_file};
 use crate::launches::launched_kernels;
 use crate::source::{Provenance, SourceSpan};
@@ -168,6 +168,13 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
     let launched = launched_kernels(unit);
     let mut t = FileTranslator::new(program);
     let host = host_code::launches_of(unit.of_host(), &mut |ty| {
+        // An alias may be another type in the host pass.
+        let is_alias = |name: &SmolStr| t.program.aliases.iter().any(|(alias, _)| alias.name.text == *name);
+        if let (Some(_), CppTypeKind::Named(name)) = (&unit.host, &ty.kind)
+            && name.segments.last().is_some_and(|last| is_alias(&last.name.text))
+        {
+            return None;
+        }
         let ty = Lower::new(&mut t, vec![], vec![], Facts::default()).resolve_type(ty).ok()?;
         // The size of a record may depend on attributes and pragmas that the translation ignores.
         if matches!(ty, types::CType::Record(_) | types::CType::Array(..)) { None } else { t.size_of(&ty) }
