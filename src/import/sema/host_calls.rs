@@ -105,12 +105,6 @@ pub(super) const KERNEL_QUERIES: [&str; 6] = [
     "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
 ];
 
-/// Returns the names of a template's parameters.
-pub(super) fn template_names(function: &CppFunction) -> FxHashSet<SmolStr> {
-    let params = function.template.iter().flat_map(|header| &header.params);
-    params.filter_map(|param| Some(param.name.as_ref()?.text.clone())).collect()
-}
-
 /// Returns whether a method of a container changes nothing and copies its arguments.
 fn is_query(name: &str) -> bool {
     let queries =

@@ -323,7 +323,7 @@ impl<'a> HostScan<'a, '_> {
     fn switch(&mut self, stmt: &'a CppStmt, inner: &'a CppSwitch) {
         inner.init.iter().for_each(|init| self.stmt(init));
         self.condition(&inner.condition);
-        let changed = self.changed_in(stmt);
+        let changed = self.changed(|scan| scan.stmt(stmt));
         self.nested(|own| {
             inner.prologue.iter().for_each(|stmt| own.stmt(stmt));
             for section in &inner.sections {
@@ -334,25 +334,17 @@ impl<'a> HostScan<'a, '_> {
         self.forget_all(&changed);
     }
 
-    /// Returns the variables that a statement may assign.
-    fn changed_in(&mut self, stmt: &'a CppStmt) -> FxHashSet<SmolStr> {
+    /// Returns the variables that code may assign. `list` adds the code to a scan.
+    fn changed(&mut self, list: impl FnOnce(&mut FunctionScan<'a>)) -> FxHashSet<SmolStr> {
         let mut scan = FunctionScan::default();
-        scan.stmt(stmt);
-        self.steps += scan.values.len();
-        assigned_by(&scan.values, &self.hidden, &self.declarations)
-    }
-
-    /// Returns the variables that an expression may assign.
-    fn changed_by(&mut self, value: &'a CppExpr) -> FxHashSet<SmolStr> {
-        let mut scan = FunctionScan::default();
-        scan.value(value);
+        list(&mut scan);
         self.steps += scan.values.len();
         assigned_by(&scan.values, &self.hidden, &self.declarations)
     }
 
     /// Visits the body of a loop. Before and after it, the variables that it changes are unknown.
     fn repeated(&mut self, stmt: &'a CppStmt, body: impl FnOnce(&mut Self)) {
-        let changed = self.changed_in(stmt);
+        let changed = self.changed(|scan| scan.stmt(stmt));
         self.forget_all(&changed);
         body(self);
         self.forget_all(&changed);
@@ -524,7 +516,7 @@ impl<'a> HostScan<'a, '_> {
     /// Forgets variables whose values depend on the order in which operands are evaluated: C++ leaves it open.
     fn open_order(&mut self, values: impl Iterator<Item = &'a CppExpr> + Clone) {
         for (at, value) in values.clone().enumerate() {
-            let changed = self.changed_by(value);
+            let changed = self.changed(|scan| scan.value(value));
             if changed.is_empty() {
                 continue;
             }
@@ -541,7 +533,7 @@ impl<'a> HostScan<'a, '_> {
 
     /// Returns the value of an operand that is not always evaluated.
     fn conditional_value(&mut self, value: &'a CppExpr) -> HostCodeValue {
-        let changed = self.changed_by(value);
+        let changed = self.changed(|scan| scan.value(value));
         let result = self.value(value);
         self.forget_all(&changed);
         result

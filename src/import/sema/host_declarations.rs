@@ -1,8 +1,7 @@
 //! Declarations of a file that decide what host code may change: its types, the fields of records, and how functions
 //! take their arguments.
 
-use super::host_calls::template_names;
-use super::host_values::{HostInt, HostTypes, last_name};
+use super::host_values::{HostInt, HostTypes, last_name, template_names};
 use crate::ast::*;
 use clk_base::source::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};

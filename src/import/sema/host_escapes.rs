@@ -4,9 +4,9 @@
 //!
 //! C++ binds references without a mark at the call. So each place that is not known to copy a value counts.
 
-use super::host_calls::{self, template_names};
+use super::host_calls;
 use super::host_declarations::{ArgumentUse, HostDeclarations, KeptNames};
-use super::host_values::{address_of, last_name, plain};
+use super::host_values::{address_of, last_name, plain, template_names};
 use crate::ast::*;
 use crate::launches::FunctionScan;
 use clk_base::source::Span;

@@ -162,6 +162,12 @@ pub(super) fn is_natural(value: &SizePolynomial) -> bool {
 
 // ---- syntax ----
 
+/// Returns the names of a template's parameters.
+pub(super) fn template_names(function: &CppFunction) -> FxHashSet<SmolStr> {
+    let params = function.template.iter().flat_map(|header| &header.params);
+    params.filter_map(|param| Some(param.name.as_ref()?.text.clone())).collect()
+}
+
 pub(super) fn axis_of(member: &QualifiedName) -> Option<usize> {
     ["x", "y", "z"].iter().position(|axis| *axis == last_name(member))
 }

@@ -75,7 +75,7 @@ impl<'h> KernelLaunches<'h> {
             && others.all(is_same)
             && !program.refused.iter().any(|(refused, ..)| refused == name)
             && launches.iter().all(|launch| launch.args.len() <= function.params.len());
-        let hidden: FxHashSet<SmolStr> = super::host_calls::template_names(function);
+        let hidden: FxHashSet<SmolStr> = super::host_values::template_names(function);
         let params = function.params.iter().map(|param| {
             let name = param.name.as_ref().map_or("".into(), |name| name.text.clone());
             (name, host.types.int_of(&param.ty, &hidden))
