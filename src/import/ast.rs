@@ -23,7 +23,8 @@ pub struct CppName {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TranslationUnit {
     pub decls: Vec<CppDecl>,
-    /// The comments of all files that were read, in the order of reading.
+    /// The comments of all files that were read, in the order of reading. Those of the main file's directives and of
+    /// its skipped groups are left out.
     pub comments: Vec<CppComment>,
     /// The places of all identifiers after preprocessing, except names of members after `.` and `->`.
     pub identifiers: FxHashMap<SmolStr, Vec<SourceSpan>>,
@@ -45,6 +46,8 @@ pub struct CppComment {
     /// The text without the delimiters.
     pub text: SmolStr,
     pub block: bool,
+    /// The end of the last token before the comment on its line.
+    pub line_code: Option<u32>,
 }
 
 /// A construct that is not translated. The kernel or function that contains it is refused.

@@ -259,11 +259,11 @@ pub(crate) fn lex(file: FileId, text: &str) -> LexedFile {
         let (written, block) = (&spliced.text[start..end], spliced.text[start..].starts_with("/*"));
         let inner = written.get(2..).unwrap_or("");
         let inner = if block { inner.strip_suffix("*/").unwrap_or(inner) } else { inner };
-        CppComment {
-            span: Span::new(file, spliced.start(start), spliced.end(end)),
-            text: SmolStr::new(inner.trim_end_matches('\r')),
-            block,
-        }
+        let span = Span::new(file, spliced.start(start), spliced.end(end));
+        let before = tokens.partition_point(|token| token.span.end <= span.start);
+        let line_code = before.checked_sub(1).map(|at| tokens[at].span.end);
+        let line_code = line_code.filter(|&end| !text[end as usize..span.start as usize].contains('\n'));
+        CppComment { span, text: SmolStr::new(inner.trim_end_matches('\r')), block, line_code }
     });
     let comments = comments.collect();
     let span = Span::new(file, text.len(), text.len());

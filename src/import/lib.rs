@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 pub mod ast;
+mod comments;
 mod emit;
 mod launches;
 mod lex;

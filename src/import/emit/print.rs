@@ -2,13 +2,14 @@
 //! each literal whose type is not the default of Clk.
 
 use super::span_map::OriginMap;
+use crate::comments::PlacedComments;
 use crate::sema::tree::{ClkFile, ClkFunction, Expr, ExprKind, Stmt, StmtKind};
 use crate::sema::types::ClkScalar;
 use crate::source::SourceSpan;
 use std::fmt::Write;
 
-/// Prints a file. `comments` gives the comment lines that precede an item, by the name of the item.
-pub(crate) fn print_file(file: &ClkFile, comments: &dyn Fn(&str) -> Vec<String>) -> (String, OriginMap) {
+/// Prints a file. `comments` returns the comments of a function.
+pub(crate) fn print_file(file: &ClkFile, comments: &dyn Fn(&ClkFunction) -> PlacedComments) -> (String, OriginMap) {
     let mut printer = Printer::default();
     for item in &file.constants {
         let start = printer.text.len();
@@ -28,7 +29,9 @@ pub(crate) fn print_file(file: &ClkFile, comments: &dyn Fn(&str) -> Vec<String>)
         printer.text.push_str("\n\n");
     }
     for function in &file.functions {
-        for line in comments(&function.name) {
+        printer.comments = comments(function);
+        printer.next_stmt = 0;
+        for line in std::mem::take(&mut printer.comments.head) {
             let _ = writeln!(printer.text, "//{line}");
         }
         printer.function(function);
@@ -51,6 +54,10 @@ struct Printer {
     text: String,
     map: OriginMap,
     indent: usize,
+    /// The comments of the current function.
+    comments: PlacedComments,
+    /// The number of the next statement of the current function.
+    next_stmt: usize,
     /// Whether literals are printed with their type, because nothing else in their expression has a type.
     typed_literals: bool,
 }
@@ -130,22 +137,44 @@ impl Printer {
     }
 
     fn block(&mut self, stmts: &[Stmt]) {
-        if stmts.is_empty() {
+        self.block_with(vec![], stmts);
+    }
+
+    /// Prints a block that begins with comments.
+    fn block_with(&mut self, comments: Vec<String>, stmts: &[Stmt]) {
+        if stmts.is_empty() && comments.is_empty() {
             self.text.push_str("{ }");
             return;
         }
         self.text.push('{');
         self.indent += 1;
+        self.comment_lines(comments);
         for stmt in stmts {
+            let at = self.next_stmt;
+            let before = self.comments.before.remove(&at).unwrap_or_default();
+            self.comment_lines(before);
             self.line();
             self.stmt(stmt);
+            if let Some(comment) = self.comments.beside.remove(&at) {
+                let _ = write!(self.text, " //{comment}");
+            }
+            let after = self.comments.after.remove(&at).unwrap_or_default();
+            self.comment_lines(after);
         }
         self.indent -= 1;
         self.line();
         self.text.push('}');
     }
 
+    fn comment_lines(&mut self, comments: Vec<String>) {
+        for comment in comments {
+            self.line();
+            let _ = write!(self.text, "//{comment}");
+        }
+    }
+
     fn stmt(&mut self, stmt: &Stmt) {
+        self.next_stmt += 1;
         let start = self.text.len();
         match &stmt.kind {
             StmtKind::Declare { name, mutable, ty, value } => {
@@ -165,7 +194,7 @@ impl Printer {
                 self.expr(value, 0);
             }
             StmtKind::Expr(value) => self.expr(value, 0),
-            StmtKind::If { condition, then, otherwise } => self.conditional(condition, then, otherwise),
+            StmtKind::If { condition, then, otherwise } => self.conditional(vec![], condition, then, otherwise),
             StmtKind::While { condition, body } => {
                 self.text.push_str("while ");
                 self.expr(condition, 1);
@@ -202,15 +231,22 @@ impl Printer {
         self.map.add(start..self.text.len(), stmt.span);
     }
 
-    fn conditional(&mut self, condition: &Expr, then: &[Stmt], otherwise: &[Stmt]) {
+    /// Prints an `if`, whose first block begins with comments.
+    fn conditional(&mut self, comments: Vec<String>, condition: &Expr, then: &[Stmt], otherwise: &[Stmt]) {
         self.text.push_str("if ");
         self.expr(condition, 1);
         self.text.push(' ');
-        self.block(then);
-        if let [Stmt { kind: StmtKind::If { condition, then, otherwise }, span }] = otherwise {
+        self.block_with(comments, then);
+        let at = self.next_stmt;
+        let follows = self.comments.beside.contains_key(&at) || self.comments.after.contains_key(&at);
+        if let [Stmt { kind: StmtKind::If { condition, then, otherwise }, span }] = otherwise
+            && !follows
+        {
             self.text.push_str(" else ");
             let start = self.text.len();
-            self.conditional(condition, then, otherwise);
+            self.next_stmt += 1;
+            let comments = self.comments.before.remove(&at).unwrap_or_default();
+            self.conditional(comments, condition, then, otherwise);
             self.map.add(start..self.text.len(), *span);
         } else if !otherwise.is_empty() {
             self.text.push_str(" else ");

@@ -32,6 +32,22 @@ enum FoundHeader {
 impl Preprocessor<'_> {
     /// Executes the directive after the `#` that was just read. Returns the tokens that replace it.
     pub(super) fn directive(&mut self) -> Vec<PpToken> {
+        let is_main_file = self.files.len() == 1;
+        let Some(file) = self.files.last() else { return vec![] };
+        let start = file.tokens[file.next - 1].span.start;
+        let tokens = self.execute_directive();
+        if is_main_file && let Some(file) = self.files.first() {
+            let end = if file.groups.last().is_some_and(|group| !group.active) {
+                file.tokens[super::next_directive(&file.tokens, file.next)].span.start
+            } else {
+                file.tokens[file.next - 1].span.end
+            };
+            self.unread.push(start..end);
+        }
+        tokens
+    }
+
+    fn execute_directive(&mut self) -> Vec<PpToken> {
         let Some(file) = self.files.last_mut() else { return vec![] };
         let hash = file.tokens[file.next - 1].span;
         let rest = &file.tokens[file.next..];

@@ -21,6 +21,7 @@ use clk_base::diag::{Diagnostic, Severity};
 use clk_base::source::{FileId, SourceMap, Span};
 use clk_base::stop;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Maximum number of tokens of all files and macro expansions together.
@@ -77,6 +78,8 @@ struct Preprocessor<'a> {
     headers: FxHashMap<String, (FileId, Rc<Vec<RawToken>>)>,
     once: FxHashSet<FileId>,
     comments: Vec<CppComment>,
+    /// The directives of the main file, and the groups of it that are skipped.
+    unread: Vec<Range<u32>>,
     provenance: Provenance,
     diagnostics: Vec<Diagnostic>,
     /// The number of tokens that may still be produced.
@@ -105,6 +108,7 @@ pub(crate) fn preprocess(
         headers: FxHashMap::default(),
         once: FxHashSet::default(),
         comments: vec![],
+        unread: vec![],
         provenance: Provenance::default(),
         diagnostics: vec![],
         budget: MAX_TOKENS,
@@ -118,6 +122,12 @@ pub(crate) fn preprocess(
     preprocessor.comments.extend(lexed.comments);
     preprocessor.open(file, Rc::new(lexed.tokens));
     let tokens = preprocessor.run(Span::new(file, text.len(), text.len()));
+    let unread = &preprocessor.unread;
+    let is_read = |comment: &CppComment| {
+        let is_own = |range: &Range<u32>| range.contains(&comment.span.start) || comment.line_code == Some(range.end);
+        comment.span.file != file || !unread.iter().any(is_own)
+    };
+    preprocessor.comments.retain(is_read);
     Preprocessed {
         tokens,
         comments: preprocessor.comments,

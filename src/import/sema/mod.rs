@@ -51,6 +51,7 @@ pub(crate) mod types;
 mod value;
 
 use crate::ast::{CppFunction, CppTypeKind, FunctionBody, QualifiedName, Refusal, TranslationUnit};
+use crate::comments::{FileComments, PlacedComments};
 use crate::emit::{OriginMap, print_file};
 use crate::launches::launched_kernels;
 use crate::source::{Provenance, SourceSpan};
@@ -252,9 +253,16 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
     }
     t.drop_unused();
     let kernels = &translation.kernels;
-    let comments = |item: &str| -> Vec<String> {
-        let Some(kernel) = kernels.iter().find(|kernel| kernel.clk_name == item) else { return vec![] };
-        kernel.assumptions.iter().map(|assumption| format!(" assumes that {}", assumption.text)).collect()
+    let of_file = FileComments::new(unit, |comment| !size_comments::is_size_comment(comment));
+    let comments = |item: &tree::ClkFunction| {
+        let source = t.program.functions.iter().find(|entry| entry.function.name_span == item.span);
+        let mut placed =
+            source.map_or_else(PlacedComments::default, |entry| of_file.of_function(entry.function, &item.body));
+        let kernel = kernels.iter().find(|kernel| kernel.clk_name == item.name);
+        for assumption in kernel.iter().flat_map(|kernel| &kernel.assumptions) {
+            placed.head.push(format!(" assumes that {}", assumption.text));
+        }
+        placed
     };
     (translation.text, translation.map) = print_file(&t.file, &comments);
     translation

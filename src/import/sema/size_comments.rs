@@ -97,7 +97,7 @@ fn highest_axis(comments: &[&CppComment]) -> u8 {
     }
 }
 
-fn is_size_comment(comment: &CppComment) -> bool {
+pub(super) fn is_size_comment(comment: &CppComment) -> bool {
     comment.text.trim_start().starts_with(PREFIX)
 }
 
