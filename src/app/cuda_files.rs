@@ -21,6 +21,8 @@ pub(crate) struct LoadedCuda {
     pub source: FileId,
     /// The translated text.
     pub file: FileId,
+    /// Statements that launch each kernel once, to be appended to the text.
+    pub script: String,
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
     /// Messages of the preprocessor and the parser.
@@ -51,10 +53,11 @@ pub(crate) fn translate(
 ) -> LoadedCuda {
     let source = sources.add(name, text);
     let parsed = clk_import::parse(sources, source, options, &|path| read(Path::new(path)).ok());
-    let translation = clk_import::translate(&parsed.unit, &parsed.provenance);
+    let translation = clk_import::translate(&parsed.unit, &parsed.provenance, options);
     LoadedCuda {
         source,
         file: sources.add_generated(format!("<Clk text of {name}>"), translation.text, Arc::new(translation.map)),
+        script: translation.script,
         kernels: translation.kernels,
         refused: translation.refused,
         diagnostics: parsed.diagnostics.into_iter().chain(translation.warnings).collect(),
@@ -67,10 +70,11 @@ pub(crate) fn translate(
 /// `read` returns the text of a file.
 pub(crate) fn load_module(
     path: &Path,
+    options: &ImportOptions,
     read: &dyn Fn(&Path) -> Result<String, FileError>,
     sources: &mut SourceMap,
 ) -> Result<LoadedFile, FileError> {
-    let loaded = translate(&path.display().to_string(), read(path)?, &ImportOptions::default(), read, sources);
+    let loaded = translate(&path.display().to_string(), read(path)?, options, read, sources);
     let refused = loaded.refused.into_iter().map(|refused| Diagnostic {
         code: LEFT_OUT,
         severity: Severity::Warning,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::console::Console;
-use super::disk::{self, Disk};
+use super::disk::{self, Disk, DiskWithCuda};
 use super::exit;
 use super::interrupt::Interrupt;
 use super::tuning_files::TuningFiles;
@@ -130,7 +130,7 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
         let compiled = examined(session, outcome, console)?;
         return Some(CompiledScript { cuda_kernels: loaded.kernels, ..compiled });
     }
-    match session.add_path(path, &Disk) {
+    match session.add_path(path, &DiskWithCuda(&console.cuda_options)) {
         Ok(outcome) => examined(session, outcome, console),
         Err(why) => {
             console.report(&disk::unreadable(path, &why), &session.sources);
@@ -142,7 +142,7 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
 /// Compiles a text as the main script; reports errors and returns `None` if there are any.
 pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<CompiledScript> {
     let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
-    let outcome = session.add(name, text, &Disk);
+    let outcome = session.add(name, text, &DiskWithCuda(&console.cuda_options));
     examined(session, outcome, console)
 }
 

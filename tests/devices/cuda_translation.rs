@@ -105,8 +105,9 @@ fn run_cpp(compiler: &str, folder: &Path, text: &str) -> Vec<String> {
 fn translated(text: &str) -> CudaTranslation {
     let mut sources = SourceMap::default();
     let file = sources.add("kernels.cu", text);
-    let parsed = clk_import::parse(&mut sources, file, &ImportOptions::default(), &|_| None);
-    clk_import::translate(&parsed.unit, &parsed.provenance)
+    let options = ImportOptions::default();
+    let parsed = clk_import::parse(&mut sources, file, &options, &|_| None);
+    clk_import::translate(&parsed.unit, &parsed.provenance, &options)
 }
 
 fn bytes_of(data: &[u8]) -> Bytes {

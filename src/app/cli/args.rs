@@ -51,7 +51,7 @@ pub(crate) enum CliCommand {
     Lsp,
     Dap,
     Mcp { options: McpOptions },
-    Import { files: Vec<PathBuf>, output: Option<PathBuf>, coverage: bool },
+    Import { files: Vec<PathBuf>, output: Option<PathBuf>, coverage: bool, script: bool },
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
     Launch { job: Box<LaunchJob> },
@@ -198,6 +198,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         _ => Isolate::No,
     };
     let cuda = matches.subcommand().map_or_else(ImportOptions::default, |(_, sub)| cuda_options(sub));
+    let cuda = ImportOptions { contract: text.contract, ..cuda };
     Ok(Cli { task, look, cuda, limits, device, usage, isolate, stats })
 }
 
@@ -390,6 +391,7 @@ fn task(matches: &ArgMatches) -> CliCommand {
             files: paths("files"),
             output: sub.get_one::<PathBuf>("output").cloned(),
             coverage: sub.get_flag("coverage"),
+            script: sub.get_flag("script"),
         },
         "fmt" => CliCommand::Fmt {
             paths: paths("paths"),
@@ -548,7 +550,7 @@ fn global_options() -> Vec<Arg> {
         flag("no-isolate", "Run them in this one").overrides_with("isolate"),
         flag("no-coarsen", "On GPUs: let a thread of a `threads` kernel take one index"),
         flag("fast-math", "On GPUs: approximate functions and division"),
-        flag("contract", "On GPUs: let `a * b + c` round once"),
+        flag("contract", "In CUDA files and on GPUs: let `a * b + c` round once"),
         number("max-steps", "N", "Stop a kernel whose threads take more loop iterations than this [default: no limit]")
             .value_parser(value_parser!(u64)),
         number("workers", "N", "Worker threads of the simulator [default: one per core]")
@@ -799,6 +801,10 @@ fn import() -> Command {
         .arg(
             switch("coverage", "Count the kernels that can be translated, and the constructs that stop the others")
                 .conflicts_with("output"),
+        )
+        .arg(
+            switch("script", "Append a script that launches each kernel once, with arguments to start from")
+                .conflicts_with("coverage"),
         );
     with_cuda_options(command)
 }

@@ -11,7 +11,8 @@ use crate::{cuda_program, disk, exit};
 use clk_base::escape;
 use clk_base::source::{SourceMap, Span};
 
-pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, context: &mut AppContext) -> u8 {
+/// Translates a file. With `script`, statements that launch each kernel follow the translation.
+pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, script: bool, context: &mut AppContext) -> u8 {
     let [path] = paths else {
         context.console.error_line("error: `clk import` translates one file\n  Help: `--coverage` reads several files");
         return exit::USAGE;
@@ -21,9 +22,12 @@ pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, context: &mut AppC
         context.console.summary();
         return exit::FAILURE;
     };
-    let text = sources.text(loaded.file);
+    let mut text = sources.text(loaded.file).to_string();
+    if script {
+        text += &loaded.script;
+    }
     match output {
-        None => context.console.print(text),
+        None => context.console.print(&text),
         Some(output) => {
             if let Err(why) = disk::write_atomically(output, text.as_bytes()) {
                 context.console.report(&disk::unwritable(output, &why), &sources);

@@ -147,7 +147,7 @@ fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
         CliCommand::Dap => dap::main(context),
         CliCommand::Mcp { options } => super::mcp::main(options, context),
         CliCommand::Import { files, coverage: true, .. } => import::coverage(&files, context),
-        CliCommand::Import { files, output, .. } => import::files(&files, output.as_deref(), context),
+        CliCommand::Import { files, output, script, .. } => import::files(&files, output.as_deref(), script, context),
         CliCommand::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         CliCommand::Cache { action } => cache::perform(action, context),
         CliCommand::Launch { job } => super::launch::main(&job, context),

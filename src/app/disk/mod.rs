@@ -18,6 +18,7 @@ use clk_base::diag::Diagnostic;
 use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_compile::{Files, LoadedFile, MissingModule};
+use clk_import::ImportOptions;
 
 pub(crate) use self::confinement::{Confinement, check_read, confine, is_confined, is_visible};
 pub(crate) use self::open::{contents, open, read, read_system_file};
@@ -36,14 +37,31 @@ impl Files for Disk {
     }
 
     fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
+        DiskWithCuda(&ImportOptions::default()).load(path, sources)
+    }
+
+    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, MissingModule>> {
+        project::module(words, folder)
+    }
+}
+
+/// Like [`Disk`], but reads imported CUDA files with these options.
+pub(crate) struct DiskWithCuda<'o>(pub(crate) &'o ImportOptions);
+
+impl Files for DiskWithCuda<'_> {
+    fn read(&self, path: &Path) -> Result<String, FileError> {
+        Disk.read(path)
+    }
+
+    fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
         match cuda_files::is_cuda_file(path) {
-            true => cuda_files::load_module(path, &read_source, sources),
+            true => cuda_files::load_module(path, self.0, &read_source, sources),
             false => Ok(LoadedFile::of_text(path, self.read(path)?, sources)),
         }
     }
 
     fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, MissingModule>> {
-        project::module(words, folder)
+        Disk.module(words, folder)
     }
 }
 

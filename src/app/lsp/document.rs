@@ -12,6 +12,7 @@ use clk_base::file_error::FileError;
 use clk_base::source::SourceMap;
 use clk_compile::{Files, LoadedFile, MissingModule};
 use clk_ide::Analysis;
+use clk_import::ImportOptions;
 use clk_syntax::ast::{ImportSource, Item, ItemKind};
 
 pub(crate) struct Document {
@@ -89,7 +90,7 @@ impl Files for Overlay<'_> {
 
     fn load(&self, path: &Path, sources: &mut SourceMap) -> Result<LoadedFile, FileError> {
         match cuda_files::is_cuda_file(path) {
-            true => cuda_files::load_module(path, &|path| self.read(path), sources),
+            true => cuda_files::load_module(path, &ImportOptions::default(), &|path| self.read(path), sources),
             false => Ok(LoadedFile::of_text(path, self.read(path)?, sources)),
         }
     }

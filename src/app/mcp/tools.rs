@@ -420,7 +420,7 @@ fn import_cuda(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
         context.console.error_line("error: `path` must name a CUDA file (`.cu` or `.cuh`)");
         return exit::USAGE;
     }
-    let code = cli::import_files(&[path.to_path_buf()], None, context);
+    let code = cli::import_files(&[path.to_path_buf()], None, false, context);
     cli::import_coverage(&[path.to_path_buf()], context);
     code
 }

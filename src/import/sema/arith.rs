@@ -221,8 +221,14 @@ impl Lower<'_, '_> {
             }
         }
         let (stable, effect) = (a.stable && b.stable, a.effect || b.effect);
+        let can_contract = self.t.contract && matches!(kind, FloatKind::Float | FloatKind::Double);
+        if can_contract && let Some(expr) = contracted(op, &a, &b, span) {
+            self.note("products in sums are computed by `fma`, as `--contract` demands", span);
+            return Ok(Value { stable, effect, ..Value::new(CType::Float(kind), expr) });
+        }
+        let is_product = can_contract && op == Op::Mul;
         let expr = Expr::binary(op.text(), a.expr, b.expr, span);
-        Ok(Value { stable, effect, ..Value::new(CType::Float(kind), expr) })
+        Ok(Value { stable, effect, is_product, ..Value::new(CType::Float(kind), expr) })
     }
 
     fn int_arithmetic(&mut self, op: CppBinaryOp, a: Value, b: Value, kind: IntKind, span: SourceSpan) -> Res<Value> {
@@ -439,7 +445,7 @@ impl Lower<'_, '_> {
                     Some(ConstantValue::Float(number)) => Value::float(-number, CType::Float(kind), span),
                     _ => {
                         let expr = Expr::new(ExprKind::Unary("-", Box::new(value.expr)), span);
-                        let negated = Value::new(CType::Float(kind), expr);
+                        let negated = Value { is_product: value.is_product, ..Value::new(CType::Float(kind), expr) };
                         negated.with_flags(value.stable, value.effect)
                     }
                 }),
@@ -478,6 +484,47 @@ impl Lower<'_, '_> {
 impl Value {
     pub(crate) fn with_flags(self, stable: bool, effect: bool) -> Value {
         Value { stable, effect, ..self }
+    }
+}
+
+/// Returns `a + b` or `a - b` as an `fma`, if one of them is a product. If both are, the left product is exact, like in
+/// code of nvcc.
+fn contracted(op: CppBinaryOp, a: &Value, b: &Value, span: SourceSpan) -> Option<Expr> {
+    let is_sum = match op {
+        CppBinaryOp::Add => true,
+        CppBinaryOp::Sub => false,
+        _ => return None,
+    };
+    let (x, y, z) = if let Some((x, y)) = factors(a) {
+        (x, y, if is_sum { b.expr.clone() } else { negated_float(b.expr.clone()) })
+    } else {
+        let (x, y) = factors(b)?;
+        (if is_sum { x } else { negated_float(x) }, y, a.expr.clone())
+    };
+    Some(Expr::call("fma", vec![x, y, z], span))
+}
+
+/// Returns the factors of a product, or of a negated one.
+fn factors(value: &Value) -> Option<(Expr, Expr)> {
+    if !value.is_product {
+        return None;
+    }
+    match &value.expr.kind {
+        ExprKind::Binary("*", x, y) => Some(((**x).clone(), (**y).clone())),
+        ExprKind::Unary("-", product) => match &product.kind {
+            ExprKind::Binary("*", x, y) => Some((negated_float((**x).clone()), (**y).clone())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn negated_float(value: Expr) -> Expr {
+    let span = value.span;
+    match value.kind {
+        ExprKind::Unary("-", inner) => *inner,
+        ExprKind::Float(number, scalar) => Expr::new(ExprKind::Float(-number, scalar), span),
+        kind => Expr::new(ExprKind::Unary("-", Box::new(Expr::new(kind, span))), span),
     }
 }
 

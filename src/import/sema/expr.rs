@@ -567,6 +567,8 @@ impl<'a> Lower<'_, 'a> {
 
     pub(crate) fn spill_denoted(&mut self, denoted: Denoted, mark: usize) -> Denoted {
         match denoted {
+            // A sum may still contract the product of its operands.
+            Denoted::Value(value) if value.is_product => Denoted::Value(self.spill_product(value, mark)),
             Denoted::Value(value) => Denoted::Value(self.spill_at(value, mark)),
             Denoted::Pointer(mut pointer) => {
                 self.spill_pointer(&mut pointer, mark);

@@ -6,7 +6,7 @@
 
 use super::program::ScopePath;
 use super::translator::{FileTranslator, TranslatedFunction};
-use super::tree::{Expr, Stmt, StmtKind};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::{CType, ClkScalar, GroupKind, TemplateArgs};
 use super::value::{ArrayInfo, CppPlace, Pointer, Res, Space, Value, VariableKey, refuse};
 use crate::ast::Refusal;
@@ -326,6 +326,27 @@ impl<'t, 'a> Lower<'t, 'a> {
             block.insert(mark.min(block.len()), stmt);
         }
         Value { expr: Expr::name(name, span), stable: true, effect: false, ..value }
+    }
+
+    /// Like [`Lower::spill_at`], but stores the factors of a product instead of the product.
+    pub(crate) fn spill_product(&mut self, value: Value, mark: usize) -> Value {
+        let factor = |lower: &mut Self, factor: &Expr| {
+            let is_constant = matches!(factor.kind, ExprKind::Float(..));
+            let factor = Value { stable: is_constant, ..Value::new(value.ty.clone(), factor.clone()) };
+            Box::new(lower.spill_at(factor, mark).expr)
+        };
+        let kind = match &value.expr.kind {
+            ExprKind::Binary("*", x, y) => ExprKind::Binary("*", factor(self, x), factor(self, y)),
+            ExprKind::Unary("-", product) => match &product.kind {
+                ExprKind::Binary("*", x, y) => {
+                    let product = ExprKind::Binary("*", factor(self, x), factor(self, y));
+                    ExprKind::Unary("-", Box::new(Expr::new(product, value.expr.span)))
+                }
+                _ => return self.spill_at(value, mark),
+            },
+            _ => return self.spill_at(value, mark),
+        };
+        Value { expr: Expr::new(kind, value.expr.span), stable: true, ..value }
     }
 
     /// Returns the Clk type of the expression of a value.

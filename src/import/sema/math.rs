@@ -158,7 +158,9 @@ impl<'a> Lower<'_, 'a> {
                 b'd' => (self.convert(a, &DOUBLE, span)?, self.convert(b, &DOUBLE, span)?),
                 _ => (a, b),
             };
-            return self.binary(*op, a, b, span).map(Some);
+            // nvcc contracts operators only.
+            let exact = |value| Value { is_product: false, ..value };
+            return self.binary(*op, exact(a), exact(b), span).map(exact).map(Some);
         }
         let base = single.unwrap_or(name);
         self.other_math(base, single.is_some(), values, name, span).map(Some)

@@ -22,6 +22,7 @@ mod host_escapes;
 mod host_launches;
 mod host_values;
 mod index_limits;
+mod launch_script;
 mod launch_sizes;
 #[cfg(test)]
 mod launch_tests;
@@ -54,6 +55,7 @@ use crate::ast::{CppFunction, CppTypeKind, FunctionBody, QualifiedName, Refusal,
 use crate::comments::{FileComments, PlacedComments};
 use crate::emit::{OriginMap, print_file};
 use crate::launches::launched_kernels;
+use crate::options::ImportOptions;
 use crate::source::{Provenance, SourceSpan};
 use clk_base::diag::Diagnostic;
 use launch_sizes::KernelLaunches;
@@ -113,6 +115,8 @@ pub struct RefusedKernel {
 pub struct CudaTranslation {
     pub text: String,
     pub map: OriginMap,
+    /// Statements that launch each kernel once. They follow the text in a file of their own.
+    pub script: String,
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
     /// Warnings about launches that the assumptions exclude.
@@ -123,14 +127,14 @@ pub struct CudaTranslation {
 const STACK_BYTES: usize = 256 << 20;
 
 /// Translates all kernels of a file.
-pub fn translate(unit: &TranslationUnit, provenance: &Provenance) -> CudaTranslation {
+pub fn translate(unit: &TranslationUnit, provenance: &Provenance, options: &ImportOptions) -> CudaTranslation {
     let on_thread = std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("cuda import".into()).stack_size(STACK_BYTES);
-        let handle = builder.spawn_scoped(scope, || translate_unit(unit, provenance)).ok()?;
+        let handle = builder.spawn_scoped(scope, || translate_unit(unit, provenance, options)).ok()?;
         Some(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     // Without threads, the stack of the caller has to suffice.
-    on_thread.unwrap_or_else(|| translate_unit(unit, provenance))
+    on_thread.unwrap_or_else(|| translate_unit(unit, provenance, options))
 }
 
 fn translate_kernel(
@@ -143,7 +147,7 @@ fn translate_kernel(
     Lower::new(t, env.clone(), scope, Facts::default()).kernel(id, env, stated)
 }
 
-fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTranslation {
+fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &ImportOptions) -> CudaTranslation {
     let program = Program::new(&unit.decls);
     let mut translation = CudaTranslation::default();
     let refusal_of = |name: &SmolStr, source: SourceSpan, refusal: &Refusal| {
@@ -167,7 +171,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
         })
         .collect();
     let launched = launched_kernels(unit);
-    let mut t = FileTranslator::new(program);
+    let mut t = FileTranslator::new(program, options.contract);
     let host = host_code::launches_of(unit.of_host(), &mut |ty| {
         // An alias may be another type in the host pass.
         let is_alias = |name: &SmolStr| t.program.aliases.iter().any(|(alias, _)| alias.name.text == *name);
@@ -265,6 +269,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance) -> CudaTransl
         placed
     };
     (translation.text, translation.map) = print_file(&t.file, &comments);
+    translation.script = launch_script::launch_script(&t.file);
     translation
 }
 

@@ -6,10 +6,50 @@ use clk_base::source::{SourceMap, TextOrigin};
 use std::path::PathBuf;
 
 pub(super) fn translated(text: &str) -> crate::CudaTranslation {
+    translated_with(text, &ImportOptions::default())
+}
+
+fn translated_with(text: &str, options: &ImportOptions) -> crate::CudaTranslation {
     let mut sources = SourceMap::default();
     let file = sources.add("kernels.cu", text);
-    let parsed = parse(&mut sources, file, &ImportOptions::default(), &|_| None);
-    translate(&parsed.unit, &parsed.provenance)
+    let parsed = parse(&mut sources, file, options, &|_| None);
+    translate(&parsed.unit, &parsed.provenance, options)
+}
+
+/// The choices of nvcc 12.9 for `sm_90`.
+#[test]
+fn products_in_sums_are_contracted_on_demand() {
+    let contracted = |value: &str| {
+        let source = format!(
+            "__global__ void k(float *y, const float *x, float a, float b, float c, float d, double e, int n) {{
+                y[0] = {value};
+            }}"
+        );
+        let translation = translated_with(&source, &ImportOptions { contract: true, ..ImportOptions::default() });
+        let start = translation.text.find("y[0] = ").expect("the text has the store") + 7;
+        let plain = translated(&source).text;
+        assert!(!plain.contains("fma("), "{plain}");
+        translation.text[start..].split('\n').next().unwrap_or_default().to_string()
+    };
+    assert_eq!(contracted("a * b + c"), "fma(a, b, c)");
+    assert_eq!(contracted("c + a * b"), "fma(a, b, c)");
+    assert_eq!(contracted("a * b - c"), "fma(a, b, -c)");
+    assert_eq!(contracted("c - a * b"), "fma(-a, b, c)");
+    assert_eq!(contracted("-(a * b) + c"), "fma(-a, b, c)");
+    assert_eq!(contracted("c - -(a * b)"), "fma(a, b, c)");
+    assert_eq!(contracted("-a * b - 2.0f"), "fma(-a, b, -2.0)");
+    assert_eq!(contracted("a * b + c * d"), "fma(a, b, c * d)");
+    assert_eq!(contracted("a * b - c * d"), "fma(a, b, -(c * d))");
+    assert_eq!(contracted("a * b + c * d + a * d"), "fma(a, d, fma(a, b, c * d))");
+    assert_eq!(contracted("a * b * c + d"), "fma(a * b, c, d)");
+    // Rounded by a conversion, a function or a call.
+    assert_eq!(contracted("a * b + e"), "f32(f64(a * b) + e)");
+    assert_eq!(contracted("__fmul_rn(a, b) + c"), "a * b + c");
+    assert_eq!(contracted("__fadd_rn(a * b, c)"), "a * b + c");
+    assert_eq!(contracted("a * b * c"), "a * b * c");
+    assert_eq!(contracted("n * n + n"), "f32(n * n + n)");
+    // The factors are stored before the index changes.
+    assert_eq!(contracted("x[1] * a + x[n++]"), "fma(t_2, t_3, x[t])");
 }
 
 #[test]

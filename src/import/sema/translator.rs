@@ -105,10 +105,12 @@ pub(crate) struct FileTranslator<'a> {
     /// Variables whose values are being evaluated.
     pub(crate) evaluating: Vec<usize>,
     pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
+    /// Whether products and sums of an expression become `fma`.
+    pub(crate) contract: bool,
 }
 
 impl<'a> FileTranslator<'a> {
-    pub(crate) fn new(program: Program<'a>) -> Self {
+    pub(crate) fn new(program: Program<'a>, contract: bool) -> Self {
         FileTranslator {
             program,
             records: vec![],
@@ -121,6 +123,7 @@ impl<'a> FileTranslator<'a> {
             hoisted: vec![],
             evaluating: vec![],
             enum_values: FxHashMap::default(),
+            contract,
         }
     }
 

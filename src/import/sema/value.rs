@@ -60,13 +60,26 @@ pub(crate) struct Value {
     pub(crate) effect: bool,
     /// A number that divides the value; 1 if unknown.
     pub(crate) divisor: u64,
+    /// Whether `expr` may be a product, or a negated one, that a sum may contract to `fma`.
+    pub(crate) is_product: bool,
 }
 
 impl Value {
     pub(crate) fn new(ty: CType, expr: Expr) -> Value {
         let rep = ty.scalar().unwrap_or(ClkScalar::I32);
         let range = if ty.is_integer() { Some(rep.limits()) } else { None };
-        Value { ty, expr, rep, range, constant: None, position: None, stable: false, effect: false, divisor: 1 }
+        Value {
+            ty,
+            expr,
+            rep,
+            range,
+            constant: None,
+            position: None,
+            stable: false,
+            effect: false,
+            divisor: 1,
+            is_product: false,
+        }
     }
 
     pub(crate) fn int(value: i128, ty: CType, span: SourceSpan) -> Value {
