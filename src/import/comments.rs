@@ -125,7 +125,8 @@ fn collect_decls(decls: &[CppDecl], found: &mut Vec<Span>) {
 /// Returns the lines of a comment, without the asterisks and blank lines of a frame.
 fn lines(comment: &CppComment) -> Vec<String> {
     if !comment.block {
-        return vec![comment.text.trim_end().to_string()];
+        // `///` begins a comment of another kind in Clk.
+        return vec![comment.text.trim_start_matches('/').trim_end().to_string()];
     }
     let mut lines: Vec<String> = comment
         .text

@@ -18,10 +18,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("clock64", "measure the time of the launch"),
     ("malloc", "pass an array to the kernel"),
     ("free", "pass an array to the kernel"),
-    ("memcpy", "copy the elements in a loop"),
-    ("memmove", "copy the elements in a loop"),
-    ("memset", "store the elements in a loop"),
-    ("__nanosleep", "leave it out: waiting threads need no pause"),
     ("tex1Dfetch", "pass an array instead of a texture"),
     ("tex1D", "pass an array instead of a texture"),
     ("tex2D", "pass an array instead of a texture"),
@@ -202,6 +198,13 @@ impl<'a> Lower<'_, 'a> {
                 self.void_call("assert", vec![condition.expr], span)?
             }
             ("printf", [format, values @ ..]) => self.call_printf(format, values, span)?,
+            // Waiting threads need no pause.
+            ("__nanosleep", [duration]) => {
+                self.discard(duration)?;
+                Denoted::Void
+            }
+            ("memset", [to, byte, size]) => self.call_memset(to, byte, size, span)?,
+            ("memcpy", [to, from, size]) => self.call_memcpy(to, from, size, span)?,
             ("__builtin_expect", [value, _]) => {
                 let value = self.rvalue(value)?;
                 Denoted::Value(self.convert(value, &CType::Int(IntKind::Long), span)?)
@@ -213,7 +216,14 @@ impl<'a> Lower<'_, 'a> {
             ("swap", [a, b]) => {
                 let (x, y) = (self.place(a)?, self.place(b)?);
                 if let CType::Pointer(_) = x.ty {
-                    return refuse("a swap of pointers", span, "use an array with one more axis, and swap indices");
+                    let mut old_x = self.pointer_of(Denoted::Place(x.clone()), span)?;
+                    let mut old_y = self.pointer_of(Denoted::Place(y.clone()), span)?;
+                    let mark = self.mark();
+                    self.spill_pointer(&mut old_x, mark);
+                    self.spill_pointer(&mut old_y, mark);
+                    self.assign_pointer(&x, old_y, span)?;
+                    self.assign_pointer(&y, old_x, span)?;
+                    return Ok(Some(Denoted::Void));
                 }
                 let (old_x, old_y) = (self.load(&x)?, self.load(&y)?);
                 let old_x = self.spill(Value { stable: false, ..old_x });
@@ -549,7 +559,17 @@ impl<'a> Lower<'_, 'a> {
         let width = match values.get(2).map(Value::constant_int) {
             None => 32,
             Some(Some(width @ (1 | 2 | 4 | 8 | 16 | 32))) => width,
-            Some(_) => return refuse(format!("`{name}` with a computed width"), span, "use a constant power of two"),
+            Some(Some(_)) => return refuse(format!("`{name}` with this width"), span, "use a power of two up to 32"),
+            // Not a width of CUDA: the forms for constant widths do not apply.
+            Some(None) => 0,
+        };
+        let width_expr = match values.get(2) {
+            Some(value) if width == 0 => {
+                self.note("the width of a shuffle is 1, 2, 4, 8, 16 or 32", span);
+                let value = self.convert(value.clone(), &INT, span)?;
+                self.spill(Value { expr: coerce(&value, ClkScalar::I32), rep: ClkScalar::I32, ..value }).expr
+            }
+            _ => Expr::int(width, ClkScalar::I32, span),
         };
         let by = values.remove(1);
         let value = values.remove(0);
@@ -564,14 +584,18 @@ impl<'a> Lower<'_, 'a> {
         let int = |n: i128| Expr::int(n, ClkScalar::I32, span);
         let lane = || Expr::name("lane_idx", span);
         let binary = |op, a, b| Expr::binary(op, a, b, span);
+        let minus = |a: Expr, b: &Expr| match (&a.kind, &b.kind) {
+            (ExprKind::Int(x, _), ExprKind::Int(y, _)) => int(x - y),
+            _ => binary("-", a, b.clone()),
+        };
         let (clk, lane) = match name {
             "__shfl" if width == 32 => match constant {
                 Some(n) => ("shuffle", int(n & 31)),
                 None => ("shuffle", binary("&", by, int(31))),
             },
             "__shfl" => {
-                let start = binary("&", lane(), int(32 - width));
-                ("shuffle", binary("+", start, binary("&", by, int(width - 1))))
+                let start = binary("&", lane(), minus(int(32), &width_expr));
+                ("shuffle", binary("+", start, binary("&", by, minus(width_expr, &int(1)))))
             }
             "__shfl_xor" if width == 32 || constant.is_some_and(|n| n < width) => match constant {
                 Some(n) if !(0..32).contains(&n) => return refuse("this lane mask", span, "use a mask below 32"),
@@ -582,14 +606,15 @@ impl<'a> Lower<'_, 'a> {
             _ => {
                 // In a segment, a lane whose source is outside of it keeps its own value.
                 let by = self.spill(Value::new(INT, by)).expr;
-                let own = binary("&", lane(), int(width - 1));
+                let mask = minus(width_expr.clone(), &int(1));
+                let own = binary("&", lane(), mask.clone());
                 let (inside, from) = match name {
-                    "__shfl_down" => (binary("<", binary("+", own, by.clone()), int(width)), binary("+", lane(), by)),
+                    "__shfl_down" => (binary("<", binary("+", own, by.clone()), width_expr), binary("+", lane(), by)),
                     "__shfl_up" => (binary(">=", own, by.clone()), binary("-", lane(), by)),
                     _ => {
                         // Lanes may read from earlier segments, but not from later ones.
                         let from = binary("^", lane(), by);
-                        let limit = binary("|", lane(), int(width - 1));
+                        let limit = binary("|", lane(), mask);
                         (binary("<=", from.clone(), limit), from)
                     }
                 };
@@ -755,6 +780,7 @@ impl<'a> Lower<'_, 'a> {
         let long = CType::Int(IntKind::LongLong);
         let double = super::types::DOUBLE;
         let half = CType::Float(FloatKind::Half);
+        let bfloat = CType::Float(FloatKind::Bfloat16);
         // Reinterpretations: the argument and the result.
         let reinterpretation = match name {
             "__float_as_int" => Some((FLOAT, INT)),
@@ -766,6 +792,11 @@ impl<'a> Lower<'_, 'a> {
             "__half_as_ushort" => Some((half.clone(), CType::Int(IntKind::UnsignedShort))),
             "__half_as_short" => Some((half.clone(), CType::Int(IntKind::Short))),
             "__ushort_as_half" => Some((CType::Int(IntKind::UnsignedShort), half)),
+            "__short_as_half" => Some((CType::Int(IntKind::Short), half)),
+            "__bfloat16_as_ushort" => Some((bfloat, CType::Int(IntKind::UnsignedShort))),
+            "__bfloat16_as_short" => Some((bfloat, CType::Int(IntKind::Short))),
+            "__ushort_as_bfloat16" => Some((CType::Int(IntKind::UnsignedShort), bfloat)),
+            "__short_as_bfloat16" => Some((CType::Int(IntKind::Short), bfloat)),
             _ => None,
         };
         if let (Some((from, to)), [value]) = (reinterpretation, args) {
@@ -797,6 +828,9 @@ impl<'a> Lower<'_, 'a> {
             let value = self.convert(value, &place.ty.clone(), span)?;
             self.store(&place, value, span)?;
             return Ok(Some(Denoted::Void));
+        }
+        if let Some(value) = self.call_packed(name, args, span)? {
+            return Ok(Some(Denoted::Value(value)));
         }
         // Functions of one or two integers: the type of the arguments, the Clk function, the type of the result.
         let (ty, clk, result, high) = match name {

@@ -5,7 +5,8 @@ use super::arith::realize;
 use super::lower::Lower;
 use super::overload::Chosen;
 use super::place::field_path;
-use super::pointer::{first_key, same_base};
+use super::pointer::same_base;
+use super::pointer_choice::refuse_choice;
 use super::program::Symbol;
 use super::translator::PassMode;
 use super::tree::{Expr, ExprKind};
@@ -521,8 +522,11 @@ impl<'a> Lower<'_, 'a> {
         let call = Expr::call(instance.name.clone(), exprs, span);
         if instance.result == CType::Void {
             self.push(super::tree::StmtKind::Expr(call), span);
-            return match (returns_reference, this) {
-                (true, Some(this)) => Ok(Denoted::Place(this)),
+            let returned = returned_parameter(function).and_then(|at| args.into_iter().nth(at));
+            return match (returns_reference, this, returned) {
+                (true, Some(this), _) => Ok(Denoted::Place(this)),
+                (true, None, Some(Denoted::Place(place))) => Ok(Denoted::Place(place)),
+                (true, None, _) => refuse("a function that returns a reference", span, "return a value"),
                 _ => Ok(Denoted::Void),
             };
         }
@@ -592,7 +596,7 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         let this = this.cloned();
-        let (assigned, mutated) = (self.assignments.clone(), self.facts.mutated.clone());
+        let mutated = self.facts.mutated.clone();
         let denoted = self.in_context(chosen.env.clone(), scope, |lower| -> Res<Denoted> {
             lower.this = this;
             for (name, local) in locals {
@@ -607,11 +611,7 @@ impl<'a> Lower<'_, 'a> {
                 _ => Ok(denoted),
             }
         })?;
-        let is_assigned = |key: &VariableKey| {
-            let first = first_key(*key);
-            self.assignments.get(&first) != assigned.get(&first)
-                || self.facts.mutated.contains(key) != mutated.contains(key)
-        };
+        let is_assigned = |key: &VariableKey| self.facts.mutated.contains(key) != mutated.contains(key);
         if keys.iter().any(is_assigned) {
             return refuse("a function that assigns a pointer in a struct of its caller", span, "return an index");
         }
@@ -731,6 +731,7 @@ impl<'a> Lower<'_, 'a> {
                 return self.pass_object(place, !reference, before, span);
             }
             PointerBase::Object(_) => return refuse("a pointer to a part of a variable", span, "use an array"),
+            PointerBase::Choice(_) => return refuse_choice(span),
             PointerBase::Array(info) => info.clone(),
         };
         if info.axes > 1 {
@@ -746,12 +747,12 @@ impl<'a> Lower<'_, 'a> {
             }
             _ => false,
         });
-        let (unit, to, nullable) = (pointer.unit, pointer.to.clone(), pointer.nullable);
+        let (unit, to) = (pointer.unit, pointer.to.clone());
         if let Some(of) = same {
-            let mode = PassMode::SameArray { of, unit, to, offset, reference, nullable };
+            let mode = PassMode::SameArray { of, unit, to, offset, reference };
             return Ok(Passed { mode, exprs: index.into_iter().collect(), place: Some(place) });
         }
-        let mode = PassMode::Array { element: info.element.clone(), unit, to, offset, reference, nullable };
+        let mode = PassMode::Array { element: info.element.clone(), unit, to, offset, reference };
         let mut exprs = vec![Expr { span, ..info.expr.clone() }];
         exprs.extend(index);
         Ok(Passed { mode, exprs, place: Some(place) })
@@ -773,6 +774,26 @@ fn struct_argument(arg: &Denoted, ty: &CType) -> Option<(CppPlace, PassedAs)> {
         other => other,
     };
     (place.ty == *target).then(|| (place.clone(), kind))
+}
+
+/// Returns the position of the reference parameter that each `return` of a function returns: `return a;`.
+pub(crate) fn returned_parameter(function: &crate::ast::CppFunction) -> Option<usize> {
+    let FunctionBody::Block(body) = &function.body else { return None };
+    let CppStmtKind::Return(Some(CppExpr { kind: CppExprKind::Name(name), .. })) = &body.stmts.last()?.kind else {
+        return None;
+    };
+    let [only] = name.segments.as_slice() else { return None };
+    // An inner variable of the same name would be a dangling reference.
+    let is_simple = |stmt: &crate::ast::CppStmt| matches!(stmt.kind, CppStmtKind::Expr(_) | CppStmtKind::Return(_));
+    let is_last = |at: usize| at + 1 == body.stmts.len();
+    let is_return = |stmt: &crate::ast::CppStmt| matches!(stmt.kind, CppStmtKind::Return(_));
+    if !body.stmts.iter().enumerate().all(|(at, stmt)| is_simple(stmt) && is_return(stmt) == is_last(at)) {
+        return None;
+    }
+    function.params.iter().position(|param| {
+        matches!(param.ty.kind, CppTypeKind::Reference(_))
+            && param.name.as_ref().is_some_and(|own| own.text == only.name.text)
+    })
 }
 
 fn is_const_reference(ty: &crate::ast::CppType) -> bool {

@@ -2,6 +2,7 @@
 
 use super::arith::realize;
 use super::lower::{Local, Lower};
+use super::translator::RecordField;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::{CType, ClkScalar, RecordId};
 use super::value::{
@@ -39,6 +40,7 @@ impl<'a> Lower<'_, 'a> {
             CType::Reference(target) => self.declare_reference(&name, target, variable, key),
             CType::Pointer(to) => self.declare_pointer(&name, to, variable, key),
             CType::Array(..) => self.declare_array(&name, ty, variable, key),
+            CType::Record(id) if self.t.record(*id).is_union => self.declare_union(&name, *id, variable, key),
             CType::Group(group) => {
                 self.declare(&name, Local::Group(*group));
                 Ok(())
@@ -274,8 +276,7 @@ impl<'a> Lower<'_, 'a> {
         pointer: Option<Pointer>,
         span: SourceSpan,
     ) -> Res<Local> {
-        let depth = self.blocks.len();
-        let variable = |index, fixed| Local::Pointer { key, to: to.clone(), index, fixed, depth };
+        let variable = |index, selector, fixed| Local::Pointer { key, to: to.clone(), index, selector, fixed };
         if !self.is_mutated(key)
             && let Some(mut pointer) = pointer.clone()
         {
@@ -296,11 +297,10 @@ impl<'a> Lower<'_, 'a> {
             }
             let mark = self.mark();
             self.spill_pointer(&mut pointer, mark);
-            return Ok(variable(SmolStr::default(), Some(Box::new(pointer))));
+            let fixed = Some(Box::new(pointer));
+            return Ok(variable(SmolStr::default(), SmolStr::default(), fixed));
         }
-        if let Some(pointer) = &pointer
-            && !matches!(pointer.base, PointerBase::Null)
-        {
+        if let Some(pointer) = &pointer {
             if let PointerBase::Array(info) = &pointer.base
                 && info.axes > 1
                 && !pointer.prefix.is_empty()
@@ -309,16 +309,13 @@ impl<'a> Lower<'_, 'a> {
             }
             self.note_base(key, pointer, span)?;
         }
-        if let Some(pointer) = &pointer {
-            self.note_nullable(key, pointer);
-        }
-        // A pointer to one variable has no index, and neither has one whose assignments begin new variables.
-        let is_object = matches!(self.facts.bases.get(&key), Some(Pointer { base: PointerBase::Object(_), .. }));
-        if is_object && pointer.as_ref().is_some_and(|pointer| pointer.index.is_some()) {
-            return refuse("an index of a pointer to one variable", span, "use an array");
-        }
-        if is_object || pointer.is_none() && !self.is_mutated(key) && self.facts.rebound.contains(&key) {
-            return Ok(variable(SmolStr::default(), None));
+        // A pointer to one variable has no index.
+        let options = self.pointer_options(key);
+        if options.iter().any(|option| matches!(option.base, PointerBase::Object(_))) {
+            return match pointer.is_some_and(|pointer| pointer.index.is_some()) {
+                true => refuse("an index of a pointer to one variable", span, "use an array"),
+                false => Ok(variable(SmolStr::default(), SmolStr::default(), None)),
+            };
         }
         let index = self.fresh(&offset_name(name));
         let value = match &pointer {
@@ -326,7 +323,20 @@ impl<'a> Lower<'_, 'a> {
             None => Expr::int(0, ClkScalar::I64, span),
         };
         self.push(StmtKind::Declare { name: index.clone(), mutable: true, ty: "i64".into(), value: Some(value) }, span);
-        Ok(variable(index, None))
+        let selector = if options.len() > 1 {
+            let selector = self.fresh(&format!("{}_in", name.rsplit('.').next().unwrap_or(name)));
+            let value = match &pointer {
+                Some(pointer) => self.selected(pointer, &options, span)?,
+                None => Expr::int(0, ClkScalar::I32, span),
+            };
+            let kind =
+                StmtKind::Declare { name: selector.clone(), mutable: true, ty: "i32".into(), value: Some(value) };
+            self.push(kind, span);
+            selector
+        } else {
+            SmolStr::default()
+        };
+        Ok(variable(index, selector, None))
     }
 
     // ---- arrays ----
@@ -336,16 +346,16 @@ impl<'a> Lower<'_, 'a> {
         let leaf = ty.leaf().clone();
         match &leaf {
             CType::Pointer(_) => return refuse("an array of pointers", span, "use an array of indices"),
-            CType::Record(id) => {
-                if self.t.record(*id).fields.iter().any(|field| matches!(field.ty, CType::Array(..))) {
-                    return refuse(
-                        "an array of structs that contain arrays",
-                        span,
-                        "use an array with one more axis for each field",
-                    );
-                }
-                self.t.emit_record(*id, span)?;
+            CType::Record(id) if self.t.has_array(*id) => {
+                let Some((number, count)) = self.t.uniform_numbers(&leaf) else {
+                    return refuse_arrays_in_structs(span);
+                };
+                let Some(total) = ty.count().and_then(|length| length.checked_mul(count)) else {
+                    return refuse("an array without a length", span, "write the length");
+                };
+                return Ok((format!("[{}; {total}]", self.t.type_text(&number)), 1));
             }
+            CType::Record(id) => self.t.emit_record(*id, span)?,
             CType::Vector(..) => {}
             other if other.is_arithmetic() => {}
             other => return refuse(format!("an array of {}", self.t.describe(other)), span, ""),
@@ -385,6 +395,9 @@ impl<'a> Lower<'_, 'a> {
                 Some(realize(&zero))
             }
             None => None,
+            Some(_) if self.t.stored_element(ty.leaf()) != *ty.leaf() => {
+                return refuse("this initializer of an array", span, "assign the elements");
+            }
             Some(items) => {
                 let all = self.array_items(&ty, items, span)?;
                 Some(if axes == ty.extents().len() { nested_list(&ty, &all, span) } else { flat_list(&all, span) })
@@ -395,7 +408,7 @@ impl<'a> Lower<'_, 'a> {
         self.push(StmtKind::Declare { name: clk.clone(), mutable, ty: text, value }, span);
         let info = ArrayInfo {
             expr: Expr::name(clk, span),
-            element: ty.leaf().clone(),
+            element: self.t.stored_element(ty.leaf()),
             axes,
             space: Space::Local,
             key,
@@ -443,6 +456,66 @@ impl<'a> Lower<'_, 'a> {
         Ok(all)
     }
 
+    /// Declares a union as an array of the smallest scalars of its members.
+    fn declare_union(&mut self, name: &SmolStr, id: RecordId, variable: &'a CppVariable, key: VariableKey) -> Res<()> {
+        let span = variable.span;
+        let ty = CType::Record(id);
+        let mut smallest: Option<CType> = None;
+        for field in &self.t.record(id).fields {
+            let scalar = match field.ty.leaf() {
+                CType::Vector(component, _) => component.ty(),
+                other => other.clone(),
+            };
+            let size = scalar.scalar().filter(|scalar| *scalar != ClkScalar::Bool).map(ClkScalar::size);
+            let Some(size) = size else {
+                return refuse(format!("{} in a union", self.t.describe(&scalar)), span, "use members of numbers");
+            };
+            if smallest.as_ref().and_then(CType::scalar).is_none_or(|known| size < known.size()) {
+                smallest = Some(scalar);
+            }
+        }
+        let (Some(element), Some(size)) = (smallest, self.t.size_of(&ty)) else {
+            return refuse("this union", span, "use members of numbers");
+        };
+        let unit = self.t.size_of(&element).unwrap_or(1);
+        let length = size / unit;
+        let zero = self.zero_value(&element, span)?;
+        let is_initialized = !matches!(variable.init, CppInit::None);
+        let value = (is_initialized || self.facts.passed.contains(&key))
+            .then(|| flat_list(&vec![realize(&zero); length as usize], span));
+        let clk = self.fresh(name);
+        let text = format!("[{}; {length}]", self.t.type_text(&element));
+        self.push(StmtKind::Declare { name: clk.clone(), mutable: true, ty: text, value }, span);
+        let info =
+            ArrayInfo { expr: Expr::name(clk, span), element, axes: 1, space: Space::Local, key, name: name.clone() };
+        let info = Rc::new(info);
+        let init: &[InitItem] = match &variable.init {
+            CppInit::None => &[],
+            CppInit::Equal(CppExpr { kind: CppExprKind::InitList(items), .. }) => items,
+            CppInit::Brace(args) if args.is_empty() => &[],
+            _ => return refuse("this initializer of a union", span, "use `= {…}`"),
+        };
+        if let [item] = init {
+            let named = |field: &&RecordField<'a>| match &item.designator {
+                Some(Designator::Field(wanted)) => wanted.text == field.name,
+                Some(_) => false,
+                None => true,
+            };
+            let Some(member) = self.t.record(id).fields.iter().find(named).map(|field| field.ty.clone()) else {
+                return refuse("this initializer of a union", span, "assign the member");
+            };
+            let value = self.initial_value(&item.value, &member)?;
+            let base = PointerBase::Array(info.clone());
+            let pointer = Pointer { base, prefix: vec![], index: None, unit, to: member.clone() };
+            let place = CppPlace { kind: PlaceKind::At(pointer), ty: member, span };
+            self.store(&place, value, span)?;
+        } else if !init.is_empty() {
+            return refuse("this initializer of a union", span, "assign the member");
+        }
+        self.declare(name, Local::Array { info, ty });
+        Ok(())
+    }
+
     fn shared_variable(
         &mut self,
         name: &SmolStr,
@@ -453,11 +526,9 @@ impl<'a> Lower<'_, 'a> {
         let span = variable.span;
         let ty = self.resolve_type(&variable.ty)?;
         if !self.is_kernel && dynamic {
-            return refuse(
-                "`extern __shared__` in a device function",
-                span,
-                "declare it in the kernel and pass a pointer to it",
-            );
+            let info = self.hoisted_dynamic(variable, name, &ty)?;
+            self.declare(name, Local::Array { info, ty });
+            return Ok(());
         }
         if dynamic {
             let clk = self.fresh_in_function(name);
@@ -476,7 +547,7 @@ impl<'a> Lower<'_, 'a> {
             self.shared.push(Stmt { kind: StmtKind::Shared { name: clk.clone(), ty: text }, span });
             Rc::new(ArrayInfo {
                 expr: Expr::name(clk, span),
-                element: array.leaf().clone(),
+                element: self.t.stored_element(array.leaf()),
                 axes,
                 space: Space::Shared,
                 key,
@@ -488,14 +559,13 @@ impl<'a> Lower<'_, 'a> {
         if let CType::Array(..) = ty {
             self.declare(name, Local::Array { info, ty });
         } else {
-            let unit = self.t.size_of(&ty).unwrap_or(1);
+            let unit = self.t.size_of(&info.element).unwrap_or(1);
             let pointer = Pointer {
                 base: PointerBase::Array(info),
                 prefix: vec![],
                 index: Some(Box::new(Value::int(0, super::types::INT, span))),
                 unit,
                 to: ty.clone(),
-                nullable: false,
             };
             self.declare(name, Local::Alias(CppPlace { kind: PlaceKind::At(pointer), ty, span }));
         }
@@ -525,7 +595,11 @@ impl<'a> Lower<'_, 'a> {
         let length = self.fresh_in_function(&format!("{name}_len"));
         self.dynamic_shared = Some(length.clone());
         self.dynamic_shared_key = Some(key);
+        let element = self.t.stored_element(&element);
         if let CType::Record(id) = element {
+            if self.t.has_array(id) {
+                return refuse_arrays_in_structs(span);
+            }
             self.t.emit_record(id, span)?;
         }
         let text = format!("[{}; {length}]", self.t.type_text(&element));
@@ -721,6 +795,11 @@ impl<'a> Lower<'_, 'a> {
         let construct = format!("a conversion from {} to {}", self.t.describe(&value.ty), self.t.describe(to));
         refuse(construct, span, "convert the components one by one")
     }
+}
+
+pub(crate) fn refuse_arrays_in_structs<T>(span: SourceSpan) -> Res<T> {
+    let help = "use an array with one more axis for each field";
+    refuse("an array of structs that contain arrays and numbers of several types", span, help)
 }
 
 fn contains_auto(ty: &CppType) -> bool {

@@ -228,7 +228,7 @@ impl<'a> Lower<'_, 'a> {
                 if let (CType::Pointer(_), Some(kind)) = (&ty, self.pointer_field(&this, &clk)) {
                     return Ok(Denoted::Place(CppPlace { kind, ty, span }));
                 }
-                return Ok(Denoted::Place(CppPlace { kind: PlaceKind::Field(Box::new(this), clk), ty, span }));
+                return Ok(Denoted::Place(self.field_place(this, clk, ty, span)?));
             }
         }
         let symbols = self.t.program.find_name(name, &self.scope).to_vec();
@@ -334,14 +334,8 @@ impl<'a> Lower<'_, 'a> {
             }
             Local::Array { info, ty } => {
                 let unit = self.t.size_of(&info.element).unwrap_or(1);
-                let pointer = Pointer {
-                    base: PointerBase::Array(info),
-                    prefix: vec![],
-                    index: None,
-                    unit,
-                    to: ty.clone(),
-                    nullable: false,
-                };
+                let pointer =
+                    Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
                 Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span })
             }
             Local::Pointer { key, to, .. } => {
@@ -461,6 +455,9 @@ impl<'a> Lower<'_, 'a> {
                 if let CType::Record(_) = ty {
                     return self.call_operator(op.text(), denoted, vec![], span);
                 }
+                if let Some(result) = self.call_file_operator(op.text(), std::slice::from_ref(&denoted), span)? {
+                    return Ok(result);
+                }
                 let value = self.value_of(denoted, operand.span)?;
                 let value = self.settle(value);
                 let text = match op {
@@ -545,6 +542,11 @@ impl<'a> Lower<'_, 'a> {
         if !is_function && (is_pointer(&ta) || is_pointer(&tb)) {
             return self.pointer_binary(op, a, b, span);
         }
+        let operands = [a, b];
+        if let Some(result) = self.call_file_operator(op.text(), &operands, span)? {
+            return Ok(result);
+        }
+        let [a, b] = operands;
         let a = self.value_of(a, left.span)?;
         let b = self.value_of(b, right.span)?;
         Ok(Denoted::Value(self.binary(op, a, b, span)?))
@@ -734,6 +736,17 @@ impl<'a> Lower<'_, 'a> {
             };
             self.assign_pointer(&place, pointer, span)?;
             return Ok(place);
+        }
+        if let (Some(op), CType::Vector(..) | CType::Enum(..)) = (op, &place.ty) {
+            let operands = [Denoted::Place(place.clone()), denoted.clone()];
+            match self.call_file_operator(&format!("{}=", op.text()), &operands, span)? {
+                Some(Denoted::Value(result)) if result.effect => {
+                    self.push(StmtKind::Expr(result.expr), span);
+                    return Ok(place);
+                }
+                Some(_) => return Ok(place),
+                None => {}
+            }
         }
         if let CType::Record(_) = place.ty
             && (op.is_some() || source != place.ty || self.has_operator(&place.ty, "="))

@@ -1,6 +1,7 @@
 //! Variables of the file, and `__shared__` variables of device functions. Kernels have them as parameters or declare
 //! them, and pass them to the functions that use them.
 
+use super::decl::refuse_arrays_in_structs;
 use super::lower::Lower;
 use super::resolve::is_const_mark;
 use super::tree::{ClkConstant, Expr, ExprKind};
@@ -44,7 +45,11 @@ impl<'a> Lower<'_, 'a> {
         if ty.count() == Some(0) {
             return refuse(format!("an access of `{}`, which has no elements", entry.name), span, "write the length");
         }
+        let element = self.t.stored_element(&element);
         if let CType::Record(record) = element {
+            if self.t.has_array(record) {
+                return refuse_arrays_in_structs(span);
+            }
             self.t.emit_record(record, span)?;
         }
         let clk = self.t.item_name(&entry.name);
@@ -98,6 +103,12 @@ impl<'a> Lower<'_, 'a> {
             }
             return refuse(format!("`{}`, whose value is not a constant", entry.name), span, "pass it as a parameter");
         }
+        if attributes.shared && attributes.is_extern {
+            let info = self.hoisted_dynamic(entry.variable, &entry.name, &ty)?;
+            let unit = self.t.size_of(&info.element).unwrap_or(1);
+            let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
+            return Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }));
+        }
         if !(attributes.device || attributes.constant || attributes.managed) {
             return refuse(
                 format!("the host variable `{}`", entry.name),
@@ -115,14 +126,7 @@ impl<'a> Lower<'_, 'a> {
             self.global_array(id, span)?
         };
         let unit = self.t.size_of(&info.element).unwrap_or(1);
-        let pointer = Pointer {
-            base: PointerBase::Array(info),
-            prefix: vec![],
-            index: None,
-            unit,
-            to: ty.clone(),
-            nullable: false,
-        };
+        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
     }
 
@@ -177,14 +181,7 @@ impl<'a> Lower<'_, 'a> {
         };
         self.use_file_array(id);
         let unit = self.t.size_of(&info.element).unwrap_or(1);
-        let pointer = Pointer {
-            base: PointerBase::Array(info),
-            prefix: vec![],
-            index: None,
-            unit,
-            to: ty.clone(),
-            nullable: false,
-        };
+        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index: None, unit, to: ty.clone() };
         Ok(Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), ty, span }))
     }
 
@@ -211,7 +208,10 @@ impl<'a> Lower<'_, 'a> {
         if info.space != Space::Global {
             return Ok(None);
         }
-        let count = self.global_type(id)?.count().unwrap_or(1);
+        let ty = self.global_type(id)?;
+        // An element of the file may be several numbers of the text.
+        let size = |ty: &CType| self.t.size_of(ty).unwrap_or(1);
+        let count = ty.count().unwrap_or(1) * (size(ty.leaf()) / size(&info.element));
         Ok(Some(format!("[{}; {count}]", self.t.type_text(&info.element))))
     }
 
@@ -225,6 +225,32 @@ impl<'a> Lower<'_, 'a> {
     ) -> Res<Rc<ArrayInfo>> {
         let env = self.env.clone();
         self.hoisted_array(&env, variable, name, ty, Space::Shared)
+    }
+
+    /// Returns the dynamic shared array that a device function or the file declares. Its kernel declares it, with a
+    /// parameter for the length.
+    pub(crate) fn hoisted_dynamic(
+        &mut self,
+        variable: &'a crate::ast::CppVariable,
+        name: &SmolStr,
+        ty: &CType,
+    ) -> Res<Rc<ArrayInfo>> {
+        let span = variable.span;
+        let element = match ty {
+            CType::Array(element, None) if !matches!(**element, CType::Array(..)) => (**element).clone(),
+            _ => return refuse("`extern __shared__` that is not an array", span, "declare `extern __shared__ T s[];`"),
+        };
+        // The array has a length only for the check of its elements.
+        let sized = CType::Array(Box::new(element), Some(1));
+        let info = self.hoisted_array(&vec![], variable, name, &sized, Space::Shared)?;
+        let id = info.key.0 - GLOBAL_KEYS;
+        if self.t.dynamic_arrays.insert(id)
+            && let Some((_, text)) = self.t.hoisted.get_mut(id - HOISTED)
+        {
+            let element = text.trim_start_matches('[').trim_end_matches("; 1]");
+            *text = format!("[{element}; DYNAMIC_{}_LEN]", name.to_uppercase());
+        }
+        Ok(info)
     }
 
     /// Returns the array for a variable that has an instance for each list of template arguments.
@@ -248,7 +274,7 @@ impl<'a> Lower<'_, 'a> {
             self.facts.flat.insert(key);
             let (text, axes) = self.array_text(ty, key, span)?;
             let clk = self.t.item_name(name);
-            let (expr, element) = (Expr::name(clk, span), ty.leaf().clone());
+            let (expr, element) = (Expr::name(clk, span), self.t.stored_element(ty.leaf()));
             let info = ArrayInfo { expr, element, axes, space, key, name: name.clone() };
             self.t.hoisted.push((identity, text));
             self.t.file_arrays.insert(id, Rc::new(info));

@@ -1,5 +1,7 @@
 //! Translation of whole functions: instances of device functions, and kernels.
 
+use super::call::returned_parameter;
+use super::decl::refuse_arrays_in_structs;
 use super::file_variables::array_key;
 use super::lower::{Facts, Local, Lower};
 use super::overload::Chosen;
@@ -104,14 +106,17 @@ impl<'a> Lower<'_, 'a> {
         for _ in 0..MAX_PASSES {
             facts.changed = false;
             let mut lower = Lower::new(self.t, chosen.env.clone(), entry.scope.clone(), facts);
-            let body = lower.function_body(function, this.clone(), chosen.record, modes)?;
+            let body = lower.function_body(function, this.clone(), chosen.record, modes);
             facts = std::mem::take(&mut lower.facts);
+            Lower::forget_stale_bases(&mut facts);
             let result = lower.result.clone();
             let (effect, globals, axes) = (lower.effect, lower.globals.clone(), lower.axes);
             let (grid_limits, notes) = (lower.grid_limits.clone(), lower.notes.clone());
+            // The next pass may have no error.
             if facts.changed {
                 continue;
             }
+            let body = body?;
             let globals_mutated: Vec<bool> = globals.iter().map(|id| facts.mutated.contains(&array_key(*id))).collect();
             let mut body = body;
             for (&id, &inout) in globals.iter().zip(&globals_mutated) {
@@ -214,7 +219,9 @@ impl<'a> Lower<'_, 'a> {
         } else {
             match &function.result.kind {
                 CppTypeKind::Auto => self.auto_result(function)?,
-                CppTypeKind::Reference(_) if self.this.is_some() => CType::Void,
+                CppTypeKind::Reference(_) if self.this.is_some() || returned_parameter(function).is_some() => {
+                    CType::Void
+                }
                 CppTypeKind::Reference(_) => {
                     return refuse("a function that returns a reference", function.name_span, "return a value");
                 }
@@ -231,7 +238,7 @@ impl<'a> Lower<'_, 'a> {
             return refuse("a function without a body", function.name_span, "include the file with the definition");
         };
         let returns_reference = matches!(function.result.kind, CppTypeKind::Reference(_));
-        if returns_reference && !returns_only_this(body) {
+        if returns_reference && !returns_only_this(body) && returned_parameter(function).is_none() {
             return refuse("a function that returns a reference", function.name_span, "return a value");
         }
         if is_constructor && let Some(record) = record {
@@ -242,7 +249,7 @@ impl<'a> Lower<'_, 'a> {
         } else {
             self.block(body)?;
         }
-        let is_assigned = |key: &VariableKey| self.is_mutated(*key) || self.assignments.contains_key(key);
+        let is_assigned = |key: &VariableKey| self.is_mutated(*key);
         if let Some((_, span)) = fields.iter().find(|(key, _)| is_assigned(key)) {
             return refuse("a function that assigns a pointer in a struct of its caller", *span, "return an index");
         }
@@ -400,7 +407,7 @@ impl<'a> Lower<'_, 'a> {
                     self.declare(cpp_name, Local::Variable { name: clk, key, ty: object.clone(), known: None });
                 }
             }
-            PassMode::Array { element, unit, to, offset, reference, nullable } => {
+            PassMode::Array { element, unit, to, offset, reference } => {
                 let clk = self.fresh(name);
                 let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
                 if let CType::Record(id) = element {
@@ -426,14 +433,13 @@ impl<'a> Lower<'_, 'a> {
                     to,
                     *offset,
                     *reference,
-                    *nullable,
                     &target,
                     pointer_key,
                     params,
                     span,
                 )?;
             }
-            PassMode::SameArray { of, unit, to, offset, reference, nullable } => {
+            PassMode::SameArray { of, unit, to, offset, reference } => {
                 keys.push((None, None));
                 arrays.push(None);
                 let Some(Some(info)) = arrays.get(*of).cloned() else { return refuse("this argument", span, "") };
@@ -449,7 +455,6 @@ impl<'a> Lower<'_, 'a> {
                     to,
                     *offset,
                     *reference,
-                    *nullable,
                     &target,
                     pointer_key,
                     params,
@@ -498,7 +503,6 @@ impl<'a> Lower<'_, 'a> {
         to: &CType,
         offset: bool,
         reference: bool,
-        nullable: bool,
         target: &CType,
         pointer_key: VariableKey,
         params: &mut Vec<Param>,
@@ -511,7 +515,7 @@ impl<'a> Lower<'_, 'a> {
         } else {
             None
         };
-        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index, unit, to: to.clone(), nullable };
+        let pointer = Pointer { base: PointerBase::Array(info), prefix: vec![], index, unit, to: to.clone() };
         if reference {
             let place = CppPlace { kind: PlaceKind::At(pointer), ty: to.clone(), span };
             if cpp_name == "this" {
@@ -545,10 +549,11 @@ impl<'a> Lower<'_, 'a> {
             lower.is_kernel = true;
             lower.axes = stated.axis;
             lower.stated_block = stated.block;
-            let (mut params, stmts) = lower.kernel_body(function)?;
+            let body = lower.kernel_body(function);
             facts = std::mem::take(&mut lower.facts);
+            Lower::forget_stale_bases(&mut facts);
             let mut shared = std::mem::take(&mut lower.shared);
-            let (axes, dynamic) = (lower.axes, lower.dynamic_shared.clone());
+            let (axes, mut dynamic) = (lower.axes, lower.dynamic_shared.clone());
             let grid_limits = lower.grid_limits.clone();
             let globals = lower.globals.clone();
             let mut notes = std::mem::take(&mut lower.notes);
@@ -557,14 +562,33 @@ impl<'a> Lower<'_, 'a> {
                 .iter()
                 .map(|name| lower.fresh_in_function(name))
                 .collect();
+            // The next pass may have no error.
             if facts.changed {
                 continue;
             }
+            let (mut params, stmts) = body?;
             for id in globals {
                 let info = self.t.file_arrays[&id].clone();
                 let Some(ty) = self.file_array_text(id)? else { continue };
                 let ExprKind::Name(name) = &info.expr.kind else { continue };
                 let name = name.clone();
+                if self.t.dynamic_arrays.contains(&id) {
+                    // All of them would begin at the same address.
+                    if dynamic.is_some() {
+                        return refuse("two dynamic shared arrays", info.expr.span, "use one array");
+                    }
+                    let mut length = SmolStr::from(format!("{name}_len"));
+                    while params.iter().any(|param| param.name == length) {
+                        length = SmolStr::from(format!("{length}_"));
+                    }
+                    let text = ty.rsplit_once("; ").map_or(&*ty, |(element, _)| element);
+                    let text = format!("{text}; {length}]");
+                    shared.push(Stmt { kind: StmtKind::Shared { name, ty: text }, span: info.expr.span });
+                    let note = format!("the length of the dynamic shared array `{}` is `{length}`", info.name);
+                    notes.push((note.into(), info.expr.span));
+                    dynamic = Some(length);
+                    continue;
+                }
                 if info.space == Space::Shared {
                     shared.push(Stmt { kind: StmtKind::Shared { name, ty }, span: info.expr.span });
                     continue;
@@ -765,23 +789,21 @@ impl<'a> Lower<'_, 'a> {
                 return refuse("a pointer to pointers", span, "use one array and offsets into it");
             }
             CType::Void => return refuse("a `void` pointer", span, "use the type of the elements"),
-            CType::Record(id) => {
-                let fields = &self.t.record(*id).fields;
-                if fields.iter().any(|field| matches!(field.ty, CType::Array(..))) {
-                    return refuse(
-                        "an array of structs that contain arrays",
-                        span,
-                        "use an array with one more axis for each field",
-                    );
-                }
-                self.t.emit_record(*id, span)?;
+            CType::Record(id) if self.t.has_array(*id) => {
+                let Some((number, count)) = self.t.uniform_numbers(&leaf) else {
+                    return refuse_arrays_in_structs(span);
+                };
+                let (number, record) = (self.t.describe(&number), self.t.describe(&leaf));
+                self.note(format!("`{name}` is an array of {number}, {count} for each {record}"), span);
             }
+            CType::Record(id) => self.t.emit_record(*id, span)?,
             CType::Vector(..) => {}
             other if other.is_arithmetic() => {}
             other => {
                 return refuse(format!("a pointer to {}", self.t.describe(other)), span, "");
             }
         }
+        let leaf = self.t.stored_element(&leaf);
         let clk = self.fresh(name);
         let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));
         params.push(Param {
@@ -799,14 +821,8 @@ impl<'a> Lower<'_, 'a> {
             key,
             name: name.into(),
         };
-        let pointer = Pointer {
-            base: PointerBase::Array(Rc::new(info)),
-            prefix: vec![],
-            index: None,
-            unit,
-            to: to.clone(),
-            nullable: false,
-        };
+        let pointer =
+            Pointer { base: PointerBase::Array(Rc::new(info)), prefix: vec![], index: None, unit, to: to.clone() };
         self.bind_pointer(&SmolStr::from(local), pointer_key, to, Some(pointer), span)
     }
 }

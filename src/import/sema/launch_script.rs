@@ -8,19 +8,22 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The sizes that are tried for integer parameters, in this order.
-const SIZES: [i128; 5] = [256, 64, 16, 4, 1];
+const SIZES: [i128; 4] = [64, 16, 4, 1];
 
 /// The length of an array about which nothing is assumed.
-const UNKNOWN_LENGTH: i128 = 1 << 16;
+const UNKNOWN_LENGTH: i128 = 1 << 20;
 
 /// The maximum length of an array.
 const MAX_LENGTH: i128 = 1 << 24;
+
+/// The number of elements of a result that the script prints.
+const SHOWN: i128 = 8;
 
 /// Passes over the conditions until all hold.
 const MAX_PASSES: usize = 20;
 
 /// The extent of a block along each of its axes, for one, two and three axes.
-const BLOCKS: [i128; 3] = [64, 8, 4];
+const BLOCKS: [i128; 3] = [32, 8, 4];
 
 /// Returns the script for all kernels of a file.
 pub(super) fn launch_script(file: &ClkFile) -> String {
@@ -314,10 +317,13 @@ fn launch(file: &ClkFile, kernel: &ClkFunction, values: &SizeValues, text: &mut 
     };
     let mut arguments = vec![];
     let mut written = vec![];
+    let mut is_named = false;
     for param in &kernel.params {
         let Some((element, extent)) = array_of(&param.ty) else {
             let value = value_of(sizes, &param.name, &param.ty, values);
-            arguments.push(if is_extent(&param.name) { format!("{} = {value}", param.name) } else { value });
+            // The length of dynamic shared memory follows the extents.
+            is_named |= is_extent(&param.name);
+            arguments.push(if is_named { format!("{} = {value}", param.name) } else { value });
             continue;
         };
         let length = values.get(extent).copied().or(extent.parse().ok()).unwrap_or(1).max(1);
@@ -331,7 +337,8 @@ fn launch(file: &ClkFile, kernel: &ClkFunction, values: &SizeValues, text: &mut 
         };
         let _ = writeln!(text, "{word} {name} = {value}");
         if param.inout {
-            written.push((param.name.clone(), name.clone()));
+            let first = if length > SHOWN { format!("{name}[0..{SHOWN}]") } else { name.clone() };
+            written.push((param.name.clone(), first));
         }
         arguments.push(name);
     }
@@ -384,10 +391,10 @@ mod tests {
             int i = blockIdx.x * blockDim.x + threadIdx.x;
             if (i < n) y[i] = x[2 * i] * a;
         }";
-        let expected = "let k_x = random(511)
-var k_y = zeros(256, type = i32)
-k(k_x, k_y, f64(0.5), 256, grid_x = 4, block_x = 64)
-print(\"y of k:\", k_y)";
+        let expected = "let k_x = random(127)
+var k_y = zeros(64, type = i32)
+k(k_x, k_y, f64(0.5), 64, grid_x = 2, block_x = 32)
+print(\"y of k:\", k_y[0..8])";
         assert_eq!(script(text), expected);
     }
 
@@ -399,9 +406,9 @@ print(\"y of k:\", k_y)";
             x[threadIdx.x] = v.all ? step : v.p[0];
         }";
         let expected = "var k_x = random(903)
-let k_v_p = random(1)
+let k_v_p = random(1048576)
 k(k_x, k_v_p, V { n: 1, all: false }, 3, 301, i64(1), grid_x = 2, block_x = 128)
-print(\"x of k:\", k_x)";
+print(\"x of k:\", k_x[0..8])";
         assert_eq!(script(text), expected);
     }
 }

@@ -173,7 +173,8 @@ impl<'h> KernelLaunches<'h> {
             let Some(host) = self.host.filter(|_| self.is_only) else { return false };
             let mut needed = SizePolynomial::default();
             for (monomial, coefficient) in least.terms() {
-                let mut product = Some(SizePolynomial::number(coefficient * element));
+                // The size of a struct is unknown, so that the product may overflow.
+                let mut product = coefficient.checked_mul(element).map(SizePolynomial::number);
                 for symbol in monomial {
                     let factor = name_of(*symbol).and_then(|name| self.value_in(launch, &name));
                     product = product.zip(factor).and_then(|(product, factor)| product.times(&factor));

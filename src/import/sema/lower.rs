@@ -25,17 +25,18 @@ pub(crate) struct Facts {
     pub(crate) flat: FxHashSet<VariableKey>,
     /// Loop variables that the body of their loop assigns.
     pub(crate) assigned_in_loop: FxHashSet<VariableKey>,
-    /// The array that a pointer variable refers to.
-    pub(crate) bases: FxHashMap<VariableKey, Pointer>,
+    /// The arrays that a pointer variable refers to, without null.
+    pub(crate) bases: FxHashMap<VariableKey, Vec<Pointer>>,
+    /// Those of `bases` that the current pass has seen. The others are of earlier passes, which knew less.
+    pub(crate) seen_bases: FxHashMap<VariableKey, Vec<Pointer>>,
+    /// Whether an array has another form in the next pass, so that `bases` is out of date.
+    pub(crate) reset_bases: bool,
     /// Pointer variables that may be null.
     pub(crate) nullable: FxHashSet<VariableKey>,
     /// The type of the elements of dynamic shared memory that is declared as bytes.
     pub(crate) elements: FxHashMap<VariableKey, CType>,
     /// Variables and arrays that are passed to functions that may change them, so that they need a value.
     pub(crate) passed: FxHashSet<VariableKey>,
-    /// Pointer variables that refer to another array after an assignment in the block of their declaration. Each such
-    /// assignment begins a new variable.
-    pub(crate) rebound: FxHashSet<VariableKey>,
     /// Arrays of the file that the function uses.
     pub(crate) file_arrays: FxHashSet<usize>,
     pub(crate) changed: bool,
@@ -58,9 +59,9 @@ pub(crate) enum Local {
         key: VariableKey,
         to: CType,
         index: SmolStr,
+        /// The variable that selects one of several arrays.
+        selector: SmolStr,
         fixed: Option<Box<Pointer>>,
-        /// The number of blocks around the declaration.
-        depth: usize,
     },
     /// A reference.
     Alias(CppPlace),
@@ -128,8 +129,6 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) dynamic_shared_key: Option<VariableKey>,
     /// Accesses of global arrays and the limit of their index.
     pub(crate) depth: u32,
-    /// The number of assignments of each pointer variable in the block of its declaration.
-    pub(crate) assignments: FxHashMap<VariableKey, usize>,
 }
 
 /// Maximum depth of nested expressions and statements.
@@ -163,7 +162,6 @@ impl<'t, 'a> Lower<'t, 'a> {
             dynamic_shared: None,
             dynamic_shared_key: None,
             depth: 0,
-            assignments: FxHashMap::default(),
         }
     }
 
@@ -296,6 +294,7 @@ impl<'t, 'a> Lower<'t, 'a> {
     pub(crate) fn note_flat(&mut self, key: VariableKey) {
         if self.facts.flat.insert(key) {
             self.facts.changed = true;
+            self.facts.reset_bases = true;
         }
     }
 

@@ -387,6 +387,20 @@ impl<'a> Lower<'_, 'a> {
                 let text = self.t.type_text(&ty);
                 Ok(Value::new(ty, Expr::call(text, exprs, span)))
             }
+            "__float22half2_rn" | "__float22bfloat162_rn" => {
+                let [value] = one(values, name, span)?;
+                let source = CType::Vector(ComponentKind::Float(FloatKind::Float), 2);
+                let value = self.convert(value, &source, span)?;
+                let vector = self.spill(value).expr;
+                let kind = if base.contains("bfloat") { FloatKind::Bfloat16 } else { FloatKind::Half };
+                let part = |field: &str| {
+                    let field = Expr::new(ExprKind::Field(Box::new(vector.clone()), field.into()), span);
+                    Expr::call(kind.scalar().name(), vec![field], span)
+                };
+                let ty = CType::Vector(ComponentKind::Float(kind), 2);
+                let text = self.t.type_text(&ty);
+                Ok(Value::new(ty, Expr::call(text, vec![part("x"), part("y")], span)))
+            }
             "__half22float2" | "__bfloat1622float2" => {
                 let [value] = one(values, name, span)?;
                 let vector = self.spill(value).expr;
@@ -527,6 +541,8 @@ fn is_generic(name: &str) -> bool {
                 | "__floats2bfloat162_rn"
                 | "__halves2bfloat162"
                 | "__bfloat162bfloat162"
+                | "__float22half2_rn"
+                | "__float22bfloat162_rn"
                 | "__half22float2"
                 | "__bfloat1622float2"
         )

@@ -1,7 +1,7 @@
 //! Overload resolution and template argument deduction.
 
 use super::lower::Lower;
-use super::resolve::may_be_const;
+use super::resolve::{is_const_mark, may_be_const};
 use super::types::{CType, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
 use super::value::{Denoted, Res, refuse};
@@ -53,18 +53,29 @@ impl<'a> Lower<'_, 'a> {
         let mut best: Option<(u32, Chosen)> = None;
         let mut ambiguous = false;
         let mut error = None;
-        let with_body: Vec<usize> = functions.iter().copied().filter(|&id| self.t.program.has_body(id)).collect();
-        if with_body.is_empty() {
-            return refuse(
-                format!("a call of `{name}`, whose body is not in this file"),
-                span,
-                "include the file with the definition",
-            );
+        let without_body = || {
+            let construct = format!("a call of `{name}`, whose body is not in this file");
+            refuse(construct, span, "include the file with the definition")
+        };
+        // A template may have a body for some arguments only.
+        let is_candidate = |id: &usize| {
+            let header = &self.t.function(*id).template;
+            header.as_ref().map_or_else(|| self.t.program.has_body(*id), |header| !header.params.is_empty())
+        };
+        let candidates: Vec<usize> = functions.iter().copied().filter(is_candidate).collect();
+        if candidates.is_empty() {
+            return without_body();
         }
-        for id in with_body {
+        for id in candidates {
             match self.viable(id, explicit, &types, record) {
                 Ok(Some((cost, chosen))) => match &best {
                     Some((known, _)) if *known < cost => {}
+                    // A declaration of the same template.
+                    Some((known, other)) if *known == cost && self.redeclares(&chosen, other) => {
+                        if self.t.program.has_body(id) {
+                            best = Some((cost, chosen));
+                        }
+                    }
                     Some((known, other)) if *known == cost && !self.is_more_specialized(id, other.function) => {
                         ambiguous |= !self.is_more_specialized(other.function, id);
                     }
@@ -79,13 +90,67 @@ impl<'a> Lower<'_, 'a> {
         }
         match (best, error) {
             (Some(_), _) if ambiguous => refuse(format!("an ambiguous call of `{name}`"), span, "cast the arguments"),
-            (Some((_, chosen)), _) => Ok(chosen),
+            (Some((_, chosen)), _) => {
+                let chosen = self.specialized(chosen, functions)?;
+                if self.t.program.has_body(chosen.function) { Ok(chosen) } else { without_body() }
+            }
             (None, Some(error)) => Err(error),
             (None, None) => {
                 let types: Vec<_> = types.iter().map(|ty| self.t.describe(ty)).collect();
                 refuse(format!("a call of `{name}` with {}", types.join(", ")), span, "cast the arguments")
             }
         }
+    }
+
+    /// Returns whether two templates, one of which is only declared, are the same for these arguments.
+    fn redeclares(&mut self, one: &Chosen, other: &Chosen) -> bool {
+        if self.t.program.has_body(one.function) && self.t.program.has_body(other.function) {
+            return false;
+        }
+        let types = |lower: &mut Self, chosen: &Chosen| {
+            let function = lower.t.function(chosen.function);
+            function.template.as_ref()?;
+            lower.parameter_types(chosen.function, &chosen.env).ok()
+        };
+        let (a, b) = (types(self, one), types(self, other));
+        a.is_some() && a == b
+    }
+
+    fn parameter_types(&mut self, id: usize, env: &TemplateArgs) -> Res<Vec<CType>> {
+        let function = self.t.function(id);
+        let scope = self.t.program.functions[id].scope.clone();
+        let resolve = |lower: &mut Self| function.params.iter().map(|param| lower.resolve_type(&param.ty)).collect();
+        self.in_context(env.clone(), scope, resolve)
+    }
+
+    /// Returns the explicit specialization of a template for the arguments of a call, if there is one.
+    fn specialized(&mut self, chosen: Chosen, functions: &[usize]) -> Res<Chosen> {
+        let primary = self.t.function(chosen.function);
+        if primary.template.is_none() {
+            return Ok(chosen);
+        }
+        let own_types = self.parameter_types(chosen.function, &chosen.env)?;
+        let values = |env: &TemplateArgs| -> TemplateArgs {
+            env.iter().filter(|(name, _)| !is_const_mark(name)).cloned().collect()
+        };
+        let outer = chosen.record.map_or(vec![], |record| self.t.record(record).env.clone());
+        for &id in functions {
+            let function = self.t.function(id);
+            let is_specialization = function.template.as_ref().is_some_and(|header| header.params.is_empty());
+            if !is_specialization || function.params.len() != primary.params.len() {
+                continue;
+            }
+            let types = self.parameter_types(id, &outer)?;
+            let scope = self.t.program.functions[chosen.function].scope.clone();
+            let referents: Vec<CType> = types.iter().map(|ty| ty.referent().clone()).collect();
+            let explicit = function.template_args.as_deref();
+            let Some(deduced) = self.deduce_all(primary, explicit, &referents, &outer, &scope)? else { continue };
+            let env = [outer.clone(), deduced].concat();
+            if types == own_types && values(&env) == values(&chosen.env) {
+                return Ok(Chosen { function: id, env: outer, record: chosen.record });
+            }
+        }
+        Ok(chosen)
     }
 
     /// Returns whether the parameters of a function template are more specialized than those of another template:
@@ -120,6 +185,34 @@ impl<'a> Lower<'_, 'a> {
             .find_map(|other| other.function.params.get(at).and_then(|param| param.default.as_ref()))
     }
 
+    /// Calls an operator of the file whose operands are vectors or enums; `None` if the file has none for these
+    /// operands.
+    pub(crate) fn call_file_operator(
+        &mut self,
+        op: &str,
+        operands: &[Denoted],
+        span: SourceSpan,
+    ) -> Res<Option<Denoted>> {
+        let types: Vec<CType> = operands.iter().map(|operand| self.type_of_denoted(operand)).collect();
+        let has_vector = types.iter().any(|ty| matches!(ty, CType::Vector(..)));
+        if !has_vector && !types.iter().any(|ty| matches!(ty, CType::Enum(..))) {
+            return Ok(None);
+        }
+        let name = format!("operator{op}");
+        let functions = self.functions_named(&name);
+        let mut is_known = false;
+        for &id in &functions {
+            // The operators of the language compete for enums, so the types must be equal.
+            let viable = self.viable(id, None, &types, None);
+            is_known |= matches!(viable, Ok(Some((cost, _))) if has_vector || cost < 4);
+        }
+        if !is_known {
+            return Ok(None);
+        }
+        let chosen = self.choose(&functions, None, operands, None, &name, span)?;
+        self.call_chosen(chosen, None, operands.to_vec(), span).map(Some)
+    }
+
     fn viable(
         &mut self,
         id: usize,
@@ -144,28 +237,14 @@ impl<'a> Lower<'_, 'a> {
         let mut env = record.map_or(vec![], |record| self.t.record(record).env.clone());
         let mut cost = 0;
         if let Some(header) = &function.template {
-            if header.params.is_empty() {
-                // An explicit specialization is only used if the call has the same arguments.
-                let Some(own) = &function.template_args else { return Ok(None) };
-                let Some(explicit) = explicit else { return Ok(None) };
-                if own.len() != explicit.len() {
-                    return Ok(None);
-                }
-                for (a, b) in own.iter().zip(explicit) {
-                    if self.template_arg(a)? != self.template_arg(b)? {
-                        return Ok(None);
-                    }
-                }
-            } else {
-                if header.params.iter().any(|param| param.pack) {
-                    return refuse("a parameter pack", function.name_span, "write the parameters one by one");
-                }
-                let Some(deduced) = self.deduce_all(function, explicit, types, &env, &scope)? else {
-                    return Ok(None);
-                };
-                env.extend(deduced);
-                cost += 1;
+            if header.params.iter().any(|param| param.pack) {
+                return refuse("a parameter pack", function.name_span, "write the parameters one by one");
             }
+            let Some(deduced) = self.deduce_all(function, explicit, types, &env, &scope)? else {
+                return Ok(None);
+            };
+            env.extend(deduced);
+            cost += 1;
         } else if explicit.is_some() && function.template.is_none() {
             return Ok(None);
         }

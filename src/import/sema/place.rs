@@ -3,6 +3,7 @@
 
 use super::arith::{COMPONENTS, index_expr, realize, vector_part};
 use super::lower::Lower;
+use super::pointer_choice::choice_of;
 use super::reinterpret::{Access, refuse_access};
 use super::tree::{Expr, ExprKind};
 use super::types::{CType, ClkScalar, ComponentKind, INT, LONG};
@@ -20,7 +21,8 @@ impl<'a> Lower<'_, 'a> {
             PlaceKind::At(pointer) => match &pointer.base {
                 PointerBase::Array(info) => info.key,
                 PointerBase::Object(place) => self.root(place),
-                PointerBase::Null => VariableKey(0),
+                // Loads and stores expand choices before they use a root.
+                PointerBase::Choice(_) | PointerBase::Null => VariableKey(0),
             },
         }
     }
@@ -33,6 +35,7 @@ impl<'a> Lower<'_, 'a> {
             PlaceKind::At(pointer) => match &pointer.base {
                 PointerBase::Array(info) => Self::space_has_effects(info.space),
                 PointerBase::Object(place) => self.is_shared_place(place),
+                PointerBase::Choice(_) => true,
                 PointerBase::Null => false,
             },
         }
@@ -84,6 +87,12 @@ impl<'a> Lower<'_, 'a> {
         let span = place.span;
         if let CType::Record(id) = place.ty {
             self.t.emit_record(id, span)?;
+        }
+        if let Some(choice) = choice_of(place) {
+            return self.load_choice(place, &choice, span);
+        }
+        if let Some((pointer, id)) = self.as_numbers(place) {
+            return self.load_numbers(&pointer, id, span);
         }
         match &place.kind {
             PlaceKind::Variable { name, key, value } => {
@@ -140,6 +149,12 @@ impl<'a> Lower<'_, 'a> {
         if let CType::Record(id) = place.ty {
             self.t.emit_record(id, span)?;
         }
+        if let Some(choice) = choice_of(place) {
+            return self.store_choice(place, &choice, value, span);
+        }
+        if let Some((pointer, id)) = self.as_numbers(place) {
+            return self.store_numbers(&pointer, id, value, span);
+        }
         let root = self.root(place);
         self.note_mutated(root);
         self.effect |= self.is_shared_place(place);
@@ -181,6 +196,7 @@ impl<'a> Lower<'_, 'a> {
         match &pointer.base {
             PointerBase::Array(info) => self.t.describe(&info.element),
             PointerBase::Object(place) => self.t.describe(&place.ty),
+            PointerBase::Choice(_) => "one of several arrays".into(),
             PointerBase::Null => self.t.describe(&CType::Null),
         }
     }
@@ -272,11 +288,15 @@ impl<'a> Lower<'_, 'a> {
                         "pass the pointer as a parameter of its own",
                     );
                 }
+                if self.t.record(*id).is_union {
+                    let Denoted::Place(CppPlace { kind: PlaceKind::At(pointer), .. }) = denoted else {
+                        return refuse("a union as a value", span, "use a local variable");
+                    };
+                    let kind = PlaceKind::At(Pointer { to: field_type.clone(), ..pointer });
+                    return Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }));
+                }
                 match denoted {
-                    Denoted::Place(place) => {
-                        let kind = PlaceKind::Field(Box::new(place), clk);
-                        Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }))
-                    }
+                    Denoted::Place(place) => Ok(Denoted::Place(self.field_place(place, clk, field_type, span)?)),
                     Denoted::Value(value) => {
                         let value = self.settle(value);
                         if let CType::Array(..) = field_type {

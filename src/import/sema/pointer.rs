@@ -1,16 +1,17 @@
-//! Pointers: an array and an index. Arithmetic changes the index. A pointer variable is a variable with the index, and
-//! its array is the same in the whole function.
+//! Pointers: an array and an index. Arithmetic changes the index. A pointer variable is a variable with the index.
+//! `pointer_choice` has pointers that refer to several arrays.
 
 use super::arith::coerce;
 use super::lower::{Local, Lower};
+use super::pointer_choice::refuse_choice;
 use super::tree::{Expr, ExprKind, StmtKind};
-use super::types::{CType, ClkScalar, LONG};
-use super::value::{CppPlace, Denoted, NULL_INDEX, PlaceKind, Pointer, PointerBase, Res, Value, VariableKey, refuse};
+use super::types::{CType, ClkScalar, INT, LONG};
+use super::value::{
+    CppPlace, Denoted, PlaceKind, Pointer, PointerBase, PointerChoice, Res, Value, VariableKey, refuse,
+};
 use crate::ast::{CppBinaryOp, CppExpr, CppExprKind};
 use crate::source::SourceSpan;
-
-/// Keys of pointer variables that begin at an assignment are the key of the declared variable plus multiples of this.
-const REBOUND: usize = 1 << 40;
+use std::rc::Rc;
 
 /// Returns whether two expressions are equal, apart from their places in the file.
 pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
@@ -28,12 +29,12 @@ pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
 
 impl<'a> Lower<'_, 'a> {
     pub(crate) fn null_pointer(&self, to: CType) -> Pointer {
-        Pointer { base: PointerBase::Null, prefix: vec![], index: None, unit: 1, to, nullable: false }
+        Pointer { base: PointerBase::Null, prefix: vec![], index: None, unit: 1, to }
     }
 
     pub(crate) fn object_pointer(&self, place: CppPlace, to: CType) -> Pointer {
         let unit = self.t.size_of(&place.ty).unwrap_or(1);
-        Pointer { base: PointerBase::Object(Box::new(place)), prefix: vec![], index: None, unit, to, nullable: false }
+        Pointer { base: PointerBase::Object(Box::new(place)), prefix: vec![], index: None, unit, to }
     }
 
     /// Returns an expression as a pointer; arrays decay to a pointer to their first element.
@@ -99,14 +100,7 @@ impl<'a> Lower<'_, 'a> {
                     name: field.clone(),
                 };
                 let to = place.ty.clone();
-                Ok(Pointer {
-                    base: PointerBase::Array(std::rc::Rc::new(info)),
-                    prefix: vec![],
-                    index: None,
-                    unit,
-                    to,
-                    nullable: false,
-                })
+                Ok(Pointer { base: PointerBase::Array(std::rc::Rc::new(info)), prefix: vec![], index: None, unit, to })
             }
             _ => {
                 let to = place.ty.clone();
@@ -118,7 +112,6 @@ impl<'a> Lower<'_, 'a> {
     /// Returns the object at a pointer.
     pub(crate) fn object_at(&mut self, pointer: Pointer, span: SourceSpan) -> Res<Denoted> {
         match &pointer.base {
-            PointerBase::Null => refuse("an access through a null pointer", span, ""),
             PointerBase::Object(place) if place.ty == pointer.to && pointer.index.is_none() => {
                 Ok(Denoted::Place((**place).clone()))
             }
@@ -232,6 +225,7 @@ impl<'a> Lower<'_, 'a> {
         if self.facts.elements.get(&key).is_none_or(|known| size(self, known) > size(self, &element)) {
             self.facts.elements.insert(key, element);
             self.facts.changed = true;
+            self.facts.reset_bases = true;
         }
     }
 
@@ -245,24 +239,31 @@ impl<'a> Lower<'_, 'a> {
     }
 
     pub(crate) fn load_pointer(&mut self, key: VariableKey, to: &CType, span: SourceSpan) -> Res<Pointer> {
-        let Some(Local::Pointer { index, fixed, .. }) = self.find_pointer(key) else {
+        let Some(Local::Pointer { index, selector, fixed, .. }) = self.find_pointer(key) else {
             return refuse("this pointer", span, "");
         };
         if let Some(fixed) = fixed {
             return Ok(*fixed);
         }
-        let Some(base) = self.facts.bases.get(&key).cloned() else {
+        let options = self.pointer_options(key);
+        let Some(first) = options.first().cloned() else {
             return refuse("a pointer that is not initialized", span, "initialize it at its declaration");
         };
-        let nullable = self.facts.nullable.contains(&key);
-        if let PointerBase::Object(_) = base.base {
-            if nullable {
-                return refuse("a pointer to a variable that may be null", span, "use a flag");
-            }
-            return Ok(Pointer { to: to.clone(), ..base });
+        if let PointerBase::Object(_) = first.base {
+            return match options.len() {
+                1 => Ok(Pointer { to: to.clone(), ..first }),
+                _ => refuse_choice(span),
+            };
         }
         let index = Value { divisor: 1, ..Value::new(LONG, Expr::name(index, span)) };
-        Ok(Pointer { index: Some(Box::new(index)), to: to.clone(), nullable, ..base })
+        let base = match options.len() {
+            1 => first.base,
+            _ => {
+                let selector = Value::new(INT, Expr::name(selector, span));
+                PointerBase::Choice(Rc::new(PointerChoice { selector, options }))
+            }
+        };
+        Ok(Pointer { base, index: Some(Box::new(index)), to: to.clone(), ..first })
     }
 
     pub(crate) fn assign_pointer(&mut self, place: &CppPlace, pointer: Pointer, span: SourceSpan) -> Res<()> {
@@ -273,25 +274,33 @@ impl<'a> Lower<'_, 'a> {
                 "keep the pointer in a variable, or store an index",
             );
         };
-        let Some(Local::Pointer { index: name, to, fixed, depth, .. }) = self.find_pointer(key) else {
+        self.note_mutated(key);
+        let Some(Local::Pointer { index: name, selector, to, fixed, .. }) = self.find_pointer(key) else {
             return refuse("this pointer", span, "");
         };
-        let pointer = self.cast_pointer(pointer, &to, span)?;
-        if depth == self.blocks.len() && self.rebind_pointer(key, fixed.as_deref(), &to, &pointer, span)? {
-            return Ok(());
-        }
-        self.note_mutated(key);
+        let mut pointer = self.cast_pointer(pointer, &to, span)?;
         self.note_base(key, &pointer, span)?;
-        self.note_nullable(key, &pointer);
         if fixed.is_some() {
             // The next pass knows that the pointer is a variable.
             return Ok(());
         }
+        let options = self.pointer_options(key);
         if let PointerBase::Object(_) = pointer.base {
-            return match pointer.index {
-                None => Ok(()),
-                Some(_) => refuse("an index of a pointer to one variable", span, "use an array"),
+            return match (pointer.index, options.len()) {
+                (None, ..=1) => Ok(()),
+                (None, _) => refuse_choice(span),
+                (Some(_), _) => refuse("an index of a pointer to one variable", span, "use an array"),
             };
+        }
+        if options.len() > 1 {
+            // The new index may depend on the selector.
+            let mark = self.mark();
+            self.spill_pointer(&mut pointer, mark);
+            let position = self.selected(&pointer, &options, span)?;
+            self.push_assign(Expr::name(selector, span), position, span);
+        }
+        if matches!(pointer.base, PointerBase::Null) {
+            return Ok(());
         }
         let value = index_of(&pointer, span);
         let place = Expr::name(name, span);
@@ -299,76 +308,16 @@ impl<'a> Lower<'_, 'a> {
         Ok(())
     }
 
-    /// Begins a new variable for an assignment in the block of the declaration, if the pointer refers to another array
-    /// afterward. All later uses see this assignment, since no other path leads to them. Returns whether it does.
-    fn rebind_pointer(
-        &mut self,
-        key: VariableKey,
-        fixed: Option<&Pointer>,
-        to: &CType,
-        pointer: &Pointer,
-        span: SourceSpan,
-    ) -> Res<bool> {
-        let first = first_key(key);
-        let count = self.assignments.entry(first).or_default();
-        *count += 1;
-        let new = VariableKey(first.0 + *count * REBOUND);
-        if !self.facts.rebound.contains(&first) {
-            let Some(known) = fixed.or(self.facts.bases.get(&key)) else { return Ok(false) };
-            let bare = |pointer: &Pointer| Pointer { index: None, ..pointer.clone() };
-            if same_base(&bare(known), &bare(pointer)) {
-                return Ok(false);
-            }
-            // What this pass noted about assignments before is about variables of their own in the next pass.
-            self.facts.mutated.remove(&key);
-            self.facts.bases.remove(&key);
-            self.facts.rebound.insert(first);
-            self.facts.changed = true;
-        }
-        let find = |local: &Local| matches!(local, Local::Pointer { key: own, .. } if *own == key);
-        let place =
-            self.locals.iter().enumerate().rev().find_map(|(at, scope)| {
-                scope.iter().find(|(_, local)| find(local)).map(|(name, _)| (at, name.clone()))
-            });
-        let Some((at, name)) = place else { return refuse("this pointer", span, "") };
-        let local = self.pointer_variable(&name, new, to, Some(pointer.clone()), span)?;
-        if let Some(scope) = self.locals.get_mut(at) {
-            scope.insert(name, local);
-        }
-        Ok(true)
-    }
-
-    /// Records the array of a pointer variable; a variable refers to one array only.
-    pub(crate) fn note_base(&mut self, key: VariableKey, pointer: &Pointer, span: SourceSpan) -> Res<()> {
-        let bare = Pointer { index: None, ..pointer.clone() };
-        match self.facts.bases.get(&key) {
-            _ if matches!(pointer.base, PointerBase::Null) => Ok(()),
-            None => {
-                if bare.prefix.iter().any(|index| !index.stable) {
-                    return refuse("a pointer to a row that changes", span, "use an array with one axis");
-                }
-                self.facts.bases.insert(key, bare);
-                self.facts.changed = true;
-                Ok(())
-            }
-            Some(known) if same_base(known, &bare) => Ok(()),
-            Some(_) => refuse(
-                "a pointer that refers to more than one array",
-                span,
-                "use an array with one more axis, or copy the code for each array",
-            ),
-        }
-    }
-
-    pub(crate) fn note_nullable(&mut self, key: VariableKey, pointer: &Pointer) {
-        if (pointer.nullable || matches!(pointer.base, PointerBase::Null)) && self.facts.nullable.insert(key) {
-            self.facts.changed = true;
-        }
-    }
-
     /// Stores the indices of a pointer in variables, so that later statements do not change them.
     pub(crate) fn spill_pointer(&mut self, pointer: &mut Pointer, mark: usize) {
         let mut at = mark;
+        if let PointerBase::Choice(choice) = &pointer.base
+            && !choice.selector.stable
+        {
+            let selector = self.spill_at(choice.selector.clone(), at);
+            at += 1;
+            pointer.base = PointerBase::Choice(Rc::new(PointerChoice { selector, options: choice.options.clone() }));
+        }
         for index in pointer.prefix.iter_mut().chain(pointer.index.as_deref_mut()) {
             if !index.stable {
                 *index = self.spill_at(index.clone(), at);
@@ -381,11 +330,8 @@ impl<'a> Lower<'_, 'a> {
 
     pub(crate) fn is_not_null(&mut self, pointer: &Pointer, span: SourceSpan) -> Value {
         match &pointer.base {
+            PointerBase::Choice(choice) => self.chooses_array(&choice.clone(), span),
             PointerBase::Null => Value::bool(false, span),
-            _ if pointer.nullable => {
-                let null = Expr::int(NULL_INDEX, ClkScalar::I64, span);
-                Value::new(CType::Bool, Expr::binary("!=", index_of(pointer, span), null, span))
-            }
             PointerBase::Object(_) => Value::bool(true, span),
             PointerBase::Array(info) => {
                 if matches!(info.space, super::value::Space::Global) {
@@ -497,19 +443,13 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Pointer> {
         let (a, b) = (self.pointer_of(a, span)?, self.pointer_of(b, span)?);
-        let is_null = |pointer: &Pointer| matches!(pointer.base, PointerBase::Null);
-        let is_one_null = is_null(&a) != is_null(&b);
-        let array = if is_null(&a) { &b } else { &a };
-        if is_one_null && !matches!(array.base, PointerBase::Array(_))
-            || !is_one_null && !same_base(&Pointer { index: None, ..a.clone() }, &Pointer { index: None, ..b.clone() })
-        {
-            return refuse("`?:` of pointers into different arrays", span, "use an `if` with an access in each branch");
+        if !same_base(&Pointer { index: None, ..a.clone() }, &Pointer { index: None, ..b.clone() }) {
+            return self.choose_pointer(condition, a, b, span);
         }
         let (x, y) = (index_of(&a, span), index_of(&b, span));
-        let nullable = is_one_null || a.nullable || b.nullable;
         let expr = Expr::new(ExprKind::If(Box::new(condition.expr), Box::new(x), Box::new(y)), span);
         let index = Value::new(LONG, expr);
-        Ok(Pointer { index: Some(Box::new(index)), nullable, ..array.clone() })
+        Ok(Pointer { index: Some(Box::new(index)), ..a })
     }
 
     pub(crate) fn push_assign(&mut self, place: Expr, value: Expr, span: SourceSpan) {
@@ -522,16 +462,10 @@ impl<'a> Lower<'_, 'a> {
     }
 }
 
-/// Returns the key of the declaration of a pointer variable.
-pub(crate) fn first_key(key: VariableKey) -> VariableKey {
-    VariableKey(key.0 % REBOUND)
-}
-
 /// Returns the index of a pointer as an `i64`.
 pub(crate) fn index_of(pointer: &Pointer, span: SourceSpan) -> Expr {
     match &pointer.index {
         Some(index) => coerce(index, ClkScalar::I64),
-        None if matches!(pointer.base, PointerBase::Null) => Expr::int(NULL_INDEX, ClkScalar::I64, span),
         None => Expr::int(0, ClkScalar::I64, span),
     }
 }
@@ -543,7 +477,9 @@ pub(crate) fn same_base(a: &Pointer, b: &Pointer) -> bool {
     prefix
         && a.unit == b.unit
         && match (&a.base, &b.base) {
-            (PointerBase::Array(x), PointerBase::Array(y)) => x.key == y.key && same_expr(&x.expr, &y.expr),
+            (PointerBase::Array(x), PointerBase::Array(y)) => {
+                x.key == y.key && x.axes == y.axes && x.element == y.element && same_expr(&x.expr, &y.expr)
+            }
             (PointerBase::Object(x), PointerBase::Object(y)) => same_place(x, y),
             (PointerBase::Null, PointerBase::Null) => true,
             _ => false,

@@ -7,6 +7,7 @@
 
 use super::arith::{COMPONENTS, bits, index_expr, realize, vector_part};
 use super::lower::Lower;
+use super::pointer_choice::refuse_choice;
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, INT, LONG};
 use super::value::{ArrayInfo, CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
@@ -106,6 +107,7 @@ impl Lower<'_, '_> {
         let element = match &pointer.base {
             PointerBase::Array(info) => info.element.clone(),
             PointerBase::Object(place) => place.ty.clone(),
+            PointerBase::Choice(_) => return refuse_choice(span),
             PointerBase::Null => return refuse("an access through a null pointer", span, ""),
         };
         let to = &pointer.to;
@@ -144,7 +146,7 @@ impl Lower<'_, '_> {
         let element = match &pointer.base {
             PointerBase::Array(info) => info.element.clone(),
             PointerBase::Object(place) => place.ty.clone(),
-            PointerBase::Null => return Ok(()),
+            PointerBase::Choice(_) | PointerBase::Null => return Ok(()),
         };
         if let PointerBase::Array(info) = &pointer.base
             && align > self.t.align_of(&element).unwrap_or(1)
@@ -294,6 +296,7 @@ impl Lower<'_, '_> {
                 }
                 Ok(object)
             }
+            PointerBase::Choice(_) => refuse_choice(span),
             PointerBase::Null => refuse("an access through a null pointer", span, ""),
         }
     }
@@ -318,6 +321,7 @@ impl Lower<'_, '_> {
         let element = match &pointer.base {
             PointerBase::Array(info) => info.element.clone(),
             PointerBase::Object(place) => place.ty.clone(),
+            PointerBase::Choice(_) => return refuse_choice(span),
             PointerBase::Null => return refuse("an access through a null pointer", span, ""),
         };
         let Some(view) = ScalarView::of(&element) else { return refuse("this access", span, "") };

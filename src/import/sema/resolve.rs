@@ -532,9 +532,18 @@ impl<'a> Lower<'_, 'a> {
         }
         let entry = self.t.program.records[decl].clone();
         let record = entry.record;
-        if record.kind == crate::ast::RecordKind::Union {
-            return refuse("a union", span, "use a bit cast, such as `__float_as_int`");
-        }
+        let is_union = record.kind == crate::ast::RecordKind::Union;
+        let align = match &record.align {
+            None => 1,
+            Some(align) => {
+                let (env, scope) = (env.clone(), entry.scope.clone());
+                let align = self.in_context(env, scope, |lower| lower.constant_value(align))?;
+                match align.and_then(|align| u64::try_from(align).ok()).filter(|align| align.is_power_of_two()) {
+                    Some(align) => align,
+                    None => return refuse("an alignment that is not a power of two", span, "write the number"),
+                }
+            }
+        };
         let name = record.name.as_ref().map_or(SmolStr::from("Record"), |name| name.text.clone());
         let mut scope = entry.scope.clone();
         scope.push(record.name.as_ref().map_or(SmolStr::from(format!("(record {decl})")), |name| name.text.clone()));
@@ -549,6 +558,9 @@ impl<'a> Lower<'_, 'a> {
             fields: vec![],
             scope: scope.clone(),
             bases: vec![],
+            align,
+            packed: record.packed,
+            is_union,
             emitted: false,
         });
         let mut fields: Vec<RecordField<'a>> = vec![];
@@ -587,6 +599,9 @@ impl<'a> Lower<'_, 'a> {
                         };
                         fields.push(RecordField { name: name.text.clone(), clk, ty, init });
                     }
+                }
+                CppDeclKind::Record(inner) if inner.name.is_none() => {
+                    return refuse("an unnamed struct or union in a struct", inner.span, "give the member a name");
                 }
                 CppDeclKind::Function(function) if function.attributes.is_virtual => {
                     return refuse("a virtual function", function.name_span, "use templates or an `if`");

@@ -31,6 +31,11 @@ pub(crate) struct RecordInfo<'a> {
     pub(crate) scope: ScopePath,
     /// Base classes, whose fields come first.
     pub(crate) bases: Vec<RecordId>,
+    /// The alignment that the declaration demands; 1 without one.
+    pub(crate) align: u64,
+    /// Whether the fields have no space between them.
+    pub(crate) packed: bool,
+    pub(crate) is_union: bool,
     /// Whether the struct is in the text already.
     pub(crate) emitted: bool,
 }
@@ -51,8 +56,6 @@ pub(crate) enum PassMode {
         to: CType,
         offset: bool,
         reference: bool,
-        /// Whether the pointer may be null.
-        nullable: bool,
     },
     /// Like `Array`, into the array of an earlier parameter.
     SameArray {
@@ -61,8 +64,6 @@ pub(crate) enum PassMode {
         to: CType,
         offset: bool,
         reference: bool,
-        /// Whether the pointer may be null.
-        nullable: bool,
     },
     /// A struct that consists of pointers, which are passed after it.
     Pointers(CType),
@@ -102,6 +103,8 @@ pub(crate) struct FileTranslator<'a> {
     pub(crate) file_arrays: FxHashMap<usize, Rc<ArrayInfo>>,
     /// The `__shared__` variables of device functions: the declaration with its template arguments, and the Clk type.
     pub(crate) hoisted: Vec<(String, String)>,
+    /// Those of `hoisted` and `file_arrays` whose length a launch determines.
+    pub(crate) dynamic_arrays: FxHashSet<usize>,
     /// Variables whose values are being evaluated.
     pub(crate) evaluating: Vec<usize>,
     pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
@@ -121,6 +124,7 @@ impl<'a> FileTranslator<'a> {
             file: ClkFile::default(),
             file_arrays: FxHashMap::default(),
             hoisted: vec![],
+            dynamic_arrays: FxHashSet::default(),
             evaluating: vec![],
             enum_values: FxHashMap::default(),
             contract,
@@ -215,16 +219,80 @@ impl<'a> FileTranslator<'a> {
                 Some((size.checked_mul((*length)?)?, align))
             }
             CType::Record(id) => {
-                let (mut size, mut align) = (0u64, 1u64);
-                for field in &self.records[id.0].fields {
+                let record = &self.records[id.0];
+                let (mut size, mut align) = (0u64, record.align);
+                for field in &record.fields {
                     let (one, own) = self.layout(&field.ty)?;
-                    size = size.next_multiple_of(own) + one;
+                    let own = if record.packed { 1 } else { own };
+                    size = if record.is_union { size.max(one) } else { size.next_multiple_of(own) + one };
                     align = align.max(own);
                 }
                 Some((size.next_multiple_of(align).max(1), align))
             }
             other => other.scalar().map(|scalar| (scalar.size(), scalar.size())),
         }
+    }
+
+    /// Returns the type of the numbers of which a record consists, and how many there are. `None` for records with
+    /// numbers of several types, pointers or padding.
+    pub(crate) fn uniform_numbers(&self, ty: &CType) -> Option<(CType, u64)> {
+        let (number, count) = match ty {
+            CType::Array(element, length) => {
+                let (number, count) = self.uniform_numbers(element)?;
+                (number, count.checked_mul((*length)?)?)
+            }
+            CType::Vector(component, count) => (component.ty(), u64::from(*count)),
+            CType::Record(id) if !self.records[id.0].is_union => {
+                let mut all: Option<(CType, u64)> = None;
+                for field in &self.records[id.0].fields {
+                    let (number, count) = self.uniform_numbers(&field.ty)?;
+                    all = match all {
+                        None => Some((number, count)),
+                        Some((known, sum)) if known == number => Some((known, sum.checked_add(count)?)),
+                        Some(_) => return None,
+                    };
+                }
+                all?
+            }
+            other => (other.clone(), other.scalar().map(|_| 1)?),
+        };
+        (self.size_of(ty)? == self.size_of(&number)?.checked_mul(count)?).then_some((number, count))
+    }
+
+    pub(crate) fn has_array(&self, id: RecordId) -> bool {
+        self.records[id.0].fields.iter().any(|field| match &field.ty {
+            CType::Array(..) => true,
+            CType::Record(inner) => self.has_array(*inner),
+            _ => false,
+        })
+    }
+
+    /// Returns the type of the elements of an array in the text. The elements of a Clk array cannot contain arrays, so
+    /// an array of such structs becomes one of numbers.
+    pub(crate) fn stored_element(&self, ty: &CType) -> CType {
+        match ty {
+            CType::Record(id) if self.has_array(*id) => {
+                self.uniform_numbers(ty).map_or_else(|| ty.clone(), |(number, _)| number)
+            }
+            _ => ty.clone(),
+        }
+    }
+
+    /// Returns the place of a field in its record, in bytes.
+    pub(crate) fn field_offset(&self, id: RecordId, clk: &str) -> Option<u64> {
+        let record = &self.records[id.0];
+        let mut offset = 0u64;
+        for field in &record.fields {
+            let (size, align) = self.layout(&field.ty)?;
+            if !record.packed {
+                offset = offset.next_multiple_of(align);
+            }
+            if field.clk == clk {
+                return Some(offset);
+            }
+            offset += size;
+        }
+        None
     }
 
     /// Returns a readable suffix for the name of an instance with these template arguments.
@@ -292,6 +360,9 @@ impl<'a> FileTranslator<'a> {
     pub(crate) fn emit_fields(&mut self, id: RecordId, span: SourceSpan) -> Res<()> {
         if self.records[id.0].emitted {
             return Ok(());
+        }
+        if self.records[id.0].is_union {
+            return super::value::refuse("a union as a value", span, "use a local variable, and copy its members");
         }
         self.records[id.0].emitted = true;
         let fields: Vec<_> =

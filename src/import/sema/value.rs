@@ -157,7 +157,18 @@ pub(crate) enum PointerBase {
     Array(Rc<ArrayInfo>),
     /// One object: `&x`.
     Object(Box<CppPlace>),
+    /// One of several arrays.
+    Choice(Rc<PointerChoice>),
     Null,
+}
+
+/// The arrays of a pointer, one of which a number selects when the kernel runs.
+#[derive(Debug)]
+pub(crate) struct PointerChoice {
+    /// An `i32`: the position in `options`.
+    pub(crate) selector: Value,
+    /// Pointers without indices. One of them may be null.
+    pub(crate) options: Vec<Pointer>,
 }
 
 /// A pointer: an array, and an index of its elements.
@@ -172,12 +183,7 @@ pub(crate) struct Pointer {
     pub(crate) unit: u64,
     /// The type of the object at the pointer.
     pub(crate) to: CType,
-    /// Whether the pointer may be null. Its index is then [`NULL_INDEX`].
-    pub(crate) nullable: bool,
 }
-
-/// The index of a null pointer in a variable: no array has such an element, so an access is out of bounds.
-pub(crate) const NULL_INDEX: i128 = -(1 << 62);
 
 /// An lvalue.
 #[derive(Clone, Debug)]
