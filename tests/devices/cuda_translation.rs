@@ -12,6 +12,7 @@
 
 mod expressions;
 mod generator;
+mod memory;
 mod statements;
 
 use std::fmt::Write;
@@ -52,7 +53,7 @@ const HEADER: &str = include_str!("cuda_translation/header.hpp");
 
 fn cuda_text(kernels: &[&CudaKernel]) -> String {
     let texts: Vec<&str> = kernels.iter().map(|kernel| kernel.text.as_str()).collect();
-    format!("{PREAMBLE}{}", texts.join(""))
+    format!("{PREAMBLE}{}{}", memory::PREAMBLE, texts.join(""))
 }
 
 /// Returns a program in C++ and CUDA that runs each kernel and prints a line for it: `-` for undefined behavior,
@@ -214,8 +215,10 @@ fn compare(compiler: &str, first: u64, count: u64, tally: &mut Tally) -> Result<
     let outcome = session.add("kernels.clk", &translation.text, &NoFiles);
     if let Some(error) = outcome.diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
         let span = error.primary().map(|span| span.range()).unwrap_or_default();
-        let start = translation.text[..span.start].rfind("\nkernel ").unwrap_or_default();
-        let text: String = translation.text[start..].chars().take(3000).collect();
+        let before = &translation.text[..span.start];
+        let start = before.rfind("\nkernel ").max(before.rfind("\nfn ")).unwrap_or_default();
+        let end = translation.text[span.end..].find('\n').map_or(span.end, |length| span.end + length);
+        let text = &translation.text[start..end];
         return Err(format!("seeds {first} and later: the translation has an error: {}\n{text}", error.title));
     }
     let mut kept = vec![];

@@ -368,3 +368,47 @@ fn comments_state_all_axes() {
     let one = on_text(&text.replace("y == 2", "y == 1"), &["prove"]);
     assert!(one.out.contains("free of races   proved"), "{}\n{}", one.out, one.err);
 }
+
+/// The script makes the arrays that the kernels assume, and runs.
+#[test]
+fn a_script_launches_the_kernels() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let text = "// A stencil.
+__global__ void smooth(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    // Inner elements only.
+    if (i > 0 && i < n - 1) y[i] = x[i - 1] + x[i + 1];
+}
+__global__ void fill(double *y, int *counts, bool all) {
+    extern __shared__ int s[];
+    s[threadIdx.x] = counts[threadIdx.x];
+    y[blockIdx.x * blockDim.x + threadIdx.x] = all ? s[threadIdx.x] : 1.5;
+}
+";
+    fs::write(scratch.path().join("k.cu"), text).expect("written");
+    let imported = finish(clk(scratch.path()).args(["import", "--script", "-o", "k.clk", "k.cu"]));
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    let translation = fs::read_to_string(scratch.path().join("k.clk")).expect("the translation");
+    assert!(translation.contains("    // Inner elements only.\n    if i > 0"), "{translation}");
+    let ran = finish(clk(scratch.path()).args(["run", "--check", "k.clk"]));
+    assert_eq!(ran.code, 0, "{}\n{translation}", ran.err);
+    assert!(ran.out.contains("y of smooth:") && ran.out.contains("y of fill: [1.5"), "{}", ran.out);
+}
+
+/// `x * x - x * x` is 0 without contraction, and the rounding error of a product with it.
+#[test]
+fn products_are_contracted_on_demand() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let text = "__global__ void f(const float *x, float *y) { y[0] = x[0] * x[0] - x[0] * x[0]; }\n";
+    fs::write(scratch.path().join("k.cu"), text).expect("written");
+    let script = "import \"./k.cu\"\nvar y = zeros(1)\nk.f([0.1], y, grid_x = 1, block_x = 1)\nprint(y[0] == 0.0)\n";
+    fs::write(scratch.path().join("main.clk"), script).expect("written");
+    let plain = finish(clk(scratch.path()).args(["run", "main.clk"]));
+    assert_eq!(plain.out.trim(), "true", "{}", plain.err);
+    let contracted = finish(clk(scratch.path()).args(["run", "--contract", "main.clk"]));
+    assert_eq!(contracted.out.trim(), "false", "{}", contracted.err);
+    let imported = on_text(text, &["import", "--contract"]);
+    assert!(imported.out.contains("fma(x[0], x[0], -(x[0] * x[0]))"), "{}", imported.out);
+    let proved = on_text(text, &["prove", "--contract"]);
+    assert!(proved.err.contains("products in sums are computed by `fma`"), "{}", proved.err);
+}

@@ -143,10 +143,41 @@ impl Generator {
     pub fn bit_function(&mut self, depth: usize) -> String {
         const FUNCTIONS: &[&str] =
             &["__popc", "__clz", "__ffs", "__brev", "__popcll", "__clzll", "__ffsll", "__brevll"];
-        match self.below(4) {
+        match self.below(6) {
+            4 => self.packed_function(depth),
+            5 => {
+                let function = self.random.pick(&[
+                    "spec((unsigned)",
+                    "spec((int)",
+                    "spec<short>(",
+                    "spec((short)",
+                    "only((int)",
+                    "only((unsigned char)",
+                ]);
+                format!("{function}OPAQUE({}))", self.integer(depth))
+            }
             0 => format!("__umulhi({}, {})", self.integer(depth), self.integer(depth)),
             1 => format!("__mulhi((int)OPAQUE({}), (int)OPAQUE({}))", self.integer(depth), self.integer(depth)),
             _ => format!("{}({})", self.random.pick(FUNCTIONS), self.integer(depth)),
+        }
+    }
+
+    /// A function of the bytes or words of its arguments.
+    fn packed_function(&mut self, depth: usize) -> String {
+        let (x, y) = (self.integer(depth), self.integer(depth));
+        match self.below(5) {
+            0 => {
+                let selector: String = (0..4).map(|_| char::from(b'0' + self.below(8) as u8)).collect();
+                format!("__byte_perm((unsigned)OPAQUE({x}), (unsigned)OPAQUE({y}), 0x{selector})")
+            }
+            1 => {
+                let kind = self.random.pick(&["int", "unsigned"]);
+                let z = self.integer(depth);
+                format!("__dp4a(({kind})OPAQUE({x}), ({kind})OPAQUE({y}), ({kind})OPAQUE({z}))")
+            }
+            2 => format!("__double2hiint((double)OPAQUE({x}))"),
+            3 => format!("__double2loint((double)OPAQUE({x}) / 3)"),
+            _ => format!("(__hiloint2double((int)OPAQUE({x}) & 0x3fffffff, (int)OPAQUE({y})) > 0.5)"),
         }
     }
 

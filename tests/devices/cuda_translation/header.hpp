@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 
 #ifdef __CUDACC__
 #define BYTES alignas(16) __managed__ unsigned char
@@ -45,6 +46,39 @@ static unsigned long long __brevll(unsigned long long x) {
 static unsigned __brev(unsigned x) { return __brevll(x) >> 32; }
 static int __mulhi(int a, int b) { return (long long)a * b >> 32; }
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
+
+struct uint2 {
+    unsigned x, y;
+};
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    unsigned long long bytes = (unsigned long long)y << 32 | x;
+    unsigned result = 0;
+    for (int at = 0; at < 4; at++) result |= (bytes >> 8 * (selector >> 4 * at & 7) & 0xff) << 8 * at;
+    return result;
+}
+static int __dp4a(int a, int b, int c) {
+    unsigned sum = c;
+    for (int at = 0; at < 32; at += 8) sum += (signed char)(a >> at) * (signed char)(b >> at);
+    return sum;
+}
+static unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+    for (int at = 0; at < 32; at += 8) c += (a >> at & 0xff) * (b >> at & 0xff);
+    return c;
+}
+static unsigned long long bits_of(double x) {
+    unsigned long long bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static int __double2hiint(double x) { return bits_of(x) >> 32; }
+static int __double2loint(double x) { return bits_of(x); }
+static double __hiloint2double(int high, int low) {
+    unsigned long long bits = (unsigned long long)(unsigned)high << 32 | (unsigned)low;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 #define CLK_MIN_MAX(T)                                  \
     static T min(T a, T b) { return a < b ? a : b; }    \

@@ -22,7 +22,7 @@ impl Generator {
         }
         self.budget -= 1;
         self.full();
-        match self.below(26) {
+        match self.below(30) {
             0..=3 => self.declaration(),
             4 => self.array_declaration(),
             5 => self.record_declaration(),
@@ -60,6 +60,7 @@ impl Generator {
             18 => self.moving_pointer(),
             19 => self.method_call(),
             20 => self.grid_declaration(),
+            21..=24 => self.memory_statement(),
             _ => self.assignment(),
         }
     }
