@@ -151,7 +151,8 @@ impl Condition {
         Some(holds)
     }
 
-    /// Changes a value such that the condition holds. Returns whether it held before; `None` if no value can be changed.
+    /// Changes a value such that the condition holds. Returns whether it held before; `None` if no value can be
+    /// changed.
     fn satisfy(&self, values: &mut SizeValues) -> Option<bool> {
         if self.holds(values) == Some(true) {
             return Some(true);
