@@ -2,7 +2,7 @@
 //! assumes: the sizes are chosen first, and then the lengths that they require.
 
 use super::size_names::{KernelSizes, is_extent};
-use super::tree::{ClkFile, ClkFunction, Param};
+use super::tree::{ClkFile, ClkFunction, Param, Stmt, StmtKind};
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,6 +12,9 @@ const SIZES: [i128; 4] = [64, 16, 4, 1];
 
 /// The length of an array about which nothing is assumed.
 const UNKNOWN_LENGTH: i128 = 1 << 20;
+
+/// The length of a dynamic shared array about which nothing is assumed.
+const SHARED_LENGTH: i128 = 1024;
 
 /// The maximum length of an array.
 const MAX_LENGTH: i128 = 1 << 24;
@@ -53,9 +56,18 @@ fn arguments(sizes: KernelSizes<'_>, size: i128) -> Option<SizeValues> {
     let conditions: Vec<Condition> =
         geometry.assume.iter().map(|text| Condition::parse(text)).collect::<Option<_>>()?;
     let mentioned = |name: &str| conditions.iter().any(|condition| condition.mentions(name));
+    let is_shared_length = |name: &str| {
+        let extent = |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Shared { ty, .. } if extent_of(ty) == Some(name));
+        kernel.body.iter().any(extent)
+    };
+    let initial = |name: &str| match (mentioned(name), is_shared_length(name)) {
+        (true, _) => size,
+        (false, true) => SHARED_LENGTH,
+        (false, false) => 1,
+    };
     let mut values = SizeValues::new();
     for param in &kernel.params {
-        add_sizes(sizes, &param.name, &param.ty, &|name| if mentioned(name) { size } else { 1 }, &mut values);
+        add_sizes(sizes, &param.name, &param.ty, &initial, &mut values);
     }
     let block = BLOCKS[geometry.block.len().clamp(1, 3) - 1].min(size);
     for (grid, own) in geometry.grid.iter().zip(&geometry.block) {
