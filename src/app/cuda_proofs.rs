@@ -54,13 +54,16 @@ pub(crate) fn find_faults(
 }
 
 /// A CUDA file does not state which elements its arrays have, so an index that is read from memory is not known to be
-/// out of bounds.
+/// out of bounds, and a count that is read from memory is not known to leave elements unwritten.
 fn leave_contents_open(report: &mut ProofReport) {
     for (property, verdict) in &mut report.verdicts {
-        if let (Property::InBounds, ProofVerdict::Refuted { needs_contents: true, found, .. }) = (*property, &*verdict)
-        {
-            let (why, place) = ("the index depends on elements of an array".to_owned(), found.primary());
-            *verdict = ProofVerdict::Unknown { why, place };
+        let why = match property {
+            Property::InBounds => "the index depends on elements of an array",
+            Property::Initialized => "whether the element is written depends on elements of an array",
+            _ => continue,
+        };
+        if let ProofVerdict::Refuted { needs_contents: true, found, .. } = &*verdict {
+            *verdict = ProofVerdict::Unknown { why: why.to_owned(), place: found.primary() };
         }
     }
 }

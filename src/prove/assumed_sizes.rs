@@ -41,6 +41,41 @@ pub(super) fn uneven_sizes(launch: &SizedLaunch) -> Vec<ReplaySizes> {
     all.collect()
 }
 
+/// The usual extents of blocks along x and y.
+const BLOCKS: [(i128, i128); 10] =
+    [(256, 1), (32, 32), (16, 16), (32, 8), (128, 1), (1024, 1), (64, 1), (8, 8), (512, 1), (32, 4)];
+
+/// The value of all parameters except the geometry in a second launch with each block: larger than most blocks.
+const MANY: i128 = 100;
+
+/// For each other block, returns a launch with these sizes and one with larger parameters. The list is empty unless the
+/// block is a parameter of the launch.
+pub(super) fn with_other_blocks(launch: &SizedLaunch, sizes: &ReplaySizes) -> Vec<Vec<ReplaySizes>> {
+    let position = |axis: usize| {
+        let extent = launch.space.get(axis).filter(|form| constant(form).is_none())?;
+        launch.scalars.iter().find(|(_, form)| form == extent).map(|(position, _)| *position)
+    };
+    let (x, y) = (position(0), position(1));
+    let mut all = vec![];
+    for (width, height) in BLOCKS {
+        let mut other = sizes.clone();
+        for (position, extent) in [(x, width), (y, height)] {
+            position.map(|position| other.scalars.insert(position, extent));
+        }
+        if other == *sizes {
+            continue;
+        }
+        let mut larger = other.clone();
+        for (position, form) in &launch.scalars {
+            if constant(form).is_none() && !launch.space.contains(form) {
+                larger.scalars.insert(*position, MANY);
+            }
+        }
+        all.push(vec![other, larger]);
+    }
+    all
+}
+
 /// Adjusts sizes to the assumptions of a kernel. Lengths become as small as the assumptions allow.
 pub(super) fn fit(program: &Program, kernel: &Kernel, instance: &Instance, sizes: &mut ReplaySizes) {
     let mut positions = vec![];

@@ -18,6 +18,7 @@ mod order_comparison;
 mod prover;
 mod replay;
 mod report;
+mod unavoidable_faults;
 mod unstated_lengths;
 mod untested_sizes;
 
@@ -27,4 +28,5 @@ pub use expectations::check_expectations;
 pub use instances::kernels_of_file;
 pub use prover::{ProofOptions, prove_kernel, prove_kernel_until, prove_kernel_with};
 pub use report::{ProofReport, ProofVerdict, Property};
+pub use unavoidable_faults::{UnavoidableFault, unavoidable_faults};
 pub use untested_sizes::{UntestedSizes, settle_warnings};

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustc_hash::FxHashMap;
 
-use super::replay::{ReplayFinding, ReplayRunner, ReplaySizes};
+use super::replay::{ReplayFilling, ReplayFinding, ReplayRunner, ReplaySizes};
 use super::report::{ProofReport, ProofVerdict, Property};
 use super::unstated_lengths::UnstatedLengths;
 use super::{assumed_sizes, evidence, instances, order_comparison};
@@ -16,7 +16,7 @@ use clk_base::stop;
 use clk_check::typed::{Kernel, KernelId, Program};
 use clk_compile::symbolic_launch::{self, LaunchSizes, MAX_DIMENSION, SizedLaunch, UndescribedLaunch};
 use clk_ir::PreparedKernel;
-use clk_ir::def::{Access, Function as Body, Module, StmtKind};
+use clk_ir::def::{Access, Function as Body, MemorySpace, Module};
 use clk_ir::footprint::overflow_free::{OverflowFreeFootprint, compute_overflow_free};
 use clk_ir::footprint::proof_obligation::{ObligationAnswer, ProofObligation};
 use clk_ir::footprint::warp_cost_bounds::{CostMeasure, SymbolicWarps};
@@ -24,7 +24,6 @@ use clk_ir::footprint::{BarrierReach, Footprint, at_most, constant, number, sing
 use clk_ir::footprint::{property_obligations, write_coverage};
 use clk_ir::inexact_operations::InexactOperations;
 use clk_ir::inlined_calls::resolve_span;
-use clk_ir::visit::each_stmt;
 use clk_lower::Instance;
 use clk_runtime::FaultKind;
 
@@ -84,12 +83,16 @@ pub fn prove_kernel_with(program: &Program, id: KernelId, options: &ProofOptions
                 let calls = &prepared.module.functions[prepared.module.kernel.body].calls;
                 inexact.unordered_sums.iter_mut().for_each(|span| *span = resolve_span(calls, *span).0);
                 report.inexact = Some(inexact);
+                let properties = Property::of_kernel(kernel, Some(&prepared.module));
                 let examination = Examination::new(program, kernel, &named.instance, &prepared, options);
                 if stop::until_stopped(&options.stop, || examination.run(&mut report)).is_err() {
-                    report.all_unknown(kernel, STOPPED, Some(kernel.name_span));
+                    report.all_unknown(&properties, STOPPED, Some(kernel.name_span));
                 }
             }
-            Err(why) => report.all_unknown(kernel, &why, Some(kernel.name_span)),
+            Err(why) => {
+                let properties = Property::of_kernel(kernel, None);
+                report.all_unknown(&properties, &why, Some(kernel.name_span));
+            }
         }
         report.instance = named.text;
         report
@@ -112,6 +115,8 @@ struct Examination<'a> {
     runner: ReplayRunner<'a>,
     certificates: String,
     unconfirmed: usize,
+    /// Whether a counterexample was dropped because another size of the block avoids it.
+    depends_on_block: bool,
 }
 
 /// Why a kernel cannot be analyzed.
@@ -163,19 +168,21 @@ impl<'a> Examination<'a> {
             runner,
             certificates: String::new(),
             unconfirmed: 0,
+            depends_on_block: false,
         }
     }
 
     fn run(mut self, report: &mut ProofReport) {
+        let properties = Property::of_kernel(self.kernel, Some(self.module));
         let mut analyzed = match self.analyze(MAX_DIMENSION) {
             Ok(analyzed) => analyzed,
-            Err(error) => return report.all_unknown(self.kernel, &error.to_string(), Some(self.kernel.name_span)),
+            Err(error) => return report.all_unknown(&properties, &error.to_string(), Some(self.kernel.name_span)),
         };
         let no_launch = property_obligations::is_launchable(&analyzed.launch.symbolic);
         if let (Some(assume), ProofAnswer::Proved) =
             (self.kernel.assumes.first(), self.prove_obligation(&no_launch, &mut String::new()))
         {
-            return report.all_unknown(self.kernel, "no launch keeps all assumptions", Some(assume.span));
+            return report.all_unknown(&properties, "no launch keeps all assumptions", Some(assume.span));
         }
         if !analyzed.overflowing.is_empty()
             && let Ok(smaller) = self.analyze(SMALLER)
@@ -187,11 +194,7 @@ impl<'a> Examination<'a> {
         self.certificates = std::mem::take(&mut analyzed.certificates);
         if let Some((why, span)) = &analyzed.footprint.stopped {
             let (place, _) = resolve_span(&self.body.calls, *span);
-            report.all_unknown(self.kernel, why, Some(place));
-            if has_assertions(self.body) {
-                let verdict = ProofVerdict::Unknown { why: why.clone(), place: Some(place) };
-                report.verdicts.push((Property::Assertions, verdict));
-            }
+            report.all_unknown(&properties, why, Some(place));
             for (property, verdict) in &mut report.verdicts {
                 if let Some(counterexample) = self.find_counterexample(*property, &analyzed.launch, &[]) {
                     *verdict = refuted(counterexample);
@@ -224,7 +227,6 @@ impl<'a> Examination<'a> {
             true => ProofVerdict::Proved { steps: analyzed.steps },
             false => self.prove_property(Property::NoOverflow, std::mem::take(&mut analyzed.overflowing), &analyzed),
         };
-        let assertions = self.prove_assertions(&analyzed);
         let order = self.order(&analyzed, &races, &barriers);
         report.verdicts = vec![
             (Property::InBounds, bounds),
@@ -234,10 +236,19 @@ impl<'a> Examination<'a> {
             (Property::NoOverflow, overflow),
             (Property::Order, order),
         ];
-        report.verdicts.extend(assertions.map(|verdict| (Property::Assertions, verdict)));
+        if properties.contains(&Property::Initialized) {
+            let verdict = self.prove_initialized(&analyzed, may_race);
+            report.verdicts.push((Property::Initialized, verdict));
+        }
+        if properties.contains(&Property::Assertions) {
+            let obligations = property_obligations::assertions(&analyzed.launch.symbolic, &analyzed.footprint);
+            let verdict = self.prove_property(Property::Assertions, obligations, &analyzed);
+            report.verdicts.push((Property::Assertions, verdict));
+        }
         for limit in Property::limits(self.kernel) {
             report.verdicts.push((limit, self.prove_limit(limit, &analyzed)));
         }
+        report.verdicts.sort_by_key(|(property, _)| *property);
         report.certificates = self.certificates;
         report.unconfirmed = self.unconfirmed;
     }
@@ -307,7 +318,7 @@ impl<'a> Examination<'a> {
             match answer {
                 ProofAnswer::Proved => steps += 1,
                 ProofAnswer::MayFail => {
-                    for sizes in self.candidates(question, analyzed) {
+                    for sizes in self.candidates(property, question, analyzed) {
                         if !candidates.contains(&sizes) {
                             candidates.push(sizes);
                         }
@@ -376,13 +387,23 @@ impl<'a> Examination<'a> {
     }
 
     /// Returns launch sizes at which the obligation may be violated, small ones first.
-    fn candidates(&self, question: &ProofObligation, analyzed: &AnalyzedKernel) -> Vec<ReplaySizes> {
+    fn candidates(
+        &self,
+        property: Property,
+        question: &ProofObligation,
+        analyzed: &AnalyzedKernel,
+    ) -> Vec<ReplaySizes> {
+        let geometry = analyzed.launch.dims.iter().chain(&analyzed.launch.space);
+        let geometry: Vec<Var> = geometry.flat_map(|form| form.terms().iter().map(|&(var, _)| var)).collect();
+        // Small sizes do not overflow, but a parameter that is not a size may have any value.
+        let any_scalar = [6, 70].into_iter().filter(|_| property == Property::NoOverflow).map(|most| (most, true));
+        let limits = CANDIDATE_LIMITS.into_iter().map(|most| (most, false)).chain(any_scalar);
         let mut tries = vec![];
         let (problem, launch) =
             property_obligations::with_thread(&analyzed.launch.symbolic, &analyzed.footprint, question);
-        for most in CANDIDATE_LIMITS {
+        for (most, any_scalar) in limits {
             let mut problem = problem.clone();
-            for (_, copy) in &launch {
+            for (_, copy) in launch.iter().filter(|(var, _)| !any_scalar || geometry.contains(var)) {
                 let copy = variable(*copy);
                 problem.facts.push(at_most(&copy, &number(most)));
                 problem.facts.push(at_most(&number(-most), &copy));
@@ -440,12 +461,38 @@ impl<'a> Examination<'a> {
             return order_comparison::compare_orders(&self.runner, &tries);
         }
         let mut counterexample = tries.iter().find_map(|sizes| self.runner.run(sizes, property))?;
+        if let (false, Some((sizes, _))) = (counterexample.needs_contents, &counterexample.fault) {
+            // Arrays of zeros may cause a fault too: all threads that read their index from memory use the same one.
+            let others = [ReplayFilling::Positions, ReplayFilling::Numbers(1)];
+            counterexample.needs_contents = others.into_iter().any(|filling| {
+                let findings = self.runner.findings(sizes, filling);
+                findings.is_some_and(|findings| findings.iter().all(|found| found.property != property))
+            });
+        }
+        if let (Property::Initialized, Some((sizes, _))) = (property, &counterexample.fault)
+            && self.has_unstated_lengths
+            && assumed_sizes::with_other_blocks(launch, sizes)
+                .into_iter()
+                .any(|launches| self.are_without_faults(launches))
+        {
+            self.depends_on_block = true;
+            return None;
+        }
         if let (Property::RaceFree, Some((sizes, fault))) = (property, &counterexample.fault) {
             let (instance, stop) = (self.instance, &self.runner.stop);
             let notes = evidence::counterexample_evidence(self.program, self.kernel, instance, sizes, fault, stop);
             counterexample.diagnostic.notes.extend(notes);
         }
         Some(counterexample)
+    }
+
+    /// Returns whether launches have no fault.
+    fn are_without_faults(&mut self, launches: Vec<ReplaySizes>) -> bool {
+        launches.into_iter().all(|mut sizes| {
+            assumed_sizes::fit(self.program, self.kernel, self.instance, &mut sizes);
+            self.runner.lengths.extend(&mut sizes.dims);
+            self.runner.findings(&sizes, ReplayFilling::Numbers(0)).is_some_and(|findings| findings.is_empty())
+        })
     }
 
     /// Proves that results do not depend on the order of blocks and warps. Without races, and if all threads reach the
@@ -465,15 +512,6 @@ impl<'a> Examination<'a> {
                 self.search_or_unknown(Property::Order, "there are too many pairs of atomic operations", None, analyzed)
             }
         }
-    }
-
-    /// Proves that no thread fails an `assert`. `None` if the kernel has none.
-    fn prove_assertions(&mut self, analyzed: &AnalyzedKernel) -> Option<ProofVerdict> {
-        if !has_assertions(self.body) {
-            return None;
-        }
-        let obligations = property_obligations::assertions(&analyzed.launch.symbolic, &analyzed.footprint);
-        Some(self.prove_property(Property::Assertions, obligations, analyzed))
     }
 
     /// Proves an upper limit on the cost of warp-wide accesses.
@@ -547,10 +585,54 @@ impl<'a> Examination<'a> {
     }
 }
 
-fn has_assertions(body: &Body) -> bool {
-    let mut found = false;
-    each_stmt(&body.body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Assert { .. }));
-    found
+impl Examination<'_> {
+    /// Proves that every element of a shared array that a thread reads is written before. The proof needs the order
+    /// of the writes and reads, so the array must be free of races and all threads must reach the barriers.
+    fn prove_initialized(&mut self, analyzed: &AnalyzedKernel, may_race: bool) -> ProofVerdict {
+        let (launch, footprint) = (&analyzed.launch.symbolic, &analyzed.footprint);
+        let is_doubtful =
+            |reach: BarrierReach| reach == BarrierReach::Unknown || may_race && reach == BarrierReach::IfRaceFree;
+        if let Some(barrier) = footprint.barriers.iter().find(|barrier| is_doubtful(barrier.reach)) {
+            let place = Some(self.place(barrier.span));
+            let why = "not all threads are known to reach this barrier";
+            return self.search_or_unknown(Property::Initialized, why, place, analyzed);
+        }
+        let mut obligations = vec![];
+        for (id, memory) in self.body.memories.iter().filter(|(_, memory)| memory.space == MemorySpace::Shared) {
+            let Some(reads) = write_coverage::initialized_read_obligations(self.body, launch, footprint, id) else {
+                continue;
+            };
+            if reads.is_empty() {
+                continue;
+            }
+            let is_proof = |question: &ProofObligation| {
+                matches!(self.prove_obligation(question, &mut String::new()), ProofAnswer::Proved)
+            };
+            if may_race {
+                let races = property_obligations::race_freedom_of(self.body, launch, footprint, &|memory| memory == id);
+                if !races.is_some_and(|races| races.iter().all(is_proof)) {
+                    let why = format!("two threads may race on `{}`", memory.name);
+                    let place = Some(self.place(memory.span));
+                    return self.search_or_unknown(Property::Initialized, &why, place, analyzed);
+                }
+            }
+            for read in reads {
+                let mut ways = read.obligations;
+                if ways.is_empty() {
+                    let why = format!("no statement is known to write the elements of `{}` before", memory.name);
+                    let place = Some(self.place(read.span));
+                    return self.search_or_unknown(Property::Initialized, &why, place, analyzed);
+                }
+                let best = if ways.len() == 1 { 0 } else { ways.iter().position(is_proof).unwrap_or(0) };
+                obligations.push(ways.swap_remove(best));
+            }
+        }
+        let mut verdict = self.prove_property(Property::Initialized, obligations, analyzed);
+        if let (ProofVerdict::Unknown { why, .. }, true) = (&mut verdict, self.depends_on_block) {
+            *why = "a read element is unwritten only in blocks of some sizes; a comment states the size".into();
+        }
+        verdict
+    }
 }
 
 fn refuted(counterexample: ReplayFinding) -> ProofVerdict {

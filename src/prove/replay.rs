@@ -45,6 +45,8 @@ pub(super) enum ReplayFilling {
     /// Depending on the seed: zeros (0), small integers (1), or a mix of the largest and smallest integers of the type
     /// (2).
     Numbers(u64),
+    /// The position of each element, as far as its type can represent it.
+    Positions,
     /// Small integers, and floats that use all digits, so that rounding errors of sums depend on the order.
     Digits,
 }
@@ -162,6 +164,8 @@ pub(super) struct ReplayRunner<'a> {
     /// The properties for which violations are recorded.
     properties: Vec<Property>,
     pub lengths: UnstatedLengths,
+    /// Whether runs skip proved checks.
+    pub proofs: Proofs,
     /// Stops replays when it is set.
     pub stop: Arc<AtomicBool>,
 }
@@ -194,8 +198,7 @@ impl<'a> ReplayRunner<'a> {
         lengths: UnstatedLengths,
         stop: &Arc<AtomicBool>,
     ) -> Self {
-        let properties =
-            Property::ALL.into_iter().chain([Property::Assertions]).chain(Property::limits(kernel)).collect();
+        let properties = Property::of_kernel(kernel, Some(module));
         let stop = stop.clone();
         ReplayRunner {
             program,
@@ -206,8 +209,19 @@ impl<'a> ReplayRunner<'a> {
             replayed: vec![],
             properties,
             lengths,
+            proofs: Proofs::Always,
             stop,
         }
+    }
+
+    /// Returns the number of threads of a launch; `None` if it is rejected or too large.
+    pub fn thread_count(&self, sizes: &ReplaySizes) -> Option<u64> {
+        let shaped = ShapedLaunch::of(self.program, self.kernel, self.instance, self.module, sizes)?;
+        let product = |extents: &[u32]| extents.iter().map(|&n| u64::from(n)).product::<u64>();
+        Some(match shaped.extents {
+            LaunchExtents::Grid { grid, block } => product(&grid) * product(&block),
+            LaunchExtents::Threads(sizes) => product(&sizes),
+        })
     }
 
     /// Replays the kernel with several array contents until a run violates the property. Returns that run's finding.
@@ -228,7 +242,8 @@ impl<'a> ReplayRunner<'a> {
                 return None;
             }
             tried.fillings += 1;
-            let mut new = self.run_seed(sizes, seed).unwrap_or_default();
+            let mut new = self.findings(sizes, ReplayFilling::Numbers(seed)).unwrap_or_default();
+            new.iter_mut().for_each(|new| new.needs_contents = seed > 0);
             // With large elements, sums of the data overflow. Such overflows are ignored, because they do not concern
             // indices.
             new.retain(|new| seed != LARGE_SEED || new.property != Property::NoOverflow);
@@ -261,12 +276,13 @@ impl<'a> ReplayRunner<'a> {
         prepared.cost_counting = counts.then_some(CostCounting::Kernel);
         // The JIT is off, because the time at which it switches to machine code varies, and verdicts must be
         // reproducible.
-        Some(Simulator::default().with_jit(Jit::Off).with_proofs(Proofs::Always).load(Arc::new(prepared), None))
+        Some(Simulator::default().with_jit(Jit::Off).with_proofs(self.proofs).load(Arc::new(prepared), None))
     }
 
-    /// `None` if a launch with these sizes is rejected or too large.
-    fn run_seed(&mut self, launch_sizes: &ReplaySizes, seed: u64) -> Option<Vec<ReplayFinding>> {
-        let mut arguments = self.arguments(launch_sizes, ReplayFilling::Numbers(seed))?;
+    /// Runs a launch and returns the violations that it shows. `None` if a launch with these sizes and contents is
+    /// rejected or too large.
+    pub fn findings(&mut self, launch_sizes: &ReplaySizes, filling: ReplayFilling) -> Option<Vec<ReplayFinding>> {
+        let mut arguments = self.arguments(launch_sizes, filling)?;
         // The launch satisfies the kernel's assumptions, so the simulator need not check properties that are proved.
         let declared = Some(SignaturePromise { largest: arguments.largest(launch_sizes), promises: true });
         let control = Control { keep_races: true, ..self.control(CHECKS, arguments.extents) };
@@ -280,8 +296,8 @@ impl<'a> ReplayRunner<'a> {
             let property = self.properties.iter().find(|property| property.is_broken_by(&fault.kind))?;
             let explained = FaultOrigin::of_trial(self.program, self.kernel, arguments.extents).explain(fault);
             let (diagnostic, fault) = (explained, Some((launch_sizes.clone(), fault.clone())));
-            let needs_contents = seed > 0;
-            Some(ReplayFinding { property: *property, diagnostic, sizes: sizes.clone(), needs_contents, fault })
+            let sizes = sizes.clone();
+            Some(ReplayFinding { property: *property, diagnostic, sizes, needs_contents: false, fault })
         });
         Some(findings.collect())
     }
@@ -297,7 +313,11 @@ impl<'a> ReplayRunner<'a> {
             };
             let layout = &self.module.functions.get(self.module.kernel.body)?.memories.get(*memory)?.layout;
             let mut data = shaped.zeroed(position, layout)?;
-            let seed = if let ReplayFilling::Numbers(seed) = filling { seed } else { 1 };
+            let seed = match filling {
+                ReplayFilling::Numbers(seed) => seed,
+                ReplayFilling::Positions => 3,
+                ReplayFilling::Digits => 1,
+            };
             match shaped.promised(position) {
                 Some(promised) => {
                     let scalar = layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
@@ -357,6 +377,9 @@ fn fill_with_numbers(data: &mut [u8], types: &[Scalar], filling: ReplayFilling) 
     let Some(&scalar) = types.first() else { return };
     for (i, chunk) in data.chunks_mut(size).enumerate() {
         let number = match filling {
+            ReplayFilling::Positions if scalar == Scalar::Bool => i as i128 % 2,
+            ReplayFilling::Positions if scalar.is_int() => (i as i128).min(type_range(scalar).1),
+            ReplayFilling::Positions => i as i128 % 128,
             ReplayFilling::Digits if scalar.is_float() => 1 + (i as i128 * 2_654_435_761) % 1021,
             _ if scalar == Scalar::Bool => (i * 7 + 3) as i128 % 5 % 2,
             ReplayFilling::Numbers(LARGE_SEED) if scalar.is_int() => large_integer(scalar, i),

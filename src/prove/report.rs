@@ -1,9 +1,13 @@
 //! The result of proving a kernel.
 
+use std::collections::BTreeMap;
+
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_check::typed::{Expected, Kernel};
+use clk_ir::def::{ExprKind, MemorySpace, Module, Place, StmtKind};
 use clk_ir::inexact_operations::InexactOperations;
+use clk_ir::visit::each_stmt;
 use clk_runtime::FaultKind;
 
 /// The maximum number of launches not covered by the proof that are listed.
@@ -15,6 +19,8 @@ pub enum Property {
     InBounds,
     RaceFree,
     Written,
+    /// Every element of a shared array is written before it is read. Proved only for kernels that read shared arrays.
+    Initialized,
     Barriers,
     NoOverflow,
     Order,
@@ -29,7 +35,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// The properties that are proved for every kernel.
+    /// The properties that are proved for every kernel; the others are proved for some.
     pub const ALL: [Property; 6] = [
         Property::InBounds,
         Property::RaceFree,
@@ -60,12 +66,27 @@ impl Property {
         all.filter(|property| matches!(property, Property::BankWays(_) | Property::Sectors(_)))
     }
 
+    /// Returns the properties of a kernel. `module` is its compiled form, or `None` if it does not compile.
+    pub(super) fn of_kernel(kernel: &Kernel, module: Option<&Module>) -> Vec<Property> {
+        let mut all: Vec<Property> = Property::ALL.into_iter().collect();
+        if module.is_some_and(reads_shared_memory) {
+            all.push(Property::Initialized);
+        }
+        if module.is_some_and(has_assertions) {
+            all.push(Property::Assertions);
+        }
+        all.extend(Property::limits(kernel));
+        all.sort();
+        all
+    }
+
     /// Returns whether a fault violates the property.
     pub(super) fn is_broken_by(self, kind: &FaultKind) -> bool {
         match (self, kind) {
             (Property::InBounds, FaultKind::OutOfBounds { .. })
             | (Property::RaceFree, FaultKind::Race(_))
             | (Property::Written, FaultKind::Incomplete { .. })
+            | (Property::Initialized, FaultKind::Unwritten { space: "shared", .. })
             | (Property::Barriers, FaultKind::Divergence { .. } | FaultKind::Deadlock { .. })
             | (Property::NoOverflow, FaultKind::Overflow { .. })
             | (Property::Assertions, FaultKind::Assert { .. }) => true,
@@ -81,6 +102,7 @@ impl Property {
             Property::InBounds => "in bounds",
             Property::RaceFree => "free of races",
             Property::Written => "written",
+            Property::Initialized => "initialized",
             Property::Barriers => "barriers",
             Property::NoOverflow => "no overflow",
             Property::Order => "any order",
@@ -113,6 +135,30 @@ pub enum ProofVerdict {
         why: String,
         place: Option<Span>,
     },
+}
+
+fn has_assertions(module: &Module) -> bool {
+    let mut found = false;
+    each_stmt(&module.functions[module.kernel.body].body, &mut |stmt| {
+        found |= matches!(stmt.kind, StmtKind::Assert { .. });
+    });
+    found
+}
+
+fn reads_shared_memory(module: &Module) -> bool {
+    let body = &module.functions[module.kernel.body];
+    let is_shared = |place: &Place| body.memories[place.memory].space == MemorySpace::Shared;
+    let mut reads = false;
+    each_stmt(&body.body, &mut |stmt| {
+        reads |= match &stmt.kind {
+            StmtKind::Let(id) => {
+                matches!(&body.exprs[*id].kind, ExprKind::Load { place, .. } if is_shared(place))
+            }
+            StmtKind::Atomic { place, .. } => is_shared(place),
+            _ => false,
+        };
+    });
+    reads
 }
 
 impl ProofVerdict {
@@ -190,9 +236,10 @@ impl ProofReport {
         (!all.is_empty()).then(|| format!("launches with other arguments are not examined: {}", all.join(", ")))
     }
 
-    pub(super) fn all_unknown(&mut self, kernel: &Kernel, why: &str, place: Option<Span>) {
-        let all = Property::ALL.into_iter().chain(Property::limits(kernel));
-        self.verdicts = all.map(|p| (p, ProofVerdict::Unknown { why: why.into(), place })).collect();
+    /// Sets the verdicts of all `properties` to unknown.
+    pub(super) fn all_unknown(&mut self, properties: &[Property], why: &str, place: Option<Span>) {
+        let unknown = |property: &Property| (*property, ProofVerdict::Unknown { why: why.into(), place });
+        self.verdicts = properties.iter().map(unknown).collect();
     }
 
     /// Adds the name of the instance to each verdict that is not "proved".
@@ -211,20 +258,16 @@ impl ProofReport {
     pub(super) fn merge(mut self, other: ProofReport) -> ProofReport {
         self.instance = format!("{}; {}", self.instance, other.instance);
         self.largest = self.largest.into_iter().chain(other.largest).min();
-        // Perhaps only some instances contain assertions.
-        let mut verdicts: Vec<(Property, ProofVerdict)> = vec![];
-        for (property, verdict) in self.verdicts.into_iter().chain(other.verdicts) {
-            match verdicts.iter().position(|(known, _)| *known == property) {
-                Some(at) => {
-                    let (_, known) = verdicts.swap_remove(at);
-                    verdicts.push((property, known.worse(verdict)));
-                    let last = verdicts.len() - 1;
-                    verdicts.swap(at, last);
-                }
-                None => verdicts.push((property, verdict)),
-            }
+        // An instance may lack a property that others have: after constants are folded, it may read no shared array.
+        let mut verdicts: BTreeMap<Property, ProofVerdict> = self.verdicts.into_iter().collect();
+        for (property, verdict) in other.verdicts {
+            let worst = match verdicts.remove(&property) {
+                Some(known) => known.worse(verdict),
+                None => verdict,
+            };
+            verdicts.insert(property, worst);
         }
-        self.verdicts = verdicts;
+        self.verdicts = verdicts.into_iter().collect();
         self.possible_overflows.extend(other.possible_overflows);
         self.certificates += &other.certificates;
         self.unconfirmed += other.unconfirmed;

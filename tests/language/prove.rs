@@ -9,6 +9,7 @@ mod cases;
 mod contracts;
 mod divergent_loops;
 mod guards;
+mod initialized;
 mod instances;
 mod orders;
 mod proof_use;
@@ -16,6 +17,7 @@ mod random;
 mod random_contracts;
 mod random_flat;
 mod small_kernels;
+mod unavoidable;
 mod warps;
 
 use std::fmt::Write;
@@ -53,7 +55,8 @@ fn letter(report: &ProofReport, property: Property) -> char {
 }
 
 fn letters(report: &ProofReport) -> String {
-    Property::ALL.iter().map(|&property| letter(report, property)).collect()
+    let initialized = report.verdict(Property::Initialized).map(|_| Property::Initialized);
+    Property::ALL.into_iter().chain(initialized).map(|property| letter(report, property)).collect()
 }
 
 /// One program of a corpus file, in whose text all other programs are replaced by blank lines.
@@ -96,6 +99,7 @@ fn contradicted(code: &str) -> Option<Property> {
         "E0610" | "W0601" => Some(Property::RaceFree),
         "E0604" | "E0605" => Some(Property::Barriers),
         "W0602" => Some(Property::Written),
+        "E0611" => Some(Property::Initialized),
         _ => None,
     }
 }
@@ -140,9 +144,9 @@ fn examined(case: &Case) -> (String, usize) {
 }
 
 /// Compares the verdicts with the table `verdicts.txt`; the author of a change reviews the difference. A row has the
-/// verdicts on: in bounds, free of races, written, barriers, no overflow, any order. Each is `p` (proved), `P` (proved
-/// for sizes up to 2^29), `r` (refuted) or `.` (unknown). A property that the corpus marks as violated must not be
-/// proved.
+/// verdicts on: in bounds, free of races, written, barriers, no overflow, any order, and, if the kernel reads shared
+/// memory, initialized. Each is `p` (proved), `P` (proved for sizes up to 2^29), `r` (refuted) or `.` (unknown). A
+/// property that the corpus marks as violated must not be proved.
 #[test]
 fn verdicts() {
     let folders = ["stdlib", "examples", "tests/sound", "tests/faults", "tests/prove/flat"];

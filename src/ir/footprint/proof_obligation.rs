@@ -28,7 +28,12 @@ const FROM_MEMORY: &str = "read from memory";
 pub(super) struct SharedContext {
     pub block: bool,
     pub counters: FxHashSet<Var>,
+    /// Counters that are not shared with the thread of this side.
+    pub unshared: Vec<(u8, Var)>,
 }
+
+/// The side of the thread that reads, in obligations about threads whose coordinates are arbitrary integers.
+pub(super) const READER: u8 = 1;
 
 pub(super) struct ObligationBuilder<'a> {
     space: &'a Variables,
@@ -36,13 +41,13 @@ pub(super) struct ObligationBuilder<'a> {
     problem: LinearProblem,
     copies: FxHashMap<(Var, u8), Var>,
     pending: VecDeque<(Var, u8)>,
-    known_shared: FxHashMap<Var, bool>,
-    /// Whether the coordinates of the first thread and its block are arbitrary integers, instead of being limited by
-    /// the launch.
+    known_shared: FxHashMap<(Var, u8), bool>,
+    /// Whether the coordinates of all threads except the [`READER`], and those of their blocks unless shared, are
+    /// arbitrary integers, instead of being limited by the launch.
     free_coordinates: bool,
     /// Whether the facts leave the value of some variable undefined. The obligation is then unprovable.
     pub partial: bool,
-    /// The loop counters of the first thread that are also arbitrary integers.
+    /// The loop counters that are also arbitrary integers for these threads.
     pub placed: Vec<Var>,
     related_pairs: FxHashSet<((Var, u8), (Var, u8))>,
     relation_count: usize,
@@ -114,28 +119,29 @@ impl<'a> ObligationBuilder<'a> {
         }
     }
 
-    /// Returns a builder in which the coordinates of the first thread are arbitrary integers.
-    pub fn free(space: &'a Variables) -> Self {
-        ObligationBuilder { free_coordinates: true, ..ObligationBuilder::new(space, SharedContext::default()) }
+    /// Returns a builder in which the coordinates of all threads except the [`READER`] are arbitrary integers.
+    pub fn free(space: &'a Variables, shared: SharedContext) -> Self {
+        ObligationBuilder { free_coordinates: true, ..ObligationBuilder::new(space, shared) }
     }
 
-    fn is_shared(&mut self, var: Var) -> bool {
-        if let Some(known) = self.known_shared.get(&var) {
+    /// Returns whether a variable is equal for all threads that share its value. `side` is one of these threads.
+    pub fn is_shared(&mut self, var: Var, side: u8) -> bool {
+        if let Some(known) = self.known_shared.get(&(var, side)) {
             return *known;
         }
         let shared = match &self.space.get(var).role {
             VarRole::Launch => true,
             VarRole::Block => self.shared.block,
-            VarRole::Counter => self.shared.counters.contains(&var),
-            VarRole::Derived(on) => on.iter().all(|&var| self.is_shared(var)),
+            VarRole::Counter => self.shared.counters.contains(&var) && !self.shared.unshared.contains(&(side, var)),
+            VarRole::Derived(on) => on.iter().all(|&var| self.is_shared(var, side)),
             VarRole::Thread | VarRole::Unknown(..) => false,
         };
-        self.known_shared.insert(var, shared);
+        self.known_shared.insert((var, side), shared);
         shared
     }
 
     fn copy(&mut self, var: Var, side: u8) -> Var {
-        let side = if side != 0 && self.is_shared(var) { 0 } else { side };
+        let side = if side != 0 && self.is_shared(var, side) { 0 } else { side };
         if let Some(known) = self.copies.get(&(var, side)) {
             return *known;
         }
@@ -261,7 +267,8 @@ impl<'a> ObligationBuilder<'a> {
     /// Adds the facts about all variables that were copied into the problem since the last call.
     fn add_var_facts(&mut self, unknowns: &mut Vec<(&'static str, Span)>) {
         while let Some((var, side)) = self.pending.pop_front() {
-            let (at, free) = (self.space.get(var), self.free_coordinates && side == 0);
+            let free = self.free_coordinates && side != READER && !self.is_shared(var, side);
+            let at = self.space.get(var);
             match &at.role {
                 VarRole::Unknown(why, span) if !unknowns.contains(&(*why, *span)) => unknowns.push((*why, *span)),
                 VarRole::Thread | VarRole::Block if free => continue,

@@ -165,7 +165,7 @@ pub fn race_freedom(
 }
 
 /// Like [`race_freedom`], but only for the selected memories.
-pub(crate) fn race_freedom_of(
+pub fn race_freedom_of(
     function: &Function,
     launch: &SymbolicLaunch,
     footprint: &Footprint,
@@ -376,7 +376,12 @@ fn add_pair_obligations(
             false => vec![],
         };
         let counters = equal_counters.iter().filter(|(x, y)| x == y).filter_map(|(x, _)| single(x)).collect();
-        add_obligation(SharedContext { block: true, counters }, grid.thread.to_vec(), conditions(x, y), equal_counters);
+        add_obligation(
+            SharedContext { block: true, counters, unshared: vec![] },
+            grid.thread.to_vec(),
+            conditions(x, y),
+            equal_counters,
+        );
     }
     if matches!(memory.space, MemorySpace::Global { .. }) {
         for (x, y) in shared_intervals(1) {

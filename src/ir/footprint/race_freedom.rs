@@ -8,7 +8,7 @@ use super::def::SymbolicLaunch;
 use super::overflow_free::compute_overflow_free;
 use super::proof_obligation::{ObligationAnswer, ProofObligation};
 use super::property_obligations;
-use super::write_coverage;
+use super::write_coverage::{self, InitializedRead};
 use crate::def::*;
 use clk_base::linear::SolverBudget;
 
@@ -55,7 +55,7 @@ pub(super) fn prove_race_freedom(module: &Module, launch: &SymbolicLaunch) -> Ve
         let is_asked = is_free && memory.space == MemorySpace::Shared;
         let reads =
             is_asked.then(|| write_coverage::initialized_read_obligations(function, launch, &footprint, id)).flatten();
-        let mut is_written = |ways: &Vec<ProofObligation>| ways.iter().any(|question| prove(question).is_some());
+        let mut is_written = |read: &InitializedRead| read.obligations.iter().any(|question| prove(question).is_some());
         RaceFreedom { is_free, is_filled: reads.is_some_and(|reads| reads.iter().all(&mut is_written)) }
     };
     function.memories.iter().zip(free).map(&mut prove_memory).collect()

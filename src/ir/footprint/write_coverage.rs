@@ -16,11 +16,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::def::*;
 use super::flat_index::{FlatIndex, Stride};
 use super::formula::*;
-use super::proof_obligation::{ObligationBuilder, ProofObligation};
+use super::proof_obligation::{ObligationBuilder, ProofObligation, READER, SharedContext};
 use super::property_obligations::coordinates;
 use super::vars::{VarRole, VarSpace as Variables};
 use crate::def::*;
-use clk_base::linear::{AffineForm, Formula, Var};
+use clk_base::linear::{AffineForm, Atom, Formula, Var};
+use clk_base::source::Span;
 
 /// The maximum number of writes for whose indices an obligation is built.
 const MAX_FORMS: usize = 6;
@@ -71,246 +72,491 @@ fn leaf_obligations(
     }
     let description = format!("an element of `{}` is not written", function.memories[id].name);
     let coordinate_vars = coordinates(launch).filter_map(single).collect::<Vec<Var>>();
-    forms
-        .into_iter()
-        .filter_map(|form| missed_element_obligation(&coordinate_vars, footprint, form, &writes, None, &description))
-        .collect()
+    let of_form = |form: &FootprintAccess| {
+        let cover = Cover { form, writes: writes.clone(), earlier: None };
+        missed_element_obligation(&coordinate_vars, footprint, &[cover], None, &FxHashSet::default(), &description)
+    };
+    forms.into_iter().filter_map(of_form).collect()
+}
+
+/// A read of a shared array, with alternative obligations that the element is written before.
+pub struct InitializedRead {
+    pub span: Span,
+    pub obligations: Vec<ProofObligation>,
 }
 
 /// For each read of a race-free shared array, returns a list of alternative obligations. Proving one of them shows that
 /// the element is written before this read. Each states that a thread of the block writes the element in an earlier
-/// statement and, if a loop contains both statements, not in a later iteration. Without races, a barrier or program
-/// order separates the write and the read; because all threads reach the same barriers, the earlier statement then
-/// executes first.
-pub(super) fn initialized_read_obligations(
+/// statement and, if a loop contains both statements, not in a later iteration; or in an earlier iteration of a loop
+/// that contains both. Without races, a barrier or program order separates the write and the read; because all threads
+/// reach the same barriers, the earlier statement then executes first.
+pub fn initialized_read_obligations(
     function: &Function,
     launch: &SymbolicLaunch,
     footprint: &Footprint,
     id: MemId,
-) -> Option<Vec<Vec<ProofObligation>>> {
+) -> Option<Vec<InitializedRead>> {
     let coordinate_vars: Vec<Var> = launch.grid.as_ref()?.thread.iter().filter_map(single).collect();
     let description = format!("an element of `{}` is read that is not written", function.memories[id].name);
-    let mut obligations = vec![];
-    let mut writes: Vec<&FootprintAccess> = vec![];
-    for access in footprint.accesses.iter().filter(|access| access.memory == id) {
-        if access.kind == FootprintAccessKind::Store {
-            writes.extend((access.certain_path.is_some() && access.component.is_none()).then_some(access));
+    let accesses: Vec<&FootprintAccess> = footprint.accesses.iter().filter(|access| access.memory == id).collect();
+    let mut reads = vec![];
+    for (at, read) in accesses.iter().enumerate() {
+        if read.kind == FootprintAccessKind::Store {
             continue;
         }
-        let before: Vec<&FootprintAccess> = writes.iter().copied().filter(|write| write.leaf == access.leaf).collect();
-        let obligation = |form: &&FootprintAccess| {
-            missed_element_obligation(&coordinate_vars, footprint, form, &before, Some(access), &description)
+        let fills = |write: &&&FootprintAccess| {
+            write.kind == FootprintAccessKind::Store
+                && write.certain_path.is_some()
+                && write.leaf == read.leaf
+                && (write.component.is_none() || write.component == read.component)
         };
-        obligations.push(before.iter().take(MAX_FORMS).filter_map(obligation).collect());
+        let before: Vec<&FootprintAccess> = accesses[..at].iter().filter(fills).copied().collect();
+        let common = |write: &FootprintAccess| {
+            read.counters.iter().zip(&write.counters).take_while(|(x, y)| x == y).map(|(x, _)| *x).collect::<Vec<_>>()
+        };
+        // A loop may also write the element in an earlier iteration, by a statement after the read.
+        let earlier = accesses[at + 1..].iter().filter(fills).filter_map(|write| Some((*write, common(write).pop()?)));
+        let ask = |covers: &[Cover<'_>], shared: &FxHashSet<Var>| {
+            missed_element_obligation(&coordinate_vars, footprint, covers, Some(read), shared, &description)
+        };
+        let none = FxHashSet::default();
+        let own = |form: &&FootprintAccess| {
+            let cover = Cover { form, writes: before.clone(), earlier: None };
+            ask(&[cover], &none)
+        };
+        let mut obligations: Vec<ProofObligation> = vec![];
+        obligations.extend(own_element_obligation(footprint, &before, read, &description));
+        obligations.extend(before.iter().take(MAX_FORMS).filter_map(own));
+        let earlier: Vec<(&FootprintAccess, Var)> = earlier.collect();
+        let shared: FxHashSet<Var> =
+            before.iter().chain(earlier.iter().map(|(write, _)| write)).flat_map(|write| common(write)).collect();
+        let mut covers: Vec<Cover<'_>> = vec![];
+        for &write in &before {
+            match covers.iter_mut().find(|cover| cover.form.indices == write.indices) {
+                Some(cover) => cover.writes.push(write),
+                None => covers.push(Cover { form: write, writes: vec![write], earlier: None }),
+            }
+        }
+        covers.extend(earlier.iter().map(|&(write, counter)| Cover {
+            form: write,
+            writes: vec![write],
+            earlier: Some(counter),
+        }));
+        covers.truncate(MAX_FORMS);
+        // Each write by a thread of its own. Without a common loop, one write alone is what the obligations above
+        // state.
+        if covers.len() > 1 || !shared.is_empty() {
+            obligations.extend(ask(&covers, &shared));
+        }
+        reads.push(InitializedRead { span: read.span, obligations });
     }
-    Some(obligations)
+    Some(reads)
 }
 
-/// Returns the obligation that every element is written by the thread whose coordinates are the digits of the element's
-/// indices. `form` is the write that defines the digits. If `read` is set, the obligation is only about the element
-/// that this access reads.
+/// Returns the obligation that the reading thread itself has written the element, in the same iterations of all loops
+/// that contain the write. `None` if no write is certain to be followed by the read.
+fn own_element_obligation(
+    footprint: &Footprint,
+    before: &[&FootprintAccess],
+    read: &FootprintAccess,
+    description: &str,
+) -> Option<ProofObligation> {
+    let mut builder = ObligationBuilder::new(&footprint.variables, SharedContext::default());
+    let mut written = vec![];
+    for write in before.iter().filter(|write| read.counters.starts_with(&write.counters)).take(MAX_FORMS) {
+        let certain_path = write.certain_path.as_ref()?;
+        let indices = write.indices.iter().zip(&read.indices);
+        let same_element = and(indices.map(|(x, y)| equal(&builder.form(x, 0), &builder.form(y, 0))));
+        let path: Vec<PathStep> =
+            certain_path.iter().map(|step| step.renamed(&mut |formula| builder.formula(formula, 0))).collect();
+        written.push(path_formula(&path, same_element));
+    }
+    if written.is_empty() {
+        return None;
+    }
+    builder.path(&read.path, 0);
+    builder.fact(not(&or(written)));
+    Some(builder.question(description.to_string(), read.span))
+}
+
+/// Writes by one thread that together may write an element.
+struct Cover<'a> {
+    /// The write whose indices define the digits of the thread's coordinates.
+    form: &'a FootprintAccess,
+    writes: Vec<&'a FootprintAccess>,
+    /// The counter of the loop in whose previous iteration the thread writes, compared to the read.
+    earlier: Option<Var>,
+}
+
+/// Returns the obligation that every element is written by one of several threads. Each has the digits of the element's
+/// indices as coordinates, as the form of its [`Cover`] defines them. If `read` is set, the obligation is only about
+/// the element that this access reads, and the writes are in the same iterations of the loops with the counters
+/// `shared`.
 fn missed_element_obligation(
     own: &[Var],
     footprint: &Footprint,
-    form: &FootprintAccess,
-    writes: &[&FootprintAccess],
+    covers: &[Cover<'_>],
     read: Option<&FootprintAccess>,
+    shared: &FxHashSet<Var>,
     description: &str,
 ) -> Option<ProofObligation> {
-    let mut coordinates: Vec<Var> = own.to_vec();
-    for counter in writes.iter().flat_map(|access| &access.counters) {
-        if !coordinates.contains(counter) {
-            coordinates.push(*counter);
-        }
-    }
+    let first = covers.first()?;
     let mut space = Cow::Borrowed(&footprint.variables);
-    let joints = MixedRadixNumber::find_all(&mut space, &coordinates, &form.indices);
+    let mut numbered = vec![];
+    for cover in covers {
+        let mut coordinates: Vec<Var> = own.to_vec();
+        for &counter in cover.writes.iter().flat_map(|access| &access.counters) {
+            if !coordinates.contains(&counter) && !shared.contains(&counter) {
+                coordinates.push(counter);
+            }
+        }
+        let joints = MixedRadixNumber::find_all(&mut space, &coordinates, &cover.form.indices);
+        numbered.push((cover, coordinates, joints));
+    }
     let space = &*space;
-    let mut builder = ObligationBuilder::free(space);
-    builder.placed.clone_from(&coordinates);
-    // `coordinates` contains the thread's coordinates, then loop counters, then one variable for each
-    // [`MixedRadixNumber`].
-    let placed = coordinates.len();
-    coordinates.extend(joints.iter().map(|joint| joint.var));
+    // The reader is side 1. Variables that all threads share belong to side 0.
+    let side_of = |at: usize| if read.is_some() { at as u8 + 2 } else { 0 };
+    let unshared = covers.iter().enumerate().filter_map(|(at, cover)| Some((side_of(at), cover.earlier?))).collect();
+    let context = SharedContext { block: read.is_some(), counters: shared.clone(), unshared };
+    let mut builder = ObligationBuilder::free(space, context);
+    builder.placed = numbered.iter().flat_map(|(_, coordinates, _)| coordinates.iter().copied()).collect();
+    builder.placed.extend(covers.iter().filter_map(|cover| cover.earlier));
     let mut elements = vec![];
-    for (axis, extent) in form.extents.iter().enumerate() {
+    for (axis, extent) in first.form.extents.iter().enumerate() {
         let element = builder.natural(&format!("element {axis}"));
         let extent = builder.form(extent, 0);
         builder.fact(less(&element, &extent));
         if let Some(read) = read {
-            let index = builder.form(read.indices.get(axis)?, 1);
+            let index = builder.form(read.indices.get(axis)?, READER);
             builder.fact(equal(&element, &index));
         }
         elements.push(element);
     }
     if let Some(read) = read {
-        builder.path(&read.path, 1);
+        builder.path(&read.path, READER);
     }
-    let mut goal = vec![];
-    let mut positions: Vec<(AffineForm, AffineForm)> = vec![];
-    for (index, element) in form.indices.iter().zip(&elements) {
-        let index = joints.iter().fold(index.clone(), |index, joint| joint.substitute(&index));
-        positions.push(position(&mut builder, space, &index, element, &mut goal));
-    }
-    // The index of a flat array is split into row and column first. Then row and column are split into digits.
-    let flat =
-        positions.iter().map(|(index, _)| FlatIndex::split(space, footprint, index)).collect::<Option<Vec<_>>>()?;
-    let parts =
-        positions.iter().zip(&flat).map(|((_, position), flat)| split_rows(&mut builder, space, flat, position));
-    let parts: Vec<Vec<(AffineForm, AffineForm)>> = parts.collect();
-    let splits = find_splits(space, &coordinates, &joints, parts.iter().flatten().map(|(index, _)| index))?;
-    let mut values: Vec<Vec<(DigitPart, AffineForm)>> = vec![vec![]; coordinates.len()];
-    // Pairs of a position and the sum of its weighted digits.
-    let mut known_sums: Vec<(AffineForm, AffineForm)> = vec![];
-    for (index, position) in parts.iter().flatten() {
-        let digits = Digits::decompose(footprint, space, &coordinates, &splits, index)?;
-        let sum = digits.place_digits(&mut builder, index, position, &mut values)?;
-        known_sums.push((position.clone(), sum));
-    }
-    let sum = |element: &AffineForm| known_sums.iter().find(|(position, _)| position == element).map(|(_, sum)| sum);
-    let sums: Vec<AffineForm> = elements.iter().map(|element| sum(element).unwrap_or(element).clone()).collect();
-    let split = |at: usize| splits.iter().find(|split| split.at == at);
-    for (at, joint) in (placed..).zip(&joints) {
-        let number = coordinate_value(&mut builder, &values[at], split(at));
-        let digits = Digits::decompose(footprint, space, &coordinates[..placed], &splits, &joint.form)?;
-        digits.place_digits(&mut builder, &joint.form, &number, &mut values)?;
-    }
-    coordinates.truncate(placed);
-    let mut coordinate_values: FxHashMap<Var, AffineForm> = FxHashMap::default();
-    for (at, &var) in coordinates.iter().enumerate() {
-        let value = coordinate_value(&mut builder, &values[at], split(at));
-        let own = builder.form(&variable(var), 0);
-        builder.fact(equal(&own, &value));
-        goal.push(builder.limits(var, 0));
-        // If a loop contains both the write and the read, the write must not be in a later iteration than the read.
-        if read.is_some_and(|read| read.counters.contains(&var)) {
-            let reads = builder.form(&variable(var), 1);
-            goal.push(at_most(&value, &reads));
+    let mut covered = vec![];
+    for (at, (cover, coordinates, joints)) in numbered.iter().enumerate() {
+        let side = side_of(at);
+        let mut writer = Writer { space, footprint, side, read, cover, coordinates, joints };
+        // If only one write has usable indices, it may suffice.
+        match writer.covers(&mut builder, &elements) {
+            Some(holds) => covered.push(holds),
+            None if covers.len() == 1 => return None,
+            None => {}
         }
-        coordinate_values.insert(var, value);
     }
-    let mut alternatives = vec![];
-    for access in writes {
-        let Some(certain_path) = &access.certain_path else { continue };
-        if !is_determined(space, &coordinates, certain_path, &access.indices) {
-            continue;
-        }
-        let mut value =
-            |var: Var| coordinate_values.get(&var).cloned().unwrap_or_else(|| builder.form(&variable(var), 0));
-        let mut stores_element = vec![];
-        for (axis, (index, sum)) in access.indices.iter().zip(&sums).enumerate() {
-            let is_split = parts[axis].len() > 1 && positions[axis].1 == elements[axis];
-            let offset = index.minus(&form.indices[axis]);
-            match is_split.then(|| flat[axis].split_constant(space, &offset)).flatten() {
-                // The rows and the columns of the index and of the element are compared separately, so that the
-                // products of coordinates and row lengths do not matter.
-                Some(offsets) => {
-                    for ((part, position), offset) in parts[axis].iter().zip(&offsets) {
-                        stores_element.push(equal(&substitute(&part.plus(offset), &mut value), position));
-                    }
-                }
-                None => stores_element.push(equal(&substitute(index, &mut value), sum)),
-            }
-        }
-        let stores_element = and(stores_element);
-        let path: Vec<PathStep> =
-            certain_path.iter().map(|step| step.renamed(&mut |formula| builder.formula(formula, 0))).collect();
-        alternatives.push(path_formula(&path, stores_element));
+    if covered.is_empty() {
+        return None;
     }
-    goal.push(or(alternatives));
-    builder.fact(not(&and(goal)));
-    let question = builder.question(description.to_string(), form.span);
+    builder.fact(not(&or(covered)));
+    let question = builder.question(description.to_string(), read.map_or(first.form.span, |read| read.span));
     (!question.problem.facts.is_empty()).then_some(question)
 }
 
-/// Returns a pair (index, position). The write is to `element` along this axis if the index equals the position.
-/// Usually, the pair consists of the arguments `index` and `element`. If the index is read from a permutation, the pair
-/// is the index into the permutation and the position at which the permutation contains `element`. Such a position
-/// exists if the conditions added to `goal` hold.
-fn position(
-    builder: &mut ObligationBuilder<'_>,
-    space: &Variables,
-    index: &AffineForm,
-    element: &AffineForm,
-    goal: &mut Vec<Formula>,
-) -> (AffineForm, AffineForm) {
-    let (mut index, mut element) = (index.clone(), element.clone());
-    while let Some((place, count)) = space.permutation_operands(&index) {
-        let (read, count) = (builder.form(&index, 0), builder.form(&count, 0));
-        let position = builder.natural("position");
-        let is_element = and([equal(&read, &element), less(&position, &count)]);
-        builder.fact(or([is_element, at_most(&count, &element)]));
-        goal.push(less(&element, &count));
-        (index, element) = (place, position);
-    }
-    // Remainders of single coordinates are handled by [`SplitCoordinate`].
-    let remainder = space.remainder(&index).filter(|(dividend, _)| single(dividend).is_none());
-    match remainder.and_then(|(dividend, by)| undo_remainder(builder, space, &element, &dividend, &by)) {
-        Some(dividend_position) => dividend_position,
-        None => (index, element),
+/// The thread that may write an element, with the coordinates that follow from the element's indices.
+struct Writer<'a> {
+    space: &'a Variables,
+    footprint: &'a Footprint,
+    side: u8,
+    read: Option<&'a FootprintAccess>,
+    cover: &'a Cover<'a>,
+    /// The thread's coordinates, then loop counters.
+    coordinates: &'a [Var],
+    joints: &'a [MixedRadixNumber],
+}
+
+impl Writer<'_> {
+    /// Returns the condition under which the thread exists and writes the element; `None` if the thread is not
+    /// determined by the indices.
+    fn covers(&mut self, builder: &mut ObligationBuilder<'_>, elements: &[AffineForm]) -> Option<Formula> {
+        let (space, side, form, joints) = (self.space, self.side, self.cover.form, self.joints);
+        let placed = self.coordinates.len();
+        // One variable for each [`MixedRadixNumber`] follows the coordinates.
+        let mut coordinates = self.coordinates.to_vec();
+        coordinates.extend(joints.iter().map(|joint| joint.var));
+        let mut goal = vec![];
+        if let (Some(counter), Some(_)) = (self.cover.earlier, self.read) {
+            let (own, of_read) = (builder.form(&variable(counter), side), builder.form(&variable(counter), READER));
+            builder.fact(equal(&own, &of_read.minus(&number(1))));
+        }
+        let mut positions: Vec<(AffineForm, AffineForm)> = vec![];
+        for (index, element) in form.indices.iter().zip(elements) {
+            let index = joints.iter().fold(index.clone(), |index, joint| joint.substitute(&index));
+            positions.push(self.position(builder, &index, element, &mut goal));
+        }
+        // The index of a flat array is split into row and column first. Then row and column are split into digits.
+        let flat = positions
+            .iter()
+            .map(|(index, _)| FlatIndex::split(space, self.footprint, index))
+            .collect::<Option<Vec<_>>>()?;
+        let parts = positions.iter().zip(&flat).map(|((_, position), flat)| self.split_rows(builder, flat, position));
+        let parts: Vec<Vec<(AffineForm, AffineForm)>> = parts.collect();
+        let splits = find_splits(space, &coordinates, joints, parts.iter().flatten().map(|(index, _)| index))?;
+        let mut values: Vec<Vec<(DigitPart, AffineForm)>> = vec![vec![]; coordinates.len()];
+        // Pairs of a position and the sum of its weighted digits.
+        let mut known_sums: Vec<(AffineForm, AffineForm)> = vec![];
+        for (index, position) in parts.iter().flatten() {
+            let digits = self.decompose(builder, &coordinates, &splits, index)?;
+            let sum = digits.place_digits(builder, side, index, position, &mut values)?;
+            known_sums.push((position.clone(), sum));
+        }
+        let sum =
+            |element: &AffineForm| known_sums.iter().find(|(position, _)| position == element).map(|(_, sum)| sum);
+        let sums: Vec<AffineForm> = elements.iter().map(|element| sum(element).unwrap_or(element).clone()).collect();
+        let split = |at: usize| splits.iter().find(|split| split.at == at);
+        for (at, joint) in (placed..).zip(joints) {
+            let number = coordinate_value(builder, &values[at], split(at));
+            let digits = self.decompose(builder, &coordinates[..placed], &splits, &joint.form)?;
+            digits.place_digits(builder, side, &joint.form, &number, &mut values)?;
+        }
+        coordinates.truncate(placed);
+        let mut coordinate_values: FxHashMap<Var, AffineForm> = FxHashMap::default();
+        let mut counter_limits: Vec<(Var, Formula)> = vec![];
+        for (at, &var) in coordinates.iter().enumerate() {
+            let value = match values[at].is_empty() {
+                true => self.value_in_guard(builder, var).unwrap_or_else(|| number(0)),
+                false => coordinate_value(builder, &values[at], split(at)),
+            };
+            let own = builder.form(&variable(var), side);
+            builder.fact(equal(&own, &value));
+            let limits = builder.limits(var, side);
+            match space.get(var).role {
+                VarRole::Counter => counter_limits.push((var, limits)),
+                _ => goal.push(limits),
+            }
+            // If a loop contains both the write and the read, the write must not be in a later iteration than the read.
+            if self.read.is_some_and(|read| read.counters.contains(&var)) {
+                let reads = builder.form(&variable(var), READER);
+                goal.push(at_most(&value, &reads));
+            }
+            coordinate_values.insert(var, value);
+        }
+        if let Some(counter) = self.cover.earlier {
+            counter_limits.push((counter, builder.limits(counter, side)));
+        }
+        let mut alternatives = vec![];
+        for access in &self.cover.writes {
+            let Some(certain_path) = &access.certain_path else { continue };
+            if !self.is_determined(builder, access, certain_path) {
+                continue;
+            }
+            let mut value =
+                |var: Var| coordinate_values.get(&var).cloned().unwrap_or_else(|| builder.form(&variable(var), side));
+            let own_limits = counter_limits.iter().filter(|(counter, _)| access.counters.contains(counter));
+            let mut stores_element: Vec<Formula> = own_limits.map(|(_, limits)| limits.clone()).collect();
+            for (axis, (index, sum)) in access.indices.iter().zip(&sums).enumerate() {
+                let is_split = parts[axis].len() > 1 && positions[axis].1 == elements[axis];
+                let offset = index.minus(&form.indices[axis]);
+                match is_split.then(|| flat[axis].split_constant(space, &offset)).flatten() {
+                    // The rows and the columns of the index and of the element are compared separately, so that the
+                    // products of coordinates and row lengths do not matter.
+                    Some(offsets) => {
+                        for ((part, position), offset) in parts[axis].iter().zip(&offsets) {
+                            stores_element.push(equal(&substitute(&part.plus(offset), &mut value), position));
+                        }
+                    }
+                    None => stores_element.push(equal(&substitute(index, &mut value), sum)),
+                }
+            }
+            let stores_element = and(stores_element);
+            let path: Vec<PathStep> =
+                certain_path.iter().map(|step| step.renamed(&mut |formula| builder.formula(formula, side))).collect();
+            alternatives.push(path_formula(&path, stores_element));
+        }
+        goal.push(or(alternatives));
+        Some(and(goal))
     }
 }
 
-/// For an index `dividend % by`, returns the dividend and the value that it must have so that the write is to
-/// `element`. This value is congruent to `element` modulo `by`, and its thread-dependent part is in `0..by`. Exactly
-/// one such value exists if `by` is positive.
-fn undo_remainder(
-    builder: &mut ObligationBuilder<'_>,
-    space: &Variables,
-    element: &AffineForm,
-    dividend: &AffineForm,
-    by: &AffineForm,
-) -> Option<(AffineForm, AffineForm)> {
-    let multiple = builder.integer("turns");
-    let all = match constant(by) {
-        Some(n) => multiple.times(n),
-        None => builder.times(single(&multiple)?, by),
-    };
-    let divisor = builder.form(by, 0);
-    let position = element.plus(&all);
-    let part = thread_part(builder, space, dividend, &position);
-    let within = and([at_most(&number(0), &part), less(&part, &divisor)]);
-    builder.fact(or([within, at_most(&divisor, &number(0))]));
-    Some((dividend.clone(), position))
-}
-
-/// Returns the thread-dependent part of a position: the position minus the index's launch-constant terms. It is negated
-/// if all coefficients of the index's thread-dependent terms are negative, so that it grows with the coordinates.
-fn thread_part(
-    builder: &mut ObligationBuilder<'_>,
-    space: &Variables,
-    index: &AffineForm,
-    position: &AffineForm,
-) -> AffineForm {
-    let own = index.terms().iter().filter(|(var, _)| !space.is_launch_constant(*var));
-    let sign = if own.clone().all(|(_, weight)| *weight < 0) { -1 } else { 1 };
-    let own = own.fold(number(0), |sum, &(var, weight)| sum.plus(&variable(var).times(weight)));
-    let rest = builder.form(&index.minus(&own), 0);
-    position.minus(&rest).times(sign)
-}
-
-/// Splits an index of a flat array at its strides: splits `r * W + c` into `c` and `r`, each with the corresponding
-/// part of the position. Every position can be split in this way if the strides are positive. The position equals the
-/// index if each part of the position equals the corresponding part of the index.
-fn split_rows(
-    builder: &mut ObligationBuilder<'_>,
-    space: &Variables,
-    flat: &FlatIndex,
-    position: &AffineForm,
-) -> Vec<(AffineForm, AffineForm)> {
-    let (mut parts, mut position) = (vec![], position.clone());
-    for (column, stride) in &flat.splits {
-        let at = builder.integer("row");
-        let within = position.minus(&stride_multiple(builder, &at, stride));
-        let part = thread_part(builder, space, column, &within);
-        let length = stride_multiple(builder, &number(1), stride);
-        let holds = and([at_most(&number(0), &part), less(&part, &length)]);
-        builder.fact(or([holds, at_most(&length, &number(0))]));
-        parts.push((column.clone(), within));
-        position = at;
+impl Writer<'_> {
+    /// Returns whether a variable is equal for the writing thread and all threads that may write the element: it is
+    /// determined by the launch or, if the read is known, by the block and the iterations that are given.
+    fn is_given(&self, builder: &mut ObligationBuilder<'_>, var: Var) -> bool {
+        if self.space.is_launch_constant(var) || self.cover.earlier == Some(var) {
+            return true;
+        }
+        if self.read.is_none() {
+            return false;
+        }
+        if builder.is_shared(var, self.side) {
+            return true;
+        }
+        let known = self.space.get(var);
+        match &known.role {
+            VarRole::Derived(on) => known.is_total && on.iter().all(|&on| self.is_given(builder, on)),
+            _ => false,
+        }
     }
-    parts.push((flat.top.clone(), position));
-    parts
+
+    /// Returns the value of a coordinate that the indices do not determine, if a guard of the write compares it with a
+    /// value that is given. For example, thread 127 makes the write in `if t == 127 { s[129] = a }`.
+    fn value_in_guard(&self, builder: &mut ObligationBuilder<'_>, var: Var) -> Option<AffineForm> {
+        let mut pending: Vec<&Formula> = vec![];
+        for step in self.cover.writes.iter().filter_map(|write| write.certain_path.as_ref()).flatten() {
+            pending.extend(if let PathStep::If(condition) = step { Some(condition) } else { None });
+        }
+        while let Some(condition) = pending.pop() {
+            match condition {
+                Formula::And(parts) => pending.extend(parts),
+                Formula::Atom(Atom::Zero(form)) if form.coefficient(var).abs() == 1 => {
+                    let factor = form.coefficient(var);
+                    let rest = form.minus(&variable(var).times(factor));
+                    if rest.terms().iter().all(|&(other, _)| self.is_given(builder, other)) {
+                        return Some(builder.form(&rest, self.side).times(-factor));
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Returns a pair (index, position). The write is to `element` along this axis if the index equals the position.
+    /// Usually, the pair consists of the arguments `index` and `element`. If the index is read from a permutation, the
+    /// pair is the index into the permutation and the position at which the permutation contains `element`. Such a
+    /// position exists if the conditions added to `goal` hold.
+    fn position(
+        &self,
+        builder: &mut ObligationBuilder<'_>,
+        index: &AffineForm,
+        element: &AffineForm,
+        goal: &mut Vec<Formula>,
+    ) -> (AffineForm, AffineForm) {
+        let (mut index, mut element) = (index.clone(), element.clone());
+        while let Some((place, count)) = self.space.permutation_operands(&index) {
+            let (read, count) = (builder.form(&index, self.side), builder.form(&count, self.side));
+            let position = builder.natural("position");
+            let is_element = and([equal(&read, &element), less(&position, &count)]);
+            builder.fact(or([is_element, at_most(&count, &element)]));
+            goal.push(less(&element, &count));
+            (index, element) = (place, position);
+        }
+        // Remainders of single coordinates are handled by [`SplitCoordinate`].
+        let remainder = self.space.remainder(&index).filter(|(dividend, _)| single(dividend).is_none());
+        let remainder =
+            remainder.filter(|(dividend, _)| dividend.terms().iter().any(|&(var, _)| !self.is_given(builder, var)));
+        match remainder.and_then(|(dividend, by)| self.undo_remainder(builder, &element, &dividend, &by)) {
+            Some(dividend_position) => dividend_position,
+            None => (index, element),
+        }
+    }
+
+    /// For an index `dividend % by`, returns the dividend and the value that it must have so that the write is to
+    /// `element`. This value is congruent to `element` modulo `by`, and its thread-dependent part is in `0..by`.
+    /// Exactly one such value exists if `by` is positive.
+    fn undo_remainder(
+        &self,
+        builder: &mut ObligationBuilder<'_>,
+        element: &AffineForm,
+        dividend: &AffineForm,
+        by: &AffineForm,
+    ) -> Option<(AffineForm, AffineForm)> {
+        let multiple = builder.integer("turns");
+        let all = match constant(by) {
+            Some(n) => multiple.times(n),
+            None => builder.times(single(&multiple)?, by),
+        };
+        let divisor = builder.form(by, self.side);
+        let position = element.plus(&all);
+        let part = self.thread_part(builder, dividend, &position);
+        let within = and([at_most(&number(0), &part), less(&part, &divisor)]);
+        builder.fact(or([within, at_most(&divisor, &number(0))]));
+        Some((dividend.clone(), position))
+    }
+
+    /// Returns the thread-dependent part of a position: the position minus the index's terms that are given. It is
+    /// negated if all coefficients of the index's thread-dependent terms are negative, so that it grows with the
+    /// coordinates.
+    fn thread_part(
+        &self,
+        builder: &mut ObligationBuilder<'_>,
+        index: &AffineForm,
+        position: &AffineForm,
+    ) -> AffineForm {
+        let own: Vec<(Var, i128)> =
+            index.terms().iter().copied().filter(|&(var, _)| !self.is_given(builder, var)).collect();
+        let sign = if own.iter().all(|(_, weight)| *weight < 0) { -1 } else { 1 };
+        let own = own.iter().fold(number(0), |sum, &(var, weight)| sum.plus(&variable(var).times(weight)));
+        let rest = builder.form(&index.minus(&own), self.side);
+        position.minus(&rest).times(sign)
+    }
+
+    /// Splits an index of a flat array at its strides: splits `r * W + c` into `c` and `r`, each with the corresponding
+    /// part of the position. Every position can be split in this way if the strides are positive. The position equals
+    /// the index if each part of the position equals the corresponding part of the index.
+    fn split_rows(
+        &self,
+        builder: &mut ObligationBuilder<'_>,
+        flat: &FlatIndex,
+        position: &AffineForm,
+    ) -> Vec<(AffineForm, AffineForm)> {
+        let (mut parts, mut position) = (vec![], position.clone());
+        for (column, stride) in &flat.splits {
+            let at = builder.integer("row");
+            let within = position.minus(&stride_multiple(builder, &at, stride));
+            let part = self.thread_part(builder, column, &within);
+            let length = stride_multiple(builder, &number(1), stride);
+            let holds = and([at_most(&number(0), &part), less(&part, &length)]);
+            builder.fact(or([holds, at_most(&length, &number(0))]));
+            parts.push((column.clone(), within));
+            position = at;
+        }
+        parts.push((flat.top.clone(), position));
+        parts
+    }
+
+    fn decompose(
+        &self,
+        builder: &mut ObligationBuilder<'_>,
+        coordinates: &[Var],
+        splits: &[SplitCoordinate],
+        index: &AffineForm,
+    ) -> Option<Digits> {
+        let (footprint, space) = (self.footprint, self.space);
+        Digits::decompose(footprint, space, coordinates, splits, index, &mut |var| self.is_given(builder, var))
+    }
+
+    /// Returns whether the coordinates determine all values on which a write depends, apart from unknown values.
+    fn is_determined(
+        &self,
+        builder: &mut ObligationBuilder<'_>,
+        access: &FootprintAccess,
+        certain_path: &[PathStep],
+    ) -> bool {
+        let mut pending: Vec<Var> = vec![];
+        for step in certain_path {
+            let (PathStep::If(condition) | PathStep::Assert(condition)) = step;
+            each_var(condition, &mut |var| pending.push(var));
+        }
+        pending.extend(access.indices.iter().flat_map(AffineForm::terms).map(|&(var, _)| var));
+        let mut visited: FxHashSet<Var> = FxHashSet::default();
+        while let Some(var) = pending.pop() {
+            if !visited.insert(var) || self.is_given(builder, var) {
+                continue;
+            }
+            let var_def = self.space.get(var);
+            if self.coordinates.contains(&var) {
+                // The counter of a finished loop is the iteration in which the thread left it, not any iteration.
+                if var_def.role == VarRole::Counter && !access.counters.contains(&var) {
+                    return false;
+                }
+                continue;
+            }
+            match &var_def.role {
+                VarRole::Counter => return false,
+                VarRole::Derived(on) => {
+                    if !var_def.is_total {
+                        return false;
+                    }
+                    pending.extend(on);
+                }
+                VarRole::Launch | VarRole::Block | VarRole::Thread | VarRole::Unknown(..) => {}
+            }
+            var_def.facts.iter().for_each(|fact| each_var(fact, &mut |var| pending.push(var)));
+        }
+        true
+    }
 }
 
 /// Returns `stride` times `count`, which is 1 or a variable of the problem.
@@ -436,7 +682,7 @@ struct Digits {
     /// -1 if the coefficients of all digits in the index are negative, otherwise 1. The stored weights are multiplied
     /// by this sign.
     sign: i128,
-    /// The terms of the index that are equal for all threads of the launch.
+    /// The terms of the index that are equal for all threads that may write the element.
     rest: AffineForm,
 }
 
@@ -447,6 +693,7 @@ impl Digits {
         coordinates: &[Var],
         splits: &[SplitCoordinate],
         index: &AffineForm,
+        is_given: &mut dyn FnMut(Var) -> bool,
     ) -> Option<Digits> {
         let mut weights: Vec<(usize, DigitPart, i128)> = vec![];
         let mut rest = number(index.constant());
@@ -472,7 +719,7 @@ impl Digits {
                     true => return None,
                     false => weights.push((split.at, DigitPart::Quotient, weight)),
                 }
-            } else if space.is_launch_constant(var) {
+            } else if is_given(var) {
                 rest = rest.plus(&variable(var).times(weight));
             } else {
                 return None;
@@ -507,6 +754,7 @@ impl Digits {
     fn place_digits(
         &self,
         builder: &mut ObligationBuilder<'_>,
+        side: u8,
         index: &AffineForm,
         element: &AffineForm,
         values: &mut [Vec<(DigitPart, AffineForm)>],
@@ -562,7 +810,7 @@ impl Digits {
         if let Some(reached) = reached {
             digit(builder, reached, None);
         }
-        let rest = builder.form(&self.rest, 0);
+        let rest = builder.form(&self.rest, side);
         let sum = rest.plus(&sum.times(self.sign));
         builder.fact(equal(element, &sum));
         Some(sum)
@@ -600,33 +848,4 @@ fn coordinate_value(
         (None, None) => number(0),
     };
     product.plus(&rest)
-}
-
-/// Returns whether the coordinates determine all values on which a write depends, apart from unknown values.
-fn is_determined(space: &Variables, coordinates: &[Var], certain_path: &[PathStep], indices: &[AffineForm]) -> bool {
-    let mut pending: Vec<Var> = vec![];
-    for step in certain_path {
-        let (PathStep::If(condition) | PathStep::Assert(condition)) = step;
-        each_var(condition, &mut |var| pending.push(var));
-    }
-    pending.extend(indices.iter().flat_map(AffineForm::terms).map(|&(var, _)| var));
-    let mut visited: FxHashSet<Var> = FxHashSet::default();
-    while let Some(var) = pending.pop() {
-        if coordinates.contains(&var) || !visited.insert(var) {
-            continue;
-        }
-        let var_def = space.get(var);
-        match &var_def.role {
-            VarRole::Counter => return false,
-            VarRole::Derived(on) => {
-                if !var_def.is_total {
-                    return false;
-                }
-                pending.extend(on);
-            }
-            VarRole::Launch | VarRole::Block | VarRole::Thread | VarRole::Unknown(..) => {}
-        }
-        var_def.facts.iter().for_each(|fact| each_var(fact, &mut |var| pending.push(var)));
-    }
-    true
 }
