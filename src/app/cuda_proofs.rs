@@ -40,7 +40,8 @@ pub(crate) fn find_faults(
     let report = with_time_limit(limit, |stop| prove(session, id, translated, stop));
     let (mut seen, mut faults): (Vec<&Diagnostic>, Vec<Diagnostic>) = (vec![], vec![]);
     for (property, verdict) in &report.verdicts {
-        let is_fault = matches!(property, Property::InBounds | Property::RaceFree | Property::Barriers);
+        let is_fault =
+            matches!(property, Property::InBounds | Property::RaceFree | Property::Initialized | Property::Barriers);
         if let (true, ProofVerdict::Refuted { sizes, needs_contents: false, found, .. }) = (is_fault, verdict) {
             // Several properties may fail for the same reason.
             if !seen.contains(&found.as_ref()) {
@@ -69,7 +70,7 @@ fn leave_contents_open(report: &mut ProofReport) {
 }
 
 /// Calls `work` with a flag that is set when the time is over.
-fn with_time_limit<T>(limit: Duration, work: impl FnOnce(&Arc<AtomicBool>) -> T) -> T {
+pub(crate) fn with_time_limit<T>(limit: Duration, work: impl FnOnce(&Arc<AtomicBool>) -> T) -> T {
     let stop = Arc::<AtomicBool>::default();
     let (done, is_done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {

@@ -323,7 +323,7 @@ fn task(matches: &ArgMatches) -> CliCommand {
             let proofs = match (sub.get_flag("prove"), sub.get_flag("no-prove")) {
                 (true, _) => CheckProofs::All,
                 (false, true) => CheckProofs::None,
-                (false, false) => CheckProofs::CudaFiles,
+                (false, false) => CheckProofs::Faults,
             };
             CliCommand::Check { files: paths("files"), proofs }
         }
@@ -619,7 +619,7 @@ fn check() -> Command {
             Arg::new("no-prove")
                 .long("no-prove")
                 .action(ArgAction::SetTrue)
-                .help("Do not look for faults in the kernels of CUDA files"),
+                .help("Do not run kernels to look for faults"),
         );
     with_cuda_options(command)
 }

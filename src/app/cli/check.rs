@@ -14,21 +14,21 @@ use crate::{disk, exit, tuning_files};
 use clk_base::diag::Diagnostic;
 use clk_base::render::DiagCounts;
 use clk_compile::Session;
-use clk_prove::{check_expectations, kernels_of_file};
+use clk_prove::{check_expectations, kernels_of_file, unavoidable_faults};
 
 /// Which kernels `clk check` tries to prove, in addition to those with contracts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckProofs {
     None,
-    /// The kernels of CUDA files, within a time limit; only faults are reported.
-    CudaFiles,
+    /// All kernels, within a time limit; only faults are reported.
+    Faults,
     /// All kernels, as `clk prove` does.
     All,
 }
 
 pub(crate) fn files(paths: &[PathBuf], proofs: CheckProofs, context: &mut AppContext) -> u8 {
     let mut failed = false;
-    let mut time = if proofs == CheckProofs::CudaFiles { TOTAL_TIME } else { Duration::ZERO };
+    let mut time = if proofs == CheckProofs::Faults { TOTAL_TIME } else { Duration::ZERO };
     let mut unproved = 0;
     let mut checked = 0;
     for path in program_files(paths, context, &mut failed) {
@@ -40,13 +40,14 @@ pub(crate) fn files(paths: &[PathBuf], proofs: CheckProofs, context: &mut AppCon
             let violations = check_contracts(session, context);
             failed |= violations.iter().any(Diagnostic::is_error);
             match proofs {
-                CheckProofs::CudaFiles if is_cuda => unproved += find_faults(compiled, &mut time, context),
+                CheckProofs::Faults if is_cuda => unproved += find_faults(compiled, &mut time, context),
+                CheckProofs::Faults => unproved += find_unavoidable_faults(session, &violations, &mut time, context),
                 CheckProofs::All => {
                     let program = ProvedProgram { compiled, certificates: false };
                     let kernels = kernels_of_file(&session.program, session.main);
                     failed |= program.prove_kernels(&kernels, &violations, context);
                 }
-                CheckProofs::None | CheckProofs::CudaFiles => {}
+                CheckProofs::None => {}
             }
             let choices = tuning_files::check_file(&compiled.session);
             failed |= choices.iter().any(Diagnostic::is_error);
@@ -65,7 +66,7 @@ pub(crate) fn files(paths: &[PathBuf], proofs: CheckProofs, context: &mut AppCon
         json!({ "command": "check", "files": checked, "errors": errors, "warnings": warnings, "unproved": unproved });
     context.console.record("summary", counts);
     if unproved > 0 {
-        let line = format!("note: no proofs were tried for {unproved} kernels; `clk prove` has no time limit");
+        let line = format!("note: no faults were looked for in {unproved} kernels; `clk prove` has no time limit");
         context.console.error_line(&line);
     }
     if !failed && context.console.tally.warnings == 0 && context.console.is_human() {
@@ -102,6 +103,33 @@ fn find_faults(compiled: &CompiledScript, time: &mut Duration, context: &mut App
         context.console.report_all(&faults, &session.sources);
     }
     unproved
+}
+
+/// Runs each kernel of a Clk program at a sample of sizes, and reports the faults that no size avoids, except those
+/// that are already `reported`. Returns the number of kernels for which the time did not suffice.
+fn find_unavoidable_faults(
+    session: &Session,
+    reported: &[Diagnostic],
+    time: &mut Duration,
+    context: &mut AppContext,
+) -> usize {
+    let mut untested = 0;
+    for id in kernels_of_file(&session.program, session.main) {
+        if time.is_zero() {
+            untested += 1;
+            continue;
+        }
+        let start = Instant::now();
+        let faults =
+            cuda_proofs::with_time_limit(KERNEL_TIME.min(*time), |stop| unavoidable_faults(&session.program, id, stop));
+        *time = time.saturating_sub(start.elapsed());
+        for fault in faults.into_iter().filter(|fault| !reported.contains(&fault.diagnostic)) {
+            let sizes = if fault.sizes.is_empty() { String::new() } else { format!(" with {}", fault.sizes) };
+            let note = format!("found by a launch{sizes}; all other launches that were tried have this fault too");
+            context.console.report(&fault.diagnostic.note(note), &session.sources);
+        }
+    }
+    untested
 }
 
 /// Replaces directories by the program files in them. Reports directories that cannot be listed, and then sets

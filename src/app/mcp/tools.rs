@@ -104,7 +104,7 @@ static TOOLS: &[Tool] = &[
     Tool {
         name: "check",
         title: "Check a program without running it",
-        about: "Reports the mistakes of a Clk program or a CUDA C++ file without running anything: syntax, names, types, array shapes, misuse of host or device operations, and violated contracts. In CUDA files it also reports faults of kernels (out of bounds, races, barriers) that short proofs find. Call it after each edit, before `run` or `prove`: it takes milliseconds. `status` is `ok` if there is no error; warnings do not change it. `ok` means that the program compiles, not that its kernels are correct: use `prove` or `run` for that. Each diagnostic has a code, a line and column, and often a fix with exact edits. For a file with a fault in a kernel, `status` is `failed` and the diagnostic names the line.",
+        about: "Reports the mistakes of a Clk program or a CUDA C++ file without running its script: syntax, names, types, array shapes, misuse of host or device operations, and violated contracts. It also runs each kernel at a few sizes, and reports faults (out of bounds, races, barriers, reads of unwritten shared memory) that no choice of sizes avoids. Call it after each edit, before `run` or `prove`: it takes milliseconds. `status` is `ok` if there is no error; warnings do not change it. `ok` means that the program compiles, not that its kernels are correct: use `prove` or `run` for that. Each diagnostic has a code, a line and column, and often a fix with exact edits. For a file with a fault in a kernel, `status` is `failed` and the diagnostic names the line.",
         parameters: &[SOURCE, PATH_WITH_CUDA, LANGUAGE, DEFINES, TIME],
         results: SUMMARY,
         reports_programs: true,
@@ -149,7 +149,7 @@ static TOOLS: &[Tool] = &[
     Tool {
         name: "prove",
         title: "Prove kernels correct for every size",
-        about: "Proves for each kernel, for every size of its arrays and every launch, these properties: `in bounds` (all accesses), `free of races`, `written` (every element of `out` arrays), `barriers` (all threads of a block reach the same ones), `no overflow` (integers), and `any order` (the result does not depend on the order of threads). Use it to find faults in Clk or CUDA C++ kernels, and to be sure that there are none, without test data. Each property has a verdict. `proved`: it holds for all sizes. `refuted`: it does not; the diagnostic shows the line, and sizes and threads for which a run has confirmed the fault. `unknown`: neither was found; it says nothing, and `why` and `at` name the obstacle. `assuming` lists conditions on the arguments under which a proof holds: callers must ensure them. `status` is `failed` if a property is refuted.",
+        about: "Proves for each kernel, for every size of its arrays and every launch, these properties: `in bounds` (all accesses), `free of races`, `written` (every element of `out` arrays), `initialized` (no read of a shared array before a write), `barriers` (all threads of a block reach the same ones), `no overflow` (integers), and `any order` (the result does not depend on the order of threads). Use it to find faults in Clk or CUDA C++ kernels, and to be sure that there are none, without test data. Each property has a verdict. `proved`: it holds for all sizes. `refuted`: it does not; the diagnostic shows the line, and sizes and threads for which a run has confirmed the fault. `unknown`: neither was found; it says nothing, and `why` and `at` name the obstacle. `assuming` lists conditions on the arguments under which a proof holds: callers must ensure them. `status` is `failed` if a property is refuted.",
         parameters: &[
             SOURCE,
             PATH_WITH_CUDA,
@@ -344,7 +344,7 @@ pub(super) fn cuda_options(arguments: &Arguments) -> ImportOptions {
 }
 
 fn check(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
-    cli::check_files(&[call.path.to_path_buf()], CheckProofs::CudaFiles, context)
+    cli::check_files(&[call.path.to_path_buf()], CheckProofs::Faults, context)
 }
 
 fn run(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {

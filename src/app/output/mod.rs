@@ -72,7 +72,7 @@ pub(crate) fn record(kind: &str, mut object: Value) -> Value {
     object
 }
 
-/// A message without a code, such as `note: no proofs were tried`, split into its parts.
+/// A message without a code, such as `note: the proof was stopped`, split into its parts.
 pub(crate) struct PlainMessage<'a> {
     /// `error`, `warning` or `note`.
     pub severity: &'static str,
