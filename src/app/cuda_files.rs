@@ -10,10 +10,20 @@ use clk_base::source::{FileId, SourceMap};
 use clk_compile::LoadedFile;
 use clk_import::ast::TranslationUnit;
 use clk_import::source::Provenance;
-use clk_import::{ImportOptions, RefusedKernel, TranslatedKernel};
+use clk_import::{CudaLaunch, HostUnknowns, ImportOptions, RefusedKernel, TranslatedKernel};
 
 /// The code of warnings about kernels that an imported file lacks.
 const LEFT_OUT: &str = "W0850";
+
+/// The kernels and launches of a CUDA file.
+#[derive(Default)]
+pub(crate) struct CudaProgram {
+    pub kernels: Vec<TranslatedKernel>,
+    pub refused: Vec<RefusedKernel>,
+    /// The launches in host code, and the values on which they depend.
+    pub launches: Vec<CudaLaunch>,
+    pub unknowns: HostUnknowns,
+}
 
 /// A CUDA file whose translation is in the sources.
 pub(crate) struct LoadedCuda {
@@ -23,8 +33,7 @@ pub(crate) struct LoadedCuda {
     pub file: FileId,
     /// Statements that launch each kernel once, to be appended to the text.
     pub script: String,
-    pub kernels: Vec<TranslatedKernel>,
-    pub refused: Vec<RefusedKernel>,
+    pub program: CudaProgram,
     /// Messages of the preprocessor and the parser.
     pub diagnostics: Vec<Diagnostic>,
     pub unit: TranslationUnit,
@@ -58,8 +67,12 @@ pub(crate) fn translate(
         source,
         file: sources.add_generated(format!("<Clk text of {name}>"), translation.text, Arc::new(translation.map)),
         script: translation.script,
-        kernels: translation.kernels,
-        refused: translation.refused,
+        program: CudaProgram {
+            kernels: translation.kernels,
+            refused: translation.refused,
+            launches: translation.launches,
+            unknowns: translation.unknowns,
+        },
         diagnostics: parsed.diagnostics.into_iter().chain(translation.warnings).collect(),
         unit: parsed.unit,
         provenance: parsed.provenance,
@@ -75,7 +88,7 @@ pub(crate) fn load_module(
     sources: &mut SourceMap,
 ) -> Result<LoadedFile, FileError> {
     let loaded = translate(&path.display().to_string(), read(path)?, options, read, sources);
-    let refused = loaded.refused.into_iter().map(|refused| Diagnostic {
+    let refused = loaded.program.refused.into_iter().map(|refused| Diagnostic {
         code: LEFT_OUT,
         severity: Severity::Warning,
         ..refused.diagnostic

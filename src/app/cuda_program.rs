@@ -20,16 +20,16 @@ pub(crate) fn load(path: &Path, sources: &mut SourceMap, console: &mut Console) 
         }
     };
     console.report_all(&loaded.diagnostics, sources);
-    for refused in &loaded.refused {
+    for refused in &loaded.program.refused {
         console.report(&refused.diagnostic, sources);
     }
-    if loaded.kernels.is_empty() {
-        if loaded.refused.is_empty() {
+    if loaded.program.kernels.is_empty() {
+        if loaded.program.refused.is_empty() {
             console.error_line(&format!("error: `{}` has no kernel", path.display()));
         }
         return None;
     }
-    for kernel in &loaded.kernels {
+    for kernel in &loaded.program.kernels {
         for assumption in &kernel.assumptions {
             let (name, place) = (&kernel.name, assumption.source.span);
             if console.is_json() {

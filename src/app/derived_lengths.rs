@@ -5,7 +5,7 @@
 use clk_base::diag::{Applicability, Diagnostic, Fix, Severity};
 use clk_base::source::{SourceMap, Span};
 use clk_import::{DerivedLength, SuggestedLength, TranslatedKernel};
-use clk_prove::{ProofReport, ProofVerdict};
+use clk_prove::{ProofReport, ProofVerdict, Property};
 
 /// The code of warnings about accesses past a derived length.
 const PAST_DERIVED_LENGTH: &str = "W0853";
@@ -15,7 +15,15 @@ const PAST_DERIVED_LENGTH: &str = "W0853";
 /// kernels of the CUDA file, or empty for a Clk program.
 pub(crate) fn adapt_verdicts(report: &mut ProofReport, translated: &[TranslatedKernel], sources: &SourceMap) {
     if let Some(kernel) = translated.iter().find(|kernel| kernel.clk_name == report.kernel.as_str()) {
-        report.verdicts.iter_mut().for_each(|(_, verdict)| adapt(verdict, kernel, sources));
+        for (property, verdict) in &mut report.verdicts {
+            adapt(verdict, kernel, sources);
+            if let (Property::RaceFree, ProofVerdict::Proved { .. }, Some(place)) =
+                (*property, &*verdict, kernel.block_scope)
+            {
+                let why = "an atomic function of block scope may race between blocks".to_string();
+                *verdict = ProofVerdict::Unknown { why, place: Some(place.span) };
+            }
+        }
     }
 }
 
@@ -25,21 +33,36 @@ fn adapt(verdict: &mut ProofVerdict, kernel: &TranslatedKernel, sources: &Source
         return;
     }
     let ProofVerdict::Refuted { past_end_of: Some(array), found, .. } = verdict else { return };
-    let derived = kernel.derived_lengths.iter().find(|derived| derived.clk_array == array.as_str());
-    let Some(derived) = derived else { return };
+    if let Some(LengthExplanation::Unknown(why)) = explain(found, array, kernel, sources) {
+        *verdict = ProofVerdict::Unknown { why, place: found.primary() };
+    }
+}
+
+/// The result of the explanation of an access past a derived length.
+pub(crate) enum LengthExplanation {
+    /// The message says where the length comes from.
+    Added,
+    /// The length is derived from other accesses, which say nothing about this one. It may be no fault, for this reason.
+    Unknown(String),
+}
+
+/// Explains an access past the end of an array, if the length of the array was derived.
+pub(crate) fn explain(
+    found: &mut Diagnostic,
+    array: &str,
+    kernel: &TranslatedKernel,
+    sources: &SourceMap,
+) -> Option<LengthExplanation> {
+    let derived = kernel.derived_lengths.iter().find(|derived| derived.clk_array == array)?;
     let place = found.primary().map(|place| sources.original(place));
     let is_here = |at: Span| place.is_some_and(|place| at.is_in(place) || place.is_in(at));
-    *verdict = match derived.accesses.iter().find(|access| is_here(access.access.span)) {
+    Some(match derived.accesses.iter().find(|access| is_here(access.access.span)) {
         Some(access) => {
-            **found = explained(found, kernel, derived, access, sources);
-            return;
+            *found = explained(found, kernel, derived, access, sources);
+            LengthExplanation::Added
         }
-        // The length is derived from other accesses, which say nothing about this one.
-        None => {
-            let why = format!("the source does not state the length of `{}`", derived.array);
-            ProofVerdict::Unknown { why, place: found.primary() }
-        }
-    };
+        None => LengthExplanation::Unknown(format!("the source does not state the length of `{}`", derived.array)),
+    })
 }
 
 fn explained(

@@ -59,6 +59,7 @@ mod console;
 mod context;
 mod crash;
 mod cuda_files;
+mod cuda_launches;
 mod cuda_program;
 mod cuda_proofs;
 mod dap;

@@ -6,18 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::console::Console;
+use super::cuda_files::{self, CudaProgram};
+use super::cuda_program;
 use super::disk::{self, Disk, DiskWithCuda};
 use super::exit;
 use super::interrupt::Interrupt;
 use super::tuning_files::TuningFiles;
-use super::{cuda_files, cuda_program};
 use clk_base::arena::Id;
 use clk_base::diag::Diagnostic;
 use clk_check::typed::TestSection;
 use clk_compile::{CompileResult, Session};
 use clk_host::interp::{CopyStatistics, HostEffects, Interpreter, ScriptOptions};
 use clk_host::value::HostValue;
-use clk_import::TranslatedKernel;
 use clk_ir::Checks;
 use clk_lower::MmaPrecision;
 use clk_prove::RaceEvidence;
@@ -93,8 +93,8 @@ impl RunLimits {
 pub(crate) struct CompiledScript {
     pub session: Session,
     pub chunks: Range<usize>,
-    /// The kernels of a CUDA file.
-    pub cuda_kernels: Vec<TranslatedKernel>,
+    /// The kernels and launches of a CUDA file.
+    pub cuda: CudaProgram,
 }
 
 impl CompiledScript {
@@ -128,7 +128,7 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
         let loaded = cuda_program::load(path, &mut session.sources, console)?;
         let outcome = session.add_file(loaded.file, &Disk);
         let compiled = examined(session, outcome, console)?;
-        return Some(CompiledScript { cuda_kernels: loaded.kernels, ..compiled });
+        return Some(CompiledScript { cuda: loaded.program, ..compiled });
     }
     match session.add_path(path, &DiskWithCuda(&console.cuda_options)) {
         Ok(outcome) => examined(session, outcome, console),
@@ -152,7 +152,11 @@ fn examined(session: Session, mut outcome: CompileResult, console: &mut Console)
         outcome.diagnostics.extend(session.examine());
     }
     console.report_all(&outcome.diagnostics, &session.sources);
-    (!outcome.failed()).then(|| CompiledScript { chunks: outcome.chunks.clone(), session, cuda_kernels: vec![] })
+    (!outcome.failed()).then(|| CompiledScript {
+        chunks: outcome.chunks.clone(),
+        session,
+        cuda: CudaProgram::default(),
+    })
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -27,8 +27,9 @@ pub mod source;
 pub use emit::{OriginMap, TextPiece};
 pub use options::{HeaderReader, ImportOptions};
 pub use sema::{
-    Assumption, CudaTranslation, DerivedLength, LaunchDoubt, REFUSED, RefusedKernel, SuggestedLength, TranslatedKernel,
-    translate,
+    Assumption, BufferContents, CudaLaunch, CudaTranslation, DerivedLength, HostInteger, HostUnknown, HostUnknowns,
+    InitialValue, KernelParameter, LaunchArgument, LaunchDoubt, ParameterRole, REFUSED, RefusedKernel, SuggestedLength,
+    TranslatedKernel, translate,
 };
 
 /// A parsed CUDA file.

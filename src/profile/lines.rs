@@ -37,7 +37,10 @@ const BYTES: f64 = 16.0;
 /// Returns the costs of a kernel by source line.
 pub fn line_costs(profile: &Profile, sources: &SourceMap) -> LineCosts {
     let mut rows = LineCosts::new();
-    let line = |span: Span| (span.file, sources.line_column(span).0);
+    let line = |span: Span| {
+        let span = sources.original(span);
+        (span.file, sources.line_column(span).0)
+    };
     for AccessProfile { span, shared, cost, .. } in &profile.accesses {
         let row = rows.entry(line(*span)).or_default();
         if *shared { row.shared.add(cost) } else { row.global.add(cost) }

@@ -76,8 +76,9 @@ pub(super) fn with_other_blocks(launch: &SizedLaunch, sizes: &ReplaySizes) -> Ve
     all
 }
 
-/// Adjusts sizes to the assumptions of a kernel. Lengths become as small as the assumptions allow.
-pub(super) fn fit(program: &Program, kernel: &Kernel, instance: &Instance, sizes: &mut ReplaySizes) {
+/// Adjusts sizes to the assumptions of a kernel. Lengths become as small as the assumptions allow. Returns for each
+/// dimension whether an assumption limits it.
+pub fn fit_sizes(program: &Program, kernel: &Kernel, instance: &Instance, sizes: &mut ReplaySizes) -> Vec<bool> {
     let mut positions = vec![];
     let mut position = 0;
     for param in &kernel.sig.params {
@@ -95,6 +96,7 @@ pub(super) fn fit(program: &Program, kernel: &Kernel, instance: &Instance, sizes
             fitted.suppose(condition);
         }
     }
+    fitted.is_set
 }
 
 struct SizeFitter<'a> {

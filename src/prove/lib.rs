@@ -22,11 +22,13 @@ mod unavoidable_faults;
 mod unstated_lengths;
 mod untested_sizes;
 
+pub use assumed_sizes::fit_sizes;
 pub use contract_trials::ContractTrials;
 pub use evidence::RaceEvidence;
 pub use expectations::check_expectations;
 pub use instances::kernels_of_file;
 pub use prover::{ProofOptions, prove_kernel, prove_kernel_until, prove_kernel_with};
+pub use replay::ReplaySizes;
 pub use report::{ProofReport, ProofVerdict, Property};
 pub use unavoidable_faults::{UnavoidableFault, unavoidable_faults};
 pub use untested_sizes::{UntestedSizes, settle_warnings};

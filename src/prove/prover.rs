@@ -453,7 +453,7 @@ impl<'a> Examination<'a> {
             tries.extend(proposed.iter().cloned());
             tries.extend(assumed_sizes::uneven_sizes(launch));
             for sizes in tries.iter_mut().skip(proposed.len()) {
-                assumed_sizes::fit(self.program, self.kernel, self.instance, sizes);
+                assumed_sizes::fit_sizes(self.program, self.kernel, self.instance, sizes);
                 self.runner.lengths.extend(&mut sizes.dims);
             }
         }
@@ -489,7 +489,7 @@ impl<'a> Examination<'a> {
     /// Returns whether launches have no fault.
     fn are_without_faults(&mut self, launches: Vec<ReplaySizes>) -> bool {
         launches.into_iter().all(|mut sizes| {
-            assumed_sizes::fit(self.program, self.kernel, self.instance, &mut sizes);
+            assumed_sizes::fit_sizes(self.program, self.kernel, self.instance, &mut sizes);
             self.runner.lengths.extend(&mut sizes.dims);
             self.runner.findings(&sizes, ReplayFilling::Numbers(0)).is_some_and(|findings| findings.is_empty())
         })

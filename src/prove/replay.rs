@@ -146,8 +146,8 @@ impl ReplayArguments {
 }
 
 /// The sizes of a launch to be replayed.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ReplaySizes {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReplaySizes {
     pub dims: Vec<i128>,
     /// Integer parameters, by position.
     pub scalars: FxHashMap<u32, i128>,

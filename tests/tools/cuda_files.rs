@@ -185,13 +185,6 @@ fn check_reports_faults_that_proofs_find() {
     assert_eq!(checked.code, 0, "{}", checked.err);
 }
 
-#[test]
-fn host_code_is_not_run() {
-    let ran = on_file(&["run", "reduction.cu"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
-    assert!(ran.err.contains("is not run"), "{}", ran.err);
-}
-
 /// Diagnostics of a program are not moved to the CUDA file that was read before it.
 #[test]
 fn files_after_a_cuda_file_keep_their_places() {

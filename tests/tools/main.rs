@@ -4,6 +4,7 @@ mod cli;
 mod cli_repl;
 mod cuda_faults;
 mod cuda_files;
+mod cuda_runs;
 mod dap;
 mod debug;
 mod hostile;

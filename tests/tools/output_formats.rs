@@ -97,6 +97,7 @@ print(fill(ones(256))[0])
         &["prove", "none.clk"],
         &["prove", "kernels.clk", "nosuch"],
         &["run", "--check", "race.clk"],
+        &["run", "k.cu"],
         &["run", "--stats", "none.clk"],
         &["test", "tests.clk", "wrong.clk"],
         &["bench", "tests.clk"],

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -17,6 +17,8 @@ use super::test::TestOptions;
 use super::{doc_site, fetch, help, install, launch, mcp, new, stubs, watch, why};
 use crate::command_error::CommandResult;
 use crate::console::{ColorMode, OutputOptions};
+use crate::cuda_files::is_cuda_file;
+use crate::cuda_launches::CudaLaunchOptions;
 use crate::devices::{self, DeviceChoice, DeviceOptions, GpuCodeOptions, Isolate};
 use crate::generated::EmitStage;
 use crate::launch::LaunchJob;
@@ -32,8 +34,8 @@ use clk_sim::Proofs;
 /// A command of `clk` with its arguments.
 #[derive(Debug)]
 pub(crate) enum CliCommand {
-    Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool, ranks: Option<u32> },
-    Debug { file: PathBuf, args: Vec<String>, commands: Vec<String>, test: Option<String> },
+    Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool, ranks: Option<u32>, launches: CudaLaunchOptions },
+    Debug { file: PathBuf, args: Vec<String>, commands: Vec<String>, test: Option<String>, launches: CudaLaunchOptions },
     Eval { text: String },
     Check { files: Vec<PathBuf>, proofs: CheckProofs },
     Test { paths: Vec<PathBuf>, filter: Option<String>, how: TestOptions },
@@ -285,11 +287,22 @@ fn with_similar_command(mut error: clap::Error) -> clap::Error {
 }
 
 /// Turns `clk demo.clk` into `clk run demo.clk`. Clap could parse FILE as an optional argument next to the subcommands,
-/// but would then report a misspelled subcommand as "no such file".
+/// but would then report a misspelled subcommand as "no such file". The words after a CUDA file are options of Clk,
+/// since such a file has no arguments of its own: they are moved before the file.
 fn with_run(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_file = arguments.get(1).and_then(|a| a.to_str()).is_some_and(|a| !a.starts_with('-') && a.ends_with(".clk"));
     if is_file {
         arguments.insert(1, "run".into());
+    }
+    let is_program = |word: &OsString| {
+        let path = Path::new(word);
+        is_cuda_file(path) || path.extension().is_some_and(|extension| extension == "clk")
+    };
+    let runs = arguments.iter().position(|word| word == "run" || word == "debug");
+    let program = runs.and_then(|at| Some(at + arguments.iter().skip(at).position(is_program)?));
+    if let Some(at) = program.filter(|at| is_cuda_file(Path::new(&arguments[*at]))) {
+        let file = arguments.remove(at);
+        arguments.push(file);
     }
     arguments
 }
@@ -310,14 +323,16 @@ fn task(matches: &ArgMatches) -> CliCommand {
             let file = words.next().map(PathBuf::from).unwrap_or_default();
             let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
             let ranks = sub.get_one::<u32>("ranks").copied();
-            CliCommand::Run { file, args, debug_on_fault: sub.get_flag("debug-on-fault"), ranks }
+            let launches = launch::cuda_options(sub);
+            CliCommand::Run { file, args, debug_on_fault: sub.get_flag("debug-on-fault"), ranks, launches }
         }
         "debug" => {
             let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
             let file = words.next().map(PathBuf::from).unwrap_or_default();
             let commands = sub.get_many::<String>("command").unwrap_or_default().cloned().collect();
             let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
-            CliCommand::Debug { file, args, commands, test: one("test") }
+            let launches = launch::cuda_options(sub);
+            CliCommand::Debug { file, args, commands, test: one("test"), launches }
         }
         "check" => {
             let proofs = match (sub.get_flag("prove"), sub.get_flag("no-prove")) {
@@ -361,7 +376,10 @@ fn task(matches: &ArgMatches) -> CliCommand {
             let blocks = sub.get_one("blocks").copied();
             let (gpu, bench, test) = (one("for"), one("bench"), one("test"));
             let expressions = sub.get_flag("expressions");
-            let profile_options = ProfileOptions { kernel: one("kernel"), gpu, blocks, bench, test, expressions };
+            let launches = launch::cuda_options(sub);
+            let kernel = one("profiled").or_else(|| launches.kernel.clone());
+            let launches = CudaLaunchOptions { kernel: kernel.clone(), ..launches };
+            let profile_options = ProfileOptions { kernel, gpu, blocks, bench, test, expressions, launches };
             CliCommand::Profile { file: path("file"), wanted: Box::new(profile_options) }
         }
         "explain" => CliCommand::Explain { code: one("code") },
@@ -574,16 +592,17 @@ fn run() -> Command {
     let on_fault = Arg::new("debug-on-fault").long("debug-on-fault").action(ArgAction::SetTrue);
     let ranks = Arg::new("ranks").long("ranks").value_name("N");
     let ranks = ranks.value_parser(value_parser!(u32).range(1..=i64::from(crate::ranks::environment::MAX_RANKS)));
-    Command::new("run")
-        .about("Run a script")
+    let command = Command::new("run")
+        .about("Run a script, or the launches of a CUDA file")
         .override_usage("clk run [OPTIONS] FILE [ARGS]...")
         .arg(ranks.help("Run it in N processes of this machine, which exchange arrays (`all_reduce` and the like)"))
         .arg(on_fault.help("Open the debugger at the fault of a kernel"))
-        .arg(script("The script (- is standard input), and its arguments (`args`)"))
+        .arg(script("The script (- is standard input), and its arguments (`args`)"));
+    with_cuda_options(command.args(launch::cuda_arguments()))
 }
 
 fn debug() -> Command {
-    Command::new("debug")
+    let command = Command::new("debug")
         .about("Debug a script: step through its kernels, forwards and backwards")
         .override_usage("clk debug [OPTIONS] FILE [ARGS]...")
         .arg(
@@ -600,7 +619,8 @@ fn debug() -> Command {
                 .value_name("TITLE")
                 .help("Debug the `test` blocks whose titles contain TITLE, instead of the statements of the script"),
         )
-        .arg(script("The script, and its arguments (`args`)"))
+        .arg(script("The script, and its arguments (`args`)"));
+    with_cuda_options(command.args(launch::cuda_arguments()))
 }
 
 fn check() -> Command {
@@ -730,10 +750,15 @@ fn prove() -> Command {
 fn profile() -> Command {
     let name =
         |id: &'static str, value: &'static str, help: &'static str| Arg::new(id).long(id).value_name(value).help(help);
-    Command::new("profile")
+    let command = Command::new("profile")
         .about("Estimate the GPU cost of a program's kernels, line by line, on the simulator")
         .arg(file("The program, which is run"))
-        .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all that the program launches]"))
+        .arg(
+            Arg::new("profiled")
+                .value_name("KERNEL")
+                .conflicts_with("kernel")
+                .help("Only this kernel [default: all that the program launches]"),
+        )
         .arg(name("for", "GPU", "The GPU of the bounds: h200, h100, a100, rtx4090, … [default: h200]"))
         .arg(
             name("blocks", "N", "Count about N blocks of each launch, and extrapolate")
@@ -746,7 +771,8 @@ fn profile() -> Command {
                 .help("Also count array expressions, computed as on a GPU"),
         )
         .arg(name("bench", "NAME", "Also run the `bench` blocks with NAME in their names, once"))
-        .arg(name("test", "NAME", "Also run the `test` blocks with NAME in their names"))
+        .arg(name("test", "NAME", "Also run the `test` blocks with NAME in their names"));
+    with_cuda_options(command.args(launch::cuda_arguments()))
 }
 
 /// Makes `--help` print the same text as `-h`. For commands that run no programs: the long help lists options of runs,

@@ -98,7 +98,7 @@ fn find_faults(compiled: &CompiledScript, time: &mut Duration, context: &mut App
             continue;
         }
         let start = Instant::now();
-        let faults = cuda_proofs::find_faults(session, id, &compiled.cuda_kernels, KERNEL_TIME.min(*time));
+        let faults = cuda_proofs::find_faults(session, id, &compiled.cuda.kernels, KERNEL_TIME.min(*time));
         *time = time.saturating_sub(start.elapsed());
         context.console.report_all(&faults, &session.sources);
     }

@@ -36,7 +36,7 @@ pub(crate) fn files(paths: &[PathBuf], output: Option<&Path>, script: bool, cont
         }
     }
     context.console.summary();
-    if loaded.refused.is_empty() { exit::OK } else { exit::FAILURE }
+    if loaded.program.refused.is_empty() { exit::OK } else { exit::FAILURE }
 }
 
 /// A kernel of the files under `--coverage`.
@@ -93,11 +93,11 @@ fn covered_kernels(loaded: &LoadedCuda, sources: &SourceMap) -> BTreeMap<Definit
         (file, sources.line_column(span).0, name.to_string())
     };
     let mut kernels = BTreeMap::new();
-    for kernel in &loaded.kernels {
+    for kernel in &loaded.program.kernels {
         let covered = CoveredKernel { name: kernel.name.to_string(), construct: None };
         kernels.insert(place(kernel.source.span, &kernel.name), covered);
     }
-    for refused in &loaded.refused {
+    for refused in &loaded.program.refused {
         let construct = Some(refused.construct.to_string());
         kernels.insert(
             place(refused.source.span, &refused.name),

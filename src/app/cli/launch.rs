@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::command_error::CommandResult;
+use crate::cuda_launches::CudaLaunchOptions;
 use crate::launch::LaunchJob;
 
 /// Default value of `--max-bytes`, in bytes.
@@ -90,6 +91,31 @@ pub(crate) fn command() -> Command {
                 .value_parser(bytes)
                 .help("Bytes of a request, of an array and of all that are kept, at most; K, M, G [default: 8G]"),
         )
+}
+
+/// Options of `clk run`, `clk profile` and `clk debug` for the launches of a CUDA file.
+pub(super) fn cuda_arguments() -> [Arg; 4] {
+    let option =
+        |id: &'static str, value: &'static str, help: &'static str| Arg::new(id).long(id).value_name(value).help(help);
+    [
+        option("kernel", "KERNEL", "For a CUDA file: launch only this kernel"),
+        option("grid", "X[,Y[,Z]]", "For a CUDA file: blocks of the grid [default: as the file launches it]")
+            .value_parser(triple),
+        option("block", "X[,Y[,Z]]", "For a CUDA file: threads of a block [default: as the file launches it]")
+            .value_parser(triple),
+        option("arg", "NAME=VALUE", "For a CUDA file: the value of a parameter or of a variable of its host code")
+            .action(ArgAction::Append)
+            .value_parser(pair),
+    ]
+}
+
+pub(super) fn cuda_options(sub: &ArgMatches) -> CudaLaunchOptions {
+    CudaLaunchOptions {
+        kernel: sub.get_one("kernel").cloned(),
+        grid: sub.get_one("grid").copied(),
+        block: sub.get_one("block").copied(),
+        arguments: sub.get_many("arg").unwrap_or_default().cloned().collect(),
+    }
 }
 
 pub(crate) fn job(sub: &ArgMatches) -> LaunchJob {

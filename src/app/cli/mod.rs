@@ -110,12 +110,13 @@ fn perform(task: CliCommand, context: &mut AppContext) -> u8 {
     }
     match task {
         CliCommand::Run { ranks: Some(ranks), file, .. } if !ranks::is_launched() => run::ranks(ranks, &file, context),
-        CliCommand::Run { file, args, debug_on_fault, .. } => {
+        CliCommand::Run { file, args, debug_on_fault, launches, .. } => {
             context.limits.hints = context.limits.check == Some(true);
-            run::file(&file, args, debug_on_fault, context)
+            run::file(&file, args, debug_on_fault, &launches, context)
         }
-        CliCommand::Debug { file, args, commands, test } => {
-            debug::main(&file, args, commands, test.as_deref(), context)
+        CliCommand::Debug { file, args, commands, test, launches } => {
+            let script = debug::DebuggedScript { path: &file, args, test: test.as_deref(), launches };
+            debug::main(script, commands, context)
         }
         CliCommand::Eval { text } => run::eval(&text, context),
         CliCommand::Check { files, proofs } => check::files(&files, proofs, context),

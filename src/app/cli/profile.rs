@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::console::Console;
 use crate::context::AppContext;
+use crate::cuda_launches::{CudaLaunchOptions, CudaLaunchPlan};
 use crate::effects::TerminalEffects;
 use crate::generated::KernelEmitter;
 use crate::profile::advice::{KernelIds, advice_for, names_of_gpus, resources};
@@ -32,15 +33,27 @@ pub(crate) struct ProfileOptions {
     pub test: Option<String>,
     /// Whether to also profile array expressions.
     pub expressions: bool,
+    /// The launches of a CUDA file.
+    pub launches: CudaLaunchOptions,
 }
 
 pub(crate) fn file(path: &Path, wanted: &ProfileOptions, context: &mut AppContext) -> u8 {
     let Some(gpu) = gpu(wanted, context) else { return exit::USAGE };
-    let Some(compiled) = script::compile_file(path, &mut context.console) else {
+    let Some(mut compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
-    let (ran, session) = (run(&compiled, wanted, context), &compiled.session);
+    let plan = match compiled.is_cuda() {
+        true => match CudaLaunchPlan::of(&mut compiled, &wanted.launches, &context.limits, &context.interrupt) {
+            Ok(plan) => Some(plan.announced(&compiled.session, &mut context.console)),
+            Err(why) => return context.show(Err(why)),
+        },
+        false => match wanted.launches.for_clk_program() {
+            Ok(()) => None,
+            Err(why) => return context.show(Err(why)),
+        },
+    };
+    let (ran, session) = (run(&compiled, plan.as_ref(), wanted, context), &compiled.session);
     let generator = KernelEmitter::new(context.text, Some(gpu.limits.architecture));
     let chosen = |profile: &&Profile| {
         profile.of == CostCounting::Expression
@@ -90,7 +103,7 @@ pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut 
 
 /// Profiles a program and returns the resulting advice, for `clk fix`.
 pub(crate) fn advice_of(compiled: &CompiledScript, context: &mut AppContext) -> Vec<Diagnostic> {
-    let profiled = run(compiled, &ProfileOptions::default(), context);
+    let profiled = run(compiled, None, &ProfileOptions::default(), context);
     let session = &compiled.session;
     let (kernels, ids) = (ParsedKernels::new(&session.sources), KernelIds::of(session));
     let of = |profile: &Profile| advice_for(profile, None, &GPUS[0], session, &kernels, &ids);
@@ -114,7 +127,12 @@ struct ProfiledRun {
 }
 
 /// Runs a program on the simulator and counts the costs of its launches.
-fn run(compiled: &CompiledScript, wanted: &ProfileOptions, context: &mut AppContext) -> ProfiledRun {
+fn run(
+    compiled: &CompiledScript,
+    plan: Option<&CudaLaunchPlan>,
+    wanted: &ProfileOptions,
+    context: &mut AppContext,
+) -> ProfiledRun {
     let counting = ProfileCollector::of(wanted.blocks).with_expressions(wanted.expressions);
     context.limits.check = Some(false);
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
@@ -122,7 +140,13 @@ fn run(compiled: &CompiledScript, wanted: &ProfileOptions, context: &mut AppCont
     let is_json = context.console.is_json();
     let notes = || (!is_json).then(|| StallNotes::new(&compiled.session.sources, "`clk run --check`"));
     let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES, notes);
-    let result = run_program(compiled, &mut interpreter, wanted, context);
+    let result = match plan {
+        Some(plan) => {
+            let world = &mut TerminalEffects { console: &mut context.console };
+            plan.run(&compiled.session, &mut interpreter, world)
+        }
+        None => run_program(compiled, &mut interpreter, wanted, context),
+    };
     drop(watch);
     let code = match result {
         Ok(()) => interpreter.exit_code.unwrap_or(exit::OK),

@@ -15,13 +15,13 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
         context.console.summary();
         return exit::FAILURE;
     };
-    let CompiledScript { session, cuda_kernels, .. } = &compiled;
+    let CompiledScript { session, cuda, .. } = &compiled;
     let with_name = |id: KernelId| (id, session.program.kernels[id].name.to_string());
     let own: Vec<(KernelId, String)> =
         kernels_of_file(&session.program, session.main).into_iter().map(with_name).collect();
     // The name in a CUDA file is that of all instances of a template.
     let is_named = |name: &str, wanted: &str| {
-        name == wanted || cuda_kernels.iter().any(|own| own.clk_name == name && own.name == wanted)
+        name == wanted || cuda.kernels.iter().any(|own| own.clk_name == name && own.name == wanted)
     };
     let selected: Vec<KernelId> =
         own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| is_named(name, wanted))).map(|(id, _)| *id).collect();
@@ -60,13 +60,13 @@ impl ProvedProgram<'_> {
     /// Proves kernels. Reports the verdicts, and the counterexamples that are not among those already `reported`.
     /// Returns whether a property is refuted. Ends early if the command is interrupted.
     pub fn prove_kernels(&self, kernels: &[KernelId], reported: &[Diagnostic], context: &mut AppContext) -> bool {
-        let CompiledScript { session, cuda_kernels, .. } = self.compiled;
+        let CompiledScript { session, cuda, .. } = self.compiled;
         let is_cuda = self.compiled.is_cuda();
         let mut is_refuted = false;
         for id in kernels {
             let stop = context.interrupt.flag();
             let report = match is_cuda {
-                true => cuda_proofs::prove(session, *id, cuda_kernels, &stop),
+                true => cuda_proofs::prove(session, *id, &cuda.kernels, &stop),
                 false => prove_kernel_until(&session.program, *id, &stop),
             };
             is_refuted |= report.is_refuted();
@@ -80,9 +80,9 @@ impl ProvedProgram<'_> {
 
     fn show(&self, report: &ProofReport, kernel: &Kernel, reported: &[Diagnostic], context: &mut AppContext) {
         let console = &mut context.console;
-        let CompiledScript { session, cuda_kernels, .. } = self.compiled;
+        let CompiledScript { session, cuda, .. } = self.compiled;
         let sources = &session.sources;
-        let translation = cuda_kernels.iter().find(|own| own.clk_name == report.kernel.as_str());
+        let translation = cuda.kernels.iter().find(|own| own.clk_name == report.kernel.as_str());
         let certificates = if self.certificates { report.certificates.as_str() } else { "" };
         console.results(
             "verdict",

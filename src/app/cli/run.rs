@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{args, stats};
 use crate::context::AppContext;
+use crate::cuda_launches::{self, CudaLaunchOptions};
 use crate::effects::TerminalEffects;
 use crate::progress::{self, StallNotes};
 use crate::script::{self, CompiledScript};
@@ -28,17 +29,28 @@ pub(crate) fn ranks(ranks: u32, path: &Path, context: &mut AppContext) -> u8 {
 
 /// Runs a script file. The name `-` means standard input, except in a confined process, whose standard input belongs to
 /// the server.
-pub(crate) fn file(path: &Path, args: Vec<String>, debug_on_fault: bool, context: &mut AppContext) -> u8 {
+pub(crate) fn file(
+    path: &Path,
+    args: Vec<String>,
+    debug_on_fault: bool,
+    launches: &CudaLaunchOptions,
+    context: &mut AppContext,
+) -> u8 {
     if path == Path::new("-") && !disk::is_confined() {
         return stdin(args, context);
     }
     ranks::follow_launcher();
     let compiled = script::compile_file(path, &mut context.console);
-    if compiled.as_ref().is_some_and(CompiledScript::is_cuda) {
-        let shown = path.display();
-        context.console.error_line(&format!(
-            "note: the host code of a CUDA file is not run; `clk prove {shown}` examines its kernels"
-        ));
+    let compiled = match compiled {
+        Some(compiled) if compiled.is_cuda() && debug_on_fault => {
+            return debug::cuda_faults(path, compiled, launches, context);
+        }
+        Some(compiled) if compiled.is_cuda() => return cuda_launches::report::run(compiled, launches, context),
+        compiled => compiled,
+    };
+    if let Err(why) = launches.for_clk_program() {
+        context.console.error_line(&why.to_string());
+        return exit::USAGE;
     }
     if let Some(compiled) = &compiled {
         warn_misplaced_option(path, &args, compiled, context);

@@ -19,7 +19,8 @@ use self::frontend::{EditorFrontEnd, SharedTraffic};
 use self::variables::VariableRefs;
 use self::wire::{DapRequest, DapWire};
 use super::context::AppContext;
-use super::debug;
+use super::cuda_launches::CudaLaunchOptions;
+use super::debug::{self, DebugTarget};
 use super::framing::{self, WireFrame};
 use super::interrupt::Interrupt;
 use super::{disk, exit, picture, script};
@@ -44,7 +45,7 @@ pub(crate) fn main(context: &mut AppContext) -> u8 {
     let program = launch.text("program").unwrap_or_default().to_string();
     let arguments = launch.arguments.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
     let args: Vec<String> = arguments.iter().filter_map(Value::as_str).map(str::to_string).collect();
-    let Some(compiled) = script::compile_file(Path::new(&program), &mut context.console) else {
+    let Some(mut compiled) = script::compile_file(Path::new(&program), &mut context.console) else {
         wire.answer(
             &launch,
             Err(format!("`{program}` has mistakes, or cannot be read: `clk check {program}` lists them").into()),
@@ -56,6 +57,17 @@ pub(crate) fn main(context: &mut AppContext) -> u8 {
             request.command != "disconnect"
         }) {}
         return exit::FAILURE;
+    };
+    let target = match compiled.is_cuda() {
+        true => DebugTarget::of_cuda(&mut compiled, &CudaLaunchOptions::default(), context),
+        false => Ok(DebugTarget::Statements),
+    };
+    let target = match target {
+        Ok(target) => target,
+        Err(why) => {
+            wire.answer(&launch, Err(why));
+            return exit::FAILURE;
+        }
     };
     wire.answer(&launch, Ok(Value::Null));
     wire.event("initialized", json!({}));
@@ -74,17 +86,9 @@ pub(crate) fn main(context: &mut AppContext) -> u8 {
     };
     let mut world = DapOutput(wire.clone());
     let ended = |code: u8| wire.event("exited", json!({ "exitCode": code }));
-    let code = debug::runs(
-        &compiled,
-        &debug::DebugTarget::Statements,
-        &args,
-        context,
-        Box::new(editor),
-        &mut world,
-        &mut |found| {
-            wire.output("stderr", &(render::text(found, &compiled.session.sources, STYLE) + "\n"));
-        },
-    );
+    let code = debug::runs(&compiled, &target, &args, context, Box::new(editor), &mut world, &mut |found| {
+        wire.output("stderr", &(render::text(found, &compiled.session.sources, STYLE) + "\n"));
+    });
     ended(code);
     exit::OK
 }

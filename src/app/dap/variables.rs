@@ -148,7 +148,7 @@ pub(super) fn stack_trace(
 }
 
 fn one_frame(debug: &Debug<'_, '_>, refs: &mut VariableRefs, focus: Focus, name: &str, at: Option<Span>) -> Value {
-    let at = at.unwrap_or_default();
+    let at = debug.settings.session.sources.original(at.unwrap_or_default());
     let (line, column) = debug.settings.session.sources.line_column(at);
     let (end_line, end_column) = debug.settings.session.sources.line_column(at.after());
     json!({

@@ -111,9 +111,8 @@ pub(crate) fn on_line(word: &str, settings: &DebugSettings) -> CommandResult<Bre
     };
     let line: usize = line.parse().map_err(|_| format!("`{line}` is not a line"))?;
     let sources = &settings.session.sources;
-    let main = settings.session.main.and_then(|main| settings.session.program.modules.get(main)).map(|main| main.file);
     let file: FileId = match file {
-        None => main.ok_or("there is no script")?,
+        None => settings.main_file().ok_or("there is no script")?,
         Some(file) => {
             let is_it = |name: &str| name == file || name.ends_with(&format!("/{file}"));
             let matching = sources.files().filter(|(_, source)| is_it(&source.name)).map(|(id, _)| id).last();

@@ -27,6 +27,7 @@ use self::terminal::DebugTerminal;
 use super::command_error::CommandResult;
 use super::console::{Console, OutputOptions};
 use super::context::AppContext;
+use super::cuda_launches::{CudaLaunchOptions, CudaLaunchPlan};
 use super::effects;
 use super::script::{self, CompiledScript};
 use super::{disk, exit};
@@ -44,6 +45,18 @@ pub(crate) const UNCHECKED: &str = "`--check` and `--trap-nan` do nothing in the
 pub(crate) enum DebugTarget {
     Statements,
     Tests(Vec<Id<TestSection>>),
+    /// The launches of a CUDA file.
+    Launches(CudaLaunchPlan),
+}
+
+/// A script to be debugged.
+pub(crate) struct DebuggedScript<'a> {
+    pub path: &'a Path,
+    pub args: Vec<String>,
+    /// Debug the tests whose titles contain this text.
+    pub test: Option<&'a str>,
+    /// The launches of a CUDA file.
+    pub launches: CudaLaunchOptions,
 }
 
 impl DebugTarget {
@@ -69,6 +82,16 @@ impl DebugTarget {
         }
     }
 
+    /// Returns the launches of a CUDA file.
+    pub fn of_cuda(
+        compiled: &mut CompiledScript,
+        launches: &CudaLaunchOptions,
+        context: &mut AppContext,
+    ) -> CommandResult<DebugTarget> {
+        let plan = CudaLaunchPlan::of(compiled, launches, &context.limits, &context.interrupt)?;
+        Ok(DebugTarget::Launches(plan.announced(&compiled.session, &mut context.console)))
+    }
+
     /// Runs the target. Tests that read script variables need the statements before them.
     fn run(
         &self,
@@ -76,7 +99,11 @@ impl DebugTarget {
         interpreter: &mut Interpreter,
         world: &mut dyn HostEffects,
     ) -> Result<(), Box<Diagnostic>> {
-        let DebugTarget::Tests(tests) = self else { return script::run_chunks(compiled, interpreter, world) };
+        let tests = match self {
+            DebugTarget::Statements => return script::run_chunks(compiled, interpreter, world),
+            DebugTarget::Launches(plan) => return plan.run(&compiled.session, interpreter, world),
+            DebugTarget::Tests(tests) => tests,
+        };
         if tests.iter().any(|&id| compiled.session.program.tests[id].uses_globals) {
             script::run_chunks(compiled, interpreter, world)?;
         }
@@ -84,19 +111,18 @@ impl DebugTarget {
     }
 }
 
-/// Debugs a script file, or those of its tests whose titles contain `test`.
-pub(crate) fn main(
-    path: &Path,
-    args: Vec<String>,
-    given: Vec<String>,
-    test: Option<&str>,
-    context: &mut AppContext,
-) -> u8 {
-    let Some(compiled) = script::compile_file(path, &mut context.console) else {
+/// Debugs a script file, some of its tests, or the launches of a CUDA file.
+pub(crate) fn main(script: DebuggedScript<'_>, given: Vec<String>, context: &mut AppContext) -> u8 {
+    let DebuggedScript { path, args, test, launches } = script;
+    let Some(mut compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
-    let target = match DebugTarget::of(&compiled, path, test) {
+    let target = match compiled.is_cuda() {
+        true => DebugTarget::of_cuda(&mut compiled, &launches, context),
+        false => launches.for_clk_program().and_then(|()| DebugTarget::of(&compiled, path, test)),
+    };
+    let target = match target {
         Ok(target) => target,
         Err(why) => return context.show(Err(why)),
     };
@@ -105,16 +131,39 @@ pub(crate) fn main(
     in_terminal(&compiled, &target, args, context, |terminal| terminal, given)
 }
 
+/// Runs the launches of a CUDA file, and opens the debugger at the first fault of a kernel.
+pub(crate) fn cuda_faults(
+    path: &Path,
+    mut compiled: CompiledScript,
+    launches: &CudaLaunchOptions,
+    context: &mut AppContext,
+) -> u8 {
+    match DebugTarget::of_cuda(&mut compiled, launches, context) {
+        Ok(target) => faults_of(path, &compiled, &target, vec![], context),
+        Err(why) => context.show(Err(why)),
+    }
+}
+
 /// Runs a script and opens the debugger at the first fault of a kernel. If standard input is not a terminal, prints how
 /// to debug the fault instead.
 pub(crate) fn on_fault(path: &Path, compiled: &CompiledScript, args: Vec<String>, context: &mut AppContext) -> u8 {
+    faults_of(path, compiled, &DebugTarget::Statements, args, context)
+}
+
+fn faults_of(
+    path: &Path,
+    compiled: &CompiledScript,
+    target: &DebugTarget,
+    args: Vec<String>,
+    context: &mut AppContext,
+) -> u8 {
     let hint = format!(
         "note: standard input is no terminal, so `--debug-on-fault` opens no debugger here; `clk debug -c run -c COMMAND {}` performs \
          commands at the fault",
         path.display()
     );
     context.interrupt.be_patient(3);
-    in_terminal(compiled, &DebugTarget::Statements, args, context, |terminal| terminal.for_faults(hint), vec![])
+    in_terminal(compiled, target, args, context, |terminal| terminal.for_faults(hint), vec![])
 }
 
 fn in_terminal(

@@ -9,7 +9,7 @@ use super::stmt_table::{ProgramSource, ScopedName, StmtTable};
 use super::stop_search::{Goal, StateSearch, StopReason, can_stop_in};
 use crate::command_error::CommandResult;
 use clk_base::diag::Diagnostic;
-use clk_base::source::Span;
+use clk_base::source::{FileId, Span};
 use clk_compile::Session;
 use clk_compile::advice::FaultOrigin;
 use clk_ir::def::Module;
@@ -38,6 +38,14 @@ impl DebugSettings {
             stop_at_launch: false,
             next: 1,
         }
+    }
+
+    /// Returns the file of the script, or the CUDA file whose launches are debugged.
+    pub fn main_file(&self) -> Option<FileId> {
+        let Session { program, sources, main, .. } = &self.session;
+        let file = program.modules.get((*main)?)?.file;
+        let kernel = program.kernels_of(*main).next().filter(|_| sources.is_generated(file));
+        Some(kernel.map_or(file, |(_, kernel)| sources.original(kernel.name_span).file))
     }
 
     /// Adds a breakpoint; returns its id.

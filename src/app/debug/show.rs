@@ -34,12 +34,14 @@ fn tuple(index: &[u32]) -> String {
 /// Returns the location of a span as `file:line`.
 pub(crate) fn place(debug: &Debug<'_, '_>, span: Span) -> String {
     let sources = &debug.settings.session.sources;
+    let span = sources.original(span);
     format!("{}:{}", sources.name(span.file), sources.line_column(span).0)
 }
 
 /// Returns a source line, preceded by its number.
 pub(crate) fn line(debug: &Debug<'_, '_>, span: Span, mark: &str) -> String {
     let sources = &debug.settings.session.sources;
+    let span = sources.original(span);
     let number = sources.line_column(span).0;
     let text = sources.text(span.file).lines().nth(number.saturating_sub(1)).unwrap_or("");
     format!("{mark}{number:5}  {text}\n")
@@ -129,6 +131,7 @@ fn phase(thread: &Thread<'_>) -> &'static str {
 pub(crate) fn list(debug: &Debug<'_, '_>) -> String {
     let Some(at) = debug.current_span() else { return "the thread has ended\n".into() };
     let sources = &debug.settings.session.sources;
+    let at = sources.original(at);
     let current = sources.line_column(at).0;
     let lines = sources.text(at.file).lines().enumerate().skip(current.saturating_sub(6)).take(11);
     lines

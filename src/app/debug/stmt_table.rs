@@ -114,8 +114,10 @@ impl ProgramSource {
     /// returns the number of the line used.
     pub fn on_line(&self, sources: &SourceMap, file: FileId, line: usize) -> Option<(usize, Vec<u32>)> {
         let mut nearest: Option<(usize, Vec<u32>)> = None;
-        for (at, place) in self.places.iter().enumerate().filter(|(_, place)| place.file == file) {
-            let begins = sources.line_column(*place).0;
+        // Statements of a translation are on lines of the file from which it was generated.
+        let places = self.places.iter().map(|place| sources.original(*place));
+        for (at, place) in places.enumerate().filter(|(_, place)| place.file == file) {
+            let begins = sources.line_column(place).0;
             if begins < line || nearest.as_ref().is_some_and(|(best, _)| *best < begins) {
                 continue;
             }

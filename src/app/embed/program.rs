@@ -520,7 +520,15 @@ fn bind(
     let extents: Vec<i64> = dims.iter().map(|(_, extent)| *extent).collect();
     let names = dims.into_iter().map(|(name, _)| name).collect();
     let path = SmolStr::new(&of.name);
-    let key = LaunchCacheKey { item: of.item, path, types, generics, dims: names, geometry: geometry.is_some() };
+    let key = LaunchCacheKey {
+        item: of.item,
+        path,
+        types,
+        generics,
+        dims: names,
+        geometry: geometry.is_some(),
+        origin: None,
+    };
     let form = forms.find(session, key).map_err(|refusal| refusal_reports(refusal, session))?;
     assign_arguments(interpreter, &form, values, &extents, geometry);
     Ok(form)

@@ -14,7 +14,7 @@ use smol_str::{SmolStr, ToSmolStr};
 use super::launch_error::{LaunchRequestError, Result};
 use crate::disk::Disk;
 use clk_base::diag::Diagnostic;
-use clk_base::source::Span;
+use clk_base::source::{Span, TextOrigin};
 use clk_check::typed::{
     Access, ArrayType, Dim, FnId, Global, GlobalId, KernelId, Module, NameBinding, Program, Signature, Type,
 };
@@ -56,6 +56,18 @@ pub(crate) struct LaunchCacheKey {
     pub dims: Vec<SmolStr>,
     /// Whether the request contains the grid and block sizes.
     pub geometry: bool,
+    /// The launch in a CUDA file that the statement stands for. Messages are about it.
+    pub origin: Option<Span>,
+}
+
+/// The origin of a statement that stands for a launch in a CUDA file.
+#[derive(Debug)]
+struct StatementOrigin(Span);
+
+impl TextOrigin for StatementOrigin {
+    fn source_of(&self, _: std::ops::Range<usize>) -> Option<Span> {
+        Some(self.0)
+    }
 }
 
 /// The type of an argument.
@@ -162,7 +174,11 @@ fn add(session: &mut Session, key: &LaunchCacheKey) -> std::result::Result<Compi
     let module = Module { names: scope.names, ..Module::default() };
     let before = session.main;
     session.main = Some(session.program.modules.push(module));
-    let mut outcome = session.add(SOURCE_NAME, &text, &Disk);
+    let file = match key.origin {
+        Some(origin) => session.sources.add_generated(SOURCE_NAME, text, Arc::new(StatementOrigin(origin))),
+        None => session.sources.add(SOURCE_NAME, text),
+    };
+    let mut outcome = session.add_file(file, &Disk);
     session.main = before;
     if outcome.failed() {
         return Err(outcome.diagnostics.drain(..).filter(Diagnostic::is_error).collect());

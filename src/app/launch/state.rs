@@ -19,13 +19,16 @@ use crate::effects::CapturedEffects;
 use crate::{disk, suggestions};
 use clk_base::aligned::AlignedBytes;
 use clk_base::diag::Diagnostic;
-use clk_check::typed::{Access, GenericKind, GlobalId, Kernel, KernelId, NameBinding, Param, Type};
+use clk_check::typed::{
+    Access, Expr, ExprKind, GenericKind, Geometry, GlobalId, Kernel, KernelId, NameBinding, Param, Type,
+};
 use clk_compile::Session;
 use clk_host::array::{Array, ElementType};
 use clk_host::interp::{Interpreter, RandomPosition};
 use clk_host::problem::RuntimeError;
 use clk_host::value::HostValue;
 use clk_runtime::DeviceError;
+use clk_scalar::{Scalar, ScalarValue};
 
 /// A slot for an error of this client's asynchronous launches. The error is stored here if it is found while the server
 /// serves another client.
@@ -190,6 +193,11 @@ impl ClientState {
         let arguments = self.arguments(&mut call, blocks)?;
         reject_double_writes(&kernel, &arguments)?;
         let geometry = match (launch.grid, launch.block) {
+            // The arguments have the extents.
+            (Some(grid), Some(block)) if has_extent_parameters(&kernel) => {
+                reject_unread_axes(&kernel, grid, block)?;
+                None
+            }
             (Some(grid), Some(block)) => Some((grid, block)),
             (None, None) => None,
             _ => return Err(LaunchRequestError::new("E0802", "`grid` and `block` are given together, or not at all")),
@@ -201,6 +209,7 @@ impl ClientState {
             generics: launch.generics.iter().map(|(a, b)| (a.to_smolstr(), b.to_smolstr())).collect(),
             dims: launch.dims.iter().map(|(name, _)| name.to_smolstr()).collect(),
             geometry: geometry.is_some(),
+            origin: None,
         };
         let form = self.forms.find(&mut self.session, key)?;
         let binding = self.pass(&form, &kernel, arguments);
@@ -331,10 +340,14 @@ impl ClientState {
     ) -> Result<Vec<Option<RequestArgument<'r>>>> {
         let mut arguments = Vec::with_capacity(call.kernel.sig.params.len());
         let mut missing = Vec::new();
-        for param in &call.kernel.sig.params {
+        for (at, param) in call.kernel.sig.params.iter().enumerate() {
             match (argument_of(call.launch, param), call.launch.ready.get(&param.name)) {
                 (Some(value), _) => arguments.push(self.argument(call, param, value, blocks)?),
                 (None, Some(array)) => arguments.push(Some(self.array_argument(call, param, array)?)),
+                (None, None) if let Some(extent) = requested_extent(call, at) => {
+                    let value = HostValue::Scalar(ScalarValue::of(extent));
+                    arguments.push(Some(RequestArgument { value, ty: Type::Scalar(Scalar::I32), kept: None }));
+                }
                 (None, None) => {
                     if param.access != Access::Out && param.default.is_none() {
                         missing.push(param.name.as_str());
@@ -565,6 +578,41 @@ fn struct_named(session: &Session, interpreter: &mut Interpreter, name: &str) ->
 fn argument_of<'r>(launch: &LaunchRequest<'r>, param: &Param) -> Option<JsonRaw<'r>> {
     let list = if matches!(param.ty, Type::Array(_)) { &launch.arrays } else { &launch.scalars };
     list.iter().find(|(name, _)| *name == param.name.as_str()).map(|(_, value)| *value)
+}
+
+/// Returns the extents of a kernel that are parameters of it, as in the translation of a CUDA kernel: those of the
+/// grid, then those of the block, with the index of each parameter.
+fn extent_parameters(kernel: &Kernel) -> [Vec<Option<usize>>; 2] {
+    let Geometry::Grid { grid, block, .. } = &kernel.geometry else { return [vec![], vec![]] };
+    let index = |extent: &Expr| match extent.kind {
+        ExprKind::Local(local) if local.index() < kernel.sig.params.len() => Some(local.index()),
+        _ => None,
+    };
+    [grid, block].map(|extents| extents.iter().map(index).collect())
+}
+
+fn has_extent_parameters(kernel: &Kernel) -> bool {
+    extent_parameters(kernel).iter().flatten().any(Option::is_some)
+}
+
+/// Returns the extent that a request states for a parameter.
+fn requested_extent(call: &LaunchCall<'_, '_>, param: usize) -> Option<i32> {
+    let extents = extent_parameters(call.kernel).into_iter().zip([call.launch.grid, call.launch.block]);
+    let of = |(params, stated): (Vec<Option<usize>>, Option<[i64; 3]>)| {
+        let axis = params.iter().position(|known| *known == Some(param))?;
+        i32::try_from(*stated?.get(axis)?).ok()
+    };
+    extents.into_iter().find_map(of)
+}
+
+/// Rejects a grid or block with more dimensions than the kernel has.
+fn reject_unread_axes(kernel: &Kernel, grid: [i64; 3], block: [i64; 3]) -> Result<()> {
+    let [of_grid, of_block] = extent_parameters(kernel).map(|extents| extents.len());
+    if grid.iter().skip(of_grid).chain(block.iter().skip(of_block)).all(|extent| *extent == 1) {
+        return Ok(());
+    }
+    let title = format!("`{}` has {of_grid} dimensions, and the request has more", kernel.name);
+    Err(LaunchRequestError::new("E0802", title))
 }
 
 /// Rejects a request if one of its arguments matches no parameter.

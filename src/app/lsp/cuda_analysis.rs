@@ -71,7 +71,7 @@ impl CudaAnalysis {
         if !outcome.failed() {
             outcome.diagnostics.extend(session.examine());
         }
-        let refused = loaded.refused.iter().map(|refused| refused.diagnostic.clone());
+        let refused = loaded.program.refused.iter().map(|refused| refused.diagnostic.clone());
         let all = loaded.diagnostics.iter().cloned().chain(refused).chain(outcome.diagnostics);
         let diagnostics = all.map(|found| found.at_origins(&session.sources).into_owned()).collect();
         let kernels = kernels_of_file(&session.program, session.main);
@@ -102,7 +102,7 @@ impl CudaAnalysis {
         let Some(id) = self.kernels.get(at).filter(|_| used < TOTAL_TIME) else { return false };
         let start = Instant::now();
         let limit = KERNEL_TIME.min(TOTAL_TIME.saturating_sub(used));
-        let faults = cuda_proofs::find_faults(&self.session, *id, &self.loaded.kernels, limit);
+        let faults = cuda_proofs::find_faults(&self.session, *id, &self.loaded.program.kernels, limit);
         let mut search = self.search();
         (search.searched, search.used) = (at + 1, used + start.elapsed());
         let faults = faults.iter().map(|found| found.at_origins(&self.session.sources).into_owned());
@@ -134,7 +134,7 @@ impl CudaAnalysis {
 
     /// Returns the translated kernels that are in this file, in textual order. Instances of a template have one place.
     pub fn kernels(&self) -> Vec<KernelPlace<'_>> {
-        let all = &self.loaded.kernels;
+        let all = &self.loaded.program.kernels;
         let in_file = all.iter().filter(|kernel| self.kernel(&kernel.clk_name).is_some());
         let mut own: Vec<KernelPlace<'_>> = in_file
             .filter_map(|kernel| {
@@ -166,7 +166,7 @@ impl CudaAnalysis {
             _ => None,
         })?;
         let mut text = format!("```clk\nkernel {}\n```", sources.slice(header).trim_end());
-        let kernel = self.loaded.kernels.iter().find(|kernel| kernel.clk_name == name)?;
+        let kernel = self.loaded.program.kernels.iter().find(|kernel| kernel.clk_name == name)?;
         if !kernel.assumptions.is_empty() {
             text += "\n\nThe translation assumes that";
         }

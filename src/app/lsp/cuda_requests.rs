@@ -88,7 +88,7 @@ fn code_actions(target: &CudaDocument, params: &Value) -> Value {
 
 /// Proves a kernel. Returns the report, and its text with the assumptions of the translation.
 pub(super) fn prove(analysis: &CudaAnalysis, name: &str) -> Option<(ProofReport, String)> {
-    let kernels = &analysis.loaded.kernels;
+    let kernels = &analysis.loaded.program.kernels;
     let report =
         cuda_proofs::prove(&analysis.session, analysis.kernel(name)?, kernels, &stop::flag().unwrap_or_default());
     let sources = &analysis.session.sources;

@@ -9,6 +9,7 @@ use super::limits::LaunchCount;
 use super::tool_call::ToolCall;
 use crate::command_error::CommandResult;
 use crate::context::AppContext;
+use crate::cuda_launches::CudaLaunchOptions;
 use crate::debug::breakpoint::Breakpoint;
 use crate::debug::commands;
 use crate::debug::device::{DebugContinuation, DebuggerFrontEnd};
@@ -27,15 +28,15 @@ const MAX_ELEMENTS: usize = 64;
 /// Runs the tool; returns the exit code.
 pub(super) fn run(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
     let ToolCall { arguments, path, launches } = *call;
-    let Some(compiled) = script::compile_file(path, &mut context.console) else {
+    let Some(mut compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
-    if compiled.is_cuda() {
-        context.console.error_line("error: the host code of a CUDA file is not run, so no launch can be debugged");
-        return exit::FAILURE;
-    }
-    let target = match DebugTarget::of(&compiled, path, arguments.text("test")) {
+    let target = match compiled.is_cuda() {
+        true => DebugTarget::of_cuda(&mut compiled, &CudaLaunchOptions::default(), context),
+        false => DebugTarget::of(&compiled, path, arguments.text("test")),
+    };
+    let target = match target {
         Ok(target) => target,
         Err(why) => return context.show(Err(why)),
     };
@@ -204,7 +205,7 @@ fn found_stop(debug: &mut Debug<'_, '_>, expressions: &[String]) -> FoundStop {
         }
         _ => Value::Null,
     };
-    let (file, line) = match debug.current_span() {
+    let (file, line) = match debug.current_span().map(|at| sources.original(at)) {
         Some(at) => (json!(sources.name(at.file)), json!(sources.line_column(at).0)),
         None => (Value::Null, Value::Null),
     };

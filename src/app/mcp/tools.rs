@@ -11,6 +11,7 @@ use super::tool_call::ToolCall;
 use super::transcript::STYLE;
 use crate::cli::{self, CheckProofs, ProfileOptions};
 use crate::context::AppContext;
+use crate::cuda_launches::CudaLaunchOptions;
 use crate::exit;
 use clk_import::ImportOptions;
 
@@ -114,7 +115,7 @@ static TOOLS: &[Tool] = &[
     Tool {
         name: "run",
         title: "Run a Clk script with all checks",
-        about: "Runs a Clk script on the simulator, with the checks for races, reads of unwritten memory, overflow and indices out of bounds, and returns what it printed. Use it to test behavior on concrete data. `status` is `ok` if the script ended without a fault. `failed` means that it does not compile, that it called `exit` with another code than 0, or that an operation or a kernel had a fault: the diagnostic names the line, the thread and the values. A run without a fault says nothing about other sizes or data: `prove` covers all sizes. The host code of a CUDA file is not run. Scripts read files only in the root folder, and write none unless the server permits it.",
+        about: "Runs a Clk script on the simulator, with the checks for races, reads of unwritten memory, overflow and indices out of bounds, and returns what it printed. Use it to test behavior on concrete data. `status` is `ok` if the script ended without a fault. `failed` means that it does not compile, that it called `exit` with another code than 0, or that an operation or a kernel had a fault: the diagnostic names the line, the thread and the values. A run without a fault says nothing about other sizes or data: `prove` covers all sizes. For a CUDA file, the launches in its host code run with generated arrays, and with chosen numbers where the file does not determine them. Scripts read files only in the root folder, and write none unless the server permits it.",
         parameters: &[
             SOURCE,
             PATH,
@@ -355,7 +356,7 @@ fn run(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
     limits.trap_nan = arguments.switch("trap_nan").unwrap_or(false);
     limits.seed = arguments.whole("seed");
     limits.max_steps = arguments.whole("max_steps").unwrap_or(0);
-    cli::run_file(path, arguments.texts("args"), false, context)
+    cli::run_file(path, arguments.texts("args"), false, &CudaLaunchOptions::default(), context)
 }
 
 fn prove(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
@@ -374,6 +375,7 @@ fn profile(call: &ToolCall<'_>, context: &mut AppContext) -> u8 {
         bench: text("bench"),
         test: text("test"),
         expressions: arguments.switch("expressions").unwrap_or(false),
+        launches: CudaLaunchOptions { kernel: text("kernel"), ..CudaLaunchOptions::default() },
     };
     cli::profile_file(path, &options, context)
 }

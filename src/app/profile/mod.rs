@@ -123,7 +123,7 @@ impl ProfileView<'_> {
                 said.push(format!("{} of the lanes", format_percent(row.lanes as f64 / (32 * row.warps) as f64)));
             }
             let said = if said.is_empty() { String::new() } else { format!(": {}", said.join(", ")) };
-            let own = *file == self.profile.span.file;
+            let own = *file == self.sources.original(self.profile.span).file;
             let file = if own { String::new() } else { format!("{}:", self.sources.name(*file)) };
             let _ = writeln!(
                 text,
@@ -190,8 +190,30 @@ impl ProfileView<'_> {
     fn extent(&self) -> (FileId, usize, usize) {
         let place = self.profile.span;
         let span = self.kernels.at(place).map_or(place, |(span, _)| span);
+        if self.sources.is_generated(span.file) {
+            return self.original_extent(span);
+        }
         let end = Span::new(span.file, span.end.saturating_sub(1) as usize, span.end as usize);
         (span.file, self.sources.line_column(span).0, self.sources.line_column(end).0)
+    }
+
+    /// Like [`extent`](Self::extent), for a kernel whose text was generated: the lines from its name to the last line
+    /// from which a line of the text was generated.
+    fn original_extent(&self, kernel: Span) -> (FileId, usize, usize) {
+        let name = self.sources.original(self.profile.span);
+        let first = self.sources.line_column(name).0;
+        let mut last = first;
+        let mut start = kernel.start as usize;
+        for line in self.sources.slice(kernel).split_inclusive('\n') {
+            let indent = line.len() - line.trim_start().len();
+            let own = Span::new(kernel.file, start + indent, start + line.trim_end().len());
+            start += line.len();
+            let place = self.sources.original(own);
+            if place.file == name.file {
+                last = last.max(self.sources.line_column(place).0);
+            }
+        }
+        (name.file, first, last)
     }
 
     /// Returns the complete profile as JSON.
@@ -210,14 +232,15 @@ impl ProfileView<'_> {
             .accesses
             .iter()
             .map(|access| {
-                let (line, column) = self.sources.line_column(access.span);
+                let place = self.sources.original(access.span);
+                let (line, column) = self.sources.line_column(place);
                 let access_kind = match access.access_kind {
                     AccessKind::Load => "load",
                     AccessKind::Store => "store",
                     AccessKind::AtomicRmw | AccessKind::AtomicLoad => "atomic",
                 };
                 let mut all = cost(&access.cost);
-                all["file"] = json!(self.sources.name(access.span.file));
+                all["file"] = json!(self.sources.name(place.file));
                 (all["line"], all["column"]) = (json!(line), json!(column));
                 (all["array"], all["deed"]) = (json!(access.array), json!(access_kind));
                 all["shared"] = json!(access.shared);
@@ -243,7 +266,7 @@ impl ProfileView<'_> {
                 let branch = segment.branch?;
                 let parent = branch.parent.and_then(|at| profile.segments.get(at as usize));
                 Some(json!({
-                    "line": self.sources.line_column(branch.span).0, "loop": branch.is_loop,
+                    "line": self.sources.line_column(self.sources.original(branch.span)).0, "loop": branch.is_loop,
                     "met": parent.map(|parent| parent.warps), "warps": segment.warps, "threads": segment.lanes,
                     "parted": segment.divergent_warps,
                 }))

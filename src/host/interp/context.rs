@@ -30,7 +30,7 @@ use clk_check::typed::{ConstId, Expr, Program, Type};
 use clk_compile::trials::{RaceEvidenceFinder, Trials};
 use clk_lower::MmaPrecision;
 use clk_runtime::exchange::CommunicatorDevice;
-use clk_runtime::{Control, Device, Devices};
+use clk_runtime::{Control, Device, Devices, FaultKind};
 
 /// Side effects of scripts. Implemented by `app`, and by recording implementations in tests.
 pub trait HostEffects {
@@ -164,6 +164,8 @@ pub struct RankExchange {
 pub struct LaunchObservers {
     /// Whether launches with checks report which kinds of races cannot occur at the sizes that were launched.
     pub coverage_hints: bool,
+    /// The fault of the last launch that faulted. Callers may take it.
+    pub last_fault: Option<FaultKind>,
     /// If `coverage_hints` is set: kernels that were only launched with a single block or warp.
     pub coverage: LaunchCoverage,
     /// Tries each launch in other configurations before it runs (`clk test`).

@@ -26,6 +26,7 @@ impl EvalContext<'_> {
     pub(crate) fn fault_error(&mut self, fault: &Fault, origin: FaultOrigin<'_>, notes: Vec<String>) -> Signal {
         self.print_output(&fault.output);
         let mut diagnostic = origin.explain(fault);
+        self.interp.observers.last_fault = Some(fault.kind.clone());
         if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
             diagnostic.notes.extend(self.largest_arrays(1));
         }

@@ -7,7 +7,7 @@ use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, FLOAT, FloatKind, GroupKind, INT, IntKind, UINT, header_type};
-use super::value::{CppPlace, Denoted, PlaceKind, PointerBase, Res, Value, refuse};
+use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, refuse};
 use crate::ast::{CppBinaryOp, CppExpr, CppExprKind, QualifiedName};
 use crate::source::SourceSpan;
 
@@ -27,6 +27,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("curand_uniform", "use random numbers that the host computes, or `std.random` of Clk"),
     ("curand_normal", "use random numbers that the host computes, or `std.random` of Clk"),
 ];
+
+/// The assumption of kernels with atomic functions of block scope: Clk's atomics order all threads, so races between
+/// blocks through such functions are not found.
+pub(crate) const BLOCK_SCOPE: &str = "atomic functions of block scope, such as `atomicAdd_block`, have device scope";
 
 impl<'a> Lower<'_, 'a> {
     pub(crate) fn call_builtin(
@@ -62,11 +66,19 @@ impl<'a> Lower<'_, 'a> {
             return Ok(denoted);
         }
         if let Some(op) = last.strip_prefix("atomic") {
-            let op = op.trim_end_matches("_block").trim_end_matches("_system");
-            return self.call_atomic(op, args, span);
+            let (op, has_block_scope) = match op.strip_suffix("_block") {
+                Some(op) => (op, true),
+                None => (op.trim_end_matches("_system"), false),
+            };
+            return self.call_atomic(op, has_block_scope, args, span);
         }
-        if let ("__nv_atomic_load_n", [address, CppExpr { kind: CppExprKind::Name(_), .. }, ..]) = (last, args) {
-            return self.call_atomic("Load", std::slice::from_ref(address), span);
+        if let ("__nv_atomic_load_n", [address, CppExpr { kind: CppExprKind::Name(_), .. }, rest @ ..]) = (last, args) {
+            let has_device_scope = rest.iter().all(|scope| {
+                matches!(&scope.kind, CppExprKind::Name(name)
+                    if header_name(name).is_some_and(|name| matches!(name.as_str(),
+                        "__NV_THREAD_SCOPE_DEVICE" | "__NV_THREAD_SCOPE_SYSTEM")))
+            });
+            return self.call_atomic("Load", !has_device_scope, std::slice::from_ref(address), span);
         }
         if let Some(denoted) = self.call_warp(last, args, span)? {
             return Ok(denoted);
@@ -305,7 +317,7 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    fn call_atomic(&mut self, op: &str, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
+    fn call_atomic(&mut self, op: &str, has_block_scope: bool, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
         let clk = match op {
             "Add" => "atomic_add",
             "Sub" => "atomic_sub",
@@ -350,6 +362,14 @@ impl<'a> Lower<'_, 'a> {
         self.effect = true;
         if !self.is_shared_place(&place) {
             return refuse("an atomic operation on a variable of one thread", span, "use plain operations");
+        }
+        // In shared memory, both scopes are the same.
+        let is_shared = match &place.kind {
+            PlaceKind::At(Pointer { base: PointerBase::Array(info), .. }) => info.space == Space::Shared,
+            _ => false,
+        };
+        if has_block_scope && !is_shared {
+            self.note(BLOCK_SCOPE, span);
         }
         // An element of another type of the same size: only operations that move bits are possible.
         let mut element = scalar;

@@ -6,10 +6,11 @@ use super::lower::Lower;
 use super::resolve::is_const_mark;
 use super::tree::{ClkConstant, Expr, ExprKind};
 use super::types::{CType, TemplateArgs};
+use super::understood_launches::InitialValue;
 use super::value::{
     ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, refuse,
 };
-use crate::ast::{CppExprKind, CppInit, CppTypeKind};
+use crate::ast::{CppExpr, CppExprKind, CppInit, CppTypeKind, CppUnaryOp};
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
 use std::rc::Rc;
@@ -283,9 +284,37 @@ impl<'a> Lower<'_, 'a> {
         Ok(self.t.file_arrays[&id].clone())
     }
 
+    /// Returns the initial values of a variable's first elements; the others are zero. `None` if they are not literals,
+    /// or if host code has to set them.
+    pub(crate) fn initial_values(&self, id: usize) -> Option<Vec<InitialValue>> {
+        let entry = self.t.program.variables.get(id)?;
+        let literals = |values: &[CppExpr]| values.iter().map(literal).collect();
+        match &entry.variable.init {
+            CppInit::None => (!entry.decl.attributes.constant).then(Vec::new),
+            CppInit::Equal(value) => match &value.kind {
+                CppExprKind::InitList(items) => items.iter().map(|item| literal(&item.value)).collect(),
+                _ => Some(vec![literal(value)?]),
+            },
+            CppInit::Paren(values) | CppInit::Brace(values) => literals(values),
+        }
+    }
+
     fn global_type(&mut self, id: usize) -> Res<CType> {
         let entry = self.t.program.variables[id].clone();
         self.in_context(vec![], entry.scope.clone(), |lower| lower.resolve_type(&entry.variable.ty))
+    }
+}
+
+fn literal(value: &CppExpr) -> Option<InitialValue> {
+    match &value.kind {
+        CppExprKind::Int(literal) => Some(InitialValue::Int(i128::from(literal.value))),
+        CppExprKind::Bool(value) => Some(InitialValue::Int(i128::from(*value))),
+        CppExprKind::Float(literal) => Some(InitialValue::Float(literal.double)),
+        CppExprKind::Unary { op: CppUnaryOp::Minus, operand } => match literal(operand)? {
+            InitialValue::Int(value) => Some(InitialValue::Int(-value)),
+            InitialValue::Float(value) => Some(InitialValue::Float(-value)),
+        },
+        _ => None,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::call::returned_parameter;
 use super::decl::refuse_arrays_in_structs;
 use super::file_variables::array_key;
+use super::lengths::shared_element_size;
 use super::lower::{Facts, Local, Lower};
 use super::overload::Chosen;
 use super::size_comments::StatedExtents;
@@ -10,6 +11,7 @@ use super::translator::{PassMode, TranslatedFunction};
 use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind, visit_exprs};
 use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
+use super::understood_launches::ParameterRole;
 use super::value::{
     ArrayInfo, ConstantValue, CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
     pointer_field_name, refuse,
@@ -39,6 +41,8 @@ pub(crate) struct KernelInfo {
     /// The clauses of `assume` that annotations of the kernel state, in words.
     pub(crate) clauses: Vec<(SmolStr, SourceSpan)>,
     pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+    /// What each parameter stands for.
+    pub(crate) roles: Vec<ParameterRole>,
 }
 
 /// A parameter of a kernel that is a struct.
@@ -566,7 +570,8 @@ impl<'a> Lower<'_, 'a> {
             if facts.changed {
                 continue;
             }
-            let (mut params, stmts) = body?;
+            let (mut params, positions, stmts) = body?;
+            let mut roles: Vec<ParameterRole> = positions.into_iter().map(ParameterRole::Argument).collect();
             for id in globals {
                 let info = self.t.file_arrays[&id].clone();
                 let Some(ty) = self.file_array_text(id)? else { continue };
@@ -599,12 +604,15 @@ impl<'a> Lower<'_, 'a> {
                     return refuse(construct, info.expr.span, "declare it `__device__`");
                 }
                 params.push(Param { name, inout, ty });
+                roles.push(ParameterRole::FileVariable { initial: self.initial_values(id) });
                 notes.push((format!("`{}` of the file is passed as an argument", info.name).into(), info.expr.span));
             }
             let axes = usize::from(axes) + 1;
             let mut extra: Vec<SmolStr> = names[..axes].to_vec();
             extra.extend(names[3..3 + axes].iter().cloned());
             extra.extend(dynamic);
+            roles.extend((0..axes).map(ParameterRole::Grid));
+            roles.extend((0..axes).map(ParameterRole::Block));
             for name in &extra {
                 params.push(Param { name: name.clone(), inout: false, ty: "i32".into() });
             }
@@ -630,6 +638,9 @@ impl<'a> Lower<'_, 'a> {
             }
             let mut body = shared;
             body.extend(stmts);
+            if let Some(extent) = extra.get(2 * axes) {
+                roles.push(ParameterRole::SharedLength { element_bytes: shared_element_size(&body, extent) });
+            }
             let name = self.t.item_name(&wanted);
             let geometry = Geometry {
                 grid: names[..axes].iter().map(SmolStr::to_string).collect(),
@@ -644,21 +655,24 @@ impl<'a> Lower<'_, 'a> {
                 span: function.name_span,
                 geometry: Some(geometry),
             });
-            return Ok(KernelInfo { clk: name, clauses, notes });
+            return Ok(KernelInfo { clk: name, clauses, notes, roles });
         }
         refuse("a kernel whose pointers cannot be resolved", function.name_span, "use indices")
     }
 
-    /// Translates the parameters and the body of a kernel.
-    fn kernel_body(&mut self, function: &'a CppFunction) -> Res<(Vec<Param>, Vec<Stmt>)> {
+    /// Translates the parameters and the body of a kernel. Returns the parameters of the text, for each of them the
+    /// position of the parameter in the CUDA file, and the body.
+    fn kernel_body(&mut self, function: &'a CppFunction) -> Res<(Vec<Param>, Vec<usize>, Vec<Stmt>)> {
         let mut params = vec![];
+        let mut positions = vec![];
         let mut arrays: Vec<(usize, VariableKey)> = vec![];
         let mut copies = vec![];
         // Pointers in structs are never `__restrict__` for the translation.
         let mut may_alias = false;
         // Structs in memory with pointers, which other threads see as well.
         let mut unchanged: Vec<(VariableKey, SourceSpan)> = vec![];
-        for param in &function.params {
+        for (at, param) in function.params.iter().enumerate() {
+            positions.resize(params.len(), at.saturating_sub(1));
             let span = param.span;
             let ty = self.resolve_type(&param.ty)?;
             let key = self.new_key();
@@ -721,6 +735,7 @@ impl<'a> Lower<'_, 'a> {
                 }
             }
         }
+        positions.resize(params.len(), function.params.len().saturating_sub(1));
         for (name, ty, value, span) in copies {
             self.push(StmtKind::Declare { name, mutable: true, ty, value: Some(value) }, span);
         }
@@ -741,7 +756,7 @@ impl<'a> Lower<'_, 'a> {
             self.notes.push(("its pointer parameters refer to different arrays".into(), function.name_span));
         }
         let stmts = std::mem::take(&mut self.blocks[0]);
-        Ok((params, stmts))
+        Ok((params, positions, stmts))
     }
 
     /// Declares a struct that is a parameter of a kernel. Each pointer in it becomes a parameter of its own.

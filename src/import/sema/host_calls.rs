@@ -90,6 +90,9 @@ const READING: [&str; 8] = ["scanf", "fscanf", "sscanf", "gettimeofday", "clock_
 
 /// Functions of libraries that assign their arguments, and keep no references to them.
 const ASSIGNING: [&str; 5] = ["swap", "exchange", "move", "forward", "getline"];
+/// Functions that do not write the arrays to which their arguments point.
+pub(super) const READERS: [&str; 8] =
+    ["printf", "fprintf", "puts", "free", "cudaFree", "cudaFreeAsync", "assert", "cudaMemPrefetchAsync"];
 
 /// Functions that store the address of new memory in their first argument; the second one is the number of bytes.
 pub(super) const ALLOCATORS: [&str; 5] =

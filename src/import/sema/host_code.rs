@@ -5,10 +5,10 @@
 //! call may change, has a new unknown value afterward. A variable to which a reference is kept is unknown in the whole
 //! function. A construct that is not understood, such as a `goto`, makes all launches of its function unknown.
 
-use super::host_calls::{ALLOCATORS, KERNEL_QUERIES, library_name};
+use super::host_calls::{ALLOCATORS, KERNEL_QUERIES, READERS, library_name};
 use super::host_declarations::HostDeclarations;
 use super::host_escapes::{assigned_by, assigned_in_call, hidden_names, kept_names};
-use super::host_launches::{HostLaunch, HostLaunches};
+use super::host_launches::{BufferContents, HostLaunch, HostLaunches};
 use super::host_values::*;
 use super::polynomial::{SizePolynomial, SizeSymbol};
 use crate::ast::*;
@@ -37,6 +37,7 @@ pub(super) fn launches_of<'a>(
         steps: 0,
         quotients: FxHashMap::default(),
         sums: FxHashMap::default(),
+        contents: FxHashMap::default(),
     };
     scan.found.types = scan.declarations.types.clone();
     scan.decls(&unit.decls, false);
@@ -66,6 +67,8 @@ struct HostScan<'a, 's> {
     quotients: FxHashMap<(SizePolynomial, i128), SizeSymbol>,
     /// Sums of unsigned values that may wrap around: the exact sum, and the constant in it.
     sums: FxHashMap<SizeSymbol, (SizePolynomial, i128)>,
+    /// The contents of allocations that host code has written.
+    contents: FxHashMap<u32, BufferContents>,
 }
 
 impl<'a> HostScan<'a, '_> {
@@ -176,6 +179,7 @@ impl<'a> HostScan<'a, '_> {
             return VariableKind::Int(ty);
         }
         match &ty.kind {
+            CppTypeKind::Basic(BasicType::Float | BasicType::Double) => VariableKind::Float,
             CppTypeKind::Named(name) if !self.declarations.types.defines(ty) => {
                 match library_name(name, &self.hidden, &self.declarations) {
                     Some("dim3") => VariableKind::Dim3,
@@ -189,6 +193,7 @@ impl<'a> HostScan<'a, '_> {
     }
 
     fn define(&mut self, name: &SmolStr, kind: VariableKind, value: HostCodeValue) {
+        self.name_value(name, &value);
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.clone(), HostVariable { kind, value });
         }
@@ -198,9 +203,21 @@ impl<'a> HostScan<'a, '_> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 
+    /// Notes the name of a variable with an unknown value.
+    fn name_value(&mut self, name: &str, value: &HostCodeValue) {
+        if let HostCodeValue::Int(value, _) = value
+            && let Some(symbol) = value.as_symbol()
+            && !self.found.values.contains_key(&symbol)
+            && !self.found.quotients.contains_key(&symbol)
+        {
+            self.found.names.entry(symbol).or_insert_with(|| name.into());
+        }
+    }
+
     fn assign(&mut self, name: &str, value: HostCodeValue) {
         let Some(kind) = self.find(name).map(|known| known.kind) else { return };
         let value = self.stored(kind, value);
+        self.name_value(name, &value);
         if let Some(known) = self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(name)) {
             known.value = value;
         }
@@ -213,6 +230,7 @@ impl<'a> HostScan<'a, '_> {
                 Some(value) => HostCodeValue::Int(self.named(value), to),
                 None => self.new_int(to),
             },
+            (VariableKind::Float, value @ HostCodeValue::Float(_)) => value,
             (VariableKind::Dim3, value @ HostCodeValue::Extents(_)) => value,
             (VariableKind::Dim3, value @ HostCodeValue::Int(..)) => self.extents_of(&[value]),
             (VariableKind::Pointer, value @ HostCodeValue::Buffer { .. }) => value,
@@ -408,6 +426,7 @@ impl<'a> HostScan<'a, '_> {
             let kind = match (&variable.ty.kind, args.first()) {
                 (CppTypeKind::Auto, Some(value)) => match value {
                     HostCodeValue::Int(_, ty) => VariableKind::Int(*ty),
+                    HostCodeValue::Float(_) => VariableKind::Float,
                     HostCodeValue::Buffer { .. } => VariableKind::Pointer,
                     HostCodeValue::Vector { .. } => VariableKind::Vector,
                     HostCodeValue::Extents(_) => VariableKind::Dim3,
@@ -615,7 +634,8 @@ impl<'a> HostScan<'a, '_> {
                     };
                     let (grid, block) = (extents(0), extents(1));
                     let span = expr.span;
-                    let launch = HostLaunch { kernel, span, grid, block, shared, args, roots, is_integer };
+                    let contents = args.iter().map(|arg| self.contents_of(arg)).collect();
+                    let launch = HostLaunch { kernel, span, grid, block, shared, args, roots, contents, is_integer };
                     self.found.launches.push(launch);
                 }
                 HostCodeValue::Unknown
@@ -664,8 +684,11 @@ impl<'a> HostScan<'a, '_> {
             CppExprKind::SizeofExpr(_) | CppExprKind::AlignofType(_) | CppExprKind::SizeofPack(_) => {
                 self.new_int(HostInt::SIZE)
             }
-            CppExprKind::Float(_)
-            | CppExprKind::Char(_)
+            CppExprKind::Float(literal) => HostCodeValue::Float(match literal.ty {
+                BasicType::Float => f64::from(literal.single),
+                _ => literal.double,
+            }),
+            CppExprKind::Char(_)
             | CppExprKind::String(_)
             | CppExprKind::Bool(_)
             | CppExprKind::Nullptr
@@ -738,6 +761,7 @@ impl<'a> HostScan<'a, '_> {
                     let zero = HostCodeValue::Int(SizePolynomial::default(), ty);
                     self.arithmetic(CppBinaryOp::Sub, zero, HostCodeValue::Int(value, ty))
                 }
+                HostCodeValue::Float(value) => HostCodeValue::Float(-value),
                 _ => HostCodeValue::Unknown,
             },
             CppUnaryOp::PreIncrement
@@ -876,6 +900,7 @@ impl<'a> HostScan<'a, '_> {
             },
             (VariableKind::Int(to), _) => self.new_int(to),
             (VariableKind::Pointer, value @ HostCodeValue::Buffer { .. }) => value,
+            (VariableKind::Float, value @ HostCodeValue::Float(_)) => value,
             _ => HostCodeValue::Unknown,
         }
     }
@@ -926,6 +951,27 @@ impl<'a> HostScan<'a, '_> {
                 let bytes = count.zip(size).and_then(|(count, size)| count.times(&size));
                 return self.buffer(bytes);
             }
+            ("cudaMemset" | "cudaMemsetAsync" | "memset", [target, byte, bytes, ..])
+                if address_of(target).is_none() =>
+            {
+                let (target, byte, bytes) = (self.value(target), self.value(byte), self.bytes(bytes));
+                let is_whole = |known: &Option<SizePolynomial>| known.is_some() && *known == bytes;
+                let byte = match (&target, byte) {
+                    (HostCodeValue::Buffer { bytes, .. }, HostCodeValue::Int(byte, _)) if is_whole(bytes) => {
+                        self.found.number(&byte).map(|byte| byte.to_le_bytes()[0])
+                    }
+                    _ => None,
+                };
+                self.write_contents(&target, byte);
+                args.iter().skip(3).for_each(|arg| drop(self.value(arg)));
+                return HostCodeValue::Unknown;
+            }
+            ("cudaMemcpyToSymbol" | "cudaMemcpyToSymbolAsync", [target, ..]) => {
+                let target = address_of(target).unwrap_or(target);
+                if let CppExprKind::Name(name) = &target.kind {
+                    self.found.set_variables.push(last_name(name).into());
+                }
+            }
             ("raw_pointer_cast", [only]) => return self.value(only),
             ("dim3", _) => return self.dim3(args),
             // With `NDEBUG`, the operand is not evaluated.
@@ -943,7 +989,13 @@ impl<'a> HostScan<'a, '_> {
                 }
             }
         }
-        self.values(args);
+        let values = self.values(args);
+        let is_copy = name.starts_with("cudaMemcpy") || name == "memcpy";
+        for (at, value) in values.iter().enumerate() {
+            if !(READERS.contains(&name) || (is_copy && at > 0)) {
+                self.write_contents(value, None);
+            }
+        }
         self.forget_assigned(callee, args);
         match self.declarations.functions.get(last_name(called)).and_then(|function| function.result) {
             Some(ty) if !self.hidden.contains(last_name(called)) => self.new_int(ty),
@@ -957,6 +1009,24 @@ impl<'a> HostScan<'a, '_> {
         self.forget_all(&changed);
     }
 
+    /// Returns the contents of the array that a value points to.
+    fn contents_of(&self, value: &HostCodeValue) -> BufferContents {
+        match value {
+            HostCodeValue::Buffer { id, .. } | HostCodeValue::Vector { id, .. } => {
+                self.contents.get(id).copied().unwrap_or_default()
+            }
+            _ => BufferContents::default(),
+        }
+    }
+
+    /// Notes that host code writes an array: all of its bytes with this value, or anything.
+    fn write_contents(&mut self, target: &HostCodeValue, byte: Option<u8>) {
+        if let HostCodeValue::Buffer { id, .. } | HostCodeValue::Vector { id, .. } = target {
+            let known = self.contents.entry(*id).or_default();
+            *known = BufferContents { version: known.version + 1, byte };
+        }
+    }
+
     /// Stores a value in something that is not a variable.
     fn store(&mut self, target: &'a CppExpr, value: HostCodeValue) {
         match &target.kind {
@@ -966,12 +1036,14 @@ impl<'a> HostScan<'a, '_> {
                 match &base.kind {
                     CppExprKind::Index { .. } => self.store(base, HostCodeValue::Unknown),
                     _ => {
-                        self.value(base);
+                        let base = self.value(base);
+                        self.write_contents(&base, None);
                     }
                 }
             }
             CppExprKind::Unary { op: CppUnaryOp::Deref, operand } => {
-                self.value(operand);
+                let pointer = self.value(operand);
+                self.write_contents(&pointer, None);
             }
             CppExprKind::Member { base, member, arrow } => {
                 let variable = match &base.kind {

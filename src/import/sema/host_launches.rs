@@ -5,7 +5,17 @@ use super::polynomial::{SizePolynomial, SizeSymbol};
 use crate::ast::{CppName, QualifiedName};
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smol_str::SmolStr;
 use std::cell::RefCell;
+
+/// The contents of an array before a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferContents {
+    /// The number of times that host code has written the array before. Launches do not count.
+    pub version: u32,
+    /// The value of all bytes, if the last write was a `cudaMemset` of the whole array.
+    pub byte: Option<u8>,
+}
 
 /// A launch in host code.
 #[derive(Clone, Debug)]
@@ -19,6 +29,8 @@ pub(super) struct HostLaunch<'a> {
     pub(super) args: Vec<HostCodeValue>,
     /// For each argument, the variable of the pointer that it is.
     pub(super) roots: Vec<Option<String>>,
+    /// For each argument, the contents of the array that it is.
+    pub(super) contents: Vec<BufferContents>,
     /// Whether the grid and the block are integers, and have one dimension therefore.
     pub(super) is_integer: [bool; 2],
 }
@@ -48,6 +60,10 @@ pub(super) struct HostLaunches<'a> {
     pub(super) natural: RefCell<FxHashSet<SizeSymbol>>,
     /// The integer types of the file.
     pub(super) types: HostTypes,
+    /// The names of the variables that had an unknown value first.
+    pub(super) names: FxHashMap<SizeSymbol, SmolStr>,
+    /// Variables of the file whose contents host code sets.
+    pub(super) set_variables: Vec<SmolStr>,
 }
 
 impl HostLaunches<'_> {

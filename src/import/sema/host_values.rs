@@ -120,6 +120,8 @@ impl HostTypes {
 pub(super) enum HostCodeValue {
     Unknown,
     Int(SizePolynomial, HostInt),
+    /// A floating-point number.
+    Float(f64),
     /// A pointer into an allocation. If it points to the first byte, the number of bytes may be known.
     Buffer {
         id: u32,
@@ -138,6 +140,7 @@ pub(super) enum HostCodeValue {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum VariableKind {
     Int(HostInt),
+    Float,
     Dim3,
     Pointer,
     Vector,

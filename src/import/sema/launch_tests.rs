@@ -283,3 +283,81 @@ fn host_code_has_no_architecture() {
     let text = translated(&source).text;
     assert!(text.contains("block_x == 512") && text.contains("512 * n"), "{text}");
 }
+
+/// The launches of host code, with the values on which they depend.
+#[test]
+fn launches_are_described_for_runs() {
+    let source = format!(
+        "{KERNEL}
+        template <typename T> __global__ void t(T *x, float by) {{ x[threadIdx.x] = by; }}
+        int main(int argc, char **argv) {{
+            int n = atoi(argv[1]);
+            float *x;
+            cudaMalloc(&x, n * sizeof(float));
+            k<<<(n + 255) / 256, 256>>>(x, n);
+            cudaMemset(x, 0, n * sizeof(float));
+            k<<<1, 64>>>(x, 7);
+            cudaMemcpy(x, argv, 8, cudaMemcpyHostToDevice);
+            t<float><<<1, 32>>>(x, -0.5f);
+            t<double><<<1, 32>>>((double *)x, 2);
+            other<<<1, 1>>>();
+        }}"
+    );
+    let translation = translated(&source);
+    let launches = &translation.launches;
+    let kernels: Vec<_> = launches.iter().map(|launch| launch.kernel.as_deref()).collect();
+    assert_eq!(kernels, [Some("k"), Some("k"), Some("t_f32"), Some("t_f64"), None]);
+    let unknowns = &translation.unknowns;
+    let grid = launches[0].grid[0].as_ref().expect("a grid");
+    let [n] = unknowns.of_integer(grid)[..] else { panic!("one unknown") };
+    assert_eq!(unknowns.name(n).map(|name| name.as_str()), Some("n"));
+    assert_eq!(unknowns.number(grid, &|_| Some(1000)), Some(4));
+    assert_eq!(unknowns.number(grid, &|_| None), None);
+    let array = |at: usize| match &launches[at].arguments[0] {
+        super::LaunchArgument::Array { buffer, contents, bytes } => {
+            let bytes = bytes.as_ref().and_then(|bytes| unknowns.number(bytes, &|_| Some(10)));
+            (*buffer, contents.version, contents.byte, bytes)
+        }
+        other => panic!("{other:?}"),
+    };
+    let (buffer, ..) = array(0);
+    assert_eq!(array(0), (buffer, 0, None, Some(40)));
+    assert_eq!(array(1), (buffer, 1, Some(0), Some(40)));
+    assert_eq!(array(2), (buffer, 2, None, Some(40)));
+    assert_eq!(launches[2].arguments[1], super::LaunchArgument::Float(-0.5));
+}
+
+#[test]
+fn parameters_tell_what_they_stand_for() {
+    use super::{InitialValue, ParameterRole};
+    let source = "struct View { float *p; int n; };
+        __device__ int counts[3] = {1, -2};
+        __device__ float set;
+        __constant__ float scale;
+        __global__ void k(View v, float by) {
+            extern __shared__ double s[];
+            s[threadIdx.x] = by * scale + set;
+            counts[0] += 1;
+            if (threadIdx.x < v.n) v.p[threadIdx.x] = s[threadIdx.x];
+        }
+        void host() { cudaMemcpyToSymbol(set, &other, 4); }";
+    let translation = translated(source);
+    let [kernel] = &translation.kernels[..] else { panic!("{:?}", translation.refused) };
+    let roles: Vec<(&str, &ParameterRole)> =
+        kernel.parameters.iter().map(|param| (param.name.as_str(), &param.role)).collect();
+    let initial = |name: &str| match roles.iter().find(|(known, _)| *known == name) {
+        Some((_, ParameterRole::FileVariable { initial })) => initial.clone(),
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(
+        roles[..3].iter().map(|(_, role)| (*role).clone()).collect::<Vec<_>>(),
+        [ParameterRole::Argument(0), ParameterRole::Argument(0), ParameterRole::Argument(1)]
+    );
+    assert_eq!(initial("counts"), Some(vec![InitialValue::Int(1), InitialValue::Int(-2)]));
+    assert_eq!((initial("set"), initial("scale")), (None, None));
+    assert!(roles.contains(&("grid_x", &ParameterRole::Grid(0))), "{roles:?}");
+    assert!(
+        roles.iter().any(|(_, role)| **role == ParameterRole::SharedLength { element_bytes: Some(8) }),
+        "{roles:?}"
+    );
+}

@@ -595,6 +595,17 @@ fn assume_launch_value(
     }
 }
 
+/// Returns the number of bytes of an element of the shared array whose length is a parameter.
+pub(super) fn shared_element_size(body: &[Stmt], extent: &str) -> Option<i128> {
+    body.iter().find_map(|stmt| match &stmt.kind {
+        StmtKind::Shared { ty, .. } => {
+            let (element, own) = array_type(ty)?;
+            if own == [extent] { element_size(element) } else { None }
+        }
+        _ => None,
+    })
+}
+
 /// Returns the number of bytes of an element of an array, if its type is a scalar or a vector of CUDA.
 fn element_size(element: &str) -> Option<i128> {
     let (scalar, count) = element.split_once('x').unwrap_or((element, "1"));

@@ -53,6 +53,7 @@ mod tests;
 mod translator;
 pub(crate) mod tree;
 pub(crate) mod types;
+mod understood_launches;
 mod value;
 
 use crate::ast::{CppFunction, CppTypeKind, FunctionBody, QualifiedName, Refusal, TranslationUnit};
@@ -62,15 +63,21 @@ use crate::launches::launched_kernels;
 use crate::options::ImportOptions;
 use crate::source::{Provenance, SourceSpan};
 use clk_base::diag::Diagnostic;
+pub use host_launches::BufferContents;
 use launch_sizes::KernelLaunches;
 pub use launch_sizes::LaunchDoubt;
 pub use lengths::{DerivedLength, SuggestedLength};
 use lower::{Facts, Lower};
 use program::Program;
+use rustc_hash::FxHashMap;
 use size_comments::StatedExtents;
 use smol_str::SmolStr;
 use translator::FileTranslator;
+use tree::Geometry;
 use types::TemplateArgs;
+pub use understood_launches::{
+    CudaLaunch, HostInteger, HostUnknown, HostUnknowns, InitialValue, KernelParameter, LaunchArgument, ParameterRole,
+};
 
 /// The code of warnings about a launch that passes one array twice.
 const ALIASED: &str = "W0854";
@@ -101,6 +108,11 @@ pub struct TranslatedKernel {
     pub derived_lengths: Vec<DerivedLength>,
     /// A launch in the file that may break an assumption, so that no proof applies to all launches.
     pub launch_doubt: Option<LaunchDoubt>,
+    /// The parameters, in the order of the text.
+    pub parameters: Vec<KernelParameter>,
+    /// An atomic function of block scope, which the translation has with device scope. Races between blocks through it
+    /// are not found. `None` if all launches have one block.
+    pub block_scope: Option<SourceSpan>,
 }
 
 /// A kernel without a translation.
@@ -125,6 +137,9 @@ pub struct CudaTranslation {
     pub refused: Vec<RefusedKernel>,
     /// Warnings about launches that the assumptions exclude.
     pub warnings: Vec<Diagnostic>,
+    /// The launches in host code, in the order of the file, and the values on which they depend.
+    pub launches: Vec<CudaLaunch>,
+    pub unknowns: HostUnknowns,
 }
 
 /// Stack for the recursion over nested code, whose depth is bounded.
@@ -188,6 +203,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
         // The size of a record may depend on attributes and pragmas that the translation ignores.
         if matches!(ty, types::CType::Record(_) | types::CType::Array(..)) { None } else { t.size_of(&ty) }
     });
+    let mut kernel_of_launch: FxHashMap<usize, SmolStr> = FxHashMap::default();
     for id in kernels {
         let function: &CppFunction = t.function(id);
         let name = t.program.functions[id].name.clone();
@@ -201,7 +217,8 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
         let launches = KernelLaunches::of(&host, unit.of_host(), &t.program, id, instances.len() != 1);
         let comments = size_comments::comments_of(unit, &t.program, id);
         let stated = StatedExtents::of(&comments);
-        for (env, choice) in instances {
+        let launched_instances: Vec<(usize, usize)> = launched_instances(&mut t, id, &host, &instances);
+        for (instance, (env, choice)) in instances.into_iter().enumerate() {
             let mut result = translate_kernel(&mut t, id, env, stated);
             let mut choice = choice;
             if let (Err(_), Some(_), Some(header)) = (&result, &choice, &function.template) {
@@ -238,6 +255,10 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
                             }
                         };
                     translation.warnings.extend(alias_warning(&t, &info.clk, &names, &launches));
+                    let block_scope =
+                        info.notes.iter().find(|(text, _)| text == builtin::BLOCK_SCOPE).map(|(_, place)| *place);
+                    let own = t.file.functions.iter().find(|own| own.name == info.clk);
+                    let has_one_block = own.and_then(|own| own.geometry.as_ref()).is_some_and(Geometry::has_one_block);
                     let choice = choice.map(|text| (SmolStr::from(text), function.name_span));
                     let assumption =
                         |is_clause| move |(text, source): (SmolStr, SourceSpan)| Assumption { text, source, is_clause };
@@ -246,7 +267,12 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
                     let all = all.chain(info.clauses.into_iter().map(assumption(true)));
                     let unstated = sizes.unstated.into_iter().chain(info.notes);
                     let all = all.chain(unstated.map(assumption(false)));
+                    for (launch, _) in launched_instances.iter().filter(|(_, own)| *own == instance) {
+                        kernel_of_launch.insert(*launch, info.clk.clone());
+                    }
                     translation.kernels.push(TranslatedKernel {
+                        block_scope: block_scope.filter(|_| !has_one_block),
+                        parameters: kernel_parameters(&names, info.roles, &host),
                         name: name.clone(),
                         clk_name: info.clk,
                         source: function.name_span,
@@ -259,6 +285,12 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
             }
         }
     }
+    let describe = |(at, launch): (usize, &host_launches::HostLaunch<'_>)| {
+        CudaLaunch::of(launch, kernel_of_launch.get(&at).cloned())
+    };
+    translation.launches = host.launches.iter().enumerate().map(describe).collect();
+    translation.launches.sort_by_key(|launch| launch.place.span);
+    translation.unknowns = HostUnknowns::of(&host);
     t.drop_unused();
     let kernels = &translation.kernels;
     let of_file = FileComments::new(unit, |comment| !size_comments::is_size_comment(comment));
@@ -275,6 +307,62 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
     (translation.text, translation.map) = print_file(&t.file, &comments);
     translation.script = launch_script::launch_script(&t.file);
     translation
+}
+
+/// Describes the parameters of a kernel. `names` are their names in C++.
+fn kernel_parameters(
+    names: &[SmolStr],
+    roles: Vec<ParameterRole>,
+    host: &host_launches::HostLaunches<'_>,
+) -> Vec<KernelParameter> {
+    let parameter = |(name, role): (&SmolStr, ParameterRole)| {
+        let role = match role {
+            ParameterRole::FileVariable { .. } if host.set_variables.contains(name) => {
+                ParameterRole::FileVariable { initial: None }
+            }
+            role => role,
+        };
+        KernelParameter { name: name.clone(), role }
+    };
+    names.iter().zip(roles).map(parameter).collect()
+}
+
+/// Returns the launches in host code that run an instance of a kernel: the index of the launch and of the instance.
+fn launched_instances<'a>(
+    t: &mut FileTranslator<'a>,
+    id: usize,
+    host: &host_launches::HostLaunches<'a>,
+    instances: &[(TemplateArgs, Option<String>)],
+) -> Vec<(usize, usize)> {
+    let function = t.function(id);
+    let entry = t.program.functions[id].clone();
+    let is_definition = |other: &program::FunctionDecl<'_>| {
+        other.name == entry.name
+            && other.function.attributes.global
+            && !matches!(other.function.body, FunctionBody::None)
+    };
+    // For overloaded kernels, the types of the arguments decide.
+    if t.program.functions.iter().filter(|other| is_definition(other)).count() != 1 {
+        return vec![];
+    }
+    let mut found = vec![];
+    for (at, launch) in host.launches.iter().enumerate() {
+        let Some(last) = launch.kernel.segments.last().filter(|last| last.name.text == entry.name) else { continue };
+        if launch.args.len() > function.params.len() {
+            continue;
+        }
+        let instance = match (&function.template, last.args.as_deref()) {
+            (Some(header), Some(args)) => {
+                let mut lower = Lower::new(t, vec![], entry.scope.clone(), Facts::default());
+                let env = lower.explicit_args(header, args, function.name_span).ok();
+                env.and_then(|env| instances.iter().position(|(known, _)| *known == env))
+            }
+            // The arguments of the template are deduced, which is possible in one way only if there is one instance.
+            _ => (instances.len() == 1).then_some(0),
+        };
+        found.extend(instance.map(|instance| (at, instance)));
+    }
+    found
 }
 
 /// Warns about a launch that passes an array twice, if the kernel writes it.

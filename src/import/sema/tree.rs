@@ -175,6 +175,13 @@ pub(crate) struct Geometry {
     pub(crate) assume: Vec<String>,
 }
 
+impl Geometry {
+    /// Returns whether the conditions allow only one block.
+    pub(crate) fn has_one_block(&self) -> bool {
+        self.grid.iter().all(|extent| self.assume.contains(&format!("{extent} == 1")))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Struct {
     pub(crate) name: SmolStr,

@@ -40,7 +40,7 @@ impl Repl<'_> {
         }
         let mut interpreter = self.context.limits.interpreter(&self.context.interrupt, vec![]);
         interpreter.observers.recorded_launches = Some(vec![]);
-        let compiled = CompiledScript { session, chunks: outcome.chunks, cuda_kernels: vec![] };
+        let compiled = CompiledScript { session, chunks: outcome.chunks, cuda: Default::default() };
         script::run_chunks(&compiled, &mut interpreter, &mut CapturedEffects::default())
             .map_err(|error| error.title)?;
         Ok((compiled.session, interpreter))
