@@ -42,7 +42,8 @@ fn adapt(verdict: &mut ProofVerdict, kernel: &TranslatedKernel, sources: &Source
 pub(crate) enum LengthExplanation {
     /// The message says where the length comes from.
     Added,
-    /// The length is derived from other accesses, which say nothing about this one. It may be no fault, for this reason.
+    /// The length is derived from other accesses, which say nothing about this one, so it may be no fault. This is the
+    /// reason.
     Unknown(String),
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::build::{I32, bare, count, make};
-use crate::context::{BodyKind, Cx, ErrorReported, LocalMeaning, ResolvedName};
+use crate::context::{BodyKind, Cx, ErrorReported, ResolvedName};
 use crate::gather::ArrayIndex;
 use crate::infer::{TypeClass, array};
 use crate::initialization::EarlyRead;
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use crate::{const_eval, suggestions, value_advice, visit};
 use clk_base::diag::{Applicability, Diagnostic};

@@ -1,7 +1,8 @@
 //! Assignments: to declared variables, and to undeclared names.
 
 use crate::build::{bare, make};
-use crate::context::{BodyKind, Cx, Info, LocalMeaning, ResolvedName};
+use crate::context::{BodyKind, Cx, Info, ResolvedName};
+use crate::scopes::LocalMeaning;
 use crate::suggestions;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic};

@@ -4,12 +4,13 @@ use std::ops::RangeInclusive;
 
 use crate::arguments::{Accepted, NamedParam, args_with_names, at, by_name};
 use crate::build::{bare, count, is_literal, make};
-use crate::context::{Cx, LocalMeaning, ResolvedName};
+use crate::context::{Cx, ResolvedName};
 use crate::foreign_names;
 use crate::format_types::Show;
 use crate::generics::Bind;
 use crate::infer::{TypeClass, array};
 use crate::ops::{scalar_of, with_scalar};
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;

@@ -8,9 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::divergence::Divergence;
 use crate::format_types::Show;
 use crate::infer::Vars;
-use crate::initialization::{Initialization, Loops};
+use crate::initialization::{EnclosingLoops, Initialization};
 use crate::names::NameRecords;
-use crate::scopes::Scopes;
+use crate::scopes::{LocalMeaning, Scopes};
 use crate::suggestions;
 use crate::typed::*;
 use clk_base::arena::Arena;
@@ -35,17 +35,6 @@ pub(crate) enum BodyKind {
     Const,
     /// The types and dimensions of a signature.
     Signature,
-}
-
-/// The meaning of a local name in a body.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LocalMeaning {
-    Local(LocalId),
-    Global(GlobalId),
-    Dim(u32),
-    ConstParam(u32),
-    FnParam(u32),
-    TypeParam(u32),
 }
 
 /// The meaning of a name after lookup in all scopes, the module and the prelude.
@@ -177,7 +166,7 @@ pub(crate) struct Cx<'a> {
     pub hole: Option<Span>,
     pub needs: SpaceRequirements,
     pub uses: Uses,
-    pub loops: Loops,
+    pub loops: EnclosingLoops,
     pub initialization: Initialization,
     pub divergence: Divergence,
     pub depth: u32,
@@ -229,7 +218,7 @@ impl<'a> Cx<'a> {
             hole: None,
             needs: SpaceRequirements::default(),
             uses: Uses::default(),
-            loops: Loops::default(),
+            loops: EnclosingLoops::default(),
             initialization: Initialization::default(),
             divergence: Divergence::default(),
             depth: 0,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::arguments::{Accepted, by_name};
 use crate::build::{BOOL, I32, bare, make};
-use crate::context::{BodyKind, Cx, ErrorReported, LocalMeaning, ResolvedName};
+use crate::context::{BodyKind, Cx, ErrorReported, ResolvedName};
 use crate::divergence::Fork;
 use crate::infer::{TypeClass, array};
 use crate::literal::{self, NumberLiteral};
 use crate::ops::scalar_of;
 use crate::recovery::unflattened_index;
+use crate::scopes::LocalMeaning;
 use crate::suggestions;
 use crate::typed::*;
 use crate::unknown_names::belongs_to_ended_block;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::build::{I32, bare, make};
 use crate::const_eval::{self, EvalScope};
-use crate::context::{Cx, ErrorReported, LocalMeaning, ResolvedName};
+use crate::context::{Cx, ErrorReported, ResolvedName};
 use crate::infer::{TypeClass, array, same_dim};
+use crate::scopes::LocalMeaning;
 use crate::solve_dims;
 use crate::typed::*;
 use crate::visit;

@@ -17,7 +17,7 @@ pub(crate) struct EarlyRead {
 
 /// The loops around the statement that is being checked.
 #[derive(Default)]
-pub(crate) struct Loops {
+pub(crate) struct EnclosingLoops {
     depth: u32,
     /// The number of outermost loops so far, which identifies the current one.
     outermost: u32,
@@ -25,8 +25,8 @@ pub(crate) struct Loops {
     has_break: bool,
 }
 
-impl Loops {
-    /// Enters a loop. Returns the state that [`Loops::leave`] restores.
+impl EnclosingLoops {
+    /// Enters a loop. Returns the state that [`EnclosingLoops::leave`] restores.
     pub fn enter(&mut self) -> bool {
         if self.depth == 0 {
             self.outermost += 1;

@@ -2,10 +2,11 @@
 
 use crate::build::{I32, bare, make};
 use crate::call::{arity, wrong_count};
-use crate::context::{BodyKind, Cx, LocalMeaning, ResolvedName};
+use crate::context::{BodyKind, Cx, ResolvedName};
 use crate::format_types::Show;
 use crate::generics::Bind;
 use crate::infer::TypeClass;
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;

@@ -1,8 +1,9 @@
 //! Records the definitions and uses of names while a body, a constant or a signature is checked.
 
 use crate::ast_names;
-use crate::context::{Cx, LocalMeaning, ResolvedName};
+use crate::context::{Cx, ResolvedName};
 use crate::names::NameRecords;
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use clk_base::source::Span;
 use clk_syntax::ast;

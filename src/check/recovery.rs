@@ -2,8 +2,9 @@
 //! vector as an index, `x[i][j]` for `x[i, j]`, dimensions passed as positional arguments, and too few indices.
 
 use crate::build::{I32, bare, count};
-use crate::context::{Cx, LocalMeaning};
+use crate::context::Cx;
 use crate::ops::CheckedOperand;
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic, Fix};
 use clk_base::source::Span;

@@ -2,9 +2,19 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::context::LocalMeaning;
-use crate::typed::SmolStr;
+use crate::typed::{GlobalId, LocalId, SmolStr};
 use clk_base::source::Span;
+
+/// The meaning of a local name in a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LocalMeaning {
+    Local(LocalId),
+    Global(GlobalId),
+    Dim(u32),
+    ConstParam(u32),
+    FnParam(u32),
+    TypeParam(u32),
+}
 
 /// The local names that are visible at the statement that is being checked.
 #[derive(Default)]
@@ -12,12 +22,12 @@ pub(crate) struct Scopes {
     names: FxHashMap<SmolStr, LocalMeaning>,
     /// The previous meanings of names, which are restored at the end of the open scopes.
     undo: Vec<(SmolStr, Option<LocalMeaning>)>,
-    open: Vec<OpenScope>,
+    open: Vec<LexicalScope>,
     /// The end of the statement that is being checked, from which its variables are visible.
     pub stmt_end: u32,
 }
 
-struct OpenScope {
+struct LexicalScope {
     /// The number of meanings to restore that outer scopes have replaced.
     undo: usize,
     range: (u32, u32),
@@ -26,7 +36,7 @@ struct OpenScope {
 impl Scopes {
     /// Opens a scope for the names that are visible in this part of the source.
     pub fn open(&mut self, span: Span) {
-        self.open.push(OpenScope { undo: self.undo.len(), range: (span.start, span.end) });
+        self.open.push(LexicalScope { undo: self.undo.len(), range: (span.start, span.end) });
     }
 
     pub fn close(&mut self) {

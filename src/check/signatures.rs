@@ -5,10 +5,11 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::build::is_literal;
-use crate::context::{BodyKind, Cx, LocalMeaning, ScriptNames, SpaceRequirements};
+use crate::context::{BodyKind, Cx, ScriptNames, SpaceRequirements};
 use crate::format_types::Show;
 use crate::infer::TypeClass;
 use crate::names::NameRecords;
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use crate::types::DimContext;
 use crate::{ast_names, const_eval, finish, scalar_count, solve_dims, suggestions};

@@ -2,12 +2,13 @@
 
 use crate::build::{I32, bare, make};
 use crate::const_eval;
-use crate::context::{BodyKind, Cx, Info, LocalMeaning};
+use crate::context::{BodyKind, Cx, Info};
 use crate::divergence::Fork;
 use crate::expr::MAX_DEPTH;
 use crate::generics::is_constant;
 use crate::infer::{TypeClass, array};
 use crate::lints;
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use crate::types::DimContext;
 use crate::value_advice;

@@ -6,8 +6,9 @@
 
 use crate::build::F32;
 use crate::builtin_call::BuiltinCall;
-use crate::context::{Cx, LocalMeaning};
+use crate::context::Cx;
 use crate::infer::array;
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::context::{BodyKind, Cx, LocalMeaning, ResolvedName, prelude};
+use crate::context::{BodyKind, Cx, ResolvedName, prelude};
 use crate::foreign_names::{self, ForeignUse};
 use crate::infer::{TypeClass, array};
+use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use crate::{const_eval, suggestions};
 use clk_base::diag::{Applicability, Diagnostic};

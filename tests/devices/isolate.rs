@@ -445,7 +445,7 @@ fn trim_frees_all_arenas() {
 fn invalid_replies_of_a_child_are_errors() {
     use wire::WorkerReply;
     let nonsense: [&[u8]; 5] =
-        [b"", b"\xff\xff\xff\xff\xff", b"\x01\0\0\0\x63", b"\x05\0\0\0\x08\xff\xff\xff\xff", b"\x01\0\0\0\x01"];
+        [b"", b"\xff\xff\xff\xff\xff", b"\x01\0\0\0\x63", b"\x05\0\0\0\x07\xff\xff\xff\x7f", b"\x01\0\0\0\0"];
     for words in nonsense {
         // Both children send the invalid bytes as their first message.
         if let Ok(starting) = isolate::start(0, scripted_child(words.to_vec(), words.to_vec())) {
@@ -455,7 +455,7 @@ fn invalid_replies_of_a_child_are_errors() {
         assert!(isolate::start(0, scripted_child(hello(words), hello(b""))).expect("properties").finish().is_err());
         let handle = WorkerReply::Handle(isolate::IpcHandle([0; 64])).encode();
         let finished = isolate::start(0, scripted_child(hello(&handle), hello(words))).expect("properties").finish();
-        assert_eq!(finished.is_ok(), words == b"\x01\0\0\0\x01", "`done` is a valid reply there");
+        assert_eq!(finished.is_ok(), words == b"\x01\0\0\0\0", "`done` is a valid reply there");
         if let Ok(remote) = finished {
             let (memory, allocated) = (remote.memory(), remote.allocate(1 << 30));
             assert!(memory.is_err(), "{words:?}: {memory:?}");

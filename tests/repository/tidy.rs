@@ -42,10 +42,13 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libm", &["src/scalar/"]),
     ("logos", &["src/import/", "src/syntax/"]),
     ("png", &["src/host/"]),
+    ("postcard", &["src/app/ranks/", "src/cuda/isolate/"]),
     ("pulldown_cmark", &["src/app/site/"]),
     ("rustc_hash", &["src/"]),
     ("rustyline", &["src/app/debug/prompt.rs", "src/app/repl/"]),
     ("safetensors", &["src/host/"]),
+    ("serde", &["src/app/ranks/", "src/base/", "src/cuda/", "src/host/ranks/", "src/scalar/"]),
+    ("serde_bytes", &["src/cuda/isolate/"]),
     ("serde_json", &["src/app/", "src/base/render/", "src/host/files/"]),
     ("smallvec", &["src/app/", "src/cuda/", "src/host/", "src/sim/"]),
     ("smol_str", &["src/"]),
@@ -266,7 +269,8 @@ fn every_crate_has_its_owners() {
                 !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
             };
             let used = code.match_indices(&format!("{name}::")).any(|(at, _)| is_start(&code[..at]))
-                || code.contains(&format!("use {name};"));
+                || code.contains(&format!("use {name};"))
+                || code.contains(&format!("with = \"{name}\""));
             let owner = owners.iter().find(|owner| path.starts_with(**owner));
             assert!(!used || owner.is_some(), "{path} uses `{name}`, which belongs to {owners:?}");
             unused.retain(|(n, o)| !(used && n == name && Some(o) == owner));

@@ -398,11 +398,11 @@ fn many_foreign_connections_do_not_reject_a_rank() {
 
 /// Connects and sends the greeting of a rank that runs another version of Clk.
 fn greet_as_another_version(port: u16) -> TcpStream {
-    let hello =
-        "{\"is\":\"hello\",\"protocol\":1,\"version\":\"9.9\",\"program\":\"\",\"token\":\"\",\"rank\":1,\"ranks\":2}";
+    // The variant `Hello` with the protocol, the version, an empty program and token, the rank and the number of ranks.
+    let hello = b"\x00\x02\x039.9\x00\x00\x01\x02";
     loop {
         if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
-            let bytes = [&(hello.len() as u32).to_le_bytes()[..], hello.as_bytes(), &[0; 8]].concat();
+            let bytes = [&(hello.len() as u32).to_le_bytes()[..], &hello[..], &[0; 8]].concat();
             stream.write_all(&bytes).expect("written");
             let mut answer = vec![];
             stream.read_to_end(&mut answer).expect("an answer");

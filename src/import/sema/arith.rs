@@ -641,6 +641,9 @@ fn compare(op: CppBinaryOp, a: &Value, b: &Value, common: &CType, span: SourceSp
                 _ if a.rep == b.rep => a.rep,
                 _ => scalar,
             };
+            // Clk has no order of `bool`.
+            let is_equality = matches!(op, CppBinaryOp::Eq | CppBinaryOp::Ne);
+            let shared = if shared == ClkScalar::Bool && !is_equality { scalar } else { shared };
             (coerce(a, shared), coerce(b, shared))
         }
         _ => (a.expr.clone(), b.expr.clone()),

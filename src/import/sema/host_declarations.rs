@@ -233,7 +233,7 @@ impl<'a> HostDeclarations<'a> {
         for param in &function.params {
             match &param.ty.kind {
                 CppTypeKind::Reference(target) | CppTypeKind::RvalueReference(target) => {
-                    assigns |= is_tracked(target) && !(target.qualifiers.is_const && !is_kept(param));
+                    assigns |= is_tracked(target) && (!target.qualifiers.is_const || is_kept(param));
                 }
                 _ => assigns |= param.pack,
             }

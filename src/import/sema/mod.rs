@@ -15,6 +15,7 @@ mod external_functions;
 mod file_variables;
 mod function;
 mod function_pointers;
+mod host_arithmetic;
 mod host_calls;
 mod host_code;
 mod host_declarations;

@@ -3,7 +3,6 @@
 
 use super::arith::coerce;
 use super::lower::{Local, Lower};
-use super::pointer_choice::refuse_choice;
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, ClkScalar, INT, LONG};
 use super::value::{
@@ -252,7 +251,7 @@ impl<'a> Lower<'_, 'a> {
         if let PointerBase::Object(_) = first.base {
             return match options.len() {
                 1 => Ok(Pointer { to: to.clone(), ..first }),
-                _ => refuse_choice(span),
+                _ => refuse_nullable_variable(span),
             };
         }
         let index = Value { divisor: 1, ..Value::new(LONG, Expr::name(index, span)) };
@@ -288,7 +287,7 @@ impl<'a> Lower<'_, 'a> {
         if let PointerBase::Object(_) = pointer.base {
             return match (pointer.index, options.len()) {
                 (None, ..=1) => Ok(()),
-                (None, _) => refuse_choice(span),
+                (None, _) => refuse_nullable_variable(span),
                 (Some(_), _) => refuse("an index of a pointer to one variable", span, "use an array"),
             };
         }
@@ -460,6 +459,10 @@ impl<'a> Lower<'_, 'a> {
         };
         self.push(StmtKind::Assign { place, op, value }, span);
     }
+}
+
+fn refuse_nullable_variable<T>(span: SourceSpan) -> Res<T> {
+    refuse("a pointer to a variable that may be null", span, "use a flag")
 }
 
 /// Returns the index of a pointer as an `i64`.

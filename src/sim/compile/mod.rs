@@ -40,8 +40,8 @@ mod uses;
 mod value;
 
 use state::{
-    CodeSection, CompiledValue, FlowState, KernelCompiler, KernelFacts, LaneRegionState, MaskScope, OpAnnotation,
-    OpWriter, ProfileState, RegisterAllocator, ValueTable, ViewState,
+    CodeSection, CompiledValue, FlowState, KernelCompiler, KernelFacts, LaneRegionState, MaskScope, MemoryViews,
+    OpAnnotation, OpWriter, ProfileState, RegisterAllocator, ValueTable,
 };
 
 /// A compiled kernel: its ops, and the tables that they refer to.
@@ -126,7 +126,7 @@ impl<'a> KernelCompiler<'a> {
             },
             values: ValueTable::default(),
             flow: FlowState::default(),
-            viewing: ViewState::default(),
+            viewing: MemoryViews::default(),
             lane_regions: LaneRegionState::default(),
             profile: ProfileState::default(),
         };

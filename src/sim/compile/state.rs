@@ -192,7 +192,7 @@ pub struct KernelCompiler<'a> {
     pub(super) registers: RegisterAllocator,
     pub(super) values: ValueTable,
     pub(super) flow: FlowState,
-    pub(super) viewing: ViewState,
+    pub(super) viewing: MemoryViews,
     pub(super) lane_regions: LaneRegionState,
     pub(super) profile: ProfileState,
 }
@@ -274,7 +274,7 @@ pub(super) struct FlowState {
 
 /// Registers that alias ("view") elements of a memory.
 #[derive(Default)]
-pub(super) struct ViewState {
+pub(super) struct MemoryViews {
     pub(super) is_allowed: bool,
     /// Each register with the memory.
     pub(super) regs: Vec<(Reg, u32)>,
