@@ -30,8 +30,8 @@ __global__ void pointers(float *a, float *b, int mode) {
     for (int i = 0; i < mode; i++) *q++ = 3.0f;
     float *r = mode > 2 ? a : nullptr;
     if (r != nullptr) *r = 4.0f;
-    r = &value;
-    *r = 5.0f;
+    float *s = &value;
+    *s = 5.0f;
     a[0] = value;
 }
 

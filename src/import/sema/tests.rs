@@ -361,8 +361,8 @@ fn pointers_to_functions_have_one_type() {
 fn null_pointers_are_not_followed() {
     let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = nullptr; if (c) q = &x; if (q) *q = 2; }";
     assert_eq!(refusal(kernel), "a pointer to a variable that may be null");
-    let kernel = "__global__ void k(int* p, int* r, int c) { int* q = p; if (c) q = r; *q = 2; }";
-    assert_eq!(refusal(kernel), "a pointer that refers to more than one array");
+    let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = p; q = &x; *q = 2; }";
+    assert_eq!(refusal(kernel), "a pointer that refers to several variables");
     let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = &x + 1; if (c) q = &x; *q = 2; }";
     assert_eq!(refusal(kernel), "an index of a pointer to one variable");
     let kernel = "__global__ void k(int** p, int* r) { r[0] = 2; }";
