@@ -813,7 +813,7 @@ fn contains_auto(ty: &CppType) -> bool {
 }
 
 /// Returns the name of the variable for the offset of a pointer. `name` is that of a variable or, for a field of a
-/// parameter, [`pointer_field_name`](super::value::pointer_field_name).
+/// parameter, [`pointer_field_name`].
 fn offset_name(name: &str) -> String {
     format!("{}_at", name.rsplit('.').next().unwrap_or(name))
 }
