@@ -13,6 +13,7 @@ use crate::script::{self, CompiledScript};
 use crate::{disk, exit, tuning_files};
 use clk_base::diag::Diagnostic;
 use clk_base::render::DiagCounts;
+use clk_check::typed::KernelId;
 use clk_compile::Session;
 use clk_prove::{check_expectations, kernels_of_file, unavoidable_faults};
 
@@ -91,18 +92,9 @@ fn check_contracts(session: &Session, context: &mut AppContext) -> Vec<Diagnosti
 /// time did not suffice.
 fn find_faults(compiled: &CompiledScript, time: &mut Duration, context: &mut AppContext) -> usize {
     let session = &compiled.session;
-    let mut unproved = 0;
-    for id in kernels_of_file(&session.program, session.main) {
-        if time.is_zero() {
-            unproved += 1;
-            continue;
-        }
-        let start = Instant::now();
-        let faults = cuda_proofs::find_faults(session, id, &compiled.cuda.kernels, KERNEL_TIME.min(*time));
-        *time = time.saturating_sub(start.elapsed());
-        context.console.report_all(&faults, &session.sources);
-    }
-    unproved
+    search_kernels(session, time, context, |id, limit| {
+        cuda_proofs::find_faults(session, id, &compiled.cuda.kernels, limit)
+    })
 }
 
 /// Runs each kernel of a Clk program at a sample of sizes, and reports the faults that no size avoids, except those
@@ -113,23 +105,38 @@ fn find_unavoidable_faults(
     time: &mut Duration,
     context: &mut AppContext,
 ) -> usize {
-    let mut untested = 0;
+    search_kernels(session, time, context, |id, limit| {
+        let faults = cuda_proofs::with_time_limit(limit, |stop| unavoidable_faults(&session.program, id, stop));
+        let new = faults.into_iter().filter(|fault| !reported.contains(&fault.diagnostic));
+        let explained = new.map(|fault| {
+            let sizes = if fault.sizes.is_empty() { String::new() } else { format!(" with {}", fault.sizes) };
+            let note = format!("found by a launch{sizes}; all other launches that were tried have this fault too");
+            fault.diagnostic.note(note)
+        });
+        explained.collect()
+    })
+}
+
+/// Searches each kernel of a file for faults and reports them, until `time` is used up. Returns the number of the other
+/// kernels.
+fn search_kernels(
+    session: &Session,
+    time: &mut Duration,
+    context: &mut AppContext,
+    search: impl Fn(KernelId, Duration) -> Vec<Diagnostic>,
+) -> usize {
+    let mut skipped = 0;
     for id in kernels_of_file(&session.program, session.main) {
         if time.is_zero() {
-            untested += 1;
+            skipped += 1;
             continue;
         }
         let start = Instant::now();
-        let faults =
-            cuda_proofs::with_time_limit(KERNEL_TIME.min(*time), |stop| unavoidable_faults(&session.program, id, stop));
+        let faults = search(id, KERNEL_TIME.min(*time));
         *time = time.saturating_sub(start.elapsed());
-        for fault in faults.into_iter().filter(|fault| !reported.contains(&fault.diagnostic)) {
-            let sizes = if fault.sizes.is_empty() { String::new() } else { format!(" with {}", fault.sizes) };
-            let note = format!("found by a launch{sizes}; all other launches that were tried have this fault too");
-            context.console.report(&fault.diagnostic.note(note), &session.sources);
-        }
+        context.console.report_all(&faults, &session.sources);
     }
-    untested
+    skipped
 }
 
 /// Replaces directories by the program files in them. Reports directories that cannot be listed, and then sets
