@@ -16,12 +16,14 @@ from mcp.client.stdio import stdio_client  # noqa: E402
 #: The number of calls in the test of memory.
 CALLS = int(os.environ.get("CLK_MCP_CALLS", "200"))
 
+#: `x[i + 1]` is out of bounds in the last thread of every launch.
 PROGRAM = """
 kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N) {
     y[i] = x[i + 1]
 }
 print(shift(ones(4)))
 """
+CORRECT = PROGRAM.replace("i + 1", "i")
 ENDLESS = "var i = 0\nwhile true { i += 1 }"
 
 
@@ -66,11 +68,12 @@ def test_tools_and_resources(tmp_path):
         # The client checks structured content against the output schema of the tool.
         assert all(field(tool, "output_schema", "outputSchema") for tool in tools)
         for tool, arguments, status in [
-            ("check", {"path": "a.clk"}, "ok"),
+            ("check", {"source": CORRECT}, "ok"),
+            ("check", {"path": "a.clk"}, "failed"),
             ("check", {"source": "let x: i32 = 1.5"}, "failed"),
             ("run", {"path": "a.clk"}, "failed"),
             ("prove", {"path": "a.clk"}, "failed"),
-            ("profile", {"source": PROGRAM.replace("i + 1", "i")}, "ok"),
+            ("profile", {"source": CORRECT}, "ok"),
             ("debug_at", {"path": "a.clk", "line": 3}, "ok"),
             ("why", {"source": "let x = ones(3) + 1.0", "element": "x[1]"}, "ok"),
             ("explain", {"code": "E0301"}, "ok"),
@@ -162,7 +165,7 @@ def test_memory_does_not_grow(capsys):
         start = loop.time()
         for number in range(CALLS):
             tool, arguments = [
-                ("check", {"source": PROGRAM}),
+                ("check", {"source": CORRECT}),
                 ("explain", {"code": "E0301"}),
                 ("run", {"source": "print(6 * 7)"}),
                 ("doc", {"name": "sqrt"}),

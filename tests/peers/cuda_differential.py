@@ -222,7 +222,7 @@ def prepare_file(path, root, out):
 
 
 def prepare(root, out):
-    shutil.copytree(root, out / "sources", dirs_exist_ok=True)
+    shutil.copytree(root, out / "sources", symlinks=True, dirs_exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         futures = [pool.submit(prepare_file, path, root, out) for path in sorted(root.rglob("*.cu"))]
         lines = []
