@@ -12,7 +12,9 @@ on an order that CUDA leaves open. So a difference is a finding only if none of 
 """
 
 import concurrent.futures
+import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -24,7 +26,9 @@ import zlib
 import numpy as np
 
 CLK = os.environ.get("CLK", "clk")
-LENGTH = 4096
+# Lengths of arrays, in the order of the attempts.
+LENGTHS = (4096, 1 << 17)
+MOST_THREADS = 1 << 16
 SHARED_LENGTH = 2048
 # Clk type: NumPy type, C++ type
 TYPES = {
@@ -37,18 +41,20 @@ TYPES = {
     "u32": ("uint32", "unsigned"),
     "i64": ("int64", "long long"),
     "u64": ("uint64", "unsigned long long"),
+    "f16": ("float16", "__half"),
     "f32": ("float32", "float"),
     "f64": ("float64", "double"),
 }
-HEADER = re.compile(r"^kernel (\w+)\((.*)\) grid\((.*?)\) block\((.*?)\)", re.M)
-PARAM = re.compile(r"(inout |out )?(\w+): (?:\[(\w+); \w+\]|(\w+))$")
+# The C++ names of vectors without their length.
+VECTORS = {"i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int", "u32": "uint"}
+VECTORS |= {"i64": "longlong", "u64": "ulonglong", "f32": "float", "f64": "double"}
+HEADER = re.compile(r"^kernel (\w+)\((.*)\) grid\((.*?)\) block\((.*?)\)(?:\n    assume (.*))?", re.M)
+PARAM = re.compile(r"(inout |out )?(\w+): (?:\[(\w+); (\w+)\]|(\w+))$")
 
 HARNESS = """
-#define main original_main
-#include "%(source)s"
-#undef main
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 template <typename T> static T convert(void* bytes, T*) { return *(T*)bytes; }
 template <typename T> static T* convert(void* bytes, T**) {
@@ -79,6 +85,10 @@ static void invoke(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, s
     static_assert(N == sizeof...(P), "the number of parameters");
     invoke(kernel, grid, block, shared, a, std::index_sequence_for<P...>());
 }
+// Macros of the file must not change the text above.
+#define main original_main
+#include "%(source)s"
+#undef main
 int main() {
     std::vector<Argument> a;
 %(loads)s
@@ -109,44 +119,65 @@ def cpp_name(name, source):
     return f"{base}<{', '.join(args)}>" if args else base
 
 
-def inputs(params, size, seed):
-    """Returns the arguments: arrays of small numbers, and `size` for each integer."""
+def is_known(ty):
+    """Returns whether inputs of a type can be generated."""
+    scalar, _, lanes = ty.partition("x")
+    return scalar in TYPES and (not lanes or scalar in VECTORS and lanes in "234")
+
+
+def inputs(params, fixed, size, length, seed):
+    """Returns the arguments: arrays of small numbers, and `size` for each integer that is not fixed."""
     random = np.random.default_rng(seed)
     values = {}
-    for name, _, element, scalar in params:
-        kind = np.dtype(TYPES[element or scalar][0])
-        shape = (LENGTH,) if element else ()
+    for _, name, element, extent, scalar in params:
+        base, _, lanes = (element or scalar).partition("x")
+        kind = np.dtype(TYPES[base][0])
+        shape = (int(extent) if extent.isdigit() else length,) if element else ()
+        shape += (int(lanes),) if lanes else ()
         if kind.kind == "f":
             values[name] = (random.integers(8, 64, shape) / 64.0 + random.random(shape) / 8).astype(kind)
         elif kind.kind == "b":
             values[name] = random.integers(0, 2, shape).astype(kind)
-        elif element:
+        elif element or lanes:
             values[name] = random.integers(0, 8, shape).astype(kind)
         else:
-            values[name] = kind.type(size)
+            values[name] = kind.type(fixed.get(name, size))
     return values
 
 
-def prepare_kernel(text, name, params, extents, comments, folder, source):
-    """Runs a translated kernel on the simulator. Returns what happened."""
+def launch_of(params, extents, comments, fixed):
+    """Returns the parameters of the original kernel, the values of the others, and the bytes of shared memory."""
     own, launch, shared = [], {}, 0
-    for prefix, name_, element, scalar in params:
-        axis = re.fullmatch(r"(grid|block)_([xyz])", name_)
-        if axis and name_ in extents:
-            axes = len([extent for extent in extents if extent.startswith("block")])
-            block = [64] if axes == 1 else [8, 8] if axes == 2 else [4, 4, 4]
-            launch[name_] = 2 if axis[1] == "grid" else block["xyz".index(axis[2])]
-        elif f"is `{name_}`" in comments:
-            launch[name_] = SHARED_LENGTH
+    axes = len([extent for extent in extents if extent.startswith("block")])
+    block = [64] if axes == 1 else [8, 8] if axes == 2 else [4, 4, 4]
+    for param in params:
+        name = param[1]
+        axis = re.fullmatch(r"(grid|block)_([xyz])", name)
+        if axis and name in extents:
+            launch[name] = fixed.get(name, 2 if axis[1] == "grid" else block["xyz".index(axis[2])])
+        elif f"is `{name}`" in comments:
+            launch[name] = SHARED_LENGTH
             shared = SHARED_LENGTH * 8
         else:
-            own.append((name_, prefix, element, scalar))
+            own.append(param)
+    return own, launch, shared
+
+
+def prepare_kernel(text, name, params, extents, assumed, comments, folder, source):
+    """Runs a translated kernel on the simulator. Returns what happened."""
+    if "of the file is passed as an argument" in comments:
+        return "variables of the file"
+    # A translation with a constant of the launch is the kernel only for that constant.
+    fixed = {key: int(value) for key, value in re.findall(r"(?:^|, )(\w+) == (\d+)(?=,|$)", assumed or "")}
+    own, launch, shared = launch_of(params, extents, comments, fixed)
+    if math.prod(value for key, value in launch.items() if key in extents) > MOST_THREADS:
+        return "too many threads"
     files = [file for file in (folder / source).resolve().parent.iterdir() if file.suffix in (".cu", ".cuh", ".h", ".hpp")]
     called = cpp_name(name, "\n".join(file.read_text(errors="replace") for file in files))
     if called is None:
         return "unknown name"
-    for size in (32, 8, 100, 1):
-        values = inputs(own, size, zlib.crc32(f"{source}{name}".encode()))
+    for length, size in itertools.product(LENGTHS, (32, 8, 100, 1)):
+        values = inputs(own, fixed, size, length, zlib.crc32(f"{source}{name}".encode()))
         given = {**values, **{key: np.int32(value) for key, value in launch.items()}}
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "kernel.clk").write_text(text)
@@ -162,7 +193,7 @@ def prepare_kernel(text, name, params, extents, comments, folder, source):
         code = re.search(r"\b([EW]\d{4})\b", ran.stderr + ran.stdout)
         return f"fault {code[1] if code else ran.stderr[-200:]}"
     loads, results = [], {}
-    for at, (name_, prefix, element, _) in enumerate(own):
+    for at, (prefix, name_, element, _, _) in enumerate(own):
         result = f'"p{at}.out"' if prefix else "nullptr"
         loads.append(f'    a.push_back(load("p{at}.bin", {"true" if element else "false"}, {result}));')
         if prefix:
@@ -183,8 +214,8 @@ def prepare_kernel(text, name, params, extents, comments, folder, source):
         "shared": shared,
     }
     (folder / "harness.cu").write_text(harness)
-    params = [name_ for name_, *_ in own]
-    case = {"kernel": name, "params": params, "results": results, "math": uses_math(text)}
+    params = [param[1] for param in own]
+    case = {"kernel": name, "source": source, "params": params, "results": results, "math": uses_math(text)}
     (folder / "case.json").write_text(json.dumps(case))
     return "prepared"
 
@@ -200,9 +231,9 @@ def prepare_file(path, root, out):
     ran = subprocess.run([CLK, "import", str(path)], capture_output=True, text=True, timeout=60)
     text, lines = ran.stdout, []
     for match in HEADER.finditer(text):
-        name, parameters, grid, block = match.groups()
+        name, parameters, grid, block, assumed = match.groups()
         params = [PARAM.match(param) for param in parameters.split(", ") if param]
-        if not all(param and (param[3] or param[4]) in TYPES for param in params):
+        if not all(param and is_known(param[3] or param[5]) for param in params):
             lines.append((name, "parameter types"))
             continue
         comments = []
@@ -214,7 +245,7 @@ def prepare_file(path, root, out):
         folder = out / "cases" / f"{path.parent.name}-{path.stem}-{name}"
         source = f"../../sources/{path.relative_to(root)}"
         groups = [param.groups() for param in params]
-        happened = prepare_kernel(text, name, groups, extents, "\n".join(comments), folder, source)
+        happened = prepare_kernel(text, name, groups, extents, assumed, "\n".join(comments), folder, source)
         if happened != "prepared":
             shutil.rmtree(folder, ignore_errors=True)
         lines.append((name, happened))
@@ -273,8 +304,12 @@ def start(words, folder, seconds):
 
 def run_original(folder, case, inputs_, expected):
     """Compiles and runs an original kernel. Returns the outcome of the comparison."""
-    # Host code may call functions of other files, which are not needed.
-    words = ["nvcc", "-std=c++17", "-w", "-arch=sm_90", "-fmad=false", "-O1", "-Xlinker", "--unresolved-symbols=ignore-all"]
+    # Host code may call functions of other files, which are not needed. Makefiles name folders of headers.
+    words = ["nvcc", "-std=c++17", "-w", "-arch=sm_90", "-fmad=false", "-O1", "--expt-relaxed-constexpr"]
+    words += ["-Xlinker", "--unresolved-symbols=ignore-all"]
+    own = (folder / case["source"]).resolve().parent
+    shared = [own.parent / "include", own.parent / own.name.replace("-cuda", "-sycl"), own / "include"]
+    words += [f"-I{include}" for include in shared if include.is_dir()]
     why = start([*words, "-o", "harness", "harness.cu"], folder, 300)
     if why:
         (folder / "log.txt").write_text(why)
