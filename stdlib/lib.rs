@@ -77,34 +77,3 @@ pub fn home(name: &str) -> Option<&'static str> {
         _ => None,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn public_names_have_a_home() {
-        assert_eq!(home("lerp"), Some("math"));
-        assert_eq!(home("PI"), Some("math"));
-        assert_eq!(home("softmax"), Some("nn"));
-        assert_eq!(home("THREADS"), None, "not public");
-        assert_eq!(home("matvec"), None, "two modules have it");
-        assert_eq!(home("std.reduce"), Some("reduce"));
-        assert_eq!((home("reduce"), home("std.nothing")), (None, None));
-    }
-
-    #[test]
-    fn every_source_file_is_a_module_and_names_are_unique() {
-        let folder = env!("CARGO_MANIFEST_DIR");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".clk")?.to_string()))
-            .collect();
-        files.sort();
-        let mut names: Vec<&str> = MODULES.iter().map(|(name, _)| *name).collect();
-        names.sort_unstable();
-        assert_eq!(files, names, "stdlib/*.clk and the table have to agree");
-    }
-}

@@ -85,19 +85,3 @@ pub fn pages() -> impl Iterator<Item = &'static Page> {
 pub fn find(code: &str) -> Option<&'static Page> {
     pages().find(|p| p.code.eq_ignore_ascii_case(code))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_file_is_listed_in_order() {
-        let folder = env!("CARGO_MANIFEST_DIR");
-        let files = std::fs::read_dir(folder).expect("the folder of the pages");
-        let mut files: Vec<_> = files.map(|f| f.expect("a file").file_name().into_string().expect("UTF-8")).collect();
-        files.retain(|name| name.ends_with(".md"));
-        files.sort();
-        let listed: Vec<_> = pages().map(|page| format!("{}.md", page.code)).collect();
-        assert_eq!(listed, files);
-    }
-}

@@ -21,9 +21,6 @@ mod thread;
 pub mod timeline;
 mod value;
 
-#[cfg(test)]
-mod tests;
-
 use clk_ir::Checks;
 use clk_ir::def::Module;
 use clk_runtime::Fault;

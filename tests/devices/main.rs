@@ -20,6 +20,7 @@ mod race_oracle;
 mod random_programs;
 mod shards;
 mod sim_suite;
+mod stepper;
 mod tile_kernels;
 mod tile_programs;
 

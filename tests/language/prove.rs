@@ -201,12 +201,25 @@ fn proofs_of_random_kernels_hold_at_all_small_sizes() {
     let (first, count) = (setting("CLK_PROVE_SEED", 1), setting("CLK_PROVE_KERNELS", 60));
     let mut tally = random::Tally::default();
     for seed in first..first + count {
-        random::compare(seed, &mut tally);
+        random::compare(seed, &random::kernel(seed), &mut tally);
     }
     println!("{tally:?}");
     assert!(tally.proved > count / 6, "too little is proved: {tally:?}");
     assert!(tally.ordered > count / 20, "too few orders are proved: {tally:?}");
     assert!(tally.refuted > count / 10, "too little is refuted: {tally:?}");
+}
+
+/// Like [`proofs_of_random_kernels_hold_at_all_small_sizes`], for kernels that fill shared memory and read it.
+#[test]
+fn proofs_about_shared_memory_hold_at_small_sizes() {
+    let (first, count) = (setting("CLK_PROVE_SEED", 1), setting("CLK_PROVE_KERNELS", 60));
+    let mut tally = random::Tally::default();
+    for seed in first..first + count {
+        random::compare(seed, &random::kernel_with_shared_reads(seed), &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.initialized > count / 10, "too little is proved to be initialized: {tally:?}");
+    assert!(tally.uninitialized > count / 10, "too little is refuted: {tally:?}");
 }
 
 /// Like [`proofs_of_random_kernels_hold_at_all_small_sizes`], for kernels that write the elements of a matrix or a

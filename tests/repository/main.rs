@@ -2,4 +2,5 @@
 
 mod dependencies;
 mod editors;
+mod embedded_files;
 mod tidy;

@@ -7,6 +7,7 @@ mod cuda_files;
 mod cuda_runs;
 mod dap;
 mod debug;
+mod gpu_models;
 mod hostile;
 mod hostile_git;
 mod ide;

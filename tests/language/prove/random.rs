@@ -27,6 +27,9 @@ pub struct Tally {
     pub decided: u64,
     /// Kernels with an `out` array whose elements are all proved to be written.
     pub covered: u64,
+    /// Kernels that read shared memory, by the verdict on its initialization: proved and refuted.
+    pub initialized: u64,
+    pub uninitialized: u64,
     /// Kernels with atomic operations for which it is proved that the order of blocks and warps does not affect the
     /// results.
     pub ordered: u64,
@@ -153,6 +156,36 @@ impl Writer {
         self.line(&format!("{guard} {{ {name} = {call} }}"));
         if self.next_below(2) == 0 {
             self.names.push(name);
+        }
+    }
+
+    /// Writes code with which a block of `threads` threads writes all eight elements of `s`, or only some of them.
+    fn fill(&mut self, threads: usize) {
+        let condition = self.condition();
+        let (first, last) = (self.next_below(8) / 6, 8 - self.next_below(8) / 6);
+        match self.next_below(8) {
+            0 => self.line("if t < 8 { s[t] = t }"),
+            1 => self.line(&format!("for c in t + {first}..{last} step {threads} {{ s[c] = c }}")),
+            2 => {
+                self.line(&format!("if t == {first} {{ for c in {first}..{last} {{ s[c] = c }} }}"));
+            }
+            3 => {
+                self.line(&format!("for c in 0..{} {{", 8 / threads));
+                self.line(&format!("    if {condition} {{ s[c * {threads} + t] = 1 }}"));
+                self.line(&format!("    else {{ s[{last} - 1 - t - c * {threads}] = 2 }}"));
+                self.line("}");
+            }
+            4 => self.line(&format!("for c in 0..{} {{ s[{last} - 1 - t - c * {threads}] = c }}", last / threads)),
+            5 => {
+                let split = self.next_below(9);
+                self.line(&format!("if t < {split} {{ s[t] = 1 }} else {{ s[t] = 2 }}"));
+                self.line(&format!("for c in {threads} + t..{last} step {threads} {{ s[c] = t }}"));
+            }
+            6 => self.line(&format!("if {condition} {{ s[t] = t }}")),
+            _ => return,
+        }
+        if self.next_below(3) > 0 {
+            self.line("barrier()");
         }
     }
 
@@ -292,15 +325,16 @@ pub fn kernel(seed: u64) -> String {
     for _ in 0..4 {
         w.random.word();
     }
+    let threads = [2, 4, 8][w.next_below(3)];
     let (head, names): (String, &[&str]) = match w.next_below(5) {
         0 => ("threads(i: M)".into(), &["i", "M", "N"]),
         1 => {
             w.flat = false;
             ("threads(i: N, j: M)".into(), &["i", "j", "M", "N"])
         }
-        2 => (format!("grid(ceil_div(M, {0})) block({0})", [2, 4, 8][w.next_below(3)]), &["i", "t", "b", "M"]),
-        3 => (format!("grid(N) block({})", [2, 4, 8][w.next_below(3)]), &["t", "b", "N", "M"]),
-        _ => ("grid(1) block(8)".into(), &["t", "M", "t"]),
+        2 => (format!("grid(ceil_div(M, {threads})) block({threads})"), &["i", "t", "b", "M"]),
+        3 => (format!("grid(N) block({threads})"), &["t", "b", "N", "M"]),
+        _ => (format!("grid(1) block({threads})"), &["t", "M", "t"]),
     };
     let grid = head.starts_with("grid");
     w.names = names.iter().map(|name| (*name).to_string()).collect();
@@ -313,7 +347,7 @@ pub fn kernel(seed: u64) -> String {
         if w.next_below(2) == 0 {
             w.shared = true;
             w.line("shared s: [i32; 8]");
-            w.line("s[t] = t");
+            w.fill(threads);
         }
     }
     let steps = 2 + w.next_below(5);
@@ -328,10 +362,42 @@ pub fn kernel(seed: u64) -> String {
     w.text + "}\n"
 }
 
+/// Returns a kernel that fills shared memory, with or without gaps, and reads it.
+pub fn kernel_with_shared_reads(seed: u64) -> String {
+    let random = Random::from_seed(seed);
+    let mut w = Writer { random, text: String::new(), depth: 0, names: vec![], next: 0, shared: true, flat: true };
+    for _ in 0..4 {
+        w.random.word();
+    }
+    let threads = [2, 4, 8][w.next_below(3)];
+    let grid = ["ceil_div(M, 8)", "N", "1"][w.next_below(3)];
+    w.text = format!("kernel k(x: [i32; N], out y: [i32; M]) grid({grid}) block({threads}) {{\n");
+    w.names = ["t", "b", "M"].map(String::from).to_vec();
+    for line in ["let t = thread_idx.x", "let b = block_idx.x", "shared s: [i32; 8]", "var sum = 0"] {
+        w.line(line);
+    }
+    for _ in 0..1 + w.next_below(2) {
+        w.fill(threads);
+        if w.next_below(4) == 0 {
+            w.statement();
+        }
+    }
+    let condition = w.condition();
+    let (first, last, index) = (w.next_below(3), 6 + w.next_below(3), w.index(2));
+    match w.next_below(4) {
+        0 => w.line(&format!("for c in {first}..{last} {{ sum += s[c] }}")),
+        1 => w.line(&format!("for c in t..{last} step {threads} {{ sum += s[c] }}")),
+        2 => w.line(&format!("if {condition} {{ if t < {last} {{ sum += s[t] }} }}")),
+        _ => w.line(&format!("if {index} >= {first} && {index} < {last} {{ sum += s[{index}] }}")),
+    }
+    w.line(&format!("let at = b * {threads} + t"));
+    w.line("if at < M { y[at] = sum }");
+    w.text + "}\n"
+}
+
 /// Proves properties of a random kernel; if any is proved, runs the kernel at all sizes up to 6.
-pub fn compare(seed: u64, tally: &mut Tally) {
-    let text = kernel(seed);
-    let Some(mut session) = compiled("random.clk", &text) else { return };
+pub fn compare(seed: u64, text: &str, tally: &mut Tally) {
+    let Some(mut session) = compiled("random.clk", text) else { return };
     let Some((id, _)) = kernels(&session).into_iter().next() else { return };
     let report = prove_kernel(&session.program, id);
     let proved: Vec<Property> = Property::ALL
@@ -361,6 +427,11 @@ pub fn compare(seed: u64, tally: &mut Tally) {
         Interpreter::new(ScriptOptions { args: vec![], control, seed: None, device })
     };
     let mut pair = [backward(false), backward(true)];
+    match report.verdict(Property::Initialized) {
+        Some(ProofVerdict::Proved { .. }) => tally.initialized += 1,
+        Some(ProofVerdict::Refuted { .. }) => tally.uninitialized += 1,
+        _ => {}
+    }
     tally.covered += u64::from(proved.contains(&Property::Written) && text.contains("out y"));
     let ordered = proved.contains(&Property::Order) && text.contains("atomic_");
     tally.ordered += u64::from(ordered);

@@ -1,10 +1,10 @@
 //! Tests of the stepper, with kernels whose results are known.
 
-use super::timeline::{Seeker, Timeline};
-use super::{AccessEvent, LaunchSnapshot, StepLaunch, StepObserver, StepPosition, launch};
 use clk_ir::text::parse;
 use clk_runtime::{Arg, FaultKind, LaunchExtents};
 use clk_scalar::ScalarValue;
+use clk_step::timeline::{Seeker, Timeline};
+use clk_step::{AccessEvent, LaunchSnapshot, StepLaunch, StepObserver, StepPosition, launch};
 
 fn grid(grid: u32, block: u32) -> LaunchExtents {
     LaunchExtents::Grid { grid: [grid, 1, 1], block: [block, 1, 1] }
@@ -220,7 +220,7 @@ fn time_runs_in_both_directions() {
     for most in [0, 100_000, u64::MAX] {
         let mut timeline = Timeline::new(launch(), &args, most, Default::default()).unwrap();
         let mut states = vec![timeline.now().clone()];
-        while timeline.step(&mut super::NoObserver) {
+        while timeline.step(&mut clk_step::NoObserver) {
             states.push(timeline.now().clone());
         }
         let end = timeline.position();
