@@ -315,7 +315,7 @@ module.exports = grammar({
 
     for_statement: $ => seq(
       optional($.hint),
-      'for', field('variable', $._name), 'in', field('over', $._head_expression), field('body', $.block),
+      'for', field('variable', $._pattern), 'in', field('over', $._head_expression), field('body', $.block),
     ),
     while_statement: $ => seq(
       optional($.hint), 'while', field('condition', $._head_expression), field('body', $.block),

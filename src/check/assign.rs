@@ -11,7 +11,7 @@ use clk_scalar::ops::BinaryOp;
 use clk_syntax::ast::{self, ExprKind as Ast};
 
 /// Code of the error for a variable that is introduced without `let`.
-const UNDECLARED: &str = "E0116";
+pub(crate) const UNDECLARED: &str = "E0116";
 
 impl Cx<'_> {
     pub fn assign(&mut self, place: &ast::Expr, op: Option<(BinaryOp, Span)>, value: &ast::Expr) -> StmtKind {
@@ -23,6 +23,17 @@ impl Cx<'_> {
         let before = self.divergence.varying_reads;
         let hint = self.type_of_variable(place);
         let value = self.as_tile(|cx| cx.expr(value, hint.as_ref()));
+        self.assign_checked(place, op, value, before)
+    }
+
+    /// Checks an assignment of a checked value. `before` is the number of reads of varying values before the value.
+    pub(crate) fn assign_checked(
+        &mut self,
+        place: &ast::Expr,
+        op: Option<(BinaryOp, Span)>,
+        value: Expr,
+        before: u32,
+    ) -> StmtKind {
         let checked = self.as_tile(|cx| cx.place(place, op.is_some()));
         self.record_write(place);
         let place = checked;
@@ -136,7 +147,7 @@ impl Cx<'_> {
     }
 
     /// Returns whether an assigned name is not a declared variable but undefined, a builtin or a type.
-    fn is_undeclared(&mut self, name: &ast::Name) -> bool {
+    pub(crate) fn is_undeclared(&mut self, name: &ast::Name) -> bool {
         let later = self.script_names.is_some_and(|names| names.contains_key(name.text.as_str()));
         name.text != "_"
             && !later

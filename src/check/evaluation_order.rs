@@ -10,6 +10,7 @@ use crate::build::make;
 use crate::context::{BodyKind, Cx, Info};
 use crate::typed::*;
 use crate::visit;
+use clk_base::source::Span;
 
 /// Returns the operands of an expression in evaluation order. The flag is true for an lvalue that the expression
 /// writes.
@@ -125,6 +126,12 @@ impl Cx<'_> {
         *call
     }
 
+    /// Declares a variable without a name.
+    pub fn hidden_local(&mut self, ty: Type, span: Span) -> LocalId {
+        self.info.push(Info { used: true, varying: true, ..Info::default() });
+        self.locals.push(Local { name: "_".into(), ty, mutable: false, kind: LocalKind::Var, span })
+    }
+
     /// Moves the evaluation of an operand to a hidden variable.
     fn compute_first(&mut self, e: &mut Expr, stmts: &mut Vec<Stmt>) {
         let is_array = matches!(self.vars.shallow(&e.ty), Type::Array(_));
@@ -135,9 +142,7 @@ impl Cx<'_> {
             return;
         }
         let (ty, span) = (e.ty.clone(), e.span);
-        let id =
-            self.locals.push(Local { name: "_".into(), ty: ty.clone(), mutable: false, kind: LocalKind::Var, span });
-        self.info.push(Info { used: true, varying: true, ..Info::default() });
+        let id = self.hidden_local(ty.clone(), span);
         let value = std::mem::replace(e, make(ExprKind::Local(id), ty, span));
         stmts.push(Stmt {
             kind: StmtKind::Let { pattern: Pattern::Local(id), value: Some(value), declared: None },

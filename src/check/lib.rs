@@ -75,6 +75,7 @@ pub mod tune_configs;
 pub mod typed;
 mod types;
 mod unknown_names;
+mod unpacking;
 mod unused_results;
 mod value_advice;
 pub mod visit;

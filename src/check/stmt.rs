@@ -11,7 +11,6 @@ use crate::lints;
 use crate::scopes::LocalMeaning;
 use crate::typed::*;
 use crate::types::DimContext;
-use crate::value_advice;
 use clk_base::diag::{Applicability, Diagnostic};
 use clk_base::source::Span;
 use clk_scalar::builtin::Builtin;
@@ -19,12 +18,12 @@ use clk_scalar::ops::BinaryOp;
 use clk_syntax::ast::{self, ExprKind as Ast, StmtKind as AstStmt};
 
 /// A variable declaration being checked.
-struct LetDeclaration<'e> {
-    mutable: bool,
-    pattern: &'e ast::Pattern,
-    ty: Option<&'e ast::Type>,
-    value: Option<&'e ast::Expr>,
-    span: Span,
+pub(crate) struct LetDeclaration<'e> {
+    pub mutable: bool,
+    pub pattern: &'e ast::Pattern,
+    pub ty: Option<&'e ast::Type>,
+    pub value: Option<&'e ast::Expr>,
+    pub span: Span,
 }
 
 impl LetDeclaration<'_> {
@@ -135,9 +134,13 @@ impl Cx<'_> {
                 Some(kind) => kind,
                 None => return Type::Unit,
             },
+            AstStmt::Assign { place, op: None, value } if let Ast::Tuple(places) = &bare(place).kind => {
+                self.assign_parts(places, value, place.span, out);
+                return Type::Unit;
+            }
             AstStmt::Assign { place, op, value } => self.assign(place, *op, value),
             AstStmt::Expr { expr, quiet } => return self.expr_stmt(expr, *quiet, out),
-            AstStmt::For { var, iter, body, unroll } => self.for_loop(var, iter, body, *unroll),
+            AstStmt::For { pattern, iter, body, unroll } => self.for_loop(pattern, iter, body, *unroll),
             AstStmt::While { cond, body, unroll } => {
                 let cond = self.condition(cond, Fork::While);
                 let (body, _) = self.loop_body(body);
@@ -311,6 +314,12 @@ impl Cx<'_> {
             }
         };
         let varying = self.divergence.varying_reads != before;
+        let value = match d.pattern {
+            ast::Pattern::Tuple(parts, _) if ty.is_none() => {
+                value.map(|value| self.components_as_tuple(value, parts.len()))
+            }
+            _ => value,
+        };
         if let (Some(ty @ Type::Array(_)), Some(value), Some(name)) = (&ty, &value, d.name())
             && self.home == BodyKind::Fn
             && self.fills(value)
@@ -544,7 +553,7 @@ impl Cx<'_> {
         Some(StmtKind::LocalArray { local, extents: extents.collect(), init: ArrayInit::Elements(parts) })
     }
 
-    fn bind_pattern(&mut self, d: &LetDeclaration<'_>, pattern: &ast::Pattern, ty: &Type) -> Pattern {
+    pub(crate) fn bind_pattern(&mut self, d: &LetDeclaration<'_>, pattern: &ast::Pattern, ty: &Type) -> Pattern {
         match pattern {
             ast::Pattern::Name(name) if name.text == "_" => Pattern::Discard,
             ast::Pattern::Name(name) => {
@@ -560,24 +569,7 @@ impl Cx<'_> {
                 Pattern::Local(local)
             }
             ast::Pattern::Tuple(parts, span) => {
-                let types: Vec<Type> = match self.vars.shallow(ty) {
-                    Type::Tuple(types) if types.len() == parts.len() => types.to_vec(),
-                    Type::Unknown => vec![Type::Unknown; parts.len()],
-                    Type::Error => vec![Type::Error; parts.len()],
-                    other => {
-                        let (actual, value) = (self.ty_text(&other), d.value);
-                        let mismatch = Diagnostic::error(
-                            "E0320",
-                            format!("`{actual}` can't be unpacked into {} names", parts.len()),
-                        )
-                        .at(*span, "the number of names must match the value");
-                        self.report(match value {
-                            Some(value) => value_advice::unpacking_help(mismatch, parts.len(), &other, value),
-                            None => mismatch,
-                        });
-                        vec![Type::Error; parts.len()]
-                    }
-                };
+                let types = self.part_types(ty, parts.len(), *span, d.value);
                 Pattern::Tuple(parts.iter().zip(&types).map(|(p, t)| self.bind_pattern(d, p, t)).collect())
             }
         }
@@ -688,22 +680,36 @@ impl Cx<'_> {
         (body, self.loops.leave(outer))
     }
 
-    fn for_loop(&mut self, var: &ast::Name, iter: &ast::Expr, body: &ast::Block, unroll: ast::Unroll) -> StmtKind {
+    fn for_loop(
+        &mut self,
+        pattern: &ast::Pattern,
+        iter: &ast::Expr,
+        body: &ast::Block,
+        unroll: ast::Unroll,
+    ) -> StmtKind {
         let before = self.divergence.varying_reads;
         let begin = self.vars.begin_statement();
-        let (iter, ty) = self.iterated(iter);
+        let (iterated, ty) = self.iterated(iter);
         self.vars.end_statement(begin);
         let varying = self.divergence.varying_reads != before;
         self.scopes.open(body.span);
-        let id = self.declare(var, ty, false, LocalKind::Loop, None);
+        let (id, unpacked) = match pattern {
+            ast::Pattern::Name(name) => (self.declare(name, ty, false, LocalKind::Loop, None), None),
+            ast::Pattern::Tuple(parts, span) => {
+                let id = self.hidden_local(ty.clone(), *span);
+                let value = make(ExprKind::Local(id), ty, *span);
+                (id, Some(self.unpack_element(pattern, parts.len(), *span, iter, value, varying)))
+            }
+        };
         if let Some(info) = self.local_info(id) {
             info.varying = varying;
         }
         self.divergence.enter(iter.span, Fork::For, before);
-        let (body, _) = self.loop_body(body);
+        let (mut body, _) = self.loop_body(body);
+        body.stmts.splice(0..0, unpacked);
         self.divergence.leave();
         self.scopes.close();
-        StmtKind::For { var: id, iter, body: Box::new(body), unroll }
+        StmtKind::For { var: id, iter: iterated, body: Box::new(body), unroll }
     }
 
     fn iterated(&mut self, iter: &ast::Expr) -> (Expr, Type) {

@@ -231,7 +231,7 @@ pub enum StmtKind {
         name: Name,
         ty: Box<Type>,
     },
-    /// An assignment: `place = value`, `place += value`.
+    /// An assignment: `place = value`, `place += value`. In `(a, b) = value`, the place is a tuple of places.
     Assign {
         place: Box<Expr>,
         op: Option<(BinaryOp, Span)>,
@@ -243,7 +243,7 @@ pub enum StmtKind {
         quiet: bool,
     },
     For {
-        var: Name,
+        pattern: Pattern,
         iter: Expr,
         body: Box<Block>,
         unroll: Unroll,

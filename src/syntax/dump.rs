@@ -158,8 +158,8 @@ impl AstPrinter {
                 let word = if *quiet { "do quietly" } else { "do" };
                 self.node(format_args!("{word}"), |p| p.expr(expr));
             }
-            StmtKind::For { var, iter, body, unroll: hint } => {
-                self.node(format_args!("for {}{}", var.text, unroll(*hint)), |p| {
+            StmtKind::For { pattern: bound, iter, body, unroll: hint } => {
+                self.node(format_args!("for {}{}", pattern(bound), unroll(*hint)), |p| {
                     p.expr(iter);
                     p.block("body", body);
                 });

@@ -90,11 +90,11 @@ impl SyntaxError {
     }
 }
 
-/// Builds the diagnostic for `(a, b) = …` and `a, b = …`.
+/// Builds the diagnostic for `a, b = …` and `(a, b) += …`.
 pub(crate) fn multiple_assignment_error(places: Span, operator: Span) -> Diagnostic {
-    Diagnostic::error("E0135", "variables are assigned one by one")
+    Diagnostic::error("E0135", "several variables are assigned only as a tuple")
         .at(places, "several at once")
         .because(operator, "assigned here")
-        .help("two values are exchanged through a third name: `let old = a; a = b; b = old`")
+        .help("write the places in parentheses, and `=`: `(a, b) = (b, a)`")
         .help("new names are bound together: `let (a, b) = …`")
 }

@@ -622,10 +622,11 @@ impl StatementPrinter {
             }
             return Some(());
         }
-        let ForeignExpr::Tuple(values) = value else { return None };
-        if values.len() != places.len() {
-            return None;
-        }
+        let values = match value {
+            ForeignExpr::Tuple(values) if values.len() != places.len() => return None,
+            ForeignExpr::Tuple(values) => values.as_slice(),
+            _ => &[],
+        };
         // Every value is computed before the first assignment.
         let is_independent = places.iter().enumerate().all(|(index, place)| {
             let base = match place {
@@ -634,33 +635,15 @@ impl StatementPrinter {
             };
             base.is_some_and(|base| !values.iter().skip(index + 1).any(|value| value.uses(&base)))
         });
-        if is_independent {
+        if is_independent && !values.is_empty() {
             for (place, value) in places.iter().zip(values) {
                 self.assign(place, "", value, later)?;
             }
             return Some(());
         }
-        let (first, rest) = (places.first()?, &places[1..]);
-        if places.len() == 2 {
-            let old = fresh_name("old", &self.scope);
-            let saved = self.expr(first)?;
-            self.line(&format!("let {old} = {saved}"));
-            self.scope.variables.insert(old.clone(), self.scope.type_of(first));
-            self.assign(first, "", &values[0], later)?;
-            let replaced = values[1].clone().rewrite(&mut |e| if e == *first { ForeignExpr::name(&old) } else { e });
-            return self.assign(&rest[0], "", &replaced, later);
-        }
-        let mut saved = Vec::new();
-        for value in values {
-            let name = fresh_name(&format!("next{}", saved.len()), &self.scope);
-            let text = self.expr(value)?;
-            self.line(&format!("let {name} = {text}"));
-            self.scope.variables.insert(name.clone(), self.scope.type_of(value));
-            saved.push(name);
-        }
-        for (place, name) in places.iter().zip(&saved) {
-            self.assign(place, "", &ForeignExpr::name(name), later)?;
-        }
+        let places = places.iter().map(|place| self.expr(place)).collect::<Option<Vec<_>>>()?;
+        let text = self.expr(value)?;
+        self.line(&format!("({}) = {text}", places.join(", ")));
         Some(())
     }
 
@@ -710,10 +693,6 @@ pub(super) fn stated_type(text: &str) -> ForeignType {
         None if text.starts_with('(') => ForeignType::Unknown,
         None => ForeignType::scalar(text),
     }
-}
-
-fn fresh_name(name: &str, scope: &ForeignScope) -> String {
-    if scope.declares(name) { fresh_name(&format!("{name}_"), scope) } else { name.to_owned() }
 }
 
 /// Returns the condition and the message of an assertion of a test framework: `self.assertEqual(a, b)`.

@@ -287,12 +287,6 @@ fn bare_declaration(cx: &MistakeContext<'_>) -> Diagnostic {
 /// Reports `for (int i = 0; i < n; i++)`.
 fn c_for(cx: &MistakeContext<'_>) -> Diagnostic {
     let open = cx.start + 1;
-    let close = cx.find(open, Tok::RParen).filter(|&close| cx.kind(close + 1) == Tok::In);
-    if let Some(close) = close {
-        return Diagnostic::error("E0118", "a `for` has one variable")
-            .at(cx.spans(open, close), "several in parentheses")
-            .help("loop over the indices: `for i in 0..len(x) { let v = x[i] … }`");
-    }
     let error =
         Diagnostic::error("E0118", "a `for` loops over a range").at(cx.spans(cx.start, open), "the C way").help(
             "`for i in 0..n { … }` counts from 0 to n - 1; `0..n step 2` in larger steps; anything else is a `while`",

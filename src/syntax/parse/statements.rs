@@ -192,8 +192,17 @@ fn expression_or_assignment(inp: &mut ParserInput<'_, '_>) -> ParseResult<StmtKi
     };
     let token = bump(inp);
     let value = expression(inp)?;
-    let op = op.map(|op| (op, token.span(value.span.file)));
-    if !check_place(inp, &place, token.span(value.span.file)) {
+    let operator = token.span(value.span.file);
+    let op = op.map(|op| (op, operator));
+    let is_valid = match parts_of_tuple(&place) {
+        Some(_) if op.is_some() => {
+            report(inp, multiple_assignment_error(place.span, operator));
+            false
+        }
+        Some(parts) => parts.iter().all(|part| check_place(inp, part, operator)),
+        None => check_place(inp, &place, operator),
+    };
+    if !is_valid {
         place.kind = ExprKind::Error;
     }
     Ok(StmtKind::Assign { place: Box::new(place), op, value })
@@ -229,19 +238,29 @@ fn strip_cache_hint(call: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Checks that the target of an assignment is a name, an element or a field; reports anything else.
-fn check_place(inp: &mut ParserInput<'_, '_>, place: &Expr, operator: Span) -> bool {
-    let mut inner = place;
+/// Returns the expression inside parentheses.
+fn without_parentheses(expr: &Expr) -> &Expr {
+    let mut inner = expr;
     while let ExprKind::Paren(expr) = &inner.kind {
         inner = expr;
     }
-    inner = strip_cache_hint(inner).unwrap_or(inner);
+    inner
+}
+
+/// Returns the places of `(a, b) = …`.
+fn parts_of_tuple(place: &Expr) -> Option<&[Expr]> {
+    match &without_parentheses(place).kind {
+        ExprKind::Tuple(parts) if !parts.is_empty() => Some(parts),
+        _ => None,
+    }
+}
+
+/// Checks that the target of an assignment is a name, an element or a field; reports anything else.
+fn check_place(inp: &mut ParserInput<'_, '_>, place: &Expr, operator: Span) -> bool {
+    let inner = without_parentheses(place);
+    let inner = strip_cache_hint(inner).unwrap_or(inner);
     if matches!(inner.kind, ExprKind::Name(_) | ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Error) {
         return true;
-    }
-    if matches!(inner.kind, ExprKind::Tuple(_)) {
-        report(inp, multiple_assignment_error(place.span, operator));
-        return false;
     }
     let mut diagnostic = Diagnostic::error("E0135", "this cannot be assigned to")
         .at(place.span, "not a place: a variable, an element `a[i]` or a field `v.x`")
@@ -342,9 +361,9 @@ fn loop_statement(inp: &mut ParserInput<'_, '_>, unroll: Unroll) -> ParseResult<
     match kind {
         Tok::For => {
             bump(inp);
-            let whole = custom(name).then_ignore(tok(Tok::In)).then(custom(head)).then(custom(block));
-            let ((var, iter), body) = inp.parse(whole)?;
-            Ok(StmtKind::For { var, iter, body: Box::new(body), unroll })
+            let whole = custom(pattern).then_ignore(tok(Tok::In)).then(custom(head)).then(custom(block));
+            let ((pattern, iter), body) = inp.parse(whole)?;
+            Ok(StmtKind::For { pattern, iter, body: Box::new(body), unroll })
         }
         Tok::While => {
             bump(inp);
