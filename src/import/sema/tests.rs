@@ -103,6 +103,23 @@ fn a_store_to_constant_memory_is_refused() {
     assert!(translation.refused[0].construct.contains("a store to `a`"), "{}", translation.refused[0].construct);
 }
 
+/// A refused struct stays refused in the next kernel.
+#[test]
+fn structs_that_are_refused_stay_refused() {
+    let source = "struct B { int a : 3; int b; };\n\
+                  __global__ void f(int *y) { B x; y[0] = sizeof(x); }\n\
+                  __global__ void g(int *y) { y[0] = sizeof(B); }";
+    let refused: Vec<_> = translated(source).refused.into_iter().map(|kernel| kernel.construct).collect();
+    assert_eq!(refused, ["a bit field", "a bit field"]);
+    let recursive = "struct B;\nstruct A { B b; };\nstruct B { A a; };\n\
+                     __global__ void k(int *y) { y[0] = sizeof(A); }";
+    assert_eq!(translated(recursive).refused[0].construct, "a struct that contains itself");
+    let large = "template <typename T> struct P { T a, b; };\n\
+                 template <typename T> __device__ int f(T x) { P<T> p; return f(p); }\n\
+                 __global__ void k(int *y) { y[0] = f(1); }";
+    assert!(translated(large).refused[0].construct.contains("fields"));
+}
+
 #[test]
 fn an_undefined_order_is_refused() {
     let translation = translated("__global__ void k(int* y) { int i = 0; y[i] = i++ + i; }");

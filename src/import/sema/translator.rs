@@ -36,6 +36,8 @@ pub(crate) struct RecordInfo<'a> {
     /// Whether the fields have no space between them.
     pub(crate) packed: bool,
     pub(crate) is_union: bool,
+    /// The number of fields, with those of fields; `None` until all fields are known.
+    pub(crate) field_count: Option<u64>,
     /// Whether the struct is in the text already.
     pub(crate) emitted: bool,
 }
