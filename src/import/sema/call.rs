@@ -9,7 +9,7 @@ use super::pointer::same_base;
 use super::pointer_choice::refuse_choice;
 use super::program::Symbol;
 use super::translator::PassMode;
-use super::tree::{Expr, ExprKind};
+use super::tree::Expr;
 use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, RecordId};
 use super::value::{
@@ -335,45 +335,6 @@ impl<'a> Lower<'_, 'a> {
             return own;
         }
         self.t.record(id).bases.clone().into_iter().flat_map(|base| self.methods(base, name)).collect()
-    }
-
-    /// Returns whether a class has constructors with a body, other than copies of itself.
-    pub(crate) fn has_constructor(&self, id: RecordId) -> bool {
-        self.methods(id, "constructor").iter().any(|&function| {
-            self.t.program.functions[function].record == Some(self.t.record(id).decl)
-                && matches!(self.t.function(function).body, FunctionBody::Block(_) | FunctionBody::Refused(_))
-        })
-    }
-
-    pub(crate) fn call_constructor(&mut self, id: RecordId, args: Vec<Denoted>, span: SourceSpan) -> Res<Value> {
-        let own = self.t.record(id).decl;
-        let constructors: Vec<_> = self
-            .methods(id, "constructor")
-            .into_iter()
-            .filter(|&function| {
-                self.t.program.functions[function].record == Some(own)
-                    && matches!(self.t.function(function).body, FunctionBody::Block(_) | FunctionBody::Refused(_))
-            })
-            .collect();
-        if args.is_empty()
-            && !constructors.iter().any(|&f| self.t.function(f).params.iter().all(|p| p.default.is_some()))
-        {
-            return self.aggregate_default(id, span);
-        }
-        let chosen = self.choose(&constructors, None, &args, Some(id), "constructor", span)?;
-        let denoted = self.call_chosen(chosen, None, args, span)?;
-        self.value_of(denoted, span)
-    }
-
-    fn aggregate_default(&mut self, id: RecordId, span: SourceSpan) -> Res<Value> {
-        let fields = self.t.record(id).fields.clone();
-        let mut values = vec![];
-        for field in fields {
-            let zero = self.zero_value(&field.ty, span)?;
-            values.push((field.clk, realize(&zero)));
-        }
-        let name = self.t.record(id).clk.clone();
-        Ok(Value::new(CType::Record(id), Expr::new(ExprKind::Struct(name, values), span)))
     }
 
     /// Calls a conversion operator of a class, if it has one for the type.

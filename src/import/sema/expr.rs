@@ -924,6 +924,9 @@ impl<'a> Lower<'_, 'a> {
                 let pointer = self.cast_pointer(pointer, target, span)?;
                 self.object_at(pointer, span)
             }
+            CType::Record(id) if self.has_constructor(*id) => {
+                Ok(Denoted::Value(self.construct(&to, &[value], false, span)?))
+            }
             _ => {
                 let value = self.rvalue(value)?;
                 Ok(Denoted::Value(self.convert(value, &to, span)?))

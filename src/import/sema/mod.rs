@@ -9,6 +9,7 @@ mod arith;
 mod assigned_names;
 mod builtin;
 mod call;
+mod constructors;
 mod decl;
 mod expr;
 mod external_functions;

@@ -308,6 +308,9 @@ impl<'a> Lower<'_, 'a> {
                     return Some(CONVERSION);
                 }
                 let converting = self.methods(*id, "constructor").iter().any(|&function| {
+                    if self.is_explicit(function) {
+                        return false;
+                    }
                     let function = self.t.function(function);
                     !function.params.is_empty() && function.params.iter().skip(1).all(|param| param.default.is_some())
                 });

@@ -625,6 +625,7 @@ impl<'a> Lower<'_, 'a> {
         self.t.records[id.0].fields = fields;
         self.t.records[id.0].bases = bases;
         self.t.records[id.0].field_count = Some(self.count_fields(id, span)?);
+        self.check_special_members(id)?;
         Ok(id)
     }
 
