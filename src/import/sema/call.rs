@@ -271,13 +271,6 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    pub(crate) fn has_operator(&mut self, ty: &CType, op: &str) -> bool {
-        let CType::Record(id) = ty else { return false };
-        let name = format!("operator{op}");
-        !self.methods(*id, &name).is_empty()
-            || !self.t.program.find(std::slice::from_ref(&name.as_str().into()), &self.scope).is_empty()
-    }
-
     /// Calls `operator op` of the file for an object and further operands.
     pub(crate) fn call_operator(
         &mut self,

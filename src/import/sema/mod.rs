@@ -35,6 +35,7 @@ mod loops;
 mod lower;
 mod math;
 mod memory_functions;
+mod object_operators;
 mod order;
 mod overload;
 mod packed_integers;

@@ -213,7 +213,7 @@ impl<'a> Lower<'_, 'a> {
         self.call_chosen(chosen, None, operands.to_vec(), span).map(Some)
     }
 
-    fn viable(
+    pub(crate) fn viable(
         &mut self,
         id: usize,
         explicit: Option<&'a [CppTemplateArg]>,

@@ -103,6 +103,34 @@ fn a_store_to_constant_memory_is_refused() {
     assert!(translation.refused[0].construct.contains("a store to `a`"), "{}", translation.refused[0].construct);
 }
 
+/// Clk copies objects field by field and calls no destructors.
+#[test]
+fn classes_with_other_copies_are_refused() {
+    let construct = |members: &str, body: &str| {
+        let source = format!(
+            "struct S {{ int v; {members} }};\nstruct T {{ S s; int w; }};\n__global__ void k(int *y) {{ {body} }}"
+        );
+        let translation = translated(&source);
+        translation.refused.first().map(|refused| refused.construct.clone()).unwrap_or_default()
+    };
+    let body = "S a; S b = a; y[0] = b.v;";
+    assert_eq!(construct("__device__ ~S() { v = 0; }", body), "a destructor");
+    assert_eq!(construct("__device__ ~S() {}", body), "");
+    let copy = "a constructor for copies that does not copy each field";
+    assert_eq!(construct("__device__ S() {} __device__ S(const S &o) : v(o.v + 1) {}", body), copy);
+    assert_eq!(construct("__device__ S() {} __device__ S(const S &o) {}", body), copy);
+    assert_eq!(construct("__device__ S() {} __device__ S(const S &o) { v = o.v; }", body), "");
+    let assign = "__device__ S &operator=(const S &o) { v = o.v + 1; return *this; }";
+    assert_eq!(construct(assign, "S a, b; a.v = 1; b = a; y[0] = b.v;"), "");
+    assert_eq!(construct(assign, "T a; y[0] = a.w;"), "a member whose `operator=` does not copy each field");
+    assert_eq!(
+        construct("__device__ S &operator=(const S &o) { goto end; end: return *this; }", "S a, b; b = a;"),
+        "a `goto` statement"
+    );
+    let and = "__device__ bool operator&&(const S &o) const { return false; }";
+    assert_eq!(construct(and, "S a = {1}; y[0] = a && a;"), "`operator&&` of the file");
+}
+
 /// A refused struct stays refused in the next kernel.
 #[test]
 fn structs_that_are_refused_stay_refused() {
