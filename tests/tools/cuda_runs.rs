@@ -194,6 +194,30 @@ int main() {
     assert!(ran.code == 1 && ran.err.contains("E0602"), "{}\n{}", ran.out, ran.err);
 }
 
+/// Constructors, copies, operators, references and overloads have the results of C++, which comments in the files
+/// state.
+#[test]
+fn classes_and_overloads_have_the_results_of_cpp() {
+    for (file, kernels) in [("classes.cu", 7)] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_files");
+        let text = fs::read_to_string(format!("{folder}/{file}")).expect("the file is readable");
+        let ran = on_text(&text, &["run", "k.cu"]);
+        assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+        let mut count = 0;
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            let Some(expected) = line.strip_prefix("// y = ") else { continue };
+            let name = lines.next().and_then(|line| line.strip_prefix("__global__ void ")?.split('(').next());
+            let name = name.expect("a kernel follows the comment");
+            let launch = ran.out.lines().find(|line| line.contains(&format!(": {name}<<<")));
+            let result = format!(": y = {expected} (");
+            assert!(launch.is_some_and(|launch| launch.contains(&result)), "{name}: {}", ran.out);
+            count += 1;
+        }
+        assert_eq!(count, kernels, "{file}");
+    }
+}
+
 /// Variables of the file keep their initial values and their contents between launches.
 #[test]
 fn variables_of_the_file_have_their_initial_values() {

@@ -356,7 +356,6 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Denoted> {
         let function = self.t.function(chosen.function);
-        let scope = self.t.program.functions[chosen.function].scope.clone();
         if let FunctionBody::Refused(refusal) = &function.body {
             return Err(Box::new(refusal.clone()));
         }
@@ -371,40 +370,28 @@ impl<'a> Lower<'_, 'a> {
         {
             return Ok(denoted);
         }
-        let mut passed: Vec<Passed> = vec![];
-        if let Some(this) = &this
-            && !self.pass_pointers(this, PassedAs::Reference, &mut passed, span)?
-        {
-            let one = self.pass_object(this.clone(), false, &passed, span)?;
-            passed.push(one);
-        }
-        for (at, param) in function.params.iter().enumerate() {
-            let env = chosen.env.clone();
-            let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&param.ty))?;
-            let arg = match args.get(at) {
-                Some(arg) => arg.clone(),
-                None => {
-                    let Some(default) = self.default_argument(chosen.function, at) else {
-                        return refuse("a call with too few arguments", span, "");
-                    };
-                    let denoted = self.in_context(env, scope.clone(), |lower| lower.denote(default))?;
-                    match denoted {
-                        Denoted::Value(value) => Denoted::Value(self.settle(value)),
-                        other => other,
-                    }
+        let mut args = args;
+        let reads_memory = function.params.iter().zip(&args).any(|(param, arg)| {
+            is_const_reference(&param.ty) && matches!(arg, Denoted::Place(place) if self.is_shared_place(place))
+        });
+        if reads_memory {
+            // The arguments may be passed twice.
+            for arg in &mut args {
+                if let Denoted::Value(value) = arg {
+                    *arg = Denoted::Value(self.settle(value.clone()));
                 }
-            };
-            if let Some((place, kind)) = struct_argument(&arg, &ty)
-                && self.pass_pointers(&place, kind, &mut passed, span)?
-            {
-                continue;
             }
-            let by_value = is_const_reference(&param.ty) && !takes_memory(function);
-            let one = self.pass(arg, &ty, by_value, &passed, span)?;
-            passed.push(one);
         }
+        let object = this.as_ref().map(|this| this.ty.clone());
+        let mut passed = self.pass_all(&chosen, this.as_ref(), &args, true, span)?;
         let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
-        let instance = self.instance(&chosen, this.as_ref().map(|this| this.ty.clone()), &modes, span)?;
+        let mut instance = self.instance(&chosen, object.clone(), &modes, span)?;
+        if reads_memory && instance.effect {
+            // The function may change the memory, or wait until another thread changes it.
+            passed = self.pass_all(&chosen, this.as_ref(), &args, false, span)?;
+            let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
+            instance = self.instance(&chosen, object, &modes, span)?;
+        }
         let mut effect = instance.effect;
         for one in &passed {
             if let Some(place) = &one.place {
@@ -485,6 +472,55 @@ impl<'a> Lower<'_, 'a> {
             };
         }
         Ok(Denoted::Value(Value { effect, ..Value::new(instance.result.clone(), call) }))
+    }
+
+    /// Passes the object and the arguments of a call. With `copies`, references to `const` are copies if the function
+    /// has no parameter through which it may change the original.
+    fn pass_all(
+        &mut self,
+        chosen: &Chosen,
+        this: Option<&CppPlace>,
+        args: &[Denoted],
+        copies: bool,
+        span: SourceSpan,
+    ) -> Res<Vec<Passed>> {
+        let function = self.t.function(chosen.function);
+        let scope = self.t.program.functions[chosen.function].scope.clone();
+        let changes_object = this.is_some() && !function.is_const;
+        let copies = copies && !takes_memory(function) && !changes_object;
+        let mut passed: Vec<Passed> = vec![];
+        if let Some(this) = this
+            && !self.pass_pointers(this, PassedAs::Reference, &mut passed, span)?
+        {
+            let one = self.pass_object(this.clone(), false, &passed, span)?;
+            passed.push(one);
+        }
+        for (at, param) in function.params.iter().enumerate() {
+            let env = chosen.env.clone();
+            let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&param.ty))?;
+            let arg = match args.get(at) {
+                Some(arg) => arg.clone(),
+                None => {
+                    let Some(default) = self.default_argument(chosen.function, at) else {
+                        return refuse("a call with too few arguments", span, "");
+                    };
+                    let denoted = self.in_context(env, scope.clone(), |lower| lower.denote(default))?;
+                    match denoted {
+                        Denoted::Value(value) => Denoted::Value(self.settle(value)),
+                        other => other,
+                    }
+                }
+            };
+            if let Some((place, kind)) = struct_argument(&arg, &ty)
+                && self.pass_pointers(&place, kind, &mut passed, span)?
+            {
+                continue;
+            }
+            let by_value = copies && is_const_reference(&param.ty);
+            let one = self.pass(arg, &ty, by_value, &passed, span)?;
+            passed.push(one);
+        }
+        Ok(passed)
     }
 
     /// Evaluates a function that returns a reference or a pointer in place, if its body is one `return`, as in
@@ -660,6 +696,9 @@ impl<'a> Lower<'_, 'a> {
             let at = at.clone();
             return self.pass_pointer(at, !pointer, before, span);
         }
+        if let Some(mode) = same_object(&place, pointer, before) {
+            return Ok(Passed { mode, exprs: vec![], place: None });
+        }
         if self.is_shared_place(&place) {
             return refuse(
                 "a reference to a part of an element in memory",
@@ -711,6 +750,17 @@ impl<'a> Lower<'_, 'a> {
         exprs.extend(index);
         Ok(Passed { mode, exprs, place: Some(place) })
     }
+}
+
+/// Returns how a reference or pointer to an object that an earlier parameter has is passed.
+fn same_object(place: &CppPlace, pointer: bool, before: &[Passed]) -> Option<PassMode> {
+    let (key, path) = field_path(place)?;
+    before.iter().enumerate().find_map(|(of, one)| {
+        let (PassMode::Object { ty, .. }, Some(other)) = (&one.mode, &one.place) else { return None };
+        let (known, outer) = field_path(other)?;
+        let inner = path.strip_prefix(outer.as_slice()).filter(|_| known == key)?;
+        Some(PassMode::SameObject { of, object: ty.clone(), path: inner.to_vec(), pointer })
+    })
 }
 
 /// Returns the struct that an argument passes to a parameter of a type.

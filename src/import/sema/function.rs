@@ -361,6 +361,30 @@ impl<'a> Lower<'_, 'a> {
                     self.declare(cpp_name, Local::Variable { name: clk, key, ty: object.clone(), known: None });
                 }
             }
+            PassMode::SameObject { of, object, path, pointer } => {
+                let Some((Some(at), Some(known))) = keys.get(*of).copied() else {
+                    return refuse("this call", span, "");
+                };
+                let kind = PlaceKind::Variable { name: params[at].name.clone(), key: known, value: None };
+                let mut place = CppPlace { kind, ty: object.clone(), span };
+                for field in path {
+                    let CType::Record(id) = place.ty else { return refuse("this call", span, "") };
+                    let fields = &self.t.record(id).fields;
+                    let Some(own) = fields.iter().find(|own| own.clk == *field) else {
+                        return refuse("this call", span, "");
+                    };
+                    let ty = own.ty.clone();
+                    place = CppPlace { kind: PlaceKind::Field(Box::new(place), field.clone()), ty, span };
+                }
+                keys.push((None, None));
+                arrays.push(None);
+                if *pointer {
+                    let fixed = self.object_pointer(place.clone(), place.ty);
+                    self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, &target, Some(fixed), span)?;
+                } else {
+                    self.declare(cpp_name, Local::Alias(place));
+                }
+            }
             PassMode::Array { element, unit, to, offset, reference } => {
                 let clk = self.fresh(name);
                 let length = self.fresh(&format!("{}_LEN", name.to_uppercase()));

@@ -51,6 +51,13 @@ pub(crate) enum PassMode {
         ty: CType,
         pointer: bool,
     },
+    /// Like `Object`, to the object of an earlier parameter with type `object` or to a field in it.
+    SameObject {
+        of: usize,
+        object: CType,
+        path: Vec<SmolStr>,
+        pointer: bool,
+    },
     /// A pointer into an array, or a reference to an element of one: the array, and an index if it is not 0.
     Array {
         element: CType,
