@@ -198,7 +198,7 @@ int main() {
 /// state.
 #[test]
 fn classes_and_overloads_have_the_results_of_cpp() {
-    for (file, kernels) in [("classes.cu", 7)] {
+    for (file, kernels) in [("classes.cu", 7), ("lookup.cu", 2)] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_files");
         let text = fs::read_to_string(format!("{folder}/{file}")).expect("the file is readable");
         let ran = on_text(&text, &["run", "k.cu"]);

@@ -82,7 +82,7 @@ impl<'a> Lower<'_, 'a> {
 
     fn call_name(&mut self, name: &'a QualifiedName, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
         let explicit = name.segments.last().and_then(|segment| segment.args.as_deref());
-        if let [only] = name.segments.as_slice() {
+        if let ([only], false) = (name.segments.as_slice(), name.global) {
             if self.find_local(&only.name.text).is_some()
                 && !matches!(self.find_local(&only.name.text), Some(super::lower::Local::Type(_)))
             {
@@ -131,6 +131,10 @@ impl<'a> Lower<'_, 'a> {
         let class = if is_method { self.class_of(name)? } else { None };
         let mark = self.mark();
         let denoted = self.arguments(args)?;
+        let functions = match (name.segments.as_slice(), name.global || is_method) {
+            ([only], false) => self.visible_functions(functions, &only.name.text, &denoted),
+            _ => functions,
+        };
         if let [id] = functions[..]
             && !is_method
             && self.t.function(id).attributes.device

@@ -110,6 +110,7 @@ impl<'a> Lower<'_, 'a> {
         for _ in 0..MAX_PASSES {
             facts.changed = false;
             let mut lower = Lower::new(self.t, chosen.env.clone(), entry.scope.clone(), facts);
+            lower.function = Some(chosen.function);
             let body = lower.function_body(function, this.clone(), chosen.record, modes);
             facts = std::mem::take(&mut lower.facts);
             Lower::forget_stale_bases(&mut facts);
@@ -525,6 +526,7 @@ impl<'a> Lower<'_, 'a> {
             facts.changed = false;
             let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
             lower.is_kernel = true;
+            lower.function = Some(id);
             lower.axes = stated.axis;
             lower.stated_block = stated.block;
             let body = lower.kernel_body(function);

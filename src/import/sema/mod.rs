@@ -58,6 +58,7 @@ pub(crate) mod tree;
 pub(crate) mod types;
 mod understood_launches;
 mod value;
+mod visible_functions;
 
 use crate::ast::{CppFunction, CppTypeKind, FunctionBody, QualifiedName, Refusal, TranslationUnit};
 use crate::comments::{FileComments, PlacedComments};

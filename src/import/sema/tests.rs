@@ -131,6 +131,22 @@ fn classes_with_other_copies_are_refused() {
     assert_eq!(construct(and, "S a = {1}; y[0] = a && a;"), "`operator&&` of the file");
 }
 
+/// An overload of another file may be the one that C++ calls.
+#[test]
+fn overloads_without_a_body_compete() {
+    let refused = |call: &str| {
+        let source = format!(
+            "__device__ int f(int x);\n__device__ int f(double x) {{ return 1; }}\n\
+             __device__ int g(int x);\n__device__ int g(int x) {{ return 1; }}\n\
+             __global__ void k(int *y) {{ y[0] = {call}; }}"
+        );
+        translated(&source).refused.first().map(|refused| refused.construct.clone()).unwrap_or_default()
+    };
+    assert_eq!(refused("f(1)"), "a call of `f`, whose body is not in this file");
+    assert_eq!(refused("f(1.0)"), "");
+    assert_eq!(refused("g(1)"), "");
+}
+
 /// A refused struct stays refused in the next kernel.
 #[test]
 fn structs_that_are_refused_stay_refused() {
