@@ -143,7 +143,13 @@ impl<'a> Lower<'_, 'a> {
             return self.call_external(id, denoted, span);
         }
         match self.choose(&functions, explicit, &denoted, class, text, span) {
-            Ok(chosen) => self.call_chosen(chosen, None, denoted, span),
+            Ok(chosen) => {
+                if self.converts_numbers(&chosen, &denoted) && self.is_header_call(name, args, span) {
+                    let construct = format!("a call of `{text}`, which may be that of the CUDA headers");
+                    return refuse(construct, span, "cast the arguments to the types of the parameters");
+                }
+                self.call_chosen(chosen, None, denoted, span)
+            }
             Err(refusal) => {
                 // The file adds overloads to a function of the headers: `make_float4(float3)`.
                 if let Some(block) = self.blocks.last_mut() {
@@ -152,6 +158,27 @@ impl<'a> Lower<'_, 'a> {
                 self.call_builtin(name, args, span).map_err(|_| refusal)
             }
         }
+    }
+
+    /// Returns whether a function outside of namespaces takes numbers of other types than the arguments.
+    fn converts_numbers(&mut self, chosen: &Chosen, args: &[Denoted]) -> bool {
+        if !self.t.program.functions[chosen.function].scope.is_empty() {
+            return false;
+        }
+        let types: Vec<CType> = args.iter().map(|arg| self.type_of_denoted(arg)).collect();
+        let Ok(params) = self.parameter_types(chosen.function, &chosen.env) else { return false };
+        types.iter().all(CType::is_arithmetic)
+            && types.iter().zip(&params).any(|(ty, param)| ty.referent() != param.referent())
+    }
+
+    /// Returns whether the headers have a function for these arguments.
+    fn is_header_call(&mut self, name: &'a QualifiedName, args: &'a [CppExpr], span: SourceSpan) -> bool {
+        let (effect, shared, notes) = (self.effect, self.shared.len(), self.notes.len());
+        let is_known = self.nested(|lower| lower.call_builtin(name, args, span)).is_ok();
+        self.effect = effect;
+        self.shared.truncate(shared);
+        self.notes.truncate(notes);
+        is_known
     }
 
     /// `f(args)` for a variable `f`: an object with `operator()`.

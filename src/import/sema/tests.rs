@@ -147,6 +147,21 @@ fn overloads_without_a_body_compete() {
     assert_eq!(refused("g(1)"), "");
 }
 
+/// A function of the headers may fit better than an overload of the file.
+#[test]
+fn overloads_of_header_functions_take_their_own_types() {
+    let refused = |call: &str| {
+        let source = format!(
+            "__device__ float max(float a, int b) {{ return a; }}\n__device__ float mix(float a, int b) {{ return a; }}\n\
+             __global__ void k(float *y) {{ y[0] = {call}; }}"
+        );
+        translated(&source).refused.first().map(|refused| refused.construct.clone()).unwrap_or_default()
+    };
+    assert_eq!(refused("max(1, 2)"), "a call of `max`, which may be that of the CUDA headers");
+    assert_eq!(refused("max(1.0f, 2)"), "");
+    assert_eq!(refused("mix(1, 2)"), "");
+}
+
 /// A refused struct stays refused in the next kernel.
 #[test]
 fn structs_that_are_refused_stay_refused() {
