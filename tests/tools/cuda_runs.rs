@@ -164,6 +164,60 @@ fn generated_inputs_cause_no_errors() {
     assert!(ran.code == 1 && ran.err.contains("E0601"), "{}\n{}", ran.out, ran.err);
 }
 
+/// Divisors in arrays and numbers that align accesses are generated, too.
+#[test]
+fn divisors_and_alignment_are_generated() {
+    let text = "__global__ void divide(const int *p, int *x, int n) {
+    int i = threadIdx.x;
+    if (i < n) x[i] = 100 / p[i];
+}
+__global__ void rows(float *x, size_t pitch, int w, int h) {
+    if (threadIdx.x < w && blockIdx.x < h) ((float *)((char *)x + blockIdx.x * pitch))[threadIdx.x] = 1;
+}
+int main() {
+    int *p, *x;
+    float *y;
+    size_t pitch;
+    cudaMalloc(&p, 32 * sizeof(int));
+    cudaMalloc(&x, 32 * sizeof(int));
+    cudaMallocPitch(&y, &pitch, 30 * sizeof(float), 20);
+    divide<<<1, 32>>>(p, x, 32);
+    rows<<<20, 32>>>(y, pitch, 30, 20);
+}
+";
+    let ran = on_text(text, &["run", "k.cu"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+    assert!(ran.err.contains("100 is divided by zero"), "{}", ran.err);
+    assert!(ran.err.contains("launches with other chosen numbers have no such fault"), "{}", ran.err);
+    // A divisor that does not depend on the elements is an error.
+    let ran = on_text(&text.replace("p[i]", "(p[i] - p[i])"), &["run", "k.cu"]);
+    assert!(ran.code == 1 && ran.err.contains("E0602"), "{}\n{}", ran.out, ran.err);
+}
+
+/// Constructors, copies, operators, references and overloads have the results of C++, which comments in the files
+/// state.
+#[test]
+fn classes_and_overloads_have_the_results_of_cpp() {
+    for (file, kernels) in [("classes.cu", 7), ("lookup.cu", 2)] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_files");
+        let text = fs::read_to_string(format!("{folder}/{file}")).expect("the file is readable");
+        let ran = on_text(&text, &["run", "k.cu"]);
+        assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+        let mut count = 0;
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            let Some(expected) = line.strip_prefix("// y = ") else { continue };
+            let name = lines.next().and_then(|line| line.strip_prefix("__global__ void ")?.split('(').next());
+            let name = name.expect("a kernel follows the comment");
+            let launch = ran.out.lines().find(|line| line.contains(&format!(": {name}<<<")));
+            let result = format!(": y = {expected} (");
+            assert!(launch.is_some_and(|launch| launch.contains(&result)), "{name}: {}", ran.out);
+            count += 1;
+        }
+        assert_eq!(count, kernels, "{file}");
+    }
+}
+
 /// Variables of the file keep their initial values and their contents between launches.
 #[test]
 fn variables_of_the_file_have_their_initial_values() {

@@ -11,14 +11,11 @@ use clk_scalar::{Scalar, ScalarValue};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntegerContents {
     /// Random integers from 0 to below a limit, so that they may be indices.
-    Random {
-        limit: u64,
-    },
+    Random { limit: u64 },
     /// The position of the element, modulo a limit.
-    Positions {
-        limit: u64,
-    },
-    Zeros,
+    Positions { limit: u64 },
+    /// One number for all elements.
+    All(u64),
 }
 
 /// Generates the elements of an array.
@@ -101,7 +98,7 @@ fn number(scalar: Scalar, at: u64, integers: IntegerContents, random: &mut Rando
     let integer = match integers {
         IntegerContents::Random { limit: below } => (next >> 16) % limit(below),
         IntegerContents::Positions { limit: below } => at % limit(below),
-        IntegerContents::Zeros => 0,
+        IntegerContents::All(number) => number,
     };
     ScalarValue::from_bits(scalar, integer)
 }

@@ -92,6 +92,8 @@ pub(crate) enum InputContents {
     Positions,
     /// Integers are zero.
     Zeros,
+    /// Integers are one, so that they may be divisors.
+    Ones,
 }
 
 /// Registers the program's structs with an interpreter, so that it recognizes arrays of these structs.
@@ -160,7 +162,8 @@ impl LaunchInputs {
         let integers = match contents {
             InputContents::Random => IntegerContents::Random { limit },
             InputContents::Positions => IntegerContents::Positions { limit },
-            InputContents::Zeros => IntegerContents::Zeros,
+            InputContents::Zeros => IntegerContents::All(0),
+            InputContents::Ones => IntegerContents::All(1),
         };
         let generated = |name: &str| inputs::array(&array.element, array.length, name, integers);
         match &array.source {

@@ -185,7 +185,8 @@ fn judge(
     // The title has the index of an access, for example. It is compared only if a second run has the same one.
     let has_title = |again: &Option<Box<Diagnostic>>| again.as_ref().is_some_and(|again| again.title == fault.title);
     let is_deterministic = has_title(&run_with(&launch.inputs, InputContents::Random));
-    let needs_contents = [InputContents::Positions, InputContents::Zeros].into_iter().any(|contents| {
+    let others = [InputContents::Positions, InputContents::Zeros, InputContents::Ones];
+    let needs_contents = others.into_iter().any(|contents| {
         let again = run_with(&launch.inputs, contents);
         !is_repeated(&again) || (is_deterministic && !has_title(&again))
     });

@@ -103,22 +103,23 @@ impl HostNumbers {
     }
 }
 
-/// A choice of unknown numbers: the first size, the difference between two sizes, the position in [`SMALL`] at which
-/// other numbers begin, and the blocks with one to three dimensions.
+/// A choice of unknown numbers: the first size, the difference between two sizes, the numbers that are no sizes, and
+/// the blocks with one to three dimensions.
 #[derive(Clone, Copy, Debug)]
 struct NumberChoice {
     first: i128,
     step: i128,
-    small: usize,
+    others: [i128; 4],
     blocks: [[i128; 3]; 3],
 }
 
 /// Choices with which a launch is repeated after a fault. Sizes are no multiples of blocks, so that accesses past the
-/// last element remain.
-const ALTERNATIVES: [NumberChoice; 3] = [
-    NumberChoice { first: 100, step: -7, small: 1, blocks: [[512, 1, 1], [32, 16, 1], [8, 8, 8]] },
-    NumberChoice { first: 29, step: -2, small: 3, blocks: [[128, 1, 1], [32, 32, 1], [4, 4, 4]] },
-    NumberChoice { first: 7, step: -1, small: 3, blocks: [[1024, 1, 1], [8, 8, 1], [16, 8, 8]] },
+/// last element remain. Other numbers may have to be powers of two, as the bytes of a row are.
+const ALTERNATIVES: [NumberChoice; 4] = [
+    NumberChoice { first: 100, step: -7, others: [2, 5, 1, 3], blocks: [[512, 1, 1], [32, 16, 1], [8, 8, 8]] },
+    NumberChoice { first: 29, step: -2, others: [1, 3, 2, 5], blocks: [[128, 1, 1], [32, 32, 1], [4, 4, 4]] },
+    NumberChoice { first: 7, step: -1, others: [1, 3, 2, 5], blocks: [[1024, 1, 1], [8, 8, 1], [16, 8, 8]] },
+    NumberChoice { first: 100, step: -7, others: [64, 32, 16, 128], blocks: BLOCKS },
 ];
 
 /// What is known about a launch whose numbers are chosen.
@@ -196,7 +197,7 @@ impl SizeQuestion<'_> {
         let covered = GRID * BLOCKS[sources.axes.clamp(1, 3) - 1][0];
         let has_choice = self.has_choice(&sources, known);
         for size in SIZES.into_iter().filter(|(first, _)| !has_chosen_grid || *first <= covered) {
-            let choice = NumberChoice { first: size.0, step: size.1, small: 0, blocks: BLOCKS };
+            let choice = NumberChoice { first: size.0, step: size.1, others: SMALL, blocks: BLOCKS };
             match self.attempt(&sources, choice, known, has_choice) {
                 Ok((numbers, new)) => {
                     *known = new;
@@ -358,7 +359,7 @@ impl SizeQuestion<'_> {
     fn attempt(
         &self,
         sources: &NumberSources,
-        NumberChoice { first, step, small, blocks }: NumberChoice,
+        NumberChoice { first, step, others: numbers, blocks }: NumberChoice,
         known: &HostNumbers,
         has_choice: bool,
     ) -> CommandResult<(ChosenSizes, HostNumbers)> {
@@ -374,7 +375,7 @@ impl SizeQuestion<'_> {
                 }
                 UnknownPurpose::Other => {
                     others += 1;
-                    SMALL[(small + others - 1) % SMALL.len()]
+                    numbers[(others - 1) % numbers.len()]
                 }
                 UnknownPurpose::Grid => GRID,
                 UnknownPurpose::Block(axis) => blocks[sources.axes.clamp(1, 3) - 1][*axis],

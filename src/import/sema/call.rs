@@ -9,7 +9,7 @@ use super::pointer::same_base;
 use super::pointer_choice::refuse_choice;
 use super::program::Symbol;
 use super::translator::PassMode;
-use super::tree::{Expr, ExprKind};
+use super::tree::Expr;
 use super::types::TemplateValue;
 use super::types::{CType, ClkScalar, RecordId};
 use super::value::{
@@ -82,7 +82,7 @@ impl<'a> Lower<'_, 'a> {
 
     fn call_name(&mut self, name: &'a QualifiedName, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
         let explicit = name.segments.last().and_then(|segment| segment.args.as_deref());
-        if let [only] = name.segments.as_slice() {
+        if let ([only], false) = (name.segments.as_slice(), name.global) {
             if self.find_local(&only.name.text).is_some()
                 && !matches!(self.find_local(&only.name.text), Some(super::lower::Local::Type(_)))
             {
@@ -131,6 +131,10 @@ impl<'a> Lower<'_, 'a> {
         let class = if is_method { self.class_of(name)? } else { None };
         let mark = self.mark();
         let denoted = self.arguments(args)?;
+        let functions = match (name.segments.as_slice(), name.global || is_method) {
+            ([only], false) => self.visible_functions(functions, &only.name.text, &denoted),
+            _ => functions,
+        };
         if let [id] = functions[..]
             && !is_method
             && self.t.function(id).attributes.device
@@ -139,7 +143,13 @@ impl<'a> Lower<'_, 'a> {
             return self.call_external(id, denoted, span);
         }
         match self.choose(&functions, explicit, &denoted, class, text, span) {
-            Ok(chosen) => self.call_chosen(chosen, None, denoted, span),
+            Ok(chosen) => {
+                if self.converts_numbers(&chosen, &denoted) && self.is_header_call(name, args, span) {
+                    let construct = format!("a call of `{text}`, which may be that of the CUDA headers");
+                    return refuse(construct, span, "cast the arguments to the types of the parameters");
+                }
+                self.call_chosen(chosen, None, denoted, span)
+            }
             Err(refusal) => {
                 // The file adds overloads to a function of the headers: `make_float4(float3)`.
                 if let Some(block) = self.blocks.last_mut() {
@@ -148,6 +158,27 @@ impl<'a> Lower<'_, 'a> {
                 self.call_builtin(name, args, span).map_err(|_| refusal)
             }
         }
+    }
+
+    /// Returns whether a function outside of namespaces takes numbers of other types than the arguments.
+    fn converts_numbers(&mut self, chosen: &Chosen, args: &[Denoted]) -> bool {
+        if !self.t.program.functions[chosen.function].scope.is_empty() {
+            return false;
+        }
+        let types: Vec<CType> = args.iter().map(|arg| self.type_of_denoted(arg)).collect();
+        let Ok(params) = self.parameter_types(chosen.function, &chosen.env) else { return false };
+        types.iter().all(CType::is_arithmetic)
+            && types.iter().zip(&params).any(|(ty, param)| ty.referent() != param.referent())
+    }
+
+    /// Returns whether the headers have a function for these arguments.
+    fn is_header_call(&mut self, name: &'a QualifiedName, args: &'a [CppExpr], span: SourceSpan) -> bool {
+        let (effect, shared, notes) = (self.effect, self.shared.len(), self.notes.len());
+        let is_known = self.nested(|lower| lower.call_builtin(name, args, span)).is_ok();
+        self.effect = effect;
+        self.shared.truncate(shared);
+        self.notes.truncate(notes);
+        is_known
     }
 
     /// `f(args)` for a variable `f`: an object with `operator()`.
@@ -271,13 +302,6 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    pub(crate) fn has_operator(&mut self, ty: &CType, op: &str) -> bool {
-        let CType::Record(id) = ty else { return false };
-        let name = format!("operator{op}");
-        !self.methods(*id, &name).is_empty()
-            || !self.t.program.find(std::slice::from_ref(&name.as_str().into()), &self.scope).is_empty()
-    }
-
     /// Calls `operator op` of the file for an object and further operands.
     pub(crate) fn call_operator(
         &mut self,
@@ -337,45 +361,6 @@ impl<'a> Lower<'_, 'a> {
         self.t.record(id).bases.clone().into_iter().flat_map(|base| self.methods(base, name)).collect()
     }
 
-    /// Returns whether a class has constructors with a body, other than copies of itself.
-    pub(crate) fn has_constructor(&self, id: RecordId) -> bool {
-        self.methods(id, "constructor").iter().any(|&function| {
-            self.t.program.functions[function].record == Some(self.t.record(id).decl)
-                && matches!(self.t.function(function).body, FunctionBody::Block(_) | FunctionBody::Refused(_))
-        })
-    }
-
-    pub(crate) fn call_constructor(&mut self, id: RecordId, args: Vec<Denoted>, span: SourceSpan) -> Res<Value> {
-        let own = self.t.record(id).decl;
-        let constructors: Vec<_> = self
-            .methods(id, "constructor")
-            .into_iter()
-            .filter(|&function| {
-                self.t.program.functions[function].record == Some(own)
-                    && matches!(self.t.function(function).body, FunctionBody::Block(_) | FunctionBody::Refused(_))
-            })
-            .collect();
-        if args.is_empty()
-            && !constructors.iter().any(|&f| self.t.function(f).params.iter().all(|p| p.default.is_some()))
-        {
-            return self.aggregate_default(id, span);
-        }
-        let chosen = self.choose(&constructors, None, &args, Some(id), "constructor", span)?;
-        let denoted = self.call_chosen(chosen, None, args, span)?;
-        self.value_of(denoted, span)
-    }
-
-    fn aggregate_default(&mut self, id: RecordId, span: SourceSpan) -> Res<Value> {
-        let fields = self.t.record(id).fields.clone();
-        let mut values = vec![];
-        for field in fields {
-            let zero = self.zero_value(&field.ty, span)?;
-            values.push((field.clk, realize(&zero)));
-        }
-        let name = self.t.record(id).clk.clone();
-        Ok(Value::new(CType::Record(id), Expr::new(ExprKind::Struct(name, values), span)))
-    }
-
     /// Calls a conversion operator of a class, if it has one for the type.
     pub(crate) fn call_conversion(&mut self, value: Value, to: &CType, span: SourceSpan) -> Res<Option<Value>> {
         let CType::Record(id) = value.ty else { return Ok(None) };
@@ -402,7 +387,6 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Denoted> {
         let function = self.t.function(chosen.function);
-        let scope = self.t.program.functions[chosen.function].scope.clone();
         if let FunctionBody::Refused(refusal) = &function.body {
             return Err(Box::new(refusal.clone()));
         }
@@ -417,40 +401,28 @@ impl<'a> Lower<'_, 'a> {
         {
             return Ok(denoted);
         }
-        let mut passed: Vec<Passed> = vec![];
-        if let Some(this) = &this
-            && !self.pass_pointers(this, PassedAs::Reference, &mut passed, span)?
-        {
-            let one = self.pass_object(this.clone(), false, &passed, span)?;
-            passed.push(one);
-        }
-        for (at, param) in function.params.iter().enumerate() {
-            let env = chosen.env.clone();
-            let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&param.ty))?;
-            let arg = match args.get(at) {
-                Some(arg) => arg.clone(),
-                None => {
-                    let Some(default) = self.default_argument(chosen.function, at) else {
-                        return refuse("a call with too few arguments", span, "");
-                    };
-                    let denoted = self.in_context(env, scope.clone(), |lower| lower.denote(default))?;
-                    match denoted {
-                        Denoted::Value(value) => Denoted::Value(self.settle(value)),
-                        other => other,
-                    }
+        let mut args = args;
+        let reads_memory = function.params.iter().zip(&args).any(|(param, arg)| {
+            is_const_reference(&param.ty) && matches!(arg, Denoted::Place(place) if self.is_shared_place(place))
+        });
+        if reads_memory {
+            // The arguments may be passed twice.
+            for arg in &mut args {
+                if let Denoted::Value(value) = arg {
+                    *arg = Denoted::Value(self.settle(value.clone()));
                 }
-            };
-            if let Some((place, kind)) = struct_argument(&arg, &ty)
-                && self.pass_pointers(&place, kind, &mut passed, span)?
-            {
-                continue;
             }
-            let by_value = is_const_reference(&param.ty) && !takes_memory(function);
-            let one = self.pass(arg, &ty, by_value, &passed, span)?;
-            passed.push(one);
         }
+        let object = this.as_ref().map(|this| this.ty.clone());
+        let mut passed = self.pass_all(&chosen, this.as_ref(), &args, true, span)?;
         let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
-        let instance = self.instance(&chosen, this.as_ref().map(|this| this.ty.clone()), &modes, span)?;
+        let mut instance = self.instance(&chosen, object.clone(), &modes, span)?;
+        if reads_memory && instance.effect {
+            // The function may change the memory, or wait until another thread changes it.
+            passed = self.pass_all(&chosen, this.as_ref(), &args, false, span)?;
+            let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
+            instance = self.instance(&chosen, object, &modes, span)?;
+        }
         let mut effect = instance.effect;
         for one in &passed {
             if let Some(place) = &one.place {
@@ -531,6 +503,55 @@ impl<'a> Lower<'_, 'a> {
             };
         }
         Ok(Denoted::Value(Value { effect, ..Value::new(instance.result.clone(), call) }))
+    }
+
+    /// Passes the object and the arguments of a call. With `copies`, references to `const` are copies if the function
+    /// has no parameter through which it may change the original.
+    fn pass_all(
+        &mut self,
+        chosen: &Chosen,
+        this: Option<&CppPlace>,
+        args: &[Denoted],
+        copies: bool,
+        span: SourceSpan,
+    ) -> Res<Vec<Passed>> {
+        let function = self.t.function(chosen.function);
+        let scope = self.t.program.functions[chosen.function].scope.clone();
+        let changes_object = this.is_some() && !function.is_const;
+        let copies = copies && !takes_memory(function) && !changes_object;
+        let mut passed: Vec<Passed> = vec![];
+        if let Some(this) = this
+            && !self.pass_pointers(this, PassedAs::Reference, &mut passed, span)?
+        {
+            let one = self.pass_object(this.clone(), false, &passed, span)?;
+            passed.push(one);
+        }
+        for (at, param) in function.params.iter().enumerate() {
+            let env = chosen.env.clone();
+            let ty = self.in_context(env.clone(), scope.clone(), |lower| lower.resolve_type(&param.ty))?;
+            let arg = match args.get(at) {
+                Some(arg) => arg.clone(),
+                None => {
+                    let Some(default) = self.default_argument(chosen.function, at) else {
+                        return refuse("a call with too few arguments", span, "");
+                    };
+                    let denoted = self.in_context(env, scope.clone(), |lower| lower.denote(default))?;
+                    match denoted {
+                        Denoted::Value(value) => Denoted::Value(self.settle(value)),
+                        other => other,
+                    }
+                }
+            };
+            if let Some((place, kind)) = struct_argument(&arg, &ty)
+                && self.pass_pointers(&place, kind, &mut passed, span)?
+            {
+                continue;
+            }
+            let by_value = copies && is_const_reference(&param.ty);
+            let one = self.pass(arg, &ty, by_value, &passed, span)?;
+            passed.push(one);
+        }
+        Ok(passed)
     }
 
     /// Evaluates a function that returns a reference or a pointer in place, if its body is one `return`, as in
@@ -706,6 +727,9 @@ impl<'a> Lower<'_, 'a> {
             let at = at.clone();
             return self.pass_pointer(at, !pointer, before, span);
         }
+        if let Some(mode) = same_object(&place, pointer, before) {
+            return Ok(Passed { mode, exprs: vec![], place: None });
+        }
         if self.is_shared_place(&place) {
             return refuse(
                 "a reference to a part of an element in memory",
@@ -757,6 +781,17 @@ impl<'a> Lower<'_, 'a> {
         exprs.extend(index);
         Ok(Passed { mode, exprs, place: Some(place) })
     }
+}
+
+/// Returns how a reference or pointer to an object that an earlier parameter has is passed.
+fn same_object(place: &CppPlace, pointer: bool, before: &[Passed]) -> Option<PassMode> {
+    let (key, path) = field_path(place)?;
+    before.iter().enumerate().find_map(|(of, one)| {
+        let (PassMode::Object { ty, .. }, Some(other)) = (&one.mode, &one.place) else { return None };
+        let (known, outer) = field_path(other)?;
+        let inner = path.strip_prefix(outer.as_slice()).filter(|_| known == key)?;
+        Some(PassMode::SameObject { of, object: ty.clone(), path: inner.to_vec(), pointer })
+    })
 }
 
 /// Returns the struct that an argument passes to a parameter of a type.

@@ -89,8 +89,7 @@ impl<'a> Lower<'_, 'a> {
         if let CType::Record(id) = ty {
             if matches!(variable.init, CppInit::None)
                 && !self.t.pointer_fields(id).is_empty()
-                && !self.has_constructor(id)
-                && self.t.record(id).fields.iter().all(|field| field.init.is_none())
+                && self.is_indeterminate(&ty)
             {
                 return self.declare_pointers(name, id, key, span);
             }
@@ -157,18 +156,6 @@ impl<'a> Lower<'_, 'a> {
         }
         self.declare(name, Local::Variable { name: clk, key, ty, known: None });
         Ok(())
-    }
-
-    /// Returns the initial value of an object without an initializer; `None` if it is indeterminate.
-    fn default_value(&mut self, ty: &CType, span: SourceSpan) -> Res<Option<Value>> {
-        let CType::Record(id) = ty else { return Ok(None) };
-        if self.has_constructor(*id) {
-            return Ok(Some(self.call_constructor(*id, vec![], span)?));
-        }
-        if self.t.record(*id).fields.iter().any(|field| field.init.is_some()) {
-            return Ok(Some(self.construct(ty, &[], true, span)?));
-        }
-        Ok(None)
     }
 
     /// Translates an initializer, `= value`, to a value of a type.
@@ -389,13 +376,24 @@ impl<'a> Lower<'_, 'a> {
             _ => ty,
         };
         let (text, axes) = self.array_text(&ty, key, span)?;
+        let is_stored = self.t.stored_element(ty.leaf()) == *ty.leaf();
         let value = match items {
+            // A function that sets an element takes it as `inout`, which needs a value.
+            None if !self.is_indeterminate(&ty)
+                || self.facts.passed.contains(&key) && matches!(ty.leaf(), CType::Record(_)) && is_stored =>
+            {
+                if !is_stored {
+                    return refuse("an array of objects with initial values", span, "assign the elements");
+                }
+                let all = self.array_items(&ty, &[], span)?;
+                Some(if axes == ty.extents().len() { nested_list(&ty, &all, span) } else { flat_list(&all, span) })
+            }
             None if self.facts.passed.contains(&key) && ty.leaf().is_arithmetic() => {
                 let zero = self.zero_value(ty.leaf(), span)?;
                 Some(realize(&zero))
             }
             None => None,
-            Some(_) if self.t.stored_element(ty.leaf()) != *ty.leaf() => {
+            Some(_) if !is_stored => {
                 return refuse("this initializer of an array", span, "assign the elements");
             }
             Some(items) => {
@@ -645,7 +643,10 @@ impl<'a> Lower<'_, 'a> {
                     .find(|item| matches!(&item.designator, Some(Designator::Field(name)) if name.text == field.name));
                 let value = match given {
                     Some(item) => self.initial_value(&item.value, &field.ty)?,
-                    None => self.zero_value(&field.ty, span)?,
+                    None => match field.init {
+                        Some(init) => self.member_value(id, init, &field.ty, None, span)?,
+                        None => self.zero_value(&field.ty, span)?,
+                    },
                 };
                 let value = self.settle(value);
                 values.push((field.clk, realize(&value)));
@@ -723,6 +724,14 @@ impl<'a> Lower<'_, 'a> {
     }
 
     fn aggregate_record(&mut self, id: super::types::RecordId, items: &[&'a CppExpr], span: SourceSpan) -> Res<Value> {
+        let record = self.t.record(id);
+        let has_object = record.bases.iter().any(|base| !self.is_indeterminate(&CType::Record(*base)));
+        if items.is_empty() && has_object {
+            return self.implicit_object(id, span);
+        }
+        if has_object {
+            return refuse("an initializer of a class with a constructor in a base", span, "assign the fields");
+        }
         let fields = self.t.record(id).fields.clone();
         if items.len() > fields.len() {
             return refuse("more initializers than fields", span, "");
@@ -731,18 +740,8 @@ impl<'a> Lower<'_, 'a> {
         for (at, field) in fields.iter().enumerate() {
             let value = match (items.get(at), field.init) {
                 (Some(item), _) => self.initial_value(item, &field.ty)?,
-                (None, Some(CppInit::Equal(init))) => {
-                    let (env, scope) = (self.t.record(id).env.clone(), self.t.record(id).scope.clone());
-                    let ty = field.ty.clone();
-                    self.in_context(env, scope, |lower| lower.initial_value(init, &ty))?
-                }
-                (None, Some(CppInit::Brace(args))) => {
-                    let (env, scope) = (self.t.record(id).env.clone(), self.t.record(id).scope.clone());
-                    let ty = field.ty.clone();
-                    let args: Vec<_> = args.iter().collect();
-                    self.in_context(env, scope, |lower| lower.construct(&ty, &args, true, span))?
-                }
-                (None, _) => self.zero_value(&field.ty, span)?,
+                (None, Some(init)) => self.member_value(id, init, &field.ty, None, span)?,
+                (None, None) => self.zero_value(&field.ty, span)?,
             };
             let value = self.settle(value);
             values.push((field.clk.clone(), realize(&value)));
@@ -778,8 +777,7 @@ impl<'a> Lower<'_, 'a> {
         if let CType::Record(id) = to
             && self.has_constructor(*id)
         {
-            let value = self.settle(value);
-            return self.call_constructor(*id, vec![Denoted::Value(value)], span);
+            return self.convert_by_constructor(*id, value, span);
         }
         if let CType::Record(_) = value.ty
             && let Some(converted) = self.call_conversion(value.clone(), to, span)?

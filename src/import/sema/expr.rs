@@ -134,6 +134,7 @@ impl<'a> Lower<'_, 'a> {
                 self.conditional(condition, then, otherwise, span)?
             }
             CppExprKind::Comma { left, right } => {
+                self.refuse_operators(",", &[left, right], span)?;
                 self.discard(left)?;
                 self.denote(right)?
             }
@@ -468,7 +469,11 @@ impl<'a> Lower<'_, 'a> {
                 Denoted::Value(self.unary_arithmetic(text, value, span)?)
             }
             CppUnaryOp::Not => {
-                let condition = self.condition(operand)?;
+                let denoted = self.denote(operand)?;
+                if let Some(result) = self.call_not(&denoted, span)? {
+                    return Ok(result);
+                }
+                let condition = self.condition_of(denoted, operand.span)?;
                 Denoted::Value(self.negated(condition))
             }
             CppUnaryOp::Deref => {
@@ -482,32 +487,45 @@ impl<'a> Lower<'_, 'a> {
                 let pointer = self.pointer_of(denoted, operand.span)?;
                 self.object_at(pointer, span)?
             }
-            CppUnaryOp::AddressOf => match self.denote(operand)? {
-                Denoted::Place(place) => Denoted::Pointer(self.address_of(place, span)?),
-                Denoted::Value(value) if is_function_pointer(&value.ty) => Denoted::Value(value),
-                _ => return refuse("the address of a value", span, "store the value in a variable first"),
-            },
+            CppUnaryOp::AddressOf => {
+                self.refuse_operators("&", &[operand], span)?;
+                match self.denote(operand)? {
+                    Denoted::Place(place) => Denoted::Pointer(self.address_of(place, span)?),
+                    Denoted::Value(value) if is_function_pointer(&value.ty) => Denoted::Value(value),
+                    _ => return refuse("the address of a value", span, "store the value in a variable first"),
+                }
+            }
             CppUnaryOp::PreIncrement | CppUnaryOp::PreDecrement => {
+                if let Some(result) = self.call_increment(op, operand, span)? {
+                    return Ok(result);
+                }
                 let place = self.place(operand)?;
                 self.increment(op, &place, span)?;
                 Denoted::Place(place)
             }
-            CppUnaryOp::PostIncrement | CppUnaryOp::PostDecrement => self.post_increment(op, operand, span)?,
+            CppUnaryOp::PostIncrement | CppUnaryOp::PostDecrement => match self.call_increment(op, operand, span)? {
+                Some(result) => result,
+                None => self.post_increment(op, operand, span)?,
+            },
         })
     }
 
     /// Translates an expression to a condition.
     pub(crate) fn condition(&mut self, expr: &'a CppExpr) -> Res<Value> {
         let denoted = self.denote(expr)?;
+        self.condition_of(denoted, expr.span)
+    }
+
+    fn condition_of(&mut self, denoted: Denoted, span: SourceSpan) -> Res<Value> {
         let ty = self.type_of_denoted(&denoted);
         if matches!(ty, CType::Pointer(_) | CType::Null) {
-            let pointer = self.pointer_of(denoted, expr.span)?;
-            return Ok(self.is_not_null(&pointer, expr.span));
+            let pointer = self.pointer_of(denoted, span)?;
+            return Ok(self.is_not_null(&pointer, span));
         }
-        let value = self.value_of(denoted, expr.span)?;
+        let value = self.value_of(denoted, span)?;
         let value = self.settle(value);
         if let CType::Record(_) = value.ty {
-            let converted = self.convert_class(value, &CType::Bool, expr.span)?;
+            let converted = self.convert_class(value, &CType::Bool, span)?;
             return Ok(self.truth(converted));
         }
         Ok(self.truth(value))
@@ -587,6 +605,7 @@ impl<'a> Lower<'_, 'a> {
         right: &'a CppExpr,
         span: SourceSpan,
     ) -> Res<Value> {
+        self.refuse_operators(op.text(), &[left, right], span)?;
         let a = self.condition(left)?;
         let is_and = op == CppBinaryOp::And;
         if let Some(known) = a.constant_bool()
@@ -708,13 +727,17 @@ impl<'a> Lower<'_, 'a> {
             let ty = self.type_of(target)?;
             let values: Vec<_> = items.iter().map(|item| &item.value).collect();
             let value = self.construct(&ty, &values, true, span)?;
+            if let CType::Record(id) = ty
+                && !self.methods(id, "operator=").is_empty()
+            {
+                return refuse("`= {…}` of a class with `operator=`", span, "name the type: `T{…}`");
+            }
             let place = self.place(target)?;
             self.store(&place, value, span)?;
             return Ok(place);
         }
         // C++17 evaluates the right side first.
         let denoted = self.denote(value)?;
-        let source = self.type_of_denoted(&denoted);
         let denoted = match denoted {
             Denoted::Place(place) if !matches!(place.ty, CType::Pointer(_) | CType::Array(..)) => {
                 Denoted::Value(self.load(&place)?)
@@ -748,22 +771,8 @@ impl<'a> Lower<'_, 'a> {
                 None => {}
             }
         }
-        if let CType::Record(_) = place.ty
-            && (op.is_some() || source != place.ty || self.has_operator(&place.ty, "="))
-        {
-            let text = op.map_or("=".to_string(), |op| format!("{}=", op.text()));
-            if op.is_some() || self.has_operator(&place.ty, &text) {
-                let left = Denoted::Place(place.clone());
-                match self.call_operator(&text, left, vec![denoted.clone()], span) {
-                    Ok(Denoted::Value(result)) if result.effect => {
-                        self.push(StmtKind::Expr(result.expr), span);
-                        return Ok(place);
-                    }
-                    Ok(_) => return Ok(place),
-                    Err(error) if op.is_some() => return Err(error),
-                    Err(_) => {}
-                }
-            }
+        if self.assign_object(op, &place, &denoted, span)? {
+            return Ok(place);
         }
         let value = self.value_of(denoted, value.span)?;
         match op {
@@ -834,10 +843,19 @@ impl<'a> Lower<'_, 'a> {
                     | CppUnaryOp::PostDecrement),
                 operand,
             } => {
+                if let Some(result) = self.call_increment(*op, operand, span)? {
+                    if let Denoted::Value(value) = result
+                        && value.effect
+                    {
+                        self.push(StmtKind::Expr(value.expr), span);
+                    }
+                    return Ok(());
+                }
                 let place = self.place(operand)?;
                 self.increment(*op, &place, span)?;
             }
             CppExprKind::Comma { left, right } => {
+                self.refuse_operators(",", &[left, right], span)?;
                 self.discard(left)?;
                 self.discard(right)?;
             }
@@ -923,6 +941,9 @@ impl<'a> Lower<'_, 'a> {
                 let pointer = self.address_of(place, span)?;
                 let pointer = self.cast_pointer(pointer, target, span)?;
                 self.object_at(pointer, span)
+            }
+            CType::Record(id) if self.has_constructor(*id) => {
+                Ok(Denoted::Value(self.construct(&to, &[value], false, span)?))
             }
             _ => {
                 let value = self.rvalue(value)?;

@@ -16,7 +16,7 @@ use super::value::{
     ArrayInfo, ConstantValue, CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
     pointer_field_name, refuse,
 };
-use crate::ast::{CppExprKind, CppFunction, CppInit, CppTypeKind, FunctionBody, FunctionName, Refusal};
+use crate::ast::{CppExprKind, CppFunction, CppTypeKind, FunctionBody, FunctionName, Refusal};
 use crate::emit::expr_text;
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
@@ -110,6 +110,7 @@ impl<'a> Lower<'_, 'a> {
         for _ in 0..MAX_PASSES {
             facts.changed = false;
             let mut lower = Lower::new(self.t, chosen.env.clone(), entry.scope.clone(), facts);
+            lower.function = Some(chosen.function);
             let body = lower.function_body(function, this.clone(), chosen.record, modes);
             facts = std::mem::take(&mut lower.facts);
             Lower::forget_stale_bases(&mut facts);
@@ -301,56 +302,6 @@ impl<'a> Lower<'_, 'a> {
         refuse("a function with the result type `auto`", function.name_span, "write the result type")
     }
 
-    fn constructor_body(&mut self, function: &'a CppFunction, record: RecordId) -> Res<()> {
-        let span = function.name_span;
-        let ty = CType::Record(record);
-        self.t.emit_record(record, span)?;
-        let name = self.fresh("self");
-        let text = self.t.type_text(&ty);
-        self.push(StmtKind::Declare { name: name.clone(), mutable: true, ty: text, value: None }, span);
-        let key = self.new_key();
-        self.note_mutated(key);
-        let this =
-            CppPlace { kind: PlaceKind::Variable { name: name.clone(), key, value: None }, ty: ty.clone(), span };
-        self.this = Some(this.clone());
-        let fields = self.t.record(record).fields.clone();
-        for init in &function.initializers {
-            let Some(field_name) = init.name.segments.last().map(|segment| segment.name.text.clone()) else { continue };
-            let args: Vec<_> = init.args.iter().collect();
-            if let Some(field) = fields.iter().find(|field| field.name == field_name) {
-                let value = self.construct(&field.ty, &args, init.braces, init.name.span)?;
-                let kind = PlaceKind::Field(Box::new(this.clone()), field.clk.clone());
-                self.store(&CppPlace { kind, ty: field.ty.clone(), span }, value, init.name.span)?;
-            } else if self.t.record(record).clk.as_str() == field_name.as_str() {
-                let value = self.construct(&ty, &args, init.braces, init.name.span)?;
-                self.store(&this, value, init.name.span)?;
-            } else {
-                return refuse("the initializer of a base class", init.name.span, "assign the fields in the body");
-            }
-        }
-        for field in &fields {
-            let initialized = function
-                .initializers
-                .iter()
-                .any(|init| init.name.segments.last().is_some_and(|segment| segment.name.text == field.name));
-            if let Some(CppInit::Equal(value)) = field.init
-                && !initialized
-            {
-                let value = self.initial_value(value, &field.ty)?;
-                let kind = PlaceKind::Field(Box::new(this.clone()), field.clk.clone());
-                self.store(&CppPlace { kind, ty: field.ty.clone(), span }, value, span)?;
-            }
-        }
-        let FunctionBody::Block(body) = &function.body else { return Ok(()) };
-        if body.stmts.iter().any(contains_return) {
-            return refuse("a `return` in a constructor", span, "use `if`");
-        }
-        self.block(body)?;
-        self.push(StmtKind::Return(Some(Expr::name(name, span))), span);
-        self.result = ty;
-        Ok(())
-    }
-
     #[allow(clippy::too_many_arguments, reason = "the lists of the caller, which grow together")]
     fn bind_parameter(
         &mut self,
@@ -409,6 +360,30 @@ impl<'a> Lower<'_, 'a> {
                     self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, &target, Some(fixed), span)?;
                 } else {
                     self.declare(cpp_name, Local::Variable { name: clk, key, ty: object.clone(), known: None });
+                }
+            }
+            PassMode::SameObject { of, object, path, pointer } => {
+                let Some((Some(at), Some(known))) = keys.get(*of).copied() else {
+                    return refuse("this call", span, "");
+                };
+                let kind = PlaceKind::Variable { name: params[at].name.clone(), key: known, value: None };
+                let mut place = CppPlace { kind, ty: object.clone(), span };
+                for field in path {
+                    let CType::Record(id) = place.ty else { return refuse("this call", span, "") };
+                    let fields = &self.t.record(id).fields;
+                    let Some(own) = fields.iter().find(|own| own.clk == *field) else {
+                        return refuse("this call", span, "");
+                    };
+                    let ty = own.ty.clone();
+                    place = CppPlace { kind: PlaceKind::Field(Box::new(place), field.clone()), ty, span };
+                }
+                keys.push((None, None));
+                arrays.push(None);
+                if *pointer {
+                    let fixed = self.object_pointer(place.clone(), place.ty);
+                    self.bind_pointer(&SmolStr::from(cpp_name), pointer_key, &target, Some(fixed), span)?;
+                } else {
+                    self.declare(cpp_name, Local::Alias(place));
                 }
             }
             PassMode::Array { element, unit, to, offset, reference } => {
@@ -551,6 +526,7 @@ impl<'a> Lower<'_, 'a> {
             facts.changed = false;
             let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
             lower.is_kernel = true;
+            lower.function = Some(id);
             lower.axes = stated.axis;
             lower.stated_block = stated.block;
             let body = lower.kernel_body(function);
@@ -872,7 +848,7 @@ fn always_leaves(stmts: &[Stmt]) -> bool {
     }
 }
 
-fn contains_return(stmt: &crate::ast::CppStmt) -> bool {
+pub(crate) fn contains_return(stmt: &crate::ast::CppStmt) -> bool {
     use crate::ast::CppStmtKind as Kind;
     match &stmt.kind {
         Kind::Return(_) => true,

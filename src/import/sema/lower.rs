@@ -95,6 +95,8 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) t: &'t mut FileTranslator<'a>,
     pub(crate) env: TemplateArgs,
     pub(crate) scope: ScopePath,
+    /// The function whose body is translated.
+    pub(crate) function: Option<usize>,
     /// The object of a method.
     pub(crate) this: Option<CppPlace>,
     pub(crate) locals: Vec<FxHashMap<SmolStr, Local>>,
@@ -140,6 +142,7 @@ impl<'t, 'a> Lower<'t, 'a> {
             t,
             env,
             scope,
+            function: None,
             this: None,
             locals: vec![FxHashMap::default()],
             names: vec![FxHashSet::default()],

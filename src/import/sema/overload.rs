@@ -90,7 +90,10 @@ impl<'a> Lower<'_, 'a> {
         }
         match (best, error) {
             (Some(_), _) if ambiguous => refuse(format!("an ambiguous call of `{name}`"), span, "cast the arguments"),
-            (Some((_, chosen)), _) => {
+            (Some((cost, chosen)), _) => {
+                if self.is_declared_better(functions, &types, record, cost) {
+                    return without_body();
+                }
                 let chosen = self.specialized(chosen, functions)?;
                 if self.t.program.has_body(chosen.function) { Ok(chosen) } else { without_body() }
             }
@@ -100,6 +103,35 @@ impl<'a> Lower<'_, 'a> {
                 refuse(format!("a call of `{name}` with {}", types.join(", ")), span, "cast the arguments")
             }
         }
+    }
+
+    /// Returns whether a function that is only declared is as good for a call as one that costs `best`.
+    fn is_declared_better(
+        &mut self,
+        functions: &[usize],
+        types: &[CType],
+        record: Option<RecordId>,
+        best: u32,
+    ) -> bool {
+        let has_body = |lower: &Self, id: usize| lower.t.program.has_body(id);
+        for &id in functions {
+            if has_body(self, id) || self.t.function(id).template.is_some() {
+                continue;
+            }
+            let Ok(Some((cost, declared))) = self.viable(id, None, types, record) else { continue };
+            if cost > best {
+                continue;
+            }
+            let own = self.parameter_types(id, &declared.env).ok();
+            let is_defined = functions.iter().any(|&other| {
+                has_body(self, other)
+                    && self.parameter_types(other, &declared.env).ok().is_some_and(|types| own == Some(types))
+            });
+            if !is_defined {
+                return true;
+            }
+        }
+        false
     }
 
     /// Returns whether two templates, one of which is only declared, are the same for these arguments.
@@ -116,7 +148,7 @@ impl<'a> Lower<'_, 'a> {
         a.is_some() && a == b
     }
 
-    fn parameter_types(&mut self, id: usize, env: &TemplateArgs) -> Res<Vec<CType>> {
+    pub(crate) fn parameter_types(&mut self, id: usize, env: &TemplateArgs) -> Res<Vec<CType>> {
         let function = self.t.function(id);
         let scope = self.t.program.functions[id].scope.clone();
         let resolve = |lower: &mut Self| function.params.iter().map(|param| lower.resolve_type(&param.ty)).collect();
@@ -213,7 +245,7 @@ impl<'a> Lower<'_, 'a> {
         self.call_chosen(chosen, None, operands.to_vec(), span).map(Some)
     }
 
-    fn viable(
+    pub(crate) fn viable(
         &mut self,
         id: usize,
         explicit: Option<&'a [CppTemplateArg]>,
@@ -308,6 +340,9 @@ impl<'a> Lower<'_, 'a> {
                     return Some(CONVERSION);
                 }
                 let converting = self.methods(*id, "constructor").iter().any(|&function| {
+                    if self.is_explicit(function) {
+                        return false;
+                    }
                     let function = self.t.function(function);
                     !function.params.is_empty() && function.params.iter().skip(1).all(|param| param.default.is_some())
                 });

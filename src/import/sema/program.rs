@@ -255,6 +255,17 @@ impl<'a> Program<'a> {
         &[]
     }
 
+    /// Returns what a name denotes in the namespaces whose names are visible everywhere.
+    pub(crate) fn in_open_namespaces(&self, name: &str) -> Vec<Symbol> {
+        let found = self.open.iter().filter_map(|open| self.symbols.get(&format!("{open}::{name}")));
+        found.flatten().copied().collect()
+    }
+
+    /// Returns what a name denotes in a namespace.
+    pub(crate) fn in_namespace(&self, namespace: &[SmolStr], name: &str) -> &[Symbol] {
+        self.symbols.get(&joined(namespace, name)).map_or(&[], |found| found)
+    }
+
     pub(crate) fn find_name(&self, name: &QualifiedName, scope: &[SmolStr]) -> &[Symbol] {
         let path: Vec<_> = name.segments.iter().map(|segment| segment.name.text.clone()).collect();
         self.find(&path, if name.global { &[] } else { scope })

@@ -15,6 +15,9 @@ use crate::source::SourceSpan;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
+/// The maximum number of fields of a struct, with those of its fields.
+const MAX_FIELDS: u64 = 10_000;
+
 /// Namespaces whose members this crate knows.
 const KNOWN_NAMESPACES: &[&str] = &["std", "cuda", "cooperative_groups", "cg", "thrust", "nvcuda"];
 
@@ -530,6 +533,15 @@ impl<'a> Lower<'_, 'a> {
         if let Some(id) = self.t.record_keys.get(&key) {
             return Ok(*id);
         }
+        let result = self.new_record(&key, decl, env, span);
+        if result.is_err() {
+            // The next kernel that uses the record is refused as well.
+            self.t.record_keys.remove(&key);
+        }
+        result
+    }
+
+    fn new_record(&mut self, key: &str, decl: usize, env: TemplateArgs, span: SourceSpan) -> Res<RecordId> {
         let entry = self.t.program.records[decl].clone();
         let record = entry.record;
         let is_union = record.kind == crate::ast::RecordKind::Union;
@@ -550,7 +562,7 @@ impl<'a> Lower<'_, 'a> {
         let wanted = format!("{name}{}", self.t.template_suffix(&env));
         let clk = self.t.item_name(&wanted);
         let id = RecordId(self.t.records.len());
-        self.t.record_keys.insert(key, id);
+        self.t.record_keys.insert(key.to_string(), id);
         self.t.records.push(RecordInfo {
             decl,
             env: env.clone(),
@@ -561,6 +573,7 @@ impl<'a> Lower<'_, 'a> {
             align,
             packed: record.packed,
             is_union,
+            field_count: None,
             emitted: false,
         });
         let mut fields: Vec<RecordField<'a>> = vec![];
@@ -611,6 +624,31 @@ impl<'a> Lower<'_, 'a> {
         }
         self.t.records[id.0].fields = fields;
         self.t.records[id.0].bases = bases;
+        self.t.records[id.0].field_count = Some(self.count_fields(id, span)?);
+        self.check_special_members(id)?;
         Ok(id)
+    }
+
+    /// Returns the number of fields of a record, with those of its fields.
+    fn count_fields(&self, id: RecordId, span: SourceSpan) -> Res<u64> {
+        let record = self.t.record(id);
+        let mut count = 0u64;
+        let inner = |id: RecordId| match self.t.record(id).field_count {
+            Some(count) => Ok(count),
+            None => refuse("a struct that contains itself", span, "use an index"),
+        };
+        for base in &record.bases {
+            inner(*base)?;
+        }
+        for field in &record.fields {
+            count = count.saturating_add(match field.ty.leaf() {
+                CType::Record(id) => inner(*id)?,
+                _ => 1,
+            });
+        }
+        match count > MAX_FIELDS {
+            true => refuse(format!("a struct of more than {MAX_FIELDS} fields"), span, "use arrays"),
+            false => Ok(count),
+        }
     }
 }

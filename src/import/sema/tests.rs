@@ -103,6 +103,82 @@ fn a_store_to_constant_memory_is_refused() {
     assert!(translation.refused[0].construct.contains("a store to `a`"), "{}", translation.refused[0].construct);
 }
 
+/// Clk copies objects field by field and calls no destructors.
+#[test]
+fn classes_with_other_copies_are_refused() {
+    let construct = |members: &str, body: &str| {
+        let source = format!(
+            "struct S {{ int v; {members} }};\nstruct T {{ S s; int w; }};\n__global__ void k(int *y) {{ {body} }}"
+        );
+        let translation = translated(&source);
+        translation.refused.first().map(|refused| refused.construct.clone()).unwrap_or_default()
+    };
+    let body = "S a; S b = a; y[0] = b.v;";
+    assert_eq!(construct("__device__ ~S() { v = 0; }", body), "a destructor");
+    assert_eq!(construct("__device__ ~S() {}", body), "");
+    let copy = "a constructor for copies that does not copy each field";
+    assert_eq!(construct("__device__ S() {} __device__ S(const S &o) : v(o.v + 1) {}", body), copy);
+    assert_eq!(construct("__device__ S() {} __device__ S(const S &o) {}", body), copy);
+    assert_eq!(construct("__device__ S() {} __device__ S(const S &o) { v = o.v; }", body), "");
+    let assign = "__device__ S &operator=(const S &o) { v = o.v + 1; return *this; }";
+    assert_eq!(construct(assign, "S a, b; a.v = 1; b = a; y[0] = b.v;"), "");
+    assert_eq!(construct(assign, "T a; y[0] = a.w;"), "a member whose `operator=` does not copy each field");
+    assert_eq!(
+        construct("__device__ S &operator=(const S &o) { goto end; end: return *this; }", "S a, b; b = a;"),
+        "a `goto` statement"
+    );
+    let and = "__device__ bool operator&&(const S &o) const { return false; }";
+    assert_eq!(construct(and, "S a = {1}; y[0] = a && a;"), "`operator&&` of the file");
+}
+
+/// An overload of another file may be the one that C++ calls.
+#[test]
+fn overloads_without_a_body_compete() {
+    let refused = |call: &str| {
+        let source = format!(
+            "__device__ int f(int x);\n__device__ int f(double x) {{ return 1; }}\n\
+             __device__ int g(int x);\n__device__ int g(int x) {{ return 1; }}\n\
+             __global__ void k(int *y) {{ y[0] = {call}; }}"
+        );
+        translated(&source).refused.first().map(|refused| refused.construct.clone()).unwrap_or_default()
+    };
+    assert_eq!(refused("f(1)"), "a call of `f`, whose body is not in this file");
+    assert_eq!(refused("f(1.0)"), "");
+    assert_eq!(refused("g(1)"), "");
+}
+
+/// A function of the headers may fit better than an overload of the file.
+#[test]
+fn overloads_of_header_functions_take_their_own_types() {
+    let refused = |call: &str| {
+        let source = format!(
+            "__device__ float max(float a, int b) {{ return a; }}\n__device__ float mix(float a, int b) {{ return a; }}\n\
+             __global__ void k(float *y) {{ y[0] = {call}; }}"
+        );
+        translated(&source).refused.first().map(|refused| refused.construct.clone()).unwrap_or_default()
+    };
+    assert_eq!(refused("max(1, 2)"), "a call of `max`, which may be that of the CUDA headers");
+    assert_eq!(refused("max(1.0f, 2)"), "");
+    assert_eq!(refused("mix(1, 2)"), "");
+}
+
+/// A refused struct stays refused in the next kernel.
+#[test]
+fn structs_that_are_refused_stay_refused() {
+    let source = "struct B { int a : 3; int b; };\n\
+                  __global__ void f(int *y) { B x; y[0] = sizeof(x); }\n\
+                  __global__ void g(int *y) { y[0] = sizeof(B); }";
+    let refused: Vec<_> = translated(source).refused.into_iter().map(|kernel| kernel.construct).collect();
+    assert_eq!(refused, ["a bit field", "a bit field"]);
+    let recursive = "struct B;\nstruct A { B b; };\nstruct B { A a; };\n\
+                     __global__ void k(int *y) { y[0] = sizeof(A); }";
+    assert_eq!(translated(recursive).refused[0].construct, "a struct that contains itself");
+    let large = "template <typename T> struct P { T a, b; };\n\
+                 template <typename T> __device__ int f(T x) { P<T> p; return f(p); }\n\
+                 __global__ void k(int *y) { y[0] = f(1); }";
+    assert!(translated(large).refused[0].construct.contains("fields"));
+}
+
 #[test]
 fn an_undefined_order_is_refused() {
     let translation = translated("__global__ void k(int* y) { int i = 0; y[i] = i++ + i; }");

@@ -36,6 +36,8 @@ pub(crate) struct RecordInfo<'a> {
     /// Whether the fields have no space between them.
     pub(crate) packed: bool,
     pub(crate) is_union: bool,
+    /// The number of fields, with those of fields; `None` until all fields are known.
+    pub(crate) field_count: Option<u64>,
     /// Whether the struct is in the text already.
     pub(crate) emitted: bool,
 }
@@ -47,6 +49,13 @@ pub(crate) enum PassMode {
     /// A reference or pointer to one object, passed as `inout` or, if it is not changed, by value.
     Object {
         ty: CType,
+        pointer: bool,
+    },
+    /// Like `Object`, to the object of an earlier parameter with type `object` or to a field in it.
+    SameObject {
+        of: usize,
+        object: CType,
+        path: Vec<SmolStr>,
         pointer: bool,
     },
     /// A pointer into an array, or a reference to an element of one: the array, and an index if it is not 0.
