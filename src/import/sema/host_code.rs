@@ -268,7 +268,7 @@ impl<'a> HostScan<'a, '_> {
         match &stmt.kind {
             CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(None) => {}
             // Labels make the function unclear. Variables of a refused statement are unknown.
-            CppStmtKind::Label(_) | CppStmtKind::Refused(_) => {}
+            CppStmtKind::Label(_) | CppStmtKind::Goto(_) | CppStmtKind::Refused(_) => {}
             CppStmtKind::Switch(inner) => self.nested(|own| own.switch(stmt, inner)),
             CppStmtKind::RangeFor { variable, range, body } => self.nested(|own| {
                 own.value(range);

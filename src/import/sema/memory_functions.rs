@@ -10,9 +10,12 @@ use crate::source::SourceSpan;
 
 impl<'a> Lower<'_, 'a> {
     /// Returns a pointer to single elements; one to rows of an array becomes one to its elements.
-    fn element_pointer(&mut self, value: &'a CppExpr) -> Res<Pointer> {
+    fn element_pointer(&mut self, value: &'a CppExpr, name: &str) -> Res<Pointer> {
         let denoted = self.denote(value)?;
         let pointer = self.pointer_of(denoted, value.span)?;
+        if let PointerBase::Null = pointer.base {
+            return refuse(format!("`{name}` of a null pointer"), value.span, "pass the address of the memory");
+        }
         let leaf = pointer.to.leaf().clone();
         let mut pointer = self.cast_pointer(pointer, &leaf, value.span)?;
         if let PointerBase::Array(info) = &pointer.base
@@ -80,7 +83,7 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Denoted> {
         self.check_order(&[to, byte, size])?;
-        let pointer = self.element_pointer(to)?;
+        let pointer = self.element_pointer(to, "memset")?;
         let element = pointer.to.clone();
         let byte = self.operand(byte)?;
         let byte = self.convert(byte, &INT, span)?;
@@ -144,8 +147,8 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Denoted> {
         self.check_order(&[to, from, size])?;
-        let target = self.element_pointer(to)?;
-        let source = self.element_pointer(from)?;
+        let target = self.element_pointer(to, "memcpy")?;
+        let source = self.element_pointer(from, "memcpy")?;
         let element = target.to.clone();
         let count = self.element_count(size, &element, "memcpy")?;
         let is_object = |pointer: &Pointer| matches!(pointer.base, PointerBase::Object(_));

@@ -22,7 +22,9 @@ mod host_declarations;
 mod host_escapes;
 mod host_launches;
 mod host_values;
+mod indeterminate_values;
 mod index_limits;
+mod jumps;
 mod launch_script;
 mod launch_sizes;
 #[cfg(test)]
@@ -39,6 +41,7 @@ mod overload;
 mod packed_integers;
 mod path_conditions;
 mod place;
+mod pointed_variables;
 mod pointer;
 mod pointer_choice;
 mod polynomial;
@@ -55,6 +58,7 @@ mod translator;
 pub(crate) mod tree;
 pub(crate) mod types;
 mod understood_launches;
+mod unwritten_reads;
 mod value;
 
 use crate::ast::{CppFunction, CppTypeKind, FunctionBody, QualifiedName, Refusal, TranslationUnit};
@@ -136,6 +140,8 @@ pub struct CudaTranslation {
     pub script: String,
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
+    /// Errors of translated kernels: variables that are read before they have a value.
+    pub errors: Vec<Diagnostic>,
     /// Warnings about launches that the assumptions exclude.
     pub warnings: Vec<Diagnostic>,
     /// The launches in host code, in the order of the file, and the values on which they depend.
@@ -292,6 +298,10 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
     translation.launches = host.launches.iter().enumerate().map(describe).collect();
     translation.launches.sort_by_key(|launch| launch.place.span);
     translation.unknowns = HostUnknowns::of(&host);
+    let mut reads = std::mem::take(&mut t.unwritten_reads);
+    reads.sort_by_key(|read| read.declared.span);
+    reads.dedup_by_key(|read| read.declared);
+    translation.errors.extend(reads.iter().map(|read| provenance.explain(read.diagnostic(), read.read)));
     t.drop_unused();
     let kernels = &translation.kernels;
     let of_file = FileComments::new(unit, |comment| !size_comments::is_size_comment(comment));
