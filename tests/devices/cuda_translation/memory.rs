@@ -159,8 +159,10 @@ impl Generator {
             _ => self.random.pick(&["0", "-1", "3"]),
         };
         self.line(&format!("{} {name}[8]; memset({name}, {byte}, sizeof({name}));", ty.name()));
-        // LaneIR's verifier rejects some correct loops with a computed number of elements of local arrays.
-        let count = self.below(len.min(4));
+        let count = match self.below(2) {
+            0 => self.below(len.min(4)).to_string(),
+            _ => format!("({} & {})", self.unary_operand(1), len.min(4) - 1),
+        };
         let size = self.random.pick(&["sizeof(TY)", "sizeof(*NAME)", "sizeof NAME[0]"]);
         let size = size.replace("TY", ty.name()).replace("NAME", &name);
         let first = self.below(4);
