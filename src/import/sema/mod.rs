@@ -211,9 +211,20 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
         if matches!(ty, types::CType::Record(_) | types::CType::Array(..)) { None } else { t.size_of(&ty) }
     });
     let mut kernel_of_launch: FxHashMap<usize, SmolStr> = FxHashMap::default();
+    let axiom = unit.identifiers.get("__axiom").and_then(|places| places.first()).copied();
+    let axiom = axiom.filter(|_| !t.program.declares("__axiom")).map(|span| Refusal {
+        construct: "an `__axiom` of the file".into(),
+        span,
+        help: Some("state it as a `__requires` at the beginning of the kernel".into()),
+    });
     for id in kernels {
         let function: &CppFunction = t.function(id);
         let name = t.program.functions[id].name.clone();
+        // A counterexample may contradict the axiom.
+        if let Some(axiom) = &axiom {
+            translation.refused.push(refusal_of(&name, function.name_span, axiom));
+            continue;
+        }
         let instances = match kernel_instances(&mut t, id, &launched) {
             Ok(instances) => instances,
             Err(refusal) => {

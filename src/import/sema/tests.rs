@@ -479,3 +479,11 @@ fn reads_of_variables_without_a_value_are_errors() {
         assert!(titles.is_empty() && !text.contains("indeterminate"), "{body}: {titles}");
     }
 }
+
+#[test]
+fn axioms_of_the_file_are_refused() {
+    let kernel = "__global__ void k(int *y) { y[0] = 1; }";
+    assert_eq!(refused_construct(&format!("__axiom(blockIdx.x == 3); {kernel}")), "an `__axiom` of the file");
+    assert!(translated(&format!("#define __axiom(x)\n__axiom(blockIdx.x == 3); {kernel}")).refused.is_empty());
+    assert!(translated(&format!("void __axiom(int); {kernel} void f() {{ __axiom(3); }}")).refused.is_empty());
+}
