@@ -487,3 +487,24 @@ fn axioms_of_the_file_are_refused() {
     assert!(translated(&format!("#define __axiom(x)\n__axiom(blockIdx.x == 3); {kernel}")).refused.is_empty());
     assert!(translated(&format!("void __axiom(int); {kernel} void f() {{ __axiom(3); }}")).refused.is_empty());
 }
+
+#[test]
+fn memcpy_copies_leading_fields() {
+    let kernel = |size: &str| {
+        format!(
+            "struct S {{ int a; short b, c; double d; }};
+            __global__ void k(S *x, const S *y, int n) {{ memcpy(&x[n], &y[n + 1], {size}); }}"
+        )
+    };
+    let text = |size: &str| translated(&kernel(size)).text;
+    let field = |name: &str| format!("x[n].{name} = y[n + 1].{name}");
+    let six = text("6");
+    assert!(six.contains(&field("a")) && six.contains(&field("b")) && !six.contains(".c ="), "{six}");
+    let more = text("sizeof(S) + 4");
+    assert!(more.contains("x[n] = y[n + 1]") && more.contains("x[i64(n) + 1i64].a = y[i64(n + 1) + 1i64].a"), "{more}");
+    assert!(text("sizeof(S)").contains("x[n] = y[n + 1]"));
+    let part = "`memcpy` of a size that may not be a multiple of the elements' size";
+    for size in ["5", "12", "n", "sizeof(S) + 1"] {
+        assert_eq!(refused_construct(&kernel(size)), part, "{size}");
+    }
+}
