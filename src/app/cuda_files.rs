@@ -73,7 +73,7 @@ pub(crate) fn translate(
             launches: translation.launches,
             unknowns: translation.unknowns,
         },
-        diagnostics: parsed.diagnostics.into_iter().chain(translation.warnings).collect(),
+        diagnostics: [parsed.diagnostics, translation.errors, translation.warnings].concat(),
         unit: parsed.unit,
         provenance: parsed.provenance,
     }

@@ -529,7 +529,9 @@ pub enum CppStmtKind {
     Continue,
     /// `name:`; the statement after it follows as a statement of its own.
     Label(CppName),
-    /// A statement without a translation: `goto`, `asm`, `try`, `throw`, a `case` label inside of a nested statement.
+    Goto(CppName),
+    /// A statement without a translation: `goto *p`, `asm`, `try`, `throw`, a `case` label inside of a nested
+    /// statement.
     Refused(Refusal),
 }
 

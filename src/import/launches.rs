@@ -67,7 +67,7 @@ impl<'a> FunctionScan<'a> {
     pub(crate) fn stmt(&mut self, stmt: &'a CppStmt) {
         match &stmt.kind {
             CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(None) => {}
-            CppStmtKind::Label(_) => self.has_label = true,
+            CppStmtKind::Label(_) | CppStmtKind::Goto(_) => self.has_label = true,
             CppStmtKind::Refused(refusal) => {
                 self.has_label |= refusal.construct.contains("`goto`");
                 self.opaque.push(stmt.span);

@@ -96,7 +96,7 @@ fn expressions_of_other_languages() {
     one("let y = .5", "E0107", ".5", "let y = 0.5");
     one("print(-.25 * x)", "E0107", ".25", "print(-0.25 * x)");
     one("a, b = b, a", "E0135", "a, b", "");
-    one("(a, b) = (b, a)", "E0135", "(a, b)", "");
+    one("(a, b) += (b, a)", "E0135", "(a, b)", "");
 }
 
 #[test]

@@ -29,7 +29,6 @@ EXAMINED = ("free of races", "barriers", "assertions")
 MOST_THREADS = 1024
 # Refusals that name the fault of a kernel.
 FAULTS = re.compile(r"which is constant|has no elements|null pointer|`int` as a pointer to a function")
-UNINITIALIZED = re.compile(r"is read before it has a value")
 # Equal values from several threads.
 EQUAL_VALUES = "W0601"
 # Tests that do not tell whether a verdict is right, with the reason.
@@ -97,8 +96,6 @@ def outcome_of(status, records):
         return "refuted", ", ".join(verdict["property"] for verdict in refuted)
     if any(FAULTS.search(title) for title in refusals):
         return "refused for its fault", refusals[0]
-    if any(UNINITIALIZED.search(title) for title in titles):
-        return "uninitialized", titles[0]
     if refusals or not verdicts:
         return "refused", "; ".join(refusals or titles)
     unknown = [verdict for verdict in examined if verdict["verdict"] == "unknown"]

@@ -405,3 +405,62 @@ fn products_are_contracted_on_demand() {
     let proved = on_text(text, &["prove", "--contract"]);
     assert!(proved.err.contains("products in sums are computed by `fma`"), "{}", proved.err);
 }
+
+/// The guard of a `goto` counts, and a barrier that it skips is missed.
+#[test]
+fn jumps_are_branches_for_proofs() {
+    let text = "__global__ void f(float *x, int n) {
+    // clk: x[n]
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int k = 0; k < 2; k++) {
+        if (i GUARD n) goto next;
+        x[i] += k;
+    next:;
+    }
+    if (i == 0) goto end;
+    BARRIER
+end:
+    return;
+}
+";
+    let right = on_text(&text.replace("GUARD", ">=").replace("BARRIER", ";"), &["prove"]);
+    assert!(right.out.contains("in bounds       proved"), "{}", right.out);
+    assert!(right.out.contains("barriers        proved"), "{}", right.out);
+    let wrong = on_text(&text.replace("GUARD", ">").replace("BARRIER", "__syncthreads();"), &["prove"]);
+    assert!(wrong.out.contains("in bounds       refuted"), "{}", wrong.out);
+    assert!(wrong.out.contains("barriers        refuted"), "{}", wrong.out);
+}
+
+/// A variable without a value may have any value, and other kernels of the file are proved.
+#[test]
+fn variables_without_a_value_are_errors_and_arbitrary() {
+    let text = "__global__ void f(float *x) {
+    int turn;
+    if (turn == 1) x[0] = threadIdx.x;
+}
+__global__ void g(float *x) { x[threadIdx.x] = 1; }
+";
+    let proved = on_text(text, &["prove"]);
+    assert_eq!(proved.code, 1, "{}", proved.out);
+    assert!(proved.err.contains("E0515") && proved.err.contains("k.cu:3:"), "{}", proved.err);
+    let (f, g) = proved.out.split_once("\ng\n").expect("two kernels");
+    assert!(!f.contains("free of races   proved"), "{f}");
+    assert!(g.contains("free of races   proved"), "{g}");
+    assert_eq!(on_text(text, &["check", "--no-prove"]).code, 1);
+}
+
+/// Pointers to variables and to arrays are different, and an access to a chosen array may race.
+#[test]
+fn proofs_follow_pointers_to_variables() {
+    let text = "__global__ void f(float *x, int n) {
+    float own = 1, other = 2, *p = n > 3 ? &own : &other;
+    if (n == 7) p = SHARED;
+    *p += 1;
+    x[threadIdx.x] = *p + own;
+}
+";
+    let right = on_text(&text.replace("SHARED", "&x[threadIdx.x]"), &["prove"]);
+    assert!(right.out.contains("free of races   proved"), "{}", right.out);
+    let wrong = on_text(&text.replace("SHARED", "x"), &["prove"]);
+    assert!(wrong.out.contains("free of races   refuted"), "{}", wrong.out);
+}

@@ -21,7 +21,7 @@ template <typename T> __global__ void fill(T *x, int n) {
 }
 template __global__ void fill<float>(float *, int);
 template __global__ void fill<int>(int *, int);
-__global__ void refused(float *x) { goto end; end: x[0] = 1; }
+__global__ void refused(float *x) { asm(\"trap;\"); x[0] = 1; }
 void host(float *x, float *y, int n) { blur<<<(n + 255) / 256, 256>>>(x, y, n); }
 ";
 
@@ -190,7 +190,7 @@ fn headers_of_cuda_files_follow_the_editor() {
         "#include <cstdio>\n#include \"own.cuh\"\n__global__ void k(float *x) { x[0] = VALUE; }\n",
     );
     assert_eq!(codes(&client.diagnostics(&main)), []);
-    let text = "#define VALUE 1\n__global__ void k2(float *x) { goto end; end: x[0] = 1; }\n";
+    let text = "#define VALUE 1\n__global__ void k2(float *x) { asm(\"trap;\"); x[0] = 1; }\n";
     client.open_as(&header, "cuda-cpp", text);
     assert_eq!(codes(&client.diagnostics(&header)), [("E0850".into(), 1, 31)]);
     let published = client.diagnostics(&main);

@@ -203,6 +203,7 @@ impl TreePrinter {
             CppStmtKind::Break => self.line("break"),
             CppStmtKind::Continue => self.line("continue"),
             CppStmtKind::Label(name) => self.line(&format!("{}:", name.text)),
+            CppStmtKind::Goto(name) => self.line(&format!("goto {}", name.text)),
             CppStmtKind::Refused(refusal) => self.line(&format!("refused: {}", refusal.construct)),
         }
     }

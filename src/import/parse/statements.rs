@@ -128,10 +128,16 @@ impl CppParser<'_> {
                 self.expect(CppTok::Semi, ";")?;
                 return Ok(if is_break { CppStmtKind::Break } else { CppStmtKind::Continue });
             }
+            "goto" if self.kind_at(1) == CppTok::Ident => {
+                self.advance();
+                let name = self.name()?;
+                self.expect(CppTok::Semi, ";")?;
+                return Ok(CppStmtKind::Goto(name));
+            }
             "goto" => {
                 self.skip_to_semicolon()?;
                 let help = Some("use a loop or a flag");
-                return Ok(CppStmtKind::Refused(self.refusal("a `goto` statement", start, help)));
+                return Ok(CppStmtKind::Refused(self.refusal("a `goto` to a computed label", start, help)));
             }
             "asm" | "__asm__" | "__asm" => {
                 self.skip_to_semicolon()?;

@@ -231,7 +231,7 @@ switch n
         "",
         "goto end; asm volatile(\"bar.sync 0;\" : : \"r\"(n)); end: n = 1; if (int m = n; m > 1) n = m;",
         "
-refused: a `goto` statement
+goto end
 refused: inline assembly
 end:
 (n = 1)

@@ -707,6 +707,7 @@ impl<'a> Lower<'_, 'a> {
         passed.push(Passed { mode, exprs, place: (!is_copy).then(|| place.clone()) });
         for (fields, to) in pointers {
             let local = pointer_field_name(key, &[path.clone(), fields].concat());
+            self.note_used_pointer(&local);
             let Some(super::lower::Local::Pointer { key, .. }) = self.find_local(&local) else {
                 return refuse("the pointers in this struct", span, "pass each pointer as a parameter");
             };

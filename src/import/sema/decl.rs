@@ -86,6 +86,7 @@ impl<'a> Lower<'_, 'a> {
 
     fn declare_value(&mut self, name: &SmolStr, ty: CType, variable: &'a CppVariable, key: VariableKey) -> Res<()> {
         let span = variable.span;
+        self.block_variables.insert(key);
         if let CType::Record(id) = ty {
             if matches!(variable.init, CppInit::None)
                 && !self.t.pointer_fields(id).is_empty()
@@ -99,6 +100,7 @@ impl<'a> Lower<'_, 'a> {
             CppInit::None => match self.default_value(&ty, span)? {
                 // A function that sets the variable takes it as `inout`, which needs a value.
                 None if self.facts.passed.contains(&key) => Some(self.zero_value(&ty, span)?),
+                None => self.indeterminate_value(name, &ty, span)?,
                 value => value,
             },
             CppInit::Equal(value) => Some(self.initial_value(value, &ty)?),
@@ -111,6 +113,9 @@ impl<'a> Lower<'_, 'a> {
                 Some(self.construct(&ty, &args, true, span)?)
             }
         };
+        if self.is_pointed(key) {
+            return self.declare_pointed(name, ty, value, key, span);
+        }
         let mutable = self.is_mutated(key);
         if let Some(value) = &value
             && !mutable

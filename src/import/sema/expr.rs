@@ -226,7 +226,7 @@ impl<'a> Lower<'_, 'a> {
                 && let Some(field) = self.t.field(id, &only.name.text)
             {
                 let (clk, ty) = (field.clk.clone(), field.ty.clone());
-                if let (CType::Pointer(_), Some(kind)) = (&ty, self.pointer_field(&this, &clk)) {
+                if let (CType::Pointer(_), Some(kind)) = (&ty, self.pointer_field(&this, std::slice::from_ref(&clk))) {
                     return Ok(Denoted::Place(CppPlace { kind, ty, span }));
                 }
                 return Ok(Denoted::Place(self.field_place(this, clk, ty, span)?));

@@ -44,17 +44,19 @@ impl Lower<'_, '_> {
             self.note(format!("`{name}`, whose body is not in this file, has no effect on the kernel"), span);
             return Ok(Denoted::Void);
         }
-        let Some(scalar) = result.scalar().filter(|_| result.is_arithmetic()) else {
+        if !result.is_arithmetic() {
             return refuse(construct, span, help);
-        };
-        let element = match scalar {
-            ClkScalar::Bool | ClkScalar::I8 | ClkScalar::I16 => ClkScalar::I32,
-            ClkScalar::U8 | ClkScalar::U16 => ClkScalar::U32,
-            ClkScalar::F16 | ClkScalar::Bf16 => return refuse(construct, span, help),
-            other => other,
-        };
+        }
         self.note(format!("`{name}`, whose body is not in this file, returns any value, and has no effect"), span);
-        let array = self.result_array(id, element, span);
+        let identity = format!("result of function {id}");
+        Ok(Denoted::Value(self.any_number(&result, &identity, &format!("{name}_result"), span)?))
+    }
+
+    /// Returns any value of an arithmetic type, from a parameter of the kernel with this identity and name.
+    pub(crate) fn any_number(&mut self, ty: &CType, identity: &str, name: &str, span: SourceSpan) -> Res<Value> {
+        let Some(scalar) = ty.scalar() else { return refuse("any value of this type", span, "") };
+        let element = stored_scalar(scalar);
+        let array = self.any_array(identity, name, element, span);
         let place = Expr::new(ExprKind::Index(Box::new(array), vec![Expr::int(0, ClkScalar::I32, span)]), span);
         let loaded = Expr::call("atomic_load", vec![place], span);
         let expr = match scalar {
@@ -63,30 +65,38 @@ impl Lower<'_, '_> {
             _ => Expr::call(scalar.name(), vec![loaded], span),
         };
         self.effect = true;
-        Ok(Denoted::Value(Value { effect: true, ..Value::new(result, expr) }))
+        Ok(Value { effect: true, ..Value::new(ty.clone(), expr) })
     }
 
-    /// Returns the array that contains the result of a function of another file.
-    fn result_array(&mut self, id: usize, element: ClkScalar, span: SourceSpan) -> Expr {
-        let identity = format!("result of function {id}");
-        let known = self.t.hoisted.iter().position(|(known, _)| *known == identity);
+    /// Returns the array that contains an arbitrary number.
+    fn any_array(&mut self, identity: &str, name: &str, element: ClkScalar, span: SourceSpan) -> Expr {
+        let known = self.t.hoisted.iter().position(|(known, _)| known == identity);
         let array = HOISTED + known.unwrap_or(self.t.hoisted.len());
         if known.is_none() {
-            let name = self.t.program.functions[id].name.clone();
-            let clk = self.t.item_name(&format!("{name}_result"));
+            let clk = self.t.item_name(name);
             let info = ArrayInfo {
                 expr: Expr::name(clk, span),
                 element: super::types::INT,
                 axes: 1,
                 space: Space::Global,
                 key: array_key(array),
-                name: format!("{name}_result").into(),
+                name: name.into(),
             };
-            self.t.hoisted.push((identity, format!("[{}; 1]", element.name())));
+            self.t.hoisted.push((identity.into(), format!("[{}; 1]", element.name())));
             self.t.file_arrays.insert(array, Rc::new(info));
         }
         // An atomic load needs an array that threads may change.
         self.note_mutated(array_key(array));
         Expr { span, ..self.file_array(array).expr.clone() }
+    }
+}
+
+/// Returns a type with atomic operations whose values include those of a scalar after a conversion.
+pub(crate) fn stored_scalar(scalar: ClkScalar) -> ClkScalar {
+    match scalar {
+        ClkScalar::Bool | ClkScalar::I8 | ClkScalar::I16 => ClkScalar::I32,
+        ClkScalar::U8 | ClkScalar::U16 => ClkScalar::U32,
+        ClkScalar::F16 | ClkScalar::Bf16 => ClkScalar::F32,
+        other => other,
     }
 }

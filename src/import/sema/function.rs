@@ -14,7 +14,7 @@ use super::types::{CType, LONG, RecordId};
 use super::understood_launches::ParameterRole;
 use super::value::{
     ArrayInfo, ConstantValue, CppPlace, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey,
-    pointer_field_name, refuse,
+    is_element_path, pointer_field_name, refuse,
 };
 use crate::ast::{CppExprKind, CppFunction, CppTypeKind, FunctionBody, FunctionName, Refusal};
 use crate::emit::expr_text;
@@ -117,11 +117,16 @@ impl<'a> Lower<'_, 'a> {
             let result = lower.result.clone();
             let (effect, globals, axes) = (lower.effect, lower.globals.clone(), lower.axes);
             let (grid_limits, notes) = (lower.grid_limits.clone(), lower.notes.clone());
+            let unwritten_reads = std::mem::take(&mut lower.unwritten_reads);
+            if let (Ok(body), false) = (&body, facts.changed) {
+                Lower::note_unwritten_reads(&mut facts, &body.stmts);
+            }
             // The next pass may have no error.
             if facts.changed {
                 continue;
             }
             let body = body?;
+            self.t.unwritten_reads.extend(unwritten_reads);
             let globals_mutated: Vec<bool> = globals.iter().map(|id| facts.mutated.contains(&array_key(*id))).collect();
             let mut body = body;
             for (&id, &inout) in globals.iter().zip(&globals_mutated) {
@@ -334,6 +339,14 @@ impl<'a> Lower<'_, 'a> {
                 params.push(Param { name: clk.clone(), inout: false, ty: text.clone() });
                 keys.push((None, None));
                 arrays.push(None);
+                if self.is_pointed(key) {
+                    let copy = self.fresh(name);
+                    let value = Expr::new(ExprKind::List(vec![Expr::name(clk, span)]), span);
+                    copies.push((copy.clone(), self.pointed_text(&target), value, span));
+                    let local = self.pointed_local(name, copy, target, key, span);
+                    self.declare(cpp_name, local);
+                    return Ok(());
+                }
                 let clk = if self.is_mutated(key) {
                     let copy = self.fresh(name);
                     copies.push((copy.clone(), text, Expr::name(clk, span), span));
@@ -537,16 +550,21 @@ impl<'a> Lower<'_, 'a> {
             let grid_limits = lower.grid_limits.clone();
             let globals = lower.globals.clone();
             let mut notes = std::mem::take(&mut lower.notes);
+            let unwritten_reads = std::mem::take(&mut lower.unwritten_reads);
             let assumed = std::mem::take(&mut lower.assumed);
             let names: Vec<SmolStr> = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
                 .iter()
                 .map(|name| lower.fresh_in_function(name))
                 .collect();
+            if let (Ok((_, _, stmts)), false) = (&body, facts.changed) {
+                Lower::note_unwritten_reads(&mut facts, stmts);
+            }
             // The next pass may have no error.
             if facts.changed {
                 continue;
             }
             let (mut params, positions, stmts) = body?;
+            self.t.unwritten_reads.extend(unwritten_reads);
             let mut roles: Vec<ParameterRole> = positions.into_iter().map(ParameterRole::Argument).collect();
             for id in globals {
                 let info = self.t.file_arrays[&id].clone();
@@ -699,6 +717,14 @@ impl<'a> Lower<'_, 'a> {
                         self.note_function_numbers(&name, pointee, span);
                     }
                     let parameter = clk.clone();
+                    if self.is_pointed(key) {
+                        let copy = self.fresh(&name);
+                        let value = Expr::new(ExprKind::List(vec![Expr::name(clk, span)]), span);
+                        copies.push((copy.clone(), self.pointed_text(&ty), value, span));
+                        let local = self.pointed_local(&name, copy, ty, key, span);
+                        self.declare(&name, local);
+                        continue;
+                    }
                     let clk = if self.is_mutated(key) {
                         let copy = self.fresh(&name);
                         copies.push((copy.clone(), text, Expr::name(clk, span), span));
@@ -751,12 +777,14 @@ impl<'a> Lower<'_, 'a> {
             let keys = (self.new_key(), self.new_key());
             let array = format!("{name}_{}", path.join("_"));
             let local = pointer_field_name(key, &path);
+            if is_element_path(&path) && !self.facts.used_pointers.contains(&local) {
+                continue;
+            }
             self.kernel_array(&array, &local, &to, keys, params, arrays, span)?;
             all.push(keys.1);
         }
         let clk = self.fresh(name);
-        let only_pointers = self.t.record(id).fields.iter().all(|field| matches!(field.ty, CType::Pointer(_)));
-        if all.is_empty() || !only_pointers {
+        if self.t.pointer_fields(id).is_empty() || self.t.has_values(id) {
             params.push(Param { name: clk.clone(), inout: false, ty: self.t.type_text(&CType::Record(id)) });
         }
         Ok(StructParameter { clk, keys: all })

@@ -79,17 +79,17 @@ impl HostScan<'_, '_> {
         };
         match exact {
             Some(value) if is_exact(&value) => HostCodeValue::Int(value, ty),
-            Some(sum) if op == Add => {
+            Some(exact) => {
                 let result = self.new_int(ty);
-                let constant = self.found.number(&right);
-                if let (HostCodeValue::Int(value, _), Some(constant @ 0..)) = (&result, constant)
-                    && let Some(symbol) = value.as_symbol()
-                {
-                    self.sums.insert(symbol, (sum, constant));
+                let HostCodeValue::Int(value, _) = &result else { return result };
+                let Some(symbol) = value.as_symbol() else { return result };
+                if let (Add, Some(constant @ 0..)) = (op, self.found.number(&right)) {
+                    self.sums.insert(symbol, (exact.clone(), constant));
                 }
+                self.found.exact_values.insert(symbol, exact);
                 result
             }
-            _ => self.new_int(ty),
+            None => self.new_int(ty),
         }
     }
 }

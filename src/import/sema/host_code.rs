@@ -29,6 +29,7 @@ pub(super) fn launches_of<'a>(
         scopes: vec![FxHashMap::default()],
         declarations: HostDeclarations::of(unit, &kept_names),
         hidden: FxHashSet::default(),
+        template_names: FxHashSet::default(),
         is_nested: false,
         is_unclear: false,
         escaped: FxHashSet::default(),
@@ -55,6 +56,8 @@ pub(super) struct HostScan<'a, 's> {
     declarations: HostDeclarations<'a>,
     /// Template parameters and local types of the function, which hide names of the file.
     hidden: FxHashSet<SmolStr>,
+    /// The parameters of the function's template.
+    template_names: FxHashSet<SmolStr>,
     /// Whether the function is in a record or namespace. Names declared there hide names of the file.
     is_nested: bool,
     /// Whether the function contains a construct that is not understood.
@@ -105,6 +108,7 @@ impl<'a> HostScan<'a, '_> {
         let mut code = FunctionScan::default();
         code.block(body);
         self.hidden = hidden_names(function, &code);
+        self.template_names = template_names(function);
         let found = kept_names(&self.declarations, function, body);
         (self.escaped, self.is_nested, self.is_unclear) = (found.kept, is_nested, found.is_unclear);
         let constants = if is_nested { std::mem::take(&mut self.scopes) } else { vec![] };
@@ -268,7 +272,7 @@ impl<'a> HostScan<'a, '_> {
         match &stmt.kind {
             CppStmtKind::Empty | CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(None) => {}
             // Labels make the function unclear. Variables of a refused statement are unknown.
-            CppStmtKind::Label(_) | CppStmtKind::Refused(_) => {}
+            CppStmtKind::Label(_) | CppStmtKind::Goto(_) | CppStmtKind::Refused(_) => {}
             CppStmtKind::Switch(inner) => self.nested(|own| own.switch(stmt, inner)),
             CppStmtKind::RangeFor { variable, range, body } => self.nested(|own| {
                 own.value(range);
@@ -495,6 +499,15 @@ impl<'a> HostScan<'a, '_> {
         HostCodeValue::Vector { id: self.buffers, bytes }
     }
 
+    /// Returns the size of a type that is not known.
+    fn type_size(&mut self, ty: &CppType) -> HostCodeValue {
+        let symbol = self.new_symbol();
+        if matches!(&ty.kind, CppTypeKind::Named(name) if self.template_names.contains(last_name(name))) {
+            self.found.type_sizes.insert(symbol);
+        }
+        HostCodeValue::Int(SizePolynomial::symbol(symbol), HostInt::SIZE)
+    }
+
     /// Returns the size of a type, unless a name in it may have another meaning in this function.
     fn size(&mut self, ty: &'a CppType) -> Option<i128> {
         let is_clear = match &ty.kind {
@@ -673,7 +686,7 @@ impl<'a> HostScan<'a, '_> {
             }
             CppExprKind::SizeofType(ty) => match self.size(ty) {
                 Some(size) => HostCodeValue::Int(SizePolynomial::number(size), HostInt::SIZE),
-                None => self.new_int(HostInt::SIZE),
+                None => self.type_size(ty),
             },
             // Variables in these are unknown in the whole function.
             CppExprKind::Refused(_) | CppExprKind::Lambda(_) | CppExprKind::Statements(_) => HostCodeValue::Unknown,

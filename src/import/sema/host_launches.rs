@@ -44,6 +44,9 @@ impl HostLaunch<'_> {
     }
 }
 
+/// The maximum number of unsigned operations and sizes that [`HostLaunches::guessed`] replaces.
+const MAX_EXACT_STEPS: usize = 16;
+
 /// All launches of a file. The host variables in their polynomials are symbols of this table.
 #[derive(Default)]
 pub(super) struct HostLaunches<'a> {
@@ -54,6 +57,10 @@ pub(super) struct HostLaunches<'a> {
     pub(super) quotients: FxHashMap<SizeSymbol, (SizePolynomial, i128)>,
     /// The values of variables that have a constant value.
     pub(super) values: FxHashMap<SizeSymbol, i128>,
+    /// The values of unsigned arithmetic if it does not wrap around.
+    pub(super) exact_values: FxHashMap<SizeSymbol, SizePolynomial>,
+    /// Sizes of types that are parameters of a template.
+    pub(super) type_sizes: FxHashSet<SizeSymbol>,
     /// Variables of signed types.
     pub(super) signed: FxHashSet<SizeSymbol>,
     /// Signed variables in values that are converted to unsigned types of 32 bits: they are taken not to be negative.
@@ -80,6 +87,25 @@ impl HostLaunches<'_> {
                 && let Some(next) = result.substitute(symbol, &SizePolynomial::number(*number))
             {
                 result = next;
+            }
+        }
+        result
+    }
+
+    /// Returns a value if no arithmetic wraps around and the sizes of template parameters are `element`.
+    pub(super) fn guessed(&self, value: &SizePolynomial, element: i128) -> SizePolynomial {
+        let mut result = value.clone();
+        for _ in 0..MAX_EXACT_STEPS {
+            let next = result.symbols().find_map(|symbol| match self.exact_values.get(&symbol) {
+                Some(exact) => result.substitute(symbol, exact),
+                None if self.type_sizes.contains(&symbol) => {
+                    result.substitute(symbol, &SizePolynomial::number(element))
+                }
+                None => None,
+            });
+            match next {
+                Some(next) => result = next,
+                None => return result,
             }
         }
         result

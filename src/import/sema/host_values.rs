@@ -239,7 +239,7 @@ pub(super) fn has_jump(stmt: &CppStmt) -> bool {
         CppStmtKind::Break | CppStmtKind::Continue => true,
         CppStmtKind::Block(block) => block.stmts.iter().any(has_jump),
         CppStmtKind::If(inner) => has_jump(&inner.then) || inner.otherwise.as_ref().is_some_and(has_jump),
-        CppStmtKind::Switch(_) | CppStmtKind::Label(_) | CppStmtKind::Refused(_) => true,
+        CppStmtKind::Switch(_) | CppStmtKind::Label(_) | CppStmtKind::Goto(_) | CppStmtKind::Refused(_) => true,
         _ => false,
     }
 }

@@ -141,7 +141,8 @@ impl<'h> KernelLaunches<'h> {
     }
 
     /// Returns whether a length of an array is at most that which each launch passes. A launch that passes an array of
-    /// unknown length allows every length.
+    /// unknown length allows every length. Host arithmetic is taken not to wrap around, and `sizeof(T)` with a
+    /// parameter of a template as the size of an element.
     pub(super) fn allows_length(
         &self,
         param: &str,
@@ -182,7 +183,8 @@ impl<'h> KernelLaunches<'h> {
                 let Some(sum) = product.and_then(|product| needed.plus(&product)) else { return false };
                 needed = sum;
             }
-            let rest = host.with_numbers(&bytes).minus(&host.with_numbers(&needed));
+            let number = |value: &SizePolynomial| host.with_numbers(&host.guessed(value, element));
+            let rest = number(&bytes).minus(&number(&needed));
             rest.and_then(|rest| rest.as_number()).is_some_and(|rest| rest >= 0)
         })
     }

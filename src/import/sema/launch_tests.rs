@@ -24,6 +24,32 @@ fn expect(params: &str, body: &str, clause: &str) {
 /// The length that the accesses suggest, if the launch does not tell.
 const DERIVED: &str = "block_x == 256, n >= 0, X_LEN >= n";
 
+/// A product of unsigned numbers is taken not to wrap around, and `sizeof(T)` to be the size of an element.
+#[test]
+fn lengths_of_guards_fit_allocations_that_are_not_exactly_known() {
+    let text = |size: &str| {
+        let kernel = "template <typename T> __global__ void k(T *y, unsigned h, unsigned w) {
+            unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < h * w) y[i] = 1;
+        }";
+        let host = format!(
+            "template <typename T> void run(unsigned h, unsigned w) {{
+                T *y;
+                cudaMalloc(&y, {size});
+                k<T><<<(h * w + 255) / 256, 256>>>(y, h, w);
+            }}
+            void main_part() {{ run<float>(3, 4); }}"
+        );
+        translated(&format!("{kernel} {host}")).text
+    };
+    for enough in ["h * w * sizeof(T)", "sizeof(T) * (size_t)(w * h)", "(h * w + 1) * sizeof(T)"] {
+        assert!(text(enough).contains("i64(Y_LEN) >= i64(h) * i64(w)"), "{enough}: {}", text(enough));
+    }
+    for short in ["h * sizeof(T)", "(h * w - 1) * sizeof(T)", "h * w"] {
+        assert!(!text(short).contains("Y_LEN) >="), "{short}: {}", text(short));
+    }
+}
+
 #[test]
 fn allocations_are_lengths() {
     let launch = "k<<<(n + 255) / 256, 256>>>(x, n);";

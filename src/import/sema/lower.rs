@@ -8,8 +8,9 @@ use super::program::ScopePath;
 use super::translator::{FileTranslator, TranslatedFunction};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::{CType, ClkScalar, GroupKind, TemplateArgs};
+use super::unwritten_reads::{UnwrittenRead, unwritten_reads};
 use super::value::{ArrayInfo, CppPlace, Pointer, Res, Space, Value, VariableKey, refuse};
-use crate::ast::Refusal;
+use crate::ast::{CppStmt, Refusal};
 use crate::emit::names::clk_name;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -39,6 +40,15 @@ pub(crate) struct Facts {
     pub(crate) passed: FxHashSet<VariableKey>,
     /// Arrays of the file that the function uses.
     pub(crate) file_arrays: FxHashSet<usize>,
+    /// Variables without an initial value that are read before they are written: the places of the declaration and of
+    /// the first read.
+    pub(crate) unwritten_reads: FxHashMap<SourceSpan, SourceSpan>,
+    /// Variables to which a pointer refers that may also refer to other variables. They are arrays of one element.
+    pub(crate) pointed: FxHashSet<VariableKey>,
+    /// The pointers of arrays in structs that the kernel uses: the struct, and the path of fields.
+    pub(crate) used_pointers: FxHashSet<String>,
+    /// Labels that need a variable, which tells whether code has jumped to them.
+    pub(crate) jump_flags: FxHashSet<SmolStr>,
     pub(crate) changed: bool,
 }
 
@@ -91,6 +101,18 @@ pub(crate) struct LoopState<'a> {
     pub(crate) scopes: usize,
 }
 
+/// A label after the current statement, in a block around it.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelAhead {
+    pub(crate) label: SmolStr,
+    /// The variable that is true after a jump; `None` until a pass has found out that it is needed.
+    pub(crate) flag: Option<SmolStr>,
+    /// The number of loops around the label.
+    pub(crate) loops: usize,
+    /// Whether the translation has passed the label, so that a jump to it would be backward.
+    pub(crate) is_passed: bool,
+}
+
 pub(crate) struct Lower<'t, 'a> {
     pub(crate) t: &'t mut FileTranslator<'a>,
     pub(crate) env: TemplateArgs,
@@ -105,8 +127,16 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) facts: Facts,
     next_key: usize,
     pub(crate) loops: Vec<LoopState<'a>>,
+    /// The labels after the current statement, in the blocks around it.
+    pub(crate) jump_targets: Vec<LabelAhead>,
+    /// Declarations that a `goto` passes, which are translated before it.
+    pub(crate) declared_early: Vec<*const CppStmt>,
     pub(crate) result: CType,
     pub(crate) is_kernel: bool,
+    /// Variables that blocks of the function declare.
+    pub(crate) block_variables: FxHashSet<VariableKey>,
+    /// Variables whose value is any value, because they are read before they have one.
+    pub(crate) unwritten_reads: Vec<UnwrittenRead>,
     /// Set if the body stores to memory, has barriers, atomics or output.
     pub(crate) effect: bool,
     /// Variables of the file that the body uses as arrays.
@@ -150,8 +180,12 @@ impl<'t, 'a> Lower<'t, 'a> {
             facts,
             next_key: 0,
             loops: vec![],
+            jump_targets: vec![],
+            declared_early: vec![],
             result: CType::Void,
             is_kernel: false,
+            block_variables: FxHashSet::default(),
+            unwritten_reads: vec![],
             effect: false,
             globals: vec![],
             axes: 0,
@@ -298,6 +332,13 @@ impl<'t, 'a> Lower<'t, 'a> {
         if self.facts.flat.insert(key) {
             self.facts.changed = true;
             self.facts.reset_bases = true;
+        }
+    }
+
+    /// Notes variables that the translated body reads before it writes them.
+    pub(crate) fn note_unwritten_reads(facts: &mut Facts, stmts: &[Stmt]) {
+        for (declared, read) in unwritten_reads(stmts) {
+            facts.changed |= facts.unwritten_reads.insert(declared, read).is_none();
         }
     }
 

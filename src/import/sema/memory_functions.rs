@@ -7,12 +7,16 @@ use super::types::{CType, ClkScalar, ComponentKind, INT, RecordId, SIZE};
 use super::value::{CppPlace, Denoted, Pointer, PointerBase, Res, Value, refuse};
 use crate::ast::{CppBinaryOp, CppExpr};
 use crate::source::SourceSpan;
+use smol_str::SmolStr;
 
 impl<'a> Lower<'_, 'a> {
     /// Returns a pointer to single elements; one to rows of an array becomes one to its elements.
-    fn element_pointer(&mut self, value: &'a CppExpr) -> Res<Pointer> {
+    fn element_pointer(&mut self, value: &'a CppExpr, name: &str) -> Res<Pointer> {
         let denoted = self.denote(value)?;
         let pointer = self.pointer_of(denoted, value.span)?;
+        if let PointerBase::Null = pointer.base {
+            return refuse(format!("`{name}` of a null pointer"), value.span, "pass the address of the memory");
+        }
         let leaf = pointer.to.leaf().clone();
         let mut pointer = self.cast_pointer(pointer, &leaf, value.span)?;
         if let PointerBase::Array(info) = &pointer.base
@@ -25,11 +29,13 @@ impl<'a> Lower<'_, 'a> {
         Ok(pointer)
     }
 
-    /// Returns the number of elements of a number of bytes.
-    fn element_count(&mut self, size: &'a CppExpr, element: &CType, name: &str) -> Res<Value> {
-        let span = size.span;
+    fn byte_count(&mut self, size: &'a CppExpr) -> Res<Value> {
         let bytes = self.operand(size)?;
-        let bytes = self.convert(bytes, &SIZE, span)?;
+        self.convert(bytes, &SIZE, size.span)
+    }
+
+    /// Returns the number of elements of a number of bytes.
+    fn element_count(&mut self, bytes: Value, element: &CType, name: &str, span: SourceSpan) -> Res<Value> {
         let Some(one) = self.t.size_of(element) else {
             return refuse(format!("`{name}` of {}", self.t.describe(element)), span, "use a loop");
         };
@@ -80,7 +86,7 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Denoted> {
         self.check_order(&[to, byte, size])?;
-        let pointer = self.element_pointer(to)?;
+        let pointer = self.element_pointer(to, "memset")?;
         let element = pointer.to.clone();
         let byte = self.operand(byte)?;
         let byte = self.convert(byte, &INT, span)?;
@@ -88,7 +94,8 @@ impl<'a> Lower<'_, 'a> {
             return refuse("`memset` with a computed value", span, "store the elements in a loop");
         };
         let value = self.repeated_byte(byte & 0xff, &element, span)?;
-        let count = self.element_count(size, &element, "memset")?;
+        let bytes = self.byte_count(size)?;
+        let count = self.element_count(bytes, &element, "memset", size.span)?;
         self.for_elements(&count, span, |lower, at| {
             let place = lower.element_at(&pointer, &at, span)?;
             lower.store(&place, value, span)
@@ -136,6 +143,56 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
+    /// Returns the number of whole records in a number of bytes, and the fields of the next record that the rest
+    /// covers. `None` if there is no rest, or if it covers a part of a field.
+    fn leading_fields(&self, ty: &CType, bytes: i128) -> Option<(Value, Vec<(SmolStr, CType)>)> {
+        let CType::Record(id) = ty else { return None };
+        let record = self.t.record(*id);
+        let size = i128::from(self.t.size_of(ty)?);
+        if record.is_union || self.t.has_array(*id) || bytes < 0 || bytes % size == 0 {
+            return None;
+        }
+        let mut fields = vec![];
+        for field in &record.fields {
+            let begin = i128::from(self.t.field_offset(*id, &field.clk)?);
+            let end = begin + i128::from(self.t.size_of(&field.ty)?);
+            if end <= bytes % size {
+                fields.push((field.clk.clone(), field.ty.clone()));
+            } else if begin < bytes % size {
+                return None;
+            }
+        }
+        Some((Value::int(bytes / size, SIZE, SourceSpan::default()), fields))
+    }
+
+    /// Copies a number of records, and some fields of the record after them.
+    fn copy_fields(
+        &mut self,
+        target: &Pointer,
+        source: &Pointer,
+        count: &Value,
+        fields: &[(SmolStr, CType)],
+        span: SourceSpan,
+    ) -> Res<Denoted> {
+        if count.constant_int() != Some(0) {
+            self.for_elements(count, span, |lower, at| {
+                let from = lower.element_at(source, &at, span)?;
+                let value = lower.load(&from)?;
+                let place = lower.element_at(target, &at, span)?;
+                lower.store(&place, value, span)
+            })?;
+        }
+        for (field, ty) in fields {
+            let from = self.element_at(source, count, span)?;
+            let from = self.field_place(from, field.clone(), ty.clone(), span)?;
+            let value = self.load(&from)?;
+            let place = self.element_at(target, count, span)?;
+            let place = self.field_place(place, field.clone(), ty.clone(), span)?;
+            self.store(&place, value, span)?;
+        }
+        Ok(Denoted::Void)
+    }
+
     pub(crate) fn call_memcpy(
         &mut self,
         to: &'a CppExpr,
@@ -144,10 +201,16 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<Denoted> {
         self.check_order(&[to, from, size])?;
-        let target = self.element_pointer(to)?;
-        let source = self.element_pointer(from)?;
+        let target = self.element_pointer(to, "memcpy")?;
+        let source = self.element_pointer(from, "memcpy")?;
         let element = target.to.clone();
-        let count = self.element_count(size, &element, "memcpy")?;
+        let bytes = self.byte_count(size)?;
+        if source.to == element
+            && let Some((count, fields)) = bytes.constant_int().and_then(|bytes| self.leading_fields(&element, bytes))
+        {
+            return self.copy_fields(&target, &source, &count, &fields, span);
+        }
+        let count = self.element_count(bytes, &element, "memcpy", size.span)?;
         let is_object = |pointer: &Pointer| matches!(pointer.base, PointerBase::Object(_));
         let size = |ty: &CType| ty.scalar().filter(|scalar| *scalar != ClkScalar::Bool).map(ClkScalar::size);
         let same_size = size(&source.to).is_some() && size(&source.to) == size(&element);

@@ -23,7 +23,9 @@ mod host_declarations;
 mod host_escapes;
 mod host_launches;
 mod host_values;
+mod indeterminate_values;
 mod index_limits;
+mod jumps;
 mod launch_script;
 mod launch_sizes;
 #[cfg(test)]
@@ -41,6 +43,7 @@ mod overload;
 mod packed_integers;
 mod path_conditions;
 mod place;
+mod pointed_variables;
 mod pointer;
 mod pointer_choice;
 mod polynomial;
@@ -57,6 +60,7 @@ mod translator;
 pub(crate) mod tree;
 pub(crate) mod types;
 mod understood_launches;
+mod unwritten_reads;
 mod value;
 mod visible_functions;
 
@@ -139,6 +143,8 @@ pub struct CudaTranslation {
     pub script: String,
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
+    /// Errors of translated kernels: variables that are read before they have a value.
+    pub errors: Vec<Diagnostic>,
     /// Warnings about launches that the assumptions exclude.
     pub warnings: Vec<Diagnostic>,
     /// The launches in host code, in the order of the file, and the values on which they depend.
@@ -208,9 +214,20 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
         if matches!(ty, types::CType::Record(_) | types::CType::Array(..)) { None } else { t.size_of(&ty) }
     });
     let mut kernel_of_launch: FxHashMap<usize, SmolStr> = FxHashMap::default();
+    let axiom = unit.identifiers.get("__axiom").and_then(|places| places.first()).copied();
+    let axiom = axiom.filter(|_| !t.program.declares("__axiom")).map(|span| Refusal {
+        construct: "an `__axiom` of the file".into(),
+        span,
+        help: Some("state it as a `__requires` at the beginning of the kernel".into()),
+    });
     for id in kernels {
         let function: &CppFunction = t.function(id);
         let name = t.program.functions[id].name.clone();
+        // A counterexample may contradict the axiom.
+        if let Some(axiom) = &axiom {
+            translation.refused.push(refusal_of(&name, function.name_span, axiom));
+            continue;
+        }
         let instances = match kernel_instances(&mut t, id, &launched) {
             Ok(instances) => instances,
             Err(refusal) => {
@@ -295,6 +312,10 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
     translation.launches = host.launches.iter().enumerate().map(describe).collect();
     translation.launches.sort_by_key(|launch| launch.place.span);
     translation.unknowns = HostUnknowns::of(&host);
+    let mut reads = std::mem::take(&mut t.unwritten_reads);
+    reads.sort_by_key(|read| read.declared.span);
+    reads.dedup_by_key(|read| read.declared);
+    translation.errors.extend(reads.iter().map(|read| provenance.explain(read.diagnostic(), read.read)));
     t.drop_unused();
     let kernels = &translation.kernels;
     let of_file = FileComments::new(unit, |comment| !size_comments::is_size_comment(comment));

@@ -207,6 +207,13 @@ impl<'a> Lower<'_, 'a> {
         self.check_order(&[base, index])?;
         let denoted = self.denote(base)?;
         let ty = self.type_of_denoted(&denoted);
+        if let Denoted::Place(CppPlace { kind: PlaceKind::Field(object, field), .. }) = &denoted
+            && super::translator::is_pointer_array(&ty)
+            && let CType::Array(element, Some(count)) = &ty
+            && let CType::Pointer(to) = &**element
+        {
+            return self.pointer_element(object, field, to, *count, index, span);
+        }
         if let CType::Record(_) = ty {
             let argument = self.denote(index)?;
             return self.call_operator("[]", denoted, vec![argument], span);
@@ -278,7 +285,7 @@ impl<'a> Lower<'_, 'a> {
                 let (clk, field_type) = (field.clk.clone(), field.ty.clone());
                 if let CType::Pointer(_) = field_type {
                     if let Denoted::Place(place) = &denoted
-                        && let Some(kind) = self.pointer_field(place, &clk)
+                        && let Some(kind) = self.pointer_field(place, std::slice::from_ref(&clk))
                     {
                         return Ok(Denoted::Place(CppPlace { kind, ty: field_type, span }));
                     }
@@ -313,12 +320,84 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns the variable of a pointer in a struct, if it has one.
-    pub(crate) fn pointer_field(&self, place: &CppPlace, field: &SmolStr) -> Option<PlaceKind> {
+    pub(crate) fn pointer_field(&mut self, place: &CppPlace, fields: &[SmolStr]) -> Option<PlaceKind> {
         let (key, mut path) = field_path(place)?;
-        path.push(field.clone());
-        match self.find_local(&super::value::pointer_field_name(key, &path))? {
+        path.extend(fields.iter().cloned());
+        let local = super::value::pointer_field_name(key, &path);
+        self.note_used_pointer(&local);
+        match self.find_local(&local)? {
             super::lower::Local::Pointer { key, .. } => Some(PlaceKind::PointerVariable(*key)),
             _ => None,
+        }
+    }
+
+    /// Notes that a kernel uses a pointer of an array in a struct. In the next pass, the pointer is a parameter.
+    pub(crate) fn note_used_pointer(&mut self, local: &str) {
+        if self.is_kernel && self.find_local(local).is_none() && self.facts.used_pointers.insert(local.into()) {
+            self.facts.changed = true;
+        }
+    }
+
+    /// `v.p[i]` for an array of pointers in a struct: a constant index names a pointer, others choose one.
+    fn pointer_element(
+        &mut self,
+        object: &CppPlace,
+        field: &SmolStr,
+        to: &CType,
+        count: u64,
+        index: &'a CppExpr,
+        span: SourceSpan,
+    ) -> Res<Denoted> {
+        let ty = CType::Pointer(Box::new(to.clone()));
+        let refuse_pointer = || refuse(format!("the pointer `{field}` in a struct"), span, "pass the pointer itself");
+        let at = self.operand(index)?;
+        if let Some(constant) = at.constant_int() {
+            if !(0..i128::from(count)).contains(&constant) {
+                let construct = format!("the pointer {constant} of `{field}`, which is constant and past its end");
+                return refuse(construct, span, "");
+            }
+            let path = [field.clone(), SmolStr::from(constant.to_string())];
+            return match self.pointer_field(object, &path) {
+                Some(kind) => Ok(Denoted::Place(CppPlace { kind, ty, span })),
+                None => refuse_pointer(),
+            };
+        }
+        if count > super::pointer_choice::MAX_OPTIONS as u64 {
+            let construct = format!("a computed index of `{field}`, an array of {count} pointers");
+            return refuse(construct, span, "use constant indices, as in a chain of `if`");
+        }
+        let at = self.convert(at, &LONG, span)?;
+        let at = self.spill(at);
+        let zero = Value::int(0, LONG, span);
+        let length = Value::int(i128::from(count), LONG, span);
+        let above = self.binary(CppBinaryOp::Ge, at.clone(), zero, span)?;
+        let below = self.binary(CppBinaryOp::Lt, at.clone(), length, span)?;
+        let inside = super::arith::logical(CppBinaryOp::And, above, below, span);
+        if inside.constant_bool() != Some(true) {
+            let text = Expr::new(ExprKind::Text(format!("\"an index past the end of `{field}`\"")), span);
+            self.push(super::tree::StmtKind::Expr(Expr::call("assert", vec![inside.expr, text], span)), span);
+        }
+        let mut chosen = None;
+        let mut is_missing = false;
+        for number in (0..count).rev() {
+            let path = [field.clone(), SmolStr::from(number.to_string())];
+            let Some(PlaceKind::PointerVariable(key)) = self.pointer_field(object, &path) else {
+                is_missing = true;
+                continue;
+            };
+            let pointer = self.load_pointer(key, to, span)?;
+            chosen = Some(match chosen {
+                None => pointer,
+                Some(rest) => {
+                    let number = Value::int(i128::from(number), LONG, span);
+                    let is_own = self.binary(CppBinaryOp::Eq, at.clone(), number, span)?;
+                    self.conditional_pointer(is_own, Denoted::Pointer(pointer), Denoted::Pointer(rest), span)?
+                }
+            });
+        }
+        match chosen {
+            Some(pointer) if !is_missing => Ok(Denoted::Pointer(pointer)),
+            _ => refuse_pointer(),
         }
     }
 

@@ -83,6 +83,9 @@ impl<'a> Lower<'_, 'a> {
         match place.kind {
             PlaceKind::At(pointer) => Ok(pointer),
             PlaceKind::PointerVariable(_) => refuse("a pointer to a pointer", span, "pass the pointer itself"),
+            PlaceKind::Field(..) if super::translator::is_pointer_array(&place.ty) => {
+                refuse("an array of pointers as a pointer", span, "use its elements")
+            }
             PlaceKind::Field(ref base, ref field) if matches!(place.ty, CType::Array(..)) => {
                 // An array in a record: it is an array of its own, whose name is the field.
                 let base_expr = self.place_expr(base, span)?;
@@ -230,6 +233,14 @@ impl<'a> Lower<'_, 'a> {
 
     // ---- pointer variables ----
 
+    /// In the next pass, the variable is an array, if possible.
+    fn refuse_nullable_variable<T>(&mut self, pointer: &Pointer, span: SourceSpan) -> Res<T> {
+        if let PointerBase::Object(place) = &pointer.base {
+            self.note_pointed(place);
+        }
+        refuse("a pointer to a variable that may be null", span, "use a flag")
+    }
+
     fn find_pointer(&self, key: VariableKey) -> Option<Local> {
         self.locals.iter().rev().flat_map(|scope| scope.values()).find_map(|local| match local {
             Local::Pointer { key: own, .. } if *own == key => Some(local.clone()),
@@ -248,10 +259,13 @@ impl<'a> Lower<'_, 'a> {
         let Some(first) = options.first().cloned() else {
             return refuse("a pointer that is not initialized", span, "initialize it at its declaration");
         };
+        if options.len() == 1 && !self.exists_here(&first) {
+            return refuse("a pointer to a variable of another block", span, "declare the variable before the pointer");
+        }
         if let PointerBase::Object(_) = first.base {
             return match options.len() {
                 1 => Ok(Pointer { to: to.clone(), ..first }),
-                _ => refuse_nullable_variable(span),
+                _ => self.refuse_nullable_variable(&first, span),
             };
         }
         let index = Value { divisor: 1, ..Value::new(LONG, Expr::name(index, span)) };
@@ -285,9 +299,9 @@ impl<'a> Lower<'_, 'a> {
         }
         let options = self.pointer_options(key);
         if let PointerBase::Object(_) = pointer.base {
-            return match (pointer.index, options.len()) {
+            return match (&pointer.index, options.len()) {
                 (None, ..=1) => Ok(()),
-                (None, _) => refuse_nullable_variable(span),
+                (None, _) => self.refuse_nullable_variable(&pointer, span),
                 (Some(_), _) => refuse("an index of a pointer to one variable", span, "use an array"),
             };
         }
@@ -459,10 +473,6 @@ impl<'a> Lower<'_, 'a> {
         };
         self.push(StmtKind::Assign { place, op, value }, span);
     }
-}
-
-fn refuse_nullable_variable<T>(span: SourceSpan) -> Res<T> {
-    refuse("a pointer to a variable that may be null", span, "use a flag")
 }
 
 /// Returns the index of a pointer as an `i64`.

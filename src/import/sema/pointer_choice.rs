@@ -11,7 +11,7 @@ use crate::source::SourceSpan;
 use std::rc::Rc;
 
 /// The maximum number of arrays of one pointer.
-const MAX_OPTIONS: usize = 4;
+pub(crate) const MAX_OPTIONS: usize = 4;
 
 pub(crate) fn refuse_choice<T>(span: SourceSpan) -> Res<T> {
     refuse("this use of a pointer that refers to more than one array", span, "copy the code for each array")
@@ -118,8 +118,12 @@ impl Lower<'_, '_> {
         let arrays: Vec<&Pointer> = options.iter().filter(|option| !is_null(option)).collect();
         let Some(first) = arrays.first().filter(|_| options.len() > 1) else { return Ok(()) };
         for option in &arrays {
-            let PointerBase::Array(info) = &option.base else {
-                return refuse("a pointer that refers to several variables", span, "use an array");
+            let info = match &option.base {
+                PointerBase::Array(info) => info,
+                // The next pass has an array.
+                PointerBase::Object(place) if self.note_pointed(place) => continue,
+                PointerBase::Object(place) if self.facts.reset_bases && self.is_pointed(self.root(place)) => continue,
+                _ => return refuse("a pointer that refers to several variables", span, "use an array"),
             };
             if info.axes > 1 {
                 self.note_flat(info.key);
@@ -211,14 +215,24 @@ impl Lower<'_, '_> {
         Value { stable: choice.selector.stable, ..Value::new(CType::Bool, test) }
     }
 
-    /// Asserts that a choice is not null, and returns the positions of its arrays.
+    /// Asserts that a choice is an array that exists here, and returns the positions of these arrays.
     fn arrays_of_choice(&mut self, choice: &PointerChoice, span: SourceSpan) -> Vec<usize> {
+        let is_array = |own: &Self, option: &Pointer| !is_null(option) && own.exists_here(option);
+        for (at, option) in choice.options.iter().enumerate() {
+            if is_null(option) || self.exists_here(option) {
+                continue;
+            }
+            let selector = coerce(&choice.selector, ClkScalar::I32);
+            let other = Expr::binary("!=", selector, Expr::int(at as i128, ClkScalar::I32, span), span);
+            let text = Expr::new(ExprKind::Text("\"an access to a variable outside of its block\"".into()), span);
+            self.push(StmtKind::Expr(Expr::call("assert", vec![other, text], span)), span);
+        }
         if choice.options.iter().any(is_null) {
             let condition = self.chooses_array(choice, span);
             let text = Expr::new(ExprKind::Text("\"an access through a null pointer\"".into()), span);
             self.push(StmtKind::Expr(Expr::call("assert", vec![condition.expr, text], span)), span);
         }
-        (0..choice.options.len()).filter(|&at| !is_null(&choice.options[at])).collect()
+        (0..choice.options.len()).filter(|&at| is_array(self, &choice.options[at])).collect()
     }
 
     pub(crate) fn load_choice(&mut self, place: &CppPlace, choice: &PointerChoice, span: SourceSpan) -> Res<Value> {

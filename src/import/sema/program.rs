@@ -92,6 +92,11 @@ impl<'a> Program<'a> {
         self.symbols.entry(joined(scope, name)).or_default().push(symbol);
     }
 
+    /// Returns whether the file declares a name in any scope.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.symbols.keys().any(|path| path.rsplit("::").next() == Some(name))
+    }
+
     fn add_all(&mut self, decls: &'a [CppDecl], scope: &[SmolStr], record: Option<usize>) {
         for decl in decls {
             self.add(decl, scope, record);

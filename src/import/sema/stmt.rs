@@ -1,5 +1,6 @@
 //! CudaTranslation of statements, except loops and declarations.
 
+use super::jumps::has_goto;
 use super::lower::{Local, LoopState, Lower};
 use super::tree::{Expr, Stmt, StmtKind};
 use super::types::CType;
@@ -11,15 +12,12 @@ use crate::source::SourceSpan;
 
 impl<'a> Lower<'_, 'a> {
     pub(crate) fn block(&mut self, block: &'a CppBlock) -> Res<()> {
-        for stmt in &block.stmts {
-            self.stmt(stmt)?;
-        }
-        Ok(())
+        self.statements(&block.stmts)
     }
 
     pub(crate) fn stmt(&mut self, stmt: &'a CppStmt) -> Res<()> {
         self.enter(stmt.span)?;
-        let result = self.stmt_kind(stmt);
+        let result = self.stmt_kind(stmt).and_then(|()| self.leave_loops(stmt));
         self.leave();
         result
     }
@@ -45,7 +43,8 @@ impl<'a> Lower<'_, 'a> {
                 Ok(())
             }
             CppStmtKind::Continue => self.continue_statement(span),
-            CppStmtKind::Label(_) => refuse("a label", span, "use a loop with `break`"),
+            CppStmtKind::Label(_) => refuse("a label that is not directly in a block", span, "use braces"),
+            CppStmtKind::Goto(label) => self.jump(label, span),
             CppStmtKind::Refused(refusal) => Err(Box::new(refusal.clone())),
         }
     }
@@ -440,7 +439,7 @@ fn without_final_break(stmts: &[CppStmt]) -> &[CppStmt] {
 /// Returns whether control never passes the end of these statements.
 fn ends_with_jump(stmts: &[CppStmt]) -> bool {
     match stmts.last().map(|stmt| &stmt.kind) {
-        Some(CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(_)) => true,
+        Some(CppStmtKind::Break | CppStmtKind::Continue | CppStmtKind::Return(_) | CppStmtKind::Goto(_)) => true,
         Some(CppStmtKind::Block(block)) => ends_with_jump(&block.stmts),
         Some(CppStmtKind::If(statement)) => match &statement.otherwise {
             Some(otherwise) => {
@@ -468,6 +467,8 @@ fn breaks_inside(section: &SwitchSection) -> bool {
 fn has_break(stmt: &CppStmt) -> bool {
     match &stmt.kind {
         CppStmtKind::Break => true,
+        // A `goto` leaves the loop that the `switch` becomes.
+        _ if has_goto(stmt) => true,
         CppStmtKind::Block(block) => block.stmts.iter().any(has_break),
         CppStmtKind::If(statement) => has_break(&statement.then) || statement.otherwise.as_ref().is_some_and(has_break),
         _ => false,

@@ -435,10 +435,9 @@ fn pointers_to_functions_have_one_type() {
 
 #[test]
 fn null_pointers_are_not_followed() {
-    let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = nullptr; if (c) q = &x; if (q) *q = 2; }";
-    assert_eq!(refusal(kernel), "a pointer to a variable that may be null");
-    let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = p; q = &x; *q = 2; }";
-    assert_eq!(refusal(kernel), "a pointer that refers to several variables");
+    let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = nullptr; if (c) q = &x; *q = 2; p[0] = x; }";
+    let text = translated(kernel).text;
+    assert!(text.contains("assert(q_in != 1, \"an access through a null pointer\")"), "{text}");
     let kernel = "__global__ void k(int* p, int c) { int x = 1; int* q = &x + 1; if (c) q = &x; *q = 2; }";
     assert_eq!(refusal(kernel), "an index of a pointer to one variable");
     let kernel = "__global__ void k(int** p, int* r) { r[0] = 2; }";
@@ -458,4 +457,130 @@ fn functions_of_other_files_take_values() {
     assert!(translation.text.contains("= i32(i8(atomic_load(make_result[0])))"), "{}", translation.text);
     let notes: Vec<_> = translation.kernels[0].assumptions.iter().map(|assumption| &*assumption.text).collect();
     assert!(notes.iter().any(|note| note.contains("returns any value")), "{notes:?}");
+}
+
+/// Returns the construct for which the only kernel of a file is refused.
+fn refused_construct(text: &str) -> String {
+    let translation = translated(text);
+    assert!(translation.kernels.is_empty(), "{}", translation.text);
+    translation.refused[0].construct.to_string()
+}
+
+#[test]
+fn jumps_back_or_into_other_blocks_are_refused() {
+    let kernel = |body: &str| format!("__global__ void k(int *y, int n) {{ {body} }}");
+    let refused = |body: &str| refused_construct(&kernel(body));
+    let other = "a `goto` to a label before it or in another block";
+    assert_eq!(refused("again: n--; if (n > 0) goto again; y[0] = n;"), other);
+    assert_eq!(refused("if (n > 3) goto on; on: n--; if (n > 0) goto on; y[0] = n;"), other);
+    assert_eq!(refused("if (n) goto in; if (y[0]) { y[1] = 2; in: y[0] = 1; }"), other);
+    assert_eq!(refused("for (;;) { if (n++ > 9) goto out; } { out: y[0] = 1; }"), other);
+    assert_eq!(refused("if (n) out: y[0] = 1; goto out;"), "a label that is not directly in a block");
+    assert_eq!(refused("goto out; if (n) out: y[0] = 1;"), other);
+    let initialized = "a `goto` past the initialization of a variable";
+    assert_eq!(refused("if (n) goto out; int m = 1; y[1] = m; out: y[0] = n;"), initialized);
+    let hidden = "a `goto` past the declaration of `m`, which hides another name";
+    assert_eq!(refused("int m = 1; { if (n) goto out; y[1] = m; int m; out: m = 2; y[0] = m; }"), hidden);
+    // Without code after the label, the variable ends before it.
+    assert!(translated(&kernel("{ if (n) goto out; int m = n; y[1] = m; } out: y[0] = n;")).refused.is_empty());
+}
+
+#[test]
+fn pointers_to_variables_end_with_their_block() {
+    let kernel = |body: &str| format!("__global__ void k(int *y, int n) {{ int a = 1, b = 2; int *p = &a; {body} }}");
+    let text = translated(&kernel("if (n) p = &b; *p = n; y[0] = a + b;")).text;
+    assert!(text.contains("var a: [i32; 1] = [1]") && text.contains("y[0] = a[0] + b[0]"), "{text}");
+    // A variable with one pointer stays a variable.
+    let text = translated(&kernel("*p = n; y[0] = a + b;")).text;
+    assert!(text.contains("a = n"), "{text}");
+    let text = translated(&kernel("{ int c = n; if (n) p = &c; *p = 1; } y[0] = *p;")).text;
+    assert!(text.contains("assert(p_in != 1, \"an access to a variable outside of its block\")"), "{text}");
+    assert!(text.contains("y[0] = a[p_at]"), "{text}");
+    let construct = refused_construct(&kernel("int *q; { int c = n; q = &c; } y[0] = *q;"));
+    assert_eq!(construct, "a pointer to a variable of another block");
+    let inner = kernel("{ int c = n; p = n > 2 ? &c : &b; *p = 1; y[0] = c + b; }");
+    assert!(translated(&inner).refused.is_empty());
+    let text = translated(&kernel("float f = 1; void *q = &a; if (n) q = &f; y[0] = *(int *)q;")).text;
+    assert!(text.contains("t = bitcast(i32, f["), "{text}");
+}
+
+#[test]
+fn pointers_in_arrays_of_structs_are_parameters() {
+    let kernel =
+        |body: &str| format!("struct S {{ float *p[6]; float *q[2]; }}; __global__ void k(S s, int n) {{ {body} }}");
+    let text = translated(&kernel("s.p[4][n] = 1; s.q[n][0] = 2;")).text;
+    assert!(text.contains("inout s_p_4: [f32;") && !text.contains("s_p_3"), "{text}");
+    assert!(text.contains("an index past the end of `q`"), "{text}");
+    let refused = |body: &str| refused_construct(&kernel(body));
+    assert_eq!(refused("s.p[n][0] = 1;"), "a computed index of `p`, an array of 6 pointers");
+    assert_eq!(refused("s.p[6][0] = 1;"), "the pointer 6 of `p`, which is constant and past its end");
+    assert_eq!(refused("**s.p = 1;"), "an array of pointers as a pointer");
+    assert_eq!(refused("S t = s; t.p[1][0] = 1;"), "the pointer `p.0` in a struct");
+}
+
+#[test]
+fn memory_functions_refuse_null_pointers() {
+    let kernel = |body: &str| refused_construct(&format!("__global__ void k(int *y) {{ {body} }}"));
+    assert_eq!(kernel("memset(0, 0, 8);"), "`memset` of a null pointer");
+    assert_eq!(kernel("memcpy(y, nullptr, 8);"), "`memcpy` of a null pointer");
+    assert_eq!(kernel("memcpy(0, y, 8);"), "`memcpy` of a null pointer");
+}
+
+#[test]
+fn reads_of_variables_without_a_value_are_errors() {
+    let errors = |body: &str| {
+        let translation =
+            translated(&format!("struct P {{ short a, b; }};\n__global__ void k(int *y, P *r, int n) {{ {body} }}"));
+        assert_eq!(translation.kernels.len(), 1, "{:?}", translation.refused);
+        let titles: Vec<String> = translation.errors.iter().map(|error| error.title.clone()).collect();
+        (titles.join("; "), translation.text)
+    };
+    let (titles, text) = errors("int x; y[0] = x; x = 1; y[1] = x;");
+    assert_eq!(titles, "`x` is read before it has a value");
+    assert!(text.contains("var x: i32 = atomic_load(indeterminate_i32[0])"), "{text}");
+    let (titles, text) = errors("P p; r[0] = p;");
+    assert_eq!(titles, "`p` is read before it has a value");
+    assert!(text.contains("P { a: t, b: t_2 }") && text.contains("indeterminate_i32[0]"), "{text}");
+    let (titles, _) = errors("float f; for (int i = 0; i < n; i++) { float g; y[i] = f + g; }");
+    assert_eq!(titles, "`f` is read before it has a value; `g` is read before it has a value");
+    // Written on some path or in an earlier iteration.
+    for body in [
+        "int x; if (n) x = 1; if (n) y[0] = x;",
+        "int x; for (int i = 0; i < n; i++) { if (i) y[i] = x; x = i; }",
+        "int x; { x = 1; } y[0] = x;",
+        "P p; p.a = 1; r[0] = p;",
+        "int x[2]; x[0] = 1; y[0] = x[0];",
+    ] {
+        let (titles, text) = errors(body);
+        assert!(titles.is_empty() && !text.contains("indeterminate"), "{body}: {titles}");
+    }
+}
+
+#[test]
+fn axioms_of_the_file_are_refused() {
+    let kernel = "__global__ void k(int *y) { y[0] = 1; }";
+    assert_eq!(refused_construct(&format!("__axiom(blockIdx.x == 3); {kernel}")), "an `__axiom` of the file");
+    assert!(translated(&format!("#define __axiom(x)\n__axiom(blockIdx.x == 3); {kernel}")).refused.is_empty());
+    assert!(translated(&format!("void __axiom(int); {kernel} void f() {{ __axiom(3); }}")).refused.is_empty());
+}
+
+#[test]
+fn memcpy_copies_leading_fields() {
+    let kernel = |size: &str| {
+        format!(
+            "struct S {{ int a; short b, c; double d; }};
+            __global__ void k(S *x, const S *y, int n) {{ memcpy(&x[n], &y[n + 1], {size}); }}"
+        )
+    };
+    let text = |size: &str| translated(&kernel(size)).text;
+    let field = |name: &str| format!("x[n].{name} = y[n + 1].{name}");
+    let six = text("6");
+    assert!(six.contains(&field("a")) && six.contains(&field("b")) && !six.contains(".c ="), "{six}");
+    let more = text("sizeof(S) + 4");
+    assert!(more.contains("x[n] = y[n + 1]") && more.contains("x[i64(n) + 1i64].a = y[i64(n + 1) + 1i64].a"), "{more}");
+    assert!(text("sizeof(S)").contains("x[n] = y[n + 1]"));
+    let part = "`memcpy` of a size that may not be a multiple of the elements' size";
+    for size in ["5", "12", "n", "sizeof(S) + 1"] {
+        assert_eq!(refused_construct(&kernel(size)), part, "{size}");
+    }
 }

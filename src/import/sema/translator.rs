@@ -4,12 +4,24 @@ use super::program::{Program, ScopePath};
 use super::tree::ClkFile;
 use super::types::{CType, FloatKind, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
+use super::unwritten_reads::UnwrittenRead;
 use super::value::{ArrayInfo, ConstantValue, Res};
 use crate::ast::CppFunction;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smol_str::SmolStr;
 use std::rc::Rc;
+
+/// The maximum length of an array of pointers in a struct.
+const MAX_POINTERS: u64 = 64;
+
+/// Returns whether a type is an array of pointers with one axis, each of which is a variable of its own.
+pub(crate) fn is_pointer_array(ty: &CType) -> bool {
+    match ty {
+        CType::Array(element, Some(count)) => matches!(**element, CType::Pointer(_)) && *count <= MAX_POINTERS,
+        _ => false,
+    }
+}
 
 /// A field of an instantiated record.
 #[derive(Clone, Debug)]
@@ -117,6 +129,8 @@ pub(crate) struct FileTranslator<'a> {
     /// Variables whose values are being evaluated.
     pub(crate) evaluating: Vec<usize>,
     pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
+    /// Reads of variables without a value in translated functions.
+    pub(crate) unwritten_reads: Vec<UnwrittenRead>,
     /// Whether products and sums of an expression become `fma`.
     pub(crate) contract: bool,
 }
@@ -136,6 +150,7 @@ impl<'a> FileTranslator<'a> {
             dynamic_arrays: FxHashSet::default(),
             evaluating: vec![],
             enum_values: FxHashMap::default(),
+            unwritten_reads: vec![],
             contract,
         }
     }
@@ -270,7 +285,7 @@ impl<'a> FileTranslator<'a> {
 
     pub(crate) fn has_array(&self, id: RecordId) -> bool {
         self.records[id.0].fields.iter().any(|field| match &field.ty {
-            CType::Array(..) => true,
+            CType::Array(..) => !is_pointer_array(&field.ty),
             CType::Record(inner) => self.has_array(*inner),
             _ => false,
         })
@@ -330,12 +345,19 @@ impl<'a> FileTranslator<'a> {
         }
     }
 
-    /// Returns the pointers in a record and in the records in it: the path of fields, and the type of the objects.
+    /// Returns the pointers in a record and in the records in it: the path of fields, and the type of the objects. The
+    /// path of a pointer in an array ends with its number.
     pub(crate) fn pointer_fields(&self, id: RecordId) -> Vec<(Vec<SmolStr>, CType)> {
         let mut all = vec![];
         for field in &self.records[id.0].fields {
             match &field.ty {
                 CType::Pointer(to) => all.push((vec![field.clk.clone()], (**to).clone())),
+                CType::Array(element, Some(count)) if *count <= MAX_POINTERS => {
+                    if let CType::Pointer(to) = &**element {
+                        let path = |at: u64| vec![field.clk.clone(), SmolStr::from(at.to_string())];
+                        all.extend((0..*count).map(|at| (path(at), (**to).clone())));
+                    }
+                }
                 CType::Record(inner) => {
                     for (path, to) in self.pointer_fields(*inner) {
                         all.push(([vec![field.clk.clone()], path].concat(), to));
@@ -351,6 +373,7 @@ impl<'a> FileTranslator<'a> {
     pub(crate) fn has_values(&self, id: RecordId) -> bool {
         self.records[id.0].fields.iter().any(|field| match &field.ty {
             CType::Pointer(_) => false,
+            CType::Array(..) => !is_pointer_array(&field.ty),
             CType::Record(inner) => self.has_values(*inner),
             _ => true,
         })
@@ -380,6 +403,7 @@ impl<'a> FileTranslator<'a> {
         for (name, ty) in fields {
             match &ty {
                 CType::Pointer(_) => continue,
+                array if is_pointer_array(array) => continue,
                 CType::Record(inner) => self.emit_fields(*inner, span)?,
                 _ => {}
             }

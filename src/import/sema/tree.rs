@@ -253,7 +253,7 @@ pub(crate) fn visit_exprs(stmts: &[Stmt], f: &mut dyn FnMut(&Expr)) {
     }
 }
 
-fn visit_expr(expr: &Expr, f: &mut dyn FnMut(&Expr)) {
+pub(crate) fn visit_expr(expr: &Expr, f: &mut dyn FnMut(&Expr)) {
     f(expr);
     match &expr.kind {
         ExprKind::Index(base, indices) => {

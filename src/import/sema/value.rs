@@ -225,3 +225,8 @@ pub(crate) enum Denoted {
 pub(crate) fn pointer_field_name(key: VariableKey, path: &[SmolStr]) -> String {
     format!("({}).{}", key.0, path.join("."))
 }
+
+/// Returns whether a path leads to a pointer in an array.
+pub(crate) fn is_element_path(path: &[SmolStr]) -> bool {
+    path.last().is_some_and(|last| last.starts_with(|first: char| first.is_ascii_digit()))
+}

@@ -169,6 +169,8 @@ pub struct Generator {
     pub result: Option<CppType>,
     /// Whether `break` and `continue` are allowed.
     pub in_loop: bool,
+    /// Labels after the current statement, in the blocks around it.
+    pub labels: Vec<String>,
     /// Statements that may still be generated.
     pub budget: usize,
 }
@@ -190,6 +192,7 @@ impl Generator {
             changed: vec![],
             result: None,
             in_loop: false,
+            labels: vec![],
             budget: 0,
         }
     }

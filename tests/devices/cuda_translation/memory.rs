@@ -2,7 +2,7 @@
 //! operators, and arrays of structs that contain arrays.
 
 use super::generator::CppType::*;
-use super::generator::{Generator, Variable, VariableKind};
+use super::generator::{Generator, INTEGERS, Variable, VariableKind};
 
 /// Types and functions that the statements use.
 pub const PREAMBLE: &str = "\
@@ -29,7 +29,8 @@ __device__ void raise(Cells* c, unsigned by) { c->n += by; c[0].a[2] ^= by; }
 
 impl Generator {
     pub fn memory_statement(&mut self) {
-        match self.below(7) {
+        match self.below(8) {
+            7 => self.variable_choice(),
             0..=2 => self.pointer_choice(),
             3 => self.union_statement(),
             4 => self.memory_function(),
@@ -90,6 +91,30 @@ impl Generator {
         self.declare(&p, VariableKind::Elements(ty, len), is_mutable);
     }
 
+    /// Declares a pointer that refers to one of two variables or to an element.
+    fn variable_choice(&mut self) {
+        let element = self.array(|variable| variable.is_mutable);
+        let (ty, element) = match element {
+            Some(Variable { kind: VariableKind::Elements(ty, len), name, .. }) if !ty.is_float() && ty != Bool => {
+                let at = self.below(len);
+                (ty, Some(format!("{name} + {at}")))
+            }
+            _ => (self.random.pick(INTEGERS), None),
+        };
+        let (p, a, b) = (self.name("p"), self.name("v"), self.name("v"));
+        let (x, y, z) = (self.value(ty, 2), self.value(ty, 1), self.value(ty, 1));
+        let (c, d) = (self.condition(1), self.condition(1));
+        let name = ty.name();
+        self.line(&format!("{name} {a} = ({name})({x}), {b} = ({name})({y});"));
+        self.line(&format!("{name}* {p} = {c} ? &{a} : &{b};"));
+        self.line(&format!("*{p} ^= ({name})({z});"));
+        self.line(&format!("if ({d}) {p} = {};", element.unwrap_or(format!("&{b}"))));
+        self.line(&format!("for (int {p}k = 0; {p}k < 2; {p}k++) {{ *{p} |= {a} & {b}; {p} = &{a}; }}"));
+        self.line(&format!("{b} = *{p} ^ {b};"));
+        self.declare(&a, VariableKind::Value(ty), true);
+        self.declare(&b, VariableKind::Value(ty), true);
+    }
+
     fn union_statement(&mut self) {
         let (name, d) = (self.name("u"), 1);
         let Some((sum, _)) = self.changed_variable(false) else { return };
@@ -134,8 +159,10 @@ impl Generator {
             _ => self.random.pick(&["0", "-1", "3"]),
         };
         self.line(&format!("{} {name}[8]; memset({name}, {byte}, sizeof({name}));", ty.name()));
-        // LaneIR's verifier rejects some correct loops with a computed number of elements of local arrays.
-        let count = self.below(len.min(4));
+        let count = match self.below(2) {
+            0 => self.below(len.min(4)).to_string(),
+            _ => format!("({} & {})", self.unary_operand(1), len.min(4) - 1),
+        };
         let size = self.random.pick(&["sizeof(TY)", "sizeof(*NAME)", "sizeof NAME[0]"]);
         let size = size.replace("TY", ty.name()).replace("NAME", &name);
         let first = self.below(4);

@@ -22,7 +22,7 @@ impl Generator {
         }
         self.budget -= 1;
         self.full();
-        match self.below(30) {
+        match self.below(32) {
             0..=3 => self.declaration(),
             4 => self.array_declaration(),
             5 => self.record_declaration(),
@@ -61,7 +61,56 @@ impl Generator {
             19 => self.method_call(),
             20 => self.grid_declaration(),
             21..=24 => self.memory_statement(),
+            25 => self.jump_block(),
+            26 if !self.labels.is_empty() => self.jump(),
             _ => self.assignment(),
+        }
+    }
+
+    /// A block with a label, to which code in it jumps.
+    fn jump_block(&mut self) {
+        let (label, late) = (self.name("L"), self.name("d"));
+        self.open("");
+        self.labels.push(label.clone());
+        for at in 0..2 + self.below(3) {
+            match self.below(5) {
+                0 | 1 => self.jump(),
+                2 => self.assignment(),
+                // C++ forbids jumps past initializers.
+                3 if at == 1 => self.line(&format!("int {late}k; {late}k = {at};")),
+                _ => {
+                    let count = self.some();
+                    self.block("", count);
+                }
+            }
+        }
+        self.jump();
+        self.line(&format!("int {late};"));
+        self.assignment();
+        self.labels.pop();
+        self.line(&format!("{label}:"));
+        let value = self.value(I32, 2);
+        self.line(&format!("{late} = {value};"));
+        self.declare(&late, VariableKind::Value(I32), true);
+        for _ in 0..self.some() {
+            self.statement();
+        }
+        self.close("");
+    }
+
+    fn jump(&mut self) {
+        let label = self.random.pick(&self.labels.clone());
+        let condition = self.condition(2);
+        self.full();
+        match self.below(4) {
+            0 => {
+                self.open(&format!("if ({condition})"));
+                self.assignment();
+                self.line(&format!("goto {label};"));
+                self.close("");
+            }
+            1 => self.line(&format!("if ({condition}) goto {label}; else {{ }}")),
+            _ => self.line(&format!("if ({condition}) goto {label};")),
         }
     }
 
