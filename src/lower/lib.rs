@@ -38,6 +38,7 @@ mod tile_expand;
 mod tile_expr;
 mod tile_program;
 mod tile_stmt;
+mod tile_text;
 mod tile_window;
 mod tiles;
 mod types;
@@ -69,11 +70,12 @@ pub fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Resu
     lower_unit(unit, instance)
 }
 
-/// Returns why a kernel has no tile program; `None` if it has one.
-pub fn tile_refusal(program: &Program, instance: &Instance) -> Option<TileRefusal> {
+/// Returns why a kernel has no tile program, and the text and location of each of its tile statements. `None` if it has
+/// a tile program.
+pub fn tile_refusal(program: &Program, instance: &Instance) -> Option<(TileRefusal, Vec<(Span, String)>)> {
     let mut unit = context::ModuleLowering::of_kernel(program, instance);
-    let lowered = kernel::kernel(&mut unit, program.kernels.get(instance.kernel)?, instance);
-    lowered.ok().and_then(|lowered| lowered.refusal)
+    let lowered = kernel::kernel(&mut unit, program.kernels.get(instance.kernel)?, instance).ok()?;
+    lowered.refusal.map(|refusal| (refusal, tile_text::statements(&lowered)))
 }
 
 /// Lowers a kernel for debugging. At its binding, each source variable is written to IR locals with its name and the
