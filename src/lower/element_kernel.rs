@@ -51,7 +51,7 @@ pub(super) struct StepScope<'e> {
     /// The counters of loops with steps.
     pub counters: Vec<LocalId>,
     /// Earlier statements that compute values, in this block and those around it.
-    pub stmts: Vec<&'e Stmt>,
+    pub stmts: Vec<&'e [Stmt]>,
     /// Earlier regions that compute values for one statement only.
     pub operands: Vec<&'e [Stmt]>,
     /// The values that are the same in all threads, by the expression that refers to them.
@@ -141,7 +141,7 @@ impl ElementKernel<'_, '_, '_> {
         let (exprs, locals, labels, functions) = Default::default();
         let mut element =
             ElementKernel { body, at, scope, block, counters, operands, exprs, locals, memories, labels, functions };
-        scope.stmts.iter().try_for_each(|stmt| element.stmt(stmt))?;
+        scope.stmts.iter().copied().flatten().try_for_each(|stmt| element.stmt(stmt))?;
         fill(&mut element)?;
         let builder = element.body.out.into_builder();
         let functions = std::mem::take(&mut unit.functions);
@@ -218,10 +218,11 @@ impl ElementKernel<'_, '_, '_> {
         self.exprs.get(&id).copied()
     }
 
-    /// Copies a statement that computes values. Regions in it belong to other statements.
+    /// Copies a statement that computes values. The code of tile statements in it is not copied.
     fn stmt(&mut self, stmt: &Stmt) -> Option<()> {
-        if TileRegion::of(&stmt.kind).is_some() {
-            return Some(());
+        if let Some((number, body)) = TileRegion::of(&stmt.kind) {
+            let is_code = matches!(self.scope.body.regions.get(number), Some(TileRegion::Operands));
+            return if is_code { body.iter().try_for_each(|stmt| self.stmt(stmt)) } else { Some(()) };
         }
         if let StmtKind::Let(id) = stmt.kind {
             return self.copy(id).map(drop);

@@ -2,7 +2,7 @@
 //!
 //! Input: the body of a kernel in DeviceIR, in which the code of tile statements and of their operands is marked as
 //! regions. Output: steps that a whole block executes, if the kernel computes only with tiles. A kernel of its own
-//! (`element_kernel`) computes the elements of a step. In it, elements of tiles are parameters, so that a device may keep
+//! (`element_kernel`) computes the elements of a step. Elements of tiles are its parameters, so that a device may keep
 //! tiles anywhere.
 
 use std::cell::Cell;
@@ -127,11 +127,11 @@ impl<'e> TileProgramAssembler<'e> {
                         self.declarations(body, written)?;
                     }
                 }
-                (None, StmtKind::For { local, body, .. }) if has_regions(body) => {
+                (None, StmtKind::For { local, body, .. }) if self.has_tiles(body) => {
                     self.scope.counters.push(*local);
                     self.declarations(body, written)?;
                 }
-                (None, StmtKind::If { then, other, .. }) if has_regions(then) || has_regions(other) => {
+                (None, StmtKind::If { then, other, .. }) if self.has_tiles(then) || self.has_tiles(other) => {
                     self.declarations(then, written)?;
                     self.declarations(other, written)?;
                 }
@@ -179,6 +179,15 @@ impl<'e> TileProgramAssembler<'e> {
         matches!(&tile.node, TileNode::Part(part) if part.is_whole() && is_shared(part))
     }
 
+    /// Returns whether a block contains tile statements.
+    fn has_tiles(&self, block: &'e [Stmt]) -> bool {
+        let mut found = false;
+        each_stmt(block, &mut |stmt| {
+            found |= self.region(stmt).is_some_and(|(region, _)| region.stmt().is_some());
+        });
+        found
+    }
+
     fn steps(&mut self, block: &'e [Stmt]) -> Option<Vec<TileStep>> {
         let (scope, operands, mut steps) = (self.scope.stmts.len(), self.scope.operands.len(), vec![]);
         // Element kernels of later steps compute the numbers of the scope. Without a later step, a fault would be lost.
@@ -188,13 +197,19 @@ impl<'e> TileProgramAssembler<'e> {
             if self.stmt(stmt, &mut steps).is_none() {
                 return self.refuse(stmt.span, "this statement is not a step that a whole block executes");
             }
-            if !matches!(self.region(stmt), Some((TileRegion::Operands, _))) {
-                self.scope.operands.truncate(operands);
+            if matches!(self.region(stmt), Some((TileRegion::Operands, _))) {
+                continue;
             }
+            let own_operands = self.scope.operands.split_off(operands);
             if steps.len() > before {
                 unused = None;
-            } else if self.region(stmt).is_none() && may_fault(self.scope.body.function, stmt) {
-                unused = unused.or(Some(stmt.span));
+            } else if self.region(stmt).is_none() {
+                let code = own_operands.into_iter().chain([std::slice::from_ref(stmt)]);
+                let code: Vec<&[Stmt]> = code.collect();
+                if code.iter().any(|stmts| may_fault(self.scope.body.function, stmts)) {
+                    unused = unused.or(Some(stmt.span));
+                }
+                self.scope.stmts.extend(code);
             }
         }
         if let Some(span) = unused {
@@ -209,17 +224,17 @@ impl<'e> TileProgramAssembler<'e> {
             (Some((TileRegion::Stmt(tile), body)), _) => self.tile_stmt(tile, body, steps),
             (Some((TileRegion::Operands, body)), _) => self.operands_in(body, steps),
             (Some((TileRegion::Expansion, _)), _) => None,
-            (None, StmtKind::For { local, start, end, step, inclusive: false, body, .. }) if has_regions(body) => {
+            (None, StmtKind::For { local, start, end, step, inclusive: false, body, .. }) if self.has_tiles(body) => {
                 let step = self.repeat(*local, [*start, *end], *step, body)?;
                 steps.push(step);
                 Some(())
             }
-            (None, StmtKind::If { cond, then, other }) if has_regions(then) || has_regions(other) => {
+            (None, StmtKind::If { cond, then, other }) if self.has_tiles(then) || self.has_tiles(other) => {
                 let step = self.branch(*cond, then, other)?;
                 steps.push(step);
                 Some(())
             }
-            (None, _) => computes_numbers(self.scope.body.function, stmt).then(|| self.scope.stmts.push(stmt)),
+            (None, _) => computes_numbers(self.scope.body.function, stmt).then_some(()),
         }
     }
 
@@ -639,13 +654,6 @@ fn element_at(kernel: &mut ElementKernel<'_, '_, '_>, from: &TileExpr, shape: &[
     kernel.body.tile_element(from, &at).ok()
 }
 
-/// Returns whether a block contains regions: steps, or values for them.
-fn has_regions(block: &[Stmt]) -> bool {
-    let mut found = false;
-    each_stmt(block, &mut |stmt| found |= TileRegion::of(&stmt.kind).is_some());
-    found
-}
-
 /// Returns whether a statement only computes values, with no effects that other threads see and no jumps out of it.
 fn computes_numbers(f: &Function, stmt: &Stmt) -> bool {
     let (mut labels, mut is_number) = (vec![], true);
@@ -668,11 +676,11 @@ fn computes_numbers(f: &Function, stmt: &Stmt) -> bool {
     is_number
 }
 
-/// Returns whether a statement that only computes values may fault.
-fn may_fault(f: &Function, stmt: &Stmt) -> bool {
+/// Returns whether statements that only compute values may fault.
+fn may_fault(f: &Function, stmts: &[Stmt]) -> bool {
     use def::{BinOp, ExprKind};
     let mut found = false;
-    each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+    each_stmt(stmts, &mut |stmt| {
         found |= match &stmt.kind {
             StmtKind::Let(id) => match &f.exprs[*id].kind {
                 ExprKind::Load { .. } => true,
