@@ -25,8 +25,8 @@ pub(crate) enum EmitError {
     Program(Vec<Diagnostic>),
     /// A compile-time parameter of the kernel has no default, so there is no instance to compile.
     Open,
-    /// The kernel has no tile program: the reason.
-    NoTiles(String),
+    /// The kernel has no tile program: the reason, and its tile statements, one a line.
+    NoTiles { why: String, statements: String },
     /// A library or a tool is missing or failed: the problem and its remedy. `shown` is the code generated before the
     /// failure.
     Tool { what: String, help: String, shown: String },

@@ -4,6 +4,7 @@
 use super::devices::{CudaEmitter, GpuCodeOptions};
 pub(crate) use super::emit_stage::{EmitError, EmitStage};
 use super::gradient;
+use clk_base::source::Span;
 use clk_check::typed::{ExprKind, FnRef, Generic, GenericKind, Kernel, KernelId, Type, TypeBound};
 use clk_compile::Session;
 use clk_host::interp::constant_block;
@@ -82,8 +83,11 @@ impl KernelEmitter {
             return Ok(format!("// kernel {name}{use_of}\n{}", clk_ir::text::print_tiles(tiles)));
         }
         Err(match clk_lower::tile_refusal(&session.program, instance) {
-            Some(TileRefusal { span, reason }) => {
-                EmitError::NoTiles(format!("{reason} (line {})", session.sources.line_column(span).0))
+            Some((TileRefusal { span, reason }, tiles)) => {
+                let line_of = |span| session.sources.line_column(span).0;
+                let text_of = |(span, text): &(Span, String)| format!("// line {}: {text}\n", line_of(*span));
+                let statements = tiles.iter().map(text_of).collect();
+                EmitError::NoTiles { why: format!("{reason} (line {})", line_of(span)), statements }
             }
             None => EmitError::Internal("its tile program was dropped".into()),
         })

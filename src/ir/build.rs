@@ -206,7 +206,12 @@ impl FunctionBuilder {
         values: impl IntoIterator<Item = u64>,
     ) -> MemId {
         let values = values.into_iter().collect();
-        self.function.memories.push(Memory { name: name.into(), space, layout, extents, values, span: self.span })
+        self.copied_memory(Memory { name: name.into(), space, layout, extents, values, span: self.span })
+    }
+
+    /// Adds a memory of another function. Its extents are known.
+    pub fn copied_memory(&mut self, memory: Memory) -> MemId {
+        self.function.memories.push(memory)
     }
 
     pub fn local(&mut self, name: impl Into<String>, ty: Ty) -> LocalId {
@@ -455,6 +460,11 @@ impl FunctionBuilder {
     /// Returns the statements of the innermost open block so far.
     pub fn open_block(&self) -> &[Stmt] {
         self.open.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the innermost open block, to which statements are added.
+    pub fn open_block_mut(&mut self) -> Option<&mut Block> {
+        self.open.last_mut()
     }
 
     /// Opens a new innermost block. [`pop_block`](Self::pop_block) closes it.

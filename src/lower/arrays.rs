@@ -2,6 +2,7 @@
 
 use super::context::{BodyLowering, LoweredLocal};
 use super::error::{Fallible, internal};
+use super::tile_stmt::{TileRegion, TileStmt};
 use super::types;
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
@@ -192,7 +193,7 @@ impl BodyLowering<'_, '_> {
     // Shared memory
 
     pub fn shared(&mut self, id: LocalId, extents: &[Expr], span: Span) -> Fallible<()> {
-        let declared = self.local(id, span)?;
+        let (start, declared) = (self.out.open_len(), self.local(id, span)?);
         let element = self.element_type(&declared.ty, span)?;
         let layout = types::layout(self.program, &element, span)?;
         let mut lowered = Vec::with_capacity(extents.len());
@@ -212,6 +213,7 @@ impl BodyLowering<'_, '_> {
         }
         let memory = self.out.at(declared.span).memory(declared.name.as_str(), MemorySpace::Shared, layout, lowered);
         self.slots.insert(id, LoweredLocal::Array(memory));
+        self.wrap_region(start, TileRegion::Stmt(Box::new(TileStmt::Declare(memory))), span);
         Ok(())
     }
 

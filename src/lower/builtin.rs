@@ -201,9 +201,6 @@ impl BodyLowering<'_, '_> {
 
     /// Lowers one component of an index variable.
     pub(crate) fn thread_index(&mut self, builtin: Builtin, lane: u8, span: Span) -> Fallible<ExprId> {
-        if let (Builtin::BlockIdx, Some(block)) = (builtin, self.block) {
-            return block.get(usize::from(lane)).copied().ok_or_else(|| internal(span, "a block has x, y and z"));
-        }
         let id = match builtin {
             Builtin::ThreadIdx => BuiltinIndex::Thread,
             Builtin::BlockIdx => BuiltinIndex::Block,

@@ -6,7 +6,7 @@ use super::emit::ExprEmitter;
 use super::error::{Fallible, internal, is_internal};
 use super::instance::{GenericArgument, Instance, MmaPrecision};
 use super::mono::Mono;
-use super::tile_expr::TileExpr;
+use super::tile_stmt::TileRegion;
 use super::{describe, types};
 use clk_base::arena::Arena;
 use clk_base::diag::Diagnostic;
@@ -147,12 +147,8 @@ pub struct BodyLowering<'a, 'u> {
     pub fixed: HashMap<(MemId, u8), u32>,
     /// Memories of constant arrays.
     pub tables: HashMap<ConstId, MemId>,
-    /// The tile expressions that replace certain locals, and the block index if it is not that of the launch: see
-    /// [`super::tile_program`].
-    pub(super) tiles: HashMap<LocalId, TileExpr>,
-    pub(super) block: Option<[ExprId; 3]>,
-    /// The results of reductions: see [`super::tile_program`].
-    pub(super) reduction_results: HashMap<Span, TileExpr>,
+    /// The regions of the body of a kernel that may become a tile program; otherwise `None`.
+    pub(super) regions: Option<Vec<TileRegion>>,
     /// Shared memory of earlier tile assignments that can be reused, and the shared memory that the current assignment
     /// uses: see [`super::tiles`].
     pub(super) reusable_memories: Vec<MemId>,
@@ -186,9 +182,7 @@ impl<'a, 'u> BodyLowering<'a, 'u> {
             result_array: None,
             tables: HashMap::new(),
             inout_params: vec![],
-            tiles: HashMap::new(),
-            block: None,
-            reduction_results: HashMap::new(),
+            regions: None,
             reusable_memories: vec![],
             tile_memories: vec![],
             uniform: HashSet::new(),

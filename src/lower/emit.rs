@@ -2,6 +2,7 @@
 //! unreachable statements after a `break`, `continue` or `return`, and replaces an extract from a composed vector by
 //! the component.
 
+use super::tile_stmt::TileRegion;
 use clk_base::source::Span;
 use clk_ir::build::FunctionBuilder;
 use clk_ir::def::*;
@@ -35,8 +36,20 @@ impl ExprEmitter {
 
     /// Returns whether the last statement of the open IR block is a barrier of the thread block.
     pub fn ends_with_barrier(&self) -> bool {
-        let is_barrier = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. });
-        self.builder.open_block().last().is_some_and(is_barrier)
+        ends_with_barrier(self.builder.open_block()).unwrap_or(false)
+    }
+
+    /// Returns the number of statements of the open block.
+    pub fn open_len(&self) -> usize {
+        self.builder.open_block().len()
+    }
+
+    /// Replaces the statements of the open block from the position `start` on by a region with this label.
+    pub fn wrap_open(&mut self, start: usize, label: Label, span: Span) {
+        if let Some(block) = self.builder.open_block_mut() {
+            let body = block.split_off(start);
+            block.push(Stmt { kind: StmtKind::Block { label, body }, span });
+        }
     }
 
     pub fn into_builder(self) -> FunctionBuilder {
@@ -188,4 +201,13 @@ impl ExprEmitter {
     pub fn close(&mut self) -> (Block, bool) {
         (self.builder.pop_block(), self.done.pop().unwrap_or(false))
     }
+}
+
+/// Returns whether the last statement is a barrier of the thread block; `None` if there is no statement. Regions count
+/// as their statements.
+fn ends_with_barrier(block: &[Stmt]) -> Option<bool> {
+    block.iter().rev().find_map(|stmt| match TileRegion::of(&stmt.kind) {
+        Some((_, body)) => ends_with_barrier(body),
+        None => Some(matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. })),
+    })
 }

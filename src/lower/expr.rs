@@ -247,7 +247,7 @@ impl BodyLowering<'_, '_> {
     }
 
     pub(crate) fn if_stmt(&mut self, cond: &Expr, then: &Block, other: Option<&Block>, span: Span) -> Fallible<()> {
-        let cond = self.scalar(cond)?;
+        let cond = self.operand_scalar(cond)?;
         match (self.out.const_value(cond).map(|known| known.bits != 0), other) {
             (Some(true), _) => self.effects(then),
             (Some(false), Some(other)) => self.effects(other),

@@ -18,6 +18,7 @@ pub(crate) mod constant;
 mod context;
 mod copy_on_alias;
 mod describe;
+mod element_kernel;
 mod elementwise_kernel;
 mod emit;
 mod error;
@@ -33,8 +34,11 @@ mod operator;
 mod place;
 mod speculation;
 mod stmt;
+mod tile_expand;
 mod tile_expr;
 mod tile_program;
+mod tile_stmt;
+mod tile_text;
 mod tile_window;
 mod tiles;
 mod types;
@@ -66,10 +70,12 @@ pub fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Resu
     lower_unit(unit, instance)
 }
 
-/// Returns why a kernel has no tile program; `None` if it has one.
-pub fn tile_refusal(program: &Program, instance: &Instance) -> Option<TileRefusal> {
-    let kernel = program.kernels.get(instance.kernel)?;
-    tile_program::find(program, kernel, instance).err()
+/// Returns why a kernel has no tile program, and the text and location of each of its tile statements. `None` if it has
+/// a tile program.
+pub fn tile_refusal(program: &Program, instance: &Instance) -> Option<(TileRefusal, Vec<(Span, String)>)> {
+    let mut unit = context::ModuleLowering::of_kernel(program, instance);
+    let lowered = kernel::kernel(&mut unit, program.kernels.get(instance.kernel)?, instance).ok()?;
+    lowered.refusal.map(|refusal| (refusal, tile_text::statements(&lowered)))
 }
 
 /// Lowers a kernel for debugging. At its binding, each source variable is written to IR locals with its name and the
@@ -83,7 +89,7 @@ pub fn lower_with_debug_locals(program: &Program, instance: &Instance) -> Result
 fn lower_unit<'a>(mut unit: context::ModuleLowering<'a>, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
     let program: &'a Program = unit.program;
     let lowered = match program.kernels.get(instance.kernel) {
-        Some(kernel) => kernel::kernel(&mut unit, kernel, instance),
+        Some(kernel) => kernel::kernel(&mut unit, kernel, instance).map(|lowered| lowered.module),
         None => Err(error::internal(Span::default(), "a kernel that is not there")),
     };
     outcome(unit, lowered)

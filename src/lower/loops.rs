@@ -59,12 +59,12 @@ impl BodyLowering<'_, '_> {
         let RangeExprs { start, end, step, inclusive } = range;
         let end = end.ok_or_else(|| internal(span, "a `for` without an end"))?;
         let start = match start {
-            Some(start) => self.scalar(start)?,
+            Some(start) => self.operand_scalar(start)?,
             None => self.literal(NumberLiteral::Int(0), ty, span)?,
         };
-        let end = self.scalar(end)?;
+        let end = self.operand_scalar(end)?;
         let step = match step {
-            Some(step) => self.scalar(step)?,
+            Some(step) => self.operand_scalar(step)?,
             None => self.literal(NumberLiteral::Int(1), ty, span)?,
         };
         let counter = self.out.local(declared.name.as_str(), ty, declared.span);

@@ -1,6 +1,7 @@
 //! Tile expressions: operations on whole arrays, represented by a tree that describes how to compute an element.
 //!
-//! `clk_lower::tiles` builds the trees from typed expressions. Elements are computed on demand.
+//! `clk_lower::tiles` builds the trees from typed expressions. Elements are computed on demand. A tile statement
+//! (`tile_stmt`) consists of such trees.
 
 use clk_base::source::Span;
 use clk_ir::def::{self, ExprId, MemId, Scalar, Ty};
@@ -78,6 +79,13 @@ pub(super) enum TileDim {
     One,
 }
 
+impl TileWindow {
+    /// Returns whether the window covers the whole array.
+    pub(super) fn is_whole(&self) -> bool {
+        self.axes.iter().all(|along| *along == TileAxisIndex::From(AxisRange::ALL))
+    }
+}
+
 impl TileExpr {
     /// `target` is a window of this shape to which the expression is assigned. Returns whether computing an element
     /// reads elements of the memory of `target` other than the one that is written.
@@ -131,11 +139,18 @@ impl TileExpr {
     }
 
     fn reads(&self, memory: MemId) -> bool {
+        let mut found = false;
+        self.each_part(&mut |_, part| found |= part.memory == memory);
+        found
+    }
+
+    /// Calls `f` with each window of which the expression is computed.
+    pub(super) fn each_part(&self, f: &mut impl FnMut(&TileExpr, &TileWindow)) {
         match &self.node {
-            TileNode::Same(_) | TileNode::Count => false,
-            TileNode::Part(part) => part.memory == memory,
-            TileNode::Transposed(of) | TileNode::Reshaped(of) => of.reads(memory),
-            TileNode::Each(_, parts) => parts.iter().any(|part| part.reads(memory)),
+            TileNode::Same(_) | TileNode::Count => {}
+            TileNode::Part(part) => f(self, part),
+            TileNode::Transposed(of) | TileNode::Reshaped(of) => of.each_part(f),
+            TileNode::Each(_, parts) => parts.iter().for_each(|part| part.each_part(f)),
         }
     }
 }

@@ -1,29 +1,29 @@
-//! Recognizes tile programs: kernels that compute only with tiles, as steps that a whole block executes.
+//! Assembles the tile program of a kernel from its tile statements.
 //!
-//! A statement becomes a step. Its elements are computed by a kernel of its own, in which elements of tiles are
-//! parameters, so that a device may keep tiles anywhere. Each such kernel computes the numbers to which the statement
-//! refers again, since they depend only on the block and on loop counters.
+//! Input: the body of a kernel in DeviceIR, in which the code of tile statements and of their operands is marked as
+//! regions. Output: steps that a whole block executes, if the kernel computes only with tiles. A kernel of its own
+//! (`element_kernel`) computes the elements of a step. Elements of tiles are its parameters, so that a device may keep
+//! tiles anywhere.
 
-use super::context::{BodyLowering, LoweredLocal, ModuleLowering};
-use super::emit::ExprEmitter;
-use super::error::Fallible;
-use super::instance::Instance;
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use super::element_kernel::{BodyWithRegions, ElementKernel, StepScope};
 use super::mma_emulation::{GROUP, is_narrow_factor};
 use super::tile_expr::{AxisRange, TileAxisIndex, TileDim, TileElementOp, TileExpr, TileNode, TileWindow};
-use super::tiles::TileReductionOp;
-use clk_base::arena::Arena;
+use super::tile_stmt::{TileReductionOp, TileRegion, TileStmt};
+use super::tile_window::PlainWindow;
 use clk_base::source::Span;
-use clk_check::typed::{self, Block, Expr, ExprKind, LocalId, Pattern, Program, Stmt, StmtKind, Type};
-use clk_check::visit;
-use clk_ir::build::build_module;
-use clk_ir::def::{self, Access, ElementLayout, ExprId, Extent, LaunchForm, Memory, MemorySpace, Module, Scalar, Ty};
+use clk_ir::def::{
+    self, Access, Block, ElementLayout, ExprId, Extent, Function, LocalId, MemId, Memory, MemorySpace, Module, Scalar,
+    Stmt, StmtKind, Ty,
+};
 use clk_ir::tiles::{
     AccessedArrays, ArrayShape, ArrayWindow, TileAxis, TileGemmOperand, TileProgram, TileStep, TileTarget, TileVar,
     accessed_arrays, is_elementwise, updates_in_place,
 };
-use clk_scalar::builtin::Builtin;
-use clk_scalar::ops::{BinaryOp, MathFn};
-use std::cell::Cell;
+use clk_ir::visit::each_stmt;
+use clk_scalar::ops::BinaryOp;
 
 const I32: Ty = Ty::Scalar(Scalar::I32);
 
@@ -37,112 +37,64 @@ pub struct TileRefusal {
     pub reason: &'static str,
 }
 
-/// Returns the tile program of a kernel that has one.
-pub(super) fn find(program: &Program, kernel: &typed::Kernel, instance: &Instance) -> Result<TileProgram, TileRefusal> {
-    let refusal = |reason| TileRefusal { span: kernel.name_span, reason };
-    let (typed::Geometry::Grid { .. }, Some(typed)) = (&kernel.geometry, kernel.body.as_deref()) else {
-        return Err(refusal("it is not a `grid` kernel"));
-    };
-    let is_product = |stmts: &[Stmt]| stmts.iter().any(has_product);
-    if typed.root.tail.is_some() || !is_product(&typed.root.stmts) {
+/// Returns the tile program of a kernel that has one. `arrays` are the shapes of its parameters.
+pub(super) fn assemble(of: BodyWithRegions<'_>, arrays: Vec<ArrayShape>) -> Result<TileProgram, TileRefusal> {
+    let refusal = |reason| TileRefusal { span: of.kernel.name_span, reason };
+    let is_product = |region: &TileRegion| region.stmt().is_some_and(|stmt| matches!(stmt, TileStmt::Product { .. }));
+    if !of.regions.iter().any(is_product) {
         return Err(refusal("it does not assign a matrix product (`mma`) to a tile"));
     }
-    let mut finder = TileProgramFinder {
-        program,
-        kernel,
-        instance,
-        typed,
-        rows: 0,
+    let mut assembler = TileProgramAssembler {
+        scope: StepScope::new(of),
         read: vec![],
-        held: vec![],
-        known: vec![],
-        counters: vec![],
-        names: vec![],
-        scope: vec![],
         filled: vec![],
         stored: vec![],
         loops: 0,
         refusal: Cell::new(None),
     };
-    finder.declarations_in(&typed.root.stmts);
-    let Some(arrays) = finder.array_shapes() else { return Err(refusal("its parameters cannot be lowered")) };
-    let Some(steps) = finder.steps(&typed.root.stmts) else {
-        return Err(finder.refusal.get().unwrap_or(refusal("it has no tiles")));
-    };
-    let TileProgramFinder { rows, held: tiles, names: counters, .. } = finder;
-    Ok(TileProgram { sums: instance.sums, rows, arrays, tiles, counters, steps })
+    let steps = assembler.declarations(of.block, &mut WrittenIn::default()).and_then(|()| assembler.steps(of.block));
+    let Some(steps) = steps else { return Err(assembler.refusal.get().unwrap_or(refusal("it has no tiles"))) };
+    let counters = assembler.scope.counter_names().map(String::from).collect();
+    let StepScope { rows, tiles, .. } = assembler.scope;
+    Ok(TileProgram { sums: of.instance.sums, rows, arrays, tiles, counters, steps })
 }
 
-/// Whether a statement, or one in it, assigns a product; others are not worth the search.
-fn has_product(stmt: &Stmt) -> bool {
-    match &stmt.kind {
-        StmtKind::Assign { value, .. } => matches!(value.kind, ExprKind::Builtin { builtin: Builtin::Mma, .. }),
-        _ => blocks(stmt).any(|block| block.stmts.iter().any(has_product)),
+/// For each mutable local and each array of a thread that statements write, the block of steps in which they do.
+#[derive(Default)]
+struct WrittenIn {
+    blocks: usize,
+    locals: HashMap<LocalId, usize>,
+    memories: HashMap<MemId, usize>,
+}
+
+impl WrittenIn {
+    /// Records that a statement is in this block. Returns `false` if a statement of another block writes the same
+    /// variable or array.
+    fn writes(&mut self, f: &Function, stmt: &Stmt, block: usize) -> bool {
+        let mut is_only = true;
+        each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+            let memories = match &stmt.kind {
+                StmtKind::Write { local, .. } => {
+                    is_only &= *self.locals.entry(*local).or_insert(block) == block;
+                    &[]
+                }
+                StmtKind::Store { place, .. } => std::slice::from_ref(&place.memory),
+                StmtKind::Declare(memory) => std::slice::from_ref(memory),
+                StmtKind::Call { memories, .. } => memories.as_slice(),
+                _ => &[],
+            };
+            for memory in memories.iter().filter(|&&memory| f.memories[memory].space == MemorySpace::Local) {
+                is_only &= *self.memories.entry(*memory).or_insert(block) == block;
+            }
+        });
+        is_only
     }
 }
 
-/// Returns whether the value of a `let` may fault.
-fn may_fault(stmt: &Stmt) -> bool {
-    let StmtKind::Let { value: Some(value), .. } = &stmt.kind else { return false };
-    let mut found = false;
-    visit::expr(value, &mut |expr| {
-        found |= match &expr.kind {
-            ExprKind::Binary { op, .. } => {
-                matches!(op, BinaryOp::Div | BinaryOp::Rem) && !matches!(&expr.ty, Type::Scalar(ty) if ty.is_float())
-            }
-            ExprKind::Int(_)
-            | ExprKind::Float(_)
-            | ExprKind::Bool(_)
-            | ExprKind::Local(_)
-            | ExprKind::Const(_)
-            | ExprKind::ConstParam(_)
-            | ExprKind::Dim(_)
-            | ExprKind::Variable(_)
-            | ExprKind::Unary { .. }
-            | ExprKind::TupleField { .. }
-            | ExprKind::Field { .. }
-            | ExprKind::Tuple(_) => false,
-            _ => true,
-        };
-    });
-    found
-}
-
-/// Returns the blocks of a loop or a branch.
-fn blocks(stmt: &Stmt) -> impl Iterator<Item = &Block> {
-    let (one, other) = match &stmt.kind {
-        StmtKind::For { body, .. } => (Some(&**body), None),
-        StmtKind::Expr { expr, .. } => match &expr.kind {
-            ExprKind::If { then, other, .. } => (Some(&**then), other.as_deref()),
-            _ => (None, None),
-        },
-        _ => (None, None),
-    };
-    one.into_iter().chain(other)
-}
-
-/// A declaration that later statements may refer to.
-#[derive(Clone, Copy)]
-enum Scoped<'e> {
-    Let(&'e Stmt),
-    Counter(usize, LocalId),
-}
-
-struct TileProgramFinder<'e> {
-    program: &'e Program,
-    kernel: &'e typed::Kernel,
-    instance: &'e Instance,
-    typed: &'e typed::Body,
-    /// The number of rows of all tiles: those of the first accumulator.
-    rows: u32,
-    /// The locals whose elements are read, other than by products of which they are the left operand.
-    read: Vec<LocalId>,
-    held: Vec<TileVar>,
-    /// The shared arrays that are tiles, and their positions in `held`.
-    known: Vec<(LocalId, usize)>,
-    counters: Vec<LocalId>,
-    names: Vec<String>,
-    scope: Vec<Scoped<'e>>,
+struct TileProgramAssembler<'e> {
+    scope: StepScope<'e>,
+    /// The shared arrays that are not only left operands of products.
+    read: Vec<MemId>,
     /// Tiles with values, and arrays that were stored to.
     filled: Vec<usize>,
     stored: Vec<u32>,
@@ -152,114 +104,186 @@ struct TileProgramFinder<'e> {
     refusal: Cell<Option<TileRefusal>>,
 }
 
-/// What a statement's kernel has as its parameters.
-struct TileKernelParams<'b> {
-    at: [ExprId; 2],
-    operands: &'b [ExprId],
-}
-
-impl<'e> TileProgramFinder<'e> {
-    /// Collects the loop counters, and what the products show about shared arrays.
-    fn declarations_in(&mut self, stmts: &'e [Stmt]) {
-        for stmt in stmts {
-            match &stmt.kind {
-                StmtKind::For { var, .. } => {
-                    self.counters.push(*var);
-                    let local = self.typed.locals.get(*var);
-                    self.names.push(local.map_or_else(String::new, |local| local.name.to_string()));
-                }
-                StmtKind::Assign { place, op, value } => self.accesses_in(place, *op, value),
-                _ => {}
-            }
-            blocks(stmt).for_each(|block| self.declarations_in(&block.stmts));
-        }
+impl<'e> TileProgramAssembler<'e> {
+    fn region(&self, stmt: &'e Stmt) -> Option<(&'e TileRegion, &'e Block)> {
+        TileRegion::of(&stmt.kind).and_then(|(number, body)| Some((self.scope.body.regions.get(number)?, body)))
     }
 
-    /// Collects the locals that an assignment reads, and the rows of an accumulator.
-    fn accesses_in(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr) {
-        let mut read = vec![];
-        let mut collect = |expr: &Expr| {
-            visit::expr(expr, &mut |expr| {
-                if let ExprKind::Local(local) = expr.kind {
-                    read.push(local);
+    /// Collects the loop counters, the uniform values, the shared arrays that statements read, and the number of rows.
+    /// Refuses kernels in which a variable changes its value in another block than that of its
+    /// declaration, since such a value may come from another iteration.
+    fn declarations(&mut self, block: &'e [Stmt], written: &mut WrittenIn) -> Option<()> {
+        written.blocks += 1;
+        let number = written.blocks;
+        for stmt in block {
+            match (self.region(stmt), &stmt.kind) {
+                (Some((region, body)), _) => {
+                    if let Some(stmt) = region.stmt() {
+                        self.accesses_in(stmt);
+                    }
+                    let is_code = matches!(region, TileRegion::Expansion)
+                        || matches!(region.stmt(), Some(TileStmt::Uniform { .. }));
+                    if !is_code {
+                        self.declarations(body, written)?;
+                    }
                 }
-            });
-        };
-        if op.is_some() {
-            collect(place);
+                (None, StmtKind::For { local, body, .. }) if self.has_tiles(body) => {
+                    self.scope.counters.push(*local);
+                    self.declarations(body, written)?;
+                }
+                (None, StmtKind::If { then, other, .. }) if self.has_tiles(then) || self.has_tiles(other) => {
+                    self.declarations(then, written)?;
+                    self.declarations(other, written)?;
+                }
+                _ if !written.writes(self.scope.body.function, stmt, number) => {
+                    return self.refuse(stmt.span, "a variable changes its value");
+                }
+                _ => {}
+            }
         }
-        match &value.kind {
-            ExprKind::Builtin { builtin: Builtin::Mma, args, .. } => {
-                let is_tile = |arg: &&Expr| matches!(arg.kind, ExprKind::Local(_));
-                args.iter().skip(1).filter(|arg| !is_tile(arg)).for_each(collect);
-                if let (ExprKind::Local(sum), 0) = (&place.kind, self.rows) {
-                    self.rows = shared_extents(&self.typed.root.stmts, *sum)
-                        .and_then(|(extents, span)| self.shared_memory(*sum, extents, span))
-                        .and_then(|memory| matrix_extents(&memory))
-                        .map_or(0, |(rows, _)| rows);
+        Some(())
+    }
+
+    /// Collects the shared arrays that a statement reads, and the rows of an accumulator.
+    fn accesses_in(&mut self, stmt: &TileStmt) {
+        let mut read = vec![];
+        let mut collect = |_: &TileExpr, part: &TileWindow| read.push(part.memory);
+        match stmt {
+            TileStmt::Declare(_) => {}
+            TileStmt::Uniform { value, result } => drop(self.scope.uniform_values.insert(*result, *value)),
+            TileStmt::Assign { to, op, value, .. } => {
+                value.each_part(&mut collect);
+                if op.is_some() {
+                    to.each_part(&mut collect);
                 }
             }
-            _ => collect(value),
+            TileStmt::Reduce { of, .. } => of.each_part(&mut collect),
+            TileStmt::Product { to, a, b, .. } => {
+                for operand in [a, b] {
+                    if !self.is_shared(operand) {
+                        operand.each_part(&mut collect);
+                    }
+                }
+                if self.scope.rows == 0 {
+                    self.scope.rows =
+                        matrix_extents(&self.scope.body.function.memories[to.memory]).map_or(0, |(rows, _)| rows);
+                }
+            }
         }
         self.read.extend(read);
     }
 
-    /// Returns the shapes of the kernel's array parameters.
-    fn array_shapes(&self) -> Option<Vec<ArrayShape>> {
-        let sig = &self.kernel.sig;
-        let name_of = |dim: &typed::Dim| match dim {
-            typed::Dim::Name(dim) => sig.dims.get(*dim as usize).map(|declared| declared.name.to_string()),
-            _ => None,
-        };
-        let mut found = vec![];
-        self.scratch(|body| {
-            for (at, declared) in sig.params.iter().enumerate() {
-                let Type::Array(array) = &declared.ty else { continue };
-                let Some(LoweredLocal::Array(memory)) = body.slots.get(&LocalId::new(at)) else { continue };
-                let memory = &body.out.function().memories[*memory];
-                if let (MemorySpace::Global { param, .. }, true) =
-                    (memory.space, memory.extents.len() == array.dims.len())
-                {
-                    found.push(ArrayShape { param, dims: array.dims.iter().map(name_of).collect() });
-                }
-            }
-            Ok(())
-        })?;
-        Some(found)
+    /// Returns whether a tile is a whole shared array.
+    fn is_shared(&self, tile: &TileExpr) -> bool {
+        let is_shared = |part: &TileWindow| self.scope.body.function.memories[part.memory].space == MemorySpace::Shared;
+        matches!(&tile.node, TileNode::Part(part) if part.is_whole() && is_shared(part))
     }
 
-    fn steps(&mut self, stmts: &'e [Stmt]) -> Option<Vec<TileStep>> {
-        let (scope, mut steps) = (self.scope.len(), vec![]);
-        for stmt in stmts {
+    /// Returns whether a block contains tile statements.
+    fn has_tiles(&self, block: &'e [Stmt]) -> bool {
+        let mut found = false;
+        each_stmt(block, &mut |stmt| {
+            found |= self.region(stmt).is_some_and(|(region, _)| region.stmt().is_some());
+        });
+        found
+    }
+
+    fn steps(&mut self, block: &'e [Stmt]) -> Option<Vec<TileStep>> {
+        let (scope, operands, mut steps) = (self.scope.stmts.len(), self.scope.operands.len(), vec![]);
+        // Element kernels of later steps compute the numbers of the scope. Without a later step, a fault would be lost.
+        let mut unused = None;
+        for stmt in block {
+            let before = steps.len();
             if self.stmt(stmt, &mut steps).is_none() {
                 return self.refuse(stmt.span, "this statement is not a step that a whole block executes");
             }
+            if matches!(self.region(stmt), Some((TileRegion::Operands, _))) {
+                continue;
+            }
+            let own_operands = self.scope.operands.split_off(operands);
+            if steps.len() > before {
+                unused = None;
+            } else if self.region(stmt).is_none() {
+                let code = own_operands.into_iter().chain([std::slice::from_ref(stmt)]);
+                let code: Vec<&[Stmt]> = code.collect();
+                if code.iter().any(|stmts| may_fault(self.scope.body.function, stmts)) {
+                    unused = unused.or(Some(stmt.span));
+                }
+                self.scope.stmts.extend(code);
+            }
         }
-        // Element kernels of later steps compute the numbers of a `let`. Without a later step, a fault would be lost.
-        let is_number = |stmt: &&Stmt| matches!(stmt.kind, StmtKind::Let { .. } | StmtKind::Shared { .. });
-        if let Some(unused) = stmts.iter().rev().take_while(is_number).find(|stmt| may_fault(stmt)) {
-            return self.refuse(unused.span, "no step uses this number, which may fault");
+        if let Some(span) = unused {
+            return self.refuse(span, "no step uses this number, which may fault");
         }
-        self.scope.truncate(scope);
+        self.scope.stmts.truncate(scope);
         Some(steps)
     }
 
     fn stmt(&mut self, stmt: &'e Stmt, steps: &mut Vec<TileStep>) -> Option<()> {
-        match &stmt.kind {
-            StmtKind::Shared { local, extents } => self.declare(*local, extents, stmt.span),
-            StmtKind::Let { pattern, value: Some(value), .. } => {
-                let is_number = names_numbers(pattern, &value.ty, &self.typed.locals);
-                is_number.then(|| self.scope.push(Scoped::Let(stmt)))
+        match (self.region(stmt), &stmt.kind) {
+            (Some((TileRegion::Stmt(tile), body)), _) => self.tile_stmt(tile, body, steps),
+            (Some((TileRegion::Operands, body)), _) => self.operands_in(body, steps),
+            (Some((TileRegion::Expansion, _)), _) => None,
+            (None, StmtKind::For { local, start, end, step, inclusive: false, body, .. }) if self.has_tiles(body) => {
+                let step = self.repeat(*local, [*start, *end], *step, body)?;
+                steps.push(step);
+                Some(())
             }
-            StmtKind::Assign { place, op, value } => self.assign(place, *op, value, steps),
-            StmtKind::For { var, iter, body, .. } => self.repeat(*var, iter, body).map(|step| steps.push(step)),
-            StmtKind::Expr { expr, .. } => self.branch(expr).map(|step| steps.push(step)),
-            _ => None,
+            (None, StmtKind::If { cond, then, other }) if self.has_tiles(then) || self.has_tiles(other) => {
+                let step = self.branch(*cond, then, other)?;
+                steps.push(step);
+                Some(())
+            }
+            (None, _) => computes_numbers(self.scope.body.function, stmt).then_some(()),
+        }
+    }
+
+    /// Adds the steps of tile statements in operands, and makes the operands' values available.
+    fn operands_in(&mut self, body: &'e [Stmt], steps: &mut Vec<TileStep>) -> Option<()> {
+        self.inner_regions(body, steps)?;
+        self.scope.operands.push(body);
+        Some(())
+    }
+
+    fn inner_regions(&mut self, body: &'e [Stmt], steps: &mut Vec<TileStep>) -> Option<()> {
+        body.iter().try_for_each(|stmt| match self.region(stmt) {
+            Some((TileRegion::Stmt(tile), body)) => self.tile_stmt(tile, body, steps),
+            Some((TileRegion::Operands, body)) => self.operands_in(body, steps),
+            Some((TileRegion::Expansion, _)) | None => Some(()),
+        })
+    }
+
+    fn tile_stmt(&mut self, stmt: &'e TileStmt, body: &'e [Stmt], steps: &mut Vec<TileStep>) -> Option<()> {
+        if let TileStmt::Uniform { .. } = stmt {
+            return Some(());
+        }
+        self.inner_regions(body, steps)?;
+        match stmt {
+            TileStmt::Uniform { .. } => Some(()),
+            TileStmt::Declare(memory) => self.declare(*memory),
+            TileStmt::Assign { to, target, op, value, .. } => match self.scope.tile_of(to) {
+                Some(tile) => self.each(tile, op.map(|op| (op, to)), value, steps),
+                None => self.store(to, target, *op, value, steps),
+            },
+            TileStmt::Reduce { to, of, axis, fold } => {
+                let tile = self.reduce(of, *axis, *fold, steps)?;
+                self.scope.reduction_tiles.insert(to.memory, tile);
+                Some(())
+            }
+            TileStmt::Product { to, acc, a, b } => {
+                let (_, sum) = *self.scope.shared_tiles.iter().find(|(memory, _)| *memory == to.memory)?;
+                if !self.is_filled(self.scope.tile_of(acc).filter(|acc| *acc == sum)?) {
+                    return self.refuse(acc.span, "the tile may have no values here");
+                }
+                let step = self.product(sum, a, b, steps)?;
+                steps.push(step);
+                Some(())
+            }
         }
     }
 
     /// Records why the search fails, unless a reason is known already. Returns `None`.
-    fn refuse<T>(&self, span: Span, reason: &'static str) -> Option<T> {
+    pub(super) fn refuse<T>(&self, span: Span, reason: &'static str) -> Option<T> {
         let refusal = self.refusal.take().unwrap_or(TileRefusal { span, reason });
         self.refusal.set(Some(refusal));
         None
@@ -267,172 +291,119 @@ impl<'e> TileProgramFinder<'e> {
 
     /// Declares a shared array. It becomes a tile if it has one axis or two, and the rows of all tiles. Statements that
     /// use other shared arrays are not steps.
-    fn declare(&mut self, local: LocalId, extents: &'e [Expr], span: Span) -> Option<()> {
-        let memory = self.shared_memory(local, extents, span)?;
-        if let (0, Some((rows, _))) = (self.rows, matrix_extents(&memory)) {
-            self.rows = rows;
-        }
+    fn declare(&mut self, id: MemId) -> Option<()> {
+        let memory = &self.scope.body.function.memories[id];
         let [leaf] = memory.layout.leaves.as_slice() else { return Some(()) };
         if let (Ty::Scalar(scalar), true, Some((rows, columns))) =
-            (leaf.ty, leaf.path.is_empty(), matrix_extents(&memory))
+            (leaf.ty, leaf.path.is_empty(), matrix_extents(memory))
             && self.has_rows(rows, columns)
         {
-            let name = self.typed.locals.get(local)?.name.to_string();
-            let is_lhs = columns.is_some() && is_narrow_factor(scalar) && !self.read.contains(&local);
-            let tile = self.keep(TileVar { name, scalar, columns, is_lhs });
-            self.known.push((local, tile));
+            let is_lhs = columns.is_some() && is_narrow_factor(scalar) && !self.read.contains(&id);
+            let tile = self.add_tile(TileVar { name: memory.name.clone(), scalar, columns, is_lhs });
+            self.scope.shared_tiles.push((id, tile));
         }
         Some(())
-    }
-
-    fn shared_memory(&self, local: LocalId, extents: &'e [Expr], span: Span) -> Option<Memory> {
-        let mut declared = None;
-        self.scratch(|body| {
-            body.shared(local, extents, span)?;
-            if let Some(LoweredLocal::Array(memory)) = body.slots.get(&local) {
-                declared = Some(body.out.function().memories[*memory].clone());
-            }
-            Ok(())
-        })?;
-        declared
     }
 
     /// Returns whether a tile can have this shape.
     fn has_rows(&self, rows: u32, columns: Option<u32>) -> bool {
         let len = u64::from(rows) * columns.map_or(1, u64::from);
-        rows == self.rows && (1..=MAX_LEN).contains(&len)
+        rows == self.scope.rows && (1..=MAX_LEN).contains(&len)
     }
 
-    fn hold(&mut self, name: String, scalar: Scalar, columns: Option<u32>) -> usize {
-        self.keep(TileVar { name, scalar, columns, is_lhs: false })
+    fn new_tile(&mut self, name: &str, scalar: Scalar, columns: Option<u32>) -> usize {
+        self.add_tile(TileVar { name: name.into(), scalar, columns, is_lhs: false })
     }
 
-    fn hold_factor(&mut self, name: String, scalar: Scalar, columns: u32) -> Option<usize> {
-        let is_factor = scalar == Scalar::F32 || is_narrow_factor(scalar);
-        let tile = TileVar { name, scalar, columns: Some(columns), is_lhs: true };
-        (is_factor && self.has_rows(self.rows, Some(columns))).then(|| self.keep(tile))
+    fn add_tile(&mut self, tile: TileVar) -> usize {
+        self.scope.tiles.push(tile);
+        self.scope.tiles.len() - 1
     }
 
-    fn keep(&mut self, tile: TileVar) -> usize {
-        self.held.push(tile);
-        self.held.len() - 1
+    /// Returns the tiles of whose elements an expression is computed.
+    fn tiles_of(&self, expr: &TileExpr) -> Vec<usize> {
+        let mut found = vec![];
+        expr.each_part(&mut |part, _| {
+            if let Some(tile) = self.scope.tile_of(part)
+                && !found.contains(&tile)
+            {
+                found.push(tile);
+            }
+        });
+        found
     }
 
-    fn tile_of(&self, expr: &Expr) -> Option<usize> {
-        let ExprKind::Local(id) = expr.kind else { return None };
-        self.known.iter().find(|(known, _)| *known == id).map(|(_, tile)| *tile)
-    }
-
-    fn repeat(&mut self, var: LocalId, iter: &'e Expr, body: &'e Block) -> Option<TileStep> {
-        let ExprKind::Range { start, end: Some(end), inclusive: false, step } = &iter.kind else { return None };
-        let counter = self.counters.iter().position(|known| *known == var)?;
-        let is_i32 = |expr: &Expr| expr.ty == Type::Scalar(Scalar::I32);
-        if body.tail.is_some() || !is_i32(end) || !start.as_deref().is_none_or(is_i32) {
+    fn repeat(&mut self, local: LocalId, bounds: [ExprId; 2], step: ExprId, body: &'e [Stmt]) -> Option<TileStep> {
+        let counter = self.scope.counters.iter().position(|known| *known == local)?;
+        let step = match self.scope.body.function.exprs[step] {
+            def::Expr { kind: def::ExprKind::Const(step), ty: I32 } => u32::try_from(step).ok(),
+            _ => None,
+        };
+        let step = step.filter(|&step| (1..=i32::MAX as u32).contains(&step))?;
+        let [Some(start), Some(end)] = bounds.map(|bound| self.module(I32, &[], |kernel| kernel.value(bound))) else {
             return None;
-        }
-        let start = self.module(I32, &[], |body, _| match start {
-            Some(start) => body.scalar(start),
-            None => Ok(body.out.i32(0, end.span)),
-        })?;
-        let end = self.module(I32, &[], |body, _| body.scalar(end))?;
-        let mut by = Some(1);
-        if let Some(step) = step {
-            self.scratch(|body| body.number(step).map(|number| by = number))?;
-        }
-        let step = by.and_then(|by| i32::try_from(by).ok()).filter(|&by| by > 0)? as u32;
-        let (filled, scope) = (self.filled.len(), self.scope.len());
-        self.scope.push(Scoped::Counter(counter, var));
+        };
+        let (filled, loops) = (self.filled.len(), self.loops);
         self.loops += 1;
-        let steps = self.steps(&body.stmts)?;
-        self.loops -= 1;
-        self.scope.truncate(scope);
+        let body = self.steps(body)?;
+        self.loops = loops;
         // There may be no iteration.
         self.filled.truncate(filled);
-        Some(TileStep::Repeat { counter, bounds: Box::new([start, end]), step, body: steps })
+        Some(TileStep::Repeat { counter, bounds: Box::new([start, end]), step, body })
     }
 
     /// Returns the step of an `if`.
-    fn branch(&mut self, expr: &'e Expr) -> Option<TileStep> {
-        let ExprKind::If { cond, then, other } = &expr.kind else { return None };
-        if then.tail.is_some() || other.as_ref().is_some_and(|other| other.tail.is_some()) {
-            return None;
-        }
-        let condition = self.module(I32, &[], |body, _| {
-            let cond = body.scalar(cond)?;
-            Ok(body.out.convert(cond, Scalar::I32, expr.span))
+    fn branch(&mut self, cond: ExprId, then: &'e [Stmt], other: &'e [Stmt]) -> Option<TileStep> {
+        let cond = self.module(I32, &[], |kernel| {
+            let value = kernel.value(cond)?;
+            Some(kernel.body.out.convert(value, Scalar::I32, kernel.span(cond)))
         })?;
         let before = self.filled.clone();
-        let then = self.steps(&then.stmts)?;
+        let then = self.steps(then)?;
         let filled = std::mem::replace(&mut self.filled, before);
-        let other = other.as_ref().map_or(Some(vec![]), |other| self.steps(&other.stmts))?;
+        let other = self.steps(other)?;
         self.filled.retain(|tile| filled.contains(tile));
-        Some(TileStep::If { cond: condition, then, other })
-    }
-
-    fn assign(
-        &mut self,
-        place: &'e Expr,
-        op: Option<BinaryOp>,
-        value: &'e Expr,
-        steps: &mut Vec<TileStep>,
-    ) -> Option<()> {
-        if let ExprKind::Builtin { builtin: Builtin::Mma, args, .. } = &value.kind {
-            let ([sum, a, b], None, Some(to)) = (args.as_slice(), op, self.tile_of(place)) else { return None };
-            if !self.is_filled(self.tile_of(sum).filter(|sum| *sum == to)?) {
-                return self.refuse(sum.span, "the tile may have no values here");
-            }
-            let step = self.product(to, a, b, steps)?;
-            steps.push(step);
-            return Some(());
-        }
-        let found = TileOperands::of(self, value, steps)?;
-        match (self.tile_of(place), &place.kind) {
-            (Some(to), _) => self.each(to, op, value, &found, steps),
-            (None, ExprKind::Slice { .. }) => self.store(place, op, value, &found, steps),
-            _ => None,
-        }
+        Some(TileStep::If { cond, then, other })
     }
 
     fn is_filled(&self, tile: usize) -> bool {
         self.filled.contains(&tile)
     }
 
-    /// Adds the step that computes a tile of a value.
+    /// Adds the step that computes a tile of a value. With an operator, the tile is also its left operand.
     fn each(
         &mut self,
         to: usize,
-        op: Option<BinaryOp>,
-        value: &Expr,
-        found: &TileOperands,
+        op: Option<(BinaryOp, &TileExpr)>,
+        value: &TileExpr,
         steps: &mut Vec<TileStep>,
     ) -> Option<()> {
-        let TileVar { scalar, columns, is_lhs, .. } = self.held[to];
-        let shape: Vec<u32> = [self.rows].into_iter().chain(columns).collect();
-        let mut operands = found.operands.clone();
+        let TileVar { scalar, columns, is_lhs, .. } = self.scope.tiles[to];
+        let shape: Vec<u32> = [self.scope.rows].into_iter().chain(columns).collect();
+        let mut operands = self.tiles_of(value);
         if op.is_some() && !operands.contains(&to) {
             operands.push(to);
         }
         self.have_columns(&operands, columns)?;
-        // A factor is given as numbers that are rounded to it.
-        let given = if is_lhs { Scalar::F32 } else { scalar };
-        let element = self.module(Ty::Scalar(given), &operands, |body, made| {
-            self.bind(body, &operands, found, made)?;
-            let mut from = body.tile(value)?;
-            if let (Some(op), Some(at)) = (op, operands.iter().position(|operand| *operand == to)) {
-                let before = self.as_tile(to, made.operands[at], value.span);
-                from = body.each(TileElementOp::Binary(op), vec![before, from], scalar, value.span)?;
+        // Left operands are computed as `f32`, and rounded when they are stored.
+        let element_scalar = if is_lhs { Scalar::F32 } else { scalar };
+        let element = self.module(Ty::Scalar(element_scalar), &operands, |kernel| {
+            let mut from = kernel.tile(value)?;
+            if let Some((op, to)) = op {
+                let parts = vec![kernel.tile(to)?, from];
+                from = kernel.body.each(TileElementOp::Binary(op), parts, scalar, value.span).ok()?;
             }
             if from.scalar != scalar {
-                return Err(super::error::internal(value.span, "a tile of another type"));
+                return None;
             }
-            if let (true, TileNode::Each(TileElementOp::Convert(_), parts)) = (given != scalar, &from.node)
+            if let (true, TileNode::Each(TileElementOp::Convert(_), parts)) = (element_scalar != scalar, &from.node)
                 && let [number] = parts.as_slice()
-                && number.scalar == given
+                && number.scalar == element_scalar
             {
                 from = number.clone();
             }
-            let element = self.element_at(body, &from, &shape, made)?;
-            Ok(body.out.convert(element, given, value.span))
+            let element = element_at(kernel, &from, &shape)?;
+            Some(kernel.body.out.convert(element, element_scalar, value.span))
         })?;
         if !self.filled.contains(&to) {
             self.filled.push(to);
@@ -444,54 +415,48 @@ impl<'e> TileProgramFinder<'e> {
     /// Adds the step that stores a value to a part of an array.
     fn store(
         &mut self,
-        place: &Expr,
+        to: &TileExpr,
+        target: &TileWindow,
         op: Option<BinaryOp>,
-        value: &Expr,
-        found: &TileOperands,
+        value: &TileExpr,
         steps: &mut Vec<TileStep>,
     ) -> Option<()> {
-        let (mut shape, mut param) = (vec![], None);
-        let element = self.effect(&found.operands, |body, made| {
-            self.bind(body, &found.operands, found, made)?;
-            let (mut from, to) = (body.tile(value)?, body.tile(place)?);
+        let MemorySpace::Global { param, .. } = self.scope.body.function.memories[target.memory].space else {
+            return None;
+        };
+        // An array with more axes: the rows run along all but the last one.
+        let matrix = match to.shape.as_slice() {
+            [others @ .., columns] if others.len() > 1 => vec![others.iter().product(), *columns],
+            shape => shape.to_vec(),
+        };
+        let operands = self.tiles_of(value);
+        let element = self.effect(&operands, |kernel| {
+            let (mut from, place) = (kernel.tile(value)?, kernel.tile(to)?);
+            let TileNode::Part(target) = place.node.clone() else { return None };
             if let Some(op) = op {
-                from = body.each(TileElementOp::Binary(op), vec![to.clone(), from], to.scalar, place.span)?;
+                from = kernel.body.each(TileElementOp::Binary(op), vec![place, from], to.scalar, to.span).ok()?;
             }
-            let TileNode::Part(target) = to.node.clone() else {
-                return Err(super::error::internal(place.span, "an assignment to a value"));
-            };
-            if let MemorySpace::Global { param: position, .. } = body.out.function().memories[target.memory].space {
-                param = Some(position);
-            }
-            body.check_tile_shape(&from, &to)?;
-            // Of more axes: the rows run along all but the last one.
-            let matrix = match to.shape.as_slice() {
-                [others @ .., columns] if others.len() > 1 => vec![others.iter().product(), *columns],
-                shape => shape.to_vec(),
-            };
-            let from = if matrix == to.shape { Some(from) } else { as_matrix(from, &to.shape, &matrix) };
-            let from = from.ok_or_else(|| super::error::internal(place.span, "elements of other places"))?;
-            let element = self.element_at(body, &from, &matrix, made)?;
+            let from = if matrix == to.shape { from } else { as_matrix(from, &to.shape, &matrix)? };
+            let element = element_at(kernel, &from, &matrix)?;
+            let (body, at) = (&mut kernel.body, kernel.at);
             let at = match to.shape.len() {
-                n @ 0..=2 => body.broadcast_index(&made.at[..n], &to.shape, place.span),
+                n @ 0..=2 => body.broadcast_index(&at[..n], &to.shape, to.span),
                 _ => {
-                    let position = body.position_of(&made.at, &matrix, place.span);
-                    body.indices_of(position, &to.shape, place.span)
+                    let position = body.position_of(&at, &matrix, to.span);
+                    body.indices_of(position, &to.shape, to.span)
                 }
             };
-            shape = matrix;
-            body.store_window_element(&target, &at, element, place.span)
+            body.store_window_element(&target, &at, element, to.span).ok()
         })?;
-        let (rows, columns) = match shape.as_slice() {
+        let (rows, columns) = match matrix.as_slice() {
             [rows] => (*rows, None),
             [rows, columns] => (*rows, Some(*columns)),
             _ => return None,
         };
         if !self.has_rows(rows, columns) {
-            return self.refuse(place.span, "it stores other rows than those of the tiles");
+            return self.refuse(to.span, "it stores other rows than those of the tiles");
         }
-        self.have_columns(&found.operands, columns)?;
-        let param = param?;
+        self.have_columns(&operands, columns)?;
         if accessed_arrays(&element).stores != [param] {
             return None;
         }
@@ -500,84 +465,42 @@ impl<'e> TileProgramFinder<'e> {
             steps.push(TileStep::Barrier);
         }
         self.stored.push(param);
-        steps.push(TileStep::Map { to: TileTarget::Array(columns), operands: found.operands.clone(), element });
+        steps.push(TileStep::Map { to: TileTarget::Array(columns), operands, element });
         Some(())
-    }
-
-    /// Computes an element, if those of other tiles that it is computed of are at the same place.
-    fn element_at(
-        &self,
-        body: &mut BodyLowering<'_, '_>,
-        from: &TileExpr,
-        shape: &[u32],
-        made: &TileKernelParams<'_>,
-    ) -> Fallible<ExprId> {
-        let axes = [TileDim::Row, TileDim::Column];
-        let whole = TileExpr {
-            shape: shape.to_vec(),
-            node: TileNode::Each(TileElementOp::Convert(from.scalar), vec![from.clone()]),
-            ..*from
-        };
-        if shape.is_empty() || shape.len() > 2 || !whole.is_in_place(&axes[..shape.len()]) {
-            return Err(super::error::internal(from.span, "elements of other places"));
-        }
-        let at = body.broadcast_index(&made.at[..shape.len()], &from.shape, from.span);
-        body.tile_element(from, &at)
     }
 
     /// Returns `Some` if the operands of a step have its columns, or one value for each row.
     fn have_columns(&self, operands: &[usize], columns: Option<u32>) -> Option<()> {
-        let fits = |&tile: &usize| self.held[tile].columns.is_none_or(|own| Some(own) == columns);
+        let fits = |&tile: &usize| self.scope.tiles[tile].columns.is_none_or(|own| Some(own) == columns);
         operands.iter().all(fits).then_some(())
     }
 
-    fn as_tile(&self, tile: usize, value: ExprId, span: Span) -> TileExpr {
-        let TileVar { scalar, columns, .. } = self.held[tile];
-        let shape = [self.rows].into_iter().chain(columns).collect();
-        TileExpr { shape, scalar, node: TileNode::Same(value), span }
-    }
-
-    /// Makes elements of tiles, and what reductions gave, known to a body.
-    fn bind(
-        &self,
-        body: &mut BodyLowering<'_, '_>,
-        operands: &[usize],
-        found: &TileOperands,
-        made: &TileKernelParams<'_>,
-    ) -> Fallible<()> {
-        for (&tile, &value) in operands.iter().zip(made.operands) {
-            for (local, _) in self.known.iter().filter(|(_, known)| *known == tile) {
-                body.tiles.insert(*local, self.as_tile(tile, value, Span::default()));
-            }
-            for (span, _) in found.given.iter().filter(|(_, given)| *given == tile) {
-                body.reduction_results.insert(*span, self.as_tile(tile, value, *span));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns a product, as the sum and the factors.
-    fn product(&mut self, sum: usize, a: &Expr, b: &Expr, steps: &mut Vec<TileStep>) -> Option<TileStep> {
-        let TileVar { scalar: Scalar::F32, columns: Some(columns), .. } = self.held[sum] else { return None };
-        let rows = self.rows;
-        let (b, [terms, width]) = self.part(b)?;
+    /// Returns the step that adds a product.
+    fn product(&mut self, sum: usize, a: &TileExpr, b: &TileExpr, steps: &mut Vec<TileStep>) -> Option<TileStep> {
+        let TileVar { scalar: Scalar::F32, columns: Some(columns), .. } = self.scope.tiles[sum] else { return None };
+        let rows = self.scope.rows;
+        let (b, [terms, width]) = self.window(b)?;
         let scalar = b.scalar;
-        let (a, shape) = match self.tile_of(a) {
-            Some(tile) => (TileGemmOperand::Tile(tile), [rows, self.held[tile].columns?]),
-            None => match self.part(a) {
+        let (a, shape) = match self.scope.tile_of(a) {
+            Some(tile) => (TileGemmOperand::Tile(tile), [rows, self.scope.tiles[tile].columns?]),
+            None => match self.window(a) {
                 Some((part, shape)) => (TileGemmOperand::Window(part), shape),
                 // An expression of tiles.
-                None => {
-                    let found = TileOperands::of(self, a, steps)?;
-                    let tile = self.hold_factor("factor".into(), scalar, terms)?;
-                    self.each(tile, None, a, &found, steps)?;
+                None if scalar == Scalar::F32 || is_narrow_factor(scalar) => {
+                    if !self.has_rows(rows, Some(terms)) {
+                        return None;
+                    }
+                    let tile = TileVar { name: "factor".into(), scalar, columns: Some(terms), is_lhs: true };
+                    let tile = self.add_tile(tile);
+                    self.each(tile, None, a, steps)?;
                     (TileGemmOperand::Tile(tile), [rows, terms])
                 }
+                None => return None,
             },
         };
         let fits = match &a {
             TileGemmOperand::Tile(tile) => {
-                let TileVar { scalar: own, is_lhs: is_factor, .. } = self.held[*tile];
+                let TileVar { scalar: own, is_lhs: is_factor, .. } = self.scope.tiles[*tile];
                 self.is_filled(*tile) && own == scalar && is_factor
             }
             TileGemmOperand::Window(part) => part.scalar == scalar,
@@ -586,87 +509,94 @@ impl<'e> TileProgramFinder<'e> {
         fits.then_some(TileStep::Mma { sum, terms, a, b })
     }
 
-    /// Returns a factor that is a part of an array that nobody writes, and the rows and columns that it has as a
-    /// factor.
-    fn part(&self, expr: &Expr) -> Option<(ArrayWindow, [u32; 2])> {
-        let mut found = None;
-        self.scratch(|body| {
-            let (tile, is_rounded) = unrounded(body.tile(expr)?);
-            let Some(MatrixWindow { part, transposed }) = MatrixWindow::of(&tile) else { return Ok(()) };
-            let memory = &body.out.function().memories[part.memory];
-            // Of `f32`, tensor cores multiply what is rounded, and nothing else is.
-            if let (MemorySpace::Global { param, access: Access::In }, true) =
-                (memory.space, is_rounded == (tile.scalar == Scalar::F32))
-            {
-                found = Some((param, tile.scalar, transposed, tile.shape.clone(), windows(&tile)));
+    /// Returns an operand of a product that is a window of an array that the kernel does not write, and the rows and
+    /// columns that it has as an operand.
+    fn window(&self, operand: &TileExpr) -> Option<(ArrayWindow, [u32; 2])> {
+        let PlainWindow { tile, part, matrix, transposed, rounded } = PlainWindow::of(operand)?;
+        let MemorySpace::Global { param, access: Access::In } = self.scope.body.function.memories[part.memory].space
+        else {
+            return None;
+        };
+        // Tensor cores round `f32` operands, and no other ones.
+        let is_operand = if tile.scalar == Scalar::F32 { rounded } else { is_narrow_factor(tile.scalar) };
+        if !is_operand || !(2..=ArrayWindow::MAX_AXES).contains(&part.axes.len()) {
+            return None;
+        }
+        let (mut extents, mut axes) = (tile.shape.iter(), vec![]);
+        for along in &part.axes {
+            let (start, extent, step, is_index) = match *along {
+                TileAxisIndex::At(start) => (Some(start), 1, 1, true),
+                // A window that ends before the edge of the array is not an operand.
+                TileAxisIndex::From(AxisRange { end: Some(_), .. }) => return None,
+                TileAxisIndex::From(AxisRange { start, step, .. }) => (start, *extents.next()?, step, false),
+            };
+            let start = self.module(I32, &[], |kernel| match start {
+                Some(start) => kernel.value(start),
+                None => Some(kernel.body.out.i32(0, operand.span)),
+            })?;
+            axes.push(TileAxis { start, extent, step, is_index });
+        }
+        // Rows are contiguous.
+        let is_contiguous = axes.last().is_some_and(|axis| axis.step == 1 && !axis.is_index);
+        let len = axes.iter().fold(1, |len: u64, axis| len.saturating_mul(axis.extent.into()));
+        let element = self.module(Ty::Scalar(tile.scalar), &[], |kernel| {
+            let part = kernel.tile(tile)?;
+            let node = if matrix == tile.shape { part.node } else { TileNode::Reshaped(Box::new(part)) };
+            let own = TileExpr { shape: matrix.to_vec(), node, ..*tile };
+            kernel.body.tile_element(&own, &kernel.at).ok()
+        })?;
+        let part = ArrayWindow { param, scalar: tile.scalar, transposed, axes, element };
+        let fits = is_contiguous && (1..=MAX_LEN).contains(&len) && part.extents() == *matrix;
+        fits.then(|| (part, if transposed { [matrix[1], matrix[0]] } else { [matrix[0], matrix[1]] }))
+    }
+
+    /// Adds the steps that reduce along the columns; returns the tile of the result.
+    fn reduce(
+        &mut self,
+        of: &TileExpr,
+        axis: usize,
+        fold: TileReductionOp,
+        steps: &mut Vec<TileStep>,
+    ) -> Option<usize> {
+        let (&[rows, columns], 1) = (of.shape.as_slice(), axis) else { return None };
+        let tile = match self.scope.tile_of(of) {
+            Some(tile) => tile,
+            None if self.has_rows(rows, Some(columns)) => {
+                let tile = self.new_tile("value", of.scalar, Some(columns));
+                self.each(tile, None, of, steps)?;
+                tile
             }
-            Ok(())
-        })?;
-        let (param, scalar, transposed, shape, windows) = found?;
-        let windows = windows?;
-        let len = windows.iter().map(|&(extent, ..)| u64::from(extent)).fold(1, u64::saturating_mul);
-        if !(1..=MAX_LEN).contains(&len) {
+            None => return None,
+        };
+        let TileVar { scalar, columns: Some(_), is_lhs: false, .. } = self.scope.tiles[tile] else { return None };
+        if !self.is_filled(tile) {
             return None;
         }
-        let is_factor = scalar == Scalar::F32 || is_narrow_factor(scalar);
-        if !is_factor || windows.len() > ArrayWindow::MAX_AXES || windows.len() < 2 {
-            return None;
-        }
-        let start = |axis: usize| {
-            self.module(I32, &[], |body, _| {
-                let (tile, _) = unrounded(body.tile(expr)?);
-                match MatrixWindow::of(&tile).and_then(|matrix| matrix.part.axes.get(axis).copied()) {
-                    Some(TileAxisIndex::At(start) | TileAxisIndex::From(AxisRange { start: Some(start), .. }))
-                        if body.out.ty(start) == I32 =>
-                    {
-                        Ok(start)
-                    }
-                    Some(TileAxisIndex::From(AxisRange { start: None, .. })) => Ok(body.out.i32(0, expr.span)),
-                    _ => Err(super::error::internal(expr.span, "a start that is no `i32`")),
-                }
-            })
-        };
-        let axis = |(at, &(extent, step, is_index)): (usize, &(u32, u32, bool))| {
-            Some(TileAxis { start: start(at)?, extent, step, is_index })
-        };
-        let axes = windows.iter().enumerate().map(axis).collect::<Option<Vec<TileAxis>>>()?;
-        let element = self.module(Ty::Scalar(scalar), &[], |body, made| {
-            let (tile, _) = unrounded(body.tile(expr)?);
-            let [row, column] = made.at;
-            let at = if transposed { [column, row] } else { [row, column] };
-            body.tile_element(&tile, &at)
+        let ty = Ty::Scalar(scalar);
+        let combine = ElementKernel::build(&self.scope, &[(None, ty), (None, ty)], |kernel| {
+            let span = kernel.body.out.function().span;
+            let value = kernel.body.reduce_pair(fold, kernel.operand(0)?, kernel.operand(1)?, span).ok()?;
+            store_result(kernel, ty, value);
+            Some(())
         })?;
-        let part = ArrayWindow { param, scalar, transposed, axes, element };
-        let shape = <[u32; 2]>::try_from(shape).ok()?;
-        let [rows, columns] = part.extents();
-        let fits = shape == if transposed { [columns, rows] } else { [rows, columns] };
-        fits.then_some((part, shape))
+        let to = self.new_tile("folded", scalar, None);
+        self.filled.push(to);
+        steps.push(TileStep::Reduce { to, of: tile, combine });
+        Some(to)
     }
 
     // Kernels
-
-    /// Lowers something that is not kept.
-    fn scratch(&self, fill: impl FnOnce(&mut BodyLowering<'_, '_>) -> Fallible<()>) -> Option<()> {
-        self.made(&[], |body, _| fill(body)).map(drop)
-    }
 
     /// Makes a kernel that computes a value.
     fn module(
         &self,
         ty: Ty,
         operands: &[usize],
-        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<ExprId>,
+        fill: impl FnOnce(&mut ElementKernel<'_, '_, '_>) -> Option<ExprId>,
     ) -> Option<Module> {
-        let module = self.effect(operands, |body, made| {
-            let value = fill(body, made)?;
-            let span = body.out.function().span;
-            if body.out.ty(value) != ty {
-                return Err(super::error::internal(span, "a value of another type"));
-            }
-            let memory = body.out.at(span).array("result", Access::Out, ElementLayout::plain(ty), 0);
-            let place = def::Place { memory, indices: vec![], leaf: 0, component: None };
-            body.out.stmt(def::StmtKind::Store { place, value, hint: def::CacheHint::None }, span);
-            Ok(())
+        let module = self.effect(operands, |kernel| {
+            let value = fill(kernel)?;
+            (kernel.body.out.ty(value) == ty).then(|| store_result(kernel, ty, value))
         })?;
         let result = module.kernel.params.len().checked_sub(1)? as u32;
         (accessed_arrays(&module).stores == [result]).then_some(module)
@@ -676,111 +606,92 @@ impl<'e> TileProgramFinder<'e> {
     fn effect(
         &self,
         operands: &[usize],
-        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<()>,
+        fill: impl FnOnce(&mut ElementKernel<'_, '_, '_>) -> Option<()>,
     ) -> Option<Module> {
-        let made = self.made(operands, fill)?;
-        let access_of = |param: u32| made.kernel.params.get(param as usize).and_then(def::KernelParam::access);
-        let AccessedArrays { loads, stores } = accessed_arrays(&made);
-        let is_allowed =
-            |param: u32| access_of(param) == Some(Access::In) || stores == [param] && updates_in_place(&made, param);
-        if !loads.into_iter().all(is_allowed) {
-            return self.refuse(made.kernel.span, "a tile program does not read an array that it writes");
-        }
-        let is_elementwise = made.functions.iter().all(|(_, function)| is_elementwise(function));
-        is_elementwise.then_some(made)
-    }
-
-    fn made(
-        &self,
-        operands: &[usize],
-        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<()>,
-    ) -> Option<Module> {
-        let span = self.kernel.name_span;
+        let span = self.scope.body.kernel.name_span;
         if !operands.iter().all(|&tile| self.is_filled(tile)) {
             return self.refuse(span, "a tile may be read before it has values");
         }
-        if operands.iter().any(|&tile| self.held[tile].is_lhs) {
+        if operands.iter().any(|&tile| self.scope.tiles[tile].is_lhs) {
             return self.refuse(span, "a step reads elements of a left operand of products");
         }
-        let types: Vec<Ty> = operands.iter().map(|&tile| Ty::Scalar(self.held[tile].scalar)).collect();
-        self.kernel_of(&types, fill)
-    }
-
-    /// Makes a kernel with parameters of these types behind those of all kernels of this program.
-    fn kernel_of(
-        &self,
-        types: &[Ty],
-        fill: impl FnOnce(&mut BodyLowering<'_, '_>, &TileKernelParams<'_>) -> Fallible<()>,
-    ) -> Option<Module> {
-        let span = self.kernel.span;
-        let mut unit = ModuleLowering::of_kernel(self.program, self.instance);
-        let (dims, locals) = (self.kernel.sig.dims.len(), &self.typed.locals);
-        let out = ExprEmitter::new(format!("{}_step", self.kernel.name), span);
-        let mut body = BodyLowering::new(&mut unit, &self.instance.arguments, dims, locals, out);
-        body.launch_parameters(self.kernel, self.instance).ok()?;
-        let block = ["block_x", "block_y", "block_z"].map(|name| body.out.at(span).value(name, I32));
-        let counters: Vec<ExprId> = self.names.iter().map(|name| body.out.at(span).value(name.as_str(), I32)).collect();
-        let operands: Vec<ExprId> = types.iter().map(|&ty| body.out.at(span).value("x", ty)).collect();
-        let at = [0, 1].map(|k| body.out.at(span).index(k));
-        body.block = Some(block);
-        for scoped in &self.scope {
-            match scoped {
-                Scoped::Let(stmt) => body.stmt(stmt).ok()?,
-                Scoped::Counter(counter, var) => {
-                    body.slots.insert(*var, LoweredLocal::Value(vec![counters[*counter]]));
-                }
-            }
+        let types: Vec<(Option<usize>, Ty)> =
+            operands.iter().map(|&tile| (Some(tile), Ty::Scalar(self.scope.tiles[tile].scalar))).collect();
+        let module = ElementKernel::build(&self.scope, &types, fill)?;
+        let access_of = |param: u32| module.kernel.params.get(param as usize).and_then(def::KernelParam::access);
+        let AccessedArrays { loads, stores } = accessed_arrays(&module);
+        let is_allowed =
+            |param: u32| access_of(param) == Some(Access::In) || stores == [param] && updates_in_place(&module, param);
+        if !loads.into_iter().all(is_allowed) {
+            return self.refuse(module.kernel.span, "a tile program does not read an array that it writes");
         }
-        fill(&mut body, &TileKernelParams { at, operands: &operands }).ok()?;
-        let builder = body.out.into_builder();
-        let functions = std::mem::take(&mut unit.functions);
-        (!unit.has_errors()).then(|| build_module(functions, builder, LaunchForm::Threads { rank: 2 }))
+        let is_elementwise = module.functions.iter().all(|(_, function)| is_elementwise(function));
+        is_elementwise.then_some(module)
     }
 }
 
-/// A part of an array as a matrix, whose columns are along the last axis.
-struct MatrixWindow<'t> {
-    part: &'t TileWindow,
-    transposed: bool,
+/// Stores the result of an element kernel to a parameter of its own.
+fn store_result(kernel: &mut ElementKernel<'_, '_, '_>, ty: Ty, value: ExprId) {
+    let out = &mut kernel.body.out;
+    let span = out.function().span;
+    let memory = out.at(span).array("result", Access::Out, ElementLayout::plain(ty), 0);
+    let place = def::Place { memory, indices: vec![], leaf: 0, component: None };
+    out.stmt(StmtKind::Store { place, value, hint: def::CacheHint::None }, span);
 }
 
-impl MatrixWindow<'_> {
-    fn of(tile: &TileExpr) -> Option<MatrixWindow<'_>> {
-        let (transposed, of) = match &tile.node {
-            TileNode::Transposed(of) => (true, &**of),
-            _ => (false, tile),
-        };
-        let part = match &of.node {
-            TileNode::Part(part) => part,
-            TileNode::Reshaped(inner) => match &inner.node {
-                TileNode::Part(part) if inner.shape.last() == of.shape.last() => part,
-                _ => return None,
-            },
-            _ => return None,
-        };
-        Some(MatrixWindow { part, transposed })
-    }
-}
-
-/// Returns a part of an array without what rounds its elements to tf32, and whether something does.
-fn unrounded(tile: TileExpr) -> (TileExpr, bool) {
-    let TileExpr { shape, scalar, node, span } = tile;
-    let (node, is_rounded) = match node {
-        TileNode::Each(TileElementOp::Builtin(Builtin::Math(MathFn::Tf32)), parts) if parts.len() == 1 => {
-            let node = parts.into_iter().map(|part| unrounded(part).0.node).next();
-            (node.unwrap_or(TileNode::Count), true)
-        }
-        TileNode::Transposed(of) => {
-            let (of, is_rounded) = unrounded(*of);
-            (TileNode::Transposed(Box::new(of)), is_rounded)
-        }
-        TileNode::Reshaped(of) => {
-            let (of, is_rounded) = unrounded(*of);
-            (TileNode::Reshaped(Box::new(of)), is_rounded)
-        }
-        node => (node, false),
+/// Computes an element, if it depends only on elements of other tiles at the same position.
+fn element_at(kernel: &mut ElementKernel<'_, '_, '_>, from: &TileExpr, shape: &[u32]) -> Option<ExprId> {
+    let axes = [TileDim::Row, TileDim::Column];
+    let whole = TileExpr {
+        shape: shape.to_vec(),
+        node: TileNode::Each(TileElementOp::Convert(from.scalar), vec![from.clone()]),
+        ..*from
     };
-    (TileExpr { shape, scalar, node, span }, is_rounded)
+    if shape.is_empty() || shape.len() > 2 || !whole.is_in_place(&axes[..shape.len()]) {
+        return None;
+    }
+    let at = kernel.body.broadcast_index(&kernel.at[..shape.len()], &from.shape, from.span);
+    kernel.body.tile_element(from, &at).ok()
+}
+
+/// Returns whether a statement only computes values, with no effects that other threads see and no jumps out of it.
+fn computes_numbers(f: &Function, stmt: &Stmt) -> bool {
+    let (mut labels, mut is_number) = (vec![], true);
+    each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+        labels.extend(stmt.kind.label());
+        is_number &= match &stmt.kind {
+            StmtKind::Let(_)
+            | StmtKind::Write { .. }
+            | StmtKind::If { .. }
+            | StmtKind::For { .. }
+            | StmtKind::Loop { .. }
+            | StmtKind::Block { .. }
+            | StmtKind::Call { .. }
+            | StmtKind::Declare(_) => true,
+            StmtKind::Store { place, .. } => f.memories[place.memory].space == MemorySpace::Local,
+            StmtKind::Break(label) | StmtKind::Continue(label) => labels.contains(label),
+            _ => false,
+        };
+    });
+    is_number
+}
+
+/// Returns whether statements that only compute values may fault.
+fn may_fault(f: &Function, stmts: &[Stmt]) -> bool {
+    use def::{BinOp, ExprKind};
+    let mut found = false;
+    each_stmt(stmts, &mut |stmt| {
+        found |= match &stmt.kind {
+            StmtKind::Let(id) => match &f.exprs[*id].kind {
+                ExprKind::Load { .. } => true,
+                ExprKind::Binary { op: BinOp::Div | BinOp::Rem, .. } => f.exprs[*id].ty.scalar().is_int(),
+                _ => false,
+            },
+            StmtKind::Write { .. } | StmtKind::If { .. } | StmtKind::Block { .. } | StmtKind::Break(_) => false,
+            _ => true,
+        };
+    });
+    found
 }
 
 /// Returns a value that is assigned to an array of more than two axes as one that is assigned to a matrix with the same
@@ -804,36 +715,6 @@ fn as_matrix(from: TileExpr, shape: &[u32], matrix: &[u32]) -> Option<TileExpr> 
     Some(TileExpr { shape: matrix.to_vec(), scalar, node, span })
 }
 
-/// Returns the extents and steps along all axes of the array that a matrix is a part of, and whether the part has one
-/// index there. `None` if the part ends before the edge of the array, or if its rows are not contiguous.
-fn windows(tile: &TileExpr) -> Option<Vec<(u32, u32, bool)>> {
-    let MatrixWindow { part, .. } = MatrixWindow::of(tile)?;
-    let mut shape = match &tile.node {
-        TileNode::Transposed(of) | TileNode::Reshaped(of) => match &of.node {
-            TileNode::Reshaped(inner) => inner.shape.iter(),
-            _ => of.shape.iter(),
-        },
-        _ => tile.shape.iter(),
-    };
-    let (last, others) = part.axes.split_last()?;
-    let of = |along: &TileAxisIndex, shape: &mut std::slice::Iter<'_, u32>| match along {
-        TileAxisIndex::At(_) => Some((1, 1, true)),
-        TileAxisIndex::From(AxisRange { step, end: None, .. }) => Some((*shape.next()?, *step, false)),
-        TileAxisIndex::From(_) => None,
-    };
-    let mut found = others.iter().map(|along| of(along, &mut shape)).collect::<Option<Vec<_>>>()?;
-    found.push(of(last, &mut shape).filter(|&(_, step, is_index)| step == 1 && !is_index)?);
-    Some(found)
-}
-
-/// Returns the extents of a shared array, and the span of its declaration.
-fn shared_extents(stmts: &[Stmt], wanted: LocalId) -> Option<(&[Expr], Span)> {
-    stmts.iter().find_map(|stmt| match &stmt.kind {
-        StmtKind::Shared { local, extents } => (*local == wanted).then_some((extents.as_slice(), stmt.span)),
-        _ => blocks(stmt).find_map(|block| shared_extents(&block.stmts, wanted)),
-    })
-}
-
 /// Returns the rows and columns of an array with known extents. An array with one axis has no columns.
 fn matrix_extents(memory: &Memory) -> Option<(u32, Option<u32>)> {
     let known = |extent: &Extent| if let Extent::Known(n) = extent { Some(*n) } else { None };
@@ -841,123 +722,5 @@ fn matrix_extents(memory: &Memory) -> Option<(u32, Option<u32>)> {
         [rows] => Some((known(rows)?, None)),
         [rows, columns] => Some((known(rows)?, Some(known(columns)?))),
         _ => None,
-    }
-}
-
-/// Returns whether a pattern names only numbers that do not change.
-fn names_numbers(pattern: &Pattern, ty: &Type, locals: &Arena<typed::Local>) -> bool {
-    match (pattern, ty) {
-        (Pattern::Local(id), Type::Scalar(_)) => !locals[*id].mutable,
-        (Pattern::Discard, Type::Scalar(_)) => true,
-        (Pattern::Tuple(parts), Type::Tuple(types)) => {
-            parts.iter().zip(types.iter()).all(|(part, ty)| names_numbers(part, ty, locals))
-        }
-        _ => false,
-    }
-}
-
-/// The tiles that an expression is computed of: those that it names, and what its reductions give.
-#[derive(Default)]
-struct TileOperands {
-    operands: Vec<usize>,
-    given: Vec<(Span, usize)>,
-}
-
-impl TileOperands {
-    /// Adds the steps of an expression's reductions.
-    fn of(finder: &mut TileProgramFinder<'_>, value: &Expr, steps: &mut Vec<TileStep>) -> Option<TileOperands> {
-        let (mut found, mut ok) = (TileOperands::default(), true);
-        visit::expr(value, &mut |expr| {
-            let is_inner =
-                found.given.iter().any(|(span, _)| span.start <= expr.span.start && expr.span.end <= span.end);
-            if !ok || is_inner {
-                return;
-            }
-            let operand = match reduction(expr) {
-                Some((fold, of, axis)) => {
-                    let given = finder.reduced(fold, of, axis, steps);
-                    ok &= given.is_some();
-                    given.inspect(|&tile| found.given.push((expr.span, tile)))
-                }
-                None => finder.tile_of(expr),
-            };
-            found.operands.extend(operand.filter(|operand| !found.operands.contains(operand)));
-        });
-        ok.then_some(found)
-    }
-}
-
-/// Returns how elements are put together, of what, and along which axis.
-fn reduction(expr: &Expr) -> Option<(TileReductionOp, &Expr, Option<&Expr>)> {
-    let ExprKind::Builtin { builtin, args, named } = &expr.kind else { return None };
-    args.first().filter(|of| matches!(of.ty, Type::Array(_)))?;
-    let axis = args.get(1).or(named.first().map(|(_, axis)| axis));
-    let fold = match builtin {
-        Builtin::Sum => TileReductionOp::Operator(BinaryOp::Add),
-        Builtin::Math(f @ (MathFn::Min | MathFn::Max)) if args.len() == 1 || !named.is_empty() => {
-            TileReductionOp::Math(*f)
-        }
-        _ => return None,
-    };
-    Some((fold, args.first()?, axis))
-}
-
-impl TileProgramFinder<'_> {
-    /// Adds the steps that reduce along the columns; returns the tile of the result.
-    fn reduced(
-        &mut self,
-        fold: TileReductionOp,
-        of: &Expr,
-        axis: Option<&Expr>,
-        steps: &mut Vec<TileStep>,
-    ) -> Option<usize> {
-        let mut number = None;
-        let axis = axis?;
-        self.scratch(|body| body.number(axis).map(|n| number = n))?;
-        if number != Some(1) {
-            return None;
-        }
-        let of = match self.tile_of(of) {
-            Some(tile) => tile,
-            None => self.computed(of, steps)?,
-        };
-        let TileVar { scalar, columns: Some(_), is_lhs: is_factor, .. } = self.held[of] else { return None };
-        if !self.is_filled(of) || is_factor {
-            return None;
-        }
-        let ty = Ty::Scalar(scalar);
-        let module = self.kernel_of(&[ty, ty], |body, made| {
-            let span = body.out.function().span;
-            let value = body.reduce_pair(fold, made.operands[0], made.operands[1], span)?;
-            let memory = body.out.at(span).array("result", Access::Out, ElementLayout::plain(ty), 0);
-            let place = def::Place { memory, indices: vec![], leaf: 0, component: None };
-            body.out.stmt(def::StmtKind::Store { place, value, hint: def::CacheHint::None }, span);
-            Ok(())
-        })?;
-        let to = self.hold("folded".into(), scalar, None);
-        self.filled.push(to);
-        steps.push(TileStep::Reduce { to, of, combine: module });
-        Some(to)
-    }
-
-    /// Adds the steps that compute an expression of whole tiles; returns the tile.
-    fn computed(&mut self, value: &Expr, steps: &mut Vec<TileStep>) -> Option<usize> {
-        let found = TileOperands::of(self, value, steps)?;
-        let mut of = None;
-        let made = self.made(&found.operands, |body, made| {
-            self.bind(body, &found.operands, &found, made)?;
-            let tile = body.tile(value)?;
-            of = Some((tile.shape, tile.scalar));
-            Ok(())
-        });
-        made?;
-        let (shape, scalar) = of?;
-        let &[rows, columns] = shape.as_slice() else { return None };
-        if !self.has_rows(rows, Some(columns)) {
-            return None;
-        }
-        let tile = self.hold("value".into(), scalar, Some(columns));
-        self.each(tile, None, value, &found, steps)?;
-        Some(tile)
     }
 }

@@ -19,6 +19,48 @@ use clk_scalar::ops::{BinaryOp, MathFn};
 /// The maximum step of a window.
 const MAX_STEP: u32 = 1 << 10;
 
+/// A tile whose elements are those of a window, in memory order.
+pub(super) struct PlainWindow<'t> {
+    /// The window as a tile.
+    pub tile: &'t TileExpr,
+    pub part: &'t TileWindow,
+    /// The shape that the window is given before it is transposed.
+    pub matrix: &'t [u32],
+    /// Whether the tile is a matrix with the elements in column-major order.
+    pub transposed: bool,
+    /// Whether the elements are rounded to `tf32`.
+    pub rounded: bool,
+}
+
+impl PlainWindow<'_> {
+    pub fn of(tile: &TileExpr) -> Option<PlainWindow<'_>> {
+        let (mut tile, mut matrix, mut transposed, mut rounded) = (tile, None, false, false);
+        loop {
+            tile = match &tile.node {
+                TileNode::Part(part) => {
+                    let matrix = matrix.unwrap_or(tile.shape.as_slice());
+                    return Some(PlainWindow { tile, part, matrix, transposed, rounded });
+                }
+                TileNode::Each(TileElementOp::Builtin(Builtin::Math(MathFn::Tf32)), parts)
+                    if tile.scalar == Scalar::F32 =>
+                {
+                    rounded = true;
+                    parts.first()?
+                }
+                TileNode::Transposed(of) if matrix.is_none() && of.shape.len() == 2 => {
+                    transposed = !transposed;
+                    of
+                }
+                TileNode::Reshaped(of) => {
+                    matrix = matrix.or(Some(tile.shape.as_slice()));
+                    of
+                }
+                _ => return None,
+            };
+        }
+    }
+}
+
 impl BodyLowering<'_, '_> {
     /// Returns the tile for a whole array, or for the window with these indices.
     pub(super) fn part(&mut self, memory: MemId, indices: Option<&[SliceIndex]>, span: Span) -> Fallible<TileExpr> {
@@ -189,27 +231,7 @@ impl BodyLowering<'_, '_> {
 
     /// If the tile is a plain copy of an array window, returns that copy.
     pub(super) fn as_tile_copy(&mut self, tile: &TileExpr, to: MemId) -> Option<TileCopy> {
-        let (mut tile, mut transposed, mut rounded, mut reshaped) = (tile, false, false, false);
-        let part = loop {
-            tile = match &tile.node {
-                TileNode::Part(part) => break part,
-                TileNode::Each(TileElementOp::Builtin(Builtin::Math(MathFn::Tf32)), parts)
-                    if tile.scalar == Scalar::F32 =>
-                {
-                    rounded = true;
-                    parts.first()?
-                }
-                TileNode::Transposed(of) if !reshaped && of.shape.len() == 2 => {
-                    transposed = !transposed;
-                    of
-                }
-                TileNode::Reshaped(of) => {
-                    reshaped = true;
-                    of
-                }
-                _ => return None,
-            };
-        };
+        let PlainWindow { tile, part, transposed, rounded, .. } = PlainWindow::of(tile)?;
         let (mut extents, mut along) = (tile.shape.iter(), vec![]);
         for index in &part.axes {
             along.push(match index {

@@ -365,7 +365,15 @@ fn other_kernels_are_not_matrix_products() {
         ),
         ("a row of the block", Parts { after: square, ..USUAL }),
         ("the blocks", Parts { after: "let t = f32(grid_dim.x)\n    c[i..i + 16, j..j + 32] = acc * t", ..USUAL }),
-        ("what changes", Parts { after: "var t = 1.0\n    t = 2.0\n    c[i..i + 16, j..j + 32] = acc * t", ..USUAL }),
+        (
+            "what changes",
+            Parts {
+                zero: "acc = 0.0\n    var t = 1.0",
+                before_sum: "t = 2.0 * t\n        ",
+                after: "c[i..i + 16, j..j + 32] = acc * t",
+                ..USUAL
+            },
+        ),
         (
             "two products",
             Parts {

@@ -91,7 +91,22 @@ fn unsupported_statements_are_not_tile_programs() {
         ("parts of tiles", scaled, "acc[0..32, 0..32] = 0.0"),
         ("one number for the block", scaled, "let s = sum(acc)\n        acc = acc * s"),
         ("statements of threads", scaled, "acc[0, thread_idx.x] = 1.0"),
-        ("numbers that change", scaled, "var s = 1.0\n        s = 2.0\n        acc = acc * s"),
+        (
+            "numbers that change from iteration to iteration",
+            "for j in 0..N step 48 {",
+            "var s = 1.0\n    for j in 0..N step 48 {\n        s = 2.0 * s\n        acc = acc * s",
+        ),
+        (
+            "numbers that change in operands",
+            scaled,
+            "var s = 1.0\n        acc = acc * { s = 2.0; s }\n        acc = acc * s",
+        ),
+        (
+            "numbers that change in a branch",
+            scaled,
+            "var s = 1.0\n        if j > h { s = 2.0\n acc = acc + s }\n        acc = acc * s",
+        ),
+        ("a loop that ends", scaled, "if j > h { break }"),
         ("stored values are read", scaled, "acc = acc + o[i..i + 64, h..h + 32]"),
         ("the blocks of the launch", scaled, "acc = acc * f32(grid_dim.x)"),
         ("another order", "for j in 0..N step 48", "for j in N..0 step -48"),
@@ -166,7 +181,7 @@ fn whole(r: &mut Random, of_rows: bool, depth: u32) -> String {
 }
 
 fn statement(r: &mut Random, level: u32) -> String {
-    match r.next_below(if level > 0 { 8 } else { 7 }) {
+    match r.next_below(if level > 0 { 9 } else { 7 }) {
         0 => format!("t = {}", whole(r, false, 3)),
         1 => format!("u = {}", whole(r, false, 2)),
         2 => format!("low = {}", whole(r, true, 2)),
@@ -174,6 +189,11 @@ fn statement(r: &mut Random, level: u32) -> String {
         4 => format!("f = bf16({})\nt = mma(t, f, b[j..j + 32, 3..27])", r.pick(&["wide", "0.5 * wide + reshape(low, 64, 1)"])),
         5 => format!("{} = mma(t, a[i..i + 64, j..j + 16], {})", "t", r.pick(&["b[0..16, j..j + 24]", "transpose(c[j..j + 24, i..i + 16])"])),
         6 => "u = 0.0\nu = mma(u, a[i..i + 64, 0..48], transpose(c[5..29, 0..48]))\nwide = 0.0\nwide = mma(wide, bf16(wide), b[1..33, 0..32])".into(),
+        7 => {
+            let [then, other] = [0; 2].map(|_| statement(r, level - 1));
+            let scaled = format!("var s = 0.5 * f32(j)\ns = s - 1.0\nu = s * ({})", whole(r, false, 1));
+            format!("if (j + i) % {} == 0 {{\n{scaled}\n{then}\n}} else {{\n{other}\n}}", 2 + r.next_below(2))
+        }
         _ => {
             let body: Vec<String> = (0..=r.next_below(4)).map(|_| statement(r, level - 1)).collect();
             let name = if level == 2 { "m" } else { "n" };

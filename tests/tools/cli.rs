@@ -583,6 +583,15 @@ fn emit_shows_each_stage() {
     assert_eq!(tiles.code, 0, "{}", tiles.err);
     let program = tiles.out.split_once('\n').expect("a comment with the kernel's name").1;
     assert!(clk_ir::text::parse_tiles(program).is_ok_and(|program| !program.steps.is_empty()), "{}", tiles.out);
+    let text = "kernel part(x: [f32; 16, N], out y: [f32; 16, 8]) grid(1) block(32) {\n    let k = 8 * block_idx.x\n    \
+                shared t: [f32; 16, 8]\n    t = x[.., k..min(k + 8, N)]\n    \
+                y[0..16, ..] = t - reshape(sum(2.0 * t, axis = 1), 16, 1)\n}\n";
+    let part = run(folder_with(&[("a.clk", text)]).path(), &["emit", "--stage", "tiles", "a.clk"]);
+    let expected = "// kernel part: no tile program: it does not assign a matrix product (`mma`) to a tile (line 1)\n\
+                    // line 4: @t = @x[16, 8 from (i32: 8i32 * block.x) below extent(@x, 1)]\n\
+                    // line 5: @tile = reduce (2.0f32 * @t) by + along 1\n\
+                    // line 5: @y[16 from 0i32, 8] = (@t - reshape(@tile[16, at 0i32], [16, 1]))\n";
+    assert_eq!((part.code, part.out.as_str()), (0, expected), "{}", part.err);
     // In `halves`, each thread has its own elements, so its derivative needs no atomics. In `row`, two threads share
     // each element.
     let text = "kernel halves(x: [f32; 2 * N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * x[i + N] }\n\

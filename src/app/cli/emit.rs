@@ -74,8 +74,9 @@ fn kernels(path: &Path, level: EmitStage, wanted: &EmitOptions<'_>, context: &mu
         match generator.kernel(&session, *id, level, wanted.lines) {
             Ok(text) => context.console.print(&text),
             // Without `--kernel`, prints the tile programs of the file.
-            Err(EmitError::NoTiles(why)) if wanted.kernel.is_none() => {
+            Err(EmitError::NoTiles { why, statements }) if wanted.kernel.is_none() => {
                 context.console.line(&format!("// kernel {}: no tile program: {why}", kernel.name));
+                context.console.print(&statements);
             }
             Err(failure) => {
                 whole = whole.filter(|()| matches!(failure, EmitError::Open));
@@ -101,7 +102,7 @@ fn report_failure(
         EmitError::Open => {
             console.line(&format!("// kernel {name}: left out, since a compile-time parameter of it has no default"));
         }
-        EmitError::NoTiles(why) => console.error_line(&format!("error: `{name}` has no tile program: {why}")),
+        EmitError::NoTiles { why, .. } => console.error_line(&format!("error: `{name}` has no tile program: {why}")),
         EmitError::Tool { what, help, shown } => {
             console.print(shown);
             if said != what {

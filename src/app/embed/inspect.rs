@@ -91,7 +91,7 @@ impl EmbedProgram {
                 Err(EmitError::Tool { what, help, .. }) => {
                     Err(vec![EmbedReport::of(RuntimeError::new("E0803", what).help(help))])
                 }
-                Err(EmitError::NoTiles(why) | EmitError::Internal(why)) => {
+                Err(EmitError::NoTiles { why, .. } | EmitError::Internal(why)) => {
                     let title = format!("internal error while `{}` was prepared: {why}", kernel.name);
                     Err(vec![EmbedReport::of(RuntimeError::new("E0999", title))])
                 }

@@ -29,8 +29,7 @@ mod print_tiles;
 
 pub use parse::{parse, parse_tiles};
 pub use parse_error::{IrParseError, IrParseErrorReason};
-pub use print::print;
-pub use print::print_spans;
+pub use print::{print, print_memory, print_spans, print_value};
 pub use print_tiles::print_tiles;
 
 use crate::def::{Axis, BinOp, BuiltinIndex};

@@ -24,6 +24,21 @@ pub fn print_spans(module: &Module) -> String {
     printed(module, true)
 }
 
+/// Prints an expression of a kernel's body, with its operands nested inside.
+pub fn print_value(module: &Module, id: ExprId) -> String {
+    let function = &module.functions[module.kernel.body];
+    if tree_size(function, id).is_none() {
+        return format!("%{}", id.index());
+    }
+    let locals = local_refs(function);
+    IrPrinter { module, function, locals, spans: false, depth: 0, out: &mut String::new() }.tree(id)
+}
+
+/// Prints the name of an array of a kernel's body.
+pub fn print_memory(module: &Module, id: MemId) -> String {
+    memory_ref(&module.functions[module.kernel.body], id)
+}
+
 fn printed(module: &Module, spans: bool) -> String {
     let mut out = String::new();
     kernel(&mut out, module, spans);

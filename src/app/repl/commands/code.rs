@@ -36,7 +36,7 @@ impl Repl<'_> {
                 self.context.console.print(&colored(&shown));
                 Err(CommandError::from(what).help(help))
             }
-            Err(EmitError::NoTiles(why)) => Err(format!("`{name}` has no tile program: {why}").into()),
+            Err(EmitError::NoTiles { why, .. }) => Err(format!("`{name}` has no tile program: {why}").into()),
             Err(EmitError::Internal(why)) => Err(format!("internal error while `{name}` was prepared: {why}").into()),
         }
     }
