@@ -191,7 +191,7 @@ fn statement(r: &mut Random, level: u32) -> String {
         6 => "u = 0.0\nu = mma(u, a[i..i + 64, 0..48], transpose(c[5..29, 0..48]))\nwide = 0.0\nwide = mma(wide, bf16(wide), b[1..33, 0..32])".into(),
         7 => {
             let [then, other] = [0; 2].map(|_| statement(r, level - 1));
-            let scaled = format!("var s = 0.5 * f32(j)\ns = s - 1.0\nu = s * ({})", whole(r, false, 1));
+            let scaled = format!("var s = 0.5 * f32(j)\nfor q in 0..min(j, 3) {{ if q + i > 1 {{ s = s - 1.0 }} }}\nu = s * ({})", whole(r, false, 1));
             format!("if (j + i) % {} == 0 {{\n{scaled}\n{then}\n}} else {{\n{other}\n}}", 2 + r.next_below(2))
         }
         _ => {
