@@ -29,6 +29,9 @@ fn power<T: Float>(x: T) -> T { x * x }
 fn power_rule<T: Float>(x: T, d: T) -> T { T(2) * x * d }
 fn powered<T: Float>(x: T) -> T { with_grad(power, power_rule)(x) }
 fn nested(x: f64) -> f64 { with_grad(cubed, cube_rule)(x) * cubed(x) }
+fn outer<const K: i32, op: fn(f64) -> f64>(x: f64) -> f64 { f64(K) * op(x) }
+fn outer_rule<const K: i32, op: fn(f64) -> f64>(x: f64, d: f64) -> f64 { f64(K) * d * grad(op)(x) }
+fn composed(x: f64) -> f64 { with_grad(outer, outer_rule)(x, K = 3, op = cubed) }
 fn halves(x: [f64; N]) -> ([f64; M], [f64; N]) { (x[..N / 2], x * x) }
 fn halves_rule(x: [f64; N], d: ([f64; M], [f64; N])) -> [f64; N] {
     var y = 2.0 * x * d.1
@@ -58,6 +61,8 @@ fn custom_derivatives_are_correct_in_all_modes() {
         "gradcheck(powered, 0.5f16)",
         "gradcheck(nested, 0.5)",
         "gradcheck(grad(nested), 0.5)",
+        "gradcheck(composed, 0.5)",
+        "gradcheck(grad(composed), 0.5)",
         "gradcheck(joined, [0.5, 1.0, -2.0, 3.0])",
     ] {
         passes(&format!("{FUNCTIONS}{call}"));
