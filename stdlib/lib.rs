@@ -11,6 +11,7 @@ pub static MODULES: &[(&str, &str)] = &[
     ("math", include_str!("math.clk")),
     ("nn", include_str!("nn.clk")),
     ("optim", include_str!("optim.clk")),
+    ("products", include_str!("products.clk")),
     ("random", include_str!("random.clk")),
     ("reduce", include_str!("reduce.clk")),
     ("scan", include_str!("scan.clk")),

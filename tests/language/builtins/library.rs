@@ -62,7 +62,7 @@ const PAIRS: &[(&str, &str, &str, Types)] = &[
 /// Library functions without an equivalent builtin.
 #[rustfmt::skip]
 const ALONE: &[&str] = &[
-    "fft.complex", "fft.fft", "fft.fft2", "fft.fft_along", "fft.fft_rows", "fft.frequencies", "fft.ifft", "fft.ifft_along", "fft.product",
+    "fft.frequencies", "fft.ifft", "fft.ifft_along", "fft.irfft", "fft.irfft_rows", "fft.product", "fft.rfft", "fft.rfft_rows",
     "histogram.of_bytes", "histogram.of_range", "histogram.of_values",
     "image.at", "image.box_blur", "image.gaussian_blur", "image.grey", "image.resize", "image.sobel",
     "linalg.norm",
@@ -73,6 +73,7 @@ const ALONE: &[&str] = &[
     "nn.max_pool", "nn.mean_pool", "nn.self_attention", "nn.sigmoid", "nn.silu", "nn.softmax", "nn.swapped",
     "optim.lbfgs", "optim.momentum",
     "random.below", "random.bits", "random.normal", "random.stream", "random.uniform",
+    "products.sum_of_parts",
     "reduce.segment_sums", "reduce.segments", "reduce.tiles", "reduce.warp_combine",
     "scan.segmented", "scan.warp_inclusive",
     "sort.top", "sort.unique",
