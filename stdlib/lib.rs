@@ -17,6 +17,7 @@ pub static MODULES: &[(&str, &str)] = &[
     ("scan", include_str!("scan.clk")),
     ("sort", include_str!("sort.clk")),
     ("sparse", include_str!("sparse.clk")),
+    ("transforms", include_str!("transforms.clk")),
 ];
 
 /// Returns the text of `std.<name>`.

@@ -62,6 +62,7 @@ const PAIRS: &[(&str, &str, &str, Types)] = &[
 /// Library functions without an equivalent builtin.
 #[rustfmt::skip]
 const ALONE: &[&str] = &[
+    "fft.complex", "fft.convolve", "fft.convolve2", "fft.fft", "fft.fft2", "fft.fft3", "fft.fft_along", "fft.fft_rows",
     "fft.frequencies", "fft.ifft", "fft.ifft_along", "fft.irfft", "fft.irfft_rows", "fft.product", "fft.rfft", "fft.rfft_rows",
     "histogram.of_bytes", "histogram.of_range", "histogram.of_values",
     "image.at", "image.box_blur", "image.gaussian_blur", "image.grey", "image.resize", "image.sobel",
@@ -78,6 +79,7 @@ const ALONE: &[&str] = &[
     "scan.segmented", "scan.warp_inclusive",
     "sort.top", "sort.unique",
     "sparse.from_dense", "sparse.matvec", "sparse.matvec_short",
+    "transforms.unit_root",
 ];
 
 #[test]
