@@ -4,6 +4,7 @@
 /// The modules: name after `std.` and text.
 #[rustfmt::skip]
 pub static MODULES: &[(&str, &str)] = &[
+    ("complex", include_str!("complex.clk")),
     ("fft", include_str!("fft.clk")),
     ("histogram", include_str!("histogram.clk")),
     ("image", include_str!("image.clk")),

@@ -62,14 +62,15 @@ const PAIRS: &[(&str, &str, &str, Types)] = &[
 /// Library functions without an equivalent builtin.
 #[rustfmt::skip]
 const ALONE: &[&str] = &[
+    "complex.angle", "complex.conjugate", "complex.exponential", "complex.logarithm", "complex.magnitude", "complex.over",
+    "complex.polar", "complex.root", "complex.text", "complex.times",
     "fft.complex", "fft.convolve", "fft.convolve2", "fft.fft", "fft.fft2", "fft.fft3", "fft.fft_along", "fft.fft_rows",
     "fft.frequencies", "fft.ifft", "fft.ifft_along", "fft.irfft", "fft.irfft_rows", "fft.product", "fft.rfft", "fft.rfft_rows",
     "histogram.of_bytes", "histogram.of_range", "histogram.of_values",
     "image.at", "image.box_blur", "image.gaussian_blur", "image.grey", "image.resize", "image.sobel",
     "linalg.norm",
-    "math.beta", "math.bessel_j0", "math.c_abs", "math.c_add", "math.c_arg", "math.c_div", "math.c_exp", "math.c_mul", "math.c_sub",
-    "math.complex", "math.degrees", "math.gcd", "math.lerp", "math.normal_cdf", "math.pow_mod", "math.radians", "math.sinc",
-    "math.smoothstep",
+    "math.beta", "math.bessel_j0", "math.degrees", "math.gcd", "math.lerp", "math.normal_cdf", "math.pow_mod", "math.radians",
+    "math.sinc", "math.smoothstep",
     "nn.attention", "nn.conv2d", "nn.cross_entropy", "nn.gelu", "nn.glorot", "nn.he", "nn.layernorm", "nn.leaky_relu", "nn.log_softmax",
     "nn.max_pool", "nn.mean_pool", "nn.self_attention", "nn.sigmoid", "nn.silu", "nn.softmax", "nn.swapped",
     "optim.lbfgs", "optim.momentum",
