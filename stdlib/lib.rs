@@ -5,9 +5,11 @@
 #[rustfmt::skip]
 pub static MODULES: &[(&str, &str)] = &[
     ("complex", include_str!("complex.clk")),
+    ("factorizations", include_str!("factorizations.clk")),
     ("fft", include_str!("fft.clk")),
     ("histogram", include_str!("histogram.clk")),
     ("image", include_str!("image.clk")),
+    ("jacobi", include_str!("jacobi.clk")),
     ("linalg", include_str!("linalg.clk")),
     ("math", include_str!("math.clk")),
     ("nn", include_str!("nn.clk")),
