@@ -4,18 +4,23 @@
 /// The modules: name after `std.` and text.
 #[rustfmt::skip]
 pub static MODULES: &[(&str, &str)] = &[
+    ("complex", include_str!("complex.clk")),
+    ("factorizations", include_str!("factorizations.clk")),
     ("fft", include_str!("fft.clk")),
     ("histogram", include_str!("histogram.clk")),
     ("image", include_str!("image.clk")),
+    ("jacobi", include_str!("jacobi.clk")),
     ("linalg", include_str!("linalg.clk")),
     ("math", include_str!("math.clk")),
     ("nn", include_str!("nn.clk")),
     ("optim", include_str!("optim.clk")),
+    ("products", include_str!("products.clk")),
     ("random", include_str!("random.clk")),
     ("reduce", include_str!("reduce.clk")),
     ("scan", include_str!("scan.clk")),
     ("sort", include_str!("sort.clk")),
     ("sparse", include_str!("sparse.clk")),
+    ("transforms", include_str!("transforms.clk")),
 ];
 
 /// Returns the text of `std.<name>`.

@@ -12,6 +12,7 @@ use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
 use clk_scalar::builtin::Builtin;
 use clk_syntax::ast::{self, ExprKind as Ast};
+use smol_str::SmolStr;
 
 /// The expression `with_grad(f, rule)`.
 pub(crate) struct WithGradCall<'e> {
@@ -40,10 +41,20 @@ impl Cx<'_> {
             self.report(d.at(name.span, "these are not two").help("write `with_grad(f, rule)(x)`"));
             return self.after_error(args, span);
         };
-        if let Some(arg_name) = args.iter().find_map(|arg| arg.name.as_ref()) {
+        // Compile-time arguments, such as functions, are given to the function and to the parameters of its rule at the
+        // same places. The latter have no names in the source.
+        let (named, args): (Vec<ast::Arg>, Vec<ast::Arg>) = args.iter().cloned().partition(|arg| arg.name.is_some());
+        let (own_generics, rule_generics) = (self.generics_of(of), self.generics_of(rule));
+        let mut for_rule = named.clone();
+        for name in for_rule.iter_mut().filter_map(|arg| arg.name.as_mut()) {
+            if let Some(at) = own_generics.iter().position(|generic| *generic == name.text) {
+                let text = rule_generics.get(at).unwrap_or(&name.text).clone();
+                *name = ast::Name { text, span: Span { end: name.span.start, ..name.span } };
+                continue;
+            }
             let d = Diagnostic::error("E0333", "a function with a rule takes its arguments by position");
-            self.report(d.at(arg_name.span, "leave the name off"));
-            return self.after_error(args, span);
+            self.report(d.at(name.span, "leave the name off"));
+            return self.after_error(&args, span);
         }
         let values: Vec<Expr> = args.iter().map(|arg| self.expr(&arg.value, None)).collect();
         self.scopes.open(span);
@@ -53,15 +64,15 @@ impl Cx<'_> {
             params.push(self.hidden(&local, &value.ty));
             own.push(local);
         }
-        let call = |callee: &ast::Expr, names: &[ast::Name]| {
+        let call = |callee: &ast::Expr, names: &[ast::Name], named: &[ast::Arg]| {
             let arg = |name: &ast::Name| ast::Arg {
                 name: None,
                 value: ast::Expr { kind: Ast::Name(name.clone()), span: name.span },
             };
-            let args = names.iter().map(arg).collect();
+            let args = names.iter().map(arg).chain(named.iter().cloned()).collect();
             ast::Expr { kind: Ast::Call { callee: Box::new(callee.clone()), args }, span: callee.span }
         };
-        let of = self.expr(&call(of, &own), None);
+        let of = self.expr(&call(of, &own, &named), None);
         let last = ast::Name { text: "the cotangent".into(), span: rule.span };
         let cotangent = self.hidden(&last, &of.ty);
         let types: Vec<Type> = values.iter().map(|value| self.vars.shallow(&value.ty)).collect();
@@ -71,12 +82,29 @@ impl Cx<'_> {
             [one] => one.clone(),
             several => Type::Tuple(several.into()),
         };
-        let back = self.expr(&call(rule, &[&own[..], &[last]].concat()), None);
+        let back = self.expr(&call(rule, &[&own[..], &[last]].concat(), &for_rule), None);
         self.scopes.close();
         self.check_rule_types(name, &of, &back, &cotangent_type);
         let ty = of.ty.clone();
         let rule = Arc::new(Rule { params, of, cotangent, back, active });
         make(ExprKind::CustomVjp(Box::new(CustomVjp { args: values, rule })), ty, span)
+    }
+
+    /// Returns the names of the compile-time parameters of a function or kernel.
+    fn generics_of(&mut self, function: &ast::Expr) -> Vec<SmolStr> {
+        let meaning = match &bare(function).kind {
+            Ast::Name(function) => self.resolve(function),
+            Ast::Field { base, name } => {
+                self.module_item(base, name, None).and_then(Result::ok).map(ResolvedName::Item)
+            }
+            _ => None,
+        };
+        let sig = match meaning {
+            Some(ResolvedName::Item(NameBinding::Fn(id))) => self.program.fns.get(id).map(|found| &found.sig),
+            Some(ResolvedName::Item(NameBinding::Kernel(id))) => self.program.kernels.get(id).map(|found| &found.sig),
+            _ => None,
+        };
+        sig.map_or(vec![], |sig| sig.generics.iter().map(|generic| generic.name.clone()).collect())
     }
 
     /// Declares a hidden local, which the source does not contain.

@@ -103,7 +103,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Records the named arguments of a call of a function or kernel.
+    /// Records the named arguments of a call of a function or kernel, except for names that are not in the source.
     pub fn record_argument_names(&mut self, sig: &Signature, args: &[ast::Arg]) {
         if self.names_found.is_none() {
             return;
@@ -111,7 +111,8 @@ impl Cx<'_> {
         let generics = || sig.generics.iter().map(|generic| (&generic.name, generic.name_span));
         let dims = || sig.dims.iter().map(|dim| (&dim.name, dim.span));
         let params = || sig.params.iter().map(|param| (&param.name, param.name_span));
-        for name in args.iter().filter_map(|arg| arg.name.as_ref()) {
+        let names = args.iter().filter_map(|arg| arg.name.as_ref());
+        for name in names.filter(|name| name.span.start < name.span.end) {
             let mut named = generics().chain(dims()).chain(params());
             if let Some((_, span)) = named.find(|(known, _)| **known == name.text) {
                 self.record_use(name.span, NameTarget::Local(span));

@@ -7,5 +7,6 @@ mod files_numpy;
 mod fuzz_loaders;
 mod host;
 mod host_code;
+mod linear_algebra;
 mod scripts;
 mod unused_values;

@@ -19,7 +19,7 @@ use clk_scalar::ops::MathFn;
 use clk_scalar::{Scalar, ScalarValue};
 
 /// A program that imports the library modules whose kernels are used here.
-const IMPORTS: &str = "import std.linalg\nimport std.scan\nimport std.sort\n";
+const IMPORTS: &str = "import std.products\nimport std.scan\nimport std.sort\n";
 
 /// A compile-time argument of a library kernel.
 #[derive(Clone, Copy, Debug)]

@@ -93,6 +93,12 @@ impl<'a> Binder<'a> {
                 self.bind_shape(argument, expected, array.shape())
             }
             (Type::Array(_), _) => Err(self.type_error(argument)),
+            (Type::Tuple(types), HostValue::Tuple(values)) if types.len() == values.len() => {
+                types.iter().zip(values).enumerate().try_for_each(|(i, (ty, value))| {
+                    let name = format!("{}.{i}", argument.name);
+                    self.bind_argument(&BoundArgument { name: &name, ty, value, span: argument.span })
+                })
+            }
             (ty, HostValue::Array(_) | HostValue::Table(_) | HostValue::Kernel(_)) if *ty != Type::Unknown => {
                 Err(self.type_error(argument))
             }

@@ -29,6 +29,19 @@ fn power<T: Float>(x: T) -> T { x * x }
 fn power_rule<T: Float>(x: T, d: T) -> T { T(2) * x * d }
 fn powered<T: Float>(x: T) -> T { with_grad(power, power_rule)(x) }
 fn nested(x: f64) -> f64 { with_grad(cubed, cube_rule)(x) * cubed(x) }
+fn outer<const K: i32, op: fn(f64) -> f64>(x: f64) -> f64 { f64(K) * op(x) }
+fn outer_rule<const K: i32, op: fn(f64) -> f64>(x: f64, d: f64) -> f64 { f64(K) * d * grad(op)(x) }
+fn composed(x: f64) -> f64 { with_grad(outer, outer_rule)(x, K = 3, op = cubed) }
+fn halves(x: [f64; N]) -> ([f64; M], [f64; N]) { (x[..N / 2], x * x) }
+fn halves_rule(x: [f64; N], d: ([f64; M], [f64; N])) -> [f64; N] {
+    var y = 2.0 * x * d.1
+    y[..M] += d.0
+    y
+}
+fn joined(x: [f64; N]) -> f64 {
+    let (a, b) = with_grad(halves, halves_rule)(x)
+    sum(a) * sum(b)
+}
 ";
 
 #[test]
@@ -48,6 +61,9 @@ fn custom_derivatives_are_correct_in_all_modes() {
         "gradcheck(powered, 0.5f16)",
         "gradcheck(nested, 0.5)",
         "gradcheck(grad(nested), 0.5)",
+        "gradcheck(composed, 0.5)",
+        "gradcheck(grad(composed), 0.5)",
+        "gradcheck(joined, [0.5, 1.0, -2.0, 3.0])",
     ] {
         passes(&format!("{FUNCTIONS}{call}"));
     }
@@ -106,6 +122,16 @@ fn mismatched_custom_derivatives_are_refused() {
                 fn rule(part: Part, y: f64, d: f64) -> f64 { part.x * d }\n\
                 fn g(x: f64) -> f64 { with_grad(f, rule)(Part { count: 1, x: x }, 2.0) }\ngrad(g)(1.0)";
     assert_eq!(run(non_differentiable).map_err(|error| error.code), Err("E0720"));
+}
+
+#[test]
+fn dimensions_of_arrays_in_tuples_are_bound() {
+    let function = "fn f(d: ([f64; M, K], ([f64; K], f64))) -> i32 { 10 * M + K }\n";
+    run(&format!("{function}assert(f((zeros(2, 3, type = f64), ([1.0f64, 2.0, 3.0], 4.0f64))) == 23)")).expect("bound");
+    let error =
+        run(&format!("{function}f((zeros(2, 3, type = f64), ([1.0f64, 2.0], 4.0f64)))")).expect_err("K is 3 and 2");
+    assert_eq!((error.code, error.title.as_str()), ("E0510", "dimension `K` is 3 and 2 at once"));
+    assert!(error.labels.iter().any(|label| label.text.contains("axis 0 of `d.1.0` makes `K` 2")), "{error:?}");
 }
 
 #[test]
