@@ -240,7 +240,8 @@ fn compare(compiler: &str, first: u64, count: u64, tally: &mut Tally) -> Result<
         let start = before.rfind("\nkernel ").max(before.rfind("\nfn ")).unwrap_or_default();
         let end = translation.text[span.end..].find('\n').map_or(span.end, |length| span.end + length);
         let text = &translation.text[start..end];
-        return Err(format!("seeds {first} and later: the translation has an error: {}\n{text}", error.title));
+        let source = kernels.iter().find(|kernel| text.contains(&kernel.name)).map_or("", |kernel| &kernel.text);
+        return Err(format!("the translation has an error: {}\n{source}\n{text}", error.title));
     }
     let mut kept = vec![];
     for ((&kernel, expected), seed) in kernels.iter().zip(&lines).zip(seeds) {

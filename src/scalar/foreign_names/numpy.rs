@@ -229,7 +229,6 @@ pub(super) const ROWS: &[ForeignName] = &[
     code("eigh", "linalg.eigh(a)", "of a symmetric matrix").common(),
     code("eigvalsh", "linalg.eigh(a).0", "of a symmetric matrix"),
     code("solve_triangular", "linalg.solve_lower(a, y)", "or `linalg.solve_upper`"),
-    code("cg", "linalg.conjugate_gradients(a, y, apply = linalg.matvec)", "`apply` is the product with the operator"),
     code("cond", "linalg.cond(a)", ""),
     absent("eig eigvals", "general matrices have complex eigenvalues", "`linalg.eigh` is for symmetric matrices"),
     absent(

@@ -26,10 +26,7 @@ pub(crate) fn specialize(region: &mut LaneRegion, extents: [u32; 3], rows: bool)
     region.setup.retain(|inst| !passes(inst));
     retain(&mut region.body, &|node| !matches!(node, LaneNode::Inst(inst) if passes(inst)));
     verify::debug_verify(region, "specialization");
-    // The verifier must not require the removed checks: later passes may remove the definitions that prove them.
-    for access in &mut region.accesses {
-        access.checks.retain(|check| !definitions.passes(check));
-    }
+    definitions.drop_proved_checks(&mut region.accesses);
 }
 
 /// Removes the nodes for which `keep` returns false, at all nesting depths.

@@ -50,12 +50,9 @@ pub(crate) fn eliminate_dead_code(region: &mut LaneRegion) -> Vec<ValueSet> {
     let mut body = std::mem::take(&mut region.body);
     walk.nodes(&mut body, &mut live);
     region.body = body;
-    // Keep the constants that are operands of checks: the verifier needs them, and they emit no code.
-    let said: Vec<LaneValue> = region.accesses.iter().flat_map(|a| a.checks.iter().flat_map(|c| c.args)).collect();
-    let constant = |inst: &LaneInst| matches!(inst.op, LaneOp::Const(_) | LaneOp::Splat(_));
     for at in (0..region.setup.len()).rev() {
         let inst = region.setup[at];
-        if is_dead(&inst, &live) && !(constant(&inst) && said.contains(&inst.dst)) {
+        if is_dead(&inst, &live) {
             region.setup.remove(at);
         } else {
             step_back(&inst, &mut live);

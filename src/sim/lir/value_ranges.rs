@@ -78,6 +78,14 @@ impl ValueDefinitions {
         }
     }
 
+    /// Removes the checks that cannot fail from those that accesses require. Passes may then remove the definitions
+    /// that prove them.
+    pub fn drop_proved_checks(&self, accesses: &mut [AccessChecks]) {
+        for access in accesses {
+            access.checks.retain(|check| !self.passes(check));
+        }
+    }
+
     /// Returns the last coordinate along an axis if the group's extent is known.
     fn last(&self, axis: u8) -> Option<i64> {
         let extent = *self.full_group?.get(usize::from(axis))?;
