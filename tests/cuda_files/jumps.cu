@@ -44,3 +44,18 @@ __global__ void first_match(const float *m, int *found, int rows, int cols, floa
 out:
     if (row < rows) found[row] = at;
 }
+
+// The declaration of `last` comes before the loops in the translation.
+__global__ void jump_over_loops(const int *x, unsigned n, unsigned *y) {
+    int i = threadIdx.x;
+    {
+        if (x[i] > 3) goto end;
+    }
+    for (int k = 0, left = 6; k < left; k++, left--) {
+        for (unsigned c = 0; c < 3; c++) n += c * x[c & 15];
+    }
+    int last;
+end:
+    last = n % 5;
+    y[i] = n + last;
+}

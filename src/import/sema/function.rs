@@ -113,7 +113,7 @@ impl<'a> Lower<'_, 'a> {
             lower.function = Some(chosen.function);
             let body = lower.function_body(function, this.clone(), chosen.record, modes);
             facts = std::mem::take(&mut lower.facts);
-            Lower::forget_stale_bases(&mut facts);
+            Lower::forget_stale_facts(&mut facts);
             let result = lower.result.clone();
             let (effect, globals, axes) = (lower.effect, lower.globals.clone(), lower.axes);
             let (grid_limits, notes) = (lower.grid_limits.clone(), lower.notes.clone());
@@ -544,7 +544,7 @@ impl<'a> Lower<'_, 'a> {
             lower.stated_block = stated.block;
             let body = lower.kernel_body(function);
             facts = std::mem::take(&mut lower.facts);
-            Lower::forget_stale_bases(&mut facts);
+            Lower::forget_stale_facts(&mut facts);
             let mut shared = std::mem::take(&mut lower.shared);
             let (axes, mut dynamic) = (lower.axes, lower.dynamic_shared.clone());
             let grid_limits = lower.grid_limits.clone();

@@ -208,6 +208,7 @@ impl<'a> Lower<'_, 'a> {
         };
         if self.facts.jump_flags.insert(label.text.clone()) {
             self.facts.changed = true;
+            self.facts.has_new_jump_flags = true;
         }
         // The next pass has the variable.
         let Some(flag) = target.flag else { return Ok(()) };

@@ -49,6 +49,8 @@ pub(crate) struct Facts {
     pub(crate) used_pointers: FxHashSet<String>,
     /// Labels that need a variable, which tells whether code has jumped to them.
     pub(crate) jump_flags: FxHashSet<SmolStr>,
+    /// Whether the next pass has other `jump_flags`.
+    pub(crate) has_new_jump_flags: bool,
     pub(crate) changed: bool,
 }
 

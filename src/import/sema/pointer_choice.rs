@@ -96,8 +96,14 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// Forgets arrays that only earlier passes have stored in pointer variables.
-    pub(crate) fn forget_stale_bases(facts: &mut Facts) {
+    /// Forgets arrays that only earlier passes have stored in pointer variables. If the next pass declares variables in
+    /// another order, because they are declared before a jump, the keys change, and all facts about them are forgotten.
+    pub(crate) fn forget_stale_facts(facts: &mut Facts) {
+        if facts.has_new_jump_flags {
+            let jump_flags = std::mem::take(&mut facts.jump_flags);
+            *facts = Facts { jump_flags, changed: true, ..Facts::default() };
+            return;
+        }
         let seen = std::mem::take(&mut facts.seen_bases);
         if std::mem::take(&mut facts.reset_bases) {
             facts.bases.clear();
