@@ -103,7 +103,7 @@ impl HostNumbers {
     }
 }
 
-/// A choice of unknown numbers: the first size, the difference between two sizes, the numbers that are no sizes, and
+/// A choice of unknown numbers: the first size, the difference between two sizes, the numbers other than sizes, and
 /// the blocks with one to three dimensions.
 #[derive(Clone, Copy, Debug)]
 struct NumberChoice {

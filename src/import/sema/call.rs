@@ -349,12 +349,8 @@ impl<'a> Lower<'_, 'a> {
     /// Returns the methods of a class with this name. If there are none, returns the methods of its base classes.
     pub(crate) fn methods(&self, id: RecordId, name: &str) -> Vec<usize> {
         let decl = self.t.record(id).decl;
-        let own: Vec<usize> = (0..self.t.program.functions.len())
-            .filter(|&function| {
-                let entry = &self.t.program.functions[function];
-                entry.record == Some(decl) && entry.name == name
-            })
-            .collect();
+        let mut own = self.t.program.functions_of_any_scope(name).to_vec();
+        own.retain(|&function| self.t.program.functions[function].record == Some(decl));
         if !own.is_empty() {
             return own;
         }

@@ -2,20 +2,21 @@
 //! initializer. Copies are always field by field, so classes with other copies or with destructors are refused.
 
 use super::arith::realize;
+use super::host_values::last_name;
 use super::lower::Lower;
-use super::overload::Chosen;
+use super::translator::RecordField;
 use super::tree::{Expr, ExprKind, StmtKind};
 use super::types::{CType, RecordId};
 use super::value::{CppPlace, Denoted, PlaceKind, Res, Value, refuse};
 use crate::ast::{
     CppExpr, CppExprKind, CppFunction, CppInit, CppStmt, CppStmtKind, CppType, CppTypeKind, CppUnaryOp, FunctionBody,
-    FunctionName, MemberInit, QualifiedName,
+    FunctionName, MemberInit,
 };
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
 
 impl<'a> Lower<'_, 'a> {
-    /// Returns the constructors with a body of a class, without those of its base classes.
+    /// Returns the constructors of a class that have a body. Constructors of base classes are not among them.
     fn constructors(&self, id: RecordId) -> Vec<usize> {
         let own = self.t.record(id).decl;
         let mut all = self.methods(id, "constructor");
@@ -84,13 +85,13 @@ impl<'a> Lower<'_, 'a> {
     pub(crate) fn is_explicit(&self, function: usize) -> bool {
         let own = &self.t.program.functions[function];
         own.function.attributes.explicit
-            || self.t.program.functions.iter().any(|other| {
-                other.record == own.record
-                    && other.name == own.name
-                    && other.function.attributes.explicit
-                    && own.function.scope.is_some()
-                    && other.function.params.len() == own.function.params.len()
-            })
+            || own.function.scope.is_some()
+                && self.t.program.functions_of_any_scope(&own.name).iter().any(|&other| {
+                    let other = &self.t.program.functions[other];
+                    other.record == own.record
+                        && other.function.attributes.explicit
+                        && other.function.params.len() == own.function.params.len()
+                })
     }
 
     fn call_one_of(
@@ -103,7 +104,7 @@ impl<'a> Lower<'_, 'a> {
         if args.is_empty() && self.default_constructor(id).is_none() {
             return self.implicit_object(id, span);
         }
-        let chosen: Chosen = self.choose(constructors, None, &args, Some(id), "constructor", span)?;
+        let chosen = self.choose(constructors, None, &args, Some(id), "constructor", span)?;
         let denoted = self.call_chosen(chosen, None, args, span)?;
         self.value_of(denoted, span)
     }
@@ -117,11 +118,12 @@ impl<'a> Lower<'_, 'a> {
         }
         for field in self.t.record(id).fields.clone().into_iter().skip(values.len()) {
             let value = match field.init {
-                Some(init) => self.member_value(id, init, &field.ty, None, span)?,
-                None => match self.default_value(&field.ty, span)? {
-                    Some(value) => value,
-                    None => self.zero_value(&field.ty, span)?,
-                },
+                None => self.default_value(&field.ty, span)?,
+                Some(_) => None,
+            };
+            let value = match value {
+                Some(value) => value,
+                None => self.value_of_omitted_field(id, &field, span)?,
             };
             let value = self.settle(value);
             values.push((field.clk, realize(&value)));
@@ -129,11 +131,30 @@ impl<'a> Lower<'_, 'a> {
         if values.is_empty() {
             values.push((SmolStr::from("empty"), Expr::int(0, super::types::ClkScalar::U8, span)));
         }
-        let name = self.t.record(id).clk.clone();
-        Ok(Value::new(CType::Record(id), Expr::new(ExprKind::Struct(name, values), span)))
+        Ok(self.object(id, values, span))
     }
 
-    /// Returns the values of the fields of a base class: those of `object`, or of an object without an initializer.
+    /// Returns an object with these fields.
+    pub(crate) fn object(&self, id: RecordId, fields: Vec<(SmolStr, Expr)>, span: SourceSpan) -> Value {
+        let name = self.t.record(id).clk.clone();
+        Value::new(CType::Record(id), Expr::new(ExprKind::Struct(name, fields), span))
+    }
+
+    /// Returns the value of a field that the initializer of an aggregate leaves out.
+    pub(crate) fn value_of_omitted_field(
+        &mut self,
+        id: RecordId,
+        field: &RecordField<'a>,
+        span: SourceSpan,
+    ) -> Res<Value> {
+        match field.init {
+            Some(init) => self.member_value(id, init, &field.ty, None, span),
+            None => self.zero_value(&field.ty, span),
+        }
+    }
+
+    /// Returns the values of the fields of a base class. They are taken from `object`, or from an object without an
+    /// initializer.
     fn base_values(&mut self, base: RecordId, object: Option<Value>, span: SourceSpan) -> Res<Vec<(SmolStr, Expr)>> {
         let ty = CType::Record(base);
         let object = match object {
@@ -176,8 +197,8 @@ impl<'a> Lower<'_, 'a> {
         })
     }
 
-    /// Translates a constructor to a function that returns the object. The order of initialization is that of the
-    /// declarations: base classes, then fields.
+    /// Translates a constructor to a function that returns the object. Base classes are initialized first, and
+    /// then the fields in the order of their declarations.
     pub(crate) fn constructor_body(&mut self, function: &'a CppFunction, record: RecordId) -> Res<()> {
         let span = function.name_span;
         let ty = CType::Record(record);
@@ -195,7 +216,7 @@ impl<'a> Lower<'_, 'a> {
             _ => SmolStr::default(),
         };
         match function.initializers.as_slice() {
-            [delegate] if last_name(&delegate.name) == Some(&own_name) => {
+            [delegate] if last_name(&delegate.name) == own_name => {
                 let args: Vec<_> = delegate.args.iter().collect();
                 let value = self.construct(&ty, &args, delegate.braces, delegate.name.span)?;
                 self.store(&this, value, delegate.name.span)?;
@@ -223,22 +244,21 @@ impl<'a> Lower<'_, 'a> {
         let fields = self.t.record(record).fields.clone();
         let inherited: usize = bases.iter().map(|base| self.t.record(*base).fields.len()).sum();
         let own = &fields[inherited.min(fields.len())..];
-        let base_names: Vec<Option<SmolStr>> = bases.iter().map(|base| self.class_name(*base)).collect();
+        let base_names: Vec<SmolStr> = bases.iter().map(|base| self.class_name(*base)).collect();
         for init in initializers {
             let name = last_name(&init.name);
-            let is_base = base_names.iter().any(|base| base.as_ref() == name);
-            if !is_base && !own.iter().any(|field| Some(&field.name) == name) {
+            if !base_names.iter().any(|base| base == name) && !own.iter().any(|field| field.name == name) {
                 return refuse("the initializer of a base class", init.name.span, "assign the fields in the body");
             }
         }
-        let given = |name: Option<&SmolStr>| initializers.iter().find(|init| last_name(&init.name) == name);
+        let given = |name: &SmolStr| initializers.iter().find(|init| last_name(&init.name) == name);
         let part = |field: &SmolStr, ty: &CType, span: SourceSpan| {
             let kind = PlaceKind::Field(Box::new(this.clone()), field.clone());
             CppPlace { kind, ty: ty.clone(), span }
         };
         for (base, name) in bases.iter().zip(&base_names) {
             let ty = CType::Record(*base);
-            let object = match given(name.as_ref()) {
+            let object = match given(name) {
                 Some(init) => {
                     let args: Vec<_> = init.args.iter().collect();
                     Some(self.construct(&ty, &args, init.braces, init.name.span)?)
@@ -253,7 +273,7 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         for field in own {
-            let (value, span) = match (given(Some(&field.name)), field.init) {
+            let (value, span) = match (given(&field.name), field.init) {
                 (Some(init), _) => {
                     let args: Vec<_> = init.args.iter().collect();
                     (self.construct(&field.ty, &args, init.braces, init.name.span)?, init.name.span)
@@ -269,9 +289,10 @@ impl<'a> Lower<'_, 'a> {
         Ok(())
     }
 
-    fn class_name(&self, id: RecordId) -> Option<SmolStr> {
+    /// Returns the name of a class in C++; an empty text if it has none.
+    fn class_name(&self, id: RecordId) -> SmolStr {
         let record = self.t.program.records[self.t.record(id).decl].record;
-        record.name.as_ref().map(|name| name.text.clone())
+        record.name.as_ref().map(|name| name.text.clone()).unwrap_or_default()
     }
 
     /// Refuses a class whose objects are not copied field by field, or that has a destructor with an effect.
@@ -310,7 +331,7 @@ impl<'a> Lower<'_, 'a> {
     fn special_members(&self, id: RecordId) -> Vec<&'a CppFunction> {
         let decl = self.t.record(id).decl;
         let own: Vec<_> = self.t.program.functions.iter().filter(|function| function.record == Some(decl)).collect();
-        let name = self.class_name(id).unwrap_or_default();
+        let name = self.class_name(id);
         let is_device = |key: &SmolStr| own.iter().any(|other| other.name == *key && other.function.attributes.device);
         own.iter()
             .filter(|function| {
@@ -339,21 +360,19 @@ impl<'a> Lower<'_, 'a> {
         let Some(from) = function.params.first().and_then(|param| param.name.as_ref()) else { return false };
         let record = self.t.record(id);
         let inherited: usize = record.bases.iter().map(|base| self.t.record(*base).fields.len()).sum();
-        let mut copied: Vec<&SmolStr> = vec![];
-        let source = |value: &CppExpr| match &value.kind {
-            CppExprKind::Member { base, arrow: false, member } if is_name(base, &from.text) => {
-                last_name(member).cloned()
+        let mut copied: Vec<&str> = vec![];
+        let copies = |name: &str, value: &CppExpr| match &value.kind {
+            CppExprKind::Member { base, arrow: false, member } => {
+                is_name(base, &from.text) && last_name(member) == name
             }
-            _ => None,
+            _ => false,
         };
         for init in &function.initializers {
             let [value] = init.args.as_slice() else { return false };
-            let Some(name) = last_name(&init.name) else { return false };
-            if source(value).as_ref() == Some(name) {
+            let name = last_name(&init.name);
+            if copies(name, value) {
                 copied.push(name);
-            } else if !record.bases.iter().any(|base| self.class_name(*base).as_ref() == Some(name))
-                || !is_name(value, &from.text)
-            {
+            } else if !record.bases.iter().any(|base| self.class_name(*base) == name) || !is_name(value, &from.text) {
                 return false;
             }
         }
@@ -365,33 +384,30 @@ impl<'a> Lower<'_, 'a> {
                         CppExprKind::Member { base, arrow: true, member } if base.kind == CppExprKind::This => {
                             last_name(member)
                         }
-                        _ => None,
+                        _ => return false,
                     };
-                    let Some(name) = name.filter(|name| source(value).as_ref() == Some(name)) else { return false };
+                    if !copies(name, value) {
+                        return false;
+                    }
                     copied.push(name);
                 }
                 _ if returns_object(stmt) => {}
                 _ => return false,
             }
         }
-        let own = record.fields.iter().skip(inherited);
         let takes_base = |base: &RecordId| {
             let name = self.class_name(*base);
             self.t.record(*base).fields.is_empty()
-                || function.initializers.iter().any(|init| last_name(&init.name) == name.as_ref())
+                || function.initializers.iter().any(|init| last_name(&init.name) == name)
         };
-        let fields = own.into_iter().all(|field| copied.contains(&&field.name));
-        let inherited = record.fields.iter().take(inherited).all(|field| copied.contains(&&field.name));
-        fields && (inherited || record.bases.iter().all(takes_base))
+        let (of_bases, own) = record.fields.split_at(inherited.min(record.fields.len()));
+        let all_copied = |fields: &[RecordField<'_>]| fields.iter().all(|field| copied.contains(&field.name.as_str()));
+        all_copied(own) && (all_copied(of_bases) || record.bases.iter().all(takes_base))
     }
 }
 
-fn last_name(name: &QualifiedName) -> Option<&SmolStr> {
-    name.segments.last().map(|segment| &segment.name.text)
-}
-
-fn is_name(expr: &CppExpr, name: &SmolStr) -> bool {
-    matches!(&expr.kind, CppExprKind::Name(own) if own.segments.len() == 1 && last_name(own) == Some(name))
+fn is_name(expr: &CppExpr, name: &str) -> bool {
+    matches!(&expr.kind, CppExprKind::Name(own) if own.segments.len() == 1 && last_name(own) == name)
 }
 
 /// Returns whether a statement is `return *this;`.
@@ -401,9 +417,9 @@ fn returns_object(stmt: &CppStmt) -> bool {
 }
 
 /// Returns whether a function takes an object of its class and nothing else, as copies and moves do.
-fn takes_copy(function: &CppFunction, class: &SmolStr) -> bool {
+fn takes_copy(function: &CppFunction, class: &str) -> bool {
     let [first, rest @ ..] = function.params.as_slice() else { return false };
-    let named = |ty: &CppType| matches!(&ty.kind, CppTypeKind::Named(name) if last_name(name) == Some(class));
+    let named = |ty: &CppType| matches!(&ty.kind, CppTypeKind::Named(name) if last_name(name) == class);
     let is_own = match &first.ty.kind {
         CppTypeKind::Reference(inner) | CppTypeKind::RvalueReference(inner) => named(inner),
         _ => named(&first.ty),

@@ -648,16 +648,12 @@ impl<'a> Lower<'_, 'a> {
                     .find(|item| matches!(&item.designator, Some(Designator::Field(name)) if name.text == field.name));
                 let value = match given {
                     Some(item) => self.initial_value(&item.value, &field.ty)?,
-                    None => match field.init {
-                        Some(init) => self.member_value(id, init, &field.ty, None, span)?,
-                        None => self.zero_value(&field.ty, span)?,
-                    },
+                    None => self.value_of_omitted_field(id, &field, span)?,
                 };
                 let value = self.settle(value);
                 values.push((field.clk, realize(&value)));
             }
-            let name = self.t.record(id).clk.clone();
-            return Ok(Value::new(ty.clone(), Expr::new(ExprKind::Struct(name, values), span)));
+            return Ok(self.object(id, values, span));
         }
         if let CType::Array(..) = ty {
             let all = self.array_items(ty, items, span)?;
@@ -743,10 +739,9 @@ impl<'a> Lower<'_, 'a> {
         }
         let mut values = vec![];
         for (at, field) in fields.iter().enumerate() {
-            let value = match (items.get(at), field.init) {
-                (Some(item), _) => self.initial_value(item, &field.ty)?,
-                (None, Some(init)) => self.member_value(id, init, &field.ty, None, span)?,
-                (None, None) => self.zero_value(&field.ty, span)?,
+            let value = match items.get(at) {
+                Some(item) => self.initial_value(item, &field.ty)?,
+                None => self.value_of_omitted_field(id, field, span)?,
             };
             let value = self.settle(value);
             values.push((field.clk.clone(), realize(&value)));
@@ -754,8 +749,7 @@ impl<'a> Lower<'_, 'a> {
         if values.is_empty() {
             values.push((SmolStr::from("empty"), Expr::int(0, ClkScalar::U8, span)));
         }
-        let name = self.t.record(id).clk.clone();
-        Ok(Value::new(CType::Record(id), Expr::new(ExprKind::Struct(name, values), span)))
+        Ok(self.object(id, values, span))
     }
 
     pub(crate) fn construct_denoted(

@@ -91,7 +91,7 @@ impl Lower<'_, '_> {
     }
 }
 
-/// Returns a type with atomic operations whose values include those of a scalar after a conversion.
+/// Returns a type that can be loaded atomically, and that can be converted to every value of a scalar type.
 pub(crate) fn stored_scalar(scalar: ClkScalar) -> ClkScalar {
     match scalar {
         ClkScalar::Bool | ClkScalar::I8 | ClkScalar::I16 => ClkScalar::I32,

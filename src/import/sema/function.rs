@@ -113,14 +113,11 @@ impl<'a> Lower<'_, 'a> {
             lower.function = Some(chosen.function);
             let body = lower.function_body(function, this.clone(), chosen.record, modes);
             facts = std::mem::take(&mut lower.facts);
-            Lower::forget_stale_facts(&mut facts);
+            facts.end_pass(body.as_ref().ok().map(|body| body.stmts.as_slice()));
             let result = lower.result.clone();
             let (effect, globals, axes) = (lower.effect, lower.globals.clone(), lower.axes);
             let (grid_limits, notes) = (lower.grid_limits.clone(), lower.notes.clone());
             let unwritten_reads = std::mem::take(&mut lower.unwritten_reads);
-            if let (Ok(body), false) = (&body, facts.changed) {
-                Lower::note_unwritten_reads(&mut facts, &body.stmts);
-            }
             // The next pass may have no error.
             if facts.changed {
                 continue;
@@ -340,11 +337,7 @@ impl<'a> Lower<'_, 'a> {
                 keys.push((None, None));
                 arrays.push(None);
                 if self.is_pointed(key) {
-                    let copy = self.fresh(name);
-                    let value = Expr::new(ExprKind::List(vec![Expr::name(clk, span)]), span);
-                    copies.push((copy.clone(), self.pointed_text(&target), value, span));
-                    let local = self.pointed_local(name, copy, target, key, span);
-                    self.declare(cpp_name, local);
+                    copies.push(self.pointed_copy(name, clk, target, key, span));
                     return Ok(());
                 }
                 let clk = if self.is_mutated(key) {
@@ -544,7 +537,7 @@ impl<'a> Lower<'_, 'a> {
             lower.stated_block = stated.block;
             let body = lower.kernel_body(function);
             facts = std::mem::take(&mut lower.facts);
-            Lower::forget_stale_facts(&mut facts);
+            facts.end_pass(body.as_ref().ok().map(|(_, _, stmts)| stmts.as_slice()));
             let mut shared = std::mem::take(&mut lower.shared);
             let (axes, mut dynamic) = (lower.axes, lower.dynamic_shared.clone());
             let grid_limits = lower.grid_limits.clone();
@@ -556,9 +549,6 @@ impl<'a> Lower<'_, 'a> {
                 .iter()
                 .map(|name| lower.fresh_in_function(name))
                 .collect();
-            if let (Ok((_, _, stmts)), false) = (&body, facts.changed) {
-                Lower::note_unwritten_reads(&mut facts, stmts);
-            }
             // The next pass may have no error.
             if facts.changed {
                 continue;
@@ -718,11 +708,7 @@ impl<'a> Lower<'_, 'a> {
                     }
                     let parameter = clk.clone();
                     if self.is_pointed(key) {
-                        let copy = self.fresh(&name);
-                        let value = Expr::new(ExprKind::List(vec![Expr::name(clk, span)]), span);
-                        copies.push((copy.clone(), self.pointed_text(&ty), value, span));
-                        let local = self.pointed_local(&name, copy, ty, key, span);
-                        self.declare(&name, local);
+                        copies.push(self.pointed_copy(&name, clk, ty, key, span));
                         continue;
                     }
                     let clk = if self.is_mutated(key) {

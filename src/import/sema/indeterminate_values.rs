@@ -3,7 +3,7 @@
 
 use super::external_functions::stored_scalar;
 use super::lower::Lower;
-use super::tree::{Expr, ExprKind};
+use super::tree::Expr;
 use super::types::{CType, RecordId};
 use super::unwritten_reads::UnwrittenRead;
 use super::value::{Res, Value};
@@ -54,7 +54,6 @@ impl Lower<'_, '_> {
             let Some(value) = self.any_value(&field.ty, span)? else { return Ok(None) };
             values.push((field.clk, super::arith::realize(&self.settle(value))));
         }
-        let name = self.t.record(id).clk.clone();
-        Ok(Some(Value::new(CType::Record(id), Expr::new(ExprKind::Struct(name, values), span))))
+        Ok(Some(self.object(id, values, span)))
     }
 }

@@ -180,15 +180,16 @@ impl<'a> Lower<'_, 'a> {
     /// Returns the labels to which a statement has jumped when control reaches its end, except those outside of the
     /// innermost loop.
     fn taken_jumps(&self, stmt: &'a CppStmt) -> Vec<&'a SmolStr> {
+        let is_here = |target: &&LabelAhead| target.flag.is_some() && target.loops == self.loops.len();
+        let targets: Vec<&SmolStr> = self.jump_targets.iter().filter(is_here).map(|target| &target.label).collect();
         let mut labels = vec![];
-        visit_jumps(stmt, &mut |label| {
-            let is_here = |target: &LabelAhead| {
-                target.label == label.text && target.flag.is_some() && target.loops == self.loops.len()
-            };
-            if self.jump_targets.iter().any(is_here) && !labels.contains(&&label.text) {
-                labels.push(&label.text);
-            }
-        });
+        if !targets.is_empty() {
+            visit_jumps(stmt, &mut |label| {
+                if targets.contains(&&label.text) && !labels.contains(&&label.text) {
+                    labels.push(&label.text);
+                }
+            });
+        }
         labels
     }
 
@@ -220,7 +221,7 @@ impl<'a> Lower<'_, 'a> {
         Ok(())
     }
 
-    /// After a loop or a `switch`, leaves the loop around it if the statement has jumped out of that loop, too.
+    /// Translates the end of a loop or a `switch`: if a jump in it leads out of the enclosing loop, leaves that loop.
     pub(crate) fn leave_loops(&mut self, stmt: &'a CppStmt) -> Res<()> {
         let is_loop = matches!(
             stmt.kind,

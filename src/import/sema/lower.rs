@@ -54,6 +54,25 @@ pub(crate) struct Facts {
     pub(crate) changed: bool,
 }
 
+impl Facts {
+    /// Prepares the facts for the next pass. `stmts` is the translated body if the pass had no error. If the next pass
+    /// declares variables in another order, because they are declared before a jump, their keys change, and all facts
+    /// about them are forgotten.
+    pub(crate) fn end_pass(&mut self, stmts: Option<&[Stmt]>) {
+        if self.has_new_jump_flags {
+            let jump_flags = std::mem::take(&mut self.jump_flags);
+            *self = Facts { jump_flags, changed: true, ..Facts::default() };
+            return;
+        }
+        self.forget_stale_bases();
+        if let (Some(stmts), false) = (stmts, self.changed) {
+            for (declared, read) in unwritten_reads(stmts) {
+                self.changed |= self.unwritten_reads.insert(declared, read).is_none();
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
     Variable {
@@ -334,13 +353,6 @@ impl<'t, 'a> Lower<'t, 'a> {
         if self.facts.flat.insert(key) {
             self.facts.changed = true;
             self.facts.reset_bases = true;
-        }
-    }
-
-    /// Notes variables that the translated body reads before it writes them.
-    pub(crate) fn note_unwritten_reads(facts: &mut Facts, stmts: &[Stmt]) {
-        for (declared, read) in unwritten_reads(stmts) {
-            facts.changed |= facts.unwritten_reads.insert(declared, read).is_none();
         }
     }
 

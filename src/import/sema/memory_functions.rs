@@ -145,7 +145,7 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the number of whole records in a number of bytes, and the fields of the next record that the rest
     /// covers. `None` if there is no rest, or if it covers a part of a field.
-    fn leading_fields(&self, ty: &CType, bytes: i128) -> Option<(Value, Vec<(SmolStr, CType)>)> {
+    fn leading_fields(&self, ty: &CType, bytes: i128) -> Option<(i128, Vec<(SmolStr, CType)>)> {
         let CType::Record(id) = ty else { return None };
         let record = self.t.record(*id);
         let size = i128::from(self.t.size_of(ty)?);
@@ -162,35 +162,37 @@ impl<'a> Lower<'_, 'a> {
                 return None;
             }
         }
-        Some((Value::int(bytes / size, SIZE, SourceSpan::default()), fields))
+        Some((bytes / size, fields))
     }
 
-    /// Copies a number of records, and some fields of the record after them.
+    /// Copies the first `count` elements.
+    fn copy_elements(&mut self, target: &Pointer, source: &Pointer, count: &Value, span: SourceSpan) -> Res<()> {
+        self.for_elements(count, span, |lower, at| {
+            let from = lower.element_at(source, &at, span)?;
+            let value = lower.load(&from)?;
+            let place = lower.element_at(target, &at, span)?;
+            lower.store(&place, value, span)
+        })
+    }
+
+    /// Copies some fields of the element at an index.
     fn copy_fields(
         &mut self,
         target: &Pointer,
         source: &Pointer,
-        count: &Value,
+        at: &Value,
         fields: &[(SmolStr, CType)],
         span: SourceSpan,
-    ) -> Res<Denoted> {
-        if count.constant_int() != Some(0) {
-            self.for_elements(count, span, |lower, at| {
-                let from = lower.element_at(source, &at, span)?;
-                let value = lower.load(&from)?;
-                let place = lower.element_at(target, &at, span)?;
-                lower.store(&place, value, span)
-            })?;
-        }
+    ) -> Res<()> {
         for (field, ty) in fields {
-            let from = self.element_at(source, count, span)?;
+            let from = self.element_at(source, at, span)?;
             let from = self.field_place(from, field.clone(), ty.clone(), span)?;
             let value = self.load(&from)?;
-            let place = self.element_at(target, count, span)?;
+            let place = self.element_at(target, at, span)?;
             let place = self.field_place(place, field.clone(), ty.clone(), span)?;
             self.store(&place, value, span)?;
         }
-        Ok(Denoted::Void)
+        Ok(())
     }
 
     pub(crate) fn call_memcpy(
@@ -208,7 +210,12 @@ impl<'a> Lower<'_, 'a> {
         if source.to == element
             && let Some((count, fields)) = bytes.constant_int().and_then(|bytes| self.leading_fields(&element, bytes))
         {
-            return self.copy_fields(&target, &source, &count, &fields, span);
+            let whole = Value::int(count, SIZE, span);
+            if count > 0 {
+                self.copy_elements(&target, &source, &whole, span)?;
+            }
+            self.copy_fields(&target, &source, &whole, &fields, span)?;
+            return Ok(Denoted::Void);
         }
         let count = self.element_count(bytes, &element, "memcpy", size.span)?;
         let is_object = |pointer: &Pointer| matches!(pointer.base, PointerBase::Object(_));
@@ -223,12 +230,7 @@ impl<'a> Lower<'_, 'a> {
             let construct = format!("`memcpy` from {} to {}", self.t.describe(&source.to), self.t.describe(&element));
             return refuse(construct, span, "copy the elements in a loop");
         };
-        self.for_elements(&count, span, |lower, at| {
-            let from = lower.element_at(&source, &at, span)?;
-            let value = lower.load(&from)?;
-            let place = lower.element_at(&target, &at, span)?;
-            lower.store(&place, value, span)
-        })?;
+        self.copy_elements(&target, &source, &count, span)?;
         Ok(Denoted::Void)
     }
 }

@@ -1,4 +1,5 @@
-//! Operators of the file for objects, vectors and enums whose translation is not that of a binary operator.
+//! Calls of operators that the file defines for objects, vectors and enums: `!`, `++`, `--` and assignments. Binary
+//! `&&`, `||` and `,` and the unary `&` of a file are refused.
 
 use super::lower::Lower;
 use super::tree::StmtKind;
@@ -15,12 +16,12 @@ fn may_have_operators(ty: &CType) -> bool {
 impl<'a> Lower<'_, 'a> {
     /// Returns the functions and methods of the whole file that define an operator with a number of operands.
     fn operators(&self, op: &str, operands: usize) -> Vec<usize> {
-        let name = format!("operator{op}");
-        let is_operator = |id: &usize| {
-            let entry = &self.t.program.functions[*id];
-            entry.name == name && usize::from(entry.record.is_some()) + entry.function.params.len() == operands
-        };
-        (0..self.t.program.functions.len()).filter(is_operator).collect()
+        let mut operators = self.t.program.functions_of_any_scope(&format!("operator{op}")).to_vec();
+        operators.retain(|&id| {
+            let entry = &self.t.program.functions[id];
+            usize::from(entry.record.is_some()) + entry.function.params.len() == operands
+        });
+        operators
     }
 
     /// Calls `operator!` of the file for an operand; `None` if the file has none for it.

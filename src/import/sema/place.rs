@@ -208,11 +208,9 @@ impl<'a> Lower<'_, 'a> {
         let denoted = self.denote(base)?;
         let ty = self.type_of_denoted(&denoted);
         if let Denoted::Place(CppPlace { kind: PlaceKind::Field(object, field), .. }) = &denoted
-            && super::translator::is_pointer_array(&ty)
-            && let CType::Array(element, Some(count)) = &ty
-            && let CType::Pointer(to) = &**element
+            && let Some((to, count)) = super::translator::pointer_array(&ty)
         {
-            return self.pointer_element(object, field, to, *count, index, span);
+            return self.pointer_element(object, field, to, count, index, span);
         }
         if let CType::Record(_) = ty {
             let argument = self.denote(index)?;

@@ -55,19 +55,30 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn pointed_text(&self, ty: &CType) -> String {
+    /// Declares the parameter `parameter` as an array with one element. Returns the declaration of the array: its name,
+    /// type and value.
+    pub(crate) fn pointed_copy(
+        &mut self,
+        name: &str,
+        parameter: SmolStr,
+        ty: CType,
+        key: VariableKey,
+        span: SourceSpan,
+    ) -> (SmolStr, String, Expr, SourceSpan) {
+        let copy = self.fresh(name);
+        let value = Expr::new(ExprKind::List(vec![Expr::name(parameter, span)]), span);
+        let text = self.pointed_text(&ty);
+        let local = self.pointed_local(name, copy.clone(), ty, key, span);
+        self.declare(name, local);
+        (copy, text, value, span)
+    }
+
+    fn pointed_text(&self, ty: &CType) -> String {
         format!("[{}; 1]", self.t.type_text(ty))
     }
 
     /// Returns the variable that is the element of an array.
-    pub(crate) fn pointed_local(
-        &self,
-        name: &str,
-        clk: SmolStr,
-        ty: CType,
-        key: VariableKey,
-        span: SourceSpan,
-    ) -> Local {
+    fn pointed_local(&self, name: &str, clk: SmolStr, ty: CType, key: VariableKey, span: SourceSpan) -> Local {
         let info = ArrayInfo {
             expr: Expr::name(clk, span),
             element: ty.clone(),

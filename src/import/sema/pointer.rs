@@ -83,7 +83,7 @@ impl<'a> Lower<'_, 'a> {
         match place.kind {
             PlaceKind::At(pointer) => Ok(pointer),
             PlaceKind::PointerVariable(_) => refuse("a pointer to a pointer", span, "pass the pointer itself"),
-            PlaceKind::Field(..) if super::translator::is_pointer_array(&place.ty) => {
+            PlaceKind::Field(..) if super::translator::pointer_array(&place.ty).is_some() => {
                 refuse("an array of pointers as a pointer", span, "use its elements")
             }
             PlaceKind::Field(ref base, ref field) if matches!(place.ty, CType::Array(..)) => {

@@ -58,6 +58,25 @@ fn options_of(pointer: &Pointer) -> Vec<Pointer> {
     }
 }
 
+impl Facts {
+    /// Forgets arrays that only earlier passes have stored in pointer variables.
+    pub(crate) fn forget_stale_bases(&mut self) {
+        let seen = std::mem::take(&mut self.seen_bases);
+        if std::mem::take(&mut self.reset_bases) {
+            self.bases.clear();
+            self.changed = true;
+            return;
+        }
+        let is_seen = |key: &VariableKey, option: &Pointer| {
+            seen.get(key).is_some_and(|seen| seen.iter().any(|known| same_base(known, option)))
+        };
+        if !self.bases.iter().all(|(key, options)| options.iter().all(|option| is_seen(key, option))) {
+            self.bases = seen;
+            self.changed = true;
+        }
+    }
+}
+
 impl Lower<'_, '_> {
     /// Returns the arrays of a pointer variable. Null is the last one, if the pointer may be null.
     pub(crate) fn pointer_options(&self, key: VariableKey) -> Vec<Pointer> {
@@ -94,29 +113,6 @@ impl Lower<'_, '_> {
             }
         }
         Ok(())
-    }
-
-    /// Forgets arrays that only earlier passes have stored in pointer variables. If the next pass declares variables in
-    /// another order, because they are declared before a jump, the keys change, and all facts about them are forgotten.
-    pub(crate) fn forget_stale_facts(facts: &mut Facts) {
-        if facts.has_new_jump_flags {
-            let jump_flags = std::mem::take(&mut facts.jump_flags);
-            *facts = Facts { jump_flags, changed: true, ..Facts::default() };
-            return;
-        }
-        let seen = std::mem::take(&mut facts.seen_bases);
-        if std::mem::take(&mut facts.reset_bases) {
-            facts.bases.clear();
-            facts.changed = true;
-            return;
-        }
-        let is_seen = |key: &VariableKey, option: &Pointer| {
-            seen.get(key).is_some_and(|seen| seen.iter().any(|known| same_base(known, option)))
-        };
-        if !facts.bases.iter().all(|(key, options)| options.iter().all(|option| is_seen(key, option))) {
-            facts.bases = seen;
-            facts.changed = true;
-        }
     }
 
     /// Refuses arrays between which one pointer cannot choose. Arrays of several axes become flat.

@@ -56,6 +56,8 @@ pub(crate) struct Program<'a> {
     /// Explicit instantiations, `template void f<float>(float*);`.
     pub(crate) instantiations: Vec<(&'a CppFunction, ScopePath)>,
     symbols: FxHashMap<String, Vec<Symbol>>,
+    /// Functions and methods by name, whatever their scope.
+    named_functions: FxHashMap<SmolStr, Vec<usize>>,
     /// Namespaces whose names are visible everywhere: unnamed ones, inline ones, and operands of `using namespace`.
     open: Vec<String>,
     namespace_aliases: FxHashMap<SmolStr, Vec<SmolStr>>,
@@ -178,8 +180,15 @@ impl<'a> Program<'a> {
                 scope.extend(path);
             }
         }
+        let id = self.functions.len();
         self.functions.push(FunctionDecl { function, scope: scope.clone(), record, name: name.clone() });
-        self.define(&scope, &name, Symbol::Function(self.functions.len() - 1));
+        self.define(&scope, &name, Symbol::Function(id));
+        self.named_functions.entry(name).or_default().push(id);
+    }
+
+    /// Returns the functions and methods of the whole file with a name, in the order of their declarations.
+    pub(crate) fn functions_of_any_scope(&self, name: &str) -> &[usize] {
+        self.named_functions.get(name).map_or(&[], Vec::as_slice)
     }
 
     fn add_types_of(&mut self, ty: &'a CppTypeKind, scope: &[SmolStr]) {
@@ -260,13 +269,13 @@ impl<'a> Program<'a> {
         &[]
     }
 
-    /// Returns what a name denotes in the namespaces whose names are visible everywhere.
+    /// Looks up a name in the namespaces whose names are visible everywhere.
     pub(crate) fn in_open_namespaces(&self, name: &str) -> Vec<Symbol> {
         let found = self.open.iter().filter_map(|open| self.symbols.get(&format!("{open}::{name}")));
         found.flatten().copied().collect()
     }
 
-    /// Returns what a name denotes in a namespace.
+    /// Looks up a name in a namespace.
     pub(crate) fn in_namespace(&self, namespace: &[SmolStr], name: &str) -> &[Symbol] {
         self.symbols.get(&joined(namespace, name)).map_or(&[], |found| found)
     }

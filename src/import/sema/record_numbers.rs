@@ -62,11 +62,10 @@ impl Lower<'_, '_> {
         let mut pointer = pointer.clone();
         let mark = self.mark();
         self.spill_pointer(&mut pointer, mark);
-        let expr = self.record_of_numbers(&pointer, id, span)?;
-        Ok(Value::new(CType::Record(id), expr))
+        self.record_of_numbers(&pointer, id, span)
     }
 
-    fn record_of_numbers(&mut self, pointer: &Pointer, id: RecordId, span: SourceSpan) -> Res<Expr> {
+    fn record_of_numbers(&mut self, pointer: &Pointer, id: RecordId, span: SourceSpan) -> Res<Value> {
         let mut values = vec![];
         for field in self.t.record(id).fields.clone() {
             let offset = self.t.field_offset(id, &field.clk).unwrap_or(0);
@@ -74,13 +73,13 @@ impl Lower<'_, '_> {
             values.push((field.clk, self.value_of_numbers(&inner, span)?));
         }
         self.t.emit_record(id, span)?;
-        Ok(Expr::new(ExprKind::Struct(self.t.record(id).clk.clone(), values), span))
+        Ok(self.object(id, values, span))
     }
 
     fn value_of_numbers(&mut self, place: &CppPlace, span: SourceSpan) -> Res<Expr> {
         let PlaceKind::At(pointer) = &place.kind else { return refuse("this field", span, "") };
         match &place.ty {
-            CType::Record(inner) => self.record_of_numbers(pointer, *inner, span),
+            CType::Record(inner) => Ok(self.record_of_numbers(pointer, *inner, span)?.expr),
             CType::Array(..) => {
                 let leaf = place.ty.leaf().clone();
                 let size = self.t.size_of(&leaf).unwrap_or(1);

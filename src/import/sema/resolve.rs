@@ -15,7 +15,7 @@ use crate::source::SourceSpan;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
-/// The maximum number of fields of a struct, with those of its fields.
+/// The maximum number of numbers and pointers in a struct, at all depths.
 const MAX_FIELDS: u64 = 10_000;
 
 /// Namespaces whose members this crate knows.
@@ -629,7 +629,7 @@ impl<'a> Lower<'_, 'a> {
         Ok(id)
     }
 
-    /// Returns the number of fields of a record, with those of its fields.
+    /// Returns the number of numbers and pointers in an object, at all depths.
     fn count_fields(&self, id: RecordId, span: SourceSpan) -> Res<u64> {
         let record = self.t.record(id);
         let mut count = 0u64;

@@ -1,4 +1,4 @@
-//! CudaTranslation of statements, except loops and declarations.
+//! Translation of statements, except loops and declarations.
 
 use super::jumps::has_goto;
 use super::lower::{Local, LoopState, Lower};

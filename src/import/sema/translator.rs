@@ -15,11 +15,15 @@ use std::rc::Rc;
 /// The maximum length of an array of pointers in a struct.
 const MAX_POINTERS: u64 = 64;
 
-/// Returns whether a type is an array of pointers with one axis, each of which is a variable of its own.
-pub(crate) fn is_pointer_array(ty: &CType) -> bool {
+/// If a type is an array of pointers with one axis, returns the type to which they point, and their number. Each of
+/// these pointers is translated to a variable.
+pub(crate) fn pointer_array(ty: &CType) -> Option<(&CType, u64)> {
     match ty {
-        CType::Array(element, Some(count)) => matches!(**element, CType::Pointer(_)) && *count <= MAX_POINTERS,
-        _ => false,
+        CType::Array(element, Some(count)) if *count <= MAX_POINTERS => match &**element {
+            CType::Pointer(to) => Some((to, *count)),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -48,7 +52,7 @@ pub(crate) struct RecordInfo<'a> {
     /// Whether the fields have no space between them.
     pub(crate) packed: bool,
     pub(crate) is_union: bool,
-    /// The number of fields, with those of fields; `None` until all fields are known.
+    /// The number of numbers and pointers in an object, at all depths; `None` until all fields are known.
     pub(crate) field_count: Option<u64>,
     /// Whether the struct is in the text already.
     pub(crate) emitted: bool,
@@ -285,7 +289,7 @@ impl<'a> FileTranslator<'a> {
 
     pub(crate) fn has_array(&self, id: RecordId) -> bool {
         self.records[id.0].fields.iter().any(|field| match &field.ty {
-            CType::Array(..) => !is_pointer_array(&field.ty),
+            CType::Array(..) => pointer_array(&field.ty).is_none(),
             CType::Record(inner) => self.has_array(*inner),
             _ => false,
         })
@@ -352,18 +356,17 @@ impl<'a> FileTranslator<'a> {
         for field in &self.records[id.0].fields {
             match &field.ty {
                 CType::Pointer(to) => all.push((vec![field.clk.clone()], (**to).clone())),
-                CType::Array(element, Some(count)) if *count <= MAX_POINTERS => {
-                    if let CType::Pointer(to) = &**element {
-                        let path = |at: u64| vec![field.clk.clone(), SmolStr::from(at.to_string())];
-                        all.extend((0..*count).map(|at| (path(at), (**to).clone())));
-                    }
-                }
                 CType::Record(inner) => {
                     for (path, to) in self.pointer_fields(*inner) {
                         all.push(([vec![field.clk.clone()], path].concat(), to));
                     }
                 }
-                _ => {}
+                other => {
+                    if let Some((to, count)) = pointer_array(other) {
+                        let path = |at: u64| vec![field.clk.clone(), SmolStr::from(at.to_string())];
+                        all.extend((0..count).map(|at| (path(at), to.clone())));
+                    }
+                }
             }
         }
         all
@@ -373,7 +376,7 @@ impl<'a> FileTranslator<'a> {
     pub(crate) fn has_values(&self, id: RecordId) -> bool {
         self.records[id.0].fields.iter().any(|field| match &field.ty {
             CType::Pointer(_) => false,
-            CType::Array(..) => !is_pointer_array(&field.ty),
+            CType::Array(..) => pointer_array(&field.ty).is_none(),
             CType::Record(inner) => self.has_values(*inner),
             _ => true,
         })
@@ -403,7 +406,7 @@ impl<'a> FileTranslator<'a> {
         for (name, ty) in fields {
             match &ty {
                 CType::Pointer(_) => continue,
-                array if is_pointer_array(array) => continue,
+                array if pointer_array(array).is_some() => continue,
                 CType::Record(inner) => self.emit_fields(*inner, span)?,
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! The functions that a call without an object may mean: those that are declared before it, those of namespaces that
-//! `using namespace` opens, and those of the namespaces of its arguments.
+//! Finds the functions that a call without an object may mean. They are declared before the call, in a namespace that
+//! `using namespace` opens, or in the namespace of an argument.
 
 use super::lower::Lower;
 use super::program::Symbol;
@@ -29,7 +29,8 @@ impl Lower<'_, '_> {
         for namespace in &classes {
             add(self.t.program.in_namespace(namespace, name));
         }
-        // For arguments of class types, functions after a template are visible, too.
+        // If an argument has a class type, a call in a template also sees functions that are declared after the
+        // template.
         match self.function {
             Some(current) if classes.is_empty() => self.declared_before(functions, current),
             _ => functions,
