@@ -14,14 +14,7 @@ pub(crate) fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
     Expr { kind, ty, span }
 }
 
-/// Strips parentheses from an expression.
-pub(crate) fn bare(e: &ast::Expr) -> &ast::Expr {
-    let mut e = e;
-    while let Ast::Paren(inner) = &e.kind {
-        e = inner;
-    }
-    e
-}
+pub(crate) use clk_syntax::ast::bare;
 
 /// Returns whether an expression is a number without a suffix, possibly negated. The context determines the type of
 /// such a number.

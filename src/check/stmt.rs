@@ -696,9 +696,8 @@ impl Cx<'_> {
         let (id, unpacked) = match pattern {
             ast::Pattern::Name(name) => (self.declare(name, ty, false, LocalKind::Loop, None), None),
             ast::Pattern::Tuple(parts, span) => {
-                let id = self.hidden_local(ty.clone(), *span);
-                let value = make(ExprKind::Local(id), ty, *span);
-                (id, Some(self.unpack_element(pattern, parts.len(), *span, iter, value, varying)))
+                let (id, unpacked) = self.unpack_element(pattern, parts.len(), *span, iter, ty, varying);
+                (id, Some(unpacked))
             }
         };
         if let Some(info) = self.local_info(id) {

@@ -64,21 +64,23 @@ impl Cx<'_> {
         make(ExprKind::Block(Block { stmts, tail: Some(Box::new(tuple)), span }), ty, span)
     }
 
-    /// Binds the names of `for (a, b) in …` to the parts of an element, in a statement for the begin of the body.
+    /// Declares the variable of `for (a, b) in …`, which has no name. Returns it, and the statement at the beginning of
+    /// the body that binds the names to the parts of an element.
     pub(crate) fn unpack_element(
         &mut self,
         pattern: &ast::Pattern,
         names: usize,
         span: Span,
         iter: &ast::Expr,
-        element: Expr,
+        ty: Type,
         varying: bool,
-    ) -> Stmt {
-        let value = self.components_as_tuple(element, names);
+    ) -> (LocalId, Stmt) {
+        let id = self.hidden_local(ty.clone(), span);
+        let value = self.components_as_tuple(make(ExprKind::Local(id), ty, span), names);
         let declaration = LetDeclaration { mutable: false, pattern, ty: None, value: Some(iter), span };
         let pattern = self.bind_pattern(&declaration, pattern, &value.ty);
         self.mark_varying_parts(&pattern, &value, varying);
-        Stmt { kind: StmtKind::Let { pattern, value: Some(value), declared: None }, span }
+        (id, Stmt { kind: StmtKind::Let { pattern, value: Some(value), declared: None }, span })
     }
 
     /// Checks `(a, b) = value`: computes the value, then assigns its parts from left to right.
@@ -105,7 +107,7 @@ impl Cx<'_> {
         self.mark_varying_parts(&pattern, &checked, self.divergence.varying_reads != before);
         out.push(Stmt { kind: StmtKind::Let { pattern, value: Some(checked), declared: None }, span: value.span });
         for ((place, id), ty) in places.iter().zip(parts).zip(types) {
-            if matches!(&bare(place).kind, Ast::Name(name) if name.text == "_") {
+            if is_ignored(place) {
                 continue;
             }
             let part = make(ExprKind::Local(id), ty, value.span);
@@ -114,16 +116,15 @@ impl Cx<'_> {
         }
     }
 
+    /// Returns whether all places are names that are not declared.
     fn are_undeclared(&mut self, places: &[ast::Expr]) -> bool {
-        let mut undeclared = 0;
-        let all = places.iter().all(|place| match &bare(place).kind {
-            Ast::Name(name) if name.text == "_" => true,
-            Ast::Name(name) if self.is_undeclared(name) => {
-                undeclared += 1;
-                true
-            }
-            _ => false,
-        });
-        all && undeclared > 0
+        let mut names = places.iter().filter(|place| !is_ignored(place)).peekable();
+        names.peek().is_some()
+            && names.all(|place| matches!(&bare(place).kind, Ast::Name(name) if self.is_undeclared(name)))
     }
+}
+
+/// Returns whether a place is `_`, which ignores a part.
+fn is_ignored(place: &ast::Expr) -> bool {
+    matches!(&bare(place).kind, Ast::Name(name) if name.text == "_")
 }

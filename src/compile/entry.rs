@@ -118,11 +118,7 @@ fn displayed_value(tree: &ast::SourceFile) -> Option<Span> {
         _ => None,
     });
     let ast::StmtKind::Expr { expr, .. } = &statements.next_back()?.kind else { return None };
-    let mut shown = expr;
-    while let ast::ExprKind::Paren(inner) = &shown.kind {
-        shown = inner;
-    }
-    Some(shown.span)
+    Some(ast::bare(expr).span)
 }
 
 /// Returns the name of a definition.

@@ -283,6 +283,15 @@ pub enum Unroll {
     Never,
 }
 
+/// Strips parentheses from an expression.
+pub fn bare(expr: &Expr) -> &Expr {
+    let mut inner = expr;
+    while let ExprKind::Paren(expr) = &inner.kind {
+        inner = expr;
+    }
+    inner
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
     Name(Name),

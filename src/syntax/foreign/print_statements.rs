@@ -622,24 +622,21 @@ impl StatementPrinter {
             }
             return Some(());
         }
-        let values = match value {
-            ForeignExpr::Tuple(values) if values.len() != places.len() => return None,
-            ForeignExpr::Tuple(values) => values.as_slice(),
-            _ => &[],
-        };
-        // Every value is computed before the first assignment.
-        let is_independent = places.iter().enumerate().all(|(index, place)| {
-            let base = match place {
-                ForeignExpr::Index(base, _) => base.path(),
-                other => other.path(),
-            };
-            base.is_some_and(|base| !values.iter().skip(index + 1).any(|value| value.uses(&base)))
-        });
-        if is_independent && !values.is_empty() {
-            for (place, value) in places.iter().zip(values) {
-                self.assign(place, "", value, later)?;
+        if let ForeignExpr::Tuple(values) = value {
+            if values.len() != places.len() {
+                return None;
             }
-            return Some(());
+            // Every value is computed before the first assignment.
+            let is_independent = places.iter().enumerate().all(|(index, place)| {
+                let base = match place {
+                    ForeignExpr::Index(base, _) => base.path(),
+                    other => other.path(),
+                };
+                base.is_some_and(|base| !values.iter().skip(index + 1).any(|value| value.uses(&base)))
+            });
+            if is_independent {
+                return places.iter().zip(values).try_for_each(|(place, value)| self.assign(place, "", value, later));
+            }
         }
         let places = places.iter().map(|place| self.expr(place)).collect::<Option<Vec<_>>>()?;
         let text = self.expr(value)?;

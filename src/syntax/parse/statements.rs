@@ -4,7 +4,7 @@
 use super::expressions::{continue_expression, continues_expression, expression, head, if_expression};
 use super::primitive::*;
 use super::types::{annotation, ty};
-use crate::ast::{Block, Expr, ExprKind, Name, Pattern, Stmt, StmtKind, TypeKind, Unroll};
+use crate::ast::{Block, Expr, ExprKind, Name, Pattern, Stmt, StmtKind, TypeKind, Unroll, bare};
 use crate::literal;
 use crate::mistakes::c_type;
 use crate::syntax_error::multiple_assignment_error;
@@ -238,18 +238,9 @@ fn strip_cache_hint(call: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Returns the expression inside parentheses.
-fn without_parentheses(expr: &Expr) -> &Expr {
-    let mut inner = expr;
-    while let ExprKind::Paren(expr) = &inner.kind {
-        inner = expr;
-    }
-    inner
-}
-
 /// Returns the places of `(a, b) = …`.
 fn parts_of_tuple(place: &Expr) -> Option<&[Expr]> {
-    match &without_parentheses(place).kind {
+    match &bare(place).kind {
         ExprKind::Tuple(parts) if !parts.is_empty() => Some(parts),
         _ => None,
     }
@@ -257,7 +248,7 @@ fn parts_of_tuple(place: &Expr) -> Option<&[Expr]> {
 
 /// Checks that the target of an assignment is a name, an element or a field; reports anything else.
 fn check_place(inp: &mut ParserInput<'_, '_>, place: &Expr, operator: Span) -> bool {
-    let inner = without_parentheses(place);
+    let inner = bare(place);
     let inner = strip_cache_hint(inner).unwrap_or(inner);
     if matches!(inner.kind, ExprKind::Name(_) | ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Error) {
         return true;
