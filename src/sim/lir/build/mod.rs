@@ -244,7 +244,7 @@ impl<'a> RegionBuilder<'a> {
         self.region.wide = self.region.values.iter().any(|v| v.ty == LaneTy::V64);
         compute_variance(&mut self.region);
         super::verify::debug_verify(&self.region, "the build");
-        ValueDefinitions::of(&self.region).drop_proved_checks(&mut self.region.accesses);
+        self.definitions.drop_proved_checks(&mut self.region.accesses);
         Some(self.region)
     }
 
