@@ -41,7 +41,7 @@ pub(super) struct BodyWithRegions<'e> {
 /// What is known where a step is: the values and tiles to which it may refer.
 pub(super) struct StepScope<'e> {
     pub body: BodyWithRegions<'e>,
-    /// The number of rows of all tiles, which is that of the first accumulator.
+    /// The number of rows of all tiles. The first accumulator determines it.
     pub rows: u32,
     pub tiles: Vec<TileVar>,
     /// The shared arrays that are tiles, and their positions in `tiles`.
@@ -158,7 +158,7 @@ impl ElementKernel<'_, '_, '_> {
         self.scope.body.function.spans[id]
     }
 
-    /// Returns a tile expression of the body as one of this kernel. Elements of tiles are parameters.
+    /// Copies a tile expression of the body to this kernel. Elements of tiles are parameters.
     pub fn tile(&mut self, tile: &TileExpr) -> Option<TileExpr> {
         if let Some(number) = self.scope.tile_of(tile) {
             let (_, value) = self.operands.iter().find(|(operand, _)| *operand == Some(number))?;
@@ -171,12 +171,11 @@ impl ElementKernel<'_, '_, '_> {
                 let axes = axes.iter().map(|axis| match *axis {
                     TileAxisIndex::At(index) => self.value(index).map(TileAxisIndex::At),
                     TileAxisIndex::From(AxisRange { start, step, end }) => {
-                        let [start, end] = [start, end].map(|bound| bound.map(|bound| self.value(bound)));
-                        let range = |start, end| TileAxisIndex::From(AxisRange { start, step, end });
-                        Some(range(
-                            start.map_or(Some(None), |start| start.map(Some))?,
-                            end.map_or(Some(None), |end| end.map(Some))?,
-                        ))
+                        let mut bound = |bound: Option<ExprId>| match bound {
+                            Some(bound) => self.value(bound).map(Some),
+                            None => Some(None),
+                        };
+                        Some(TileAxisIndex::From(AxisRange { start: bound(start)?, step, end: bound(end)? }))
                     }
                 });
                 let axes = axes.collect::<Option<Vec<_>>>()?;

@@ -60,7 +60,7 @@ pub(crate) fn kernel<'a>(
         let lowered =
             BodyWithRegions { program, kernel, locals, instance, function, block, functions, regions: &regions };
         tiles = tile_program::assemble(lowered, arrays);
-        if let Some(block) = builder.open_block_mut() {
+        if let (Some(block), false) = (builder.open_block_mut(), regions.is_empty()) {
             *block = without_regions(std::mem::take(block));
         }
     }

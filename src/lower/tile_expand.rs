@@ -222,6 +222,7 @@ impl BodyLowering<'_, '_> {
         self.barrier_here(span);
         Ok(())
     }
+
     // Elements
 
     /// Computes an element of a tile.

@@ -144,7 +144,7 @@ impl TileExpr {
         found
     }
 
-    /// Calls `f` with each window of which the expression is computed.
+    /// Calls `f` with each window that the expression reads, and with that part of the expression.
     pub(super) fn each_part(&self, f: &mut impl FnMut(&TileExpr, &TileWindow)) {
         match &self.node {
             TileNode::Same(_) | TileNode::Count => {}

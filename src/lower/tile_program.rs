@@ -93,7 +93,7 @@ impl WrittenIn {
 
 struct TileProgramAssembler<'e> {
     scope: StepScope<'e>,
-    /// The shared arrays that are not only left operands of products.
+    /// The shared arrays that are used other than as left operands of products.
     read: Vec<MemId>,
     /// Tiles with values, and arrays that were stored to.
     filled: Vec<usize>,
@@ -110,8 +110,8 @@ impl<'e> TileProgramAssembler<'e> {
     }
 
     /// Collects the loop counters, the uniform values, the shared arrays that statements read, and the number of rows.
-    /// Refuses kernels in which a variable changes its value in another block than that of its
-    /// declaration, since such a value may come from another iteration.
+    /// Refuses kernels in which statements of several blocks write the same variable, since its value may then come
+    /// from another branch or iteration.
     fn declarations(&mut self, block: &'e [Stmt], written: &mut WrittenIn) -> Option<()> {
         written.blocks += 1;
         let number = written.blocks;
@@ -204,8 +204,7 @@ impl<'e> TileProgramAssembler<'e> {
             if steps.len() > before {
                 unused = None;
             } else if self.region(stmt).is_none() {
-                let code = own_operands.into_iter().chain([std::slice::from_ref(stmt)]);
-                let code: Vec<&[Stmt]> = code.collect();
+                let code: Vec<&[Stmt]> = own_operands.into_iter().chain([std::slice::from_ref(stmt)]).collect();
                 if code.iter().any(|stmts| may_fault(self.scope.body.function, stmts)) {
                     unused = unused.or(Some(stmt.span));
                 }
@@ -254,10 +253,9 @@ impl<'e> TileProgramAssembler<'e> {
     }
 
     fn tile_stmt(&mut self, stmt: &'e TileStmt, body: &'e [Stmt], steps: &mut Vec<TileStep>) -> Option<()> {
-        if let TileStmt::Uniform { .. } = stmt {
-            return Some(());
+        if !matches!(stmt, TileStmt::Uniform { .. }) {
+            self.inner_regions(body, steps)?;
         }
-        self.inner_regions(body, steps)?;
         match stmt {
             TileStmt::Uniform { .. } => Some(()),
             TileStmt::Declare(memory) => self.declare(*memory),
@@ -320,7 +318,7 @@ impl<'e> TileProgramAssembler<'e> {
         self.scope.tiles.len() - 1
     }
 
-    /// Returns the tiles of whose elements an expression is computed.
+    /// Returns the tiles that an expression reads.
     fn tiles_of(&self, expr: &TileExpr) -> Vec<usize> {
         let mut found = vec![];
         expr.each_part(&mut |part, _| {

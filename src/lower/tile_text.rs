@@ -1,6 +1,6 @@
 //! Prints tile statements, for `clk emit --stage tiles`.
 //!
-//! The text follows that of TileIR: `@a[64 from k, at 0i32]` is a window of the array `a`. Values are written as in
+//! The syntax is similar to TileIR's: `@a[64 from k, at 0i32]` is a window of the array `a`. Values are written as in
 //! DeviceIR, with their operands nested inside.
 
 use super::kernel::LoweredKernel;

@@ -19,7 +19,7 @@ use clk_scalar::ops::{BinaryOp, MathFn};
 /// The maximum step of a window.
 const MAX_STEP: u32 = 1 << 10;
 
-/// A tile whose elements are those of a window, in memory order.
+/// A tile that consists of the elements of one window, in the order of memory.
 pub(super) struct PlainWindow<'t> {
     /// The window as a tile.
     pub tile: &'t TileExpr,
