@@ -319,12 +319,16 @@ impl Writer {
     }
 }
 
-pub fn kernel(seed: u64) -> String {
-    let random = Random::from_seed(seed);
-    let mut w = Writer { random, text: String::new(), depth: 0, names: vec![], next: 0, shared: false, flat: true };
+fn writer(seed: u64, shared: bool) -> Writer {
+    let mut random = Random::from_seed(seed);
     for _ in 0..4 {
-        w.random.word();
+        random.word();
     }
+    Writer { random, text: String::new(), depth: 0, names: vec![], next: 0, shared, flat: true }
+}
+
+pub fn kernel(seed: u64) -> String {
+    let mut w = writer(seed, false);
     let threads = [2, 4, 8][w.next_below(3)];
     let (head, names): (String, &[&str]) = match w.next_below(5) {
         0 => ("threads(i: M)".into(), &["i", "M", "N"]),
@@ -364,11 +368,7 @@ pub fn kernel(seed: u64) -> String {
 
 /// Returns a kernel that fills shared memory, with or without gaps, and reads it.
 pub fn kernel_with_shared_reads(seed: u64) -> String {
-    let random = Random::from_seed(seed);
-    let mut w = Writer { random, text: String::new(), depth: 0, names: vec![], next: 0, shared: true, flat: true };
-    for _ in 0..4 {
-        w.random.word();
-    }
+    let mut w = writer(seed, true);
     let threads = [2, 4, 8][w.next_below(3)];
     let grid = ["ceil_div(M, 8)", "N", "1"][w.next_below(3)];
     w.text = format!("kernel k(x: [i32; N], out y: [i32; M]) grid({grid}) block({threads}) {{\n");
