@@ -1,7 +1,7 @@
 //! Function bodies and declarations that do not parse: host code is skipped, device code refused.
 
 use super::functions::{function_text, is_device};
-use super::{AngleContext, CppParser, Parsed, SyntaxProblem};
+use super::{AngleContext, CppParser, Parsed, SyntaxProblem, loop_counters};
 use crate::ast::{CppDecl, CppDeclKind, CppFunction, CppName, FunctionBody, Refusal, SmolStr};
 use crate::lex::CppTok;
 use crate::source::SourceSpan;
@@ -60,6 +60,7 @@ impl CppParser<'_> {
     }
 
     fn body_tokens(&mut self, function: &mut CppFunction, end: usize) -> Parsed<()> {
+        let start = self.next;
         // A method that is defined outside of its class sees the class's members.
         for segment in function.scope.iter().flat_map(|scope| &scope.segments) {
             self.scopes.push_owner(&segment.name.text);
@@ -69,10 +70,11 @@ impl CppParser<'_> {
         if self.accept(CppTok::Colon) {
             function.initializers = self.member_initializers()?;
         }
-        let body = self.block()?;
+        let mut body = self.block()?;
         if self.next != end {
             return Err(self.expected("the end of the function"));
         }
+        loop_counters::move_into_loops(&mut body, &self.tokens[start..end]);
         function.body = FunctionBody::Block(body);
         Ok(())
     }

@@ -11,6 +11,7 @@ mod declarators;
 mod dump;
 mod expressions;
 mod functions;
+mod loop_counters;
 mod names;
 mod operands;
 mod records;

@@ -140,63 +140,107 @@ impl<'h> KernelLaunches<'h> {
         self.agreed(|launch| self.number(launch.block.get(axis)?.as_ref()?).filter(is_size))
     }
 
-    /// Returns whether a length of an array is at most that which each launch passes. A launch that passes an array of
-    /// unknown length allows every length. Host arithmetic is taken not to wrap around, and `sizeof(T)` with a
-    /// parameter of a template as the size of an element.
-    pub(super) fn allows_length(
+    /// Compares a length of an array with those that the launches pass. A launch that passes an array of unknown length
+    /// allows every length. Host arithmetic and conversions are taken not to wrap around, `sizeof(T)` with a parameter
+    /// of a template as the size of an element, and unknown numbers as positive. A length from the size of the launch is
+    /// exceeded if the grid is rounded up.
+    pub(super) fn test_length(
         &self,
         param: &str,
         element: i128,
-        least: &SizePolynomial,
+        (least, is_from_launch): (&SizePolynomial, bool),
         name_of: &NameOf<'_>,
-    ) -> bool {
+    ) -> LimitTest {
         let bytes_of = |launch: &HostLaunch<'_>| match self.argument(launch, param)? {
             HostCodeValue::Buffer { bytes, .. } => bytes,
             _ => None,
         };
-        self.allows(&bytes_of, element, least, name_of)
+        self.test_bytes(&bytes_of, element, (least, is_from_launch), name_of)
     }
 
-    /// Returns whether a length of a dynamic shared array is at most that which each launch gives.
-    pub(super) fn allows_shared_length(&self, element: i128, least: &SizePolynomial, name_of: &NameOf<'_>) -> bool {
-        self.allows(&|launch| launch.shared.clone(), element, least, name_of)
+    /// Compares a length of a dynamic shared array with those that the launches give.
+    pub(super) fn test_shared_length(
+        &self,
+        element: i128,
+        least: (&SizePolynomial, bool),
+        name_of: &NameOf<'_>,
+    ) -> LimitTest {
+        self.test_bytes(&|launch| launch.shared.clone(), element, least, name_of)
     }
 
-    fn allows(
+    fn test_bytes(
         &self,
         bytes_of: &dyn Fn(&HostLaunch<'_>) -> Option<SizePolynomial>,
         element: i128,
-        least: &SizePolynomial,
+        (least, is_from_launch): (&SizePolynomial, bool),
         name_of: &NameOf<'_>,
-    ) -> bool {
-        self.launches.iter().all(|launch| {
-            let Some(bytes) = bytes_of(launch) else { return true };
-            let Some(host) = self.host.filter(|_| self.is_only) else { return false };
-            let mut needed = SizePolynomial::default();
-            for (monomial, coefficient) in least.terms() {
-                // The size of a struct is unknown, so that the product may overflow.
-                let mut product = coefficient.checked_mul(element).map(SizePolynomial::number);
-                for symbol in monomial {
-                    let factor = name_of(*symbol).and_then(|name| self.value_in(launch, &name));
-                    product = product.zip(factor).and_then(|(product, factor)| product.times(&factor));
-                }
-                let Some(sum) = product.and_then(|product| needed.plus(&product)) else { return false };
-                needed = sum;
+    ) -> LimitTest {
+        let mut result = LimitTest::Kept;
+        for launch in &self.launches {
+            let Some(bytes) = bytes_of(launch) else { continue };
+            let rest = self.unused_bytes(launch, &bytes, element, least, name_of);
+            let signs = |rest: &SizePolynomial| rest.terms().map(|(_, by)| by > 0).collect::<Vec<bool>>();
+            let at_least = rest.as_ref().and_then(|rest| self.without_quotients(rest));
+            match rest {
+                _ if at_least.as_ref().is_some_and(|least| signs(least).iter().all(|is_positive| *is_positive)) => {}
+                Some(rest) if !signs(&rest).contains(&true) => return LimitTest::Broken,
+                Some(rest) if is_from_launch && self.has_quotient(&rest) => return LimitTest::Broken,
+                _ => result = LimitTest::Open(launch.span),
             }
-            let number = |value: &SizePolynomial| host.with_numbers(&host.guessed(value, element));
-            let rest = number(&bytes).minus(&number(&needed));
-            rest.and_then(|rest| rest.as_number()).is_some_and(|rest| rest >= 0)
-        })
+        }
+        result
     }
 
-    /// Returns the value of a parameter or an extent, such as `block_x`, in a launch.
-    fn value_in(&self, launch: &HostLaunch<'_>, name: &str) -> Option<SizePolynomial> {
+    fn has_quotient(&self, value: &SizePolynomial) -> bool {
+        self.host.is_some_and(|host| value.symbols().any(|symbol| host.quotients.contains_key(&symbol)))
+    }
+
+    /// Returns a value that is at most the given one: a quotient with a negative factor is at most the exact quotient.
+    fn without_quotients(&self, value: &SizePolynomial) -> Option<SizePolynomial> {
+        let host = self.host?;
+        let mut least = value.clone();
+        for (monomial, by) in value.terms().filter(|(_, by)| *by < 0) {
+            let [symbol] = monomial[..] else { continue };
+            let Some((dividend, divisor)) = host.quotients.get(&symbol) else { continue };
+            if by % divisor == 0 {
+                least = least.minus(&SizePolynomial::term(monomial.clone(), by))?.plus_times(dividend, by / divisor)?;
+            }
+        }
+        Some(least)
+    }
+
+    /// Returns the number of bytes of an array in a launch past a number of elements.
+    fn unused_bytes(
+        &self,
+        launch: &HostLaunch<'_>,
+        bytes: &SizePolynomial,
+        element: i128,
+        least: &SizePolynomial,
+        name_of: &NameOf<'_>,
+    ) -> Option<SizePolynomial> {
+        let host = self.host.filter(|_| self.is_only)?;
+        let mut needed = SizePolynomial::default();
+        for (monomial, coefficient) in least.terms() {
+            // The size of a struct is unknown, so that the product may overflow.
+            let mut product = SizePolynomial::number(coefficient.checked_mul(element)?);
+            for symbol in monomial {
+                product = product.times(&self.unconverted_value(launch, &name_of(*symbol)?)?)?;
+            }
+            needed = needed.plus(&product)?;
+        }
+        let number = |value: &SizePolynomial| host.with_numbers(&host.guessed(value, element));
+        number(bytes).minus(&number(&needed))
+    }
+
+    /// Returns the value of a parameter or an extent, such as `block_x`, in a launch, if the conversion to the type of
+    /// the parameter does not change it.
+    fn unconverted_value(&self, launch: &HostLaunch<'_>, name: &str) -> Option<SizePolynomial> {
         let axis = |axis: &str| ["x", "y", "z"].iter().position(|own| *own == axis);
         match (name.strip_prefix("block_").and_then(axis), name.strip_prefix("grid_").and_then(axis)) {
             (Some(axis), _) => launch.block[axis].clone(),
             (_, Some(axis)) => launch.grid[axis].clone(),
-            _ => match self.argument(launch, name)? {
-                HostCodeValue::Int(value, _) => Some(value),
+            _ => match launch.args.get(self.params.iter().position(|(known, _)| known == name)?)? {
+                HostCodeValue::Int(value, _) => Some(value.clone()),
                 _ => None,
             },
         }

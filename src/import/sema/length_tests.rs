@@ -159,6 +159,76 @@ fn numbers_are_lengths_of_constant_indices() {
 }
 
 #[test]
+fn loops_with_a_number_of_iterations_give_numbers() {
+    let one_block = "grid_x == 1";
+    expect("float *x", "for (int i = 0; i < 5; ++i) x[2 * i] = 1;", &format!("{one_block}, X_LEN >= 9"));
+    expect("float *x, int n", "for (int j = 0; j < n; ++j) x[3] = 1;", &format!("{one_block}, 0 >= n || X_LEN >= 4"));
+}
+
+#[test]
+fn indices_of_parameters_give_lengths() {
+    expect("float *x, int k", "x[k] = 1;", "grid_x == 1, k >= 0, X_LEN >= k + 1");
+    // An element more than the guard suggests is likely a mistake.
+    expect("float *x, int n", "I; if (i < n) x[i] = x[n];", "n >= 0, X_LEN >= n");
+}
+
+#[test]
+fn interiors_of_grids_give_lengths() {
+    let interior = "ROW_COL if (row < h - 1 && col < w - 1) y[row * w + col] = 1;";
+    expect("float *y, int h, int w", interior, "h >= 0, w >= 0, Y_LEN >= h * w - w - 1");
+    let pitched = "ROW_COL if (row < w && col < h) y[row * w + col] = 1;";
+    expect("float *y, int h, int w", pitched, "");
+}
+
+#[test]
+fn quotients_give_lengths() {
+    let rows = "I; if (i < h * w) { int row = i / w, col = i % w; x[row] = 1; y[row * w + col] = 1; z[col] = 1; }";
+    let lengths = "h >= 0, w >= 0, X_LEN >= h, Y_LEN >= h * w, Z_LEN >= w";
+    expect("float *x, float *y, float *z, int h, int w", rows, lengths);
+    let shares = "I; int size = blockDim.x * gridDim.x;
+        for (int j = n * i / size; j < n * (i + 1) / size; ++j) x[j] = 1;";
+    assert!(
+        assumed(&format!("__global__ void k(float *x, int n) {{ {} }}", shares.replace("I;", I)))
+            .ends_with("X_LEN >= n")
+    );
+}
+
+#[test]
+fn counted_variables_give_lengths() {
+    let steps = "int at = first; for (int i = 0; i < n; ++i) { x[at] = 1; at += pitch; } y[at] = 1;";
+    let lengths = "grid_x == 1, first >= 0, n >= 0, pitch >= 0, Y_LEN >= n * pitch + first + 1, 0 >= n || X_LEN >= \
+                   n * pitch - pitch + first + 1";
+    expect("float *x, float *y, int n, int pitch, int first", steps, lengths);
+    let nested = "int at = 0; for (int i = 0; i < n; ++i) for (int j = 0; j < 4; ++j) { x[at] = 1; at += 2; }";
+    assert!(assumed(&format!("__global__ void k(float *x, int n) {{ {nested} }}")).contains("X_LEN >= 8 * n - 1"));
+}
+
+/// Host code decides on a length if it can be compared with that of an allocation.
+#[test]
+fn launches_are_compared_with_lengths() {
+    let length = |host: &str, guard: &str| {
+        let kernel = format!("__global__ void k(float *x, int n) {{ {I} {guard} x[i] = 1; }}");
+        let source = format!("{kernel} void host(long count, int other, int n) {{ float *p; {host} }}");
+        let translation = translated(&source);
+        let notes = translation.kernels[0].assumptions.iter().map(|assumption| assumption.text.to_string());
+        notes.filter(|note| note.starts_with("`x` has")).collect::<Vec<_>>().join("; ")
+    };
+    let launched = |bytes: &str, grid: &str, n: &str| format!("cudaMalloc(&p, {bytes}); k<<<{grid}, 256>>>(p, {n});");
+    // The conversion of `count` to `int` keeps it, or the launch fails.
+    let narrowed = launched("count * 4", "(count + 255) / 256", "count");
+    assert_eq!(length(&narrowed, "if (i < n)"), "`x` has at least `n` elements");
+    let unclear = launched("other * 4", "8", "n");
+    assert_eq!(length(&unclear, "if (i < n)"), "`x` has at least `n` elements; a launch of the file may pass fewer");
+    let short = launched("100", "8", "64");
+    assert!(!length(&short, "if (i < n)").contains("`n`"));
+    // A grid that is rounded down fits, and one that is rounded up may not.
+    let whole = launched("other * 4", "other / 256", "n");
+    assert_eq!(length(&whole, ""), "`x` has at least `gridDim.x * blockDim.x` elements");
+    let rounded = launched("other * 4", "(other + 255) / 256", "n");
+    assert_eq!(length(&rounded, ""), "");
+}
+
+#[test]
 fn kernels_that_read_no_block_have_one() {
     expect("float *x", "x[threadIdx.x] = 1;", "grid_x == 1, X_LEN >= block_x");
     expect("float *x", "x[threadIdx.y * 4 + threadIdx.x % 4] = 1;", "grid_x == 1, grid_y == 1, X_LEN >= 4 * block_y");

@@ -7,7 +7,7 @@
 use super::abduction::{Abduction, BoundedAccess};
 use super::launch_sizes::{GridSize, KernelLaunches, LaunchDoubt, LimitTest, SymbolOf};
 use super::path_conditions::{SizeCondition, negated};
-use super::polynomial::{SizePolynomial, SizeSymbol};
+use super::polynomial::{Monomial, SizePolynomial, SizeSymbol};
 use super::size_comments::{self, SizeExpr, StatedSize};
 use super::size_names::{self, KernelSizes, is_extent, shown};
 use super::tree::{ClkFile, ClkFunction, ExprKind, Stmt, StmtKind, visit_exprs};
@@ -70,6 +70,10 @@ impl SizeAssumptions {
 struct Length {
     least: SizePolynomial,
     is_guarded: bool,
+    /// Whether an index is this length less 1, in terms of parameters.
+    is_exact: bool,
+    /// Whether a launch of the file may pass a shorter array.
+    is_open: bool,
     /// The conditions on parameters under which the array needs this length.
     premises: Vec<SizeCondition>,
     source: SourceSpan,
@@ -211,7 +215,7 @@ fn size_assumptions(
             chosen.clear();
         }
         let size = element_size(element).unwrap_or(i128::MAX);
-        chosen.retain(|length| launches.allows_length(&names[at], size, &length.least, &cpp_name));
+        retain_possible(&mut chosen, |least| launches.test_length(&names[at], size, least, &cpp_name));
         if !chosen.is_empty() || is_launched {
             let (clk_array, array) = (param.name.clone(), names.get(at).unwrap_or(&param.name).clone());
             let launch = launches.source().filter(|_| is_launched);
@@ -251,7 +255,7 @@ fn size_assumptions(
         let accesses = analysis.accesses.iter().filter(|access| access.array == *name);
         let mut known = choose_lengths(&analysis, accesses.clone(), false);
         let size = size.unwrap_or(i128::MAX);
-        known.retain(|length| launches.allows_shared_length(size, &length.least, &cpp_name));
+        retain_possible(&mut known, |least| launches.test_shared_length(size, least, &cpp_name));
         let accesses = suggested_lengths(own, &analysis, names, accesses, false);
         sizes.derived.push(DerivedLength { clk_array: name.clone(), array: name.clone(), launch: None, accesses });
         lengths.extend(known.into_iter().map(|length| (at, extent.as_str(), length)));
@@ -263,7 +267,7 @@ fn size_assumptions(
         let unless = unless_text(own, &analysis, &length.premises);
         assume_nonnegative(own, names, needed, length.source, &unless, &mut sizes);
     }
-    for (at, extent, Length { least, premises, source, .. }) in lengths {
+    for (at, extent, Length { least, premises, source, is_open, .. }) in lengths {
         let condition = unless_text(own, &analysis, &premises) + &at_least(own, &analysis, extent, &least);
         let text = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
         let array = names.get(at).unwrap_or(&kernel.params[at].name);
@@ -275,7 +279,8 @@ fn size_assumptions(
         let premises: Vec<String> =
             premises.iter().map(|premise| premise_text(own, &analysis, names, premise)).collect();
         let only_if = if premises.is_empty() { String::new() } else { format!(" if `{}`", premises.join(" && ")) };
-        sizes.add(condition, note + &only_if, source);
+        let doubt = if is_open { "; a launch of the file may pass fewer" } else { "" };
+        sizes.add(condition, note + &only_if + doubt, source);
     }
     // The number of threads of a block does not depend on variables.
     let is_computed = |note: &str| note.ends_with("from the launch") && !note.starts_with("`blockDim");
@@ -285,6 +290,15 @@ fn size_assumptions(
         sizes.unstated.push(("host code converts no negative number to an unsigned type".into(), source));
     }
     sizes
+}
+
+/// Removes the lengths that a launch of the file does not pass.
+fn retain_possible(lengths: &mut Vec<Length>, test: impl Fn((&SizePolynomial, bool)) -> LimitTest) {
+    lengths.retain_mut(|length| {
+        let result = test((&length.least, !length.is_guarded));
+        length.is_open = matches!(result, LimitTest::Open(_));
+        result != LimitTest::Broken
+    });
 }
 
 /// Returns the lengths that accesses need. At a place with several accesses, such as that of a function with several
@@ -371,6 +385,15 @@ fn is_sum(least: &SizePolynomial) -> bool {
     least.terms().all(|(monomial, by)| by > 0 || monomial.is_empty())
 }
 
+/// Returns whether a length is that of the interior of a grid, such as `w * h - w - 1`: a product, less products of
+/// fewer parameters.
+fn is_interior(least: &SizePolynomial) -> bool {
+    let mut positive = least.terms().filter(|(_, by)| *by > 0);
+    let largest = positive.next().map_or(0, |(monomial, _)| monomial.len());
+    let is_smaller = |(monomial, by): (&Monomial, i128)| by > 0 || monomial.len() < largest;
+    largest > 1 && positive.next().is_none() && !is_sum(least) && least.terms().all(is_smaller)
+}
+
 /// Returns the type in which parameters are compared with the length of an array, which is an `i32`.
 fn common_type<'a>(own: KernelSizes<'_>, names: impl Iterator<Item = &'a SmolStr>) -> &'static str {
     let scalars: Vec<&str> = names.map(|name| own.scalar_of(name)).collect();
@@ -392,17 +415,10 @@ fn choose_lengths<'a>(
     is_offsets: bool,
 ) -> Vec<Length> {
     let mut lengths: Vec<Length> = vec![];
-    // `x[0] = 1;` needs an element in each launch.
-    let mut largest_number: Option<(i128, SourceSpan)> = None;
+    // The lengths that are numbers.
+    let mut numbers: Vec<Length> = vec![];
     for access in accesses {
         let (Some(premises), false) = (&access.premises, access.is_launch_excess) else { continue };
-        if access.is_number {
-            if let (true, Some(number)) = (premises.is_empty(), access.most.as_number()) {
-                let number = (number + 1, access.source);
-                largest_number = Some(largest_number.filter(|known| known.0 >= number.0).unwrap_or(number));
-            }
-            continue;
-        }
         let Some(least) = access.most.plus(&SizePolynomial::number(1)) else { continue };
         let mut needed: Vec<SizeCondition> = vec![];
         for premise in premises {
@@ -413,10 +429,13 @@ fn choose_lengths<'a>(
         if needed.len() > MAX_PREMISES {
             continue;
         }
-        let length = Length { least, is_guarded: access.is_guarded, premises: needed, source: access.source };
-        if !lengths.iter().any(|known| known.least == length.least && length.is_covered_by(known)) {
-            lengths.retain(|known| !(known.least == length.least && known.is_covered_by(&length)));
-            lengths.push(length);
+        let is_guarded = access.is_guarded || least.as_number().is_some();
+        let is_exact = access.is_exact;
+        let length = Length { least, is_guarded, is_exact, is_open: false, premises: needed, source: access.source };
+        let same = if length.least.as_number().is_some() { &mut numbers } else { &mut lengths };
+        if !same.iter().any(|known| known.least == length.least && length.is_covered_by(known)) {
+            same.retain(|known| !(known.least == length.least && known.is_covered_by(&length)));
+            same.push(length);
         }
     }
     // A length from a guard is preferred to one from the size of the launch.
@@ -424,20 +443,19 @@ fn choose_lengths<'a>(
         lengths.retain(|length| length.is_guarded);
     }
     let is_small = |length: &Length| length.least.terms().all(|(_, by)| by.abs() <= i128::from(i32::MAX));
-    lengths.retain(|length| is_sum(&length.least) && length.least.as_number().is_none() && is_small(length));
-    let largest_number = largest_number.filter(|(number, _)| *number <= i128::from(i32::MAX));
-    lengths.extend(largest_number.map(|(number, source)| Length {
-        least: SizePolynomial::number(number),
-        is_guarded: true,
-        premises: vec![],
-        source,
-    }));
+    lengths.retain(|length| (is_sum(&length.least) || is_interior(&length.least)) && is_small(length));
+    lengths.extend(numbers.into_iter().filter(is_small));
     let exceeds = |length: &Length, by: &Length| {
-        let difference = length.least.minus(&by.least).and_then(|difference| difference.as_number());
-        difference.is_some_and(|difference| difference > 0)
+        let difference = length.least.minus(&by.least);
+        difference.is_some_and(|difference| {
+            difference.degree() < length.least.degree().max(1)
+                && difference != SizePolynomial::default()
+                && difference.terms().all(|(_, coefficient)| coefficient > 0)
+        })
     };
     // An array of offsets, such as that of a sparse matrix, has one element more than the matrix has rows.
-    let has_offset = |length: &Length| length.least.as_number().is_none() && length.least.constant() > 0;
+    let has_offset =
+        |length: &Length| length.least.as_number().is_none() && length.least.constant() > 0 && !length.is_exact;
     if is_offsets && lengths.iter().any(has_offset) {
         return vec![];
     }
@@ -453,9 +471,26 @@ fn choose_lengths<'a>(
         lengths.iter().map(|length| !lengths.iter().any(|other| is_row_more(length, other))).collect();
     let mut keeps = keeps.into_iter();
     lengths.retain(|_| keeps.next().unwrap_or(true));
-    let has_plain = lengths.iter().any(|length| length.least.constant() == 0);
-    let keeps_constant = |constant| if has_plain { constant == 0 } else { constant < 0 };
-    lengths.retain(|length| length.least.as_number().is_some() || keeps_constant(length.least.constant()));
+    let is_plain = |length: &Length| length.least.constant() == 0 && is_sum(&length.least);
+    let is_part = |length: &Length| length.least.constant() < 0 || is_interior(&length.least);
+    let has_plain = lengths.iter().any(is_plain);
+    // `x[k]` needs `k + 1` elements. But `x[n]` is likely a mistake if `n` elements suffice for other accesses.
+    let is_needed = |length: &Length| {
+        let is_longer = |other: &Length| {
+            let difference = length.least.minus(&other.least).and_then(|difference| difference.as_number());
+            difference.is_some_and(|difference| difference > 0)
+        };
+        length.is_exact && !lengths.iter().any(|other| is_plain(other) && is_longer(other))
+    };
+    let keeps: Vec<bool> = lengths
+        .iter()
+        .map(|length| {
+            let is_number = length.least.as_number().is_some();
+            is_number || is_needed(length) || if has_plain { is_plain(length) } else { is_part(length) }
+        })
+        .collect();
+    let mut keeps = keeps.into_iter();
+    lengths.retain(|_| keeps.next().unwrap_or(true));
     let is_largest =
         |length: &Length| !lengths.iter().any(|other| exceeds(other, length) && length.is_covered_by(other));
     let largest: Vec<bool> = lengths.iter().map(is_largest).collect();

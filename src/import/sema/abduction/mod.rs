@@ -5,6 +5,10 @@
 //! condition before the access states. A bound may be wrong, because the variables are assumed not to be negative and
 //! overflow is ignored: it becomes an assumption, and the prover decides whether it suffices.
 
+mod arithmetic;
+mod counted_variables;
+
+use self::counted_variables::CountedRange;
 use super::assigned_names::{assigned, root};
 use super::index_limits::{IndexBound, IndexLimit, LimitOrigin, replace};
 use super::path_conditions::{PathCondition, PathExit, SizeCondition, always_leaves, compare, exit_of};
@@ -14,6 +18,7 @@ use super::tree::{ClkFunction, Expr, ExprKind, Stmt, StmtKind};
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smol_str::SmolStr;
+use std::cell::Cell;
 
 /// Limits on the depth of calls, the number of visited nodes and the number of replacements in an index.
 const MAX_CALLS: u32 = 8;
@@ -38,8 +43,8 @@ pub(super) struct BoundedAccess {
     pub(super) is_launch_excess: bool,
     /// Whether the bound is that of the launch.
     pub(super) from_launch: bool,
-    /// Whether the index is a number in the kernel.
-    pub(super) is_number: bool,
+    /// Whether the bound is the index, which consists of parameters.
+    pub(super) is_exact: bool,
     /// If the index is the sum of a thread index and a number: the axis, and the number.
     pub(super) thread_offset: Option<(usize, i128)>,
     /// If the index is the sum of a thread index and the counter of a loop: the axis, and the steps of the loop.
@@ -73,6 +78,8 @@ struct SymbolInfo {
     /// Whether the value differs between threads or iterations, or depends on memory.
     varies: bool,
     steps: Option<CounterSteps>,
+    /// The dividend and the divisor, if the symbol is a quotient.
+    quotient: Option<(SizePolynomial, SizePolynomial)>,
 }
 
 pub(super) struct Abduction<'a> {
@@ -80,7 +87,8 @@ pub(super) struct Abduction<'a> {
     symbols: Vec<SymbolInfo>,
     parameters: FxHashMap<SmolStr, SizeSymbol>,
     positions: FxHashMap<(SmolStr, usize), SizeSymbol>,
-    quotients: FxHashMap<(SizePolynomial, i128), SizeSymbol>,
+    quotients: FxHashMap<(SizePolynomial, SizePolynomial), SizeSymbol>,
+    bounded_quotients: Cell<u32>,
     /// What the conditions and loops around the current statement state.
     facts: Vec<IndexLimit>,
     /// The conditions on the path to the current statement, with their numbers.
@@ -138,6 +146,7 @@ impl<'a> Abduction<'a> {
             parameters: FxHashMap::default(),
             positions: FxHashMap::default(),
             quotients: FxHashMap::default(),
+            bounded_quotients: Cell::default(),
             facts: vec![],
             path: vec![],
             next_condition: 0,
@@ -449,8 +458,12 @@ impl<'a> Abduction<'a> {
                     }
                     _ => None,
                 };
+                let range = first.clone().zip(last.clone()).filter(|_| by == Some(1));
+                let range = range.map(|(first, last)| CountedRange { first, last, inclusive: *inclusive });
+                let counted = range.map_or(vec![], |range| self.counted_variables(body, &range));
                 self.repeated(body, |own| {
                     let counter = own.varying_symbol();
+                    own.define_counted(&counted, counter);
                     own.info(counter).steps = steps;
                     own.define(name, Meaning::Value(SizePolynomial::symbol(counter)));
                     let number = match condition {
@@ -468,6 +481,7 @@ impl<'a> Abduction<'a> {
                         own.facts.push(IndexLimit { left, right, source: stmt.span, origin });
                     }
                 });
+                self.finish_counted(&counted);
             }
             StmtKind::Break | StmtKind::Continue | StmtKind::Return(None) => {}
         }
@@ -493,8 +507,8 @@ impl<'a> Abduction<'a> {
         match self.compared(first, op, last, true) {
             Some(ComparedSizes::Always) => None,
             Some(ComparedSizes::Stated(condition)) => Some(PathCondition::Stated(condition)),
-            _ if self.varies(from) || self.varies(to) => Some(PathCondition::Varying),
-            _ => Some(PathCondition::Uniform),
+            // A loop whose range cannot be expressed is expected to run for some thread.
+            _ => Some(PathCondition::Varying),
         }
     }
 
@@ -697,48 +711,6 @@ impl<'a> Abduction<'a> {
         }
     }
 
-    fn arithmetic(&mut self, op: &str, left: &SizePolynomial, right: &SizePolynomial) -> Option<SizePolynomial> {
-        match op {
-            "+" => left.plus(right),
-            "-" => left.minus(right),
-            "*" => left.times(right),
-            "<<" => left.times(&SizePolynomial::number(1i128.checked_shl(u32::try_from(right.as_number()?).ok()?)?)),
-            "/" | ">>" => {
-                let number = right.as_number()?;
-                let by = if op == "/" { number } else { 1i128.checked_shl(u32::try_from(number).ok()?)? };
-                if by < 1 {
-                    return None;
-                }
-                let key = (left.clone(), by);
-                let quotient = match self.quotients.get(&key) {
-                    Some(known) => *known,
-                    None => {
-                        let new = self.new_symbol(None);
-                        self.info(new).varies = self.any_varies(&[left]);
-                        self.quotients.insert(key, new);
-                        new
-                    }
-                };
-                let multiple = SizePolynomial::term(vec![quotient], by);
-                let fact = self.inequality(&multiple, left, 0, SourceSpan::default(), LimitOrigin::Arithmetic);
-                self.limits.extend(fact);
-                Some(SizePolynomial::symbol(quotient))
-            }
-            "%" | "&" => {
-                // `a % b` and `a & m` are at most `b - 1` and `m`.
-                let most = if op == "%" { right.plus(&SizePolynomial::number(-1))? } else { right.clone() };
-                let is_limit = op == "%" || most.as_number().is_some_and(|most| most >= 0);
-                let varies = self.any_varies(&[left, right]);
-                is_limit.then(|| self.limited(&[&most], LimitOrigin::Arithmetic, varies))
-            }
-            "min" => {
-                let varies = self.any_varies(&[left, right]);
-                Some(self.limited(&[left, right], LimitOrigin::Arithmetic, varies))
-            }
-            _ => None,
-        }
-    }
-
     /// Returns a position of the thread or an extent of the launch.
     fn position(&mut self, base: &SmolStr, axis: usize) -> Option<SizePolynomial> {
         let extent = |own: &mut Self, kind: &str| {
@@ -906,8 +878,10 @@ impl<'a> Abduction<'a> {
                 PathCondition::Varying => skips_threads = true,
             }
         }
+        let is_exact = whole.as_ref() == Some(&bound.most) && !bound.from_launch;
         self.accesses.push(BoundedAccess {
             array: array.clone(),
+            is_exact,
             axis,
             most: bound.most,
             is_guarded: bound.source.is_some(),
@@ -916,7 +890,6 @@ impl<'a> Abduction<'a> {
             premises,
             is_launch_excess: bound.from_launch && skips_threads,
             from_launch: bound.from_launch,
-            is_number: index.as_number().is_some(),
             thread_offset,
             thread_steps,
         });
@@ -955,7 +928,10 @@ impl<'a> Abduction<'a> {
                 bound.most = most.substitute(*symbol, self.symbols[symbol.0 as usize].definition.as_ref()?)?;
                 continue;
             }
-            let (next, limit) = self.replaced(most, &self.limits)?;
+            let Some((next, limit)) = self.replaced(most, &self.limits) else {
+                bound = self.with_bounded_quotient(bound)?;
+                continue;
+            };
             bound.from_launch |= matches!(limit.origin, LimitOrigin::Grid | LimitOrigin::Block);
             bound.from_block |= limit.origin == LimitOrigin::Block;
             bound.most = next;
