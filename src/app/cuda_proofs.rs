@@ -23,8 +23,12 @@ pub(crate) fn prove(
     translated: &[TranslatedKernel],
     stop: &Arc<AtomicBool>,
 ) -> ProofReport {
-    let options = ProofOptions { stop: stop.clone(), unstated_lengths: true };
-    let mut report = prove_kernel_with(&session.program, id, &options);
+    let options = ProofOptions { stop: stop.clone(), unstated_lengths: true, overflow_is_undefined: true };
+    prove_with(session, id, translated, &options)
+}
+
+fn prove_with(session: &Session, id: KernelId, translated: &[TranslatedKernel], options: &ProofOptions) -> ProofReport {
+    let mut report = prove_kernel_with(&session.program, id, options);
     leave_contents_open(&mut report);
     derived_lengths::adapt_verdicts(&mut report, translated, &session.sources);
     report
@@ -37,7 +41,10 @@ pub(crate) fn find_faults(
     translated: &[TranslatedKernel],
     limit: Duration,
 ) -> Vec<Diagnostic> {
-    let report = with_time_limit(limit, |stop| prove(session, id, translated, stop));
+    let report = with_time_limit(limit, |stop| {
+        let options = ProofOptions { stop: stop.clone(), unstated_lengths: true, ..ProofOptions::default() };
+        prove_with(session, id, translated, &options)
+    });
     let (mut seen, mut faults): (Vec<&Diagnostic>, Vec<Diagnostic>) = (vec![], vec![]);
     for (property, verdict) in &report.verdicts {
         let is_fault =

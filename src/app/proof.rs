@@ -16,6 +16,9 @@ use clk_import::TranslatedKernel;
 use clk_ir::inexact_operations::InexactOperations;
 use clk_prove::{ProofReport, ProofVerdict, Property, UntestedSizes, settle_warnings};
 
+/// The assumption of a proof for the launches without overflow of signed integers.
+const NO_OVERFLOW: &str = "no signed operation overflows, which is undefined in C++";
+
 /// Returns the kernel's name, followed by a line for each verdict.
 pub(crate) fn verdicts_text(report: &ProofReport, sources: &SourceMap, style: RenderStyle) -> String {
     let instance = if report.instance.is_empty() { String::new() } else { format!("  ({})", report.instance) };
@@ -26,12 +29,13 @@ pub(crate) fn verdicts_text(report: &ProofReport, sources: &SourceMap, style: Re
     }
     for (property, verdict) in &report.verdicts {
         let said = match verdict {
-            ProofVerdict::Proved { .. } => {
+            ProofVerdict::Proved { without_overflow, .. } => {
                 let sizes = match report.largest {
                     None => "for all sizes".to_string(),
                     Some(largest) => format!("for all arrays of up to {largest} elements"),
                 };
-                format!("{} {sizes}", paint(style, "32", "proved"))
+                let condition = if *without_overflow { " without signed overflow" } else { "" };
+                format!("{} {sizes}{condition}", paint(style, "32", "proved"))
             }
             ProofVerdict::Refuted { sizes, .. } if sizes.is_empty() => paint(style, "31", "refuted"),
             ProofVerdict::Refuted { sizes, .. } => format!("{} by {sizes}", paint(style, "31", "refuted")),
@@ -114,7 +118,12 @@ pub(crate) fn verdict_records(
             "fidelity": fidelity,
         });
         match verdict {
-            ProofVerdict::Proved { steps } => {
+            ProofVerdict::Proved { steps, without_overflow } => {
+                if *without_overflow {
+                    let mut assuming = assuming.clone();
+                    assuming.push(NO_OVERFLOW.to_string());
+                    record["assuming"] = json!(assuming);
+                }
                 record["certificates"] = json!(steps);
                 record["largest"] = json!(report.largest.map(|n| n as i64));
             }
@@ -146,6 +155,7 @@ fn fidelity(report: &ProofReport, kernel: &Kernel, at: &dyn Fn(Span) -> Value) -
         _ if report.inexact.is_none() || !kernel.tunes.is_empty() || inexact.nan_bits => "unknown",
         Some(ProofVerdict::Refuted { .. }) => "order",
         _ if !inexact.unordered_sums.is_empty() => "order",
+        Some(ProofVerdict::Proved { without_overflow: true, .. }) => "unknown",
         Some(ProofVerdict::Proved { .. }) if !inexact.functions.is_empty() => "ulp",
         Some(ProofVerdict::Proved { .. }) if inexact.tensor_cores => "tensor-cores",
         Some(ProofVerdict::Proved { .. }) => "bits",

@@ -15,7 +15,7 @@ use clk_base::linear::SolverBudget;
 use clk_base::source::Span;
 use clk_base::stop;
 use clk_ir::def::*;
-use clk_ir::footprint::overflow_free::compute_overflow_free;
+use clk_ir::footprint::overflow_free::{SignedOverflow, compute_overflow_free};
 use clk_ir::footprint::proof_obligation::{ObligationAnswer, ProofObligation};
 use clk_ir::footprint::{Footprint, FootprintAccess, SymbolicLaunch, property_obligations};
 use clk_ir::ranges::BodySite;
@@ -129,9 +129,9 @@ struct NonAtomicAnalysis<'a> {
 impl NonAtomicAnalysis<'_> {
     fn run(mut self, active: &ActiveAccesses<'_>, exclusive: &mut NonAtomicAccesses) {
         let (module, launch) = (self.module, self.launch);
-        let Some(analyzed) =
-            compute_overflow_free(module, launch, &mut |question| self.is_proved(question).then_some(()))
-        else {
+        let Some(analyzed) = compute_overflow_free(module, launch, SignedOverflow::Possible, &mut |question| {
+            self.is_proved(question).then_some(())
+        }) else {
             return;
         };
         let mut footprint = analyzed.footprint;

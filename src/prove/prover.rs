@@ -17,7 +17,7 @@ use clk_check::typed::{Kernel, KernelId, Program};
 use clk_compile::symbolic_launch::{self, LaunchSizes, MAX_DIMENSION, SizedLaunch, UndescribedLaunch};
 use clk_ir::PreparedKernel;
 use clk_ir::def::{Access, Function as Body, MemorySpace, Module};
-use clk_ir::footprint::overflow_free::{OverflowFreeFootprint, compute_overflow_free};
+use clk_ir::footprint::overflow_free::{OverflowFreeFootprint, SignedOverflow, compute_overflow_free};
 use clk_ir::footprint::proof_obligation::{ObligationAnswer, ProofObligation};
 use clk_ir::footprint::warp_cost_bounds::{CostMeasure, SymbolicWarps};
 use clk_ir::footprint::{BarrierReach, Footprint, at_most, constant, number, single, variable};
@@ -55,6 +55,9 @@ pub struct ProofOptions {
     /// Whether dimensions that no `assume` clause mentions are unstated lengths: an access past such a length is
     /// *unknown*, not *refuted*.
     pub unstated_lengths: bool,
+    /// Whether overflow of signed integers is undefined behavior, as in C++. Then unknown properties are proved for the
+    /// launches without an overflow ([`ProofVerdict::Proved::without_overflow`]).
+    pub overflow_is_undefined: bool,
 }
 
 /// Like [`prove_kernel`], but can be stopped: soon after `stop` is set, the proof ends, and properties that are not yet
@@ -112,6 +115,8 @@ struct Examination<'a> {
     module: &'a Module,
     body: &'a Body,
     has_unstated_lengths: bool,
+    overflow_is_undefined: bool,
+    seeks_counterexamples: bool,
     runner: ReplayRunner<'a>,
     certificates: String,
     unconfirmed: usize,
@@ -165,6 +170,8 @@ impl<'a> Examination<'a> {
             module,
             body,
             has_unstated_lengths: options.unstated_lengths,
+            overflow_is_undefined: options.overflow_is_undefined,
+            seeks_counterexamples: true,
             runner,
             certificates: String::new(),
             unconfirmed: 0,
@@ -174,7 +181,7 @@ impl<'a> Examination<'a> {
 
     fn run(mut self, report: &mut ProofReport) {
         let properties = Property::of_kernel(self.kernel, Some(self.module));
-        let mut analyzed = match self.analyze(MAX_DIMENSION) {
+        let mut analyzed = match self.analyze(MAX_DIMENSION, SignedOverflow::Possible) {
             Ok(analyzed) => analyzed,
             Err(error) => return report.all_unknown(&properties, &error.to_string(), Some(self.kernel.name_span)),
         };
@@ -185,7 +192,7 @@ impl<'a> Examination<'a> {
             return report.all_unknown(&properties, "no launch keeps all assumptions", Some(assume.span));
         }
         if !analyzed.overflowing.is_empty()
-            && let Ok(smaller) = self.analyze(SMALLER)
+            && let Ok(smaller) = self.analyze(SMALLER, SignedOverflow::Possible)
             && smaller.overflowing.len() < analyzed.overflowing.len()
         {
             report.largest = Some(SMALLER);
@@ -202,55 +209,81 @@ impl<'a> Examination<'a> {
             }
             return;
         }
-        let bounds = self.prove_property(
-            Property::InBounds,
-            property_obligations::all_bounds(self.body, &analyzed.launch.symbolic, &analyzed.footprint),
-            &analyzed,
-        );
-        let mut races =
-            match property_obligations::race_freedom(self.body, &analyzed.launch.symbolic, &analyzed.footprint) {
-                Some(asked) => self.prove_property(Property::RaceFree, asked, &analyzed),
-                None => {
-                    self.search_or_unknown(Property::RaceFree, "there are too many pairs of accesses", None, &analyzed)
-                }
-            };
-        let barrier = analyzed.footprint.barriers.iter().find(|barrier| barrier.reach == BarrierReach::Unknown);
+        report.verdicts = self.verdicts(&properties, &analyzed);
+        report.possible_overflows = analyzed.overflowing.iter().map(|question| self.place(question.span)).collect();
+        let overflow = match analyzed.overflowing.is_empty() {
+            true => ProofVerdict::proved(analyzed.steps),
+            false => self.prove_property(Property::NoOverflow, std::mem::take(&mut analyzed.overflowing), &analyzed),
+        };
+        if self.overflow_is_undefined && !matches!(overflow, ProofVerdict::Proved { .. }) {
+            self.prove_without_overflow(&properties, report);
+        }
+        report.verdicts.push((Property::NoOverflow, overflow));
+        report.verdicts.sort_by_key(|(property, _)| *property);
+        report.certificates = self.certificates;
+        report.unconfirmed = self.unconfirmed;
+    }
+
+    /// Returns the verdicts for all properties but `NoOverflow`.
+    fn verdicts(&mut self, properties: &[Property], analyzed: &AnalyzedKernel) -> Vec<(Property, ProofVerdict)> {
+        let (launch, footprint) = (&analyzed.launch.symbolic, &analyzed.footprint);
+        let bounds = property_obligations::all_bounds(self.body, launch, footprint);
+        let bounds = self.prove_property(Property::InBounds, bounds, analyzed);
+        let mut races = match property_obligations::race_freedom(self.body, launch, footprint) {
+            Some(asked) => self.prove_property(Property::RaceFree, asked, analyzed),
+            None => self.search_or_unknown(Property::RaceFree, "there are too many pairs of accesses", None, analyzed),
+        };
+        let barrier = footprint.barriers.iter().find(|barrier| barrier.reach == BarrierReach::Unknown);
         if let (ProofVerdict::Proved { .. }, Some(barrier)) = (&races, barrier) {
             let why = "not all threads are known to reach this barrier".to_string();
             races = ProofVerdict::Unknown { why, place: Some(self.place(barrier.span)) };
         }
         let may_race = !matches!(races, ProofVerdict::Proved { .. });
-        let barriers = self.prove_barriers(&analyzed, may_race);
-        let written = self.prove_written(&analyzed);
-        report.possible_overflows = analyzed.overflowing.iter().map(|question| self.place(question.span)).collect();
-        let overflow = match analyzed.overflowing.is_empty() {
-            true => ProofVerdict::Proved { steps: analyzed.steps },
-            false => self.prove_property(Property::NoOverflow, std::mem::take(&mut analyzed.overflowing), &analyzed),
-        };
-        let order = self.order(&analyzed, &races, &barriers);
-        report.verdicts = vec![
+        let barriers = self.prove_barriers(analyzed, may_race);
+        let written = self.prove_written(analyzed);
+        let order = self.order(analyzed, &races, &barriers);
+        let mut verdicts = vec![
             (Property::InBounds, bounds),
             (Property::RaceFree, races),
             (Property::Written, written),
             (Property::Barriers, barriers),
-            (Property::NoOverflow, overflow),
             (Property::Order, order),
         ];
         if properties.contains(&Property::Initialized) {
-            let verdict = self.prove_initialized(&analyzed, may_race);
-            report.verdicts.push((Property::Initialized, verdict));
+            verdicts.push((Property::Initialized, self.prove_initialized(analyzed, may_race)));
         }
         if properties.contains(&Property::Assertions) {
-            let obligations = property_obligations::assertions(&analyzed.launch.symbolic, &analyzed.footprint);
-            let verdict = self.prove_property(Property::Assertions, obligations, &analyzed);
-            report.verdicts.push((Property::Assertions, verdict));
+            let obligations = property_obligations::assertions(launch, footprint);
+            verdicts.push((Property::Assertions, self.prove_property(Property::Assertions, obligations, analyzed)));
         }
         for limit in Property::limits(self.kernel) {
-            report.verdicts.push((limit, self.prove_limit(limit, &analyzed)));
+            verdicts.push((limit, self.prove_limit(limit, analyzed)));
         }
-        report.verdicts.sort_by_key(|(property, _)| *property);
-        report.certificates = self.certificates;
-        report.unconfirmed = self.unconfirmed;
+        verdicts
+    }
+
+    /// Proves unknown properties for the launches in which no signed operation overflows. If that fails too, the reason
+    /// of this failure replaces the first one.
+    fn prove_without_overflow(&mut self, properties: &[Property], report: &mut ProofReport) {
+        if !report.verdicts.iter().any(|(_, verdict)| matches!(verdict, ProofVerdict::Unknown { .. })) {
+            return;
+        }
+        let largest = report.largest.unwrap_or(MAX_DIMENSION);
+        let Ok(analyzed) = self.analyze(largest, SignedOverflow::Undefined) else { return };
+        if analyzed.footprint.stopped.is_some() {
+            return;
+        }
+        self.seeks_counterexamples = false;
+        let mut others: FxHashMap<Property, ProofVerdict> = self.verdicts(properties, &analyzed).into_iter().collect();
+        for (property, verdict) in &mut report.verdicts {
+            if let (ProofVerdict::Unknown { .. }, Some(other)) = (&*verdict, others.remove(property)) {
+                *verdict = match other {
+                    ProofVerdict::Proved { steps, .. } => ProofVerdict::Proved { steps, without_overflow: true },
+                    // The reason is another one than that an operation may overflow.
+                    other => other,
+                };
+            }
+        }
     }
 
     fn place(&self, span: Span) -> Span {
@@ -258,7 +291,7 @@ impl<'a> Examination<'a> {
     }
 
     /// Analyzes the body repeatedly, until all results on which the footprint relies are proved to fit their types.
-    fn analyze(&self, largest: i128) -> Result<AnalyzedKernel, AnalysisError> {
+    fn analyze(&self, largest: i128, overflow: SignedOverflow) -> Result<AnalyzedKernel, AnalysisError> {
         let launch = symbolic_launch::symbolic_launch(
             self.program,
             self.kernel,
@@ -270,8 +303,8 @@ impl<'a> Examination<'a> {
             let mut certificate = String::new();
             matches!(self.prove_obligation(question, &mut certificate), ProofAnswer::Proved).then_some(certificate)
         };
-        let analysis =
-            compute_overflow_free(self.module, &launch.symbolic, &mut prove).ok_or(AnalysisError::Overflows)?;
+        let analysis = compute_overflow_free(self.module, &launch.symbolic, overflow, &mut prove)
+            .ok_or(AnalysisError::Overflows)?;
         let OverflowFreeFootprint { footprint, overflowing, proofs } = analysis;
         Ok(AnalyzedKernel { launch, footprint, overflowing, steps: proofs.len(), certificates: proofs.concat() })
     }
@@ -303,7 +336,7 @@ impl<'a> Examination<'a> {
         let mut unproved: Option<(String, Span)> = None;
         let mut suggestions: Vec<(Span, &String)> = vec![];
         let mut candidates: Vec<ReplaySizes> = vec![];
-        let mut remaining = MAX_AFTER_UNPROVED;
+        let mut remaining = if self.seeks_counterexamples { MAX_AFTER_UNPROVED } else { 1 };
         for question in &obligations {
             // After the first unproved obligation, the property can no longer be proved. Further obligations are tried
             // only to find a counterexample.
@@ -318,9 +351,11 @@ impl<'a> Examination<'a> {
             match answer {
                 ProofAnswer::Proved => steps += 1,
                 ProofAnswer::MayFail => {
-                    for sizes in self.candidates(property, question, analyzed) {
-                        if !candidates.contains(&sizes) {
-                            candidates.push(sizes);
+                    if self.seeks_counterexamples {
+                        for sizes in self.candidates(property, question, analyzed) {
+                            if !candidates.contains(&sizes) {
+                                candidates.push(sizes);
+                            }
                         }
                     }
                     unproved.get_or_insert_with(|| {
@@ -334,7 +369,7 @@ impl<'a> Examination<'a> {
         }
         let Some((why, span)) = unproved else {
             self.certificates.push_str(&certificates);
-            return ProofVerdict::Proved { steps };
+            return ProofVerdict::proved(steps);
         };
         let has_candidates = !candidates.is_empty();
         match self.find_counterexample(property, &analyzed.launch, &candidates) {
@@ -436,6 +471,9 @@ impl<'a> Examination<'a> {
         launch: &SizedLaunch,
         proposed: &[ReplaySizes],
     ) -> Option<ReplayFinding> {
+        if !self.seeks_counterexamples {
+            return None;
+        }
         let mut tries: Vec<ReplaySizes> = proposed.to_vec();
         // The sizes are pairs of dimension and integer parameter. For `Order`, a launch needs several lane groups,
         // because the threads of a lane group always run in lockstep.
@@ -519,7 +557,7 @@ impl<'a> Examination<'a> {
         let (cost, most) = match property {
             Property::BankWays(most) => (CostMeasure::SharedTransactions, most),
             Property::Sectors(most) => (CostMeasure::Sectors, most),
-            _ => return ProofVerdict::Proved { steps: 0 },
+            _ => return ProofVerdict::proved(0),
         };
         let mut warps = match SymbolicWarps::new(self.module, &analyzed.launch.symbolic, &analyzed.footprint) {
             Ok(warps) => warps,
@@ -544,14 +582,14 @@ impl<'a> Examination<'a> {
             };
             return self.search_or_unknown(property, &why, Some(self.place(access.span)), analyzed);
         }
-        ProofVerdict::Proved { steps }
+        ProofVerdict::proved(steps)
     }
 
     fn prove_barriers(&mut self, analyzed: &AnalyzedKernel, may_race: bool) -> ProofVerdict {
         let is_doubtful =
             |reach: BarrierReach| reach == BarrierReach::Unknown || may_race && reach == BarrierReach::IfRaceFree;
         match analyzed.footprint.barriers.iter().find(|barrier| is_doubtful(barrier.reach)) {
-            None => ProofVerdict::Proved { steps: 0 },
+            None => ProofVerdict::proved(0),
             Some(barrier) => {
                 let place = self.place(barrier.span);
                 let why = match barrier.reach {

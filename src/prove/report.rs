@@ -121,6 +121,8 @@ pub enum ProofVerdict {
     /// of them.
     Proved {
         steps: usize,
+        /// Whether this holds only for launches in which no signed operation overflows.
+        without_overflow: bool,
     },
     /// A run with these sizes violates the property.
     Refuted {
@@ -162,6 +164,11 @@ fn reads_shared_memory(module: &Module) -> bool {
 }
 
 impl ProofVerdict {
+    /// Returns the verdict for a property whose obligations are proved by this number of certificates.
+    pub(super) fn proved(steps: usize) -> ProofVerdict {
+        ProofVerdict::Proved { steps, without_overflow: false }
+    }
+
     /// Returns the verdict's name in reports.
     pub fn word(&self) -> &'static str {
         match self {
@@ -211,9 +218,10 @@ impl ProofVerdict {
     /// Returns the worse of the verdicts for two instances of a kernel.
     fn worse(self, other: ProofVerdict) -> ProofVerdict {
         match (self, other) {
-            (ProofVerdict::Proved { steps: a }, ProofVerdict::Proved { steps: b }) => {
-                ProofVerdict::Proved { steps: a + b }
-            }
+            (
+                ProofVerdict::Proved { steps: a, without_overflow: one },
+                ProofVerdict::Proved { steps: b, without_overflow: other },
+            ) => ProofVerdict::Proved { steps: a + b, without_overflow: one || other },
             (one, other) => {
                 if other.rank() > one.rank() {
                     other

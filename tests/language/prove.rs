@@ -350,7 +350,7 @@ fn certificates_include_their_obligations() {
     let steps: usize = report
         .verdicts
         .iter()
-        .map(|(_, verdict)| if let ProofVerdict::Proved { steps } = verdict { *steps } else { 0 })
+        .map(|(_, verdict)| if let ProofVerdict::Proved { steps, .. } = verdict { *steps } else { 0 })
         .sum();
     assert_eq!(questions, steps);
     assert!(report.certificates.contains("x0 is "), "{}", report.certificates);

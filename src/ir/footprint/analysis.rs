@@ -89,7 +89,7 @@ impl<'a> FootprintAnalysis<'a> {
             StmtKind::Assert { cond, .. } => {
                 let holds = self.condition(*cond);
                 if let (0, Some(state)) = (self.exploring, &self.state) {
-                    let site = AssertionSite { span: stmt.span, path: state.path.clone(), holds: holds.clone() };
+                    let site = AssertionSite { span: stmt.span, path: state.facts(), holds: holds.clone() };
                     self.footprint.assertions.push(site);
                 }
                 self.assume_as(holds, PathStep::Assert);
@@ -219,8 +219,10 @@ impl<'a> FootprintAnalysis<'a> {
                 }
             }
         }
+        let common = a.in_range.iter().zip(&b.in_range).take_while(|(x, y)| x == y).count();
         SymbolicState {
             path,
+            in_range: a.in_range[..common].to_vec(),
             locals,
             last_barriers,
             certain_path: a.certain_path.zip(b.certain_path).map(|(a, b)| join_paths(a, &b)),
@@ -273,7 +275,7 @@ impl<'a> FootprintAnalysis<'a> {
             component: place.component,
             indices,
             extents,
-            path: state.path.clone(),
+            path: state.facts(),
             last_barriers: state.last_barriers.clone(),
             certain_path: state.certain_path.clone(),
             counters: self.counters(),

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::def::{Footprint, SymbolicLaunch};
 use super::formula::{constant, single};
 use super::full_overwrite::{FullOverwrites, LaunchNumbers, known_values};
-use super::overflow_free::compute_overflow_free;
+use super::overflow_free::{SignedOverflow, compute_overflow_free};
 use super::partition::{self, LaunchPartition, PartitionError, ShardedParam};
 use super::proof_obligation::{ObligationAnswer, ProofObligation};
 use super::property_obligations;
@@ -166,7 +166,7 @@ fn overflow_free_footprint(module: &Module, launch: &SymbolicLaunch) -> Option<F
         questions_left = questions_left.checked_sub(1)?;
         matches!(question.answer(&WORK), ObligationAnswer::Proved(..)).then_some(())
     };
-    let analyzed = compute_overflow_free(module, launch, &mut prove)?;
+    let analyzed = compute_overflow_free(module, launch, SignedOverflow::Possible, &mut prove)?;
     analyzed.footprint.stopped.is_none().then_some(analyzed.footprint)
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::def::{OverflowObligation, OverflowRule, int};
 use super::formula::*;
-use super::state::{FootprintAnalysis, SymbolicValue};
+use super::overflow_free::SignedOverflow;
+use super::state::{FootprintAnalysis, SymbolicState, SymbolicValue};
 use super::vars::{DerivedVar, ENDLESS, SymbolicLoad, VarRole};
 use crate::def::*;
 use crate::ranges::{match_ceil_div, type_range};
@@ -12,6 +13,9 @@ use clk_base::linear::{AffineForm, Formula};
 use clk_base::source::Span;
 use clk_scalar::ops::{MathFn, UnaryOp};
 use clk_scalar::{Scalar, ScalarValue as Number};
+
+/// The maximum number of facts about the results of operations that do not overflow.
+const MAX_IN_RANGE: usize = 40;
 
 impl FootprintAnalysis<'_> {
     pub(super) fn span(&self, id: ExprId) -> Span {
@@ -223,19 +227,32 @@ impl FootprintAnalysis<'_> {
     /// `None` if the result must be treated as unknown.
     fn require_in_range(&mut self, id: ExprId, form: AffineForm, rule: OverflowRule) -> Option<SymbolicValue> {
         let scalar = int(self.f.exprs[id].ty)?;
-        if self.opaque.contains(&id) || !is_tame(&form) {
+        if !is_tame(&form) {
             return None;
         }
         let (low, high) = type_range(scalar);
+        if self.opaque.contains(&id) {
+            return (rule == OverflowRule::Wraps && high - low < 1 << 32)
+                .then(|| SymbolicValue::Int(self.space.wrapped(&form, low, high)));
+        }
         let (least, most) = self.space.bounds(&form);
         if least >= low && most <= high && least > -ENDLESS && most < ENDLESS {
             return Some(SymbolicValue::Int(form));
         }
         if self.exploring == 0
-            && let Some(state) = &self.state
+            && let Some(state) = &mut self.state
         {
+            if rule == OverflowRule::Fault && self.overflow == SignedOverflow::Undefined {
+                let facts = [at_most(&number(low), &form), at_most(&form, &number(high))];
+                for fact in facts.into_iter().filter(|fact| !is_always(fact)) {
+                    if state.in_range.len() < MAX_IN_RANGE && !state.in_range.contains(&fact) {
+                        state.in_range.push(fact);
+                    }
+                }
+                return Some(SymbolicValue::Int(form));
+            }
             let span = self.f.spans[id];
-            let path = state.path.clone();
+            let path = state.facts();
             self.footprint.obligations.push(OverflowObligation {
                 expr: id,
                 span,
@@ -332,7 +349,7 @@ impl FootprintAnalysis<'_> {
         if !(scalar.is_int() && scalar.is_signed()) || self.opaque.contains(&id) || self.exploring > 0 {
             return;
         }
-        let Some(path) = self.state.as_ref().map(|state| state.path.clone()) else { return };
+        let Some(path) = self.state.as_ref().map(SymbolicState::facts) else { return };
         let span = self.f.spans[id];
         let role = VarRole::Unknown("an operation outside of linear integer arithmetic", span);
         let value = variable(self.space.fresh("result", role, -ENDLESS, ENDLESS));

@@ -32,6 +32,7 @@ use rustc_hash::FxHashSet;
 pub use def::*;
 pub use formula::{at_most, constant, number, single, variable};
 
+use self::overflow_free::SignedOverflow;
 use crate::def::{ExprId, Module};
 
 /// Computes the footprint of the kernel's body. The results of the operations in `opaque` are treated as unknown. If
@@ -40,8 +41,9 @@ pub(crate) fn footprint(
     module: &Module,
     launch: &SymbolicLaunch,
     opaque: &FxHashSet<ExprId>,
+    overflow: SignedOverflow,
     unroll: bool,
 ) -> Footprint {
     let Some(function) = module.functions.get(module.kernel.body) else { return Footprint::default() };
-    analysis::run(state::FootprintAnalysis::new(function, launch, opaque, unroll))
+    analysis::run(state::FootprintAnalysis::new(function, launch, opaque, overflow, unroll))
 }

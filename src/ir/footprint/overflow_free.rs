@@ -15,6 +15,16 @@ use crate::def::Module;
 /// The maximum number of repetitions of the analysis.
 const MAX_ROUNDS: usize = 8;
 
+/// What an analysis may rely on about signed operations whose results might not fit their types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignedOverflow {
+    /// Nothing: the result is unknown unless it is proved to fit.
+    Possible,
+    /// The result fits, because overflow is undefined behavior. The analysis says nothing about launches with an
+    /// overflow.
+    Undefined,
+}
+
 /// A footprint that treats the results of operations that may overflow as unknown, a list of these operations, and
 /// proofs that the other operations do not overflow.
 pub struct OverflowFreeFootprint<C> {
@@ -30,13 +40,14 @@ pub struct OverflowFreeFootprint<C> {
 pub fn compute_overflow_free<C>(
     module: &Module,
     launch: &SymbolicLaunch,
+    overflow: SignedOverflow,
     prove: &mut impl FnMut(&ProofObligation) -> Option<C>,
 ) -> Option<OverflowFreeFootprint<C>> {
     let mut opaque = FxHashSet::default();
     let mut unroll = true;
     let mut overflowing: Vec<ProofObligation> = vec![];
     for _ in 0..MAX_ROUNDS {
-        let footprint = footprint(module, launch, &opaque, unroll);
+        let footprint = footprint(module, launch, &opaque, overflow, unroll);
         if footprint.stopped.is_some() && unroll {
             unroll = false;
             continue;

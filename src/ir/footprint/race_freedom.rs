@@ -5,7 +5,7 @@
 //! results hold for launches whose threads all reach the same barriers.
 
 use super::def::SymbolicLaunch;
-use super::overflow_free::compute_overflow_free;
+use super::overflow_free::{SignedOverflow, compute_overflow_free};
 use super::proof_obligation::{ObligationAnswer, ProofObligation};
 use super::property_obligations;
 use super::write_coverage::{self, InitializedRead};
@@ -33,8 +33,8 @@ pub(super) fn prove_race_freedom(module: &Module, launch: &SymbolicLaunch) -> Ve
         questions_left = questions_left.checked_sub(1)?;
         matches!(question.answer(&WORK), ObligationAnswer::Proved(..)).then_some(())
     };
-    let analyzed =
-        compute_overflow_free(module, launch, &mut prove).filter(|analyzed| analyzed.footprint.stopped.is_none());
+    let analyzed = compute_overflow_free(module, launch, SignedOverflow::Possible, &mut prove)
+        .filter(|analyzed| analyzed.footprint.stopped.is_none());
     let Some(footprint) = analyzed.map(|analyzed| analyzed.footprint) else {
         return function.memories.iter().map(|_| RaceFreedom::default()).collect();
     };

@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::def::*;
+use super::overflow_free::SignedOverflow;
 use super::slice::{self, Slice, Taint};
 use super::vars::VarSpace as Variables;
 use crate::def::*;
@@ -23,11 +24,20 @@ pub(super) enum SymbolicValue {
 #[derive(Clone, Debug)]
 pub(super) struct SymbolicState {
     pub path: Vec<Formula>,
+    /// That the results of operations before this point fit their types, if overflow is undefined.
+    pub in_range: Vec<Formula>,
     pub locals: FxHashMap<LocalId, SymbolicValue>,
     pub last_barriers: LastBarriers,
     /// Conditions that suffice to reach this point: every thread that satisfies them gets here. `None` if unknown.
     /// Unlike `path`, it contains no derived facts.
     pub certain_path: Option<Vec<PathStep>>,
+}
+
+impl SymbolicState {
+    /// Returns all that holds at this point.
+    pub fn facts(&self) -> Vec<Formula> {
+        self.path.iter().chain(&self.in_range).cloned().collect()
+    }
 }
 
 /// A labeled statement, with the states at the jumps (`break`, `continue`) to its label.
@@ -104,6 +114,7 @@ pub(super) struct FootprintAnalysis<'a> {
     /// The jumps of the whole kernel.
     pub jumps: BlockJumps,
     pub opaque: &'a FxHashSet<ExprId>,
+    pub overflow: SignedOverflow,
     pub unroll: bool,
     /// The number of statements that may still be analyzed before the analysis gives up.
     pub budget: u32,
@@ -116,7 +127,13 @@ pub(super) struct FootprintAnalysis<'a> {
 const MAX_STMTS: u32 = 60_000;
 
 impl<'a> FootprintAnalysis<'a> {
-    pub fn new(f: &'a Function, launch: &'a SymbolicLaunch, opaque: &'a FxHashSet<ExprId>, unroll: bool) -> Self {
+    pub fn new(
+        f: &'a Function,
+        launch: &'a SymbolicLaunch,
+        opaque: &'a FxHashSet<ExprId>,
+        overflow: SignedOverflow,
+        unroll: bool,
+    ) -> Self {
         let variances = variance::analyze(f);
         let taint = slice::find_taint(f);
         let start = || vec![LastBarrier { site: SyncSite::Start, counters: vec![], conditions: vec![] }];
@@ -127,6 +144,7 @@ impl<'a> FootprintAnalysis<'a> {
             values: FxHashMap::default(),
             state: Some(SymbolicState {
                 path: vec![],
+                in_range: vec![],
                 locals: FxHashMap::default(),
                 last_barriers: [start(), start()],
                 certain_path: Some(vec![]),
@@ -143,6 +161,7 @@ impl<'a> FootprintAnalysis<'a> {
             tables: slice::constant_tables(f),
             jumps: BlockJumps::in_block(&f.body),
             opaque,
+            overflow,
             unroll,
             budget: MAX_STMTS,
             sites: FxHashMap::default(),

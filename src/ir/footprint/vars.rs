@@ -439,6 +439,17 @@ impl VarSpace {
         q
     }
 
+    /// Returns the value of a form after wrapping around in the range from `low` to `high`: less a multiple of the number
+    /// of values in the range.
+    pub fn wrapped(&mut self, form: &AffineForm, low: i128, high: i128) -> AffineForm {
+        let count = high - low + 1;
+        let turns = self.quotient(&form.minus(&number(low)), &number(count), true);
+        let var = self.name(&form.minus(&turns.times(count)));
+        let known = &mut self.variables[var.index()];
+        (known.low, known.high) = (known.low.max(low), known.high.min(high));
+        variable(var)
+    }
+
     /// Returns `a / b` rounded up, for nonnegative `a`. For `b` that is not positive, see [`quotient`](Self::quotient).
     pub fn ceil_quotient(&mut self, a: &AffineForm, b: &AffineForm) -> AffineForm {
         self.quotient(&a.plus(b).minus(&number(1)), b, true)
