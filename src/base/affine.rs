@@ -28,7 +28,13 @@ impl<V> From<i128> for Affine<V> {
 impl<V> Affine<V> {
     /// Returns the form that consists of one variable.
     pub fn variable(variable: V) -> Self {
-        Affine { constant: 0, terms: vec![(variable, 1)] }
+        Affine::term(variable, 1)
+    }
+
+    /// `coefficient · variable`.
+    pub fn term(variable: V, coefficient: i128) -> Self {
+        let terms = if coefficient == 0 { vec![] } else { vec![(variable, coefficient)] };
+        Affine { constant: 0, terms }
     }
 
     /// Returns the constant.
