@@ -7,11 +7,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use clk_base::affine::Affine;
 use clk_ir::def::*;
 
 /// Maximum number of additional elements on each side of a group that are also read, because an index reads elements of
 /// its neighbors.
 const MAX_MARGIN: i64 = 4;
+
 /// The index along an axis that does not depend on the vectorized index, so it is the same for all indices of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OuterIndex {
@@ -73,36 +75,29 @@ pub(super) struct VectorizableAccess<'a> {
     pub(super) streams: bool,
 }
 
-/// Returns an `i32` as the product of an index and a constant, plus a constant. Returns `None` if it does not have this
-/// form.
-pub(super) fn affine(f: &Function, id: ExprId) -> Option<(Option<u8>, i64, i64)> {
+/// Returns an `i32` as an affine form of one index of the index space. Returns `None` if it does not have this form.
+pub(super) fn affine(f: &Function, id: ExprId) -> Option<Affine<u8>> {
     let expr = &f.exprs[id];
     if expr.ty != Ty::Scalar(Scalar::I32) {
         return None;
     }
-    // Accept only small numbers, so that sums of a few of them cannot overflow.
-    let small = |(index, by, plus): (Option<u8>, i64, i64)| {
-        (by.abs() <= 64 && plus.abs() <= 1 << 16).then_some((index.filter(|_| by != 0), by, plus))
-    };
-    match &expr.kind {
-        ExprKind::Const(bits) => small((None, 0, i64::from(*bits as u32 as i32))),
-        ExprKind::Index(k) => Some((Some(*k), 1, 0)),
+    let form = match &expr.kind {
+        ExprKind::Const(bits) => Affine::from(i128::from(*bits as u32 as i32)),
+        ExprKind::Index(k) => Affine::variable(*k),
         ExprKind::Binary { op, left, right } => {
-            let ((i, a, c), (j, b, d)) = (affine(f, *left)?, affine(f, *right)?);
-            let index = match (i, j) {
-                (Some(i), Some(j)) if i != j => return None,
-                _ => i.or(j),
-            };
+            let (left, right) = (affine(f, *left)?, affine(f, *right)?);
             match op {
-                BinOp::Add => small((index, a + b, c + d)),
-                BinOp::Sub => small((index, a - b, c - d)),
-                BinOp::Mul if j.is_none() => small((index, a * d, c * d)),
-                BinOp::Mul if i.is_none() => small((index, b * c, c * d)),
-                _ => None,
+                BinOp::Add => left.add(&right)?,
+                BinOp::Sub => left.sub(&right)?,
+                BinOp::Mul => left.multiply(&right, |_, _| None)?,
+                _ => return None,
             }
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    // Accept only small numbers, so that sums of a few of them cannot overflow.
+    let is_small = matches!(form.terms(), [] | [(_, -64..=64)]) && form.constant().abs() <= 1 << 16;
+    is_small.then_some(form)
 }
 
 /// For each array and axis, the largest constant index with which it is accessed.
@@ -111,23 +106,25 @@ pub(super) type Longest = FxHashMap<(MemId, usize), i64>;
 /// Returns the stride family of an element, and the element's position `k` in the family.
 pub(super) fn stride_family(f: &Function, place: &Place, last: u8, longest: &Longest) -> Option<(StrideFamily, i64)> {
     let indices: Vec<_> = place.indices.iter().map(|&id| affine(f, id)).collect::<Option<_>>()?;
-    let axis = indices.iter().position(|(index, ..)| *index == Some(last))?;
-    let (_, steps, plus) = indices[axis];
+    let axis = indices.iter().position(|index| index.coefficient(&last) != 0)?;
+    let steps = indices[axis].coefficient(&last) as i64;
     let mut outer = vec![];
-    for &(index, by, plus) in &indices[..axis] {
-        outer.push(match (index, by) {
-            (None, _) => OuterIndex::Const(plus),
-            (Some(index), 1) => OuterIndex::Index(index, plus),
+    for index in &indices[..axis] {
+        let plus = index.constant() as i64;
+        outer.push(match index.terms() {
+            [] => OuterIndex::Const(plus),
+            &[(index, 1)] => OuterIndex::Index(index, plus),
             _ => return None,
         });
     }
-    let (mut trailing, mut k) = (vec![], plus);
-    for (at, &(index, _, number)) in indices.iter().enumerate().skip(axis + 1) {
+    let (mut trailing, mut k) = (vec![], indices[axis].constant() as i64);
+    for (at, index) in indices.iter().enumerate().skip(axis + 1) {
+        let number = index.as_constant()? as i64;
         let extent = match f.memories[place.memory].extents[at] {
             Extent::Known(n) => i64::from(n),
             _ => longest.get(&(place.memory, at))? + 1,
         };
-        if index.is_some() || !(0..extent).contains(&number) || extent > 16 {
+        if !(0..extent).contains(&number) || extent > 16 {
             return None;
         }
         trailing.push(extent);

@@ -102,9 +102,9 @@ impl CudaGenerator<'_> {
         let mut longest = Longest::default();
         for access in &body.accesses {
             for (axis, &index) in access.place.indices.iter().enumerate() {
-                if let Some((None, _, number)) = affine(f, index) {
+                if let Some(number) = affine(f, index).and_then(|index| index.as_constant()) {
                     let most = longest.entry((access.place.memory, axis)).or_default();
-                    *most = number.max(*most);
+                    *most = (number as i64).max(*most);
                 }
             }
         }
