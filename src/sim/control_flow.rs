@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use super::code::{AXES, Coef, ForDef};
+use super::affine_value::coefficient;
+use super::code::{Coef, ForDef};
 use super::fault::{format_message, stop_at};
 use super::group::{CHUNK, ForLoopState, Op, OpFn, Pause, ThreadGroup};
 use super::lanes::slow::{read_value, write_value};
@@ -460,12 +461,7 @@ impl OpStep for SpreadAffine {
         unsafe {
             let o = &*op;
             let index = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes[0];
-            let coef = |d: usize| match index.coef[d] {
-                Coef::Zero => 0,
-                Coef::Const(c) => c,
-                Coef::Reg(r) => g.first::<i32>(r),
-            };
-            let step: [i32; AXES] = std::array::from_fn(coef);
+            let step = index.coef.map(|c| coefficient(g, c) as i32);
             let to = g.slot(o.d).ptr.cast::<i32>();
             let start = g.first::<i32>(index.base);
             let mut lane = 0;
