@@ -16,6 +16,7 @@ use crate::inlined_calls::InlinedCall;
 use clk_base::arena::{Arena, Id, SideTable};
 use clk_base::source::Span;
 pub use clk_scalar::Scalar;
+use clk_scalar::ScalarValue;
 use clk_scalar::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
 use clk_scalar::tensor_core_model::TensorCoreModel;
 
@@ -435,6 +436,21 @@ pub struct Function {
     pub span: Span,
     /// The calls that were inlined into this function. Recorded only if checks are enabled.
     pub calls: Vec<InlinedCall>,
+}
+
+impl Function {
+    /// Returns the value of an expression if it is a scalar constant.
+    pub fn const_value(&self, id: ExprId) -> Option<ScalarValue> {
+        match self.exprs[id] {
+            Expr { kind: ExprKind::Const(bits), ty: Ty::Scalar(ty) } => Some(ScalarValue { ty, bits }),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of an expression if it is a constant integer or `bool`.
+    pub fn const_integer(&self, id: ExprId) -> Option<i128> {
+        self.const_value(id)?.as_integer()
+    }
 }
 
 /// A mutable variable that is private to a thread, or a parameter that was copied into one.

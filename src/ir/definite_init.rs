@@ -9,7 +9,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::def::*;
 use crate::visit::each_stmt;
-use clk_scalar::ScalarValue;
 
 /// The variable of each enclosing loop, with its first and last value.
 type LoopVarRanges = Vec<(LocalId, (i64, i64))>;
@@ -181,11 +180,7 @@ impl<'a> ElementCoverage<'a> {
     }
 
     fn constant(&self, e: ExprId) -> Option<i64> {
-        let expr = &self.f.exprs[e];
-        match expr.kind {
-            ExprKind::Const(bits) => i64::try_from(ScalarValue { ty: expr.ty.scalar(), bits }.as_integer()?).ok(),
-            _ => None,
-        }
+        i64::try_from(self.f.const_integer(e)?).ok()
     }
 }
 

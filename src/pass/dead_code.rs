@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::edit::{FaultPredicate, integer_of, may_fault, may_fault_checked, may_fault_trapping, never_completes};
+use super::edit::{FaultPredicate, may_fault, may_fault_checked, may_fault_trapping, never_completes};
 use clk_base::idset::IdSet;
 use clk_base::stop;
 use clk_ir::def::*;
@@ -177,7 +177,7 @@ impl DeadCodeElimination<'_> {
                 if !is_read_later {
                     after.remove(local);
                 }
-                let steps = integer_of(self.function, *step).is_some_and(|step| step != 0);
+                let steps = self.function.const_integer(*step).is_some_and(|step| step != 0);
                 !body.is_empty() || !steps
             }
             StmtKind::Loop { label, body, .. } => {
@@ -253,8 +253,8 @@ impl DeadCodeElimination<'_> {
 
 /// Returns the number of iterations of a `For`; `None` if bounds or step are not constants, or the step is zero.
 pub fn trip_count(function: &Function, start: ExprId, end: ExprId, step: ExprId, inclusive: bool) -> Option<i128> {
-    let start = integer_of(function, start)?;
-    let (end, step) = (integer_of(function, end)?, integer_of(function, step)?);
+    let start = function.const_integer(start)?;
+    let (end, step) = (function.const_integer(end)?, function.const_integer(step)?);
     let span = if step > 0 { end - start } else { start - end } + i128::from(inclusive);
     match step {
         0 => None,

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::edit::{self, in_bounds, integer_of};
+use super::edit::{self, in_bounds};
 use clk_base::source::Span;
 use clk_base::stop;
 use clk_ir::def::*;
@@ -94,7 +94,7 @@ impl ScalarReplacement<'_> {
         let mut flat = 0u64;
         let mut path = String::new();
         for (extent, &index) in memory.extents.iter().zip(&place.indices) {
-            let index = integer_of(self.function, index).unwrap_or(0) as u64;
+            let index = self.function.const_integer(index).unwrap_or(0) as u64;
             let Extent::Known(extent) = extent else { continue };
             flat = flat * *extent as u64 + index;
             path.push_str(&format!("_{index}"));

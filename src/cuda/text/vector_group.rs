@@ -82,7 +82,6 @@ pub(super) fn affine(f: &Function, id: ExprId) -> Option<Affine<u8>> {
         return None;
     }
     let form = match &expr.kind {
-        ExprKind::Const(bits) => Affine::from(i128::from(*bits as u32 as i32)),
         ExprKind::Index(k) => Affine::variable(*k),
         ExprKind::Binary { op, left, right } => {
             let (left, right) = (affine(f, *left)?, affine(f, *right)?);
@@ -93,7 +92,7 @@ pub(super) fn affine(f: &Function, id: ExprId) -> Option<Affine<u8>> {
                 _ => return None,
             }
         }
-        _ => return None,
+        _ => Affine::from(f.const_integer(id)?),
     };
     // Accept only small numbers, so that sums of a few of them cannot overflow.
     let is_small = matches!(form.terms(), [] | [(_, -64..=64)]) && form.constant().abs() <= 1 << 16;

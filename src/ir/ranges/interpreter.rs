@@ -226,13 +226,6 @@ impl<'a> RangeWalker<'a> {
         }
     }
 
-    fn constant(&self, id: ExprId) -> Option<i128> {
-        match self.function.exprs[id].kind {
-            ExprKind::Const(bits) => ScalarValue { ty: self.scalar(id)?, bits }.as_integer(),
-            _ => None,
-        }
-    }
-
     /// Returns the bounds of products such as `block_idx.x * 4096`, for kernels in which a block processes more
     /// elements than it has threads. The number of blocks is assumed to be small enough that the product does not
     /// overflow. That is checked at launch, and holds for grids that just cover an array.
@@ -241,7 +234,7 @@ impl<'a> RangeWalker<'a> {
         else {
             return None;
         };
-        let tile = self.constant(tile).filter(|&tile| (1..=self.limit()).contains(&tile))?;
+        let tile = self.function.const_integer(tile).filter(|&tile| (1..=self.limit()).contains(&tile))?;
         let all = self.builtin_range(BuiltinIndex::GridDim, axis).high;
         if !self.assumptions.assume || self.assumptions.largest == 0 || all * tile <= i128::from(i32::MAX) {
             return None;
@@ -259,7 +252,7 @@ impl<'a> RangeWalker<'a> {
     /// empty.
     fn last_index_range(&mut self, extent: ExprId, less: ExprId) -> Option<ValueBounds> {
         let LaunchConstant::Extent { param, axis } = self.symbol(extent)? else { return None };
-        let less = self.constant(less).filter(|&less| (1..=LARGEST_ASSUMED).contains(&less))?;
+        let less = self.function.const_integer(less).filter(|&less| (1..=LARGEST_ASSUMED).contains(&less))?;
         if !self.assumptions.assume {
             return None;
         }
@@ -392,7 +385,7 @@ impl<'a> RangeWalker<'a> {
     /// Derives bounds of `x` from `x + 4096 <= n`, if the sum cannot wrap around.
     fn refine_summand(&mut self, sum: ExprId, limit: &ValueBounds, gap: i128) {
         let ExprKind::Binary { op: BinOp::Add, left, right } = self.function.exprs[sum].kind else { return };
-        let (value, plus) = match (self.constant(left), self.constant(right)) {
+        let (value, plus) = match (self.function.const_integer(left), self.function.const_integer(right)) {
             (None, Some(plus)) => (left, plus),
             (Some(plus), None) => (right, plus),
             _ => return,
