@@ -14,19 +14,13 @@ use clk_ir::def::*;
 /// its neighbors.
 const MAX_MARGIN: i64 = 4;
 
-/// The index along an axis that does not depend on the vectorized index, so it is the same for all indices of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum OuterIndex {
-    /// An index of the index space (by number), plus a constant.
-    Index(u8, i64),
-    Const(i64),
-}
-
 /// The elements of an array at `stride * index + k`, where `index` is the vectorized index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StrideFamily {
     pub(super) memory: MemId,
-    pub(super) outer: Vec<OuterIndex>,
+    /// The indices along the axes before the one with the vectorized index: each is a constant, or an index of the
+    /// index space plus a constant. They are the same for all indices of a thread.
+    pub(super) outer: Vec<Affine<u8>>,
     /// Step along the axis when the vectorized index increases by 1.
     pub(super) axis_step: i64,
     /// The extents of the axes after that axis.
@@ -107,14 +101,9 @@ pub(super) fn stride_family(f: &Function, place: &Place, last: u8, longest: &Lon
     let indices: Vec<_> = place.indices.iter().map(|&id| affine(f, id)).collect::<Option<_>>()?;
     let axis = indices.iter().position(|index| index.coefficient(&last) != 0)?;
     let steps = indices[axis].coefficient(&last) as i64;
-    let mut outer = vec![];
-    for index in &indices[..axis] {
-        let plus = index.constant() as i64;
-        outer.push(match index.terms() {
-            [] => OuterIndex::Const(plus),
-            &[(index, 1)] => OuterIndex::Index(index, plus),
-            _ => return None,
-        });
+    let outer = indices[..axis].to_vec();
+    if !outer.iter().all(|index| matches!(index.terms(), [] | [(_, 1)])) {
+        return None;
     }
     let (mut trailing, mut k) = (vec![], indices[axis].constant() as i64);
     for (at, index) in indices.iter().enumerate().skip(axis + 1) {
@@ -148,9 +137,8 @@ impl VectorGroups {
         if before > margin || behind > margin || !access.plain && !access.write {
             return false;
         }
-        let sure = access.always
-            && !access.guarded
-            && stride_family.outer.iter().all(|o| matches!(o, OuterIndex::Index(_, 0)));
+        let sure =
+            access.always && !access.guarded && stride_family.outer.iter().all(|index| index.as_variable().is_some());
         let at = self.all.iter().position(|group| group.stride_family == stride_family).unwrap_or_else(|| {
             let name = String::new();
             self.all.push(VectorGroup {
