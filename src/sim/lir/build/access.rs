@@ -550,14 +550,9 @@ impl RegionBuilder<'_> {
         let rows: Vec<(LaneAffine, WideOperand)> =
             rows.iter().map(|(form, pitch)| (form.without(FormSymbol::Axis(0)), *pitch)).collect();
         let mut parts = self.parts(&rows);
-        let level = |b: &Self, sym: Option<FormSymbol>| match sym {
-            None => 0,
-            Some(FormSymbol::Axis(_)) => 1,
-            Some(FormSymbol::Counter(c)) => b.levels[c.index()],
-        };
         parts.sort_by_key(|&(sym, bytes)| {
             let own = if let WideOperand::Value(v) = bytes { self.levels[v.index()] } else { 0 };
-            own.max(level(self, sym))
+            own.max(sym.map_or(0, |sym| self.sym_level(sym)))
         });
         let mut sum = address;
         for (sym, bytes) in parts {
