@@ -50,6 +50,14 @@ impl Ty {
         }
     }
 
+    /// Returns the type if it is a scalar integer.
+    pub fn as_int(self) -> Option<Scalar> {
+        match self {
+            Ty::Scalar(s) if s.is_int() => Some(s),
+            _ => None,
+        }
+    }
+
     /// Returns the number of lanes. A scalar has one.
     pub fn lanes(self) -> u8 {
         match self {

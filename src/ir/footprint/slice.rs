@@ -2,7 +2,6 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::def::int;
 use crate::def::*;
 use crate::definite_init::find_initialized_arrays;
 use crate::variance::{Variance, Variances};
@@ -53,7 +52,7 @@ pub(super) fn slice_indices_and_conditions(f: &Function) -> Slice {
     let mut slice = Slice::default();
     while let Some(id) = roots.pop() {
         let expr = &f.exprs[id];
-        if (int(expr.ty).is_none() && expr.ty != Ty::Scalar(Scalar::Bool)) || !slice.exprs.insert(id) {
+        if (expr.ty.as_int().is_none() && expr.ty != Ty::Scalar(Scalar::Bool)) || !slice.exprs.insert(id) {
             continue;
         }
         match &expr.kind {

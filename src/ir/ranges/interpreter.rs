@@ -7,6 +7,7 @@ use super::transfer;
 use super::value_bounds::{LaunchConstant, ValueBounds};
 use crate::def::*;
 use crate::visit::each_stmt;
+use clk_scalar::exact::limits;
 use clk_scalar::ops::{BarrierKind, UnaryOp};
 use clk_scalar::{Scalar, ScalarValue};
 
@@ -57,13 +58,6 @@ fn join(a: LocalFacts, b: LocalFacts) -> LocalFacts {
     }
 }
 
-fn int(ty: Ty) -> Option<Scalar> {
-    match ty {
-        Ty::Scalar(s) if s.is_int() => Some(s),
-        _ => None,
-    }
-}
-
 impl<'a> RangeWalker<'a> {
     pub fn new(function: &'a Function, assumptions: RangeAssumptions, param_facts: Option<&'a ParamFacts>) -> Self {
         RangeWalker {
@@ -94,7 +88,7 @@ impl<'a> RangeWalker<'a> {
     // Bounds of values.
 
     fn scalar(&self, id: ExprId) -> Option<Scalar> {
-        int(self.function.exprs[id].ty)
+        self.function.exprs[id].ty.as_int()
     }
 
     /// Returns the bounds of a value parameter.
@@ -170,7 +164,7 @@ impl<'a> RangeWalker<'a> {
             }
             ExprKind::Convert(value) => match function.exprs[*value].ty {
                 Ty::Scalar(Scalar::Bool) => Some(ValueBounds::new(0, 1)),
-                ty if int(ty).is_some() => Some(self.fact_at(*value, depth + 1)),
+                ty if ty.as_int().is_some() => Some(self.fact_at(*value, depth + 1)),
                 _ => None,
             },
             ExprKind::Bitcast(value) if self.scalar(*value).is_some() => Some(self.fact_at(*value, depth + 1)),
@@ -535,7 +529,7 @@ impl<'a> RangeWalker<'a> {
             self.analysis.summary.guarded_divisions += 1;
             self.analysis.zero_divisors.insert(id);
         }
-        let least = super::value_bounds::type_range(scalar).0;
+        let least = limits(scalar).0;
         if scalar.is_signed() && b.low <= -1 && b.high >= -1 && a.low == least {
             self.analysis.overflowing_divisions.insert(id);
         }
@@ -662,7 +656,7 @@ impl<'a> RangeWalker<'a> {
         let mut stable = true;
         let mut weaker = FxHashMap::default();
         for (local, fact) in head {
-            let scalar = int(self.function.locals[*local].ty);
+            let scalar = self.function.locals[*local].ty.as_int();
             match (next.get(local), scalar) {
                 (Some(also), _) if also.implies(fact) => drop(weaker.insert(*local, fact.clone())),
                 (Some(also), Some(scalar)) => {
