@@ -127,7 +127,7 @@ pub(crate) type FaultPredicate = fn(&Function, ExprId) -> bool;
 /// division by zero.
 pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     match &function.exprs[id].kind {
-        ExprKind::Load { place, .. } => !in_bounds(function, place),
+        ExprKind::Load { place, .. } => function.const_position(place).is_none(),
         ExprKind::Binary { op: BinOp::Div | BinOp::Rem, right, .. } => {
             let divisor = function.const_value(*right);
             function.exprs[id].ty.scalar().is_int() && divisor.is_none_or(|value| value.bits == 0)
@@ -168,14 +168,4 @@ pub(crate) fn may_fault_trapping(function: &Function, id: ExprId) -> bool {
         _ => false,
     };
     computes && expr.ty.scalar().is_float() || may_fault_checked(function, id)
-}
-
-/// Returns whether a memory location is known to be in bounds.
-pub(crate) fn in_bounds(function: &Function, place: &Place) -> bool {
-    let extents = &function.memories[place.memory].extents;
-    extents.len() == place.indices.len()
-        && extents.iter().zip(&place.indices).all(|(extent, &index)| match (extent, function.const_integer(index)) {
-            (Extent::Known(n), Some(index)) => (0..*n as i128).contains(&index),
-            _ => false,
-        })
 }

@@ -236,18 +236,12 @@ fn find_replacement(function: &mut Function, id: ExprId, reported: ReportedFault
 /// Returns the element of a constant array if the indices are constants.
 fn fold_constant_load(function: &mut Function, place: &Place) -> Option<Replacement> {
     let memory = &function.memories[place.memory];
-    if memory.space != MemorySpace::Constant || !edit::in_bounds(function, place) {
+    if memory.space != MemorySpace::Constant {
         return None;
     }
-    let mut at = 0;
-    for (extent, &index) in memory.extents.iter().zip(&place.indices) {
-        let Extent::Known(extent) = *extent else { return None };
-        at = at * extent as usize + usize::try_from(function.const_integer(index)?).ok()?;
-    }
-    let leaves = &memory.layout.leaves;
-    let leaf = leaves.get(place.leaf as usize)?.ty;
-    let before: usize = leaves[..place.leaf as usize].iter().map(|leaf| usize::from(leaf.ty.lanes())).sum();
-    let first = at * memory.layout.scalar_count() + before + usize::from(place.component.unwrap_or(0));
+    let at = usize::try_from(function.const_position(place)?).ok()?;
+    let leaf = memory.layout.leaves.get(place.leaf as usize)?.ty;
+    let first = at * memory.layout.scalar_count() + memory.layout.scalars_before(place.leaf, place.component);
     let count = if place.component.is_some() { 1 } else { usize::from(leaf.lanes()) };
     let values: Vec<ScalarValue> =
         memory.values.get(first..first + count)?.iter().map(|&bits| ScalarValue { ty: leaf.scalar(), bits }).collect();

@@ -158,9 +158,7 @@ impl FootprintAnalysis<'_> {
         span: Span,
     ) -> Option<AffineForm> {
         let memory = &self.f.memories[place.memory];
-        let lanes = |leaf: &Leaf| usize::from(leaf.ty.lanes());
-        let before: usize = memory.layout.leaves.iter().take(place.leaf as usize).map(lanes).sum();
-        let first = before + usize::from(place.component.unwrap_or(0));
+        let first = memory.layout.scalars_before(place.leaf, place.component);
         let integer = |bits: &u64| match scalar {
             Scalar::Bool => Some(i128::from(*bits != 0)),
             _ => Number { ty: scalar, bits: *bits }.as_integer(),
@@ -173,8 +171,7 @@ impl FootprintAnalysis<'_> {
         let values: Arc<[i128]> = values.map(integer).collect::<Option<_>>()?;
         let mut flat = number(0);
         for (index, extent) in indices.iter().zip(&memory.extents) {
-            let Extent::Known(extent) = extent else { return None };
-            flat = flat.times(i128::from(*extent)).plus(index);
+            flat = flat.times(extent.known()?.into()).plus(index);
             if !is_tame(&flat) {
                 return None;
             }

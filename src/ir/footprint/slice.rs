@@ -85,15 +85,7 @@ pub(super) fn constant_tables(f: &Function) -> FxHashMap<MemId, Vec<u64>> {
         ExprKind::Const(bits) => Some(bits),
         _ => None,
     };
-    let position = |place: &Place| {
-        let mut at = 0u64;
-        for (index, extent) in place.indices.iter().zip(&f.memories[place.memory].extents) {
-            let Extent::Known(extent) = extent else { return None };
-            let index = constant(*index).filter(|index| *index < u64::from(*extent))?;
-            at = at.checked_mul(u64::from(*extent))?.checked_add(index)?;
-        }
-        usize::try_from(at).ok()
-    };
+    let position = |place: &Place| usize::try_from(f.const_position(place)?).ok();
     // The elements written so far; `None` if the array is known not to be constant.
     let mut tables: FxHashMap<MemId, Option<Vec<Option<u64>>>> = FxHashMap::default();
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
