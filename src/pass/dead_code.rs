@@ -11,6 +11,7 @@ use clk_base::idset::IdSet;
 use clk_base::stop;
 use clk_ir::def::*;
 use clk_ir::visit::each_stmt;
+use clk_scalar::exact;
 
 pub(crate) fn run(module: &mut Module) {
     run_for(module, may_fault);
@@ -253,12 +254,6 @@ impl DeadCodeElimination<'_> {
 
 /// Returns the number of iterations of a `For`; `None` if bounds or step are not constants, or the step is zero.
 pub fn trip_count(function: &Function, start: ExprId, end: ExprId, step: ExprId, inclusive: bool) -> Option<i128> {
-    let start = function.const_integer(start)?;
-    let (end, step) = (function.const_integer(end)?, function.const_integer(step)?);
-    let span = if step > 0 { end - start } else { start - end } + i128::from(inclusive);
-    match step {
-        0 => None,
-        _ if span <= 0 => Some(0),
-        _ => Some((span + step.abs() - 1) / step.abs()),
-    }
+    let constant = |id: ExprId| function.const_integer(id);
+    exact::trip_count(constant(start)?, constant(end)?, constant(step)?, inclusive)
 }

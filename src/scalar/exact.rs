@@ -36,6 +36,16 @@ pub fn limits(ty: Scalar) -> (i128, i128) {
     }
 }
 
+/// Returns the number of iterations of a `for` loop; `None` if the step is zero.
+pub fn trip_count(start: i128, end: i128, step: i128, inclusive: bool) -> Option<i128> {
+    let distance = if step > 0 { end - start } else { start - end } + i128::from(inclusive);
+    match step {
+        0 => None,
+        _ if distance <= 0 => Some(0),
+        _ => Some((distance - 1) / step.abs() + 1),
+    }
+}
+
 /// Returns whether an integer type can represent a number.
 pub fn is_representable(ty: Scalar, number: i128) -> bool {
     let (low, high) = limits(ty);
