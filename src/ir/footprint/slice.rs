@@ -81,10 +81,7 @@ pub(super) fn constant_tables(f: &Function) -> FxHashMap<MemId, Vec<u64>> {
         (memory.space == MemorySpace::Local && is_initialized.get(id.index()) == Some(&true))
             .then(|| vec![None; len as usize])
     };
-    let constant = |id: ExprId| match f.exprs[id].kind {
-        ExprKind::Const(bits) => Some(bits),
-        _ => None,
-    };
+    let constant = |id: ExprId| Some(f.const_value(id)?.bits);
     let position = |place: &Place| usize::try_from(f.const_position(place)?).ok();
     // The elements written so far; `None` if the array is known not to be constant.
     let mut tables: FxHashMap<MemId, Option<Vec<Option<u64>>>> = FxHashMap::default();

@@ -329,10 +329,7 @@ impl<'a> RangeWalker<'a> {
                 self.assume(*right, false);
             }
             ExprKind::Select { cond, then, other } => {
-                let constant = |id: ExprId| match self.function.exprs[id].kind {
-                    ExprKind::Const(bits) => Some(bits != 0),
-                    _ => None,
-                };
+                let constant = |id: ExprId| Some(self.function.const_value(id)?.bits != 0);
                 let (cond, then, other) = (*cond, *then, *other);
                 // `if a { b } else { false }` and `if a { b } else { a }` are `a && b`; `if a { true } else { b }` and
                 // `if a { a } else { b }` are `a || b`.
