@@ -6,8 +6,8 @@ use super::state::{CompiledAffine, OpClass};
 use super::*;
 use crate::code::PollingLoopDef;
 use crate::events::{
-    AccessKind, AccessSite, AccessTraits, IndexVariance, ReportAccess, ReportBlockBarrier, ReportDivergence,
-    ReportExit, ReportFence, ReportLocalDeclaration, ReportLoopEntry, ReportPoll, ReportWarpBarrier,
+    AccessKind, AccessSite, AccessTraits, ReportAccess, ReportBlockBarrier, ReportDivergence, ReportExit, ReportFence,
+    ReportLocalDeclaration, ReportLoopEntry, ReportPoll, ReportWarpBarrier,
 };
 use crate::sanitizer::arithmetic;
 use clk_ir::disjoint_writes::{self, DisjointWrites};
@@ -180,7 +180,7 @@ impl<'a> KernelCompiler<'a> {
         &mut self,
         touch: AccessKind,
         access: u32,
-        form: IndexVariance,
+        form: Variance,
         values: Vec<Reg>,
         traits: AccessTraits,
     ) {
