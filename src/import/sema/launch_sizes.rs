@@ -172,17 +172,10 @@ impl<'h> KernelLaunches<'h> {
         self.launches.iter().all(|launch| {
             let Some(bytes) = bytes_of(launch) else { return true };
             let Some(host) = self.host.filter(|_| self.is_only) else { return false };
-            let mut needed = SizePolynomial::default();
-            for (monomial, coefficient) in least.terms() {
-                // The size of a struct is unknown, so that the product may overflow.
-                let mut product = coefficient.checked_mul(element).map(SizePolynomial::number);
-                for symbol in monomial {
-                    let factor = name_of(*symbol).and_then(|name| self.value_in(launch, &name));
-                    product = product.zip(factor).and_then(|(product, factor)| product.times(&factor));
-                }
-                let Some(sum) = product.and_then(|product| needed.plus(&product)) else { return false };
-                needed = sum;
-            }
+            let value = |symbol| self.value_in(launch, &name_of(symbol)?);
+            // The size of a struct is unknown, so that the product may overflow.
+            let needed = least.times(&SizePolynomial::number(element)).and_then(|bytes| bytes.substitute_all(value));
+            let Some(needed) = needed else { return false };
             let number = |value: &SizePolynomial| host.with_numbers(&host.guessed(value, element));
             let rest = number(&bytes).minus(&number(&needed));
             rest.and_then(|rest| rest.as_number()).is_some_and(|rest| rest >= 0)
@@ -373,21 +366,12 @@ impl<'h> KernelLaunches<'h> {
         let owner = |variable: SizeSymbol| {
             integers.iter().find(|(_, arg)| arg.as_symbol() == Some(variable)).map(|(symbol, _)| *symbol)
         };
-        let mut sum = SizePolynomial::default();
-        let by_variables = value.terms().try_for_each(|(monomial, coefficient)| {
-            let mut product = SizePolynomial::number(coefficient);
-            for variable in monomial {
-                let own = match owner(*variable) {
-                    Some(symbol) => SizePolynomial::symbol(symbol),
-                    None => SizePolynomial::number(self.number(&SizePolynomial::symbol(*variable))?),
-                };
-                product = product.times(&own)?;
-            }
-            sum = sum.plus(&product)?;
-            Some(())
+        let by_variables = value.substitute_all(|variable| match owner(variable) {
+            Some(symbol) => Some(SizePolynomial::symbol(symbol)),
+            None => self.number(&SizePolynomial::symbol(variable)).map(SizePolynomial::number),
         });
         if by_variables.is_some() {
-            return Some(sum);
+            return by_variables;
         }
         // A multiple of an argument that is not a variable, such as `total` with `int total = rows * columns`.
         integers.iter().find_map(|(symbol, arg)| {

@@ -94,12 +94,16 @@ impl SizePolynomial {
 
     /// Replaces a symbol.
     pub(crate) fn substitute(&self, symbol: SizeSymbol, by: &SizePolynomial) -> Option<SizePolynomial> {
+        self.substitute_all(|own| Some(if own == symbol { by.clone() } else { SizePolynomial::symbol(own) }))
+    }
+
+    /// Replaces each symbol `s` by `by(s)`.
+    pub(crate) fn substitute_all(&self, by: impl Fn(SizeSymbol) -> Option<SizePolynomial>) -> Option<SizePolynomial> {
         let mut sum = SizePolynomial::default();
         for (monomial, coefficient) in self.terms() {
             let mut product = SizePolynomial::number(coefficient);
-            for factor in monomial {
-                let own = SizePolynomial::symbol(*factor);
-                product = product.times(if *factor == symbol { by } else { &own })?;
+            for symbol in monomial {
+                product = product.times(&by(*symbol)?)?;
             }
             sum = sum.plus(&product)?;
         }
