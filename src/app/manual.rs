@@ -67,6 +67,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("grammar/README.md", include_str!("../../grammar/README.md")),
     ("grammar/numpy.md", include_str!("../../grammar/numpy.md")),
     ("grammar/clk.ebnf", include_str!("../../grammar/clk.ebnf")),
+    ("docs/internals/affine-forms.md", include_str!("../../docs/internals/affine-forms.md")),
     ("docs/internals/arguments.md", include_str!("../../docs/internals/arguments.md")),
     ("docs/internals/array-expressions.md", include_str!("../../docs/internals/array-expressions.md")),
     ("docs/internals/backends.md", include_str!("../../docs/internals/backends.md")),

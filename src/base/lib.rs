@@ -3,6 +3,7 @@
 // Module docs may link to private items: `cargo doc --document-private-items` shows them.
 #![allow(rustdoc::private_intra_doc_links)]
 
+pub mod affine;
 pub mod aligned;
 pub mod alloc;
 pub mod arena;

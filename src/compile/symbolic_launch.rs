@@ -11,10 +11,10 @@ use clk_ir::def::{BuiltinIndex, ExprKind as IrKind, KernelParam, Module, Ty};
 use clk_ir::footprint::formula::*;
 use clk_ir::footprint::vars::{ArrayPromises, VarRole, VarSpace};
 use clk_ir::footprint::{SymbolicGrid, SymbolicLaunch};
-use clk_ir::ranges::type_range;
 use clk_lower::{ConstEvaluator, GenericArgument, Instance};
 use clk_scalar::Scalar;
 use clk_scalar::builtin::Builtin;
+use clk_scalar::exact::limits;
 use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
 
 /// The launches to be described: all sizes, or particular sizes.
@@ -116,7 +116,7 @@ pub fn symbolic_launch(
                 }
                 let form = match sizes {
                     LaunchSizes::Any(_) => {
-                        let (low, high) = type_range(*scalar);
+                        let (low, high) = limits(*scalar);
                         variable(scope.space.fresh(name.as_str(), VarRole::Launch, low, high))
                     }
                     LaunchSizes::Known { scalars, .. } => number(scalars.get(&at).copied().unwrap_or(0)),
@@ -404,7 +404,7 @@ impl SizeScope<'_> {
             }
             ExprKind::Convert { to, expr } => {
                 let form = self.symbolic_value(expr)?;
-                let ((least, most), (low, high)) = (self.space.bounds(&form), type_range(*to));
+                let ((least, most), (low, high)) = (self.space.bounds(&form), limits(*to));
                 (to.is_int() && low <= least && most <= high).then_some(form)
             }
             ExprKind::Binary { op, left, right } => {

@@ -9,8 +9,8 @@ use super::derived::DerivedParamRole;
 use clk_ir::def::*;
 use clk_ir::footprint::vars::{VarRole as Belongs, VarSpace as Variables};
 use clk_ir::footprint::{SymbolicGrid, SymbolicLaunch, number, variable};
-use clk_ir::ranges::type_range;
 use clk_runtime::LaunchExtents;
+use clk_scalar::exact::limits;
 
 const MAX_EXTENT: i128 = i32::MAX as i128;
 
@@ -110,7 +110,7 @@ fn with_defaults(mut launch: SymbolicLaunch, module: &Module) -> SymbolicLaunch 
         let position = position as u32;
         match param {
             KernelParam::Value { name, ty: Ty::Scalar(scalar) } if scalar.is_int() => {
-                let (low, high) = type_range(*scalar);
+                let (low, high) = limits(*scalar);
                 let variables = &mut launch.variables;
                 let unconstrained = || variable(variables.fresh(name.as_str(), Belongs::Launch, low, high));
                 launch.params.entry(position).or_insert_with(unconstrained);

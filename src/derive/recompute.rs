@@ -148,14 +148,14 @@ pub(super) fn index_offset(f: &Function, id: ExprId) -> Option<(u8, i32)> {
     match &f.exprs[id].kind {
         ExprKind::Index(k) => Some((*k, 0)),
         ExprKind::Binary { op: BinOp::Add, left, right } => {
-            let (own, by) = match edit::integer_of(f, *right) {
+            let (own, by) = match f.const_integer(*right) {
                 Some(by) => (index_offset(f, *left)?, by),
-                None => (index_offset(f, *right)?, edit::integer_of(f, *left)?),
+                None => (index_offset(f, *right)?, f.const_integer(*left)?),
             };
             Some((own.0, own.1.checked_add(i32::try_from(by).ok()?)?))
         }
         ExprKind::Binary { op: BinOp::Sub, left, right } => {
-            let (own, by) = (index_offset(f, *left)?, edit::integer_of(f, *right)?);
+            let (own, by) = (index_offset(f, *left)?, f.const_integer(*right)?);
             Some((own.0, own.1.checked_sub(i32::try_from(by).ok()?)?))
         }
         _ => None,

@@ -14,7 +14,6 @@ use clk_base::arena::Arena;
 use clk_ir::build::{FunctionBuilder, IrForRange};
 use clk_ir::def::*;
 use clk_ir::typing::I32;
-use clk_pass::edit;
 
 /// The maximum number of sums that a reduction kernel computes.
 const MAX_SUMS: usize = 64;
@@ -34,7 +33,7 @@ pub(super) fn uniform_additions(body: &Function, memory: MemId, is_value: bool) 
     if !matches!(scalar, Scalar::F32 | Scalar::F64) || !is_value && leaf.ty.lanes() > 1 {
         return None;
     }
-    let index = |&id: &ExprId| u32::try_from(edit::integer_of(body, id)?).ok();
+    let index = |&id: &ExprId| u32::try_from(body.const_integer(id)?).ok();
     let element = |place: &Place| match place.component {
         _ if !is_value => place.indices.iter().map(index).collect(),
         None if leaf.ty.lanes() > 1 => None,

@@ -234,10 +234,7 @@ impl ReverseDerivative<'_> {
         let number = |b: &mut clk_ir::build::FunctionBuilder, n: i128| {
             b.constant(ScalarValue::from_integer(scalar, n).unwrap_or_else(|| ScalarValue::zero(scalar)))
         };
-        let constant_step = match b.function().exprs[step].kind {
-            ExprKind::Const(bits) => ScalarValue { ty: scalar, bits }.as_integer(),
-            _ => None,
-        };
+        let constant_step = b.function().const_integer(step);
         let mut span = b.binary(BinOp::Sub, end, start);
         if !inclusive {
             let sign = match constant_step {

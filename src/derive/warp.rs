@@ -81,11 +81,7 @@ fn shuffle<M: PrimalExprEmitter>(
     let refuse = |what: &str| Err(NotDifferentiable::new(span, what, "shuffle all lanes by a constant"));
     let Some(amount) = of.lane else { return refuse("this warp operation has no derivative") };
     let b = m.builder();
-    let constant_of = match (&b.function().exprs[amount].kind, b.ty(amount).scalar()) {
-        (ExprKind::Const(bits), scalar) => clk_scalar::ScalarValue { ty: scalar, bits: *bits }.as_integer(),
-        _ => None,
-    };
-    let Some(by) = constant_of.filter(|by| (0..32).contains(by)) else {
+    let Some(by) = b.function().const_integer(amount).filter(|by| (0..32).contains(by)) else {
         return refuse("a shuffle by an amount that is not a constant has no derivative");
     };
     if of.among.is_some() && of.op != WarpOp::ShuffleXor {

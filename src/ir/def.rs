@@ -16,6 +16,7 @@ use crate::inlined_calls::InlinedCall;
 use clk_base::arena::{Arena, Id, SideTable};
 use clk_base::source::Span;
 pub use clk_scalar::Scalar;
+use clk_scalar::ScalarValue;
 use clk_scalar::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
 use clk_scalar::tensor_core_model::TensorCoreModel;
 
@@ -46,6 +47,14 @@ impl Ty {
     pub fn scalar(self) -> Scalar {
         match self {
             Ty::Scalar(s) | Ty::Vector(s, _) => s,
+        }
+    }
+
+    /// Returns the type if it is a scalar integer.
+    pub fn as_int(self) -> Option<Scalar> {
+        match self {
+            Ty::Scalar(s) if s.is_int() => Some(s),
+            _ => None,
         }
     }
 
@@ -101,6 +110,12 @@ impl ElementLayout {
     /// Returns the number of scalars in an element.
     pub fn scalar_count(&self) -> usize {
         self.leaves.iter().map(|leaf| usize::from(leaf.ty.lanes())).sum()
+    }
+
+    /// Returns the number of scalars before a leaf, or before a component of it.
+    pub fn scalars_before(&self, leaf: u32, component: Option<u8>) -> usize {
+        let leaves = self.leaves.iter().take(leaf as usize);
+        leaves.map(|leaf| usize::from(leaf.ty.lanes())).sum::<usize>() + usize::from(component.unwrap_or(0))
     }
 
     /// Returns the layout of an element that is a single scalar or vector.
@@ -437,6 +452,34 @@ pub struct Function {
     pub calls: Vec<InlinedCall>,
 }
 
+impl Function {
+    /// Returns the value of an expression if it is a scalar constant.
+    pub fn const_value(&self, id: ExprId) -> Option<ScalarValue> {
+        match self.exprs[id] {
+            Expr { kind: ExprKind::Const(bits), ty: Ty::Scalar(ty) } => Some(ScalarValue { ty, bits }),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of an expression if it is a constant integer or `bool`.
+    pub fn const_integer(&self, id: ExprId) -> Option<i128> {
+        self.const_value(id)?.as_integer()
+    }
+
+    /// Returns the position of an element in its array, in row-major order, if its indices are constants that are in
+    /// bounds.
+    pub fn const_position(&self, place: &Place) -> Option<u64> {
+        let extents = &self.memories[place.memory].extents;
+        let mut axes = extents.iter().zip(&place.indices);
+        let position = axes.try_fold(0u64, |position, (extent, &index)| {
+            let extent = u64::from(extent.known()?);
+            let index = u64::try_from(self.const_integer(index)?).ok().filter(|&index| index < extent)?;
+            position.checked_mul(extent)?.checked_add(index)
+        });
+        position.filter(|_| extents.len() == place.indices.len())
+    }
+}
+
 /// A mutable variable that is private to a thread, or a parameter that was copied into one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Local {
@@ -462,10 +505,14 @@ pub struct Memory {
 impl Memory {
     /// Returns the number of elements, if its extents are known.
     pub fn known_len(&self) -> Option<u64> {
-        self.extents.iter().try_fold(1_u64, |all, extent| match extent {
-            Extent::Known(n) => Some(all.saturating_mul(u64::from(*n))),
-            Extent::Dynamic(_) | Extent::Launch => None,
-        })
+        self.extents.iter().try_fold(1_u64, |all, extent| Some(all.saturating_mul(u64::from(extent.known()?))))
+    }
+
+    /// Returns the distance between neighbors along an axis if an element has this size and the inner extents are
+    /// known.
+    pub fn known_stride(&self, axis: usize, element: i64) -> Option<i64> {
+        let inner = self.extents.get(axis + 1..)?;
+        inner.iter().try_fold(element, |stride, extent| stride.checked_mul(extent.known()?.into()))
     }
 
     /// Returns the contents of a [`MemorySpace::Constant`] memory as bytes.
@@ -513,6 +560,15 @@ pub enum Extent {
     Dynamic(ExprId),
     /// Determined by the launch (global memory) or by the caller (`MemorySpace::Param`).
     Launch,
+}
+
+impl Extent {
+    pub fn known(self) -> Option<u32> {
+        match self {
+            Extent::Known(n) => Some(n),
+            Extent::Dynamic(_) | Extent::Launch => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

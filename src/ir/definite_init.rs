@@ -9,7 +9,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::def::*;
 use crate::visit::each_stmt;
-use clk_scalar::ScalarValue;
 
 /// The variable of each enclosing loop, with its first and last value.
 type LoopVarRanges = Vec<(LocalId, (i64, i64))>;
@@ -63,8 +62,6 @@ struct ElementCoverage<'a> {
     f: &'a Function,
     memory: MemId,
     extents: Vec<i64>,
-    /// For each leaf, the number of scalars before it in the element.
-    leaf_offsets: Vec<usize>,
     scalars_per_element: usize,
     written: Vec<bool>,
     unwritten: usize,
@@ -75,21 +72,14 @@ struct ElementCoverage<'a> {
 impl<'a> ElementCoverage<'a> {
     fn new(f: &'a Function, memory: MemId) -> Option<ElementCoverage<'a>> {
         let def = &f.memories[memory];
-        let known_extent = |extent: &Extent| if let Extent::Known(n) = extent { Some(i64::from(*n)) } else { None };
-        let extents = def.extents.iter().map(known_extent).collect::<Option<Vec<_>>>()?;
-        let mut parts = 0;
-        let leaves = def.layout.leaves.iter().map(|leaf| {
-            parts += leaf.ty.lanes() as usize;
-            parts - leaf.ty.lanes() as usize
-        });
-        let leaves = leaves.collect();
+        let extents = def.extents.iter().map(|extent| Some(i64::from(extent.known()?))).collect::<Option<Vec<_>>>()?;
+        let parts = def.layout.scalar_count();
         let len =
             def.known_len().filter(|&len| def.space == MemorySpace::Local && len <= MAX_ELEMENTS)? as usize * parts;
         Some(ElementCoverage {
             f,
             memory,
             extents,
-            leaf_offsets: leaves,
             scalars_per_element: parts,
             written: vec![false; len],
             unwritten: len,
@@ -155,14 +145,13 @@ impl<'a> ElementCoverage<'a> {
             let Some(range) = range else { return };
             axes.push(range);
         }
-        let leaf = place.leaf as usize;
-        let lanes = self.f.memories[self.memory].layout.leaves[leaf].ty.lanes() as usize;
-        let parts = match place.component {
-            Some(component) => {
-                self.leaf_offsets[leaf] + usize::from(component)..self.leaf_offsets[leaf] + usize::from(component) + 1
-            }
-            None => self.leaf_offsets[leaf]..self.leaf_offsets[leaf] + lanes,
+        let layout = &self.f.memories[self.memory].layout;
+        let first = layout.scalars_before(place.leaf, place.component);
+        let count = match place.component {
+            Some(_) => 1,
+            None => usize::from(layout.leaves[place.leaf as usize].ty.lanes()),
         };
+        let parts = first..first + count;
         self.mark_written(&axes, 0, 0, &parts);
     }
 
@@ -181,11 +170,7 @@ impl<'a> ElementCoverage<'a> {
     }
 
     fn constant(&self, e: ExprId) -> Option<i64> {
-        let expr = &self.f.exprs[e];
-        match expr.kind {
-            ExprKind::Const(bits) => i64::try_from(ScalarValue { ty: expr.ty.scalar(), bits }.as_integer()?).ok(),
-            _ => None,
-        }
+        i64::try_from(self.f.const_integer(e)?).ok()
     }
 }
 

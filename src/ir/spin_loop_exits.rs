@@ -191,13 +191,7 @@ impl ExitCounterAnalysis<'_> {
     /// constants of the same sign.
     fn direction(&self, local: LocalId) -> Option<bool> {
         let kind = |id: ExprId| &self.f.exprs[id].kind;
-        let step = |id: ExprId| match kind(id) {
-            ExprKind::Const(bits) => {
-                let scalar = self.f.exprs[id].ty.scalar();
-                scalar.is_int().then(|| clk_scalar::ScalarValue { ty: scalar, bits: *bits }.as_integer()).flatten()
-            }
-            _ => None,
-        };
+        let step = |id: ExprId| self.f.const_integer(id);
         let up = |value: &ExprId| match kind(*value) {
             ExprKind::Binary { op: BinOp::Add, left, right } if *kind(*left) == ExprKind::Read(local) => step(*right),
             ExprKind::Binary { op: BinOp::Add, left, right } if *kind(*right) == ExprKind::Read(local) => step(*left),

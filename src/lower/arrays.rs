@@ -206,8 +206,7 @@ impl BodyLowering<'_, '_> {
                 None => return Err(not_uniform(&declared.name, extent.span)),
             });
         }
-        let sizes: Option<Vec<u32>> =
-            lowered.iter().map(|e| if let Extent::Known(n) = e { Some(*n) } else { None }).collect();
+        let sizes: Option<Vec<u32>> = lowered.iter().map(|extent| extent.known()).collect();
         if let Some(sizes) = sizes {
             check_size(&declared.name, &sizes, &layout, &SHARED, declared.span)?;
         }

@@ -163,10 +163,7 @@ impl ExprEmitter {
 
     /// Returns the value, if it is a scalar constant.
     pub fn const_value(&self, value: ExprId) -> Option<ScalarValue> {
-        match self.function().exprs[value] {
-            Expr { kind: ExprKind::Const(bits), ty: Ty::Scalar(ty) } => Some(ScalarValue { ty, bits }),
-            _ => None,
-        }
+        self.function().const_value(value)
     }
 
     pub fn stmt(&mut self, kind: StmtKind, span: Span) {

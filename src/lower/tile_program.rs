@@ -15,8 +15,8 @@ use super::tile_stmt::{TileReductionOp, TileRegion, TileStmt};
 use super::tile_window::PlainWindow;
 use clk_base::source::Span;
 use clk_ir::def::{
-    self, Access, Block, ElementLayout, ExprId, Extent, Function, LocalId, MemId, Memory, MemorySpace, Module, Scalar,
-    Stmt, StmtKind, Ty,
+    self, Access, Block, ElementLayout, ExprId, Function, LocalId, MemId, Memory, MemorySpace, Module, Scalar, Stmt,
+    StmtKind, Ty,
 };
 use clk_ir::tiles::{
     AccessedArrays, ArrayShape, ArrayWindow, TileAxis, TileGemmOperand, TileProgram, TileStep, TileTarget, TileVar,
@@ -715,10 +715,9 @@ fn as_matrix(from: TileExpr, shape: &[u32], matrix: &[u32]) -> Option<TileExpr> 
 
 /// Returns the rows and columns of an array with known extents. An array with one axis has no columns.
 fn matrix_extents(memory: &Memory) -> Option<(u32, Option<u32>)> {
-    let known = |extent: &Extent| if let Extent::Known(n) = extent { Some(*n) } else { None };
     match memory.extents.as_slice() {
-        [rows] => Some((known(rows)?, None)),
-        [rows, columns] => Some((known(rows)?, Some(known(columns)?))),
+        [rows] => Some((rows.known()?, None)),
+        [rows, columns] => Some((rows.known()?, Some(columns.known()?))),
         _ => None,
     }
 }

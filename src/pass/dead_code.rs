@@ -6,11 +6,12 @@
 
 use rustc_hash::FxHashSet;
 
-use super::edit::{FaultPredicate, integer_of, may_fault, may_fault_checked, may_fault_trapping, never_completes};
+use super::edit::{FaultPredicate, may_fault, may_fault_checked, may_fault_trapping, never_completes};
 use clk_base::idset::IdSet;
 use clk_base::stop;
 use clk_ir::def::*;
 use clk_ir::visit::each_stmt;
+use clk_scalar::exact;
 
 pub(crate) fn run(module: &mut Module) {
     run_for(module, may_fault);
@@ -177,7 +178,7 @@ impl DeadCodeElimination<'_> {
                 if !is_read_later {
                     after.remove(local);
                 }
-                let steps = integer_of(self.function, *step).is_some_and(|step| step != 0);
+                let steps = self.function.const_integer(*step).is_some_and(|step| step != 0);
                 !body.is_empty() || !steps
             }
             StmtKind::Loop { label, body, .. } => {
@@ -253,12 +254,6 @@ impl DeadCodeElimination<'_> {
 
 /// Returns the number of iterations of a `For`; `None` if bounds or step are not constants, or the step is zero.
 pub fn trip_count(function: &Function, start: ExprId, end: ExprId, step: ExprId, inclusive: bool) -> Option<i128> {
-    let start = integer_of(function, start)?;
-    let (end, step) = (integer_of(function, end)?, integer_of(function, step)?);
-    let span = if step > 0 { end - start } else { start - end } + i128::from(inclusive);
-    match step {
-        0 => None,
-        _ if span <= 0 => Some(0),
-        _ => Some((span + step.abs() - 1) / step.abs()),
-    }
+    let constant = |id: ExprId| function.const_integer(id);
+    exact::trip_count(constant(start)?, constant(end)?, constant(step)?, inclusive)
 }

@@ -19,19 +19,6 @@ pub fn constant(function: &mut Function, value: ScalarValue) -> ExprId {
     push(function, ExprKind::Const(value.bits), Ty::Scalar(value.ty), Span::default())
 }
 
-/// Returns the value of an expression if it is a constant.
-pub(crate) fn value_of(function: &Function, id: ExprId) -> Option<ScalarValue> {
-    let expr = &function.exprs[id];
-    match (&expr.kind, expr.ty) {
-        (ExprKind::Const(bits), Ty::Scalar(scalar)) => Some(ScalarValue { ty: scalar, bits: *bits }),
-        _ => None,
-    }
-}
-
-pub fn integer_of(function: &Function, id: ExprId) -> Option<i128> {
-    value_of(function, id).and_then(ScalarValue::as_integer)
-}
-
 pub fn let_stmt(function: &Function, id: ExprId) -> Stmt {
     Stmt { kind: StmtKind::Let(id), span: function.spans[id] }
 }
@@ -140,9 +127,9 @@ pub(crate) type FaultPredicate = fn(&Function, ExprId) -> bool;
 /// division by zero.
 pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     match &function.exprs[id].kind {
-        ExprKind::Load { place, .. } => !in_bounds(function, place),
+        ExprKind::Load { place, .. } => function.const_position(place).is_none(),
         ExprKind::Binary { op: BinOp::Div | BinOp::Rem, right, .. } => {
-            let divisor = value_of(function, *right);
+            let divisor = function.const_value(*right);
             function.exprs[id].ty.scalar().is_int() && divisor.is_none_or(|value| value.bits == 0)
         }
         _ => false,
@@ -157,10 +144,10 @@ pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     let checked = match &expr.kind {
         ExprKind::Binary { op: BinOp::Shl | BinOp::Shr, right, .. } => {
             let width = i128::from(expr.ty.scalar().bits());
-            integer_of(function, *right).is_none_or(|amount| !(0..width).contains(&amount))
+            function.const_integer(*right).is_none_or(|amount| !(0..width).contains(&amount))
         }
         ExprKind::Binary { op: BinOp::Div | BinOp::Rem, right, .. } => {
-            signed && integer_of(function, *right).is_none_or(|divisor| divisor == -1)
+            signed && function.const_integer(*right).is_none_or(|divisor| divisor == -1)
         }
         ExprKind::Binary { op, .. } => signed && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Pow),
         ExprKind::Unary { .. } | ExprKind::Math { function: MathFn::Abs | MathFn::Pow, .. } => signed,
@@ -181,14 +168,4 @@ pub(crate) fn may_fault_trapping(function: &Function, id: ExprId) -> bool {
         _ => false,
     };
     computes && expr.ty.scalar().is_float() || may_fault_checked(function, id)
-}
-
-/// Returns whether a memory location is known to be in bounds.
-pub(crate) fn in_bounds(function: &Function, place: &Place) -> bool {
-    let extents = &function.memories[place.memory].extents;
-    extents.len() == place.indices.len()
-        && extents.iter().zip(&place.indices).all(|(extent, &index)| match (extent, integer_of(function, index)) {
-            (Extent::Known(n), Some(index)) => (0..*n as i128).contains(&index),
-            _ => false,
-        })
 }

@@ -96,7 +96,7 @@ fn is_zero(element: &Module) -> bool {
 fn is_multiple(element: &Module, param: u32, factor: u32) -> bool {
     let Some((body, value)) = stored_value(element) else { return false };
     let is_param = |id: ExprId| body.exprs[id].kind == ExprKind::Param(param);
-    let is_factor = |id: ExprId| edit::integer_of(body, id) == Some(i128::from(factor));
+    let is_factor = |id: ExprId| body.const_integer(id) == Some(i128::from(factor));
     match body.exprs[value].kind {
         ExprKind::Binary { op: BinOp::Mul, left, right } => {
             is_param(left) && is_factor(right) || is_param(right) && is_factor(left)

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::edit::{self, in_bounds, integer_of};
+use super::edit;
 use clk_base::source::Span;
 use clk_base::stop;
 use clk_ir::def::*;
@@ -29,23 +29,18 @@ pub(crate) fn run(module: &mut Module) {
 /// Returns the small local arrays that are accessed only by loads and stores at constant in-bounds indices.
 fn candidates(function: &Function) -> FxHashSet<MemId> {
     let is_small = |memory: &Memory| {
-        let known_extent = |extent: &Extent| match extent {
-            Extent::Known(n) => Some(*n as u64),
-            Extent::Dynamic(_) | Extent::Launch => None,
-        };
-        let elements: Option<Vec<u64>> = memory.extents.iter().map(known_extent).collect();
-        let count = elements.map(|e| e.into_iter().fold(memory.layout.leaves.len() as u64, u64::saturating_mul));
+        let count = memory.known_len().map(|len| len.saturating_mul(memory.layout.leaves.len() as u64));
         memory.space == MemorySpace::Local && count.is_some_and(|count| count <= MAX_ELEMENTS)
     };
     let mut out: FxHashSet<MemId> = function.memories.iter().filter(|(_, m)| is_small(m)).map(|(id, _)| id).collect();
     each_stmt(&function.body, &mut |stmt| match &stmt.kind {
         StmtKind::Let(id) => match &function.exprs[*id].kind {
-            ExprKind::Load { place, .. } if !in_bounds(function, place) => {
+            ExprKind::Load { place, .. } if function.const_position(place).is_none() => {
                 out.remove(&place.memory);
             }
             _ => {}
         },
-        StmtKind::Store { place, .. } if !in_bounds(function, place) => {
+        StmtKind::Store { place, .. } if function.const_position(place).is_none() => {
             out.remove(&place.memory);
         }
         StmtKind::Atomic { place, .. } => {
@@ -91,14 +86,9 @@ impl ScalarReplacement<'_> {
     fn element_local(&mut self, place: &Place) -> LocalId {
         let memory = &self.function.memories[place.memory];
         let (name, ty) = (memory.name.clone(), memory.layout.leaves[place.leaf as usize].ty);
-        let mut flat = 0u64;
-        let mut path = String::new();
-        for (extent, &index) in memory.extents.iter().zip(&place.indices) {
-            let index = integer_of(self.function, index).unwrap_or(0) as u64;
-            let Extent::Known(extent) = extent else { continue };
-            flat = flat * *extent as u64 + index;
-            path.push_str(&format!("_{index}"));
-        }
+        let flat = self.function.const_position(place).unwrap_or(0);
+        let index = |&index: &ExprId| format!("_{}", self.function.const_integer(index).unwrap_or(0));
+        let path: String = place.indices.iter().map(index).collect();
         let (function, span) = (&mut self.function, Span::default());
         let key = (place.memory, flat, place.leaf);
         *self

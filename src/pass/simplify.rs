@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::edit::{self, Renames, integer_of, rename_all, value_of};
+use super::edit::{self, Renames, rename_all};
 use clk_base::stop;
 use clk_ir::def::*;
 use clk_scalar::exact::{is_first_nonfinite, is_reported, is_reported_conversion, is_reported_math, is_reported_unary};
@@ -112,7 +112,7 @@ impl Simplify<'_> {
     fn nonnegative_counter(&self, kind: &StmtKind) -> Option<LocalId> {
         let StmtKind::For { local, start, step, .. } = kind else { return None };
         let (start, step) = (self.renames.resolve(*start), self.renames.resolve(*step));
-        let up = integer_of(self.function, step).is_some_and(|step| step > 0);
+        let up = self.function.const_integer(step).is_some_and(|step| step > 0);
         (up && self.is_nonnegative(start, 0)).then_some(*local)
     }
 
@@ -140,7 +140,7 @@ impl Simplify<'_> {
         let ExprKind::Binary { op: op @ (BinOp::Div | BinOp::Rem), left, right } = self.function.exprs[id].kind else {
             return None;
         };
-        let divisor = integer_of(self.function, right)?;
+        let divisor = self.function.const_integer(right)?;
         let scalar = self.function.exprs[right].ty.scalar();
         if divisor <= 0 || !(divisor as u128).is_power_of_two() || !self.is_nonnegative(left, 0) {
             return None;
@@ -164,7 +164,7 @@ impl Simplify<'_> {
         }
         let operand_is_nonnegative = |id: &ExprId| self.is_nonnegative(*id, depth + 1);
         match &expr.kind {
-            ExprKind::Const(_) => integer_of(self.function, id).is_some_and(|value| value >= 0),
+            ExprKind::Const(_) => self.function.const_integer(id).is_some_and(|value| value >= 0),
             // `global_idx` may wrap around to a negative number in a grid of more than 2^31 threads.
             ExprKind::Id(BuiltinIndex::Global, _) => false,
             ExprKind::Id(..) | ExprKind::Index(_) | ExprKind::LaneIdx | ExprKind::WarpIdx => true,
@@ -236,18 +236,12 @@ fn find_replacement(function: &mut Function, id: ExprId, reported: ReportedFault
 /// Returns the element of a constant array if the indices are constants.
 fn fold_constant_load(function: &mut Function, place: &Place) -> Option<Replacement> {
     let memory = &function.memories[place.memory];
-    if memory.space != MemorySpace::Constant || !edit::in_bounds(function, place) {
+    if memory.space != MemorySpace::Constant {
         return None;
     }
-    let mut at = 0;
-    for (extent, &index) in memory.extents.iter().zip(&place.indices) {
-        let Extent::Known(extent) = *extent else { return None };
-        at = at * extent as usize + usize::try_from(integer_of(function, index)?).ok()?;
-    }
-    let leaves = &memory.layout.leaves;
-    let leaf = leaves.get(place.leaf as usize)?.ty;
-    let before: usize = leaves[..place.leaf as usize].iter().map(|leaf| usize::from(leaf.ty.lanes())).sum();
-    let first = at * memory.layout.scalar_count() + before + usize::from(place.component.unwrap_or(0));
+    let at = usize::try_from(function.const_position(place)?).ok()?;
+    let leaf = memory.layout.leaves.get(place.leaf as usize)?.ty;
+    let first = at * memory.layout.scalar_count() + memory.layout.scalars_before(place.leaf, place.component);
     let count = if place.component.is_some() { 1 } else { usize::from(leaf.lanes()) };
     let values: Vec<ScalarValue> =
         memory.values.get(first..first + count)?.iter().map(|&bits| ScalarValue { ty: leaf.scalar(), bits }).collect();
@@ -260,7 +254,7 @@ fn fold_constant_load(function: &mut Function, place: &Place) -> Option<Replacem
 /// Returns whether checks report a fault for an operation on constants.
 fn is_reported_fault(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
-    let value = |id: ExprId| value_of(function, id);
+    let value = |id: ExprId| function.const_value(id);
     let is_reported_op = match &expr.kind {
         ExprKind::Unary { op, value: operand } => value(*operand).map(|x| is_reported_unary(*op, x)),
         ExprKind::Binary { op, left, right } => {
@@ -280,7 +274,7 @@ fn is_reported_fault(function: &Function, id: ExprId) -> bool {
 fn is_trapped_nonfinite(function: &Function, id: ExprId, result: ScalarValue) -> bool {
     let kind = &function.exprs[id].kind;
     let mut operands = vec![];
-    kind.operands(|operand| operands.extend(value_of(function, operand)));
+    kind.operands(|operand| operands.extend(function.const_value(operand)));
     !matches!(kind, ExprKind::Bitcast(_)) && is_first_nonfinite(&operands, result)
 }
 
@@ -288,7 +282,7 @@ fn is_trapped_nonfinite(function: &Function, id: ExprId, result: ScalarValue) ->
 fn fold(function: &Function, id: ExprId) -> Option<ScalarValue> {
     let expr = &function.exprs[id];
     let Ty::Scalar(scalar) = expr.ty else { return None };
-    let value = |id: ExprId| value_of(function, id);
+    let value = |id: ExprId| function.const_value(id);
     let result = match &expr.kind {
         ExprKind::Unary { op, value: operand } => dynamic::unary(*op, value(*operand)?).ok()?,
         ExprKind::Binary { op, left, right } => dynamic::binary(op.operator(), value(*left)?, value(*right)?).ok()?,
@@ -334,7 +328,7 @@ fn simplify_binary(
         false => reported >= ReportedFaults::Arithmetic && operands.scalar().is_signed(),
     };
     let commutes = matches!(op, And | Or | Xor | Eq | Ne) || matches!(op, Add | Mul) && !shows_operands;
-    if commutes && value_of(function, left).is_some() && value_of(function, right).is_none() {
+    if commutes && function.const_value(left).is_some() && function.const_value(right).is_none() {
         return Some(Kind(ExprKind::Binary { op, left: right, right: left }));
     }
     let scalar = operands.scalar();
@@ -353,9 +347,9 @@ fn simplify_binary(
             return same;
         }
     }
-    let constant = value_of(function, right)?;
+    let constant = function.const_value(right)?;
     let all_ones = ScalarValue::from_bits(constant.ty, u64::MAX).bits;
-    match (op, integer_of(function, right)) {
+    match (op, function.const_integer(right)) {
         (And, _) if scalar == Scalar::Bool => Some(if constant.bits == 1 { Operand(left) } else { Operand(right) }),
         (Or, _) if scalar == Scalar::Bool => Some(if constant.bits == 1 { Operand(right) } else { Operand(left) }),
         (Eq | Ne, _) if scalar == Scalar::Bool => Some(if (op == Eq) == (constant.bits == 1) {
@@ -380,7 +374,7 @@ fn simplify_float(
     right: ExprId,
     is_shown: bool,
 ) -> Option<Replacement> {
-    let constant = value_of(function, right)?;
+    let constant = function.const_value(right)?;
     let value: f64 = constant.to();
     let negative_zero = value == 0.0 && value.is_sign_negative();
     match op {
@@ -420,7 +414,7 @@ fn simplify_select(function: &Function, cond: ExprId, then: ExprId, other: ExprI
     if then == other {
         return Some(Operand(then));
     }
-    if let Some(cond) = value_of(function, cond) {
+    if let Some(cond) = function.const_value(cond) {
         return Some(Operand(if cond.bits == 1 { then } else { other }));
     }
     if let ExprKind::Unary { op: UnaryOp::Not, value } = function.exprs[cond].kind {
@@ -429,7 +423,7 @@ fn simplify_select(function: &Function, cond: ExprId, then: ExprId, other: ExprI
     if ty != Ty::Scalar(Scalar::Bool) {
         return None;
     }
-    let constant = |id: ExprId| value_of(function, id).map(|value| value.bits == 1);
+    let constant = |id: ExprId| function.const_value(id).map(|value| value.bits == 1);
     match (constant(then), constant(other)) {
         (Some(true), Some(false)) => Some(Operand(cond)),
         (Some(false), Some(true)) => Some(Kind(ExprKind::Unary { op: UnaryOp::Not, value: cond })),

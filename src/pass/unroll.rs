@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dead_code::trip_count;
-use super::edit::{self, has_break, has_jump_to, integer_of, stmt_count};
+use super::edit::{self, has_break, has_jump_to, stmt_count};
 use clk_base::stop;
 use clk_ir::def::*;
 use clk_ir::visit::{each_stmt, each_stmt_mut};
@@ -71,7 +71,7 @@ impl Unroller<'_> {
             return None;
         }
         self.budget -= unrolled_size;
-        let (start, step) = (integer_of(self.function, *start)?, integer_of(self.function, *step)?);
+        let (start, step) = (self.function.const_integer(*start)?, self.function.const_integer(*step)?);
         let scalar = self.function.locals[*local].ty.scalar();
         (0..count as i128).map(|iteration| ScalarValue::from_integer(scalar, start + iteration * step)).collect()
     }

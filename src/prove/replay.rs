@@ -17,10 +17,10 @@ use clk_compile::symbolic_launch::LaunchSizes;
 use clk_ir::def::{Access, ElementLayout, KernelParam, Module, Ty};
 use clk_ir::footprint::constant;
 use clk_ir::footprint::vars::ArrayPromises;
-use clk_ir::ranges::type_range;
 use clk_ir::{Checks, CostCounting};
 use clk_lower::Instance;
 use clk_runtime::{Arg, Control, Device, Executable, Fault, LaunchConfig, LaunchExtents, SignaturePromise};
+use clk_scalar::exact::limits;
 use clk_scalar::{Scalar, ScalarValue};
 use clk_sim::{Jit, Proofs, Simulator};
 
@@ -378,7 +378,7 @@ fn fill_with_numbers(data: &mut [u8], types: &[Scalar], filling: ReplayFilling) 
     for (i, chunk) in data.chunks_mut(size).enumerate() {
         let number = match filling {
             ReplayFilling::Positions if scalar == Scalar::Bool => i as i128 % 2,
-            ReplayFilling::Positions if scalar.is_int() => (i as i128).min(type_range(scalar).1),
+            ReplayFilling::Positions if scalar.is_int() => (i as i128).min(limits(scalar).1),
             ReplayFilling::Positions => i as i128 % 128,
             ReplayFilling::Digits if scalar.is_float() => 1 + (i as i128 * 2_654_435_761) % 1021,
             _ if scalar == Scalar::Bool => (i * 7 + 3) as i128 % 5 % 2,
@@ -397,7 +397,7 @@ fn fill_with_numbers(data: &mut [u8], types: &[Scalar], filling: ReplayFilling) 
 /// Returns an integer for element `i`: in turn the largest, the smallest and other integers of the type, so that
 /// neighboring elements differ widely.
 fn large_integer(scalar: Scalar, i: usize) -> i128 {
-    let (low, high) = type_range(scalar);
+    let (low, high) = limits(scalar);
     [high, 70, low, high / 2, 1000.min(high)][i % 5]
 }
 

@@ -27,11 +27,22 @@ fn power(base: i128, exponent: i128) -> Option<i128> {
     }
 }
 
-/// Returns the minimum and maximum of an integer type.
+/// Returns the minimum and maximum of an integer type; 0 and 1 for `bool`.
 pub fn limits(ty: Scalar) -> (i128, i128) {
-    match ty.is_signed() {
-        true => (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1),
-        false => (0, (1 << ty.bits()) - 1),
+    match ty {
+        Scalar::Bool => (0, 1),
+        _ if ty.is_signed() => (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1),
+        _ => (0, (1 << ty.bits()) - 1),
+    }
+}
+
+/// Returns the number of iterations of a `for` loop; `None` if the step is zero.
+pub fn trip_count(start: i128, end: i128, step: i128, inclusive: bool) -> Option<i128> {
+    let distance = if step > 0 { end - start } else { start - end } + i128::from(inclusive);
+    match step {
+        0 => None,
+        _ if distance <= 0 => Some(0),
+        _ => Some((distance - 1) / step.abs() + 1),
     }
 }
 

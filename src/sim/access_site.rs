@@ -2,18 +2,7 @@
 
 use super::register_ids::Reg;
 pub(crate) use clk_ir::AccessKind;
-
-/// How the indices of an access vary between lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IndexVariance {
-    /// All lanes access the same element.
-    Uniform,
-    /// The indices are affine, so lanes access rows of elements, which are mostly contiguous; see
-    /// `memory::resolve_affine`.
-    Rows,
-    /// Each lane has its own index.
-    Varying,
-}
+use clk_ir::variance::Variance;
 
 /// The static description of one load, store or atomic operation, passed to the sanitizer with each event.
 #[derive(Clone, Debug)]
@@ -25,7 +14,9 @@ pub(crate) struct AccessSite {
     /// from 255 on share the value 255.
     pub index_in_memory: u32,
     pub shadow_id: u8,
-    pub variance: IndexVariance,
+    /// How the indices vary between lanes. If they are affine, lanes access rows of elements, which are mostly
+    /// contiguous; see `memory::resolve_affine`.
+    pub variance: Variance,
     /// The number of adjacent scalars accessed within the element, and the size of each scalar in bytes (`pitch`).
     pub components: u8,
     pub pitch: usize,

@@ -4,7 +4,8 @@
 
 use std::marker::PhantomData;
 
-use super::code::{AXES, AffineIndex, Coef};
+use super::affine_value::{AffineValue, coefficient, narrow_base};
+use super::code::AffineIndex;
 use super::group::{CHUNK, Op, OpFn, Slot, ThreadGroup};
 use super::lanes::wide::WideLanes;
 use super::lanes::{Fn2, LaneScalar, OpStep, arith, mask, pick, pick_wide};
@@ -16,33 +17,6 @@ use clk_scalar::{NumericScalar, Scalar};
 /// `d = left F right` for the two indices of access `x`. The slot of `d` may be redirected. Register `a` is false in
 /// all lanes, register `b` is true in all lanes.
 pub(crate) struct Compare<T, F>(PhantomData<(T, F)>);
-
-/// The value of an affine index: a base, and a step per axis.
-struct AffineValue {
-    base: i64,
-    step: [i64; AXES],
-}
-
-unsafe fn affine_value(g: &ThreadGroup, index: &AffineIndex) -> AffineValue {
-    // SAFETY: C5: affine forms have uniform registers of 4-byte lanes.
-    unsafe {
-        let base = if index.unsigned { g.first::<u32>(index.base).into() } else { g.first::<i32>(index.base).into() };
-        let step = index.coef.map(|c| match c {
-            Coef::Zero => 0,
-            Coef::Const(c) => c.into(),
-            Coef::Reg(r) => i64::from(g.first::<i32>(r)),
-        });
-        AffineValue { base, step }
-    }
-}
-
-impl AffineValue {
-    /// Returns the smallest and the largest value in the group.
-    fn bounds(&self, g: &ThreadGroup) -> (i64, i64) {
-        let spans = (0..AXES).map(|d| self.step[d] * (g.shape[d] as i64 - 1));
-        spans.fold((self.base, self.base), |(low, high), span| (low + span.min(0), high + span.max(0)))
-    }
-}
 
 /// Returns whether no value from `low` to `high` wraps in the type.
 fn cannot_wrap(scalar: Scalar, low: i64, high: i64) -> bool {
@@ -64,7 +38,7 @@ impl<T: LaneScalar<Repr = T> + NumericScalar, F: Fn2<T, Out = bool> + Fn2<i64, O
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes;
-            let (left, right) = (affine_value(g, &axes[0]), affine_value(g, &axes[1]));
+            let (left, right) = (AffineValue::of(g, &axes[0]), AffineValue::of(g, &axes[1]));
             if let Some(always) = constant_result::<F>(g, T::SCALAR, &left, &right, o.y == 1) {
                 *g.slots.add(o.d as usize) = g.slot(if always { o.b } else { o.a });
                 return op.add(1);
@@ -206,16 +180,7 @@ impl AffineRow {
     #[inline(always)]
     unsafe fn of(g: &ThreadGroup, index: &AffineIndex) -> AffineRow {
         // SAFETY: C5: affine forms have uniform registers of 4-byte lanes.
-        let base = unsafe {
-            if index.unsigned { g.first::<u32>(index.base).into() } else { g.first::<i32>(index.base).into() }
-        };
-        let step = match index.coef[0] {
-            Coef::Zero => 0,
-            Coef::Const(c) => c.into(),
-            // SAFETY: C5: as above.
-            Coef::Reg(r) => i64::from(unsafe { g.first::<i32>(r) }),
-        };
-        AffineRow { base, step }
+        unsafe { AffineRow { base: narrow_base(g, index), step: coefficient(g, index.coef[0]) } }
     }
 
     #[inline(always)]

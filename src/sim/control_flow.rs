@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use super::code::{AXES, Coef, ForDef};
+use super::affine_value::coefficient;
+use super::code::{Coef, ForDef};
 use super::fault::{format_message, stop_at};
 use super::group::{CHUNK, ForLoopState, Op, OpFn, Pause, ThreadGroup};
 use super::lanes::slow::{read_value, write_value};
@@ -12,6 +13,7 @@ use super::op_shape::{LoopKind, OpFlow, OpShape, OperandRole, RegisterRole, Widt
 use super::polling;
 use clk_ir::def::BinOp;
 use clk_runtime::FaultKind;
+use clk_scalar::exact;
 use clk_scalar::ops::BarrierKind;
 use clk_scalar::{NumericScalar, Scalar, ScalarValue};
 
@@ -179,11 +181,8 @@ unsafe fn loop_def<'a>(g: &ThreadGroup, op: *const Op) -> (&'a ForDef, usize) {
 
 /// Returns the trip count of `for i in start..end step`; `None` for a zero step.
 fn trip_count(def: &ForDef, start: ScalarValue, end: ScalarValue, step: ScalarValue) -> Option<u64> {
-    let (start, end) = (start.as_integer()?, end.as_integer()?);
-    let step = step.as_integer().filter(|&s| s != 0)?;
-    let distance = if step > 0 { end - start } else { start - end };
-    let distance = distance + i128::from(def.inclusive);
-    Some(if distance <= 0 { 0 } else { ((distance - 1) / step.abs() + 1).min(i128::from(u32::MAX)) as u64 })
+    let trips = exact::trip_count(start.as_integer()?, end.as_integer()?, step.as_integer()?, def.inclusive)?;
+    Some(trips.min(u32::MAX.into()) as u64)
 }
 
 fn lane_trip_count(g: &ThreadGroup, def: &ForDef, lane: usize) -> Option<u64> {
@@ -460,12 +459,7 @@ impl OpStep for SpreadAffine {
         unsafe {
             let o = &*op;
             let index = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes[0];
-            let coef = |d: usize| match index.coef[d] {
-                Coef::Zero => 0,
-                Coef::Const(c) => c,
-                Coef::Reg(r) => g.first::<i32>(r),
-            };
-            let step: [i32; AXES] = std::array::from_fn(coef);
+            let step = index.coef.map(|c| coefficient(g, c) as i32);
             let to = g.slot(o.d).ptr.cast::<i32>();
             let start = g.first::<i32>(index.base);
             let mut lane = 0;

@@ -5,7 +5,7 @@
 //! happens, and a barrier after all threads have reached it. The group provides the active lanes, and the module
 //! `memory` computes the addresses of an access.
 
-pub(crate) use super::access_site::{AccessKind, AccessSite, AccessTraits, IndexVariance};
+pub(crate) use super::access_site::{AccessKind, AccessSite, AccessTraits};
 pub use super::group::GroupObserver;
 use super::group::{Op, ThreadGroup};
 use super::lanes::OpStep;

@@ -33,6 +33,7 @@ use clk_scalar::ScalarValue;
 
 mod access_site;
 mod affine_compare;
+mod affine_value;
 mod atomics;
 mod check_elision;
 mod code;

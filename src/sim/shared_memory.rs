@@ -34,10 +34,8 @@ impl OpStep for ClearShared {
 /// precede it.
 pub(crate) fn array_range(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
     let start = used.next_multiple_of(16);
-    let bytes = def.extents.iter().try_fold(def.layout.size as u64, |size, extent| match extent {
-        Extent::Known(n) => size.checked_mul(u64::from(*n)),
-        _ => None,
-    })?;
+    let size = def.layout.size as u64;
+    let bytes = def.extents.iter().try_fold(size, |bytes, extent| bytes.checked_mul(extent.known()?.into()))?;
     Some((start, start.checked_add(bytes)?)).filter(|&(_, end)| end <= MAX_TILE_BYTES as u64)
 }
 

@@ -1,11 +1,8 @@
-//! Linear forms: an integer constant plus integer multiples of variables, such as `2*x3 - x5 + 7`.
-//!
-//! Input: variables and `i128` coefficients. Output: sums, multiples and values of forms, and their text, which can be
-//! parsed. Idea: the terms are sorted by variable and have nonzero coefficients, so equal forms compare equal, and one
-//! pass adds two forms. All arithmetic is checked: an operation that overflows `i128` returns `None`, never a wrong
-//! form.
+//! Affine forms of the variables of a problem: their values at a point, and their text, which can be parsed.
 
 use std::fmt;
+
+use crate::affine::Affine;
 
 /// A variable: the index of its name in [`LinearProblem::variables`](super::LinearProblem::variables).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,139 +15,21 @@ impl Var {
     }
 }
 
-/// A linear form, `constant + Σ coefficient · variable`, over the integers. (Strictly, an affine form.)
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AffineForm {
-    constant: i128,
-    terms: Vec<(Var, i128)>,
-}
+/// An affine form of the variables of a problem.
+pub type AffineForm = Affine<Var>;
 
 impl From<Var> for AffineForm {
     fn from(var: Var) -> Self {
-        AffineForm { constant: 0, terms: vec![(var, 1)] }
-    }
-}
-
-impl From<i128> for AffineForm {
-    fn from(constant: i128) -> Self {
-        AffineForm { constant, terms: Vec::new() }
+        Affine::variable(var)
     }
 }
 
 impl AffineForm {
-    /// Creates a form from its constant and its terms in any order; adds up terms of the same variable.
-    pub fn new(constant: i128, terms: impl IntoIterator<Item = (Var, i128)>) -> Option<Self> {
-        let mut sorted: Vec<(Var, i128)> = terms.into_iter().collect();
-        sorted.sort_by_key(|term| term.0);
-        let mut merged: Vec<(Var, i128)> = Vec::with_capacity(sorted.len());
-        for (var, coefficient) in sorted {
-            match merged.last_mut() {
-                Some(last) if last.0 == var => last.1 = last.1.checked_add(coefficient)?,
-                _ => merged.push((var, coefficient)),
-            }
-        }
-        merged.retain(|term| term.1 != 0);
-        Some(AffineForm { constant, terms: merged })
-    }
-
-    /// Returns the constant.
-    pub fn constant(&self) -> i128 {
-        self.constant
-    }
-
-    /// Returns the nonzero terms, sorted by variable.
-    pub fn terms(&self) -> &[(Var, i128)] {
-        &self.terms
-    }
-
-    /// Returns the coefficient of `var`; zero if it does not occur.
-    pub fn coefficient(&self, var: Var) -> i128 {
-        self.terms.binary_search_by_key(&var, |term| term.0).map_or(0, |at| self.terms[at].1)
-    }
-
-    /// `self + other`.
-    pub fn add(&self, other: &AffineForm) -> Option<AffineForm> {
-        self.add_scaled(other, 1)
-    }
-
-    /// `self - other`.
-    pub fn sub(&self, other: &AffineForm) -> Option<AffineForm> {
-        self.add_scaled(other, -1)
-    }
-
-    /// `self + constant`.
-    pub fn offset(&self, constant: i128) -> Option<AffineForm> {
-        Some(AffineForm { constant: self.constant.checked_add(constant)?, terms: self.terms.clone() })
-    }
-
-    /// `factor · self`.
-    pub fn scale(&self, factor: i128) -> Option<AffineForm> {
-        AffineForm::default().add_scaled(self, factor)
-    }
-
-    /// `self + factor · other`.
-    pub fn add_scaled(&self, other: &AffineForm, factor: i128) -> Option<AffineForm> {
-        if factor == 0 {
-            return Some(self.clone());
-        }
-        let constant = self.constant.checked_add(other.constant.checked_mul(factor)?)?;
-        let mut terms = Vec::with_capacity(self.terms.len() + other.terms.len());
-        let mut left = self.terms.iter().copied().peekable();
-        for &(var, coefficient) in &other.terms {
-            while let Some(term) = left.next_if(|term| term.0 < var) {
-                terms.push(term);
-            }
-            let own = left.next_if(|term| term.0 == var).map_or(0, |term| term.1);
-            let sum = own.checked_add(coefficient.checked_mul(factor)?)?;
-            if sum != 0 {
-                terms.push((var, sum));
-            }
-        }
-        terms.extend(left);
-        Some(AffineForm { constant, terms })
-    }
-
     /// Evaluates the form with `point[v]` for variable `v`; `None` on overflow or if the point lacks a variable.
     pub fn eval(&self, point: &[i128]) -> Option<i128> {
-        self.terms.iter().try_fold(self.constant, |sum, &(var, coefficient)| {
+        self.terms().iter().try_fold(self.constant(), |sum, &(var, coefficient)| {
             sum.checked_add(coefficient.checked_mul(*point.get(var.index())?)?)
         })
-    }
-
-    /// Returns whether each coefficient of `other` is the negated coefficient of `self`. Ignores the constants.
-    pub(super) fn is_opposite(&self, other: &AffineForm) -> bool {
-        let negated = |(a, b): (&(Var, i128), &(Var, i128))| a.0 == b.0 && a.1.checked_neg() == Some(b.1);
-        self.terms.len() == other.terms.len() && self.terms.iter().zip(&other.terms).all(negated)
-    }
-
-    /// Replaces `var` by `by`.
-    pub fn substitute(&self, var: Var, by: &AffineForm) -> Option<AffineForm> {
-        let Ok(at) = self.terms.binary_search_by_key(&var, |term| term.0) else { return Some(self.clone()) };
-        let mut rest = self.clone();
-        let (_, coefficient) = rest.terms.remove(at);
-        rest.add_scaled(by, coefficient)
-    }
-
-    /// Returns the greatest common divisor of the coefficients, without the constant. It is zero for a form without
-    /// variables. `None` if it is 2^127, which exceeds `i128`.
-    pub fn content(&self) -> Option<i128> {
-        let mut gcd = 0u128;
-        for &(_, coefficient) in &self.terms {
-            gcd = common_divisor(gcd, coefficient.unsigned_abs());
-            if gcd == 1 {
-                break;
-            }
-        }
-        i128::try_from(gcd).ok()
-    }
-
-    /// Divides by `divisor > 0` and rounds the constant down; `None` unless `divisor` divides all coefficients.
-    pub fn divide_floor(&self, divisor: i128) -> Option<AffineForm> {
-        if divisor <= 0 || self.terms.iter().any(|term| term.1 % divisor != 0) {
-            return None;
-        }
-        let terms = self.terms.iter().map(|&(var, coefficient)| (var, coefficient / divisor)).collect();
-        Some(AffineForm { constant: self.constant.div_euclid(divisor), terms })
     }
 
     /// Returns the form as text with these variable names. Variable 7 is written `x7` if it has no name.
@@ -191,20 +70,6 @@ fn signed(sign: i128, digits: &str) -> Option<i128> {
     if sign < 0 { 0i128.checked_sub_unsigned(magnitude) } else { i128::try_from(magnitude).ok() }
 }
 
-/// Returns the greatest common divisor; `b` if `a` is zero.
-pub(super) fn common_divisor(mut a: u128, mut b: u128) -> u128 {
-    while b != 0 {
-        if let (Ok(mut small), Ok(mut smaller)) = (u64::try_from(a), u64::try_from(b)) {
-            while smaller != 0 {
-                (small, smaller) = (smaller, small % smaller);
-            }
-            return u128::from(small);
-        }
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
 struct FormDisplay<'a> {
     form: &'a AffineForm,
     names: &'a [String],
@@ -212,7 +77,7 @@ struct FormDisplay<'a> {
 
 impl fmt::Display for FormDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, &(var, coefficient)) in self.form.terms.iter().enumerate() {
+        for (at, &(var, coefficient)) in self.form.terms().iter().enumerate() {
             match (at, coefficient < 0) {
                 (0, false) => {}
                 (0, true) => write!(f, "-")?,
@@ -227,7 +92,7 @@ impl fmt::Display for FormDisplay<'_> {
                 None => write!(f, "x{}", var.0)?,
             }
         }
-        match (self.form.terms.is_empty(), self.form.constant) {
+        match (self.form.terms().is_empty(), self.form.constant()) {
             (true, constant) => write!(f, "{constant}"),
             (false, 0) => Ok(()),
             (false, constant) if constant < 0 => write!(f, " - {}", constant.unsigned_abs()),

@@ -58,18 +58,7 @@ impl Products {
 
     /// Returns the product of two forms; `None` on overflow or if a product of variables is not defined.
     fn multiply(&self, a: &AffineForm, b: &AffineForm) -> Option<AffineForm> {
-        let constant = a.constant().checked_mul(b.constant())?;
-        let mut terms = Vec::with_capacity(a.terms().len() * b.terms().len());
-        for &(x, c) in a.terms() {
-            terms.push((x, c.checked_mul(b.constant())?));
-            for &(y, d) in b.terms() {
-                terms.push((*self.defined.get(&(x.min(y), x.max(y)))?, c.checked_mul(d)?));
-            }
-        }
-        for &(y, d) in b.terms() {
-            terms.push((y, d.checked_mul(a.constant())?));
-        }
-        AffineForm::new(constant, terms)
+        a.multiply(b, |&x, &y| self.defined.get(&(x.min(y), x.max(y))).copied())
     }
 }
 
@@ -197,7 +186,7 @@ pub(super) fn split(
     for &(p, x, y) in &violated {
         for &other in problem.products.iter().filter(|other| other.0 != p) {
             let share_line =
-                assumed.iter().any(|atom| atom.form.coefficient(p) != 0 && atom.form.coefficient(other.0) != 0);
+                assumed.iter().any(|atom| atom.form.coefficient(&p) != 0 && atom.form.coefficient(&other.0) != 0);
             for difference in differences((x, y), (other.1, other.2)) {
                 offer(if share_line { 0 } else { 3 }, &difference, -1);
                 offer(if share_line { 1 } else { 4 }, &difference, 0);

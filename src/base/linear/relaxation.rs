@@ -7,9 +7,10 @@
 
 use std::rc::Rc;
 
-use super::form::{AffineForm, Var, common_divisor};
+use super::form::{AffineForm, Var};
 use super::simplex::{Dictionary, Inequality, SimplexError, TableauRow, TableauVar};
 use super::steps::StepId;
+use crate::affine::gcd;
 
 /// Maximum coefficient of a cutting plane. Larger coefficients slow down the simplex method.
 const LARGEST_CUT: u128 = 1 << 16;
@@ -129,8 +130,8 @@ impl Relaxation {
         let rows = self.rows(true);
         let mut common = 1i128;
         for (_, row) in &rows {
-            let own = row.denominator / divisor(row.constant, row.denominator);
-            common = common.checked_mul(own / divisor(own, common))?;
+            let own = row.denominator / gcd(row.constant, row.denominator);
+            common = common.checked_mul(own / gcd(own, common))?;
         }
         let value = |(column, row): &(TableauVar, TableauRow)| match column {
             TableauVar::Free(var) => Some((*var, row.constant.checked_mul(common)? / row.denominator)),
@@ -201,9 +202,4 @@ impl Relaxation {
 
 fn largest(form: &AffineForm) -> u128 {
     form.terms().iter().map(|term| term.1.unsigned_abs()).max().unwrap_or(0)
-}
-
-/// Returns the greatest common divisor; `b` is positive.
-fn divisor(a: i128, b: i128) -> i128 {
-    common_divisor(a.unsigned_abs(), b.unsigned_abs()) as i128
 }

@@ -8,7 +8,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::certificate::{Certificate, CertificateEnd, CertificateNode, DerivedLine};
-use super::form::{AffineForm, Var, common_divisor};
+use super::form::{AffineForm, Var};
+use crate::affine::gcd;
 
 /// The number of a proof step within its search.
 pub(super) type StepId = usize;
@@ -327,9 +328,4 @@ fn total(parts: impl Iterator<Item = (i128, LineCombination)>, divisor: i128) ->
     let shared = terms.iter().fold(divisor, |shared, term| gcd(shared, term.1));
     terms.iter_mut().for_each(|term| term.1 /= shared);
     Some(LineCombination { terms, divisor: divisor / shared })
-}
-
-/// Returns the greatest common divisor; `a` is positive.
-fn gcd(a: i128, b: i128) -> i128 {
-    common_divisor(a.unsigned_abs(), b.unsigned_abs()) as i128
 }

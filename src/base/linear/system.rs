@@ -258,7 +258,7 @@ impl<'a> System<'a> {
     fn solve(&mut self, mut equality: Equality) -> Option<()> {
         loop {
             let unit = |term: &&(Var, i128)| term.1.unsigned_abs() == 1;
-            let uses = |term: &&(Var, i128)| self.rows.iter().filter(|row| row.form.coefficient(term.0) != 0).count();
+            let uses = |term: &&(Var, i128)| self.rows.iter().filter(|row| row.form.coefficient(&term.0) != 0).count();
             if let Some(&(var, sign)) = equality.form.terms().iter().filter(unit).min_by_key(uses) {
                 self.requeue(var);
                 self.substitutions.push(Rc::new(Substitution::Eliminate { var, sign, equality }));
@@ -272,7 +272,7 @@ impl<'a> System<'a> {
                 by = by.add_scaled(&AffineForm::from(other), quotient.checked_neg()?)?;
                 definition = definition.add_scaled(&self.definition(other), quotient)?;
             }
-            equality.form = equality.form.substitute(var, &by)?;
+            equality.form = equality.form.substitute(&var, &by)?;
             self.fresh.push(definition);
             self.requeue(var);
             self.substitutions.push(Rc::new(Substitution::Rename { var, by }));
@@ -284,7 +284,7 @@ impl<'a> System<'a> {
         self.relaxation = Relaxation::default();
         let queue = &mut self.queue;
         self.rows.retain(|row| {
-            let is_kept = row.form.coefficient(var) == 0;
+            let is_kept = row.form.coefficient(&var) == 0;
             if !is_kept {
                 queue.push(SystemItem::Inequality(row.clone()));
             }
@@ -302,10 +302,7 @@ impl<'a> System<'a> {
 
     /// Converts a linear form of the current coordinates to one of the problem's variables.
     pub fn original(&self, form: &AffineForm) -> Option<AffineForm> {
-        let constant = AffineForm::from(form.constant());
-        form.terms()
-            .iter()
-            .try_fold(constant, |sum, &(var, coefficient)| sum.add_scaled(&self.definition(var), coefficient))
+        form.substitute_all(|&var| Some(self.definition(var)))
     }
 
     /// Rewrites a linear form to the current coordinates. Also returns the steps that must be added to `sign · form`
@@ -314,9 +311,9 @@ impl<'a> System<'a> {
         let (mut terms, mut exact) = (Vec::new(), true);
         for substitution in &self.substitutions {
             match &**substitution {
-                Substitution::Rename { var, by } => form = form.substitute(*var, by)?,
+                Substitution::Rename { var, by } => form = form.substitute(var, by)?,
                 Substitution::Eliminate { var, sign: own, equality } => {
-                    let coefficient = form.coefficient(*var);
+                    let coefficient = form.coefficient(var);
                     if coefficient != 0 {
                         let factor = coefficient.checked_mul(*own)?.checked_neg()?;
                         form = form.add_scaled(&equality.form, factor)?;

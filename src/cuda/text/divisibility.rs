@@ -21,10 +21,6 @@ pub(super) fn exponent(module: &Module, first: usize, known: &[u32]) -> u32 {
 
 fn exponent_of(function: &Function, id: ExprId, first: usize, known: &[u32]) -> u32 {
     let exponent_of = |id: ExprId| exponent_of(function, id, first, known);
-    let constant = |id: ExprId| match function.exprs[id].kind {
-        ExprKind::Const(bits) => Some(bits),
-        _ => None,
-    };
     if !function.exprs[id].ty.scalar().is_int() {
         return 0;
     }
@@ -41,7 +37,7 @@ fn exponent_of(function: &Function, id: ExprId, first: usize, known: &[u32]) -> 
         ExprKind::Binary { op: BinOp::Mul, left, right } => (exponent_of(left) + exponent_of(right)).min(MAX_EXPONENT),
         ExprKind::Binary { op: BinOp::And, left, right } => exponent_of(left).max(exponent_of(right)),
         ExprKind::Binary { op: BinOp::Shl, left, right } => {
-            let by = constant(right).filter(|&by| by < 32).map_or(0, |by| by as u32);
+            let by = function.const_integer(right).filter(|by| (0..32).contains(by)).map_or(0, |by| by as u32);
             (exponent_of(left) + by).min(MAX_EXPONENT)
         }
         ExprKind::Select { then, other, .. } => exponent_of(then).min(exponent_of(other)),

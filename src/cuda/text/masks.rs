@@ -76,10 +76,7 @@ fn is_i32(function: &Function, id: ExprId) -> bool {
 /// affine. 32-bit values wrap, so adding these differences to the base yields the value only if the sum is in range.
 fn steps_of(function: &Function, id: ExprId, first: usize) -> Option<[i64; 2]> {
     let expr = &function.exprs[id];
-    let constant_value = |id: ExprId| match function.exprs[id].kind {
-        ExprKind::Const(bits) => Some(i64::from(bits as u32 as i32)),
-        _ => None,
-    };
+    let constant_value = |id: ExprId| i64::try_from(function.const_integer(id)?).ok();
     let small = |steps: [i64; 2]| steps.iter().all(|n| n.abs() < 1 << 20).then_some(steps);
     match expr.kind {
         ExprKind::Const(_) | ExprKind::Extent(..) => Some([0, 0]),

@@ -245,10 +245,7 @@ impl CudaGenerator<'_> {
 
 /// Returns the size of an array in bytes, if all extents are known.
 fn known_bytes(memory: &Memory) -> Option<u64> {
-    memory.extents.iter().try_fold(memory.layout.size as u64, |size, extent| match extent {
-        Extent::Known(n) => Some(size.saturating_mul(u64::from(*n))),
-        _ => None,
-    })
+    Some(memory.known_len()?.saturating_mul(memory.layout.size as u64))
 }
 
 fn extent_name(array: &str, axis: usize, rank: usize) -> String {

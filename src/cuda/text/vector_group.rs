@@ -7,24 +7,20 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use clk_base::affine::Affine;
 use clk_ir::def::*;
 
 /// Maximum number of additional elements on each side of a group that are also read, because an index reads elements of
 /// its neighbors.
 const MAX_MARGIN: i64 = 4;
-/// The index along an axis that does not depend on the vectorized index, so it is the same for all indices of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum OuterIndex {
-    /// An index of the index space (by number), plus a constant.
-    Index(u8, i64),
-    Const(i64),
-}
 
 /// The elements of an array at `stride * index + k`, where `index` is the vectorized index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StrideFamily {
     pub(super) memory: MemId,
-    pub(super) outer: Vec<OuterIndex>,
+    /// The indices along the axes before the one with the vectorized index: each is a constant, or an index of the
+    /// index space plus a constant. They are the same for all indices of a thread.
+    pub(super) outer: Vec<Affine<u8>>,
     /// Step along the axis when the vectorized index increases by 1.
     pub(super) axis_step: i64,
     /// The extents of the axes after that axis.
@@ -73,36 +69,28 @@ pub(super) struct VectorizableAccess<'a> {
     pub(super) streams: bool,
 }
 
-/// Returns an `i32` as the product of an index and a constant, plus a constant. Returns `None` if it does not have this
-/// form.
-pub(super) fn affine(f: &Function, id: ExprId) -> Option<(Option<u8>, i64, i64)> {
+/// Returns an `i32` as an affine form of one index of the index space. Returns `None` if it does not have this form.
+pub(super) fn affine(f: &Function, id: ExprId) -> Option<Affine<u8>> {
     let expr = &f.exprs[id];
     if expr.ty != Ty::Scalar(Scalar::I32) {
         return None;
     }
-    // Accept only small numbers, so that sums of a few of them cannot overflow.
-    let small = |(index, by, plus): (Option<u8>, i64, i64)| {
-        (by.abs() <= 64 && plus.abs() <= 1 << 16).then_some((index.filter(|_| by != 0), by, plus))
-    };
-    match &expr.kind {
-        ExprKind::Const(bits) => small((None, 0, i64::from(*bits as u32 as i32))),
-        ExprKind::Index(k) => Some((Some(*k), 1, 0)),
+    let form = match &expr.kind {
+        ExprKind::Index(k) => Affine::variable(*k),
         ExprKind::Binary { op, left, right } => {
-            let ((i, a, c), (j, b, d)) = (affine(f, *left)?, affine(f, *right)?);
-            let index = match (i, j) {
-                (Some(i), Some(j)) if i != j => return None,
-                _ => i.or(j),
-            };
+            let (left, right) = (affine(f, *left)?, affine(f, *right)?);
             match op {
-                BinOp::Add => small((index, a + b, c + d)),
-                BinOp::Sub => small((index, a - b, c - d)),
-                BinOp::Mul if j.is_none() => small((index, a * d, c * d)),
-                BinOp::Mul if i.is_none() => small((index, b * c, c * d)),
-                _ => None,
+                BinOp::Add => left.add(&right)?,
+                BinOp::Sub => left.sub(&right)?,
+                BinOp::Mul => left.multiply(&right, |_, _| None)?,
+                _ => return None,
             }
         }
-        _ => None,
-    }
+        _ => Affine::from(f.const_integer(id)?),
+    };
+    // Accept only small numbers, so that sums of a few of them cannot overflow.
+    let is_small = matches!(form.terms(), [] | [(_, -64..=64)]) && form.constant().abs() <= 1 << 16;
+    is_small.then_some(form)
 }
 
 /// For each array and axis, the largest constant index with which it is accessed.
@@ -111,23 +99,20 @@ pub(super) type Longest = FxHashMap<(MemId, usize), i64>;
 /// Returns the stride family of an element, and the element's position `k` in the family.
 pub(super) fn stride_family(f: &Function, place: &Place, last: u8, longest: &Longest) -> Option<(StrideFamily, i64)> {
     let indices: Vec<_> = place.indices.iter().map(|&id| affine(f, id)).collect::<Option<_>>()?;
-    let axis = indices.iter().position(|(index, ..)| *index == Some(last))?;
-    let (_, steps, plus) = indices[axis];
-    let mut outer = vec![];
-    for &(index, by, plus) in &indices[..axis] {
-        outer.push(match (index, by) {
-            (None, _) => OuterIndex::Const(plus),
-            (Some(index), 1) => OuterIndex::Index(index, plus),
-            _ => return None,
-        });
+    let axis = indices.iter().position(|index| index.coefficient(&last) != 0)?;
+    let steps = indices[axis].coefficient(&last) as i64;
+    let outer = indices[..axis].to_vec();
+    if !outer.iter().all(|index| matches!(index.terms(), [] | [(_, 1)])) {
+        return None;
     }
-    let (mut trailing, mut k) = (vec![], plus);
-    for (at, &(index, _, number)) in indices.iter().enumerate().skip(axis + 1) {
+    let (mut trailing, mut k) = (vec![], indices[axis].constant() as i64);
+    for (at, index) in indices.iter().enumerate().skip(axis + 1) {
+        let number = index.as_constant()? as i64;
         let extent = match f.memories[place.memory].extents[at] {
             Extent::Known(n) => i64::from(n),
             _ => longest.get(&(place.memory, at))? + 1,
         };
-        if index.is_some() || !(0..extent).contains(&number) || extent > 16 {
+        if !(0..extent).contains(&number) || extent > 16 {
             return None;
         }
         trailing.push(extent);
@@ -152,9 +137,8 @@ impl VectorGroups {
         if before > margin || behind > margin || !access.plain && !access.write {
             return false;
         }
-        let sure = access.always
-            && !access.guarded
-            && stride_family.outer.iter().all(|o| matches!(o, OuterIndex::Index(_, 0)));
+        let sure =
+            access.always && !access.guarded && stride_family.outer.iter().all(|index| index.as_variable().is_some());
         let at = self.all.iter().position(|group| group.stride_family == stride_family).unwrap_or_else(|| {
             let name = String::new();
             self.all.push(VectorGroup {

@@ -9,7 +9,7 @@
 use super::generator::CudaGenerator;
 use super::tree::{CudaExpr, CudaStmt as Out};
 use super::vector_group::{
-    Longest, OuterIndex, StrideFamily, VectorGroup, VectorGroups, VectorizableAccess, affine, stride_family,
+    Longest, StrideFamily, VectorGroup, VectorGroups, VectorizableAccess, affine, stride_family,
 };
 use clk_ir::def::*;
 use clk_ir::ranges::BodySite;
@@ -102,9 +102,9 @@ impl CudaGenerator<'_> {
         let mut longest = Longest::default();
         for access in &body.accesses {
             for (axis, &index) in access.place.indices.iter().enumerate() {
-                if let Some((None, _, number)) = affine(f, index) {
+                if let Some(number) = affine(f, index).and_then(|index| index.as_constant()) {
                     let most = longest.entry((access.place.memory, axis)).or_default();
-                    *most = number.max(*most);
+                    *most = (number as i64).max(*most);
                 }
             }
         }
@@ -280,9 +280,9 @@ impl CudaGenerator<'_> {
         let inside = format!("first <= {}{steps} - {each}", extents[axis]);
         let (mut rows, mut bounds_tests) = (String::new(), vec![]);
         for (at, outer) in outer.iter().enumerate() {
-            let index = match *outer {
-                OuterIndex::Const(n) => n.to_string(),
-                OuterIndex::Index(k, n) => sum(&self.naming.indices[k as usize].0, 1, n),
+            let index = match outer.terms() {
+                &[(k, _)] => sum(&self.naming.indices[k as usize].0, 1, outer.constant() as i64),
+                _ => outer.constant().to_string(),
             };
             bounds_tests.push(format!("unsigned({index}) < unsigned({})", extents[at]));
             rows = if at == 0 { index } else { format!("(({rows}) * {} + {index})", extents[at]) };

@@ -12,10 +12,7 @@ use clk_scalar::ops::{MathFn, WarpOp};
 impl CudaGenerator<'_> {
     pub fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, among: Option<ExprId>, result: ExprId) {
         let ty = self.function.exprs[value].ty;
-        let known_lane = lane.and_then(|lane| match self.function.exprs[lane].kind {
-            ExprKind::Const(bits) => Some(bits),
-            _ => None,
-        });
+        let known_lane = lane.and_then(|lane| Some(self.function.const_value(lane)?.bits));
         let value = self.value(value);
         let lane = lane.map(|lane| self.value(lane));
         let among = among.map(|among| self.value(among));

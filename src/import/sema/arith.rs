@@ -10,6 +10,7 @@ use super::types::{CType, ClkScalar, ComponentKind, FloatKind, IntKind};
 use super::value::{ConstantValue, Position, Res, Value, refuse};
 use crate::ast::CppBinaryOp;
 use crate::source::SourceSpan;
+use clk_base::affine::gcd;
 
 pub(crate) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
 
@@ -287,7 +288,7 @@ impl Lower<'_, '_> {
         };
         let divisor = match op {
             Op::Mul => a.divisor.saturating_mul(b.divisor).min(1 << 32),
-            Op::Add | Op::Sub => gcd(a.divisor, b.divisor),
+            Op::Add | Op::Sub => gcd(a.divisor.into(), b.divisor.into()) as u64,
             _ => 1,
         };
         // Wrapping keeps only divisibility by powers of two.
@@ -526,10 +527,6 @@ fn negated_float(value: Expr) -> Expr {
         ExprKind::Float(number, scalar) => Expr::new(ExprKind::Float(-number, scalar), span),
         kind => Expr::new(ExprKind::Unary("-", Box::new(Expr::new(kind, span))), span),
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn fold(op: CppBinaryOp, x: i128, y: i128) -> Option<i128> {

@@ -219,15 +219,9 @@ impl<'h> KernelLaunches<'h> {
         name_of: &NameOf<'_>,
     ) -> Option<SizePolynomial> {
         let host = self.host.filter(|_| self.is_only)?;
-        let mut needed = SizePolynomial::default();
-        for (monomial, coefficient) in least.terms() {
-            // The size of a struct is unknown, so that the product may overflow.
-            let mut product = SizePolynomial::number(coefficient.checked_mul(element)?);
-            for symbol in monomial {
-                product = product.times(&self.unconverted_value(launch, &name_of(*symbol)?)?)?;
-            }
-            needed = needed.plus(&product)?;
-        }
+        let value = |symbol| self.unconverted_value(launch, &name_of(symbol)?);
+        // The size of a struct is unknown, so that the product may overflow.
+        let needed = least.times(&SizePolynomial::number(element))?.substitute_all(value)?;
         let number = |value: &SizePolynomial| host.with_numbers(&host.guessed(value, element));
         number(bytes).minus(&number(&needed))
     }
@@ -417,21 +411,12 @@ impl<'h> KernelLaunches<'h> {
         let owner = |variable: SizeSymbol| {
             integers.iter().find(|(_, arg)| arg.as_symbol() == Some(variable)).map(|(symbol, _)| *symbol)
         };
-        let mut sum = SizePolynomial::default();
-        let by_variables = value.terms().try_for_each(|(monomial, coefficient)| {
-            let mut product = SizePolynomial::number(coefficient);
-            for variable in monomial {
-                let own = match owner(*variable) {
-                    Some(symbol) => SizePolynomial::symbol(symbol),
-                    None => SizePolynomial::number(self.number(&SizePolynomial::symbol(*variable))?),
-                };
-                product = product.times(&own)?;
-            }
-            sum = sum.plus(&product)?;
-            Some(())
+        let by_variables = value.substitute_all(|variable| match owner(variable) {
+            Some(symbol) => Some(SizePolynomial::symbol(symbol)),
+            None => self.number(&SizePolynomial::symbol(variable)).map(SizePolynomial::number),
         });
         if by_variables.is_some() {
-            return Some(sum);
+            return by_variables;
         }
         // A multiple of an argument that is not a variable, such as `total` with `int total = rows * columns`.
         integers.iter().find_map(|(symbol, arg)| {

@@ -1,6 +1,6 @@
 //! Polynomials with integer coefficients, for sizes and indices.
 
-use std::collections::BTreeMap;
+use clk_base::affine::Affine;
 
 /// The number of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,9 +13,10 @@ pub(crate) type Monomial = Vec<SizeSymbol>;
 const MAX_TERMS: usize = 32;
 const MAX_FACTORS: usize = 6;
 
-/// A sum of products. No coefficient is 0.
+/// A sum of products: an affine form whose variables are products of symbols. Its constant is the coefficient of the
+/// empty product.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct SizePolynomial(BTreeMap<Monomial, i128>);
+pub(crate) struct SizePolynomial(Affine<Monomial>);
 
 impl SizePolynomial {
     pub(crate) fn number(value: i128) -> SizePolynomial {
@@ -27,19 +28,15 @@ impl SizePolynomial {
     }
 
     pub(crate) fn term(monomial: Monomial, coefficient: i128) -> SizePolynomial {
-        let mut terms = BTreeMap::new();
-        if coefficient != 0 {
-            terms.insert(monomial, coefficient);
-        }
-        SizePolynomial(terms)
+        SizePolynomial(Affine::term(monomial, coefficient))
     }
 
     pub(crate) fn terms(&self) -> impl Iterator<Item = (&Monomial, i128)> {
-        self.0.iter().map(|(monomial, coefficient)| (monomial, *coefficient))
+        self.0.terms().iter().map(|(monomial, coefficient)| (monomial, *coefficient))
     }
 
     pub(crate) fn coefficient(&self, monomial: &[SizeSymbol]) -> i128 {
-        self.0.get(monomial).copied().unwrap_or(0)
+        self.0.coefficient(monomial)
     }
 
     /// Returns the term without symbols.
@@ -48,35 +45,34 @@ impl SizePolynomial {
     }
 
     pub(crate) fn as_number(&self) -> Option<i128> {
-        self.0.keys().all(Vec::is_empty).then(|| self.constant())
+        (self.degree() == 0).then(|| self.constant())
     }
 
     /// Returns the symbol if the polynomial is only that.
     pub(crate) fn as_symbol(&self) -> Option<SizeSymbol> {
-        match self.0.iter().next() {
-            Some((monomial, 1)) if self.0.len() == 1 && monomial.len() == 1 => Some(monomial[0]),
+        match self.0.as_variable().map(Vec::as_slice) {
+            Some(&[symbol]) => Some(symbol),
             _ => None,
         }
     }
 
     /// Returns the largest number of symbols in a product.
     pub(crate) fn degree(&self) -> usize {
-        self.0.keys().map(Vec::len).max().unwrap_or(0)
+        self.terms().map(|(monomial, _)| monomial.len()).max().unwrap_or(0)
     }
 
     pub(crate) fn symbols(&self) -> impl Iterator<Item = SizeSymbol> {
-        self.0.keys().flatten().copied()
+        self.terms().flat_map(|(monomial, _)| monomial).copied()
     }
 
     /// Returns the sum of this polynomial and `factor` times the other one.
     pub(crate) fn plus_times(&self, other: &SizePolynomial, factor: i128) -> Option<SizePolynomial> {
-        let mut sum = self.0.clone();
-        for (monomial, coefficient) in &other.0 {
-            let known = sum.entry(monomial.clone()).or_insert(0);
-            *known = known.checked_add(coefficient.checked_mul(factor)?)?;
-        }
-        sum.retain(|_, coefficient| *coefficient != 0);
-        (sum.len() <= MAX_TERMS).then_some(SizePolynomial(sum))
+        SizePolynomial::limited(self.0.add_scaled(&other.0, factor)?)
+    }
+
+    /// Returns a polynomial unless it has too many terms.
+    fn limited(sum: Affine<Monomial>) -> Option<SizePolynomial> {
+        (sum.terms().len() <= MAX_TERMS).then_some(SizePolynomial(sum))
     }
 
     pub(crate) fn plus(&self, other: &SizePolynomial) -> Option<SizePolynomial> {
@@ -88,28 +84,26 @@ impl SizePolynomial {
     }
 
     pub(crate) fn times(&self, other: &SizePolynomial) -> Option<SizePolynomial> {
-        let mut sum = SizePolynomial::default();
-        for (left, factor) in &self.0 {
-            for (right, other) in &other.0 {
-                let mut monomial = [&left[..], right].concat();
-                if monomial.len() > MAX_FACTORS {
-                    return None;
-                }
-                monomial.sort();
-                sum = sum.plus(&SizePolynomial::term(monomial, factor.checked_mul(*other)?))?;
-            }
-        }
-        Some(sum)
+        let product = |left: &Monomial, right: &Monomial| {
+            let mut product = [&left[..], right].concat();
+            product.sort();
+            (product.len() <= MAX_FACTORS).then_some(product)
+        };
+        SizePolynomial::limited(self.0.multiply(&other.0, product)?)
     }
 
     /// Replaces a symbol.
     pub(crate) fn substitute(&self, symbol: SizeSymbol, by: &SizePolynomial) -> Option<SizePolynomial> {
+        self.substitute_all(|own| Some(if own == symbol { by.clone() } else { SizePolynomial::symbol(own) }))
+    }
+
+    /// Replaces each symbol `s` by `by(s)`.
+    pub(crate) fn substitute_all(&self, by: impl Fn(SizeSymbol) -> Option<SizePolynomial>) -> Option<SizePolynomial> {
         let mut sum = SizePolynomial::default();
-        for (monomial, coefficient) in &self.0 {
-            let mut product = SizePolynomial::number(*coefficient);
-            for factor in monomial {
-                let own = SizePolynomial::symbol(*factor);
-                product = product.times(if *factor == symbol { by } else { &own })?;
+        for (monomial, coefficient) in self.terms() {
+            let mut product = SizePolynomial::number(coefficient);
+            for symbol in monomial {
+                product = product.times(&by(*symbol)?)?;
             }
             sum = sum.plus(&product)?;
         }

@@ -139,22 +139,14 @@ impl HostUnknowns {
         depth: usize,
         value_of: &dyn Fn(HostUnknown) -> Option<i128>,
     ) -> Option<i128> {
-        let mut sum = 0i128;
-        for (monomial, coefficient) in value.terms() {
-            let mut product = coefficient;
-            for symbol in monomial {
-                let factor = match (self.constants.get(symbol), self.quotients.get(symbol)) {
-                    (Some(constant), _) => *constant,
-                    (None, Some((dividend, divisor))) => {
-                        self.evaluate(dividend, depth.checked_sub(1)?, value_of)?.checked_div(*divisor)?
-                    }
-                    (None, None) => value_of(HostUnknown(*symbol))?,
-                };
-                product = product.checked_mul(factor)?;
+        let number = |symbol: SizeSymbol| match (self.constants.get(&symbol), self.quotients.get(&symbol)) {
+            (Some(constant), _) => Some(*constant),
+            (None, Some((dividend, divisor))) => {
+                self.evaluate(dividend, depth.checked_sub(1)?, value_of)?.checked_div(*divisor)
             }
-            sum = sum.checked_add(product)?;
-        }
-        Some(sum)
+            (None, None) => value_of(HostUnknown(symbol)),
+        };
+        value.substitute_all(|symbol| number(symbol).map(SizePolynomial::number))?.as_number()
     }
 }
 

@@ -222,10 +222,3 @@ pub enum BarrierReach {
     IfRaceFree,
     Unknown,
 }
-
-pub(crate) fn int(ty: Ty) -> Option<Scalar> {
-    match ty {
-        Ty::Scalar(s) if s.is_int() => Some(s),
-        _ => None,
-    }
-}

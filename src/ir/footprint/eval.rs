@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::def::{OverflowObligation, OverflowRule, int};
+use super::def::{OverflowObligation, OverflowRule};
 use super::formula::*;
 use super::overflow_free::SignedOverflow;
 use super::state::{FootprintAnalysis, SymbolicState, SymbolicValue};
 use super::vars::{DerivedVar, ENDLESS, SymbolicLoad, VarRole};
 use crate::def::*;
-use crate::ranges::{match_ceil_div, type_range};
+use crate::ranges::match_ceil_div;
 use clk_base::linear::{AffineForm, Formula};
 use clk_base::source::Span;
+use clk_scalar::exact::limits;
 use clk_scalar::ops::{MathFn, UnaryOp};
 use clk_scalar::{Scalar, ScalarValue as Number};
 
@@ -35,7 +36,7 @@ impl FootprintAnalysis<'_> {
                 SymbolicValue::Bool(nonnegative(variable(var).minus(&number(1))))
             }
             Ty::Scalar(s) if s.is_int() => {
-                let (low, high) = type_range(s);
+                let (low, high) = limits(s);
                 SymbolicValue::Int(variable(self.space.fresh(name, role, low, high)))
             }
             _ => SymbolicValue::Other,
@@ -80,7 +81,7 @@ impl FootprintAnalysis<'_> {
         let f = self.f;
         let expr = &f.exprs[id];
         let span = self.span(id);
-        let is_followed = int(expr.ty).is_some() || expr.ty == Ty::Scalar(Scalar::Bool);
+        let is_followed = expr.ty.as_int().is_some() || expr.ty == Ty::Scalar(Scalar::Bool);
         if !is_followed || !self.slice.exprs.contains(&id) {
             return SymbolicValue::Other;
         }
@@ -133,7 +134,7 @@ impl FootprintAnalysis<'_> {
                 if place.component.is_none() && (scalar.is_int() || scalar == Scalar::Bool) =>
             {
                 let element = SymbolicLoad { param, leaf: place.leaf, indices };
-                let var = variable(self.space.element(element, &memory.name, type_range(scalar), span));
+                let var = variable(self.space.element(element, &memory.name, limits(scalar), span));
                 match scalar {
                     Scalar::Bool => SymbolicValue::Bool(less(&number(0), &var)),
                     _ => SymbolicValue::Int(var),
@@ -161,9 +162,7 @@ impl FootprintAnalysis<'_> {
         span: Span,
     ) -> Option<AffineForm> {
         let memory = &self.f.memories[place.memory];
-        let lanes = |leaf: &Leaf| usize::from(leaf.ty.lanes());
-        let before: usize = memory.layout.leaves.iter().take(place.leaf as usize).map(lanes).sum();
-        let first = before + usize::from(place.component.unwrap_or(0));
+        let first = memory.layout.scalars_before(place.leaf, place.component);
         let integer = |bits: &u64| match scalar {
             Scalar::Bool => Some(i128::from(*bits != 0)),
             _ => Number { ty: scalar, bits: *bits }.as_integer(),
@@ -176,8 +175,7 @@ impl FootprintAnalysis<'_> {
         let values: Arc<[i128]> = values.map(integer).collect::<Option<_>>()?;
         let mut flat = number(0);
         for (index, extent) in indices.iter().zip(&memory.extents) {
-            let Extent::Known(extent) = extent else { return None };
-            flat = flat.times(i128::from(*extent)).plus(index);
+            flat = flat.times(extent.known()?.into()).plus(index);
             if !is_tame(&flat) {
                 return None;
             }
@@ -186,7 +184,7 @@ impl FootprintAnalysis<'_> {
         // 0.
         let array = u32::MAX - place.memory.index() as u32;
         let element = SymbolicLoad { param: array, leaf: first as u32, indices: vec![flat] };
-        Some(self.space.constant_array_element(element, &memory.name, values, type_range(scalar), span))
+        Some(self.space.constant_array_element(element, &memory.name, values, limits(scalar), span))
     }
 
     fn coordinate(&mut self, which: BuiltinIndex, axis: Axis) -> Option<AffineForm> {
@@ -226,11 +224,11 @@ impl FootprintAnalysis<'_> {
     /// Returns an affine form as the value of an operation, and records the obligation that the result fits its type.
     /// `None` if the result must be treated as unknown.
     fn require_in_range(&mut self, id: ExprId, form: AffineForm, rule: OverflowRule) -> Option<SymbolicValue> {
-        let scalar = int(self.f.exprs[id].ty)?;
+        let scalar = self.f.exprs[id].ty.as_int()?;
         if !is_tame(&form) {
             return None;
         }
-        let (low, high) = type_range(scalar);
+        let (low, high) = limits(scalar);
         if self.opaque.contains(&id) {
             return (rule == OverflowRule::Wraps && high - low < 1 << 32)
                 .then(|| SymbolicValue::Int(self.space.wrapped(&form, low, high)));
@@ -268,7 +266,7 @@ impl FootprintAnalysis<'_> {
 
     /// Returns whether an out-of-range result of this operation is a fault or wraps around.
     fn overflow_rule(&self, id: ExprId) -> OverflowRule {
-        match int(self.f.exprs[id].ty) {
+        match self.f.exprs[id].ty.as_int() {
             Some(s) if s.is_signed() => OverflowRule::Fault,
             _ => OverflowRule::Wraps,
         }
@@ -353,7 +351,7 @@ impl FootprintAnalysis<'_> {
         let span = self.f.spans[id];
         let role = VarRole::Unknown("an operation outside of linear integer arithmetic", span);
         let value = variable(self.space.fresh("result", role, -ENDLESS, ENDLESS));
-        let (low, high) = type_range(scalar);
+        let (low, high) = limits(scalar);
         let rule = OverflowRule::Fault;
         self.footprint.obligations.push(OverflowObligation { expr: id, span, rule, path, value, low, high });
     }
@@ -384,7 +382,7 @@ impl FootprintAnalysis<'_> {
     }
 
     fn shift(&mut self, id: ExprId, op: BinOp, a: &AffineForm, b: &AffineForm) -> Option<SymbolicValue> {
-        let bits = i128::from(int(self.f.exprs[id].ty)?.bits());
+        let bits = i128::from(self.f.exprs[id].ty.as_int()?.bits());
         match (constant(b), op) {
             (Some(by), BinOp::Shl) if (0..bits.min(48)).contains(&by) => {
                 self.require_in_range(id, a.times(1 << by), OverflowRule::Wraps)

@@ -2,11 +2,10 @@
 //!
 //! Input: an index. Output: a [`FlatIndex`], a mixed-radix number whose place values may be products of dimensions.
 
-use rustc_hash::FxHashMap;
-
 use super::def::Footprint;
 use super::formula::*;
 use super::vars::{DerivedVar, VarSpace as Variables};
+use clk_base::affine::{Affine, gcd};
 use clk_base::linear::{AffineForm, Var};
 
 /// The maximum number of terms of an index that is split.
@@ -174,14 +173,14 @@ impl FlatIndex {
         parts.push(divide_constants(space, constants, None)?.0);
         let strides = self.splits.iter().map(|(_, stride)| stride);
         let is_exact = recomposed(space, parts[..self.splits.len()].iter().zip(strides), parts.last()?)?
-            == polynomial(space, form)?;
+            == polynomial(terms_of(space, form)?)?;
         (is_exact && parts.iter().all(is_tame)).then_some(parts)
     }
 
     /// Returns whether the columns, strides and top row make up the index. Everything that follows relies on this.
     fn is_exact(&self, space: &Variables, index: &AffineForm) -> Option<bool> {
         let splits = self.splits.iter().map(|(column, stride)| (column, stride));
-        let is_exact = recomposed(space, splits, &self.top)? == polynomial(space, index)?;
+        let is_exact = recomposed(space, splits, &self.top)? == polynomial(terms_of(space, index)?)?;
         debug_assert!(is_exact, "an index is split wrongly");
         Some(is_exact)
     }
@@ -227,11 +226,7 @@ fn factors(space: &Variables, var: Var) -> Option<Vec<Term>> {
     } else if space.is_launch_constant(var) {
         vec![Term { weight: 1, lengths: vec![var], own: None }]
     } else if let Some(DerivedVar::Form(form)) = space.definitions.get(&var) {
-        let mut sum = vec![Term { weight: form.constant(), lengths: vec![], own: None }];
-        for &(var, weight) in form.terms() {
-            let part = factors(space, var)?.into_iter();
-            sum.extend(part.map(|term| term.scaled(weight)).collect::<Option<Vec<_>>>()?);
-        }
+        let mut sum = terms_of(space, form)?;
         sum.retain(|term| term.weight != 0);
         sum
     } else {
@@ -240,26 +235,21 @@ fn factors(space: &Variables, var: Var) -> Option<Vec<Term>> {
     (sum.len() <= MAX_TERMS).then_some(sum)
 }
 
-/// The weights of the products of `lengths` and `own` in a sum of terms. No weight is 0.
-type Polynomial = FxHashMap<(Vec<Var>, Option<Var>), i128>;
-
-fn add_terms(sum: &mut Polynomial, terms: impl IntoIterator<Item = Term>) -> Option<()> {
-    for Term { weight, lengths, own } in terms {
-        let known = sum.entry((lengths, own)).or_default();
-        *known = known.checked_add(weight)?;
-    }
-    sum.retain(|_, weight| *weight != 0);
-    Some(())
-}
-
-fn polynomial(space: &Variables, form: &AffineForm) -> Option<Polynomial> {
-    let mut sum = Polynomial::default();
-    add_terms(&mut sum, [Term { weight: form.constant(), lengths: vec![], own: None }])?;
+/// Returns an affine form as a sum of terms.
+fn terms_of(space: &Variables, form: &AffineForm) -> Option<Vec<Term>> {
+    let mut sum = vec![Term { weight: form.constant(), lengths: vec![], own: None }];
     for &(var, weight) in form.terms() {
-        let terms = factors(space, var)?.into_iter().map(|term| term.scaled(weight)).collect::<Option<Vec<_>>>()?;
-        add_terms(&mut sum, terms)?;
+        let part = factors(space, var)?.into_iter();
+        sum.extend(part.map(|term| term.scaled(weight)).collect::<Option<Vec<_>>>()?);
     }
     Some(sum)
+}
+
+/// An affine form whose variables are the products of `lengths` and `own`. The empty product has the constant's weight.
+type Polynomial = Affine<(Vec<Var>, Option<Var>)>;
+
+fn polynomial(terms: Vec<Term>) -> Option<Polynomial> {
+    Affine::new(0, terms.into_iter().map(|term| ((term.lengths, term.own), term.weight)))
 }
 
 /// Returns the index that consists of these columns, with the strides of their rows, and of the top row.
@@ -268,15 +258,14 @@ fn recomposed<'a>(
     splits: impl DoubleEndedIterator<Item = (&'a AffineForm, &'a Stride)>,
     top: &AffineForm,
 ) -> Option<Polynomial> {
-    let mut index = polynomial(space, top)?;
+    let mut index = terms_of(space, top)?;
     for (column, stride) in splits.rev() {
         let stride = Term { weight: stride.factor, lengths: stride.lengths.clone(), own: None };
-        let row = index.into_iter().map(|((lengths, own), weight)| Term { weight, lengths, own }.times(&stride));
-        let row = row.collect::<Option<Vec<_>>>()?;
-        index = polynomial(space, column)?;
-        add_terms(&mut index, row)?;
+        let row = index.iter().map(|term| term.times(&stride)).collect::<Option<Vec<_>>>()?;
+        index = terms_of(space, column)?;
+        index.extend(row);
     }
-    Some(index)
+    polynomial(index)
 }
 
 /// Divides the constants by a stride that divides them. Returns the sum of the other constants, and the quotients.
@@ -301,7 +290,7 @@ fn common_stride(rows: &[Term]) -> Option<Stride> {
     let (first, rest) = rows.split_first()?;
     let mut stride = Stride { factor: first.weight.abs(), lengths: first.lengths.clone() };
     for row in rest {
-        stride.factor = gcd(stride.factor, row.weight.abs());
+        stride.factor = gcd(stride.factor, row.weight);
         let mut unused = row.lengths.clone();
         stride.lengths.retain(|length| {
             let at = unused.iter().position(|known| known == length);
@@ -309,8 +298,4 @@ fn common_stride(rows: &[Term]) -> Option<Stride> {
         });
     }
     (!stride.lengths.is_empty()).then_some(stride)
-}
-
-fn gcd(a: i128, b: i128) -> i128 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -43,15 +43,12 @@ pub fn variable(var: Var) -> AffineForm {
 
 /// Returns the value of an affine form without variables; `None` if it has variables.
 pub fn constant(form: &AffineForm) -> Option<i128> {
-    form.terms().is_empty().then(|| form.constant())
+    form.as_constant()
 }
 
 /// Returns the variable if an affine form is just one variable.
 pub fn single(form: &AffineForm) -> Option<Var> {
-    match (form.terms(), form.constant()) {
-        (&[(var, 1)], 0) => Some(var),
-        _ => None,
-    }
+    form.as_variable().copied()
 }
 
 pub fn always() -> Formula {
@@ -159,7 +156,7 @@ pub fn each_var(formula: &Formula, f: &mut impl FnMut(Var)) {
 
 /// Returns an affine form with each variable replaced by `with(variable)`.
 pub fn substitute(form: &AffineForm, with: &mut impl FnMut(Var) -> AffineForm) -> AffineForm {
-    form.terms().iter().fold(number(form.constant()), |sum, &(var, factor)| sum.plus(&with(var).times(factor)))
+    form.substitute_all(|&var| Some(with(var))).expect("coefficients are limited")
 }
 
 /// Returns a formula with each variable replaced by `with(variable)`.

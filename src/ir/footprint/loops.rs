@@ -14,6 +14,7 @@ use crate::def::*;
 use crate::visit::each_stmt;
 use clk_base::linear::{AffineForm, Formula, Var};
 use clk_base::source::Span;
+use clk_scalar::exact::trip_count;
 
 /// The maximum number of iterations of a loop that is unrolled.
 const MAX_TRIPS: i128 = 64;
@@ -45,10 +46,9 @@ impl SymbolicRange {
     /// Returns the values of the loop variable if the bounds and the step are constants and there are at most
     /// [`MAX_TRIPS`] values.
     fn values(&self) -> Option<Vec<i128>> {
-        let (start, end, step) = (constant(&self.start)?, constant(&self.end)?, constant(&self.step)?);
-        let distance = if step > 0 { end - start } else { start - end };
-        let trips = if step == 0 || distance <= 0 { 0 } else { (distance - 1) / step.abs() + 1 };
-        (step != 0 && trips <= MAX_TRIPS).then(|| (0..trips).map(|k| start + k * step).collect())
+        let (start, step) = (constant(&self.start)?, constant(&self.step)?);
+        let trips = trip_count(start, constant(&self.end)?, step, false)?;
+        (trips <= MAX_TRIPS).then(|| (0..trips).map(|k| start + k * step).collect())
     }
 
     /// Returns an upper bound on the number of iterations, if the value ranges of start and end imply one.

@@ -211,7 +211,7 @@ impl Partitioner<'_> {
         for round in 0..3 {
             for index in self.footprint.accesses.iter().flat_map(|access| indices(access, round)) {
                 for (coordinate, var) in self.coordinates() {
-                    if index.coefficient(var) != 0 && !coordinates.iter().any(|(known, _)| *known == coordinate) {
+                    if index.coefficient(&var) != 0 && !coordinates.iter().any(|(known, _)| *known == coordinate) {
                         coordinates.push((coordinate, var));
                     }
                 }
@@ -353,7 +353,7 @@ impl Partitioner<'_> {
             span = Some(access.span);
             for (axis, index) in access.indices.iter().enumerate() {
                 let extent = (self.launch.extent)(param, axis as u8);
-                if index.coefficient(var) != 0 && extent == Some(len) {
+                if index.coefficient(&var) != 0 && extent == Some(len) {
                     return Ok(ShardedParam { param, axis: axis as u8, ..lead.clone() });
                 }
             }
@@ -374,13 +374,13 @@ impl Partitioner<'_> {
         let write = self.footprint.accesses.iter().find_map(|access| {
             let (param, _) = self.param(access.memory).filter(|_| access.kind != FootprintAccessKind::Load)?;
             let array = all.iter().find(|array| array.param == param)?;
-            let index = access.indices.get(array.axis as usize).filter(|index| index.coefficient(var) != 0)?;
+            let index = access.indices.get(array.axis as usize).filter(|index| index.coefficient(&var) != 0)?;
             Some((access, array, index))
         });
         let Some((access, array, index)) = write else {
             return Err(PartitionError::other(None, "the kernel writes nothing along the sharded axis"));
         };
-        let stride = index.coefficient(var);
+        let stride = index.coefficient(&var);
         if stride < 0 {
             let name = self.name(array.param);
             return Err(PartitionError::other(Some(access.span), format!("`{name}` is written in reverse order")));

@@ -2,7 +2,6 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::def::int;
 use crate::def::*;
 use crate::definite_init::find_initialized_arrays;
 use crate::variance::{Variance, Variances};
@@ -53,7 +52,7 @@ pub(super) fn slice_indices_and_conditions(f: &Function) -> Slice {
     let mut slice = Slice::default();
     while let Some(id) = roots.pop() {
         let expr = &f.exprs[id];
-        if (int(expr.ty).is_none() && expr.ty != Ty::Scalar(Scalar::Bool)) || !slice.exprs.insert(id) {
+        if (expr.ty.as_int().is_none() && expr.ty != Ty::Scalar(Scalar::Bool)) || !slice.exprs.insert(id) {
             continue;
         }
         match &expr.kind {
@@ -82,19 +81,8 @@ pub(super) fn constant_tables(f: &Function) -> FxHashMap<MemId, Vec<u64>> {
         (memory.space == MemorySpace::Local && is_initialized.get(id.index()) == Some(&true))
             .then(|| vec![None; len as usize])
     };
-    let constant = |id: ExprId| match f.exprs[id].kind {
-        ExprKind::Const(bits) => Some(bits),
-        _ => None,
-    };
-    let position = |place: &Place| {
-        let mut at = 0u64;
-        for (index, extent) in place.indices.iter().zip(&f.memories[place.memory].extents) {
-            let Extent::Known(extent) = extent else { return None };
-            let index = constant(*index).filter(|index| *index < u64::from(*extent))?;
-            at = at.checked_mul(u64::from(*extent))?.checked_add(index)?;
-        }
-        usize::try_from(at).ok()
-    };
+    let constant = |id: ExprId| Some(f.const_value(id)?.bits);
+    let position = |place: &Place| usize::try_from(f.const_position(place)?).ok();
     // The elements written so far; `None` if the array is known not to be constant.
     let mut tables: FxHashMap<MemId, Option<Vec<Option<u64>>>> = FxHashMap::default();
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {

@@ -365,17 +365,7 @@ impl VarSpace {
             }
             _ => (whole(a, self), whole(b, self)),
         };
-        let mut sum = number(a.constant() * b.constant());
-        for &(x, p) in a.terms() {
-            sum = sum.plus(&variable(x).times(p * b.constant()));
-            for &(y, q) in b.terms() {
-                sum = sum.plus(&variable(self.product_of(x, y)).times(p * q));
-            }
-        }
-        for &(y, q) in b.terms() {
-            sum = sum.plus(&variable(y).times(q * a.constant()));
-        }
-        sum
+        a.multiply(&b, |&x, &y| Some(self.product_of(x, y))).expect("coefficients are limited")
     }
 
     /// Returns `a / b` rounded toward zero, or down if `floor`. Facts define the quotient only for positive `b`. For

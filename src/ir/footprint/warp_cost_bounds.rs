@@ -14,6 +14,7 @@ use super::formula::*;
 use super::vars::{DerivedVar, VarRole, VarSpace as Variables};
 use crate::def::*;
 use crate::memory_transactions::{self, LANES, LaneAddress, SECTOR};
+use clk_base::affine::gcd;
 use clk_base::linear::{AffineForm, Atom, Formula, Var};
 
 /// The maximum number of warps per block.
@@ -126,12 +127,12 @@ impl SymbolicWarps {
             if access.path.iter().any(|condition| at.is_false(condition)) {
                 continue;
             }
-            let mut flat = number_of(0);
+            let mut flat = AffineForm::from(0);
             for (index, extent) in access.indices.iter().zip(&access.extents) {
                 let (index, extent) = (at.form(index)?, at.form(extent)?);
                 flat = at.space.product(&flat, &extent).plus(&index);
             }
-            let offset = at.space.product(&flat, &number_of(size));
+            let offset = at.space.product(&flat, &AffineForm::from(size));
             if !is_tame(&offset) {
                 return Err(NOT_LINEAR);
             }
@@ -189,14 +190,14 @@ impl SymbolicWarps {
     fn divisor(&self, form: &AffineForm, of: i128) -> i128 {
         form.terms()
             .iter()
-            .fold(of, |all, &(var, by)| divisor(all, by.saturating_mul(self.known_divisor(var, MAX_FACTOR_DEPTH))))
+            .fold(of, |all, &(var, by)| gcd(all, by.saturating_mul(self.known_divisor(var, MAX_FACTOR_DEPTH))))
     }
 
     /// Returns a known divisor of all values of a variable. Factors of nested products are considered up to `depth`.
     fn known_divisor(&self, var: Var, depth: u32) -> i128 {
         let divisor_from = |form: &AffineForm| {
             let (own, rest): (Vec<_>, Vec<_>) = form.terms().iter().partition(|(other, _)| *other == var);
-            let all = rest.iter().fold(form.constant(), |all, &&(_, by)| divisor(all, by));
+            let all = rest.iter().fold(form.constant(), |all, &&(_, by)| gcd(all, by));
             if matches!(own[..], [(_, 1 | -1)]) { all } else { 1 }
         };
         let mut by = match self.space.products.get(&var) {
@@ -229,14 +230,6 @@ fn shifted(offsets: &[LaneAddress], by: i128) -> Vec<LaneAddress> {
     offsets.iter().map(|address| LaneAddress { at: address.at + by, ..*address }).collect()
 }
 
-fn divisor(a: i128, b: i128) -> i128 {
-    let (mut a, mut b) = (a.abs(), b.abs());
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
 /// Returns the lanes of an arbitrary warp of a `threads` kernel: a tile of indices along the last two axes.
 fn tile(space: &mut Variables, indices: &[AffineForm], tile: [u32; 2]) -> Vec<LaneCoordinates> {
     let mut lanes = vec![LaneCoordinates::default(); LANES];
@@ -250,7 +243,7 @@ fn tile(space: &mut Variables, indices: &[AffineForm], tile: [u32; 2]) -> Vec<La
                     (format!("warp of {}", space.get(var).name), space.get(var).high / i128::from(extent));
                 let warp = variable(space.fresh(name, VarRole::Block, 0, high)).times(extent.into());
                 let set_coordinate = |(number, lane): (usize, &mut LaneCoordinates)| {
-                    lane.insert(var, warp.plus(&number_of(place(number))))
+                    lane.insert(var, warp.plus(&AffineForm::from(place(number))))
                 };
                 lanes.iter_mut().enumerate().for_each(|lane| drop(set_coordinate(lane)));
             }
@@ -262,10 +255,6 @@ fn tile(space: &mut Variables, indices: &[AffineForm], tile: [u32; 2]) -> Vec<La
     let mut is_inside = is_inside.into_iter();
     lanes.retain(|_| is_inside.next() == Some(true));
     lanes
-}
-
-fn number_of(n: i128) -> AffineForm {
-    super::formula::number(n)
 }
 
 /// Returns the lanes of each warp of a block.
@@ -281,7 +270,7 @@ fn blocks(space: &mut Variables, grid: &SymbolicGrid) -> Result<Vec<Vec<LaneCoor
             }
             let at = |flat: i128| {
                 let place = [(x, flat % a), (y, flat / a % b), (z, flat / a / b)];
-                place.into_iter().filter_map(|(form, at)| Some((single(form)?, number_of(at)))).collect()
+                place.into_iter().filter_map(|(form, at)| Some((single(form)?, AffineForm::from(at)))).collect()
             };
             let all: Vec<LaneCoordinates> = (0..threads).map(at).collect();
             Ok(all.chunks(LANES).map(<[LaneCoordinates]>::to_vec).collect())
@@ -289,14 +278,14 @@ fn blocks(space: &mut Variables, grid: &SymbolicGrid) -> Result<Vec<Vec<LaneCoor
         [Some(a), ..] if a % LANES as i128 == 0 && a > 0 => {
             let Some(var) = single(x) else { return Err("the extents of a block are not known") };
             let warp = |number: i128| {
-                lanes(&|lane| LaneCoordinates::from_iter([(var, number_of(number * LANES as i128 + lane))]))
+                lanes(&|lane| LaneCoordinates::from_iter([(var, AffineForm::from(number * LANES as i128 + lane))]))
             };
             Ok((0..(a / LANES as i128).min(MAX_WARPS)).map(warp).collect())
         }
         [_, Some(1), Some(1)] => {
             let Some(var) = single(x) else { return Err("the extents of a block are not known") };
             let warp = variable(space.fresh("warp_idx", VarRole::Block, 0, MAX_WARPS - 1)).times(LANES as i128);
-            Ok(vec![lanes(&|lane| LaneCoordinates::from_iter([(var, warp.plus(&number_of(lane)))]))])
+            Ok(vec![lanes(&|lane| LaneCoordinates::from_iter([(var, warp.plus(&AffineForm::from(lane)))]))])
         }
         _ => Err("the extents of a block are not known"),
     }
@@ -324,7 +313,7 @@ impl LaneEvaluator<'_> {
     }
 
     fn form(&mut self, form: &AffineForm) -> Result<AffineForm, UnknownCost> {
-        let mut sum = number_of(form.constant());
+        let mut sum = AffineForm::from(form.constant());
         for &(var, by) in form.terms() {
             sum = sum.plus(&self.value(var)?.times(by));
             if !is_tame(&sum) {
@@ -369,7 +358,7 @@ impl LaneEvaluator<'_> {
         }
         if let Some(DerivedVar::Table(values, index)) = self.space.definitions.get(&var).cloned() {
             let at = constant(&self.form(&index)?).and_then(|at| usize::try_from(at).ok());
-            return at.and_then(|at| values.get(at)).map(|&value| number_of(value)).ok_or(NOT_LINEAR);
+            return at.and_then(|at| values.get(at)).map(|&value| AffineForm::from(value)).ok_or(NOT_LINEAR);
         }
         if self.space.elements.contains_key(&var) {
             return Err("an index is read from memory");
@@ -385,9 +374,9 @@ impl LaneEvaluator<'_> {
             }
             Some(DerivedVar::Form(form)) => self.form(&form),
             Some(DerivedVar::Bits(op, a, b)) => match (constant(&self.form(&a)?), constant(&self.form(&b)?), op) {
-                (Some(a), Some(b), BinOp::And) => Ok(number_of(a & b)),
-                (Some(a), Some(b), BinOp::Or) => Ok(number_of(a | b)),
-                (Some(a), Some(b), BinOp::Xor) => Ok(number_of(a ^ b)),
+                (Some(a), Some(b), BinOp::And) => Ok(AffineForm::from(a & b)),
+                (Some(a), Some(b), BinOp::Or) => Ok(AffineForm::from(a | b)),
+                (Some(a), Some(b), BinOp::Xor) => Ok(AffineForm::from(a ^ b)),
                 _ => Err(NOT_LINEAR),
             },
             Some(DerivedVar::Choice(cases)) => {
@@ -406,13 +395,11 @@ impl LaneEvaluator<'_> {
     /// variables. The constant, which differs between lanes, need not be divisible.
     fn quotient(&mut self, a: &AffineForm, b: &AffineForm, floor: bool) -> Result<AffineForm, UnknownCost> {
         let down = floor || self.space.bounds(a).0 >= 0;
-        match constant(b) {
-            Some(by) if by > 0 && down && a.terms().iter().all(|(_, factor)| factor % by == 0) => {
-                let whole = a.terms().iter().map(|&(var, factor)| variable(var).times(factor / by));
-                Ok(whole.fold(number_of(a.constant().div_euclid(by)), |sum, term| sum.plus(&term)))
-            }
-            Some(by) if by > 0 && a.terms().is_empty() => Ok(self.space.quotient(a, b, floor)),
-            _ => Err("a division by an unknown number, or with a remainder that differs between lanes"),
-        }
+        let quotient = match constant(b).filter(|&by| by > 0) {
+            Some(_) if a.terms().is_empty() => Some(self.space.quotient(a, b, floor)),
+            Some(by) if down => a.divide_floor(by),
+            _ => None,
+        };
+        quotient.ok_or("a division by an unknown number, or with a remainder that differs between lanes")
     }
 }

@@ -399,8 +399,8 @@ impl Writer<'_> {
         while let Some(condition) = pending.pop() {
             match condition {
                 Formula::And(parts) => pending.extend(parts),
-                Formula::Atom(Atom::Zero(form)) if form.coefficient(var).abs() == 1 => {
-                    let factor = form.coefficient(var);
+                Formula::Atom(Atom::Zero(form)) if form.coefficient(&var).abs() == 1 => {
+                    let factor = form.coefficient(&var);
                     let rest = form.minus(&variable(var).times(factor));
                     if rest.terms().iter().all(|&(other, _)| self.is_given(builder, other)) {
                         return Some(builder.form(&rest, self.side).times(-factor));
@@ -604,7 +604,7 @@ impl MixedRadixNumber {
 
     /// Replaces the sum by its variable if the index contains a multiple of the sum.
     fn substitute(&self, index: &AffineForm) -> AffineForm {
-        let weights = self.form.terms().iter().map(|&(var, weight)| (index.coefficient(var), weight));
+        let weights = self.form.terms().iter().map(|&(var, weight)| (index.coefficient(&var), weight));
         let times = |(own, weight): (i128, i128)| if own % weight == 0 { own / weight } else { 0 };
         let mut all = weights.map(times);
         match all.next() {
@@ -708,14 +708,14 @@ impl Digits {
                             Some(by) => weights.push((at, DigitPart::Quotient, weight.checked_mul(by)?)),
                             // `coordinate - quotient * by` is the remainder, so the coefficient of the product must be
                             // the negated coefficient of the coordinate.
-                            None if index.coefficient(split.product?) == -weight => {}
+                            None if index.coefficient(&split.product?) == -weight => {}
                             None => return None,
                         }
                     }
                 }
             } else if let Some(split) = splits.iter().find(split_by) {
                 match split.product == Some(var) {
-                    true if index.coefficient(coordinates[split.at]) == -weight => {}
+                    true if index.coefficient(&coordinates[split.at]) == -weight => {}
                     true => return None,
                     false => weights.push((split.at, DigitPart::Quotient, weight)),
                 }

@@ -7,6 +7,7 @@ use super::transfer;
 use super::value_bounds::{LaunchConstant, ValueBounds};
 use crate::def::*;
 use crate::visit::each_stmt;
+use clk_scalar::exact::limits;
 use clk_scalar::ops::{BarrierKind, UnaryOp};
 use clk_scalar::{Scalar, ScalarValue};
 
@@ -57,13 +58,6 @@ fn join(a: LocalFacts, b: LocalFacts) -> LocalFacts {
     }
 }
 
-fn int(ty: Ty) -> Option<Scalar> {
-    match ty {
-        Ty::Scalar(s) if s.is_int() => Some(s),
-        _ => None,
-    }
-}
-
 impl<'a> RangeWalker<'a> {
     pub fn new(function: &'a Function, assumptions: RangeAssumptions, param_facts: Option<&'a ParamFacts>) -> Self {
         RangeWalker {
@@ -94,7 +88,7 @@ impl<'a> RangeWalker<'a> {
     // Bounds of values.
 
     fn scalar(&self, id: ExprId) -> Option<Scalar> {
-        int(self.function.exprs[id].ty)
+        self.function.exprs[id].ty.as_int()
     }
 
     /// Returns the bounds of a value parameter.
@@ -170,7 +164,7 @@ impl<'a> RangeWalker<'a> {
             }
             ExprKind::Convert(value) => match function.exprs[*value].ty {
                 Ty::Scalar(Scalar::Bool) => Some(ValueBounds::new(0, 1)),
-                ty if int(ty).is_some() => Some(self.fact_at(*value, depth + 1)),
+                ty if ty.as_int().is_some() => Some(self.fact_at(*value, depth + 1)),
                 _ => None,
             },
             ExprKind::Bitcast(value) if self.scalar(*value).is_some() => Some(self.fact_at(*value, depth + 1)),
@@ -226,13 +220,6 @@ impl<'a> RangeWalker<'a> {
         }
     }
 
-    fn constant(&self, id: ExprId) -> Option<i128> {
-        match self.function.exprs[id].kind {
-            ExprKind::Const(bits) => ScalarValue { ty: self.scalar(id)?, bits }.as_integer(),
-            _ => None,
-        }
-    }
-
     /// Returns the bounds of products such as `block_idx.x * 4096`, for kernels in which a block processes more
     /// elements than it has threads. The number of blocks is assumed to be small enough that the product does not
     /// overflow. That is checked at launch, and holds for grids that just cover an array.
@@ -241,7 +228,7 @@ impl<'a> RangeWalker<'a> {
         else {
             return None;
         };
-        let tile = self.constant(tile).filter(|&tile| (1..=self.limit()).contains(&tile))?;
+        let tile = self.function.const_integer(tile).filter(|&tile| (1..=self.limit()).contains(&tile))?;
         let all = self.builtin_range(BuiltinIndex::GridDim, axis).high;
         if !self.assumptions.assume || self.assumptions.largest == 0 || all * tile <= i128::from(i32::MAX) {
             return None;
@@ -259,7 +246,7 @@ impl<'a> RangeWalker<'a> {
     /// empty.
     fn last_index_range(&mut self, extent: ExprId, less: ExprId) -> Option<ValueBounds> {
         let LaunchConstant::Extent { param, axis } = self.symbol(extent)? else { return None };
-        let less = self.constant(less).filter(|&less| (1..=LARGEST_ASSUMED).contains(&less))?;
+        let less = self.function.const_integer(less).filter(|&less| (1..=LARGEST_ASSUMED).contains(&less))?;
         if !self.assumptions.assume {
             return None;
         }
@@ -342,10 +329,7 @@ impl<'a> RangeWalker<'a> {
                 self.assume(*right, false);
             }
             ExprKind::Select { cond, then, other } => {
-                let constant = |id: ExprId| match self.function.exprs[id].kind {
-                    ExprKind::Const(bits) => Some(bits != 0),
-                    _ => None,
-                };
+                let constant = |id: ExprId| Some(self.function.const_value(id)?.bits != 0);
                 let (cond, then, other) = (*cond, *then, *other);
                 // `if a { b } else { false }` and `if a { b } else { a }` are `a && b`; `if a { true } else { b }` and
                 // `if a { a } else { b }` are `a || b`.
@@ -392,7 +376,7 @@ impl<'a> RangeWalker<'a> {
     /// Derives bounds of `x` from `x + 4096 <= n`, if the sum cannot wrap around.
     fn refine_summand(&mut self, sum: ExprId, limit: &ValueBounds, gap: i128) {
         let ExprKind::Binary { op: BinOp::Add, left, right } = self.function.exprs[sum].kind else { return };
-        let (value, plus) = match (self.constant(left), self.constant(right)) {
+        let (value, plus) = match (self.function.const_integer(left), self.function.const_integer(right)) {
             (None, Some(plus)) => (left, plus),
             (Some(plus), None) => (right, plus),
             _ => return,
@@ -542,7 +526,7 @@ impl<'a> RangeWalker<'a> {
             self.analysis.summary.guarded_divisions += 1;
             self.analysis.zero_divisors.insert(id);
         }
-        let least = super::value_bounds::type_range(scalar).0;
+        let least = limits(scalar).0;
         if scalar.is_signed() && b.low <= -1 && b.high >= -1 && a.low == least {
             self.analysis.overflowing_divisions.insert(id);
         }
@@ -669,7 +653,7 @@ impl<'a> RangeWalker<'a> {
         let mut stable = true;
         let mut weaker = FxHashMap::default();
         for (local, fact) in head {
-            let scalar = int(self.function.locals[*local].ty);
+            let scalar = self.function.locals[*local].ty.as_int();
             match (next.get(local), scalar) {
                 (Some(also), _) if also.implies(fact) => drop(weaker.insert(*local, fact.clone())),
                 (Some(also), Some(scalar)) => {

@@ -13,7 +13,7 @@ mod value_bounds;
 use crate::def::Module;
 pub use results::{BodySite, ParamFacts, RangeAnalysis, RangeAssumptions, Summary, SymbolInequality};
 pub(crate) use transfer::match_ceil_div;
-pub use value_bounds::{LaunchConstant, ValueBounds, type_range};
+pub use value_bounds::{LaunchConstant, ValueBounds};
 
 /// Analyzes the kernel's body, which contains no calls.
 pub fn analyze(module: &Module, assumptions: RangeAssumptions) -> RangeAnalysis {

@@ -1,8 +1,9 @@
 //! The transfer functions of range analysis: operations on intervals.
 
-use super::value_bounds::{ValueBounds, type_range};
+use super::value_bounds::ValueBounds;
 use crate::def::{BinOp, ExprId, ExprKind, Function};
 use clk_scalar::Scalar;
+use clk_scalar::exact::limits;
 use clk_scalar::ops::MathFn;
 
 /// Returns the bounds of the mathematical result of an operation, which may exceed the type's range; `None` if nothing
@@ -121,7 +122,7 @@ pub(crate) fn math(function: MathFn, args: &[ValueBounds], scalar: Scalar) -> Op
         (MathFn::Min, [a, b]) => min(a, b),
         (MathFn::Max, [a, b]) => max(a, b),
         (MathFn::Clamp, [x, low, high]) => min(&max(x, low), high),
-        (MathFn::Abs, [x]) if x.low > type_range(scalar).0 || !scalar.is_signed() => {
+        (MathFn::Abs, [x]) if x.low > limits(scalar).0 || !scalar.is_signed() => {
             let high = x.high.max(-x.low);
             ValueBounds::new(if x.low > 0 { x.low } else { 0.max(-x.high) }, high)
         }

@@ -1,6 +1,7 @@
 //! The abstract domain of range analysis: an interval with upper bounds relative to launch constants.
 
 use clk_scalar::Scalar;
+use clk_scalar::exact::limits;
 
 /// A launch constant: a number that is the same throughout a launch and known when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,15 +35,6 @@ pub struct ValueBounds {
 /// accesses.
 const MAX_SYMBOLS: usize = 6;
 
-pub fn type_range(scalar: Scalar) -> (i128, i128) {
-    let bits = scalar.bits();
-    match scalar {
-        Scalar::Bool => (0, 1),
-        s if s.is_signed() => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-        _ => (0, (1i128 << bits) - 1),
-    }
-}
-
 impl ValueBounds {
     pub fn new(low: i128, high: i128) -> ValueBounds {
         ValueBounds { low, high, upper_bounds: vec![], nonzero: low > 0 || high < 0 }
@@ -50,7 +42,7 @@ impl ValueBounds {
 
     /// Returns the bounds of an arbitrary value of the type.
     pub fn any(scalar: Scalar) -> ValueBounds {
-        let (low, high) = type_range(scalar);
+        let (low, high) = limits(scalar);
         ValueBounds::new(low, high)
     }
 
@@ -72,7 +64,7 @@ impl ValueBounds {
     }
 
     pub fn fits_in(&self, scalar: Scalar) -> bool {
-        let (low, high) = type_range(scalar);
+        let (low, high) = limits(scalar);
         low <= self.low && self.high <= high
     }
 
@@ -145,7 +137,7 @@ impl ValueBounds {
     /// Returns bounds that include both `self` and `next`, widened so that repeated widening reaches a fixpoint
     /// quickly.
     pub fn widened(&self, next: &ValueBounds, scalar: Scalar) -> ValueBounds {
-        let (least, most) = type_range(scalar);
+        let (least, most) = limits(scalar);
         let low = match next.low {
             low if low >= self.low => self.low,
             low => *[1, 0, -1].iter().find(|&&step| step <= low).unwrap_or(&least),

@@ -2,12 +2,12 @@
 //! to.
 
 use super::decide::{deciding, taking};
-use super::state::{Affine, OpClass};
+use super::state::{CompiledAffine, OpClass};
 use super::*;
 use crate::code::PollingLoopDef;
 use crate::events::{
-    AccessKind, AccessSite, AccessTraits, IndexVariance, ReportAccess, ReportBlockBarrier, ReportDivergence,
-    ReportExit, ReportFence, ReportLocalDeclaration, ReportLoopEntry, ReportPoll, ReportWarpBarrier,
+    AccessKind, AccessSite, AccessTraits, ReportAccess, ReportBlockBarrier, ReportDivergence, ReportExit, ReportFence,
+    ReportLocalDeclaration, ReportLoopEntry, ReportPoll, ReportWarpBarrier,
 };
 use crate::sanitizer::arithmetic;
 use clk_ir::disjoint_writes::{self, DisjointWrites};
@@ -180,7 +180,7 @@ impl<'a> KernelCompiler<'a> {
         &mut self,
         touch: AccessKind,
         access: u32,
-        form: IndexVariance,
+        form: Variance,
         values: Vec<Reg>,
         traits: AccessTraits,
     ) {
@@ -351,7 +351,7 @@ impl<'a> KernelCompiler<'a> {
     }
 
     /// Emits an overflow check in front of an operator on affine values.
-    pub(crate) fn check_affine(&mut self, op: BinOp, a: &Affine, b: &Affine, span: u32) {
+    pub(crate) fn check_affine(&mut self, op: BinOp, a: &CompiledAffine, b: &CompiledAffine, span: u32) {
         if let Some((run, which)) = arithmetic::affine_overflow_check(op) {
             let axes = vec![self.affine_index(a), self.affine_index(b)];
             let y = self.push_index(axes);

@@ -1,6 +1,6 @@
 //! Code generation for expressions.
 
-use super::state::{Affine, CompilerRegClass, StripRole, ZERO};
+use super::state::{CompiledAffine, CompilerRegClass, StripRole, ZERO};
 use super::*;
 use crate::affine_compare;
 use crate::lanes::slow::{self, SlowDef, SlowOp};
@@ -98,7 +98,7 @@ impl<'a> KernelCompiler<'a> {
     fn coordinate(&mut self, base: CompiledValue, axis: usize) -> CompiledValue {
         let mut coef = [ZERO; AXES];
         coef[axis] = CompiledValue::Const(1);
-        CompiledValue::Affine(Box::new(Affine { base, coef }))
+        CompiledValue::Affine(Box::new(CompiledAffine { base, coef }))
     }
 
     /// Returns index `k` of a `threads` kernel; the last index is x.

@@ -2,31 +2,13 @@
 
 use super::state::{CompilerRegClass, OpClass, StripRole};
 use super::*;
-use crate::events::{AccessKind, AccessTraits, IndexVariance};
+use crate::events::{AccessKind, AccessTraits};
 use crate::lanes::{is_wide, pick_wide};
 use crate::memory::{Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, U1, U2, W4, W8};
 use crate::store::{StoreAffine, StoreScatter, StoreWords};
 use crate::{atomics, local_arrays};
 use clk_scalar::Scalar;
 use clk_scalar::ops::AtomicOp;
-
-/// How the indices of an access vary between lanes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum IndexSpread {
-    Uniform,
-    Affine,
-    Lanes,
-}
-
-impl From<IndexSpread> for IndexVariance {
-    fn from(spread: IndexSpread) -> IndexVariance {
-        match spread {
-            IndexSpread::Uniform => IndexVariance::Uniform,
-            IndexSpread::Affine => IndexVariance::Rows,
-            IndexSpread::Lanes => IndexVariance::Varying,
-        }
-    }
-}
 
 /// Selects the op of an access by the representation of its elements in memory.
 macro_rules! by_form {
@@ -50,7 +32,7 @@ impl<'a> KernelCompiler<'a> {
         (leaf.ty.scalar(), if place.component.is_some() { 1 } else { leaf.ty.lanes() })
     }
 
-    fn access(&mut self, place: &Place, span: Span, write: bool) -> (AccessOperands, IndexSpread) {
+    fn access(&mut self, place: &Place, span: Span, write: bool) -> (AccessOperands, Variance) {
         let memory = &self.f.memories[place.memory];
         let (scalar, _) = self.components(place);
         let leaf = &memory.layout.leaves[place.leaf as usize];
@@ -83,21 +65,21 @@ impl<'a> KernelCompiler<'a> {
         )
     }
 
-    fn indices(&mut self, indices: &[ExprId]) -> (Vec<AffineIndex>, IndexSpread) {
+    fn indices(&mut self, indices: &[ExprId]) -> (Vec<AffineIndex>, Variance) {
         let vals: Vec<CompiledValue> = indices.iter().map(|&i| self.value(i)[0].clone()).collect();
         let spread = |c: &Self, v: &CompiledValue| match v {
-            CompiledValue::Affine(_) => IndexSpread::Affine,
-            _ if c.is_uniform(v) => IndexSpread::Uniform,
-            _ => IndexSpread::Lanes,
+            CompiledValue::Affine(_) => Variance::Affine,
+            _ if c.is_uniform(v) => Variance::Uniform,
+            _ => Variance::Varying,
         };
-        let most = vals.iter().map(|v| spread(self, v)).max().unwrap_or(IndexSpread::Uniform);
+        let most = vals.iter().map(|v| spread(self, v)).max().unwrap_or(Variance::Uniform);
         let axes = indices
             .iter()
             .zip(&vals)
             .map(|(&e, val)| {
                 let scalar = self.f.exprs[e].ty.scalar();
                 let mut index = match val {
-                    CompiledValue::Affine(affine) if most == IndexSpread::Affine => self.affine_index(affine),
+                    CompiledValue::Affine(affine) if most == Variance::Affine => self.affine_index(affine),
                     _ => AffineIndex {
                         base: self.regs_of(e)[0],
                         wide: is_wide(scalar),
@@ -123,24 +105,24 @@ impl<'a> KernelCompiler<'a> {
         let (mut access, spread) = self.access(place, span, false);
         let is_local = self.f.memories[place.memory].space == MemorySpace::Local;
         access.may_view =
-            spread == IndexSpread::Affine && count == 1 && scalar.size() == 4 && !is_local && self.viewing.is_allowed;
+            spread == Variance::Affine && count == 1 && scalar.size() == 4 && !is_local && self.viewing.is_allowed;
         access.prefetch = access.may_view && matches!(self.f.memories[place.memory].space, MemorySpace::Global { .. });
         for _ in 0..count {
             let reg = match (access.may_view, count) {
                 (true, _) => self.alloc(CompilerRegClass::View),
-                (_, 1) => self.result(spread == IndexSpread::Uniform && !is_local, scalar),
-                _ => self.alloc_for(spread == IndexSpread::Uniform && !is_local, scalar),
+                (_, 1) => self.result(spread == Variance::Uniform && !is_local, scalar),
+                _ => self.alloc_for(spread == Variance::Uniform && !is_local, scalar),
             };
             access.regs.push(reg);
         }
         let vals = access.regs.iter().map(|&r| CompiledValue::Reg(r)).collect();
         let run = match (is_local, spread) {
             (true, spread) => self.local_op(scalar, spread, false),
-            (_, IndexSpread::Uniform) => by_form!(self, scalar, LoadUniform),
-            (_, IndexSpread::Affine) => by_form!(self, scalar, LoadAffine),
-            (_, IndexSpread::Lanes) => by_form!(self, scalar, LoadGather),
+            (_, Variance::Uniform) => by_form!(self, scalar, LoadUniform),
+            (_, Variance::Affine) => by_form!(self, scalar, LoadAffine),
+            (_, Variance::Varying) => by_form!(self, scalar, LoadGather),
         };
-        let early = !is_local && spread != IndexSpread::Lanes;
+        let early = !is_local && spread != Variance::Varying;
         if access.may_view {
             self.viewing.regs.extend(access.regs.iter().map(|&reg| (reg, access.memory)));
         }
@@ -150,12 +132,12 @@ impl<'a> KernelCompiler<'a> {
         self.report_touch(
             AccessKind::Load,
             x,
-            spread.into(),
+            spread,
             vec![],
             AccessTraits { reads_own_store: own, ..AccessTraits::default() },
         );
         self.emit(run, Op { x, ..nothing() });
-        if !is_local && spread == IndexSpread::Affine {
+        if !is_local && spread == Variance::Affine {
             self.sort(OpClass::AffineLoad);
         }
         if early {
@@ -164,8 +146,8 @@ impl<'a> KernelCompiler<'a> {
         vals
     }
 
-    fn local_op(&self, scalar: Scalar, spread: IndexSpread, write: bool) -> OpFn {
-        let lanes = spread != IndexSpread::Uniform;
+    fn local_op(&self, scalar: Scalar, spread: Variance, write: bool) -> OpFn {
+        let lanes = spread != Variance::Uniform;
         match (is_wide(scalar), lanes, write) {
             (false, false, false) => self.pick::<local_arrays::LoadColumn<u32>>(),
             (true, false, false) => self.pick::<local_arrays::LoadColumn<u64>>(),
@@ -185,18 +167,18 @@ impl<'a> KernelCompiler<'a> {
         let is_local = self.f.memories[place.memory].space == MemorySpace::Local;
         let run = match (is_local, spread) {
             (true, spread) => self.local_op(scalar, spread, true),
-            (_, IndexSpread::Affine) if scalar.size() == 4 => pick_wide!(self.isa, V => StoreWords<V>),
-            (_, IndexSpread::Uniform | IndexSpread::Affine) => by_form!(self, scalar, StoreAffine),
-            (_, IndexSpread::Lanes) => by_form!(self, scalar, StoreScatter),
+            (_, Variance::Affine) if scalar.size() == 4 => pick_wide!(self.isa, V => StoreWords<V>),
+            (_, Variance::Uniform | Variance::Affine) => by_form!(self, scalar, StoreAffine),
+            (_, Variance::Varying) => by_form!(self, scalar, StoreScatter),
         };
-        let words = !is_local && spread == IndexSpread::Affine && scalar.size() == 4;
+        let words = !is_local && spread == Variance::Affine && scalar.size() == 4;
         let role = match access.regs.as_slice() {
             &[value] if words => StripRole::Store { value, memory: access.memory },
             _ => StripRole::Other,
         };
         let values = access.regs.clone();
         let x = self.push_access(access);
-        self.report_touch(AccessKind::Store, x, spread.into(), values, AccessTraits::default());
+        self.report_touch(AccessKind::Store, x, spread, values, AccessTraits::default());
         self.emit(run, Op { x, ..nothing() });
         self.role(role);
     }
@@ -231,7 +213,7 @@ impl<'a> KernelCompiler<'a> {
         self.report_touch(
             touch,
             access,
-            spread.into(),
+            spread,
             vec![value],
             AccessTraits {
                 ignores_old_value: overwrites,
@@ -259,7 +241,7 @@ impl<'a> KernelCompiler<'a> {
             && scalar.is_float()
             && !checked
             && unseen
-            && spread != IndexSpread::Lanes
+            && spread != Variance::Varying
             && scalar.size() >= 4
         {
             if scalar == Scalar::F64 {
@@ -279,12 +261,12 @@ impl<'a> KernelCompiler<'a> {
 impl KernelCompiler<'_> {
     /// Returns the op of an atomic addition (`negate`: subtraction) on 4-byte integers; `unseen` if the old values are
     /// unused.
-    fn add_word<const C: bool>(&self, negate: bool, spread: IndexSpread, unseen: bool) -> OpFn {
+    fn add_word<const C: bool>(&self, negate: bool, spread: Variance, unseen: bool) -> OpFn {
         match (unseen, spread, negate) {
             (false, _, false) => self.pick::<atomics::AddWord<false, C>>(),
             (false, _, true) => self.pick::<atomics::AddWord<true, C>>(),
-            (true, IndexSpread::Lanes, false) => self.pick::<atomics::AddUnordered<false, C>>(),
-            (true, IndexSpread::Lanes, true) => self.pick::<atomics::AddUnordered<true, C>>(),
+            (true, Variance::Varying, false) => self.pick::<atomics::AddUnordered<false, C>>(),
+            (true, Variance::Varying, true) => self.pick::<atomics::AddUnordered<true, C>>(),
             (true, _, false) => self.pick::<atomics::AddRows<false, C>>(),
             (true, _, true) => self.pick::<atomics::AddRows<true, C>>(),
         }

@@ -28,11 +28,11 @@ pub(crate) enum CompiledValue {
     Const(u64),
     Reg(Reg),
     /// An `i32` or `u32`.
-    Affine(Box<Affine>),
+    Affine(Box<CompiledAffine>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Affine {
+pub(crate) struct CompiledAffine {
     /// A constant or a uniform register, as are the coefficients.
     pub base: CompiledValue,
     pub coef: [CompiledValue; AXES],

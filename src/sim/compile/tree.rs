@@ -172,7 +172,7 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether a value is the thread's index along x.
     fn is_thread(&mut self, e: ExprId) -> bool {
         let known = self.f.exprs[e].kind.is_free() || self.values.by_expr.contains_key(&e);
-        let first = |affine: &state::Affine| {
+        let first = |affine: &state::CompiledAffine| {
             affine.base == state::ZERO
                 && affine.coef == [CompiledValue::Const(1), state::ZERO, state::ZERO, state::ZERO]
         };

@@ -1,6 +1,6 @@
 //! Values during code generation (constants, registers, affine forms), and register allocation by use counts.
 
-use super::state::{Affine, CompilerRegClass, StripRole, ZERO};
+use super::state::{CompiledAffine, CompilerRegClass, StripRole, ZERO};
 use super::*;
 use crate::lanes::{is_wide, lane_of_raw, raw_of_lane};
 use clk_scalar::exact::{is_first_nonfinite, is_reported};
@@ -199,7 +199,7 @@ impl<'a> KernelCompiler<'a> {
     }
 
     /// Computes the lanes of a free affine value once, in the prologue.
-    fn spread_in_prologue(&mut self, e: ExprId, affine: &Affine) -> Reg {
+    fn spread_in_prologue(&mut self, e: ExprId, affine: &CompiledAffine) -> Reg {
         let part = std::mem::replace(&mut self.writer.section, CodeSection::Prologue);
         let reg = self.alloc_permanent(false, Scalar::I32);
         self.spread_into(reg, affine);
@@ -222,7 +222,7 @@ impl<'a> KernelCompiler<'a> {
         }
     }
 
-    fn spread_into(&mut self, reg: Reg, affine: &Affine) {
+    fn spread_into(&mut self, reg: Reg, affine: &CompiledAffine) {
         let index = self.affine_index(affine);
         let access = self.push_index(vec![index]);
         if self.writer.section == CodeSection::Prologue {
@@ -250,7 +250,7 @@ impl<'a> KernelCompiler<'a> {
         self.tables.accesses.len() as u32 - 1
     }
 
-    pub(crate) fn affine_index(&mut self, affine: &Affine) -> AffineIndex {
+    pub(crate) fn affine_index(&mut self, affine: &CompiledAffine) -> AffineIndex {
         let base = self.reg(&affine.base);
         let coef = std::array::from_fn(|k| match &affine.coef[k] {
             CompiledValue::Const(0) => Coef::Zero,
@@ -262,10 +262,10 @@ impl<'a> KernelCompiler<'a> {
     }
 
     /// Returns the affine form of a value that has one; a uniform is its own base.
-    pub(crate) fn as_affine(&self, val: &CompiledValue) -> Option<Affine> {
+    pub(crate) fn as_affine(&self, val: &CompiledValue) -> Option<CompiledAffine> {
         match val {
             CompiledValue::Affine(affine) => Some((**affine).clone()),
-            _ if self.is_uniform(val) => Some(Affine { base: val.clone(), coef: [ZERO; AXES] }),
+            _ if self.is_uniform(val) => Some(CompiledAffine { base: val.clone(), coef: [ZERO; AXES] }),
             _ => None,
         }
     }
@@ -289,7 +289,7 @@ impl<'a> KernelCompiler<'a> {
         }
         let (x, y) = (self.as_affine(a)?, self.as_affine(b)?);
         let affine = match op {
-            BinOp::Add | BinOp::Sub => Affine {
+            BinOp::Add | BinOp::Sub => CompiledAffine {
                 base: self.term(op, &x.base, &y.base),
                 coef: std::array::from_fn(|k| self.term(op, &x.coef[k], &y.coef[k])),
             },
@@ -299,7 +299,7 @@ impl<'a> KernelCompiler<'a> {
                     (_, true) => (x, b),
                     _ => return None,
                 };
-                Affine {
+                CompiledAffine {
                     base: self.term(op, &affine.base, factor),
                     coef: std::array::from_fn(|k| self.term(op, &affine.coef[k], factor)),
                 }

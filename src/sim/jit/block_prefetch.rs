@@ -9,9 +9,12 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
-use super::iteration_prefetch::{self, InductionStep};
+use clk_base::affine::Affine;
+
+use super::iteration_prefetch;
+use super::scalar_differences::{ScalarDifference, result_difference};
 use crate::code::{KernelTables, Special};
-use crate::lir::{LaneBinOp, LaneElem, LaneInst, LaneOp, LaneRegion, LaneValue, RegionInput, for_each_inst};
+use crate::lir::{LaneInst, LaneOp, LaneRegion, LaneValue, RegionInput, for_each_inst};
 use crate::register_ids::Reg;
 use clk_ir::def::BuiltinIndex;
 
@@ -29,7 +32,7 @@ pub(crate) type RegisterDeltas = FxHashMap<Reg, i64>;
 #[derive(Debug, Default)]
 pub(crate) struct PrefetchDistances {
     bytes: FxHashMap<LaneValue, i64>,
-    next: FxHashMap<LaneValue, InductionStep>,
+    next: FxHashMap<LaneValue, ScalarDifference>,
     prefetched: Vec<(LaneValue, i64)>,
 }
 
@@ -51,8 +54,8 @@ impl PrefetchDistances {
     }
 
     /// Returns the difference of an address between consecutive iterations if its cache lines should be prefetched.
-    pub fn iteration_step(&self, address: LaneValue) -> Option<InductionStep> {
-        self.next.get(&address).copied()
+    pub fn iteration_step(&self, address: LaneValue) -> Option<ScalarDifference> {
+        self.next.get(&address).cloned()
     }
 
     /// Returns the byte distance from the access at `root + constant` to the same access in the next block, unless its
@@ -119,34 +122,17 @@ impl<'a> BlockStrides<'a> {
     }
 
     fn step(&self, inst: &LaneInst) -> Option<i64> {
-        let [a, b, c] = inst.args;
-        let of = |v: LaneValue| self.deltas.get(&v).copied();
-        let constant = |v: LaneValue| self.constants.get(&v).copied();
         match inst.op {
-            LaneOp::Const(_) | LaneOp::Coord(_) => Some(0),
             LaneOp::Input(RegionInput::Uniform(reg, _)) => self.register(reg),
             LaneOp::Input(RegionInput::LaneRegister(_) | RegionInput::FirstCoord(_) | RegionInput::LastCoord(_)) => {
                 None
             }
             LaneOp::Input(_) => Some(0),
-            LaneOp::Sext | LaneOp::Zext | LaneOp::Trunc => of(a),
-            LaneOp::SelectScalar => of(b).filter(|&step| of(c) == Some(step)),
-            LaneOp::Scalar(LaneBinOp::Add, LaneElem::I32 | LaneElem::U32 | LaneElem::I64) => of(a)?.checked_add(of(b)?),
-            LaneOp::Scalar(LaneBinOp::Sub, LaneElem::I32 | LaneElem::U32 | LaneElem::I64) => of(a)?.checked_sub(of(b)?),
-            LaneOp::Scalar(LaneBinOp::Mul, LaneElem::I32 | LaneElem::U32 | LaneElem::I64) => match (of(a)?, of(b)?) {
-                (0, 0) => Some(0),
-                (step, 0) => step.checked_mul(constant(b)?),
-                (0, step) => step.checked_mul(constant(a)?),
-                _ => None,
-            },
-            LaneOp::Scalar(LaneBinOp::Shl, LaneElem::I32 | LaneElem::U32 | LaneElem::I64) => {
-                match (of(a)?, constant(b)?) {
-                    (step, count @ 0..32) => step.checked_shl(count as u32),
-                    _ => None,
-                }
+            _ => {
+                let difference = |v: LaneValue| Some(Affine::from(i128::from(*self.deltas.get(&v)?)));
+                let value = |v: LaneValue| Some(Affine::from(i128::from(*self.constants.get(&v)?)));
+                result_difference(inst, &difference, &value)?.as_constant()?.try_into().ok()
             }
-            LaneOp::Scalar(..) => (of(a)? == 0 && of(b)? == 0).then_some(0),
-            _ => None,
         }
     }
 

@@ -7,49 +7,16 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use clk_base::affine::Affine;
+
+use super::scalar_differences::{ScalarDifference, result_difference};
 use crate::code::{KernelTables, MemoryKind};
-use crate::lir::{LaneBinOp, LaneElem, LaneInst, LaneNode, LaneOp, LaneRegion, LaneValue, for_each_inst};
-
-/// The difference of a scalar between consecutive iterations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum InductionStep {
-    Bytes(i64),
-    /// The product of a value of the setup and a constant.
-    Times(LaneValue, i64),
-}
-
-const ZERO: InductionStep = InductionStep::Bytes(0);
-
-impl InductionStep {
-    fn plus(self, other: InductionStep) -> Option<InductionStep> {
-        match (self, other) {
-            (step, ZERO) | (ZERO, step) => Some(step),
-            (InductionStep::Bytes(a), InductionStep::Bytes(b)) => a.checked_add(b).map(InductionStep::Bytes),
-            (InductionStep::Times(v, a), InductionStep::Times(w, b)) if v == w => {
-                a.checked_add(b).map(|c| InductionStep::Times(v, c))
-            }
-            _ => None,
-        }
-    }
-
-    fn times(self, factor: i64) -> Option<InductionStep> {
-        match self {
-            InductionStep::Bytes(a) => a.checked_mul(factor).map(InductionStep::Bytes),
-            InductionStep::Times(v, a) => a.checked_mul(factor).map(|c| InductionStep::Times(v, c)),
-        }
-    }
-}
+use crate::lir::{LaneBinOp, LaneInst, LaneNode, LaneOp, LaneRegion, LaneValue, for_each_inst};
 
 /// Returns the differences between consecutive iterations for the addresses whose cache lines should be prefetched.
-pub(crate) fn steps(region: &LaneRegion, code: &KernelTables) -> FxHashMap<LaneValue, InductionStep> {
-    let mut constants = FxHashMap::default();
-    let mut setup = FxHashSet::default();
-    for inst in &region.setup {
-        setup.insert(inst.dst);
-        if let LaneOp::Const(value) = inst.op {
-            constants.insert(inst.dst, value);
-        }
-    }
+pub(crate) fn steps(region: &LaneRegion, code: &KernelTables) -> FxHashMap<LaneValue, ScalarDifference> {
+    let setup = region.setup.iter().map(|inst| inst.dst).collect();
+    let constants = region.setup_constants();
     let mut pass = InductionAnalysis { region, constants, setup, steps: FxHashMap::default() };
     pass.nodes(&region.body);
     let mut steps = pass.steps;
@@ -57,7 +24,7 @@ pub(crate) fn steps(region: &LaneRegion, code: &KernelTables) -> FxHashMap<LaneV
         let mut accesses = region.accesses.iter().filter(|access| access.address == *address);
         accesses.any(|a| matches!(code.memories[a.memory.index()].kind, MemoryKind::Global(_)))
     };
-    steps.retain(|address, step| *step != ZERO && is_global(address));
+    steps.retain(|address, step| step.as_constant() != Some(0) && is_global(address));
     steps
 }
 
@@ -65,7 +32,7 @@ struct InductionAnalysis<'a> {
     region: &'a LaneRegion,
     constants: FxHashMap<LaneValue, i64>,
     setup: FxHashSet<LaneValue>,
-    steps: FxHashMap<LaneValue, InductionStep>,
+    steps: FxHashMap<LaneValue, ScalarDifference>,
 }
 
 impl InductionAnalysis<'_> {
@@ -84,10 +51,10 @@ impl InductionAnalysis<'_> {
         }
     }
 
-    fn of_loop(&self, body: &[LaneNode]) -> FxHashMap<LaneValue, InductionStep> {
+    fn of_loop(&self, body: &[LaneNode]) -> FxHashMap<LaneValue, ScalarDifference> {
         let mut definitions: FxHashMap<LaneValue, usize> = FxHashMap::default();
         for_each_inst(body, &mut |inst| *definitions.entry(inst.dst).or_default() += 1);
-        let mut loop_steps: FxHashMap<LaneValue, InductionStep> = FxHashMap::default();
+        let mut loop_steps: FxHashMap<LaneValue, ScalarDifference> = FxHashMap::default();
         for node in body {
             let LaneNode::Inst(LaneInst { op: LaneOp::Scalar(LaneBinOp::Add, _), dst, args: [a, by, _], .. }) = node
             else {
@@ -97,7 +64,7 @@ impl InductionAnalysis<'_> {
                 && definitions[dst] == 1
                 && let Some(&by) = self.constants.get(by)
             {
-                loop_steps.insert(*dst, InductionStep::Bytes(by));
+                loop_steps.insert(*dst, Affine::from(i128::from(by)));
             }
         }
         for_each_inst(body, &mut |inst| {
@@ -116,40 +83,22 @@ impl InductionAnalysis<'_> {
         &self,
         inst: &LaneInst,
         inside: &FxHashMap<LaneValue, usize>,
-        loop_steps: &FxHashMap<LaneValue, InductionStep>,
-    ) -> Option<InductionStep> {
-        let of = |v: LaneValue| if inside.contains_key(&v) { loop_steps.get(&v).copied() } else { Some(ZERO) };
+        loop_steps: &FxHashMap<LaneValue, ScalarDifference>,
+    ) -> Option<ScalarDifference> {
         let origin = self.region.phase_origin(inst.dst);
         if origin != inst.dst && !inside.contains_key(&origin) {
-            return Some(ZERO);
+            return Some(Affine::from(0));
         }
-        let [a, b, _] = inst.args;
-        let scaled = |step: InductionStep, by: LaneValue| match (self.constants.get(&by), step) {
-            (Some(&by), step) => step.times(by),
-            (None, InductionStep::Bytes(factor)) => {
-                self.setup.contains(&by).then_some(InductionStep::Times(by, factor))
-            }
-            (None, InductionStep::Times(..)) => None,
+        let of =
+            |v: LaneValue| if inside.contains_key(&v) { loop_steps.get(&v).cloned() } else { Some(Affine::from(0)) };
+        let value = |v: LaneValue| match self.constants.get(&v) {
+            Some(&constant) => Some(Affine::from(i128::from(constant))),
+            None => self.setup.contains(&v).then(|| Affine::variable(v)),
         };
-        match inst.op {
-            LaneOp::Sext | LaneOp::Zext | LaneOp::Trunc | LaneOp::Move => of(a),
-            LaneOp::Scalar(LaneBinOp::Add, _) => of(a)?.plus(of(b)?),
-            LaneOp::Scalar(LaneBinOp::Sub, _) => of(a)?.plus(of(b)?.times(-1)?),
-            LaneOp::Scalar(LaneBinOp::Mul, elem) => match (of(a)?, of(b)?) {
-                (ZERO, ZERO) => Some(ZERO),
-                (step, ZERO) if elem == LaneElem::I64 || self.constants.contains_key(&b) => scaled(step, b),
-                (ZERO, step) if elem == LaneElem::I64 || self.constants.contains_key(&a) => scaled(step, a),
-                _ => None,
-            },
-            LaneOp::Scalar(LaneBinOp::Shl, _) => {
-                let count = self.constants.get(&b).copied().filter(|c| (0..32).contains(c))?;
-                of(a)?.times(1 << count)
-            }
-            LaneOp::Const(_) | LaneOp::Coord(_) | LaneOp::Scalar(..) => {
-                inst.uses().all(|v| of(v) == Some(ZERO)).then_some(ZERO)
-            }
-            _ => None,
-        }
+        // A prefetch can add a number of bytes or a multiple of a value to an address, but not both.
+        let is_usable =
+            |step: &ScalarDifference| step.terms().is_empty() || step.terms().len() == 1 && step.constant() == 0;
+        result_difference(inst, &of, &value).filter(is_usable)
     }
 }
 

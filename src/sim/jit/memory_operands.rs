@@ -41,12 +41,7 @@ impl FoldedOperands {
     pub fn of(region: &LaneRegion, rows: bool, operands: bool) -> FoldedOperands {
         let numbered = number_region(region);
         let (mut defs, mut addressed) = (FxHashMap::default(), FxHashMap::default());
-        let mut constants = FxHashMap::default();
-        for inst in &region.setup {
-            if let LaneOp::Const(value) = inst.op {
-                constants.insert(inst.dst, value);
-            }
-        }
+        let constants = region.setup_constants();
         let mut folds = FoldedOperands::default();
         let mut finder =
             AddressFolder { numbered, defs: FxHashMap::default(), constants, followers: FxHashMap::default() };

@@ -20,6 +20,7 @@ mod iteration_prefetch;
 mod memory_operands;
 pub(crate) mod passes;
 mod runtime_functions;
+mod scalar_differences;
 
 pub(crate) use self::code_versions::compile;
 pub(crate) use self::executable_memory::allowed;

@@ -672,6 +672,15 @@ impl LaneRegion {
         self.values[value.index()].ty
     }
 
+    /// Returns the constants that the setup defines.
+    pub fn setup_constants(&self) -> FxHashMap<LaneValue, i64> {
+        let constant = |inst: &LaneInst| match inst.op {
+            LaneOp::Const(value) => Some((inst.dst, value)),
+            _ => None,
+        };
+        self.setup.iter().filter_map(constant).collect()
+    }
+
     /// Returns whether the region may take a side exit after a side effect. A loop that may spin on an atomic exits
     /// when the undo log is full. The interpreter then lets other lanes make progress.
     pub fn may_exit(&self) -> bool {

@@ -95,13 +95,10 @@ fn for_each_outer_inst(nodes: &[LaneNode], f: &mut impl FnMut(&LaneInst)) {
 fn block_values(region: &LaneRegion) -> ValueSet {
     let values = &region.values;
     let mut block = ValueSet::with_room(values.len());
-    let mut constants = FxHashMap::default();
     for inst in region.setup.iter().filter(|inst| inst.dst != LaneValue::NONE) {
         block.insert(inst.dst);
-        if let LaneOp::Const(value) = inst.op {
-            constants.insert(inst.dst, value);
-        }
     }
+    let constants = region.setup_constants();
     let is_pure = |inst: &LaneInst| match inst.op {
         // Computed once per block, a division might run before the check of its divisor and trap.
         LaneOp::Scalar(LaneBinOp::Div | LaneBinOp::Rem, _) => constants.get(&inst.args[1]).is_some_and(|c| *c > 0),

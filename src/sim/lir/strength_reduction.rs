@@ -21,12 +21,7 @@ struct CounterMultiple {
 /// Replaces multiples of loop counters by new induction variables where possible.
 pub(crate) fn reduce_multiples(region: &mut LaneRegion) {
     let numbered = number_region(region);
-    let mut constants: FxHashMap<LaneValue, i64> = FxHashMap::default();
-    for inst in &region.setup {
-        if let LaneOp::Const(value) = inst.op {
-            constants.insert(inst.dst, value);
-        }
-    }
+    let constants = region.setup_constants();
     let mut body = std::mem::take(&mut region.body);
     let mut pass = StrengthReduction { region, numbered, constants, names: FxHashMap::default() };
     pass.list(&mut body);

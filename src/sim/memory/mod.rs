@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 
 pub(crate) use self::layout::{AddressPlan, AddressRun, AxisLayout, MemoryRt};
 use self::layout::{PlanAxis, PlanKind};
+use super::affine_value::{coefficient, index_base, index_of_lane};
 use super::code::{AXES, AccessOperands, AffineIndex, Coef};
 use super::fault::stop_at;
 use super::group::{CHUNK, Op, ThreadGroup};
@@ -110,31 +111,6 @@ impl AddressRun {
                     lane += n[0];
                 }
             }
-        }
-    }
-}
-
-#[inline(always)]
-pub(crate) unsafe fn coefficient(g: &ThreadGroup, c: Coef) -> i64 {
-    match c {
-        Coef::Zero => 0,
-        Coef::Const(v) => v.into(),
-        // SAFETY: C5: coefficients are uniform registers of 4-byte lanes.
-        Coef::Reg(r) => unsafe { g.first::<i32>(r) }.into(),
-    }
-}
-
-/// Returns the value of the base of an affine index.
-#[inline(always)]
-unsafe fn index_base(g: &ThreadGroup, index: &AffineIndex) -> i64 {
-    // SAFETY: C5: the base of an index has the declared width. It is uniform, or the caller wants the first lane.
-    unsafe {
-        if index.wide {
-            g.first::<i64>(index.base)
-        } else if index.unsigned {
-            g.first::<u32>(index.base).into()
-        } else {
-            g.first::<i32>(index.base).into()
         }
     }
 }
@@ -318,23 +294,6 @@ unsafe fn resolve_box(g: &ThreadGroup, access: &AccessOperands) -> Option<Addres
         }
         let (count, stride) = merge_dimensions(count, stride);
         Some(AddressRun { addr: memory.ptr.offset(offset as isize), lane, count, stride })
-    }
-}
-
-/// Returns the value of an affine index in one lane.
-unsafe fn index_of_lane(g: &ThreadGroup, index: &AffineIndex, lane: usize) -> i64 {
-    // SAFETY: C5: the base has the declared width, and coefficients are uniform registers of 4-byte lanes. The caller's
-    // lane exists.
-    unsafe {
-        if index.wide {
-            return g.lane::<i64>(index.base, lane);
-        }
-        let mut value = g.lane::<i32>(index.base, lane);
-        let coordinates = g.coordinates(lane);
-        for d in 0..AXES {
-            value = value.wrapping_add((coefficient(g, index.coef[d]) as i32).wrapping_mul(coordinates[d] as i32));
-        }
-        if index.unsigned { (value as u32).into() } else { value.into() }
     }
 }
 

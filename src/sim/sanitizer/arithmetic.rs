@@ -5,12 +5,12 @@
 
 use std::marker::PhantomData;
 
-use crate::code::{AXES, AffineIndex, Reg};
+use crate::affine_value::{AffineValue, index_of_lane};
+use crate::code::Reg;
 use crate::fault::stop_at;
 use crate::group::{CHUNK, Op, OpFn, ThreadGroup};
 use crate::lanes::slow::read_value;
 use crate::lanes::{LaneScalar, OpStep, load, pick, plain};
-use crate::memory::coefficient;
 use crate::op_shape::{OpShape, OperandRole, RegisterRole, Width};
 use clk_ir::def::BinOp;
 use clk_runtime::FaultKind;
@@ -169,31 +169,6 @@ unsafe fn report_overflow<T: LaneScalar, F: OverflowTest<T> + OperatorSymbol>(
 /// given by `a`: 0 for `+`, 1 for `-`, 2 for `*`.
 struct AffineOverflowCheck;
 
-/// Returns the smallest and the largest value of an affine index in the lanes of the group.
-unsafe fn affine_bounds(g: &ThreadGroup, index: &AffineIndex) -> (i64, i64) {
-    // SAFETY: C5: affine forms have uniform registers of 4-byte lanes.
-    let base = i64::from(unsafe { g.first::<i32>(index.base) });
-    let mut bounds = (base, base);
-    for d in 0..AXES {
-        // SAFETY: C5: as above.
-        let span = unsafe { coefficient(g, index.coef[d]) } * (g.shape[d] as i64 - 1);
-        bounds = (bounds.0 + span.min(0), bounds.1 + span.max(0));
-    }
-    bounds
-}
-
-unsafe fn value_at_lane(g: &ThreadGroup, index: &AffineIndex, lane: usize) -> i32 {
-    let coordinates = g.coordinates(lane);
-    // SAFETY: C5: affine forms have uniform registers of 4-byte lanes.
-    let mut value = unsafe { g.first::<i32>(index.base) };
-    for d in 0..AXES {
-        // SAFETY: C5: as above.
-        let step = unsafe { coefficient(g, index.coef[d]) } as i32;
-        value = value.wrapping_add(step.wrapping_mul(coordinates[d] as i32));
-    }
-    value
-}
-
 impl OpStep for AffineOverflowCheck {
     const SHAPE: OpShape = OpShape::new("affine overflow").x(OperandRole::Span).y(OperandRole::Forms(2));
 
@@ -202,7 +177,7 @@ impl OpStep for AffineOverflowCheck {
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses)[o.y as usize].axes;
-            let ((p, q), (r, s)) = (affine_bounds(g, &axes[0]), affine_bounds(g, &axes[1]));
+            let [(p, q), (r, s)] = [0, 1].map(|k: usize| AffineValue::of(g, &axes[k]).bounds(g));
             let all = match o.a {
                 0 => [p + r, q + s, 0, 0],
                 1 => [p - s, q - r, 0, 0],
@@ -212,8 +187,9 @@ impl OpStep for AffineOverflowCheck {
             if fits(p) && fits(q) && fits(r) && fits(s) && all.into_iter().all(fits) {
                 return op.add(1);
             }
+            let value = |k: usize, lane: usize| index_of_lane(g, &axes[k], lane) as i32;
             let wrong = |lane: usize| {
-                let (a, b) = (value_at_lane(g, &axes[0], lane), value_at_lane(g, &axes[1], lane));
+                let (a, b) = (value(0, lane), value(1, lane));
                 match o.a {
                     0 => a.checked_add(b),
                     1 => a.checked_sub(b),
@@ -222,7 +198,7 @@ impl OpStep for AffineOverflowCheck {
                 .is_none()
             };
             let Some((lane, others)) = first_active_where(g, wrong) else { return op.add(1) };
-            let [left, right] = [0, 1].map(|k| ScalarValue::of(value_at_lane(g, &axes[k], lane)));
+            let [left, right] = [0, 1].map(|k| ScalarValue::of(value(k, lane)));
             let symbol = ["+", "-", "*"][usize::from(o.a).min(2)];
             stop_at(g, FaultKind::overflow(symbol, left, right), o.x, lane, others)
         }

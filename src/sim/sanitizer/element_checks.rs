@@ -11,10 +11,11 @@ use super::shadow::PAGE_SHIFT;
 use super::shadow_word::{LANE_SHIFT, ONE};
 use super::shared_access_log::{NO_CELL, RecordedAccess};
 use crate::code::{AccessOperands, MemoryKind};
-use crate::events::{AccessKind, AccessSite, AccessTraits, IndexVariance};
+use crate::events::{AccessKind, AccessSite, AccessTraits};
 use crate::group::{CHUNK, ThreadGroup};
 use crate::lanes::is_wide;
 use crate::memory::{self, AddressRun};
+use clk_ir::variance::Variance;
 use clk_runtime::FaultKind;
 use clk_runtime::Isa;
 
@@ -37,7 +38,7 @@ pub(super) unsafe fn access_pattern_of(g: &mut ThreadGroup, e: &CheckedAccess<'_
     // SAFETY: C4, C5: access site and access belong to the code. A site marked as uniform has uniform indices, others
     // have affine ones.
     unsafe {
-        let mut pattern = if e.site.variance == IndexVariance::Uniform {
+        let mut pattern = if e.site.variance == Variance::Uniform {
             let addr = memory::uniform_address(g, e.access)?;
             let (first, last) = active_bounds(g);
             if !(g.full || g.is_contiguous || first == last) {
@@ -202,9 +203,9 @@ impl<'a> WorkerChecker<'a> {
         // SAFETY: C4: the event's access site belongs to the code.
         unsafe {
             let clean = match e.site.variance {
-                IndexVariance::Uniform => self.check_uniform(g, e),
-                IndexVariance::Rows => self.check_rows(g, e),
-                IndexVariance::Varying => self.check_lanes(g, e),
+                Variance::Uniform => self.check_uniform(g, e),
+                Variance::Affine => self.check_rows(g, e),
+                Variance::Varying => self.check_lanes(g, e),
             };
             if !clean {
                 self.check_lane_by_lane(g, e);
@@ -221,7 +222,7 @@ impl<'a> WorkerChecker<'a> {
             let access = RecordedAccess::from_access(e);
             let (isa, log) = (self.isa, &mut self.access_logs[e.access.memory as usize]);
             let open = log.is_open(&e.current, e.allocation_time);
-            if e.site.variance == IndexVariance::Varying {
+            if e.site.variance == Variance::Varying {
                 if open && e.site.kind != AccessKind::Store {
                     let from = log.cells.len();
                     if list_cells(isa, g, e, &mut log.cells) && log.try_log_cells(&access, from, e.planes.len) {
@@ -566,7 +567,7 @@ impl WorkerChecker<'_> {
         let written = &mut self.local_init.written[number];
         let mut missing = None;
         for k in 0..site.components as usize {
-            if site.variance == IndexVariance::Uniform && g.full {
+            if site.variance == Variance::Uniform && g.full {
                 // SAFETY: C5: the access belongs to the code and has uniform indices.
                 let Some(addr) = (unsafe { memory::uniform_address(g, access) }) else { return };
                 let at = column(addr, k) * lanes;

@@ -12,10 +12,11 @@ use super::exact_state::{AtomicResults, ExactState};
 use super::happens_before::CurrentBlockOrder;
 use super::lock_order::{LockGraph, NestedAcquisition};
 use super::trace::{AtomicRecord, StoredValues, Trace, WarpAccess};
-use crate::events::{AccessKind, IndexVariance};
+use crate::events::AccessKind;
 use crate::group::{CHUNK, ThreadGroup};
 use crate::lanes::slow::read_value;
 use crate::memory;
+use clk_ir::variance::Variance;
 use clk_runtime::FaultKind;
 use clk_scalar::dynamic;
 
@@ -51,7 +52,7 @@ impl WorkerChecker<'_> {
             }
             // SAFETY: C5: the access belongs to the code, and the lane exists.
             let Some(addr) = one.or_else(|| unsafe { memory::address(g, e.access, lane) }) else { continue };
-            if e.site.variance == IndexVariance::Uniform {
+            if e.site.variance == Variance::Uniform {
                 one = Some(addr);
             }
             for component in 0..e.word_components() {
@@ -259,7 +260,7 @@ impl WorkerChecker<'_> {
         let Some(def) = self.code.atomics.get(e.site.atomic as usize) else { return true };
         let scalar = e.access.scalar;
         let left = match e.site.variance {
-            IndexVariance::Uniform => state.results.uniform,
+            Variance::Uniform => state.results.uniform,
             _ => state.results.by_address.get(&(p.addr as usize)).copied(),
         };
         let old = left.unwrap_or_else(|| super::element_names::read_element(p.addr, scalar));
@@ -267,7 +268,7 @@ impl WorkerChecker<'_> {
         let compare = (def.compare != super::super::code::NONE).then(|| read_value(g, def.compare, scalar, p.lane));
         let new = dynamic::atomic(def.op, old, value, compare).unwrap_or(old);
         match e.site.variance {
-            IndexVariance::Uniform => state.results.uniform = Some(new),
+            Variance::Uniform => state.results.uniform = Some(new),
             _ => {
                 state.results.by_address.insert(p.addr as usize, new);
             }

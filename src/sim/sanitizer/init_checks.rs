@@ -6,9 +6,10 @@ use super::checker::WorkerChecker;
 use super::element_checks::access_pattern_of;
 use super::element_names::component_name;
 use super::shadow::PrivateInitMap;
-use crate::events::{AccessKind, IndexVariance};
+use crate::events::AccessKind;
 use crate::group::ThreadGroup;
 use crate::memory;
+use clk_ir::variance::Variance;
 use clk_runtime::FaultKind;
 
 impl WorkerChecker<'_> {
@@ -20,7 +21,7 @@ impl WorkerChecker<'_> {
         // SAFETY: C4: the event's access site belongs to the code. The pattern is within the initialization map, and
         // other threads do not write its elements.
         unsafe {
-            let pattern = if e.site.variance == IndexVariance::Varying { None } else { access_pattern_of(g, e) };
+            let pattern = if e.site.variance == Variance::Varying { None } else { access_pattern_of(g, e) };
             let Some(pattern) = pattern else { return self.check_init_by_lane(g, e, written) };
             if !pattern.for_each_row(|cell, step, count| written.record_row(e, cell, step, count)) {
                 self.check_init_by_lane(g, e, written);

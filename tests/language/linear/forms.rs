@@ -68,6 +68,29 @@ fn divisions_are_euclidean() {
 }
 
 #[test]
+fn operations_have_the_values_that_they_name() {
+    let product = |x: &Var, y: &Var| Some(Var(3 + 3 * x.0 + y.0));
+    for seed in 0..500 {
+        let mut random = Random::from_seed(seed);
+        let [a, b] = [(); 2].map(|()| form(&mut random, 3, &SHAPE));
+        let point: Vec<i128> = (0..3).map(|_| random.range(-9, 9)).collect();
+        // The product of variables x and y is variable 3 + 3 * x + y.
+        let products = point.iter().flat_map(|x| point.iter().map(move |y| x * y));
+        let all: Vec<i128> = point.iter().copied().chain(products).collect();
+        let value = |form: Option<AffineForm>| form.expect("small").eval(&all).expect("small");
+        let (p, q) = (value(Some(a.clone())), value(Some(b.clone())));
+        assert_eq!(value(a.add(&b)), p + q);
+        assert_eq!(value(a.sub(&b)), p - q);
+        assert_eq!(value(a.multiply(&b, product)), p * q);
+        assert_eq!(a.multiply(&b, |_, _| None).is_some(), a.terms().is_empty() || b.terms().is_empty());
+        let replaced = a.eval(&[q, point[1], point[2]]).expect("small");
+        assert_eq!(value(a.substitute(&Var(0), &b)), replaced);
+        let by = |&var: &Var| Some(if var == Var(0) { b.clone() } else { var.into() });
+        assert_eq!(value(a.substitute_all(by)), replaced);
+    }
+}
+
+#[test]
 fn arithmetic_overflow_is_detected() {
     let largest = AffineForm::new(i128::MAX, [(Var(0), i128::MAX)]).expect("one term");
     assert_eq!(largest.add(&largest), None);

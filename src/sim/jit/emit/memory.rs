@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::jit::frame::{LOG, LOG_END, RECORD};
-use crate::jit::iteration_prefetch::InductionStep;
 use crate::jit::memory_operands::ScaledAddress;
 use crate::jit::register_allocation::ValueLocation;
+use crate::jit::scalar_differences::ScalarDifference;
 use crate::lir::{AddressForm, LaneBinOp, LaneComparison, LaneElem, MemoryWidth};
 
 /// Maximum number of definitions that [`RegionEmitter::stride`] follows from a value to its operands.
@@ -118,7 +118,7 @@ impl RegionEmitter<'_> {
             LaneOp::Load(cell, AddressForm::Contiguous) => {
                 let from = self.row_address(load.args[0], cell, copy);
                 // Emit no prefetch that needs `rdx`, which the caller may be using.
-                if !matches!(self.prefetch.iteration_step(load.args[0]), Some(InductionStep::Times(..))) {
+                if self.prefetch.iteration_step(load.args[0]).is_none_or(|step| step.as_constant().is_some()) {
                     self.prefetch_next_block(load.args[0], from, false, copy);
                 }
                 Src::Mem(from)
@@ -131,7 +131,7 @@ impl RegionEmitter<'_> {
     /// next block in long loops, because the line would be evicted before its use.
     fn prefetch_next_block(&mut self, address: LaneValue, of: Mem, write: bool, copy: usize) {
         if let Some(step) = self.prefetch.iteration_step(address) {
-            return self.prefetch_next_iteration(step, of, write);
+            return self.prefetch_next_iteration(&step, of, write);
         }
         if self.loops > 0 {
             return;
@@ -146,14 +146,14 @@ impl RegionEmitter<'_> {
     }
 
     /// Prefetches the cache line that the next iteration of the loop around a phase accesses. Overwrites `rdx`.
-    fn prefetch_next_iteration(&mut self, step: InductionStep, of: Mem, write: bool) {
-        match step {
-            InductionStep::Bytes(bytes) => {
-                if let Some(disp) = i32::try_from(bytes).ok().and_then(|bytes| of.disp.checked_add(bytes)) {
+    fn prefetch_next_iteration(&mut self, step: &ScalarDifference, of: Mem, write: bool) {
+        match step.terms() {
+            [] => {
+                if let Some(disp) = i32::try_from(step.constant()).ok().and_then(|bytes| of.disp.checked_add(bytes)) {
                     self.asm.prefetch(Mem { disp, ..of }, write);
                 }
             }
-            InductionStep::Times(value, factor) => {
+            &[(value, factor)] => {
                 let (Ok(factor), true) = (i32::try_from(factor), self.loc(value, 0) != ValueLocation::None) else {
                     return;
                 };
@@ -164,6 +164,7 @@ impl RegionEmitter<'_> {
                 self.asm.alu(Alu::Add, OperandSize::S64, Gpr::RDX, of.base);
                 self.asm.prefetch(Mem { base: Gpr::RDX, ..of }, write);
             }
+            _ => {}
         }
     }
 
@@ -174,8 +175,8 @@ impl RegionEmitter<'_> {
         self.asm.to_gpr(OperandSize::S32, Gpr::RCX, offsets);
         self.asm.movsxd(Gpr::RCX, Gpr::RCX);
         let first = Mem::index(base, Gpr::RCX, 1, 0);
-        self.prefetch_next_iteration(step, first, write);
-        self.prefetch_next_iteration(step, Mem { disp: 60, ..first }, write);
+        self.prefetch_next_iteration(&step, first, write);
+        self.prefetch_next_iteration(&step, Mem { disp: 60, ..first }, write);
     }
 
     /// Returns the memory operand for a vector's lanes in a local array, in the column that is `columns` columns after

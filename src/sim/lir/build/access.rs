@@ -288,13 +288,7 @@ impl RegionBuilder<'_> {
     /// Returns the stride between neighbors along an axis of a memory, in bytes.
     pub(super) fn pitch(&mut self, memory: MemId, axis: u8) -> WideOperand {
         let def = self.memory(memory);
-        let inner = def.extents.get(axis as usize + 1..).unwrap_or_default();
-        let size = def.layout.size as i64;
-        let constant_pitch = inner.iter().try_fold(size, |pitch, extent| match extent {
-            Extent::Known(n) => pitch.checked_mul((*n).into()),
-            _ => None,
-        });
-        match constant_pitch {
+        match def.known_stride(axis.into(), def.layout.size as i64) {
             Some(pitch) => WideOperand::Imm(pitch),
             None => WideOperand::Value(self.pure(LaneOp::Input(RegionInput::Pitch(memory, axis)), LaneTy::I64, &[])),
         }
@@ -550,14 +544,9 @@ impl RegionBuilder<'_> {
         let rows: Vec<(LaneAffine, WideOperand)> =
             rows.iter().map(|(form, pitch)| (form.without(FormSymbol::Axis(0)), *pitch)).collect();
         let mut parts = self.parts(&rows);
-        let level = |b: &Self, sym: Option<FormSymbol>| match sym {
-            None => 0,
-            Some(FormSymbol::Axis(_)) => 1,
-            Some(FormSymbol::Counter(c)) => b.levels[c.index()],
-        };
         parts.sort_by_key(|&(sym, bytes)| {
             let own = if let WideOperand::Value(v) = bytes { self.levels[v.index()] } else { 0 };
-            own.max(level(self, sym))
+            own.max(sym.map_or(0, |sym| self.sym_level(sym)))
         });
         let mut sum = address;
         for (sym, bytes) in parts {

@@ -86,7 +86,7 @@ impl RegionBuilder<'_> {
         self.operand_value(sum)
     }
 
-    fn sym_level(&self, sym: FormSymbol) -> u8 {
+    pub(super) fn sym_level(&self, sym: FormSymbol) -> u8 {
         match sym {
             FormSymbol::Axis(_) => 1,
             FormSymbol::Counter(counter) => self.levels[counter.index()],

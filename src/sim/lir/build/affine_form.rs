@@ -47,10 +47,6 @@ impl LaneAffine {
         LaneAffine { base: FormOperand::Value(value), terms: vec![] }
     }
 
-    pub fn base(&self) -> FormOperand {
-        self.base
-    }
-
     pub fn coefficient(&self, axis: u8) -> FormOperand {
         self.coefficient_of(FormSymbol::Axis(axis))
     }

@@ -2,7 +2,7 @@
 
 use super::affine_form::{FormOperand, FormSymbol, LaneAffine, ZERO};
 use super::*;
-use crate::compile::state::Affine;
+use crate::compile::state::CompiledAffine;
 use crate::lanes::lane_of_raw;
 use clk_ir::def::{BuiltinIndex, ExprKind};
 use clk_ir::variance::Variance;
@@ -214,7 +214,7 @@ impl RegionBuilder<'_> {
         dst
     }
 
-    fn import_affine(&mut self, affine: &Affine) -> Option<LaneAffine> {
+    fn import_affine(&mut self, affine: &CompiledAffine) -> Option<LaneAffine> {
         let mut atom = |val: &CompiledValue| match val {
             CompiledValue::Const(bits) => Some(FormOperand::Imm(*bits as u32 as i32)),
             &CompiledValue::Reg(reg) => Some(FormOperand::Value(self.pure(

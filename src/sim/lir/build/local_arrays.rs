@@ -10,7 +10,7 @@ use super::access::{AccessAddress, AxisIndex, WideOperand};
 use super::affine_form::{COUNTER_LIMIT, FormOperand, FormSymbol, LaneAffine, ZERO};
 use super::*;
 use crate::compile::place::columns;
-use clk_ir::def::{Extent, Leaf, Memory, MemorySpace};
+use clk_ir::def::{Leaf, Memory, MemorySpace};
 
 /// Limit for the constant number of columns that an instruction adds to its address.
 const COLUMN_LIMIT: i64 = 1 << 15;
@@ -37,10 +37,7 @@ impl RegionBuilder<'_> {
     fn local_stride(&self, memory: MemId, axis: usize) -> Option<i64> {
         let def = &self.f.memories[memory];
         let (element, _) = Self::local_columns(def, 0, 0);
-        def.extents.get(axis + 1..)?.iter().try_fold(element, |pitch, extent| match extent {
-            Extent::Known(n) => pitch.checked_mul((*n).into()),
-            _ => None,
-        })
+        def.known_stride(axis, element)
     }
 
     /// Returns the size of this number of columns in bytes.

@@ -259,7 +259,7 @@ impl<'a> RegionBuilder<'a> {
         match (val, lane) {
             (CompiledValue::Const(_), _) => Some(()),
             (CompiledValue::Affine(affine), ComponentValue::Affine(linear)) => {
-                let parts = std::iter::once((&affine.base, linear.base()))
+                let parts = std::iter::once((&affine.base, linear.base))
                     .chain((0..AXES).map(|axis| (&affine.coef[axis], linear.coefficient(axis as u8))));
                 for (part, atom) in parts.collect::<Vec<_>>() {
                     if let CompiledValue::Reg(reg) = *part
