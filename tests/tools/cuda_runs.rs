@@ -286,3 +286,62 @@ fn the_debugger_steps_through_the_cuda_file() {
     assert!(debugged.out.contains("launched at k.cu:16"), "{}", debugged.out);
     assert!(!debugged.out.contains("Clk text"), "{}", debugged.out);
 }
+
+const FAULTY: &str = "__global__ void good(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+__device__ float past(float v) {
+    float a[4] = {v, 1, 2, 3};
+    return a[5];
+}
+__global__ void bad(float *y) { y[threadIdx.x] = past(1); }
+__global__ void unset(float *y, int n) {
+    float a[2];
+    float b;
+    if (n > 100) b = 1;
+    y[threadIdx.x] = a[1] + b;
+}
+void host(float *x, float *y, int n) {
+    cudaMalloc(&x, n * 4); cudaMalloc(&y, n * 4);
+    good<<<(n + 255) / 256, 256>>>(x, y, n);
+    bad<<<1, 32>>>(y);
+}
+";
+
+/// An error in the text of one kernel does not block the other kernels of the file.
+#[test]
+fn errors_of_one_kernel_keep_the_others() {
+    for command in ["check", "prove", "run"] {
+        let ran = on_text(FAULTY, &[command, "k.cu"]);
+        assert_eq!(ran.code, 1, "{command}: {}\n{}", ran.out, ran.err);
+        assert!(ran.err.contains("E0325") && ran.err.contains("k.cu:7:"), "{command}: {}", ran.err);
+        assert_eq!(ran.err.matches("E0325").count(), 1, "{command}: {}", ran.err);
+        assert!(ran.err.contains("E0515") && !ran.err.contains("Clk text"), "{command}: {}", ran.err);
+    }
+    let proved = on_text(FAULTY, &["prove", "k.cu"]);
+    assert!(proved.out.contains("good\n") && !proved.out.contains("bad\n"), "{}", proved.out);
+    let ran = on_text(FAULTY, &["run", "k.cu"]);
+    assert!(ran.out.contains("line 18: good<<<4, 256>>>"), "{}", ran.out);
+    assert!(ran.out.contains("line 9: bad is not run: it has an error"), "{}", ran.out);
+    // A program imports the other kernels.
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(scratch.path().join("k.cu"), FAULTY.split("__global__ void unset").next().unwrap_or_default())
+        .expect("written");
+    let script = "import \"./k.cu\"\nvar y = zeros(2)\nk.good([1.0, 2.0], y, 2, grid_x = 1, block_x = 2)\nprint(y)\n";
+    fs::write(scratch.path().join("a.clk"), script).expect("written");
+    let ran = finish(clk(scratch.path()).args(["run", "--color", "never", "a.clk"]));
+    assert_eq!((ran.code, ran.out.trim()), (0, "[1. 2.]"), "{}", ran.err);
+    assert!(ran.err.contains("W0850") && ran.err.contains("k.cu:7:"), "{}", ran.err);
+}
+
+/// A file whose kernels all have errors has no kernel to run, and says why.
+#[test]
+fn a_file_of_faulty_kernels_only_reports_the_errors() {
+    let text = "__global__ void bad(float *y) { float a[2] = {1, 2}; y[0] = a[2]; }\n";
+    for command in ["check", "prove", "run"] {
+        let ran = on_text(text, &[command, "k.cu"]);
+        assert_eq!(ran.code, 1, "{command}: {}\n{}", ran.out, ran.err);
+        assert!(ran.err.contains("E0325") && !ran.err.contains("has no kernel"), "{command}: {}", ran.err);
+    }
+}
