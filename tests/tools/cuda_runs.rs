@@ -345,3 +345,31 @@ fn a_file_of_faulty_kernels_only_reports_the_errors() {
         assert!(ran.err.contains("E0325") && !ran.err.contains("has no kernel"), "{command}: {}", ran.err);
     }
 }
+
+/// Lints name variables of the CUDA file only, and give no advice about Clk.
+#[test]
+fn lints_are_about_the_cuda_file() {
+    let text = "__global__ void k(int *a, int *b, int *y, int n, int spare) {
+    int *p = n ? a : b;
+    int unread = y[1];
+    atomicAdd(p, 1);
+    const int *q = y;
+    if (n > 3) q = y + 1;
+    y[threadIdx.x] = *q;
+    __shared__ float s[32];
+    s[threadIdx.x] = 1;
+    __syncthreads();
+    while (n > 5) y[0] = 1;
+}
+";
+    let ran = on_text(text, &["check", "--no-prove", "k.cu"]);
+    for generated in ["_old", "p_in", "q_at", "`var`", "`let`", "Help: call it", "declare `"] {
+        assert!(!ran.err.contains(generated), "{generated}: {}", ran.err);
+    }
+    let json = on_text(text, &["--json", "check", "--no-prove", "k.cu"]);
+    for line in json.out.lines().chain(json.err.lines()).filter(|line| line.contains("\"W00")) {
+        assert!(!line.contains("\"help\":[\""), "{line}");
+    }
+    assert!(ran.err.contains("W0009") && ran.err.contains("`n` never changes, so this loop never ends"), "{}", ran.err);
+    assert!(ran.err.contains("the parameter `spare` is never used"), "{}", ran.err);
+}
