@@ -373,3 +373,23 @@ fn lints_are_about_the_cuda_file() {
     assert!(ran.err.contains("W0009") && ran.err.contains("`n` never changes, so this loop never ends"), "{}", ran.err);
     assert!(ran.err.contains("the parameter `spare` is never used"), "{}", ran.err);
 }
+
+/// A race that other integers in arrays avoid is a warning; one that always occurs is an error.
+#[test]
+fn races_that_need_generated_integers_are_warnings() {
+    let scatter = "__global__ void scatter(const int *at, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[at[i]] = i;
+}
+void host(int n) {
+    int *at; float *y;
+    cudaMalloc(&at, n * 4); cudaMalloc(&y, n * 4);
+    scatter<<<(n + 255) / 256, 256>>>(at, y, n);
+}
+";
+    let ran = on_text(scatter, &["run", "k.cu"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+    assert!(ran.err.contains("W0856") && ran.err.contains("the race depends on the integers"), "{}", ran.err);
+    let ran = on_text(&scatter.replace("y[at[i]]", "y[at[i] * 0 + i / 2]"), &["run", "k.cu"]);
+    assert!(ran.code == 1 && ran.err.contains("E0610"), "{}\n{}", ran.out, ran.err);
+}
