@@ -855,7 +855,6 @@ pub(crate) fn returned_parameter(function: &crate::ast::CppFunction) -> Option<u
 fn is_const_reference(ty: &crate::ast::CppType) -> bool {
     match &ty.kind {
         CppTypeKind::Reference(inner) => inner.qualifiers.is_const,
-        CppTypeKind::RvalueReference(_) => true,
         _ => false,
     }
 }
@@ -864,7 +863,7 @@ fn is_const_reference(ty: &crate::ast::CppType) -> bool {
 fn takes_memory(function: &crate::ast::CppFunction) -> bool {
     function.params.iter().any(|param| match &param.ty.kind {
         CppTypeKind::Pointer(_) | CppTypeKind::Array { .. } => true,
-        CppTypeKind::Reference(inner) => !inner.qualifiers.is_const,
+        CppTypeKind::Reference(inner) | CppTypeKind::RvalueReference(inner) => !inner.qualifiers.is_const,
         _ => false,
     })
 }

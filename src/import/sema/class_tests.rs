@@ -154,3 +154,11 @@ fn methods_outside_of_a_class_belong_to_their_specialization() {
     assert!(text.text.contains(&body("S_ptr_i32_get", "self.v + 2")), "{}", text.text);
     assert!(text.text.contains(&body("S_f32_get", "self.v + 3")), "{}", text.text);
 }
+
+/// `F &&` refers to an object that has a name, so its changes stay.
+#[test]
+fn a_forwarding_reference_is_no_copy() {
+    let later = "template <class F> __device__ int later(F &&f) { return f(); }";
+    let text = body_of(later, "int c = n; auto f = [c]() mutable { return ++c; }; later(f); y[0] = later(f);");
+    assert!(text.contains("var f_object"), "{text}");
+}
