@@ -4,13 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::disk::source::read_source;
+use super::faulty_kernels::{self, FaultyKernels};
 use clk_base::diag::{Diagnostic, Severity};
 use clk_base::file_error::FileError;
 use clk_base::source::{FileId, SourceMap};
 use clk_compile::LoadedFile;
 use clk_import::ast::TranslationUnit;
 use clk_import::source::Provenance;
-use clk_import::{CudaLaunch, HostUnknowns, ImportOptions, RefusedKernel, TranslatedKernel};
+use clk_import::{
+    CudaLaunch, CudaTranslation, HostUnknowns, ImportOptions, ParsedCuda, RefusedKernel, TranslatedKernel,
+};
 
 /// The code of warnings about kernels that an imported file lacks.
 const LEFT_OUT: &str = "W0850";
@@ -20,6 +23,8 @@ const LEFT_OUT: &str = "W0850";
 pub(crate) struct CudaProgram {
     pub kernels: Vec<TranslatedKernel>,
     pub refused: Vec<RefusedKernel>,
+    /// Kernels whose translation has an error. The text does not contain them.
+    pub faulty: Vec<TranslatedKernel>,
     /// The launches in host code, and the values on which they depend.
     pub launches: Vec<CudaLaunch>,
     pub unknowns: HostUnknowns,
@@ -36,6 +41,8 @@ pub(crate) struct LoadedCuda {
     pub program: CudaProgram,
     /// Messages of the preprocessor and the parser.
     pub diagnostics: Vec<Diagnostic>,
+    /// The errors of `faulty` kernels, at places of the text.
+    pub kernel_errors: Vec<Diagnostic>,
     pub unit: TranslationUnit,
     pub provenance: Provenance,
 }
@@ -52,6 +59,19 @@ pub(crate) fn load(path: &Path, options: &ImportOptions, sources: &mut SourceMap
     Ok(translate(&path.display().to_string(), text, options, &read, sources))
 }
 
+/// Like [`load`], but kernels with errors stay in the text.
+pub(crate) fn load_unexamined(
+    path: &Path,
+    options: &ImportOptions,
+    sources: &mut SourceMap,
+) -> Result<LoadedCuda, FileError> {
+    let read = |path: &Path| read_source(path);
+    let text = read(path)?;
+    let source = sources.add(path.display().to_string(), text);
+    let (translation, parsed) = translation_of(source, options, &read, sources);
+    Ok(loaded(source, translation, FaultyKernels::default(), parsed, sources))
+}
+
 /// Translates a text, and adds it and the translation to the sources. `read` returns the text of a header.
 pub(crate) fn translate(
     name: &str,
@@ -61,15 +81,44 @@ pub(crate) fn translate(
     sources: &mut SourceMap,
 ) -> LoadedCuda {
     let source = sources.add(name, text);
+    let (mut translation, parsed) = translation_of(source, options, read, sources);
+    let faulty = faulty_kernels::remove(&mut translation);
+    loaded(source, translation, faulty, parsed, sources)
+}
+
+fn translation_of(
+    source: FileId,
+    options: &ImportOptions,
+    read: &dyn Fn(&Path) -> Result<String, FileError>,
+    sources: &mut SourceMap,
+) -> (CudaTranslation, ParsedCuda) {
     let parsed = clk_import::parse(sources, source, options, &|path| read(Path::new(path)).ok());
-    let translation = clk_import::translate(&parsed.unit, &parsed.provenance, options);
+    (clk_import::translate(&parsed.unit, &parsed.provenance, options), parsed)
+}
+
+/// Adds a translation to the sources.
+fn loaded(
+    source: FileId,
+    translation: CudaTranslation,
+    faulty: FaultyKernels,
+    parsed: ParsedCuda,
+    sources: &mut SourceMap,
+) -> LoadedCuda {
+    let name = format!("<Clk text of {}>", sources.name(source));
+    let file = sources.add_generated(name, translation.text, Arc::new(translation.map));
+    let mut kernel_errors = faulty.errors;
+    for label in kernel_errors.iter_mut().flat_map(|error| &mut error.labels) {
+        label.span.file = file;
+    }
     LoadedCuda {
         source,
-        file: sources.add_generated(format!("<Clk text of {name}>"), translation.text, Arc::new(translation.map)),
+        file,
+        kernel_errors,
         script: translation.script,
         program: CudaProgram {
             kernels: translation.kernels,
             refused: translation.refused,
+            faulty: faulty.kernels,
             launches: translation.launches,
             unknowns: translation.unknowns,
         },
@@ -79,7 +128,8 @@ pub(crate) fn translate(
     }
 }
 
-/// Loads a CUDA file as a module of a program. Refused kernels are warnings, because the program may not use them.
+/// Loads a CUDA file as a module of a program. Refused kernels and kernels with errors are warnings, because the
+/// program may not use them.
 /// `read` returns the text of a file.
 pub(crate) fn load_module(
     path: &Path,
@@ -88,10 +138,11 @@ pub(crate) fn load_module(
     sources: &mut SourceMap,
 ) -> Result<LoadedFile, FileError> {
     let loaded = translate(&path.display().to_string(), read(path)?, options, read, sources);
-    let refused = loaded.program.refused.into_iter().map(|refused| Diagnostic {
+    let refused = loaded.program.refused.into_iter().map(|refused| refused.diagnostic);
+    let left_out = refused.chain(loaded.kernel_errors).map(|error| Diagnostic {
         code: LEFT_OUT,
         severity: Severity::Warning,
-        ..refused.diagnostic
+        ..error
     });
-    Ok(LoadedFile { file: loaded.file, diagnostics: loaded.diagnostics.into_iter().chain(refused).collect() })
+    Ok(LoadedFile { file: loaded.file, diagnostics: loaded.diagnostics.into_iter().chain(left_out).collect() })
 }

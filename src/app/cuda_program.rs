@@ -20,11 +20,12 @@ pub(crate) fn load(path: &Path, sources: &mut SourceMap, console: &mut Console) 
         }
     };
     console.report_all(&loaded.diagnostics, sources);
+    console.report_all(&loaded.kernel_errors, sources);
     for refused in &loaded.program.refused {
         console.report(&refused.diagnostic, sources);
     }
     if loaded.program.kernels.is_empty() {
-        if loaded.program.refused.is_empty() {
+        if loaded.program.refused.is_empty() && loaded.program.faulty.is_empty() {
             console.error_line(&format!("error: `{}` has no kernel", path.display()));
         }
         return None;

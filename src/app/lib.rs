@@ -72,6 +72,7 @@ mod effects;
 pub mod embed;
 mod emit_stage;
 pub mod exit;
+mod faulty_kernels;
 mod fixes;
 pub(crate) mod framing;
 mod generated;

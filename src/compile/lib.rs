@@ -27,6 +27,7 @@ mod import;
 mod session;
 mod snapshot;
 pub mod symbolic_launch;
+mod translated_lints;
 pub mod trials;
 
 pub use check_kernels::{each_launch, known_arguments};
@@ -85,6 +86,7 @@ impl Session {
         let first = first.max(self.program.chunks.len());
         check_valid_items(&mut self.program, main, (file, text), &tree, &imports, &mut diagnostics);
         drop_unreported(&mut diagnostics);
+        translated_lints::retain(&mut diagnostics, &self.sources);
         let outcome = CompileResult { file, diagnostics, chunks: first..self.program.chunks.len() };
         (tree, outcome)
     }

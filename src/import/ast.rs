@@ -756,11 +756,19 @@ pub struct CppLambda {
     /// `[&]` or `[=]`
     pub default_capture: Option<CaptureKind>,
     pub captures: Vec<LambdaCapture>,
-    pub device: bool,
-    pub params: Vec<CppParam>,
-    pub mutable: bool,
-    pub result: Option<CppType>,
-    pub body: CppBlock,
+    /// The class of the object: unnamed, with `operator()` as its only member. Each `auto` of a parameter is a template
+    /// parameter.
+    pub class: CppRecord,
+}
+
+impl CppLambda {
+    /// Returns the `operator()`.
+    pub fn call(&self) -> Option<&CppFunction> {
+        self.class.members.iter().flatten().find_map(|member| match &member.decl.kind {
+            CppDeclKind::Function(function) => Some(&**function),
+            _ => None,
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -769,7 +777,7 @@ pub enum CaptureKind {
     Copy,
 }
 
-/// `x`, `&x`, `x = init`, `this`.
+/// `x`, `&x`, `x = init`, `this`; the name of `*this` is `*this`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LambdaCapture {
     pub kind: CaptureKind,

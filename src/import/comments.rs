@@ -4,7 +4,10 @@
 //! one, follows an earlier one, or precedes the statement around the block. A comment after a statement on its last
 //! line stays there. Comments inside a statement, such as those between operands, precede the statement.
 
-use crate::ast::{CppComment, CppDecl, CppDeclKind, CppFunction, CppStmt, CppStmtKind, FunctionBody, TranslationUnit};
+use crate::ast::{
+    CppComment, CppDecl, CppDeclKind, CppExprKind, CppFunction, CppStmt, CppStmtKind, FunctionBody, TranslationUnit,
+};
+use crate::launches::FunctionScan;
 use crate::sema::tree::{Stmt, StmtKind};
 use clk_base::source::Span;
 use rustc_hash::FxHashMap;
@@ -59,12 +62,24 @@ impl<'a> FileComments<'a> {
         if name.file != block.file || name.start > block.start {
             return placed;
         }
-        let start = self.head_start(name);
+        // The place of a lambda is the whole expression.
+        let start = if block.end <= name.end { name.start } else { self.head_start(name) };
+        let mut scan = FunctionScan { enters_lambdas: true, ..FunctionScan::default() };
+        scan.block(source);
+        let lambdas: Vec<Span> = scan
+            .values
+            .iter()
+            .filter(|value| matches!(value.kind, CppExprKind::Lambda(_)))
+            .map(|value| value.span.span)
+            .collect();
         let mut text = vec![];
         number_statements(body, &mut text);
         for comment in &self.comments {
             let place = comment.span;
             if place.file != block.file || place.start < start || place.end > block.end {
+                continue;
+            }
+            if lambdas.iter().any(|lambda| lambda.file == place.file && lambda.range().contains(&place.range().start)) {
                 continue;
             }
             if place.start < block.start {

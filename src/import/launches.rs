@@ -55,6 +55,8 @@ pub(crate) struct FunctionScan<'a> {
     pub(crate) opaque: Vec<SourceSpan>,
     /// Whether the function has a label or a jump to one.
     pub(crate) has_label: bool,
+    /// Whether the code of lambdas and the operands of `sizeof` are listed as well.
+    pub(crate) enters_lambdas: bool,
 }
 
 impl<'a> FunctionScan<'a> {
@@ -189,6 +191,14 @@ impl<'a> FunctionScan<'a> {
             CppExprKind::Construct { args, .. } => self.all(args),
             CppExprKind::InitList(items) => items.iter().for_each(|item| self.value(&item.value)),
             CppExprKind::PackExpansion(inner) => self.value(inner),
+            CppExprKind::Lambda(lambda) if self.enters_lambdas => {
+                lambda.captures.iter().filter_map(|capture| capture.init.as_ref()).for_each(|init| self.value(init));
+                if let Some(FunctionBody::Block(body)) = lambda.call().map(|call| &call.body) {
+                    self.block(body);
+                }
+            }
+            CppExprKind::Statements(block) if self.enters_lambdas => self.block(block),
+            CppExprKind::SizeofExpr(operand) if self.enters_lambdas => self.value(operand),
             // Launches in a lambda run when it is called, which is unknown.
             CppExprKind::Lambda(_) | CppExprKind::Statements(_) => self.opaque.push(value.span),
             CppExprKind::Refused(refusal) => {

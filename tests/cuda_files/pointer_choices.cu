@@ -49,3 +49,19 @@ __global__ void fields(Point *a, Point *b, int *y) {
     r[0] = 1;
     y[2] = rows[1][0] + other[0] + r[2];
 }
+
+// Atomics and functions for one of several arrays.
+__device__ int shifted(int *p, int i) {
+    p[i] += 1;
+    return p[i] << 1;
+}
+
+__device__ int first_or(const int *p, int other) { return p ? p[0] : other; }
+
+__global__ void passed(int *a, int *b, int *y, int c) {
+    int *p = c ? a : b;
+    atomicAdd(p + threadIdx.x, 1);
+    int old = atomicMax(&p[3], 5);
+    int *q = c > 1 ? p : nullptr;
+    y[threadIdx.x] = old + shifted(p, threadIdx.x) + first_or(q, c);
+}

@@ -10,6 +10,7 @@
 //! CLK_CUDA_KERNELS=100000 cargo test --workspace --test devices cuda_translation
 //! ```
 
+mod closures;
 mod expressions;
 mod generator;
 mod memory;
@@ -47,7 +48,7 @@ const PREAMBLE: &str = "\
 enum { K0, K1 = 7 };
 constexpr short K2 = -3;
 #ifndef OPAQUE
-#define OPAQUE(x) x
+#define OPAQUE(...) __VA_ARGS__
 #endif
 ";
 
@@ -56,7 +57,7 @@ const HEADER: &str = include_str!("cuda_translation/header.hpp");
 
 fn cuda_text(kernels: &[&CudaKernel]) -> String {
     let texts: Vec<&str> = kernels.iter().map(|kernel| kernel.text.as_str()).collect();
-    format!("{PREAMBLE}{}{}", memory::PREAMBLE, texts.join(""))
+    format!("{PREAMBLE}{}{}{}", memory::PREAMBLE, closures::PREAMBLE, texts.join(""))
 }
 
 /// Returns a program in C++ and CUDA that runs each kernel and prints a line for it: `-` for undefined behavior,

@@ -286,3 +286,110 @@ fn the_debugger_steps_through_the_cuda_file() {
     assert!(debugged.out.contains("launched at k.cu:16"), "{}", debugged.out);
     assert!(!debugged.out.contains("Clk text"), "{}", debugged.out);
 }
+
+const FAULTY: &str = "__global__ void good(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+__device__ float past(float v) {
+    float a[4] = {v, 1, 2, 3};
+    return a[5];
+}
+__global__ void bad(float *y) { y[threadIdx.x] = past(1); }
+__global__ void unset(float *y, int n) {
+    float a[2];
+    float b;
+    if (n > 100) b = 1;
+    y[threadIdx.x] = a[1] + b;
+}
+void host(float *x, float *y, int n) {
+    cudaMalloc(&x, n * 4); cudaMalloc(&y, n * 4);
+    good<<<(n + 255) / 256, 256>>>(x, y, n);
+    bad<<<1, 32>>>(y);
+}
+";
+
+/// An error in the text of one kernel does not block the other kernels of the file.
+#[test]
+fn errors_of_one_kernel_keep_the_others() {
+    for command in ["check", "prove", "run"] {
+        let ran = on_text(FAULTY, &[command, "k.cu"]);
+        assert_eq!(ran.code, 1, "{command}: {}\n{}", ran.out, ran.err);
+        assert!(ran.err.contains("E0325") && ran.err.contains("k.cu:7:"), "{command}: {}", ran.err);
+        assert_eq!(ran.err.matches("E0325").count(), 1, "{command}: {}", ran.err);
+        assert!(ran.err.contains("E0515") && !ran.err.contains("Clk text"), "{command}: {}", ran.err);
+    }
+    let proved = on_text(FAULTY, &["prove", "k.cu"]);
+    assert!(proved.out.contains("good\n") && !proved.out.contains("bad\n"), "{}", proved.out);
+    let ran = on_text(FAULTY, &["run", "k.cu"]);
+    assert!(ran.out.contains("line 18: good<<<4, 256>>>"), "{}", ran.out);
+    assert!(ran.out.contains("line 9: bad is not run: it has an error"), "{}", ran.out);
+    // A program imports the other kernels.
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(scratch.path().join("k.cu"), FAULTY.split("__global__ void unset").next().unwrap_or_default())
+        .expect("written");
+    let script = "import \"./k.cu\"\nvar y = zeros(2)\nk.good([1.0, 2.0], y, 2, grid_x = 1, block_x = 2)\nprint(y)\n";
+    fs::write(scratch.path().join("a.clk"), script).expect("written");
+    let ran = finish(clk(scratch.path()).args(["run", "--color", "never", "a.clk"]));
+    assert_eq!((ran.code, ran.out.trim()), (0, "[1. 2.]"), "{}", ran.err);
+    assert!(ran.err.contains("W0850") && ran.err.contains("k.cu:7:"), "{}", ran.err);
+}
+
+/// A file whose kernels all have errors has no kernel to run, and says why.
+#[test]
+fn a_file_of_faulty_kernels_only_reports_the_errors() {
+    let text = "__global__ void bad(float *y) { float a[2] = {1, 2}; y[0] = a[2]; }\n";
+    for command in ["check", "prove", "run"] {
+        let ran = on_text(text, &[command, "k.cu"]);
+        assert_eq!(ran.code, 1, "{command}: {}\n{}", ran.out, ran.err);
+        assert!(ran.err.contains("E0325") && !ran.err.contains("has no kernel"), "{command}: {}", ran.err);
+    }
+}
+
+/// Lints name variables of the CUDA file only, and give no advice about Clk.
+#[test]
+fn lints_are_about_the_cuda_file() {
+    let text = "__global__ void k(int *a, int *b, int *y, int n, int spare) {
+    int *p = n ? a : b;
+    int unread = y[1];
+    atomicAdd(p, 1);
+    const int *q = y;
+    if (n > 3) q = y + 1;
+    y[threadIdx.x] = *q;
+    __shared__ float s[32];
+    s[threadIdx.x] = 1;
+    __syncthreads();
+    while (n > 5) y[0] = 1;
+}
+";
+    let ran = on_text(text, &["check", "--no-prove", "k.cu"]);
+    for generated in ["_old", "p_in", "q_at", "`var`", "`let`", "Help: call it", "declare `"] {
+        assert!(!ran.err.contains(generated), "{generated}: {}", ran.err);
+    }
+    let json = on_text(text, &["--json", "check", "--no-prove", "k.cu"]);
+    for line in json.out.lines().chain(json.err.lines()).filter(|line| line.contains("\"W00")) {
+        assert!(!line.contains("\"help\":[\""), "{line}");
+    }
+    assert!(ran.err.contains("W0009") && ran.err.contains("`n` never changes, so this loop never ends"), "{}", ran.err);
+    assert!(ran.err.contains("the parameter `spare` is never used"), "{}", ran.err);
+}
+
+/// A race that other integers in arrays avoid is a warning; one that always occurs is an error.
+#[test]
+fn races_that_need_generated_integers_are_warnings() {
+    let scatter = "__global__ void scatter(const int *at, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[at[i]] = i;
+}
+void host(int n) {
+    int *at; float *y;
+    cudaMalloc(&at, n * 4); cudaMalloc(&y, n * 4);
+    scatter<<<(n + 255) / 256, 256>>>(at, y, n);
+}
+";
+    let ran = on_text(scatter, &["run", "k.cu"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+    assert!(ran.err.contains("W0856") && ran.err.contains("the race depends on the integers"), "{}", ran.err);
+    let ran = on_text(&scatter.replace("y[at[i]]", "y[at[i] * 0 + i / 2]"), &["run", "k.cu"]);
+    assert!(ran.code == 1 && ran.err.contains("E0610"), "{}\n{}", ran.out, ran.err);
+}

@@ -56,7 +56,7 @@ pub(crate) fn coverage(paths: &[PathBuf], context: &mut AppContext) -> u8 {
     let mut failed = false;
     for path in paths {
         let mut sources = SourceMap::default();
-        let loaded = match cuda_files::load(path, &context.console.cuda_options, &mut sources) {
+        let loaded = match cuda_files::load_unexamined(path, &context.console.cuda_options, &mut sources) {
             Ok(loaded) => loaded,
             Err(why) => {
                 context.console.report(&disk::unreadable(path, &why), &sources);

@@ -164,7 +164,7 @@ impl<'a> Planner<'a> {
     fn check_kernel(&self) -> CommandResult<()> {
         let Some(wanted) = &self.options.kernel else { return Ok(()) };
         let cuda = &self.compiled.cuda;
-        let names = cuda.kernels.iter().flat_map(|kernel| [&kernel.name, &kernel.clk_name]);
+        let names = cuda.kernels.iter().chain(&cuda.faulty).flat_map(|kernel| [&kernel.name, &kernel.clk_name]);
         let names: Vec<&str> =
             names.chain(cuda.refused.iter().map(|refused| &refused.name)).map(|n| n.as_str()).collect();
         if names.contains(&wanted.as_str()) {
@@ -225,6 +225,11 @@ impl<'a> Planner<'a> {
             }
             if let Err(why) = self.plan_launch(kernel, None) {
                 self.leave_out(&kernel.name, Some(&kernel.clk_name), kernel.source.span, why.to_string());
+            }
+        }
+        for faulty in &self.compiled.cuda.faulty.clone() {
+            if self.is_wanted(&faulty.name, Some(&faulty.clk_name)) {
+                self.leave_out(&faulty.name, Some(&faulty.clk_name), faulty.source.span, "it has an error".to_string());
             }
         }
         let refused = self.compiled.cuda.refused.clone();

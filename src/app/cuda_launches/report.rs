@@ -179,25 +179,33 @@ fn judge(
         }
         _ => {}
     }
+    let is_race = matches!(kind, FaultKind::Race(_));
+    // Either access of a race may come first.
+    let is_same_place = |again: &Diagnostic| match is_race {
+        true => again.labels.iter().any(|label| fault.labels.iter().any(|own| own.span == label.span)),
+        false => again.primary() == fault.primary(),
+    };
     let is_repeated = |again: &Option<Box<Diagnostic>>| {
-        again.as_ref().is_some_and(|again| again.code == fault.code && again.primary() == fault.primary())
+        again.as_ref().is_some_and(|again| again.code == fault.code && is_same_place(again))
     };
     // The title has the index of an access, for example. It is compared only if a second run has the same one.
     let has_title = |again: &Option<Box<Diagnostic>>| again.as_ref().is_some_and(|again| again.title == fault.title);
-    let is_deterministic = has_title(&run_with(&launch.inputs, InputContents::Random));
+    let is_deterministic = !is_race && has_title(&run_with(&launch.inputs, InputContents::Random));
     let others = [InputContents::Positions, InputContents::Zeros, InputContents::Ones];
     let needs_contents = others.into_iter().any(|contents| {
         let again = run_with(&launch.inputs, contents);
         !is_repeated(&again) || (is_deterministic && !has_title(&again))
     });
-    if let FaultKind::Race(_) = kind {
-        if needs_contents {
-            fault.notes.push("the race depends on the integers in arrays, which are generated here".into());
-        }
-        return fault;
-    }
     if needs_contents {
-        return due_to_inputs(fault, "the fault depends on the integers in arrays, which are generated here");
+        let what = if is_race { "race" } else { "fault" };
+        return due_to_inputs(
+            fault,
+            &format!("the {what} depends on the integers in arrays, which are generated here"),
+        );
+    }
+    // Other numbers may leave no two threads that race.
+    if is_race {
+        return fault;
     }
     let needs_numbers = launch.alternatives.iter().any(|inputs| !is_repeated(&run_with(inputs, InputContents::Random)));
     match needs_numbers {

@@ -72,7 +72,8 @@ impl CudaAnalysis {
             outcome.diagnostics.extend(session.examine());
         }
         let refused = loaded.program.refused.iter().map(|refused| refused.diagnostic.clone());
-        let all = loaded.diagnostics.iter().cloned().chain(refused).chain(outcome.diagnostics);
+        let errors = loaded.kernel_errors.iter().cloned();
+        let all = loaded.diagnostics.iter().cloned().chain(refused).chain(errors).chain(outcome.diagnostics);
         let diagnostics = all.map(|found| found.at_origins(&session.sources).into_owned()).collect();
         let kernels = kernels_of_file(&session.program, session.main);
         CudaAnalysis { session, loaded, tree, diagnostics, kernels, search: Mutex::default() }

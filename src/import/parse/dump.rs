@@ -426,8 +426,12 @@ fn expr(value: &CppExpr) -> String {
         CppExprKind::Statements(block) => format!("({{ {} statements }})", block.stmts.len()),
         CppExprKind::Lambda(lambda) => {
             let mut printer = TreePrinter::default();
-            printer.block(&lambda.body);
-            let params = lambda.params.iter().map(param).collect::<Vec<_>>().join(", ");
+            let call = lambda.call();
+            if let Some(FunctionBody::Block(body)) = call.map(|call| &call.body) {
+                printer.block(body);
+            }
+            let params = call.map_or(&[][..], |call| &call.params);
+            let params = params.iter().map(param).collect::<Vec<_>>().join(", ");
             let captures = lambda.captures.iter().map(|capture| capture.name.text.as_str()).collect::<Vec<_>>();
             format!("lambda[{}]({params}){{{}}}", captures.join(", "), printer.out.trim())
         }

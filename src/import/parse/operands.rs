@@ -4,11 +4,14 @@ use super::names::NameRole;
 use super::specifiers::{Specifiers, is_basic_word};
 use super::{AngleContext, CppParser, Parsed};
 use crate::ast::{
-    BasicType, CaptureKind, CppCastKind, CppExpr, CppExprKind, CppLambda, CppName, CppType, CppTypeKind, CppUnaryOp,
-    LambdaCapture, NameSegment, QualifiedName, Qualifiers, StringLiteral,
+    BasicType, CaptureKind, CppCastKind, CppDecl, CppDeclKind, CppExpr, CppExprKind, CppFunction, CppLambda, CppMember,
+    CppName, CppParam, CppRecord, CppType, CppTypeKind, CppUnaryOp, FunctionAttributes, FunctionBody, FunctionName,
+    LambdaCapture, MemberAccess, NameSegment, QualifiedName, Qualifiers, RecordKind, StringLiteral, TemplateHeader,
+    TemplateParam, TemplateParamKind,
 };
 use crate::lex::CppTok;
 use crate::literal;
+use smol_str::SmolStr;
 
 impl CppParser<'_> {
     fn expr_from(&self, start: usize, kind: CppExprKind) -> CppExpr {
@@ -441,9 +444,12 @@ impl CppParser<'_> {
                 default_capture = Some(CaptureKind::Copy);
             } else {
                 let kind = if self.accept(CppTok::Amp) { CaptureKind::Reference } else { CaptureKind::Copy };
-                self.accept(CppTok::Star);
+                let is_copied_object = self.accept(CppTok::Star);
                 self.accept(CppTok::Ellipsis);
-                let name = self.name()?;
+                let mut name = self.name()?;
+                if is_copied_object {
+                    name.text = SmolStr::new_static("*this");
+                }
                 self.accept(CppTok::Ellipsis);
                 let init =
                     if self.accept(CppTok::Eq) { Some(self.in_operator_context(Self::assignment)?) } else { None };
@@ -465,8 +471,11 @@ impl CppParser<'_> {
             self.scopes.declare(&capture.name.text, NameRole::Value);
         }
         let outer = std::mem::replace(&mut self.in_for_header, false);
-        let params =
-            if self.kind() == CppTok::LParen { self.in_operator_context(Self::parameters)?.params } else { vec![] };
+        let (mut params, mut variadic) = (vec![], false);
+        if self.kind() == CppTok::LParen {
+            let parsed = self.in_operator_context(Self::parameters)?;
+            (params, variadic) = (parsed.params, parsed.variadic);
+        }
         for name in params.iter().filter_map(|param| param.name.as_ref()) {
             self.scopes.declare(&name.text, NameRole::Value);
         }
@@ -494,10 +503,68 @@ impl CppParser<'_> {
         let body = self.in_operator_context(Self::block)?;
         self.scopes.pop_to(depth);
         self.in_for_header = outer;
-        let device = specifiers.function.device;
-        let lambda = CppLambda { default_capture, captures, device, params, mutable, result, body };
+        let span = self.span_from(start);
+        let template = auto_params(&mut params);
+        let no_result = CppType { kind: CppTypeKind::Auto, qualifiers: Qualifiers::default(), span };
+        let call = CppFunction {
+            name: FunctionName::Operator("()".into()),
+            name_span: span,
+            scope: None,
+            attributes: FunctionAttributes { device: true, ..specifiers.function },
+            template,
+            template_args: None,
+            result: result.unwrap_or(no_result),
+            params,
+            variadic,
+            is_const: !mutable,
+            initializers: vec![],
+            body: FunctionBody::Block(body),
+        };
+        let call = CppDecl { kind: CppDeclKind::Function(Box::new(call)), span };
+        let class = CppRecord {
+            kind: RecordKind::Struct,
+            name: None,
+            scope: None,
+            template: None,
+            template_args: None,
+            align: None,
+            packed: false,
+            bases: vec![],
+            members: Some(vec![CppMember { access: MemberAccess::Public, decl: call }]),
+            span,
+        };
+        let lambda = CppLambda { default_capture, captures, class };
         Ok(self.expr_from(start, CppExprKind::Lambda(Box::new(lambda))))
     }
+}
+
+/// Replaces each `auto` in the types of a lambda's parameters by a template parameter.
+fn auto_params(params: &mut [CppParam]) -> Option<TemplateHeader> {
+    fn replace(ty: &mut CppType, name: &CppName) -> bool {
+        match &mut ty.kind {
+            CppTypeKind::Auto => {
+                let segments = vec![NameSegment { name: name.clone(), args: None }];
+                ty.kind = CppTypeKind::Named(QualifiedName { global: false, segments, span: name.span });
+                true
+            }
+            CppTypeKind::Pointer(to) | CppTypeKind::Reference(to) | CppTypeKind::RvalueReference(to) => {
+                replace(to, name)
+            }
+            CppTypeKind::Array { element, .. } => replace(element, name),
+            _ => false,
+        }
+    }
+    let mut header: Option<TemplateHeader> = None;
+    for (at, param) in params.iter_mut().enumerate() {
+        // No name of a file has a space.
+        let name = CppName { text: format!("auto {at}").into(), span: param.ty.span };
+        if replace(&mut param.ty, &name) {
+            let (kind, span) = (TemplateParamKind::Type { default: None }, param.span);
+            let own = TemplateParam { name: Some(name), kind, pack: param.pack, span };
+            header.get_or_insert(TemplateHeader { params: vec![], span }).params.push(own);
+        }
+    }
+    header
 }
 
 /// Returns whether something that was parsed as a type is one even if its name is unknown: `T *` or `T<int>`, but not

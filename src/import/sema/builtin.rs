@@ -3,6 +3,7 @@
 
 use super::arith::{bits, coerce, realize};
 use super::lower::Lower;
+use super::pointer_choice::{choice_of, in_option};
 use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::TemplateValue;
@@ -13,7 +14,11 @@ use crate::source::SourceSpan;
 
 /// Functions without a translation, with a way around each.
 const REFUSED: &[(&str, &str)] = &[
-    ("__activemask", "pass the mask that `__ballot_sync` computes before the branch"),
+    (
+        "__activemask",
+        "CUDA does not define which lanes are active: compute the mask with `__ballot_sync(0xffffffff, condition)` before \
+         the branch, or pass 0xffffffff if the whole warp gets here",
+    ),
     ("clock", "measure the time of the launch"),
     ("clock64", "measure the time of the launch"),
     ("malloc", "pass an array to the kernel"),
@@ -152,7 +157,7 @@ impl<'a> Lower<'_, 'a> {
         Ok(Some(Value::float(number, ty, span)))
     }
 
-    fn void_call(&mut self, clk: &str, args: Vec<Expr>, span: SourceSpan) -> Res<Denoted> {
+    pub(crate) fn void_call(&mut self, clk: &str, args: Vec<Expr>, span: SourceSpan) -> Res<Denoted> {
         self.effect = true;
         self.push(StmtKind::Expr(Expr::call(clk, args, span)), span);
         Ok(Denoted::Void)
@@ -247,59 +252,6 @@ impl<'a> Lower<'_, 'a> {
         }))
     }
 
-    fn call_printf(&mut self, format: &'a CppExpr, values: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
-        let CppExprKind::String(literal) = &format.kind else {
-            return refuse("`printf` with a computed format", span, "use a string literal");
-        };
-        let format = String::from_utf8_lossy(&literal.bytes).into_owned();
-        let refs: Vec<_> = values.iter().collect();
-        let values = self.operands(&refs)?;
-        let mut values = values.into_iter();
-        let mut parts: Vec<Expr> = vec![];
-        let mut text = String::new();
-        let mut chars = format.trim_end_matches('\n').chars().peekable();
-        let literal = |text: &mut String, parts: &mut Vec<Expr>| {
-            let trimmed = text.trim();
-            if !trimmed.is_empty() {
-                parts.push(Expr::new(ExprKind::Text(format!("\"{trimmed}\"")), span));
-            }
-            text.clear();
-        };
-        while let Some(c) = chars.next() {
-            match c {
-                '%' if chars.peek() == Some(&'%') => {
-                    chars.next();
-                    text.push('%');
-                }
-                '%' => {
-                    while chars.peek().is_some_and(|c| !c.is_ascii_alphabetic()) {
-                        chars.next();
-                    }
-                    while chars.peek().is_some_and(|c| matches!(c, 'l' | 'h' | 'z')) {
-                        chars.next();
-                    }
-                    chars.next();
-                    literal(&mut text, &mut parts);
-                    let Some(value) = values.next() else {
-                        return refuse("`printf` with too few arguments", span, "");
-                    };
-                    if !value.ty.is_arithmetic() {
-                        return refuse("`printf` of this argument", span, "print numbers");
-                    }
-                    parts.push(realize(&value));
-                }
-                '{' => text.push_str("{{"),
-                '}' => text.push_str("}}"),
-                '"' => text.push_str("\\\""),
-                '\\' => text.push_str("\\\\"),
-                '\n' | '\t' | '\r' => text.push(' '),
-                c => text.push(c),
-            }
-        }
-        literal(&mut text, &mut parts);
-        self.void_call("print", parts, span)
-    }
-
     // ---- atomics ----
 
     /// Returns the element that the first argument of an atomic function points to.
@@ -341,9 +293,29 @@ impl<'a> Lower<'_, 'a> {
         if values.len() != count {
             return refuse(format!("`atomic{op}` with {} arguments", args.len()), span, "");
         }
-        let (mut place, ty) = self.atomic_place(address)?;
+        let (place, ty) = self.atomic_place(address)?;
         let refs: Vec<_> = values.iter().collect();
         let values = self.operands(&refs)?;
+        let Some(choice) = choice_of(&place) else {
+            return self.atomic_at((op, clk), has_block_scope, (place, ty), values, span);
+        };
+        let values: Vec<Value> = values.into_iter().map(|value| self.spill(value)).collect();
+        let arrays = self.arrays_of_choice(&choice, span);
+        self.for_each_option(&choice, &arrays, ("_old", span), &mut |lower, option| {
+            let place = in_option(&place, option);
+            lower.atomic_at((op, clk), has_block_scope, (place, ty.clone()), values.clone(), span)
+        })
+    }
+
+    /// Translates an atomic function of an element of one array. `clk` is its name in Clk; empty if it is a loop.
+    fn atomic_at(
+        &mut self,
+        (op, clk): (&str, &str),
+        has_block_scope: bool,
+        (mut place, ty): (CppPlace, CType),
+        values: Vec<Value>,
+        span: SourceSpan,
+    ) -> Res<Denoted> {
         if let (CType::Vector(component, count), "Add") = (&ty, op) {
             let (component, count) = (component.ty(), *count);
             return self.atomic_vector_add(place, &ty.clone(), &component, count, values, span);

@@ -18,6 +18,7 @@ use super::value::{
 };
 use crate::ast::{CppExpr, CppExprKind, CppStmtKind, CppTypeKind, FunctionBody, QualifiedName};
 use crate::source::SourceSpan;
+use smol_str::SmolStr;
 
 /// An argument in the form in which an instance takes it.
 struct Passed {
@@ -103,7 +104,16 @@ impl<'a> Lower<'_, 'a> {
                 }
             }
         }
-        let symbols = self.t.program.find_name(name, &self.scope).to_vec();
+        let symbols = match self.class_member(name)? {
+            Some((class, members)) => {
+                let functions = self.methods(class, &name.segments[name.segments.len() - 1].name.text);
+                match functions.is_empty() {
+                    true => members,
+                    false => functions.into_iter().map(Symbol::Function).collect(),
+                }
+            }
+            None => self.t.program.find_name(name, &self.scope).to_vec(),
+        };
         let functions: Vec<usize> = symbols
             .iter()
             .filter_map(|symbol| match symbol {
@@ -115,14 +125,6 @@ impl<'a> Lower<'_, 'a> {
         if functions.is_empty() {
             if let Some(ty) = self.type_name(name, span)? {
                 return self.construct_call(&ty, args, span);
-            }
-            if let Some(class) = self.class_of(name)? {
-                let functions = self.methods(class, text);
-                if !functions.is_empty() {
-                    let args = self.arguments(args)?;
-                    let chosen = self.choose(&functions, explicit, &args, Some(class), text, span)?;
-                    return self.call_chosen(chosen, None, args, span);
-                }
             }
             return self.call_builtin(name, args, span);
         }
@@ -220,18 +222,25 @@ impl<'a> Lower<'_, 'a> {
         for symbol in symbols {
             match symbol {
                 Symbol::Record(id) => {
-                    let env = match &self.t.program.records[id].record.template {
-                        Some(header) => {
-                            let args = last.args.as_deref().unwrap_or(&[]);
-                            self.explicit_args(header, args, name.span)?
-                        }
-                        None => vec![],
-                    };
-                    return Ok(Some(self.instantiate_record(id, env, name.span)?));
+                    // Within a class template, its own name means the instance.
+                    if last.args.is_none()
+                        && self.t.program.records[id].record.template.is_some()
+                        && let Some(CType::Record(own)) = self.this.as_ref().map(|this| this.ty.clone())
+                        && self.t.program.primary_template(self.t.record(own).decl)
+                            == self.t.program.primary_template(id)
+                    {
+                        return Ok(Some(own));
+                    }
+                    self.require_unspecialized(&self.t.program.records[id].scope.clone(), name.span)?;
+                    return Ok(Some(self.class_instance(id, last.args.as_deref(), name.span)?));
                 }
                 Symbol::Alias(id) => {
                     let (alias, scope) = self.t.program.aliases[id].clone();
-                    let env = self.env.clone();
+                    self.require_unspecialized(&scope, name.span)?;
+                    let env = match &alias.template {
+                        Some(header) => self.marked_args(header, last.args.as_deref().unwrap_or(&[]), name.span)?,
+                        None => self.env.clone(),
+                    };
                     if let CType::Record(id) = self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))? {
                         return Ok(Some(id));
                     }
@@ -397,6 +406,9 @@ impl<'a> Lower<'_, 'a> {
         {
             return Ok(denoted);
         }
+        if let Some(denoted) = self.call_with_choice(&chosen, this.as_ref(), &args, span)? {
+            return Ok(denoted);
+        }
         let mut args = args;
         let reads_memory = function.params.iter().zip(&args).any(|(param, arg)| {
             is_const_reference(&param.ty) && matches!(arg, Denoted::Place(place) if self.is_shared_place(place))
@@ -513,8 +525,10 @@ impl<'a> Lower<'_, 'a> {
     ) -> Res<Vec<Passed>> {
         let function = self.t.function(chosen.function);
         let scope = self.t.program.functions[chosen.function].scope.clone();
-        let changes_object = this.is_some() && !function.is_const;
-        let copies = copies && !takes_memory(function) && !changes_object;
+        let changes_object = this.is_some_and(|this| !function.is_const || self.has_pointers(&this.ty));
+        let types = self.parameter_types(chosen.function, &chosen.env)?;
+        let takes_pointers = types.iter().any(|ty| self.has_pointers(ty));
+        let copies = copies && !takes_memory(function) && !takes_pointers && !changes_object;
         let mut passed: Vec<Passed> = vec![];
         if let Some(this) = this
             && !self.pass_pointers(this, PassedAs::Reference, &mut passed, span)?
@@ -601,6 +615,7 @@ impl<'a> Lower<'_, 'a> {
         };
         // The pointers in the object are variables of the caller, which the expression must not assign.
         let mut keys = vec![];
+        let mut pointers: Vec<(SmolStr, super::lower::Local)> = vec![];
         if let Some(CppPlace { ty: CType::Record(id), .. }) = this
             && let Some((key, path)) = this.and_then(field_path)
         {
@@ -608,14 +623,20 @@ impl<'a> Lower<'_, 'a> {
                 let local = pointer_field_name(key, &[path.clone(), fields].concat());
                 if let Some(pointer @ super::lower::Local::Pointer { key, .. }) = self.find_local(&local).cloned() {
                     keys.push(key);
-                    locals.push((local.into(), pointer));
+                    pointers.push((local.into(), pointer));
                 }
             }
         }
         let this = this.cloned();
         let mutated = self.facts.mutated.clone();
         let denoted = self.in_context(chosen.env.clone(), scope, |lower| -> Res<Denoted> {
-            lower.this = this;
+            for (name, local) in pointers {
+                lower.declare(&name, local);
+            }
+            match (this, chosen.record) {
+                (Some(this), Some(id)) if lower.t.record(id).closure.is_some() => lower.declare_captures(id, &this)?,
+                (this, _) => lower.this = this,
+            }
             for (name, local) in locals {
                 lower.declare(&name, local);
             }
@@ -686,8 +707,11 @@ impl<'a> Lower<'_, 'a> {
     ) -> Res<bool> {
         let CType::Record(id) = place.ty else { return Ok(false) };
         let pointers = self.t.pointer_fields(id);
-        let Some((key, path)) = field_path(place).filter(|_| !pointers.is_empty()) else { return Ok(false) };
-        self.t.emit_fields(id, span)?;
+        let is_passed_apart = !pointers.is_empty() || self.is_pure_closure(&place.ty);
+        let Some((key, path)) = field_path(place).filter(|_| is_passed_apart) else { return Ok(false) };
+        if self.t.has_values(id) {
+            self.t.emit_fields(id, span)?;
+        }
         let ty = place.ty.clone();
         let mode = match kind {
             _ if !self.t.has_values(id) => PassMode::Pointers(ty),
@@ -831,7 +855,6 @@ pub(crate) fn returned_parameter(function: &crate::ast::CppFunction) -> Option<u
 fn is_const_reference(ty: &crate::ast::CppType) -> bool {
     match &ty.kind {
         CppTypeKind::Reference(inner) => inner.qualifiers.is_const,
-        CppTypeKind::RvalueReference(_) => true,
         _ => false,
     }
 }
@@ -840,7 +863,7 @@ fn is_const_reference(ty: &crate::ast::CppType) -> bool {
 fn takes_memory(function: &crate::ast::CppFunction) -> bool {
     function.params.iter().any(|param| match &param.ty.kind {
         CppTypeKind::Pointer(_) | CppTypeKind::Array { .. } => true,
-        CppTypeKind::Reference(inner) => !inner.qualifiers.is_const,
+        CppTypeKind::Reference(inner) | CppTypeKind::RvalueReference(inner) => !inner.qualifiers.is_const,
         _ => false,
     })
 }

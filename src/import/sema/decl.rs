@@ -1,16 +1,19 @@
 //! CudaTranslation of local declarations and of initializers.
 
 use super::arith::realize;
+use super::lambdas::as_lambda;
 use super::lower::{Local, Lower};
+use super::printf::text_of;
 use super::translator::RecordField;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::types::{CType, ClkScalar, RecordId};
+use super::types::{CType, ClkScalar, IntKind, RecordId};
 use super::value::{
     ArrayInfo, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, pointer_field_name,
     refuse,
 };
 use crate::ast::{
-    CppExpr, CppExprKind, CppInit, CppType, CppTypeKind, CppVariable, Designator, InitItem, VariableDecl, VariableName,
+    CppExpr, CppExprKind, CppInit, CppLambda, CppType, CppTypeKind, CppVariable, Designator, InitItem, VariableDecl,
+    VariableName,
 };
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
@@ -35,7 +38,19 @@ impl<'a> Lower<'_, 'a> {
         if attributes.is_static && !variable.ty.qualifiers.is_const && !attributes.constexpr {
             return refuse("a `static` variable in device code", span, "use a `__device__` variable of the file");
         }
+        if let (CppTypeKind::Auto, Some(lambda)) = (&variable.ty.kind, initial_lambda(&variable.init)) {
+            let CppPlace { kind: PlaceKind::Variable { name: clk, key, .. }, ty, .. } =
+                self.lambda(lambda, &name, span)?
+            else {
+                return refuse("a lambda", span, "");
+            };
+            self.declare(&name, Local::Variable { name: clk, key, ty, known: None });
+            return Ok(());
+        }
         let ty = self.declared_type(&variable.ty, &variable.init)?;
+        if variable.ty.qualifiers.is_const || attributes.constexpr {
+            self.constants.insert(key);
+        }
         match &ty {
             CType::Reference(target) => self.declare_reference(&name, target, variable, key),
             CType::Pointer(to) => self.declare_pointer(&name, to, variable, key),
@@ -234,6 +249,12 @@ impl<'a> Lower<'_, 'a> {
             CppInit::Equal(value) => Some(value),
             CppInit::Paren(args) | CppInit::Brace(args) => args.first(),
         };
+        if let (Some(CppExprKind::String(literal)), CType::Int(IntKind::Char)) = (pointer.map(|value| &value.kind), to)
+            && let Some(text) = text_of(literal)
+        {
+            self.declare(name, Local::Text(text.into()));
+            return Ok(());
+        }
         let pointer = match pointer {
             None => None,
             Some(value) => {
@@ -797,6 +818,14 @@ impl<'a> Lower<'_, 'a> {
 pub(crate) fn refuse_arrays_in_structs<T>(span: SourceSpan) -> Res<T> {
     let help = "use an array with one more axis for each field";
     refuse("an array of structs that contain arrays and numbers of several types", span, help)
+}
+
+fn initial_lambda(init: &CppInit) -> Option<&CppLambda> {
+    match init {
+        CppInit::Equal(value) => as_lambda(value),
+        CppInit::Paren(args) | CppInit::Brace(args) => as_lambda(args.first().filter(|_| args.len() == 1)?),
+        CppInit::None => None,
+    }
 }
 
 fn contains_auto(ty: &CppType) -> bool {

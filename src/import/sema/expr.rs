@@ -6,7 +6,7 @@ use super::lower::{Local, Lower};
 use super::program::Symbol;
 use super::resolve::header_name;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::types::{CType, ClkScalar, DOUBLE, FLOAT, FloatKind, INT, IntKind, SIZE, UINT};
+use super::types::{CType, ClkScalar, DOUBLE, FLOAT, FloatKind, INT, IntKind, RecordId, SIZE, UINT};
 use super::types::{TemplateArgs, TemplateValue};
 use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Position, Res, Value, refuse};
 use crate::ast::{
@@ -171,7 +171,7 @@ impl<'a> Lower<'_, 'a> {
             }
             CppExprKind::AlignofType(_) => return refuse("`alignof`", span, "write the number"),
             CppExprKind::SizeofPack(_) => return refuse("`sizeof...`", span, ""),
-            CppExprKind::Lambda(_) => return refuse("a lambda", span, "write a `__device__` function"),
+            CppExprKind::Lambda(lambda) => Denoted::Place(self.lambda(lambda, "lambda", span)?),
             CppExprKind::Statements(block) => self.statements_value(block, span)?,
             CppExprKind::PackExpansion(_) => return refuse("a parameter pack", span, "write the arguments one by one"),
             CppExprKind::Refused(refusal) => return Err(Box::new(refusal.clone())),
@@ -232,6 +232,11 @@ impl<'a> Lower<'_, 'a> {
                 return Ok(Denoted::Place(self.field_place(this, clk, ty, span)?));
             }
         }
+        if let Some((class, members)) = self.class_member(name)?
+            && let Some(denoted) = self.class_constant(class, &members, span)?
+        {
+            return Ok(denoted);
+        }
         let symbols = self.t.program.find_name(name, &self.scope).to_vec();
         for &symbol in &symbols {
             match symbol {
@@ -265,7 +270,10 @@ impl<'a> Lower<'_, 'a> {
                     };
                     return self.denote_global(id, env, span);
                 }
-                Symbol::Function(_) => return self.function_value(&symbols, span),
+                Symbol::Function(id) => {
+                    self.require_unspecialized(&self.t.program.functions[id].scope, span)?;
+                    return self.function_value(&symbols, span);
+                }
                 _ => {}
             }
         }
@@ -307,28 +315,30 @@ impl<'a> Lower<'_, 'a> {
             _ => return Ok(None),
         };
         let CType::Record(id) = ty else { return Ok(None) };
-        let (scope, env) = (self.t.record(id).scope.clone(), self.t.record(id).env.clone());
-        self.require_unspecialized(&scope, span)?;
-        let symbols = self.t.program.find(std::slice::from_ref(&last.name.text), &scope).to_vec();
-        match symbols.first() {
-            Some(Symbol::Variable(global)) => {
-                let global = *global;
-                Ok(Some(self.in_context(env, scope, |lower| {
-                    let env = lower.env.clone();
-                    lower.denote_global(global, env, span)
-                })?))
+        let symbols = self.t.program.find(std::slice::from_ref(&last.name.text), &self.t.record(id).scope).to_vec();
+        self.class_constant(id, &symbols, span)
+    }
+
+    /// Returns the static variable or the enumerator among the members of a class.
+    fn class_constant(&mut self, class: RecordId, members: &[Symbol], span: SourceSpan) -> Res<Option<Denoted>> {
+        let (scope, env) = (self.t.record(class).scope.clone(), self.t.record(class).env.clone());
+        match members.first() {
+            Some(&Symbol::Variable(global)) if self.t.program.variables[global].decl.template.is_none() => {
+                let own = env.clone();
+                self.in_context(env, scope, |lower| lower.denote_global(global, own, span)).map(Some)
             }
-            Some(Symbol::Enumerator(id, at)) => {
-                let (id, at) = (*id, *at);
-                let value = self.enum_values(id)?.get(at).copied().unwrap_or(0);
-                let ty = self.enum_type(id)?;
+            Some(&Symbol::Enumerator(id, at)) => self.in_context(env, scope, |lower| {
+                let Some(&value) = lower.enum_values(id)?.get(at) else {
+                    return refuse("an enumerator before its value", span, "");
+                };
+                let ty = lower.enum_type(id)?;
                 Ok(Some(Denoted::Value(Value::int(value, ty, span))))
-            }
+            }),
             _ => Ok(None),
         }
     }
 
-    fn denote_local(&mut self, local: Local, name: &str, span: SourceSpan) -> Res<Denoted> {
+    pub(crate) fn denote_local(&mut self, local: Local, name: &str, span: SourceSpan) -> Res<Denoted> {
         Ok(match local {
             Local::Variable { name, key, ty, known } => {
                 Denoted::Place(CppPlace { kind: PlaceKind::Variable { name, key, value: known }, ty, span })
@@ -349,6 +359,7 @@ impl<'a> Lower<'_, 'a> {
                 Denoted::Value(Value { expr, ..value })
             }
             Local::Group(group) => Denoted::Group(group),
+            Local::Text(_) => Denoted::Text,
             Local::Type(_) => return refuse(format!("the type `{name}` as a value"), span, ""),
             Local::Refused(refusal) => return Err(refusal),
         })

@@ -67,6 +67,15 @@ impl<'a> Lower<'_, 'a> {
         Ok(info)
     }
 
+    /// Refuses a second instance of a static array of a class template, because the text has one array.
+    fn check_instance(&mut self, id: usize, env: &TemplateArgs, span: SourceSpan) -> Res<()> {
+        let own = format!("{env:?}");
+        match *self.t.array_instances.entry(id).or_insert_with(|| own.clone()) == own {
+            true => Ok(()),
+            false => refuse("a static array of several instances of a class template", span, "pass an array"),
+        }
+    }
+
     /// Returns a variable of the file. `env` has the arguments of a variable template, or of the class of a static
     /// member.
     pub(crate) fn denote_global(&mut self, id: usize, env: TemplateArgs, span: SourceSpan) -> Res<Denoted> {
@@ -82,12 +91,14 @@ impl<'a> Lower<'_, 'a> {
                 self.note(format!("the host does not change `{}`", entry.name), span);
             }
             if let CType::Array(..) = ty {
+                self.check_instance(id, &env, span)?;
                 return self.constant_array(id, ty, span);
             }
-            if self.t.evaluating.contains(&id) {
+            let evaluated = (id, format!("{env:?}"));
+            if self.t.evaluating.contains(&evaluated) {
                 return refuse(format!("`{}`, which depends on itself", entry.name), span, "");
             }
-            self.t.evaluating.push(id);
+            self.t.evaluating.push(evaluated);
             let init = &entry.variable.init;
             let value = self.in_context(env, scope, |lower| match init {
                 CppInit::Equal(value) => lower.initial_value(value, &ty),
@@ -124,6 +135,7 @@ impl<'a> Lower<'_, 'a> {
             };
             self.hoisted_array(&env_of_template, entry.variable, &entry.name, &array, Space::Global)?
         } else {
+            self.check_instance(id, &env_of_template, span)?;
             self.global_array(id, span)?
         };
         let unit = self.t.size_of(&info.element).unwrap_or(1);

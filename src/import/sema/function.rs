@@ -90,8 +90,10 @@ impl<'a> Lower<'_, 'a> {
         let wanted = match (&function.name, chosen.record) {
             (FunctionName::Plain(name), None) => name.to_string(),
             (name, Some(record)) => {
+                let closure = self.t.record(record).closure.as_ref().map(|closure| closure.name.clone());
                 let record = self.t.record(record).clk.clone();
                 match name {
+                    FunctionName::Operator(_) if closure.is_some() => closure.unwrap_or_default().to_string(),
                     FunctionName::Constructor(_) => format!("{record}_new"),
                     FunctionName::Plain(name) => format!("{record}_{name}"),
                     FunctionName::Operator(op) => format!("{record}_{}", operator_name(op)),
@@ -110,7 +112,10 @@ impl<'a> Lower<'_, 'a> {
         for _ in 0..MAX_PASSES {
             facts.changed = false;
             let mut lower = Lower::new(self.t, chosen.env.clone(), entry.scope.clone(), facts);
-            lower.function = Some(chosen.function);
+            lower.function = match chosen.record.and_then(|record| lower.t.record(record).closure.clone()) {
+                Some(closure) => closure.function,
+                None => Some(chosen.function),
+            };
             let body = lower.function_body(function, this.clone(), chosen.record, modes);
             facts = std::mem::take(&mut lower.facts);
             facts.end_pass(body.as_ref().ok().map(|body| body.stmts.as_slice()));
@@ -140,7 +145,7 @@ impl<'a> Lower<'_, 'a> {
                     object.name = "_self".into();
                 }
             }
-            let name = self.t.item_name(&wanted);
+            let name = self.t.function_name(&wanted);
             let constant = match body.stmts.as_slice() {
                 [Stmt { kind: StmtKind::Return(Some(value)), .. }, ..] if body.params.is_empty() => constant_of(value),
                 _ => None,
@@ -192,6 +197,7 @@ impl<'a> Lower<'_, 'a> {
         let mut copies = vec![];
         // Pointers in structs of the caller, which the function must not assign.
         let mut fields: Vec<(VariableKey, SourceSpan)> = vec![];
+        let closure = record.filter(|&id| self.t.record(id).closure.is_some());
         if let Some(ty) = this {
             let Some(mode) = modes.next() else { return refuse("this method", function.name_span, "") };
             let span = function.name_span;
@@ -199,11 +205,15 @@ impl<'a> Lower<'_, 'a> {
             self.bind_parameter("self", "this", &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
             for (path, to) in self.pointers_after(mode, &ty) {
                 let Some(mode) = modes.next() else { return refuse("this method", function.name_span, "") };
-                let (name, local) = (format!("self_{}", path.join("_")), pointer_field_name(key, &path));
+                let owner = if closure.is_some() { "" } else { "self_" };
+                let (name, local) = (format!("{owner}{}", path.join("_")), pointer_field_name(key, &path));
                 fields.push((VariableKey(self.peek_key() + 1), span));
                 let ty = CType::Pointer(Box::new(to));
                 self.bind_parameter(&name, &local, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
             }
+        }
+        if let (Some(id), Some(object)) = (closure, self.this.clone()) {
+            self.declare_captures(id, &object)?;
         }
         for param in &function.params {
             let Some(mode) = modes.next() else { return refuse("this call", param.span, "") };
@@ -225,7 +235,13 @@ impl<'a> Lower<'_, 'a> {
             CType::Void
         } else {
             match &function.result.kind {
-                CppTypeKind::Auto => self.auto_result(function)?,
+                CppTypeKind::Auto => {
+                    self.deduces_result = true;
+                    CType::Void
+                }
+                CppTypeKind::Reference(_) if closure.is_some() => {
+                    return refuse("a lambda that returns a reference", function.name_span, "return a value");
+                }
                 CppTypeKind::Reference(_) if self.this.is_some() || returned_parameter(function).is_some() => {
                     CType::Void
                 }
@@ -291,17 +307,6 @@ impl<'a> Lower<'_, 'a> {
             | (PassMode::Value, CType::Record(id)) => self.t.pointer_fields(*id),
             _ => vec![],
         }
-    }
-
-    /// Returns the result type of a function with `auto`: that of its first `return`.
-    fn auto_result(&mut self, function: &'a CppFunction) -> Res<CType> {
-        if let FunctionBody::Block(body) = &function.body
-            && let [stmt] = body.stmts.as_slice()
-            && let crate::ast::CppStmtKind::Return(Some(value)) = &stmt.kind
-        {
-            return self.type_of(value);
-        }
-        refuse("a function with the result type `auto`", function.name_span, "write the result type")
     }
 
     #[allow(clippy::too_many_arguments, reason = "the lists of the caller, which grow together")]

@@ -93,11 +93,10 @@ impl<'h> KernelLaunches<'h> {
         self.launches.first().filter(|_| self.is_known()).map(|launch| launch.span)
     }
 
-    /// Returns whether all launches have one block. `None` without a launch.
-    pub(super) fn has_one_block(&self) -> Option<bool> {
-        let is_one = |launch: &&HostLaunch<'_>| {
-            launch.grid.iter().all(|extent| extent.as_ref().and_then(|extent| self.number(extent)) == Some(1))
-        };
+    /// Returns whether all launches have one block along an axis. `None` without a launch.
+    pub(super) fn has_one_block(&self, axis: usize) -> Option<bool> {
+        let is_one =
+            |launch: &&HostLaunch<'_>| launch.grid[axis].as_ref().and_then(|extent| self.number(extent)) == Some(1);
         let has_launch = !self.launches.is_empty() || self.unclear_use.is_some();
         has_launch.then(|| self.is_known() && self.launches.iter().all(is_one))
     }

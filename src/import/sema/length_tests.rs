@@ -293,3 +293,25 @@ fn comments_state_lengths() {
         assert!(!translation.text.contains("kernel k"), "{}", translation.text);
     }
 }
+
+/// A kernel that reads the index of the block along `x` only is for a grid with one row of blocks.
+#[test]
+fn unread_axes_of_the_grid_have_one_block() {
+    let kernel = "__global__ void k(float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n && threadIdx.y < 4) y[i * 4 + threadIdx.y] = 1;
+    }";
+    let notes = |source: &str| {
+        let translation = translated(source);
+        let texts: Vec<String> = translation.kernels[0].assumptions.iter().map(|own| own.text.to_string()).collect();
+        texts.join("\n")
+    };
+    let note = "`gridDim.y` is 1: the kernel reads neither `blockIdx.y` nor `gridDim.y`";
+    assert!(notes(kernel).contains(note), "{}", notes(kernel));
+    assert!(translated(kernel).text.contains("grid_y == 1"));
+    let launched = format!("{kernel}\nvoid f(float *y) {{ k<<<dim3(4, 2), dim3(8, 4)>>>(y, 32); }}");
+    assert!(!notes(&launched).contains(note), "{}", notes(&launched));
+    let read = kernel.replace("y[i * 4 + threadIdx.y] = 1", "y[i * 4 + threadIdx.y] = row()");
+    let read = format!("__device__ int row() {{ return blockIdx.y; }}\n{read}");
+    assert!(!notes(&read).contains("`gridDim.y` is 1"), "{}", notes(&read));
+}

@@ -10,7 +10,7 @@ use super::path_conditions::{SizeCondition, negated};
 use super::polynomial::{Monomial, SizePolynomial, SizeSymbol};
 use super::size_comments::{self, SizeExpr, StatedSize};
 use super::size_names::{self, KernelSizes, is_extent, shown};
-use super::tree::{ClkFile, ClkFunction, ExprKind, Stmt, StmtKind, visit_exprs};
+use super::tree::{ClkFile, ClkFunction, Expr, ExprKind, Stmt, StmtKind, visit_exprs};
 use crate::ast::CppComment;
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
@@ -148,12 +148,22 @@ fn size_assumptions(
         sizes.conditions.push(format!("grid_{axis} >= 1"));
         sizes.conditions.push(format!("grid_{axis} * block_{axis} <= {}", i32::MAX));
     }
-    if let Some(geometry) = kernel.geometry.as_ref().filter(|_| !reads_blocks(&kernel.body, functions))
-        && launches.has_one_block() != Some(false)
-    {
-        let note = "the grid has one block: the kernel reads neither `blockIdx` nor `gridDim`";
-        for axis in geometry.grid.iter().filter(|axis| !is_stated(axis)) {
-            sizes.add(format!("{axis} == 1"), note.to_string(), kernel.span);
+    if let Some(geometry) = &kernel.geometry {
+        let reads = block_axes(&kernel.body, functions);
+        let may_be_one = |at: usize| launches.has_one_block(at) != Some(false);
+        let is_one = !reads.contains(&true) && (0..geometry.grid.len()).all(may_be_one);
+        for (at, extent) in geometry.grid.iter().enumerate().filter(|(at, _)| !reads[*at]) {
+            if is_stated(extent) || !may_be_one(at) {
+                continue;
+            }
+            let axis = AXES[at];
+            let note = match is_one {
+                true => "the grid has one block: the kernel reads neither `blockIdx` nor `gridDim`".to_string(),
+                false => {
+                    format!("`gridDim.{axis}` is 1: the kernel reads neither `blockIdx.{axis}` nor `gridDim.{axis}`")
+                }
+            };
+            sizes.add(format!("{extent} == 1"), note, kernel.span);
         }
     }
     for (size, source) in stated {
@@ -656,20 +666,37 @@ fn element_size(element: &str) -> Option<i128> {
     Some(size * count)
 }
 
-/// Returns whether statements, or the functions that they call, read the position of the block or the grid.
-fn reads_blocks(stmts: &[Stmt], functions: &[ClkFunction]) -> bool {
-    let mut reads = false;
+/// Returns for each axis whether statements, or the functions that they call, read the position of the block or the
+/// extent of the grid along it.
+fn block_axes(stmts: &[Stmt], functions: &[ClkFunction]) -> [bool; 3] {
+    let mut reads = [false; 3];
     let mut called: Vec<SmolStr> = vec![];
+    // A field of a position is visited before the position itself.
+    let mut fields: Vec<*const Expr> = vec![];
+    let is_position = |name: &SmolStr| matches!(name.as_str(), "block_idx" | "global_idx" | "grid_dim");
     visit_exprs(stmts, &mut |expr| match &expr.kind {
-        ExprKind::Name(name) => reads |= matches!(name.as_str(), "block_idx" | "global_idx" | "grid_dim"),
+        ExprKind::Field(base, field) if matches!(&base.kind, ExprKind::Name(name) if is_position(name)) => {
+            fields.push(std::ptr::from_ref(&**base));
+            match AXES.iter().position(|axis| axis == field) {
+                Some(axis) => reads[axis] = true,
+                None => reads = [true; 3],
+            }
+        }
+        ExprKind::Name(name) if is_position(name) && !fields.contains(&std::ptr::from_ref(expr)) => reads = [true; 3],
         ExprKind::Call(name, _) => {
-            reads |= name == "grid_barrier";
+            if name == "grid_barrier" {
+                reads = [true; 3];
+            }
             called.push(name.clone());
         }
         _ => {}
     });
-    let body_of = |name: &SmolStr| functions.iter().find(|function| function.name == *name);
-    reads || called.iter().filter_map(body_of).any(|function| reads_blocks(&function.body, functions))
+    for function in called.iter().filter_map(|name| functions.iter().find(|function| function.name == *name)) {
+        for (read, inner) in reads.iter_mut().zip(block_axes(&function.body, functions)) {
+            *read |= inner;
+        }
+    }
+    reads
 }
 
 /// Adds limits of the block that keep the thread index within shared arrays.

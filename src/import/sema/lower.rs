@@ -7,15 +7,15 @@
 use super::program::ScopePath;
 use super::translator::{FileTranslator, TranslatedFunction};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::types::{CType, ClkScalar, GroupKind, TemplateArgs};
+use super::types::{CType, ClkScalar, TemplateArgs};
 use super::unwritten_reads::{UnwrittenRead, unwritten_reads};
-use super::value::{ArrayInfo, CppPlace, Pointer, Res, Space, Value, VariableKey, refuse};
-use crate::ast::{CppStmt, Refusal};
+pub(crate) use super::value::Local;
+use super::value::{CppPlace, Pointer, Res, Space, Value, VariableKey, refuse};
+use crate::ast::CppStmt;
 use crate::emit::names::clk_name;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smol_str::SmolStr;
-use std::rc::Rc;
 
 /// What passes over a function have found out about its variables.
 #[derive(Clone, Debug, Default)]
@@ -73,37 +73,6 @@ impl Facts {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Local {
-    Variable {
-        name: SmolStr,
-        key: VariableKey,
-        ty: CType,
-        known: Option<Box<Value>>,
-    },
-    Array {
-        info: Rc<ArrayInfo>,
-        ty: CType,
-    },
-    /// A pointer variable. If it is never assigned after its declaration, `fixed` is its value.
-    Pointer {
-        key: VariableKey,
-        to: CType,
-        index: SmolStr,
-        /// The variable that selects one of several arrays.
-        selector: SmolStr,
-        fixed: Option<Box<Pointer>>,
-    },
-    /// A reference.
-    Alias(CppPlace),
-    /// A constant, or the value of a template parameter.
-    Constant(Value),
-    Group(GroupKind),
-    Type(CType),
-    /// A parameter of a kernel without a translation, which the kernel must not use.
-    Refused(Box<Refusal>),
-}
-
 /// What `break` and `continue` do in the innermost loop or `switch`.
 #[derive(Clone, Debug)]
 pub(crate) struct LoopState<'a> {
@@ -156,6 +125,14 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) is_kernel: bool,
     /// Variables that blocks of the function declare.
     pub(crate) block_variables: FxHashSet<VariableKey>,
+    /// Variables that are declared `const` or `constexpr`.
+    pub(crate) constants: FxHashSet<VariableKey>,
+    /// Pointers that a lambda captures by reference. They keep their value from then on.
+    pub(crate) captured_pointers: Vec<(VariableKey, SmolStr)>,
+    /// Whether the first `return` decides the type of the result.
+    pub(crate) deduces_result: bool,
+    /// Whether `result` is the type of a `return`.
+    pub(crate) has_deduced_result: bool,
     /// Variables whose value is any value, because they are read before they have one.
     pub(crate) unwritten_reads: Vec<UnwrittenRead>,
     /// Set if the body stores to memory, has barriers, atomics or output.
@@ -206,6 +183,10 @@ impl<'t, 'a> Lower<'t, 'a> {
             result: CType::Void,
             is_kernel: false,
             block_variables: FxHashSet::default(),
+            constants: FxHashSet::default(),
+            captured_pointers: vec![],
+            deduces_result: false,
+            has_deduced_result: false,
             unwritten_reads: vec![],
             effect: false,
             globals: vec![],
@@ -298,6 +279,7 @@ impl<'t, 'a> Lower<'t, 'a> {
         if let Some(names) = self.names.last_mut() {
             names.insert(candidate.clone());
         }
+        self.t.add_local_name(&candidate);
         candidate
     }
 

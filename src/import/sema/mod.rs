@@ -9,6 +9,8 @@ mod arith;
 mod assigned_names;
 mod builtin;
 mod call;
+#[cfg(test)]
+mod class_tests;
 mod constructors;
 mod decl;
 mod expr;
@@ -26,6 +28,7 @@ mod host_values;
 mod indeterminate_values;
 mod index_limits;
 mod jumps;
+mod lambdas;
 mod launch_script;
 mod launch_sizes;
 #[cfg(test)]
@@ -47,12 +50,14 @@ mod pointed_variables;
 mod pointer;
 mod pointer_choice;
 mod polynomial;
+mod printf;
 mod program;
 mod record_numbers;
 mod reinterpret;
 mod resolve;
 mod size_comments;
 mod size_names;
+mod specializations;
 mod stmt;
 #[cfg(test)]
 mod tests;

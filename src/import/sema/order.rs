@@ -2,28 +2,47 @@
 //! `a[i] + i++`. They are refused.
 
 use super::lower::Lower;
-use super::value::{Res, refuse};
-use crate::ast::{CppDecl, CppDeclKind, CppExpr, CppExprKind, CppInit, CppStmtKind, CppUnaryOp};
+use super::value::{Closure, Res, refuse};
+use crate::ast::{
+    CppDecl, CppDeclKind, CppExpr, CppExprKind, CppFunction, CppInit, CppStmtKind, CppUnaryOp, FunctionBody,
+};
+use crate::launches::FunctionScan;
 use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
+use std::rc::Rc;
 
 #[derive(Default)]
-struct Accesses {
-    reads: FxHashSet<SmolStr>,
-    writes: FxHashSet<SmolStr>,
+pub(super) struct Accesses {
+    pub(super) reads: FxHashSet<SmolStr>,
+    pub(super) writes: FxHashSet<SmolStr>,
+}
+
+/// Returns the lambda that a variable holds.
+type FindClosure<'f> = &'f dyn Fn(&str) -> Option<Rc<Closure>>;
+
+/// Returns the variables that the body of a lambda reads and changes.
+pub(super) fn accesses_of(call: &CppFunction, closures: FindClosure<'_>) -> Accesses {
+    let mut scan = FunctionScan { enters_lambdas: true, ..FunctionScan::default() };
+    if let FunctionBody::Block(body) = &call.body {
+        scan.block(body);
+    }
+    let mut accesses = Accesses::default();
+    scan.values.iter().for_each(|value| collect(value, &mut accesses, closures));
+    accesses
 }
 
 impl Lower<'_, '_> {
     /// Refuses operands if one of them changes a variable that another one uses.
     pub(crate) fn check_order(&self, exprs: &[&CppExpr]) -> Res<()> {
-        if exprs.len() < 2 || !exprs.iter().any(|expr| has_effect(expr)) {
+        let closures = |name: &str| self.closure_of(name);
+        if exprs.len() < 2 || !exprs.iter().any(|expr| has_effect(expr, &closures)) {
             return Ok(());
         }
         let all: Vec<Accesses> = exprs
             .iter()
             .map(|expr| {
                 let mut accesses = Accesses::default();
-                collect(expr, &mut accesses);
+                collect(expr, &mut accesses, &closures);
                 accesses
             })
             .collect();
@@ -46,30 +65,42 @@ impl Lower<'_, '_> {
 }
 
 /// Returns whether an expression assigns a variable.
-fn has_effect(expr: &CppExpr) -> bool {
+fn has_effect(expr: &CppExpr, closures: FindClosure<'_>) -> bool {
     let mut accesses = Accesses::default();
-    collect(expr, &mut accesses);
+    collect(expr, &mut accesses, closures);
     !accesses.writes.is_empty()
 }
 
-fn written(expr: &CppExpr, accesses: &mut Accesses) {
+fn written(expr: &CppExpr, accesses: &mut Accesses, closures: FindClosure<'_>) {
     match &expr.kind {
         CppExprKind::Name(name) => {
             if let Some(last) = name.segments.last() {
                 accesses.writes.insert(last.name.text.clone());
             }
         }
-        CppExprKind::Member { base, .. } => written(base, accesses),
+        CppExprKind::Member { base, .. } => written(base, accesses, closures),
         // The elements of arrays are not followed, but the index is read.
-        _ => collect(expr, accesses),
+        _ => collect(expr, accesses, closures),
     }
 }
 
-fn collect(expr: &CppExpr, accesses: &mut Accesses) {
+fn collect(expr: &CppExpr, accesses: &mut Accesses, closures: FindClosure<'_>) {
     match &expr.kind {
         CppExprKind::Name(name) => {
             if let [only] = name.segments.as_slice() {
                 accesses.reads.insert(only.name.text.clone());
+                // The object may be called, here or where it is passed.
+                if let Some(closure) = closures(&only.name.text) {
+                    accesses.reads.extend(closure.reads.iter().cloned());
+                    accesses.writes.extend(closure.writes.iter().cloned());
+                }
+            }
+        }
+        CppExprKind::Lambda(lambda) => {
+            if let Some(call) = lambda.call() {
+                let own = accesses_of(call, closures);
+                accesses.reads.extend(own.reads);
+                accesses.writes.extend(own.writes);
             }
         }
         CppExprKind::Unary { op, operand } => {
@@ -80,48 +111,51 @@ fn collect(expr: &CppExpr, accesses: &mut Accesses) {
                     | CppUnaryOp::PostIncrement
                     | CppUnaryOp::PostDecrement
             ) {
-                written(operand, accesses);
+                written(operand, accesses, closures);
             }
-            collect(operand, accesses);
+            collect(operand, accesses, closures);
         }
         CppExprKind::Assign { target, value, op } => {
-            written(target, accesses);
+            written(target, accesses, closures);
             if op.is_some() {
-                collect(target, accesses);
+                collect(target, accesses, closures);
             }
-            collect(value, accesses);
+            collect(value, accesses, closures);
         }
         CppExprKind::Binary { left, right, .. } | CppExprKind::Comma { left, right } => {
-            collect(left, accesses);
-            collect(right, accesses);
+            collect(left, accesses, closures);
+            collect(right, accesses, closures);
         }
         CppExprKind::Conditional { condition, then, otherwise } => {
-            collect(condition, accesses);
-            collect(then, accesses);
-            collect(otherwise, accesses);
+            collect(condition, accesses, closures);
+            collect(then, accesses, closures);
+            collect(otherwise, accesses, closures);
         }
         CppExprKind::Call { callee, args } => {
-            if let CppExprKind::Member { base, .. } = &callee.kind {
-                collect(base, accesses);
+            match &callee.kind {
+                CppExprKind::Member { base, .. } => collect(base, accesses, closures),
+                CppExprKind::Name(name) if !matches!(name.segments.as_slice(), [only] if closures(&only.name.text).is_some()) =>
+                    {}
+                _ => collect(callee, accesses, closures),
             }
             for arg in args {
-                collect(arg, accesses);
+                collect(arg, accesses, closures);
             }
         }
         CppExprKind::Index { base, index } => {
-            collect(base, accesses);
-            collect(index, accesses);
+            collect(base, accesses, closures);
+            collect(index, accesses, closures);
         }
         CppExprKind::Statements(block) => {
             for stmt in &block.stmts {
                 match &stmt.kind {
-                    CppStmtKind::Expr(value) => collect(value, accesses),
+                    CppStmtKind::Expr(value) => collect(value, accesses, closures),
                     CppStmtKind::Decl(CppDecl { kind: CppDeclKind::Variables(decl), .. }) => {
                         for variable in &decl.variables {
                             match &variable.init {
-                                CppInit::Equal(value) => collect(value, accesses),
+                                CppInit::Equal(value) => collect(value, accesses, closures),
                                 CppInit::Paren(args) | CppInit::Brace(args) => {
-                                    args.iter().for_each(|arg| collect(arg, accesses));
+                                    args.iter().for_each(|arg| collect(arg, accesses, closures));
                                 }
                                 CppInit::None => {}
                             }
@@ -131,16 +165,16 @@ fn collect(expr: &CppExpr, accesses: &mut Accesses) {
                 }
             }
         }
-        CppExprKind::Member { base, .. } => collect(base, accesses),
-        CppExprKind::Cast { value, .. } => collect(value, accesses),
+        CppExprKind::Member { base, .. } => collect(base, accesses, closures),
+        CppExprKind::Cast { value, .. } => collect(value, accesses, closures),
         CppExprKind::Construct { args, .. } => {
             for arg in args {
-                collect(arg, accesses);
+                collect(arg, accesses, closures);
             }
         }
         CppExprKind::InitList(items) => {
             for item in items {
-                collect(&item.value, accesses);
+                collect(&item.value, accesses, closures);
             }
         }
         _ => {}

@@ -393,7 +393,11 @@ impl<'a> Lower<'_, 'a> {
         // The marks come first, because the last entries are the arguments of the header.
         let mut env: TemplateArgs = vec![];
         for (at, name) in names.iter().enumerate() {
-            if at >= explicit.len() && !function.params.iter().any(|param| is_plain_name(&param.ty, name)) {
+            let is_marked = match explicit.get(at) {
+                Some(arg) => self.may_have_qualifiers(arg),
+                None => !function.params.iter().any(|param| is_plain_name(&param.ty, name)),
+            };
+            if is_marked {
                 env.push((may_be_const(name), TemplateValue::Int(1, CType::Bool)));
             }
         }
@@ -451,8 +455,7 @@ impl<'a> Lower<'_, 'a> {
                     return;
                 }
                 let (Some(args), CType::Record(id)) = (&only.args, arg) else { return };
-                let env = &self.t.record(*id).env;
-                for (own, (_, value)) in args.iter().zip(env) {
+                for (own, value) in args.iter().zip(&self.t.record(*id).args) {
                     match (own, value) {
                         (CppTemplateArg::Type(ty), TemplateValue::Type(value)) => {
                             self.deduce(ty, value, false, names, found);

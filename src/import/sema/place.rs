@@ -87,6 +87,10 @@ impl<'a> Lower<'_, 'a> {
         let span = place.span;
         if let CType::Record(id) = place.ty {
             self.t.emit_record(id, span)?;
+            if self.is_pure_closure(&place.ty) {
+                let object = self.object_without_values(id, span)?;
+                return Ok(Value { stable: true, ..Value::new(place.ty.clone(), object) });
+            }
         }
         if let Some(choice) = choice_of(place) {
             return self.load_choice(place, &choice, span);

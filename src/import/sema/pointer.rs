@@ -287,6 +287,10 @@ impl<'a> Lower<'_, 'a> {
                 "keep the pointer in a variable, or store an index",
             );
         };
+        if let Some((_, name)) = self.captured_pointers.iter().find(|(captured, _)| *captured == key) {
+            let construct = format!("an assignment to `{name}`, which a lambda captures by reference");
+            return refuse(construct, span, "capture it by value");
+        }
         self.note_mutated(key);
         let Some(Local::Pointer { index: name, selector, to, fixed, .. }) = self.find_pointer(key) else {
             return refuse("this pointer", span, "");

@@ -3,10 +3,13 @@
 
 use super::arith::coerce;
 use super::lower::{Facts, Lower};
+use super::overload::Chosen;
 use super::pointer::{index_of, same_base, same_expr};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::{CType, ClkScalar, INT, LONG};
-use super::value::{CppPlace, PlaceKind, Pointer, PointerBase, PointerChoice, Res, Space, Value, VariableKey, refuse};
+use super::value::{
+    CppPlace, Denoted, PlaceKind, Pointer, PointerBase, PointerChoice, Res, Space, Value, VariableKey, refuse,
+};
 use crate::source::SourceSpan;
 use std::rc::Rc;
 
@@ -29,7 +32,7 @@ pub(crate) fn choice_of(place: &CppPlace) -> Option<Rc<PointerChoice>> {
 }
 
 /// Returns the place in one of the arrays of a choice.
-fn in_option(place: &CppPlace, option: &Pointer) -> CppPlace {
+pub(crate) fn in_option(place: &CppPlace, option: &Pointer) -> CppPlace {
     let kind = match &place.kind {
         PlaceKind::At(pointer @ Pointer { base: PointerBase::Choice(_), .. }) => {
             PlaceKind::At(Pointer { base: option.base.clone(), ..pointer.clone() })
@@ -218,7 +221,7 @@ impl Lower<'_, '_> {
     }
 
     /// Asserts that a choice is an array that exists here, and returns the positions of these arrays.
-    fn arrays_of_choice(&mut self, choice: &PointerChoice, span: SourceSpan) -> Vec<usize> {
+    pub(crate) fn arrays_of_choice(&mut self, choice: &PointerChoice, span: SourceSpan) -> Vec<usize> {
         let is_array = |own: &Self, option: &Pointer| !is_null(option) && own.exists_here(option);
         for (at, option) in choice.options.iter().enumerate() {
             if is_null(option) || self.exists_here(option) {
@@ -289,6 +292,84 @@ impl Lower<'_, '_> {
         }
         self.push_choice(choice, blocks, span);
         Ok(())
+    }
+
+    /// Runs code for the array that the selector names, and returns its result in a variable. `options` are positions
+    /// among the arrays of the choice.
+    pub(crate) fn for_each_option(
+        &mut self,
+        choice: &PointerChoice,
+        options: &[usize],
+        (name, span): (&str, SourceSpan),
+        code: &mut dyn FnMut(&mut Self, &Pointer) -> Res<Denoted>,
+    ) -> Res<Denoted> {
+        // The name is taken first, so that no variable in the blocks hides it.
+        let name = self.fresh(name);
+        let mut result: Option<CType> = None;
+        let mut blocks = vec![];
+        for &at in options {
+            let (denoted, mut block) = self.nested(|lower| code(lower, &choice.options[at]))?;
+            match denoted {
+                Denoted::Void => {}
+                Denoted::Value(value) => {
+                    let place = Expr::name(name.clone(), span);
+                    let kind = StmtKind::Assign { place, op: "", value: super::arith::realize(&value) };
+                    block.push(Stmt { kind, span });
+                    result = Some(value.ty);
+                }
+                _ => return refuse_choice(span),
+            }
+            blocks.push((at, block));
+        }
+        let Some(ty) = result else {
+            self.release(&name);
+            self.push_choice(choice, blocks, span);
+            return Ok(Denoted::Void);
+        };
+        let text = self.t.type_text(&ty);
+        self.push(StmtKind::Declare { name: name.clone(), mutable: true, ty: text, value: None }, span);
+        self.push_choice(choice, blocks, span);
+        Ok(Denoted::Value(Value::new(ty, Expr::name(name, span))))
+    }
+
+    /// Calls a function for each array to which an argument may refer. `None` if no argument is such a pointer.
+    pub(crate) fn call_with_choice(
+        &mut self,
+        chosen: &Chosen,
+        this: Option<&CppPlace>,
+        args: &[Denoted],
+        span: SourceSpan,
+    ) -> Res<Option<Denoted>> {
+        for (at, arg) in args.iter().enumerate() {
+            let pointer = match arg {
+                Denoted::Pointer(pointer) => pointer.clone(),
+                Denoted::Place(CppPlace { kind: PlaceKind::PointerVariable(_), .. }) => {
+                    self.pointer_of(arg.clone(), span)?
+                }
+                _ => continue,
+            };
+            let PointerBase::Choice(choice) = &pointer.base else { continue };
+            if choice.options.iter().any(|option| !is_null(option) && !self.exists_here(option)) {
+                return refuse("a pointer to a variable of another block", span, "declare the variable before");
+            }
+            let mut args: Vec<Denoted> = args.to_vec();
+            for arg in &mut args {
+                if let Denoted::Value(value) = arg {
+                    *arg = Denoted::Value(self.spill(value.clone()));
+                }
+            }
+            let options: Vec<usize> = (0..choice.options.len()).collect();
+            let call = &mut |lower: &mut Self, option: &Pointer| {
+                let mut args = args.clone();
+                args[at] = Denoted::Pointer(match is_null(option) {
+                    true => lower.null_pointer(pointer.to.clone()),
+                    false => Pointer { base: option.base.clone(), ..pointer.clone() },
+                });
+                lower.call_chosen(chosen.clone(), this.cloned(), args, span)
+            };
+            return self.for_each_option(choice, &options, ("t", span), call).map(Some);
+        }
+        Ok(None)
     }
 
     /// Runs the block of the array that the selector names. The last block needs no test.

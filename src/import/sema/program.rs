@@ -1,8 +1,9 @@
 //! The declarations of a file by name: functions, records, enums, aliases and variables, in their namespaces.
 
 use crate::ast::{
-    CppAlias, CppDecl, CppDeclKind, CppEnum, CppFunction, CppRecord, CppTypeKind, CppVariable, FunctionBody,
-    FunctionName, QualifiedName, Refusal, VariableDecl, VariableName,
+    CppAlias, CppDecl, CppDeclKind, CppEnum, CppExprKind, CppFunction, CppName, CppRecord, CppTemplateArg, CppType,
+    CppTypeKind, CppVariable, FunctionBody, FunctionName, NameSegment, QualifiedName, Refusal, VariableDecl,
+    VariableName,
 };
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
@@ -61,6 +62,8 @@ pub(crate) struct Program<'a> {
     /// Namespaces whose names are visible everywhere: unnamed ones, inline ones, and operands of `using namespace`.
     open: Vec<String>,
     namespace_aliases: FxHashMap<SmolStr, Vec<SmolStr>>,
+    /// Class templates that are declared without a body, by path.
+    declared_templates: FxHashMap<String, &'a CppRecord>,
 }
 
 fn joined(scope: &[SmolStr], name: &str) -> String {
@@ -80,6 +83,61 @@ pub(crate) fn function_key(name: &FunctionName) -> SmolStr {
         FunctionName::Conversion => SmolStr::from("operator conversion"),
         FunctionName::Constructor(_) => SmolStr::from("constructor"),
         FunctionName::Destructor(_) => SmolStr::from("destructor"),
+    }
+}
+
+fn argument_name(arg: &CppTemplateArg) -> Option<&SmolStr> {
+    let name = match arg {
+        CppTemplateArg::Type(ty) => match &ty.kind {
+            CppTypeKind::Named(name) => name,
+            _ => return None,
+        },
+        CppTemplateArg::Value(expr) => match &expr.kind {
+            CppExprKind::Name(name) => name,
+            _ => return None,
+        },
+        CppTemplateArg::Pack(_) => return None,
+    };
+    match name.segments.as_slice() {
+        [only] if only.args.is_none() => Some(&only.name.text),
+        _ => None,
+    }
+}
+
+/// Returns whether two template arguments are written alike. False for forms that it does not know.
+fn same_argument(a: &CppTemplateArg, b: &CppTemplateArg) -> bool {
+    fn same_type(a: &CppType, b: &CppType) -> bool {
+        a.qualifiers == b.qualifiers
+            && match (&a.kind, &b.kind) {
+                (CppTypeKind::Basic(a), CppTypeKind::Basic(b)) => a == b,
+                (CppTypeKind::Pointer(a), CppTypeKind::Pointer(b))
+                | (CppTypeKind::Reference(a), CppTypeKind::Reference(b)) => same_type(a, b),
+                (CppTypeKind::Named(a), CppTypeKind::Named(b)) => {
+                    match (a.segments.as_slice(), b.segments.as_slice()) {
+                        ([a], [b]) => {
+                            let args = a.args.iter().flatten().zip(b.args.iter().flatten());
+                            let count = |segment: &NameSegment| segment.args.as_ref().map(Vec::len);
+                            a.name.text == b.name.text
+                                && count(a) == count(b)
+                                && args.into_iter().all(|(a, b)| same_argument(a, b))
+                        }
+                        _ => false,
+                    }
+                }
+                _ => false,
+            }
+    }
+    if let (Some(a), Some(b)) = (argument_name(a), argument_name(b)) {
+        return a == b;
+    }
+    match (a, b) {
+        (CppTemplateArg::Type(a), CppTemplateArg::Type(b)) => same_type(a, b),
+        (CppTemplateArg::Value(a), CppTemplateArg::Value(b)) => match (&a.kind, &b.kind) {
+            (CppExprKind::Int(a), CppExprKind::Int(b)) => a.value == b.value,
+            (CppExprKind::Bool(a), CppExprKind::Bool(b)) => a == b,
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -172,10 +230,10 @@ impl<'a> Program<'a> {
         let mut record = record;
         if let Some(outer) = &function.scope {
             let path: Vec<_> = outer.segments.iter().map(|segment| segment.name.text.clone()).collect();
-            if let Some(Symbol::Record(found)) = self.find(&path, &scope).first() {
-                record = Some(*found);
-                scope = self.records[*found].scope.clone();
-                scope.push(path.last().cloned().unwrap_or_default());
+            if let Some(&Symbol::Record(found)) = self.find(&path, &scope).first() {
+                let Some(class) = self.class_of_definition(found, function, outer) else { return };
+                record = Some(class);
+                scope = self.member_scope(class);
             } else {
                 scope.extend(path);
             }
@@ -203,16 +261,89 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn add_record(&mut self, record: &'a CppRecord, scope: &[SmolStr]) {
-        let Some(members) = &record.members else { return };
+        if let (None, Some(name)) = (&record.members, &record.name) {
+            if record.template.is_some() && record.template_args.is_none() {
+                self.declared_templates.entry(joined(scope, &name.text)).or_insert(record);
+            }
+            return;
+        }
+        if let (Some(_), Some(name)) = (&record.template_args, &record.name) {
+            // The class template of a specialization may have no body.
+            let is_new = !self.in_namespace(scope, &name.text).iter().any(|own| matches!(own, Symbol::Record(_)));
+            if let Some(declared) = self.declared_templates.get(&joined(scope, &name.text)).filter(|_| is_new) {
+                self.records.push(RecordDecl { record: declared, scope: scope.to_vec() });
+                self.define(scope, &name.text, Symbol::Record(self.records.len() - 1));
+            }
+        }
         let id = self.records.len();
         self.records.push(RecordDecl { record, scope: scope.to_vec() });
         let name = record.name.as_ref().map_or(SmolStr::from(format!("(record {id})")), |name| name.text.clone());
         self.define(scope, &name, Symbol::Record(id));
-        let mut inner = scope.to_vec();
-        inner.push(name);
-        for member in members {
+        let inner = self.member_scope(id);
+        for member in record.members.iter().flatten() {
             self.add(&member.decl, &inner, Some(id));
         }
+    }
+
+    /// Returns the scope of the members of a class. Each specialization of a class template has one of its own.
+    pub(crate) fn member_scope(&self, id: usize) -> ScopePath {
+        let entry = &self.records[id];
+        let mut scope = entry.scope.clone();
+        scope.push(match &entry.record.name {
+            Some(name) if entry.record.template_args.is_some() => format!("{} (specialization {id})", name.text).into(),
+            Some(name) => name.text.clone(),
+            None => format!("(record {id})").into(),
+        });
+        scope
+    }
+
+    /// Returns the definitions of the class or class template of a definition.
+    fn family(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
+        let entry = &self.records[id];
+        let own = |symbol: &Symbol| match symbol {
+            Symbol::Record(other) => Some(*other),
+            _ => None,
+        };
+        let name = entry.record.name.as_ref();
+        name.into_iter().flat_map(move |name| self.in_namespace(&entry.scope, &name.text).iter().filter_map(own))
+    }
+
+    /// Returns whether a class template of the file has a specialization.
+    pub(crate) fn has_specializations(&self) -> bool {
+        self.records.iter().any(|entry| entry.record.template_args.is_some())
+    }
+
+    /// Returns the specializations of a class template, of which `id` is a definition.
+    pub(crate) fn specializations(&self, id: usize) -> Vec<usize> {
+        self.family(id).filter(|&id| self.records[id].record.template_args.is_some()).collect()
+    }
+
+    /// Returns the definition of a class template that is not a specialization.
+    pub(crate) fn primary_template(&self, id: usize) -> Option<usize> {
+        let is_primary = |id: &usize| self.records[*id].record.template_args.is_none();
+        let has_body = |id: &usize| self.records[*id].record.members.is_some();
+        self.family(id).filter(is_primary).find(has_body).or_else(|| self.family(id).find(is_primary))
+    }
+
+    /// Returns the class of a method that is defined outside of it: `S<T*>` of `S<T*>::f`.
+    fn class_of_definition(&self, found: usize, function: &CppFunction, class: &QualifiedName) -> Option<usize> {
+        let specializations = self.specializations(found);
+        let args = class.segments.last().and_then(|last| last.args.as_deref());
+        let (Some(args), false) = (args, specializations.is_empty()) else {
+            return self.primary_template(found).or(Some(found));
+        };
+        let names = function.template.iter().flat_map(|header| &header.params).map(|param| param.name.as_ref());
+        let is_own = |(arg, name): (&CppTemplateArg, Option<&CppName>)| {
+            name.is_some_and(|name| argument_name(arg).is_some_and(|own| *own == name.text))
+        };
+        if names.clone().count() == args.len() && args.iter().zip(names).all(is_own) {
+            return self.primary_template(found);
+        }
+        let is_same = |id: &usize| {
+            let own = self.records[*id].record.template_args.as_deref().unwrap_or(&[]);
+            own.len() == args.len() && own.iter().zip(args).all(|(a, b)| same_argument(a, b))
+        };
+        specializations.into_iter().find(is_same)
     }
 
     pub(crate) fn add_enum(&mut self, decl: &'a CppEnum, scope: &[SmolStr]) {

@@ -105,7 +105,7 @@ impl<'a> Lower<'_, 'a> {
         })
     }
 
-    fn local_record(&mut self, record: &'a crate::ast::CppRecord) -> Option<usize> {
+    pub(crate) fn local_record(&mut self, record: &'a crate::ast::CppRecord) -> Option<usize> {
         if self.t.program.record_id(record).is_none() {
             let scope = self.scope.clone();
             self.t.program.add_record(record, &scope);
@@ -158,6 +158,9 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the type that a declaration of the file gives a name; `None` if there is none.
     fn named_type(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Option<CType>> {
+        if let Some((class, members)) = self.class_member(name)? {
+            return self.member_type(class, &members, name, span);
+        }
         let scope = self.scope.clone();
         let mut symbols = self.t.program.find_name(name, &scope).to_vec();
         // `typedef struct T T;`: the struct is not its own alias.
@@ -170,23 +173,20 @@ impl<'a> Lower<'_, 'a> {
                     if args.is_none()
                         && self.t.program.records[id].record.template.is_some()
                         && let Some(Some(CType::Record(own))) = self.this.as_ref().map(|this| Some(this.ty.clone()))
-                        && self.t.record(own).decl == id
+                        && self.t.program.primary_template(self.t.record(own).decl)
+                            == self.t.program.primary_template(id)
                     {
                         return Ok(Some(CType::Record(own)));
                     }
-                    let id = self.choose_specialization(id, args)?;
-                    let env = match (&self.t.program.records[id].record.template, args) {
-                        (Some(header), _) => self.explicit_args(header, args.unwrap_or(&[]), span)?,
-                        (None, _) => vec![],
-                    };
-                    return Ok(Some(CType::Record(self.instantiate_record(id, env, span)?)));
+                    self.require_unspecialized(&self.t.program.records[id].scope.clone(), span)?;
+                    return Ok(Some(CType::Record(self.class_instance(id, args, span)?)));
                 }
                 Symbol::Enum(id) => return Ok(Some(self.enum_type(id)?)),
                 Symbol::Alias(id) => {
                     let (alias, scope) = self.t.program.aliases[id].clone();
                     self.require_unspecialized(&scope, span)?;
                     let env = match &alias.template {
-                        Some(header) => self.explicit_args(header, args.unwrap_or(&[]), span)?,
+                        Some(header) => self.marked_args(header, args.unwrap_or(&[]), span)?,
                         None => self.env.clone(),
                     };
                     return Ok(Some(self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))?));
@@ -197,62 +197,50 @@ impl<'a> Lower<'_, 'a> {
         Ok(None)
     }
 
-    /// Refuses a member of a class template that has specializations, whose members are in the same scope.
+    /// Returns the type that a class declares as a member.
+    fn member_type(
+        &mut self,
+        class: RecordId,
+        members: &[Symbol],
+        name: &'a QualifiedName,
+        span: SourceSpan,
+    ) -> Res<Option<CType>> {
+        let args = name.segments.last().and_then(|segment| segment.args.as_deref());
+        let (env, scope) = (self.t.record(class).env.clone(), self.t.record(class).scope.clone());
+        for &symbol in members {
+            match symbol {
+                Symbol::Alias(id) => {
+                    let alias = self.t.program.aliases[id].0;
+                    let env = match &alias.template {
+                        Some(header) => [env, self.marked_args(header, args.unwrap_or(&[]), span)?].concat(),
+                        None => env,
+                    };
+                    return Ok(Some(self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))?));
+                }
+                Symbol::Enum(id) => return Ok(Some(self.in_context(env, scope, |lower| lower.enum_type(id))?)),
+                Symbol::Record(id) if env.is_empty() => {
+                    return Ok(Some(CType::Record(self.class_instance(id, args, span)?)));
+                }
+                Symbol::Record(_) => return refuse("a class in a class template", span, "define it outside"),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses a name that means a member of a class template with specializations outside of the class: only a
+    /// qualified name tells which one.
     pub(crate) fn require_unspecialized(&self, scope: &[SmolStr], span: SourceSpan) -> Res<()> {
         let Some((class, outer)) = scope.split_last() else { return Ok(()) };
-        let is_specialized = self.t.program.records.iter().any(|entry| {
-            entry.record.template_args.is_some()
-                && entry.scope == outer
-                && entry.record.name.as_ref().is_some_and(|name| name.text == *class)
-        });
-        if is_specialized {
+        let is_record = |symbol: &Symbol| match symbol {
+            Symbol::Record(id) => self.t.program.records[*id].record.template_args.is_some(),
+            _ => false,
+        };
+        if !self.scope.starts_with(scope) && self.t.program.in_namespace(outer, class).iter().any(is_record) {
             let construct = format!("a member of the class template `{class}`, which has specializations");
             return refuse(construct, span, "use overloaded functions, or classes without a template");
         }
         Ok(())
-    }
-
-    fn choose_specialization(&mut self, id: usize, args: Option<&'a [CppTemplateArg]>) -> Res<usize> {
-        let record = self.t.program.records[id].record;
-        let Some(args) = args else { return Ok(id) };
-        let name = record.name.as_ref().map(|name| name.text.clone());
-        let scope = self.t.program.records[id].scope.clone();
-        let others: Vec<usize> = (0..self.t.program.records.len())
-            .filter(|&other| {
-                let entry = &self.t.program.records[other];
-                entry.scope == scope
-                    && entry.record.template_args.is_some()
-                    && entry.record.name.as_ref().map(|name| name.text.clone()) == name
-            })
-            .collect();
-        for other in others {
-            let other_record = self.t.program.records[other].record;
-            if !other_record.template.as_ref().is_none_or(|header| header.params.is_empty()) {
-                return refuse("a partial specialization", record.span, "write the class without it");
-            }
-            let Some(expected) = &other_record.template_args else { continue };
-            if expected.len() == args.len() {
-                let mut same = true;
-                for (a, b) in expected.iter().zip(args) {
-                    same &= self.template_arg(a)? == self.template_arg(b)?;
-                }
-                if same {
-                    return Ok(other);
-                }
-            }
-        }
-        Ok(if record.template_args.is_some() {
-            (0..self.t.program.records.len())
-                .find(|&other| {
-                    let entry = &self.t.program.records[other];
-                    entry.scope == scope
-                        && entry.record.template_args.is_none()
-                        && entry.record.name.as_ref().map(|name| name.text.clone()) == name
-                })
-                .unwrap_or(id)
-        } else {
-            id
-        })
     }
 
     /// Returns the value of a type trait: `std::is_same<A, B>::value` or `std::is_same_v<A, B>`.
@@ -308,7 +296,7 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    fn name_may_be_qualified(&self, name: &QualifiedName) -> bool {
+    pub(crate) fn name_may_be_qualified(&self, name: &QualifiedName) -> bool {
         if let [only] = name.segments.as_slice()
             && self.template_value(&only.name.text).is_some()
         {
@@ -477,13 +465,15 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the values of all enumerators.
     pub(crate) fn enum_values(&mut self, id: usize) -> Res<Vec<i128>> {
-        if let Some(values) = self.t.enum_values.get(&id) {
+        // The values may depend on the arguments of a class template around the enum.
+        let key = (id, format!("{:?}", self.env));
+        if let Some(values) = self.t.enum_values.get(&key) {
             return Ok(values.clone());
         }
         let (decl, scope) = self.t.program.enums[id].clone();
         let mut values: Vec<i128> = vec![];
         // Enumerators may use those before them.
-        self.t.enum_values.insert(id, vec![]);
+        self.t.enum_values.insert(key.clone(), vec![]);
         for enumerator in decl.enumerators.iter().flatten() {
             let value = match &enumerator.value {
                 Some(expr) => {
@@ -497,7 +487,7 @@ impl<'a> Lower<'_, 'a> {
                 None => values.last().map_or(0, |last| last + 1),
             };
             values.push(value);
-            self.t.enum_values.insert(id, values.clone());
+            self.t.enum_values.insert(key.clone(), values.clone());
         }
         Ok(values)
     }
@@ -529,11 +519,25 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the instance of a record for template arguments.
     pub(crate) fn instantiate_record(&mut self, decl: usize, env: TemplateArgs, span: SourceSpan) -> Res<RecordId> {
+        let values = env.iter().filter(|(name, _)| !is_const_mark(name));
+        let args = values.map(|(_, value)| value.clone()).collect();
+        self.specialized_record(decl, env, args, span)
+    }
+
+    /// Returns the instance of a specialization: `env` has its own template parameters, `args` are those of the class
+    /// template.
+    pub(crate) fn specialized_record(
+        &mut self,
+        decl: usize,
+        env: TemplateArgs,
+        args: Vec<TemplateValue>,
+        span: SourceSpan,
+    ) -> Res<RecordId> {
         let key = format!("{decl} {env:?}");
         if let Some(id) = self.t.record_keys.get(&key) {
             return Ok(*id);
         }
-        let result = self.new_record(&key, decl, env, span);
+        let result = self.new_record(&key, decl, (env, args), span);
         if result.is_err() {
             // The next kernel that uses the record is refused as well.
             self.t.record_keys.remove(&key);
@@ -541,7 +545,13 @@ impl<'a> Lower<'_, 'a> {
         result
     }
 
-    fn new_record(&mut self, key: &str, decl: usize, env: TemplateArgs, span: SourceSpan) -> Res<RecordId> {
+    fn new_record(
+        &mut self,
+        key: &str,
+        decl: usize,
+        (env, args): (TemplateArgs, Vec<TemplateValue>),
+        span: SourceSpan,
+    ) -> Res<RecordId> {
         let entry = self.t.program.records[decl].clone();
         let record = entry.record;
         let is_union = record.kind == crate::ast::RecordKind::Union;
@@ -557,15 +567,16 @@ impl<'a> Lower<'_, 'a> {
             }
         };
         let name = record.name.as_ref().map_or(SmolStr::from("Record"), |name| name.text.clone());
-        let mut scope = entry.scope.clone();
-        scope.push(record.name.as_ref().map_or(SmolStr::from(format!("(record {decl})")), |name| name.text.clone()));
-        let wanted = format!("{name}{}", self.t.template_suffix(&env));
+        let scope = self.t.program.member_scope(decl);
+        let named: TemplateArgs = args.iter().map(|value| (SmolStr::default(), value.clone())).collect();
+        let wanted = format!("{name}{}", self.t.template_suffix(if record.template.is_some() { &named } else { &env }));
         let clk = self.t.item_name(&wanted);
         let id = RecordId(self.t.records.len());
         self.t.record_keys.insert(key.to_string(), id);
         self.t.records.push(RecordInfo {
             decl,
             env: env.clone(),
+            args,
             clk,
             fields: vec![],
             scope: scope.clone(),
@@ -575,6 +586,7 @@ impl<'a> Lower<'_, 'a> {
             is_union,
             field_count: None,
             emitted: false,
+            closure: None,
         });
         let mut fields: Vec<RecordField<'a>> = vec![];
         let mut bases = vec![];
@@ -605,6 +617,9 @@ impl<'a> Lower<'_, 'a> {
                         let env = env.clone();
                         let scope = scope.clone();
                         let ty = self.in_context(env, scope, |lower| lower.resolve_type(&variable.ty))?;
+                        if let CType::Reference(_) = ty {
+                            return refuse("a reference in a struct", variable.span, "pass it as a parameter");
+                        }
                         let clk = clk_name(&name.text);
                         let init = match &variable.init {
                             crate::ast::CppInit::None => None,
@@ -630,7 +645,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     /// Returns the number of numbers and pointers in an object, at all depths.
-    fn count_fields(&self, id: RecordId, span: SourceSpan) -> Res<u64> {
+    pub(crate) fn count_fields(&self, id: RecordId, span: SourceSpan) -> Res<u64> {
         let record = self.t.record(id);
         let mut count = 0u64;
         let inner = |id: RecordId| match self.t.record(id).field_count {

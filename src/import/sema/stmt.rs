@@ -183,6 +183,9 @@ impl<'a> Lower<'_, 'a> {
     }
 
     fn return_statement(&mut self, value: Option<&'a crate::ast::CppExpr>, span: SourceSpan) -> Res<()> {
+        if self.deduces_result {
+            self.deduce_result(value, span)?;
+        }
         let value = match value {
             None => None,
             Some(value) if self.result == CType::Void => {
@@ -205,6 +208,26 @@ impl<'a> Lower<'_, 'a> {
             }
         };
         self.push(StmtKind::Return(value), span);
+        Ok(())
+    }
+
+    /// Takes the result type of a function with `auto` from a `return`.
+    fn deduce_result(&mut self, value: Option<&'a crate::ast::CppExpr>, span: SourceSpan) -> Res<()> {
+        let ty = match value {
+            None => CType::Void,
+            Some(value) => match self.type_of(value)?.referent() {
+                CType::Array(element, _) => CType::Pointer(element.clone()),
+                other => other.clone(),
+            },
+        };
+        if !std::mem::replace(&mut self.has_deduced_result, true) {
+            if let CType::Record(id) = ty {
+                self.t.emit_record(id, span)?;
+            }
+            self.result = ty;
+        } else if self.result != ty {
+            return refuse("a function with the result type `auto`", span, "write the result type");
+        }
         Ok(())
     }
 

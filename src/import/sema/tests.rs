@@ -336,15 +336,8 @@ fn only_integers_that_hold_an_address_have_its_remainder() {
     assert!(refusal(&kernel("(signed char)x % 16")).contains("pointer"));
 }
 
-/// Members of a specialization are in the scope of the primary template, so it is not known which one is meant.
 #[test]
-fn members_of_specialized_templates_are_refused() {
-    let construct = refusal(
-        "template <typename T> struct Acc { using type = T; };\n\
-         template <> struct Acc<short> { using type = int; };\n\
-         __global__ void k(int* y) { Acc<short>::type s = 0; y[0] = s; }",
-    );
-    assert!(construct.contains("`Acc`, which has specializations"), "{construct}");
+fn variable_templates_with_specializations_are_refused() {
     let construct = refusal(
         "template <int N> constexpr int V = N * 2;\n\
          template <> constexpr int V<3> = 100;\n\
@@ -583,4 +576,34 @@ fn memcpy_copies_leading_fields() {
     for size in ["5", "12", "n", "sizeof(S) + 1"] {
         assert_eq!(refused_construct(&kernel(size)), part, "{size}");
     }
+}
+
+#[test]
+fn the_active_mask_is_refused_with_a_way_around() {
+    let source = "__global__ void k(float *y) { y[0] += __shfl_down_sync(__activemask(), y[0], 16); }";
+    let translation = translated(source);
+    assert_eq!(translation.refused[0].construct, "`__activemask`");
+    assert!(translation.refused[0].diagnostic.help[0].contains("`__ballot_sync(0xffffffff, condition)`"));
+}
+
+#[test]
+fn texts_of_printf_are_literals() {
+    let of_body = |body: &str| translated(&format!("__global__ void k(float *x, int *y, int n) {{ {body} }}"));
+    let construct = |body: &str| of_body(body).refused[0].construct.to_string();
+    let print = |body: &str| {
+        let text = of_body(body).text;
+        let start = text.find("print(").expect("the text has the call");
+        text[start..].lines().next().unwrap_or_default().to_string()
+    };
+    assert_eq!(print("printf(\"%s: %d%%\\n\", \"sum\", n);"), "print(\"sum:\", n, \"%\")");
+    assert_eq!(
+        print("const char *name = \"a {b}\"; printf(\"%-8s %.3s %5.2f\", name, \"abcdef\", 1.5f);"),
+        "print(\"a {{b}} abc\", 1.5)"
+    );
+    assert_eq!(print("const char *const name = \"\\\"q\\\\\"; printf(\"%s\", name);"), "print(\"\\\"q\\\\\")");
+    assert_eq!(construct("const char *s = \"a\"; if (n) s = \"b\"; printf(\"%s\", s);"), "an assignment to a value");
+    assert_eq!(construct("printf(\"%s\", n ? \"a\" : \"b\");"), "`%s` of a computed string");
+    assert_eq!(construct("printf(\"%d\", \"a\");"), "a string for a number of `printf`");
+    assert_eq!(construct("printf(\"%*d\", 3, n);"), "`printf` with a width that is an argument");
+    assert_eq!(construct("printf(\"%p\", x);"), "`%p` in `printf`");
 }

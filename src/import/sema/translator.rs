@@ -5,7 +5,7 @@ use super::tree::ClkFile;
 use super::types::{CType, FloatKind, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
 use super::unwritten_reads::UnwrittenRead;
-use super::value::{ArrayInfo, ConstantValue, Res};
+use super::value::{ArrayInfo, Closure, ConstantValue, Res};
 use crate::ast::CppFunction;
 use crate::source::SourceSpan;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -41,6 +41,8 @@ pub(crate) struct RecordField<'a> {
 pub(crate) struct RecordInfo<'a> {
     pub(crate) decl: usize,
     pub(crate) env: TemplateArgs,
+    /// The arguments of the class template. For a specialization, `env` has its own parameters instead.
+    pub(crate) args: Vec<TemplateValue>,
     pub(crate) clk: SmolStr,
     pub(crate) fields: Vec<RecordField<'a>>,
     /// The scope of its members.
@@ -56,6 +58,8 @@ pub(crate) struct RecordInfo<'a> {
     pub(crate) field_count: Option<u64>,
     /// Whether the struct is in the text already.
     pub(crate) emitted: bool,
+    /// Set for the class of a lambda.
+    pub(crate) closure: Option<Rc<Closure>>,
 }
 
 /// How an argument is passed to an instance of a function.
@@ -123,6 +127,8 @@ pub(crate) struct FileTranslator<'a> {
     pub(crate) instances: FxHashMap<String, Rc<TranslatedFunction>>,
     pub(crate) in_progress: Vec<String>,
     item_names: FxHashSet<SmolStr>,
+    /// The names of variables. Functions avoid them, because a variable would hide the function.
+    local_names: FxHashSet<SmolStr>,
     pub(crate) file: ClkFile,
     /// Variables of the file that are arrays of the text, and `__shared__` variables of device functions.
     pub(crate) file_arrays: FxHashMap<usize, Rc<ArrayInfo>>,
@@ -130,9 +136,12 @@ pub(crate) struct FileTranslator<'a> {
     pub(crate) hoisted: Vec<(String, String)>,
     /// Those of `hoisted` and `file_arrays` whose length a launch determines.
     pub(crate) dynamic_arrays: FxHashSet<usize>,
-    /// Variables whose values are being evaluated.
-    pub(crate) evaluating: Vec<usize>,
-    pub(crate) enum_values: FxHashMap<usize, Vec<i128>>,
+    /// Variables whose values are being evaluated, with the template arguments of their class.
+    pub(crate) evaluating: Vec<(usize, String)>,
+    /// The template arguments for which a static array of a class is in the text.
+    pub(crate) array_instances: FxHashMap<usize, String>,
+    /// The values of the enumerators of an enum, for the template arguments of its context.
+    pub(crate) enum_values: FxHashMap<(usize, String), Vec<i128>>,
     /// Reads of variables without a value in translated functions.
     pub(crate) unwritten_reads: Vec<UnwrittenRead>,
     /// Whether products and sums of an expression become `fma`.
@@ -148,11 +157,13 @@ impl<'a> FileTranslator<'a> {
             instances: FxHashMap::default(),
             in_progress: vec![],
             item_names: FxHashSet::default(),
+            local_names: FxHashSet::default(),
             file: ClkFile::default(),
             file_arrays: FxHashMap::default(),
             hoisted: vec![],
             dynamic_arrays: FxHashSet::default(),
             evaluating: vec![],
+            array_instances: FxHashMap::default(),
             enum_values: FxHashMap::default(),
             unwritten_reads: vec![],
             contract,
@@ -162,6 +173,11 @@ impl<'a> FileTranslator<'a> {
     /// Returns whether local names must avoid a name, because an item of the text has it or may get it.
     pub(crate) fn is_item_name(&self, name: &str) -> bool {
         self.item_names.contains(name) || self.program.functions.iter().any(|function| function.name == name)
+    }
+
+    /// Notes the name of a variable.
+    pub(crate) fn add_local_name(&mut self, name: &SmolStr) {
+        self.local_names.insert(name.clone());
     }
 
     /// Returns an unused name for an item.
@@ -174,6 +190,16 @@ impl<'a> FileTranslator<'a> {
             name = SmolStr::from(format!("{base}_{number}"));
         }
         name
+    }
+
+    /// Returns an unused name for a function, which no variable hides.
+    pub(crate) fn function_name(&mut self, wanted: &str) -> SmolStr {
+        loop {
+            let name = self.item_name(wanted);
+            if !self.local_names.contains(&name) {
+                return name;
+            }
+        }
     }
 
     pub(crate) fn record(&self, id: RecordId) -> &RecordInfo<'a> {
@@ -211,6 +237,7 @@ impl<'a> FileTranslator<'a> {
             CType::Float(FloatKind::Half) => "`half`".into(),
             CType::Float(FloatKind::Bfloat16) => "`__nv_bfloat16`".into(),
             CType::Vector(component, count) => format!("a vector of {count} {}", self.describe(&component.ty())),
+            CType::Record(id) if self.records[id.0].closure.is_some() => "a lambda".into(),
             CType::Record(id) => format!("`{}`", self.records[id.0].clk),
             CType::Enum(..) => "an enum".into(),
             CType::Pointer(to) => format!("a pointer to {}", self.describe(to)),
@@ -339,6 +366,10 @@ impl<'a> FileTranslator<'a> {
                 let text = match ty {
                     CType::Pointer(to) => format!("ptr_{}", self.type_text(to)),
                     CType::Functor(name) => name.to_string(),
+                    CType::Void => "void".into(),
+                    CType::Record(id) if self.records[id.0].closure.is_some() => {
+                        self.records[id.0].closure.as_ref().map(|closure| closure.name.to_string()).unwrap_or_default()
+                    }
                     other => self.type_text(other),
                 };
                 text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
@@ -355,7 +386,7 @@ impl<'a> FileTranslator<'a> {
         let mut all = vec![];
         for field in &self.records[id.0].fields {
             match &field.ty {
-                CType::Pointer(to) => all.push((vec![field.clk.clone()], (**to).clone())),
+                CType::Pointer(to) | CType::Reference(to) => all.push((vec![field.clk.clone()], (**to).clone())),
                 CType::Record(inner) => {
                     for (path, to) in self.pointer_fields(*inner) {
                         all.push(([vec![field.clk.clone()], path].concat(), to));
@@ -375,7 +406,7 @@ impl<'a> FileTranslator<'a> {
     /// Returns whether a record has anything but pointers.
     pub(crate) fn has_values(&self, id: RecordId) -> bool {
         self.records[id.0].fields.iter().any(|field| match &field.ty {
-            CType::Pointer(_) => false,
+            CType::Pointer(_) | CType::Reference(_) => false,
             CType::Array(..) => pointer_array(&field.ty).is_none(),
             CType::Record(inner) => self.has_values(*inner),
             _ => true,
@@ -385,6 +416,10 @@ impl<'a> FileTranslator<'a> {
     /// Puts a struct and the structs of its fields into the text.
     pub(crate) fn emit_record(&mut self, id: RecordId, span: SourceSpan) -> Res<()> {
         if let Some((path, _)) = self.pointer_fields(id).first() {
+            if self.records[id.0].closure.is_some() {
+                let construct = "a copy of a lambda that refers to variables";
+                return super::value::refuse(construct, span, "call it where it is defined, or pass it to a template");
+            }
             let construct = format!("the pointer `{}` in a struct", path.join("."));
             return super::value::refuse(construct, span, "pass the pointer as a parameter of its own");
         }
@@ -405,7 +440,7 @@ impl<'a> FileTranslator<'a> {
         let mut texts = vec![];
         for (name, ty) in fields {
             match &ty {
-                CType::Pointer(_) => continue,
+                CType::Pointer(_) | CType::Reference(_) => continue,
                 array if pointer_array(array).is_some() => continue,
                 CType::Record(inner) => self.emit_fields(*inner, span)?,
                 _ => {}

@@ -1,7 +1,7 @@
 //! What a C++ expression denotes during translation: a value, a place (an lvalue), a pointer, or nothing.
 
 use super::tree::{Expr, ExprKind};
-use super::types::{CType, ClkScalar};
+use super::types::{CType, ClkScalar, GroupKind};
 use crate::ast::Refusal;
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
@@ -216,9 +216,59 @@ pub(crate) enum Denoted {
     Value(Value),
     Place(CppPlace),
     Pointer(Pointer),
-    Group(super::types::GroupKind),
+    Group(GroupKind),
     Text,
     Void,
+}
+
+/// What a name of a function means.
+#[derive(Clone, Debug)]
+pub(crate) enum Local {
+    Variable {
+        name: SmolStr,
+        key: VariableKey,
+        ty: CType,
+        known: Option<Box<Value>>,
+    },
+    Array {
+        info: Rc<ArrayInfo>,
+        ty: CType,
+    },
+    /// A pointer variable. If it is never assigned after its declaration, `fixed` is its value.
+    Pointer {
+        key: VariableKey,
+        to: CType,
+        index: SmolStr,
+        /// The variable that selects one of several arrays.
+        selector: SmolStr,
+        fixed: Option<Box<Pointer>>,
+    },
+    /// A reference.
+    Alias(CppPlace),
+    /// A constant, or the value of a template parameter.
+    Constant(Value),
+    Group(GroupKind),
+    Type(CType),
+    /// A pointer to a string literal.
+    Text(SmolStr),
+    /// A parameter of a kernel without a translation, which the kernel must not use.
+    Refused(Box<Refusal>),
+}
+
+/// The parts of a lambda's class that are not fields.
+#[derive(Clone, Debug)]
+pub(crate) struct Closure {
+    /// The name of the variable that has the lambda first.
+    pub(crate) name: SmolStr,
+    /// Names that mean the same in the body as outside of the lambda.
+    pub(crate) locals: Vec<(SmolStr, Local)>,
+    /// The function that contains the lambda.
+    pub(crate) function: Option<usize>,
+    /// Whether calls may change the fields.
+    pub(crate) is_mutable: bool,
+    /// Variables captured by reference that a call may read or change.
+    pub(crate) reads: Vec<SmolStr>,
+    pub(crate) writes: Vec<SmolStr>,
 }
 
 /// Returns the name under which the scope has a pointer that is a field of a parameter.

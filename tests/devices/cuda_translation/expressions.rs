@@ -99,7 +99,8 @@ impl Generator {
             return self.integer_leaf(0);
         }
         let d = depth - 1;
-        match self.below(26) {
+        match self.below(27) {
+            25 => self.family_member(d).unwrap_or_else(|| self.integer_leaf(depth)),
             0..=3 => format!("({} {} {})", self.integer(d), self.random.pick(&["+", "-"]), self.integer(d)),
             4 => format!("({} * {})", self.integer(d), self.integer_leaf(0)),
             5 | 6 => format!("({} {} {})", self.integer(d), self.random.pick(&["&", "|", "^"]), self.integer(d)),

@@ -101,6 +101,9 @@ pub fn kernel(seed: u64) -> CudaKernel {
     for _ in 0..generator.random.next_below(3) {
         generator.record();
     }
+    if generator.one_in(3) {
+        generator.class_family();
+    }
     for _ in 0..generator.random.next_below(4) {
         generator.function();
     }
@@ -161,6 +164,8 @@ pub struct Generator {
     pub scopes: Vec<Vec<Variable>>,
     pub records: Vec<RecordType>,
     pub functions: Vec<FunctionType>,
+    /// The class template with specializations.
+    pub family: Option<String>,
     /// The variables that the current full expression has read.
     pub used: Vec<String>,
     /// The variables that the current full expression changes.
@@ -188,6 +193,7 @@ impl Generator {
             scopes: vec![],
             records: vec![],
             functions: vec![],
+            family: None,
             used: vec![],
             changed: vec![],
             result: None,

@@ -30,7 +30,7 @@ static T opaque(T value) {
     volatile T hidden = value;
     return hidden;
 }
-#define OPAQUE(x) opaque(x)
+#define OPAQUE(...) opaque(__VA_ARGS__)
 
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }

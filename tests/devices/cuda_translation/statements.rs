@@ -22,7 +22,7 @@ impl Generator {
         }
         self.budget -= 1;
         self.full();
-        match self.below(32) {
+        match self.below(35) {
             0..=3 => self.declaration(),
             4 => self.array_declaration(),
             5 => self.record_declaration(),
@@ -63,6 +63,7 @@ impl Generator {
             21..=24 => self.memory_statement(),
             25 => self.jump_block(),
             26 if !self.labels.is_empty() => self.jump(),
+            27..=29 => self.lambda(),
             _ => self.assignment(),
         }
     }
