@@ -4,6 +4,7 @@
 //! `CLK_RANDOM_PROGRAMS=10000 CLK_RANDOM_SEED=7 cargo test --test language derivatives::` tries more, and other,
 //! functions.
 
+mod arrays;
 mod custom_vjp;
 mod deterministic;
 mod gradcheck;
