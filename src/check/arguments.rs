@@ -105,7 +105,6 @@ fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<Stri
         (_, "dims") if names.contains(&"axis") => "axes count from 0: `dims = 1` of Julia is `axis = 0`".into(),
         ("sort" | "argsort", "reverse") => "`descending = true` sorts in descending order".into(),
         ("sort", "key") => "`sort(keys, values)` sorts by keys and returns both as a tuple".into(),
-        ("sort" | "argsort" | "stack", "dim") => "axes count from 0: `axis = 0`".into(),
         ("sort", "axis") => "`sort(keys, values)` sorts rows of values by one key for each of them".into(),
         (_, "axis" | "dim") => format!("`{callee}` has no choice of axis: leave it off"),
         ("random" | "random_int" | "random_normal", "size" | "shape" | "n") => {
@@ -384,8 +383,10 @@ impl Cx<'_> {
         };
         // `atomic_add(bins, i, 1)` of Numba.
         let d = match &call.args {
-            _ if name == "transpose" => d.help("the axes are a tuple: `transpose(x, axes = (2, 0, 1))`"),
-            _ if name == "einsum" => {
+            _ if name == "transpose" && count_given > 2 => {
+                d.help("the axes are a tuple: `transpose(x, axes = (2, 0, 1))`")
+            }
+            _ if name == "einsum" && count_given > 3 => {
                 d.help("contract two operands at a time, in the order that needs the fewest operations")
             }
             [array, index, ..] if name.starts_with("atomic_") && count_given == accepted.most + 1 => {

@@ -116,7 +116,6 @@ fn the_standard_library_refuses_what_it_cannot_compute() {
         ("std.arrays", "arrays.quantile([1.0], 1.5)", "the quantile 1.5 is not from 0 to 1"),
         ("std.arrays", "arrays.quantiles([1.0], [0.5, -0.1])", "a quantile is not from 0 to 1"),
         ("std.arrays", "arrays.tile([1], -1)", "an array -1 times"),
-        ("std.arrays", "arrays.tile([1, 2], 2_000_000_000)", "does not fit"),
         ("std.arrays", "arrays.repeat_each([1, 2], [1, -1])", "an element less than 0 times"),
         ("std.arrays", "arrays.pad_wrap([1], -1, 0)", "padding by -1 and 0 elements"),
         ("std.arrays", "arrays.pad_edge(zeros(0), 1, 0)", "an empty array has no elements for its padding"),

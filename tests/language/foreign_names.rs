@@ -332,7 +332,7 @@ fn completion_offers_the_equivalent() {
         let one = all.iter().find(|one| one.label == label).unwrap_or_else(|| panic!("{text}: {all:?}"));
         assert_eq!((one.insert.as_str(), &text[one.replace.clone()]), (insert, replaced), "{text}");
     }
-    assert!(complete("let y = eigval").is_empty(), "names without an equivalent are not offered");
+    assert!(complete("let y = vectoriz").is_empty(), "names without an equivalent are not offered");
 }
 
 #[test]

@@ -220,7 +220,9 @@ mod tests {
             }
         });
         let value = HostValue::Array(Array::from_items(&numbers).expect("memory"));
-        let HostValue::Array(positions) = argsort(exec, &value).expect("numbers") else { panic!("no array") };
+        let HostValue::Array(positions) = argsort(exec, &value, SortOrder::default()).expect("numbers") else {
+            panic!("no array")
+        };
         assert_eq!(positions.items::<i32>().expect("positions"), expected, "{} of {}", numbers.len(), T::SCALAR);
     }
 

@@ -145,6 +145,11 @@ impl GatherRuns {
         for (axis, along) in places.iter().enumerate() {
             let stride: usize = axes[axis + 1..].iter().product();
             let (before, count) = (starts.len(), along.count());
+            if count == 1 {
+                let offset = along.offset(0, stride);
+                starts.iter_mut().for_each(|start| *start += offset);
+                continue;
+            }
             starts.resize(before * count, 0);
             // The loop runs backwards, so that no position is overwritten before it is read.
             for k in stop::polled((0..before).rev()) {
