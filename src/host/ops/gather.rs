@@ -295,8 +295,8 @@ fn lazy_gather_args(array: &Array, picks: &[GatherIndex]) -> Option<(Vec<ViewAxi
     Some((axes, lists, shape))
 }
 
-/// Replaces masks on a GPU by the positions where they are true. If a mask has several axes, also returns the array with
-/// these axes merged into one.
+/// Replaces masks on a GPU by the positions where they are true. If a mask has several axes, also returns the array
+/// with these axes merged into one.
 fn with_positions<'p>(
     exec: &ExecContext,
     x: &Array,
