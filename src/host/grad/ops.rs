@@ -186,6 +186,9 @@ pub(crate) fn reshape(exec: &ExecContext, x: &HostValue, dims: &[i64]) -> HostRe
 
 /// Evaluates `transpose(x, axes = …)`; without `axes`, reverses the order of the axes.
 pub(crate) fn transpose(exec: &ExecContext, x: &HostValue, axes: Option<&[i64]>) -> HostResult<HostValue> {
+    if !is_traced(x) {
+        return ops::transpose(exec, x, axes);
+    }
     let rank = ops::operand::array(&primal(x), "`transpose`")?.rank();
     permute(exec, x, &ops::axis_order(rank, axes)?)
 }

@@ -136,6 +136,13 @@ impl GatherRuns {
         // The size of the result is checked before the positions of the runs are allocated.
         byte_count(array.element(), &shape)?;
         let (first, run) = merge_trailing_axes(&mut places, axes);
+        if let Some((AxisPositions::Offsets(offsets), others)) = places.split_first_mut()
+            && others.iter().all(|other| matches!(other, AxisPositions::Paired))
+        {
+            let mut starts = std::mem::take(offsets);
+            starts.iter_mut().for_each(|start| *start += first);
+            return Ok(GatherRuns { shape, starts, run });
+        }
         let mut starts: Vec<usize> = Vec::new();
         let total = places.iter().try_fold(1usize, |all, along| all.checked_mul(along.count()));
         if total.is_none_or(|total| starts.try_reserve_exact(total).is_err()) {

@@ -80,14 +80,14 @@ pub(crate) fn permute(exec: &ExecContext, value: &HostValue, order: &[usize]) ->
     if order.is_sorted() {
         return Ok(value.clone());
     }
-    let places = inverse_order(order);
+    let place = |axis: usize| order.iter().position(|&from| from == axis).unwrap_or(axis);
     let permute_part = |exec: &ExecContext, part: &Array| {
         let shape: Vec<usize> = order.iter().map(|&axis| part.shape()[axis]).collect();
-        graph::make_view(exec, part, places.iter().copied().map(ViewAxis::full).collect(), &shape)
+        graph::make_view(exec, part, (0..order.len()).map(place).map(ViewAxis::full).collect(), &shape)
     };
     match shard::as_sharded(x) {
         Some(sharded) => {
-            let cut = places[sharded.layout().axis];
+            let cut = place(sharded.layout().axis);
             lift::lift_rows(exec, &sharded, cut, false, |exec, _, part| permute_part(exec, part))
         }
         None => permute_part(exec, x),
@@ -141,6 +141,9 @@ pub fn stack(exec: &ExecContext, parts: &[HostValue], axis: i64) -> HostResult<H
     let Some(first) = arrays.first() else { return Err(RuntimeError::new("E0541", "`stack` of no arrays")) };
     let axis = operand::axis(axis, first.rank() + 1, "`stack`")?;
     let joined = join(exec, first.element(), first.shape(), &arrays, "`stack`").map(HostValue::Array)?;
+    if axis == 0 {
+        return Ok(joined);
+    }
     permute(exec, &joined, &moved_axis(first.rank() + 1, 0, axis))
 }
 

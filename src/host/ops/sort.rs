@@ -56,6 +56,9 @@ impl SortOrder {
         (axis, rank): (usize, usize),
         rows: impl FnOnce(&HostValue) -> HostResult<HostValue>,
     ) -> HostResult<HostValue> {
+        if axis + 1 == rank {
+            return rows(value);
+        }
         let order = moved_axis(rank, axis, rank - 1);
         permute(exec, &rows(&permute(exec, value, &order)?)?, &inverse_order(&order))
     }
