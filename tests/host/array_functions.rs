@@ -1,6 +1,6 @@
 //! Compares array functions with NumPy, for random arrays of all element types: `sort` and `argsort` along axes,
-//! `transpose`, `stack`, `einsum`, indices with arrays, `std.arrays`, and the scans of `std.scan`. Without a Python that
-//! has NumPy (`CLK_PYTHON`, or else `python3`) the test prints that it is skipped.
+//! `transpose`, `stack`, `einsum`, indices with arrays, `std.arrays`, and the scans of `std.scan`. Without a Python
+//! that has NumPy (`CLK_PYTHON`, or else `python3`) the test prints that it is skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
