@@ -4,6 +4,7 @@
 /// The modules: name after `std.` and text.
 #[rustfmt::skip]
 pub static MODULES: &[(&str, &str)] = &[
+    ("arrays", include_str!("arrays.clk")),
     ("complex", include_str!("complex.clk")),
     ("factorizations", include_str!("factorizations.clk")),
     ("fft", include_str!("fft.clk")),

@@ -70,6 +70,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("docs/internals/affine-forms.md", include_str!("../../docs/internals/affine-forms.md")),
     ("docs/internals/arguments.md", include_str!("../../docs/internals/arguments.md")),
     ("docs/internals/array-expressions.md", include_str!("../../docs/internals/array-expressions.md")),
+    ("docs/internals/array-functions.md", include_str!("../../docs/internals/array-functions.md")),
     ("docs/internals/backends.md", include_str!("../../docs/internals/backends.md")),
     ("docs/internals/checks-and-patterns.md", include_str!("../../docs/internals/checks-and-patterns.md")),
     ("docs/internals/cuda-abi.md", include_str!("../../docs/internals/cuda-abi.md")),

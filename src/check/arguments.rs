@@ -103,14 +103,9 @@ fn foreign_argument(callee: &str, argument: &str, names: &[&str]) -> Option<Stri
             )
         }
         (_, "dims") if names.contains(&"axis") => "axes count from 0: `dims = 1` of Julia is `axis = 0`".into(),
-        ("sort", "reverse" | "descending") => "`flip(sort(x))` sorts in descending order".into(),
-        ("argsort", "reverse" | "descending") => "`flip(argsort(x))` gives the positions in descending order".into(),
+        ("sort" | "argsort", "reverse") => "`descending = true` sorts in descending order".into(),
         ("sort", "key") => "`sort(keys, values)` sorts by keys and returns both as a tuple".into(),
-        ("sort" | "argsort", "axis" | "dim") => one_axis(callee),
-        ("stack", "axis" | "dim") => {
-            "`stack` joins along a new first axis; arrays with one axis become columns by `transpose(stack(x, y))`"
-                .into()
-        }
+        ("sort", "axis") => "`sort(keys, values)` sorts rows of values by one key for each of them".into(),
         (_, "axis" | "dim") => format!("`{callee}` has no choice of axis: leave it off"),
         ("random" | "random_int" | "random_normal", "size" | "shape" | "n") => {
             format!(
@@ -388,9 +383,12 @@ impl Cx<'_> {
         };
         // `atomic_add(bins, i, 1)` of Numba.
         let d = match &call.args {
-            _ if name == "transpose" && count_given == 2 => d.help(
-                "`transpose` reverses the order of all axes; for another order, write a kernel: `r[i, k, j] = x[i, j, k]`",
-            ),
+            _ if name == "transpose" && count_given > 2 => {
+                d.help("the axes are a tuple: `transpose(x, axes = (2, 0, 1))`")
+            }
+            _ if name == "einsum" && count_given > 3 => {
+                d.help("contract two operands at a time, in the order that needs the fewest operations")
+            }
             [array, index, ..] if name.starts_with("atomic_") && count_given == accepted.most + 1 => {
                 let (array, index) = (array.value.span, index.value.span);
                 let between = Span { start: array.end, end: index.start, ..array };

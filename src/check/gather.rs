@@ -1,5 +1,5 @@
-//! Indexing by arrays: `x[at]` with an array of positions, `x[rows, columns]` with one position each per axis, and
-//! `x[mask]`.
+//! Indexing by arrays: `x[at]` with an array of positions, `x[rows, .., columns]` with several, whose elements belong
+//! together, and `x[mask]`.
 
 use crate::build::make;
 use crate::context::Cx;
@@ -68,24 +68,28 @@ impl Cx<'_> {
                 let rest = a.dims.iter().skip(mask.ty.dims.len()).cloned();
                 Some(std::iter::once(Dim::Unknown).chain(rest).collect())
             }
-            [list] if !is_mask(list) || list.ty.dims.len() == 1 => {
-                let own = if is_mask(list) { &[Dim::Unknown] } else { list.ty.dims.as_slice() };
-                dims.splice(list.before..list.before, own.iter().cloned());
+            [first, others @ ..] if lists.iter().all(|list| !is_mask(list) || list.ty.dims.len() == 1) => {
+                if let Some(other) = others.iter().find(|other| other.ty.dims.len() != first.ty.dims.len()) {
+                    let (a, b) = (self.dims_text(&first.ty.dims), self.dims_text(&other.ty.dims));
+                    let d = Diagnostic::error("E0305", format!("indices of shape {a} and {b} do not belong together"))
+                        .at(other.span, format!("this has shape {b}"))
+                        .because(first.span, format!("this has shape {a}"))
+                        .help("several arrays select the elements at corresponding positions: each has one for each result");
+                    self.report(d);
+                    return self.bad(span);
+                }
+                let own = if is_mask(first) { &[Dim::Unknown] } else { first.ty.dims.as_slice() };
+                dims.splice(first.before..first.before, own.iter().cloned());
                 dims.extend(rest.cloned());
                 Some(dims)
-            }
-            [first, ..]
-                if lists.len() == indices.len() && lists.iter().all(|l| !is_mask(l) && l.ty.dims.len() == 1) =>
-            {
-                Some(first.ty.dims.iter().chain(rest).cloned().collect())
             }
             _ => None,
         };
         let Some(dims) = result_dims else {
-            let place = lists.last().map_or(span, |list| list.span);
+            let place =
+                lists.iter().find(|list| is_mask(list) && list.ty.dims.len() != 1).map_or(span, |list| list.span);
             let d = Diagnostic::error("E0309", "these indices can't be used together")
-                .at(place, "an array as an index")
-                .help("use one array of positions with ranges and single positions, or an array for every index: `x[rows, columns]`")
+                .at(place, "a mask of several axes")
                 .help("a mask of several axes is the only index: `x[mask]`");
             self.report(d);
             return self.bad(span);

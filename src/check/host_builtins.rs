@@ -36,11 +36,9 @@ impl Cx<'_> {
             Builtin::Close => self.is_close(call),
             Builtin::Cumsum => self.cumsum(call),
             Builtin::Sort if call.args.iter().filter(|arg| arg.name.is_none()).count() > 1 => self.sort_with(call),
-            Builtin::Sort => self.whole(call, Some(TypeClass::Num), |_, a| array(a.element.clone(), a.dims.clone())),
-            Builtin::Argsort => self.whole(call, Some(TypeClass::Num), |_, a| array(I32, a.dims.clone())),
-            Builtin::Transpose => {
-                self.whole(call, None, |_, a| array(a.element.clone(), a.dims.iter().rev().cloned().collect()))
-            }
+            Builtin::Sort | Builtin::Argsort => self.sort(call),
+            Builtin::Transpose => self.transpose(call),
+            Builtin::Einsum => self.einsum(call),
             Builtin::Flip => self.flip(call),
             Builtin::Reshape => self.reshape(call),
             Builtin::Concat => self.concat(call),
@@ -54,7 +52,7 @@ impl Cx<'_> {
             Builtin::Keys => self.keys(call),
             Builtin::Gpus => self.gpus(call),
             Builtin::Shard => self.shard(call),
-            Builtin::Gather => self.whole(call, None, |_, a| array(a.element.clone(), a.dims.clone())),
+            Builtin::Gather => self.gather_shards(call),
             Builtin::RankFn(what) => self.rank_call(call, what, want),
             _ => self.bad(call.span),
         }
@@ -438,10 +436,19 @@ impl Cx<'_> {
         second: Option<&ast::Expr>,
         rank: Option<usize>,
     ) -> Option<(Expr, usize, Option<Vec<usize>>)> {
-        let e = call.named_arg("axis").or(second)?;
+        call.named_arg("axis").or(second).and_then(|e| self.axes_of(e, rank, "`axis`"))
+    }
+
+    /// Like [`Self::axes`], for this argument, which is called `what`.
+    pub(super) fn axes_of(
+        &mut self,
+        e: &ast::Expr,
+        rank: Option<usize>,
+        what: &str,
+    ) -> Option<(Expr, usize, Option<Vec<usize>>)> {
         let e = self.expr(e, Some(&I32));
         let Type::Tuple(parts) = self.vars.shallow(&e.ty) else {
-            self.require_kind(&e, TypeClass::Int, "`axis`");
+            self.require_kind(&e, TypeClass::Int, what);
             if self.vars.shallow(&e.ty) == Type::Unknown {
                 return Some((e, 0, None));
             }
@@ -555,78 +562,21 @@ impl Cx<'_> {
         call.make_named(vec![x], named_args, ty)
     }
 
-    /// Checks a builtin with one array argument, whose type determines the type of the result.
-    fn whole(
-        &mut self,
-        call: BuiltinCall<'_>,
-        kind: Option<TypeClass>,
-        result: fn(&mut Self, &ArrayType) -> Type,
-    ) -> Expr {
+    /// Checks `gather(x)`, whose result has the type of its argument.
+    fn gather_shards(&mut self, call: BuiltinCall<'_>) -> Expr {
         let Some(positional) = self.take_positional(call, 1..=1, &[]) else {
             return self.after_error(call.args, call.span);
         };
-        let Some((x, a)) = positional.first().and_then(|e| self.array_arg(call, e, kind)) else {
+        let Some((x, a)) = positional.first().and_then(|e| self.array_arg(call, e, None)) else {
             return self.bad(call.span);
         };
-        if matches!(call.entry.builtin, Builtin::Sort | Builtin::Argsort) && !self.has_one_axis(call, &x, a.as_deref())
-        {
-            return self.bad(call.span);
-        }
-        let ty = match a {
-            Some(a) => result(self, &a),
-            None => self.open_array(&x),
-        };
+        let ty = a.map_or_else(|| self.open_array(&x), |a| array(a.element.clone(), a.dims.clone()));
         call.make(vec![x], ty)
-    }
-
-    /// Reports an array with a known number of axes other than one. Returns whether there was no error.
-    fn has_one_axis(&mut self, call: BuiltinCall<'_>, x: &Expr, a: Option<&ArrayType>) -> bool {
-        let Some(axes) = a.map(|a| a.dims.len()).filter(|&axes| axes != 1) else { return true };
-        let title = format!("`{}` takes an array of one axis, but this has {axes}", call.entry.name);
-        let d = Diagnostic::error("E0306", title).at(x.span, format!("this is `{}`", self.ty_text(&x.ty)));
-        self.report(d);
-        false
-    }
-
-    /// Checks `sort(keys, values)`.
-    fn sort_with(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(positional) = self.take_positional(call, 2..=2, &[]) else {
-            return self.after_error(call.args, call.span);
-        };
-        let mut args = Vec::with_capacity(2);
-        let mut types = Vec::with_capacity(2);
-        for (e, kind) in positional.into_iter().zip([Some(TypeClass::Num), None]) {
-            let Some((x, a)) = self.array_arg(call, e, kind) else { return self.bad(call.span) };
-            if self.vars.shallow(&x.ty) == Type::Strings {
-                let d = Diagnostic::error("E0301", "`sort` of keys and values does not take texts")
-                    .at(x.span, "this is an array of texts");
-                self.report(d);
-                return self.bad(call.span);
-            }
-            args.push(x);
-            types.push(a);
-        }
-        if !self.has_one_axis(call, &args[0], types[0].as_deref()) {
-            return self.bad(call.span);
-        }
-        let differ = |a: &Dim, b: &Dim| matches!((a, b), (Dim::Known(a), Dim::Known(b)) if a != b);
-        if let [Some(keys), Some(values)] = types.as_slice()
-            && values.dims.first().is_none_or(|rows| differ(&keys.dims[0], rows))
-        {
-            let (x, y) = (self.dims_text(&keys.dims), self.dims_text(&values.dims));
-            let d = Diagnostic::error("E0305", "`sort` needs a value, or a row of them, for each key")
-                .at(args[1].span, format!("this has shape {y}"))
-                .because(args[0].span, format!("this has shape {x}"));
-            self.report(d);
-            return self.bad(call.span);
-        }
-        let types = types.iter().map(|a| a.as_ref().map_or(Type::Unknown, |a| Type::Array(a.clone())));
-        call.make(args, Type::Tuple(types.collect()))
     }
 
     /// Returns the result type of a builtin for an array whose element type and shape are unknown: `Strings` if the
     /// array has this type, else `Unknown`.
-    fn open_array(&self, x: &Expr) -> Type {
+    pub(super) fn open_array(&self, x: &Expr) -> Type {
         if self.vars.shallow(&x.ty) == Type::Strings { Type::Strings } else { Type::Unknown }
     }
 

@@ -1,4 +1,4 @@
-//! Calls of builtins that rearrange arrays: `reshape`, `flip`, `concat` and `stack`.
+//! Calls of builtins that rearrange arrays: `reshape`, `flip`, `transpose`, `concat` and `stack`.
 //!
 //! Input: the call. Output: a typed call, whose type contains those extents of the result that are known at compile
 //! time.
@@ -174,13 +174,17 @@ impl Cx<'_> {
     }
 
     pub fn stack(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(positional) = self.take_positional(call, 1..=usize::MAX, &[]) else {
+        let Some(positional) = self.take_positional(call, 1..=usize::MAX, &[by_name("axis")]) else {
             return self.after_error(call.args, call.span);
         };
         let Some((args, types)) = self.several(call, &positional) else { return self.bad(call.span) };
+        let rank = types.as_ref().and_then(|types| types.first()).map(|a| a.dims.len() + 1);
+        let axis = self.axis(call, None, rank);
+        let position = axis.as_ref().map_or(Some(0), |(_, axis)| *axis);
+        let named: Vec<_> = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
         let Some(types) = types else {
             self.leave_literals_open(&args.iter().collect::<Vec<_>>());
-            return call.make(args, Type::Unknown);
+            return call.make_named(args, named, Type::Unknown);
         };
         let Some(first) = types.first() else { return self.bad(call.span) };
         for (a, arg) in types.iter().zip(&args) {
@@ -194,10 +198,49 @@ impl Cx<'_> {
                 return self.bad(call.span);
             }
         }
-        let mut dims = vec![Dim::Known(types.len() as i64)];
-        dims.extend(first.dims.iter().cloned());
+        let mut dims = first.dims.clone();
+        match position {
+            Some(axis) => dims.insert(axis, Dim::Known(types.len() as i64)),
+            None => dims = vec![Dim::Unknown; dims.len() + 1],
+        }
         let ty = array(first.element.clone(), dims);
-        call.make(args, ty)
+        call.make_named(args, named, ty)
+    }
+
+    /// Checks `transpose(x)` and `transpose(x, axes = (2, 0, 1))`.
+    pub fn transpose(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(positional) = self.take_positional(call, 1..=2, &[at("axes", 1)]) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some((x, a)) = positional.first().and_then(|e| self.array_arg(call, e, None)) else {
+            return self.bad(call.span);
+        };
+        let rank = a.as_ref().map(|a| a.dims.len());
+        let axes = call.named_arg("axes").or(positional.get(1).copied());
+        if axes.is_some() && !self.need_host(call.at, "`transpose` with `axes`") {
+            return self.bad(call.span);
+        }
+        let Some((axes, count, order)) = axes.and_then(|e| self.axes_of(e, rank, "`axes`")) else {
+            let ty = a.map_or_else(
+                || self.open_array(&x),
+                |a| array(a.element.clone(), a.dims.iter().rev().cloned().collect()),
+            );
+            return call.make(vec![x], ty);
+        };
+        if let Some(rank) = rank.filter(|&rank| count > 0 && rank != count) {
+            let title = format!("`axes` has {count} of the {rank} axes");
+            let d = Diagnostic::error("E0306", title).at(axes.span, "each axis is named once, in the new order");
+            self.report(d.help("`transpose(x, axes = (0, 2, 1))` exchanges the last two of three axes"));
+            return self.bad(call.span);
+        }
+        let ty = a.map_or(Type::Unknown, |a| {
+            let dims = match order {
+                Some(order) if order.len() == a.dims.len() => order.iter().map(|&axis| a.dims[axis].clone()).collect(),
+                _ => vec![Dim::Unknown; a.dims.len()],
+            };
+            array(a.element.clone(), dims)
+        });
+        call.make(vec![x, axes], ty)
     }
 }
 

@@ -181,9 +181,9 @@ fn rearranging() {
     assert_eq!(ops::reshape(&x, &[3, -1]).unwrap(), array(&[1, 2, 3, 4, 5, 6], &[3, 2]));
     assert_eq!(ops::reshape(&x, &[4, -1]).unwrap_err().code, "E0508");
     assert_eq!(ops::reshape(&x, &[5]).unwrap_err().label, "(2, 3) has 6 elements, (5,) has 5");
-    assert_eq!(ops::transpose(exec(), &x).unwrap(), array(&[1, 4, 2, 5, 3, 6], &[3, 2]));
+    assert_eq!(ops::transpose(exec(), &x, None).unwrap(), array(&[1, 4, 2, 5, 3, 6], &[3, 2]));
     let cube = array(&(0..24).collect::<Vec<i32>>(), &[2, 3, 4]);
-    let turned = ops::transpose(exec(), &cube).unwrap();
+    let turned = ops::transpose(exec(), &cube, None).unwrap();
     let HostValue::Array(turned) = &turned else { panic!() };
     assert_eq!(turned.shape(), [4, 3, 2]);
     assert_eq!(turned.get(&[3, 1, 0]).unwrap(), HostValue::i32(7));
@@ -192,9 +192,11 @@ fn rearranging() {
         array(&[1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6], &[2, 6])
     );
     assert_eq!(ops::concat(exec(), &[x.clone(), row(&[1])], 0).unwrap_err().code, "E0501");
-    assert_eq!(ops::stack(exec(), &[row(&[1, 2]), row(&[3, 4])]).unwrap(), array(&[1, 2, 3, 4], &[2, 2]));
+    assert_eq!(ops::stack(exec(), &[row(&[1, 2]), row(&[3, 4])], 0).unwrap(), array(&[1, 2, 3, 4], &[2, 2]));
     assert_eq!(ops::flip(exec(), &x, 1).unwrap(), array(&[3, 2, 1, 6, 5, 4], &[2, 3]));
-    let HostValue::Array(sorted) = ops::sort(exec(), &row(&[f32::NAN, 2.0, -0.0, 0.0, -1.0])).unwrap() else {
+    let HostValue::Array(sorted) =
+        ops::sort(exec(), &row(&[f32::NAN, 2.0, -0.0, 0.0, -1.0]), ops::SortOrder::default()).unwrap()
+    else {
         panic!()
     };
     let items = sorted.items::<f32>().unwrap();

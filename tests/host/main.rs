@@ -1,5 +1,6 @@
 //! Tests scripts: arrays, files, caches and the interpreter of the host.
 
+mod array_functions;
 mod caches;
 mod dynamic_types;
 mod files;

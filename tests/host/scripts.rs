@@ -112,6 +112,22 @@ fn the_standard_library_refuses_what_it_cannot_compute() {
             "linalg.conjugate_gradients([[1.0, 0.0], [0.0, 9.0]], [1.0, 1.0], most = 1, apply = linalg.matvec)",
             "does not converge in 1 iterations",
         ),
+        ("std.arrays", "arrays.median(zeros(0))", "a quantile of no elements"),
+        ("std.arrays", "arrays.quantile([1.0], 1.5)", "the quantile 1.5 is not from 0 to 1"),
+        ("std.arrays", "arrays.quantiles([1.0], [0.5, -0.1])", "a quantile is not from 0 to 1"),
+        ("std.arrays", "arrays.tile([1], -1)", "an array -1 times"),
+        ("std.arrays", "arrays.repeat_each([1, 2], [1, -1])", "an element less than 0 times"),
+        ("std.arrays", "arrays.pad_wrap([1], -1, 0)", "padding by -1 and 0 elements"),
+        ("std.arrays", "arrays.pad_edge(zeros(0), 1, 0)", "an empty array has no elements for its padding"),
+        ("std.arrays", "arrays.pad([1], -1, 0, 5)", "-1"),
+        ("std.arrays", "arrays.bincount([1, -1])", "`bincount` of a negative number"),
+        ("std.arrays", "arrays.digitize([1.0], [1.0, 3.0, 2.0])", "neither ascend nor descend"),
+        ("std.arrays", "arrays.interp([1.0], [2.0, 1.0], [0.0, 0.0])", "the points of `interp` do not ascend"),
+        ("std.arrays", "arrays.interp([1.0], zeros(0), zeros(0))", "`interp` of no points"),
+        ("std.arrays", "arrays.nanargmax([0.0 / 0.0])", "no element is a number"),
+        ("std.scan", "scan.cumprod([100_000, 100_000])", "a product of the elements so far does not fit their type"),
+        ("std.scan", "scan.cumprod([-128i8, -1i8])", "a product of the elements so far does not fit their type"),
+        ("std.scan", "scan.cumprod([1u64 << 63, 2u64, 0u64])", "a product of the elements so far does not fit"),
         ("std.random", "random.choice(3, 4)", "a choice of 4 of 3 without replacement"),
         ("std.random", "random.poissons(1, -1.0, N = 2)", "the mean of a Poisson distribution is not between 0"),
         (
@@ -348,7 +364,7 @@ fn the_list_of_numpy_functions_is_current() {
     let rows = text
         .lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| NumPy") && !line.starts_with("| ---"));
-    let modules = ["complex", "fft", "histogram", "linalg", "math", "random", "sort"];
+    let modules = ["arrays", "complex", "fft", "histogram", "linalg", "math", "random", "scan", "sort"];
     let mut script: String = modules.iter().map(|module| format!("import std.{module}\n")).collect();
     let mut functions = 0;
     for row in rows {

@@ -122,11 +122,11 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     let a = row.clone();
     work!(all, "cumsum", computed(ops::cumsum(exec(), &a)));
     let a = ints;
-    work!(all, "sort", ops::sort(exec(), &a));
+    work!(all, "sort", ops::sort(exec(), &a, ops::SortOrder::default()));
     let a = tall.clone();
-    work!(all, "transpose", computed(ops::transpose(exec(), &a)));
+    work!(all, "transpose", computed(ops::transpose(exec(), &a, None)));
     let a = ops::reshape(&row, &[3, -1, 4]).expect("three axes");
-    work!(all, "transpose of three axes", computed(ops::transpose(exec(), &a)));
+    work!(all, "transpose of three axes", computed(ops::transpose(exec(), &a, None)));
     let a = row.clone();
     work!(all, "flip", computed(ops::flip(exec(), &a, 0)));
     let a = tall.clone();
@@ -175,7 +175,7 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     let numbers = HostValue::Strings(vec!["1.5".into(); N].into());
     work!(all, "parse of texts", ops::parse(Scalar::F64, &numbers));
     let a = texts.clone();
-    work!(all, "sort of texts", ops::sort(exec(), &a));
+    work!(all, "sort of texts", ops::sort(exec(), &a, ops::SortOrder::default()));
     let a = texts.clone();
     work!(all, "concat of texts", ops::concat(exec(), &[a.clone(), a.clone()], 0));
     let a = texts.clone();

@@ -73,7 +73,7 @@ pub(crate) fn check_shape(file: &NamedFile, dims: &[u64], size: usize) -> HostRe
 /// Converts an array read in Fortran order to row-major order.
 pub(crate) fn from_fortran(array: Array) -> HostResult<Array> {
     // The transpose is a view, which kernels of all devices read through.
-    match ops::transpose(&ExecContext::default(), &HostValue::Array(array.clone()))? {
+    match ops::transpose(&ExecContext::default(), &HostValue::Array(array.clone()), None)? {
         HostValue::Array(transposed) => Ok(transposed),
         _ => Ok(array),
     }

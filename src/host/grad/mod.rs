@@ -11,6 +11,7 @@
 mod apply;
 mod custom_vjp;
 mod derivative_check;
+pub(crate) mod einsum;
 mod finite_difference;
 mod flatten;
 mod kernel;

@@ -5,11 +5,12 @@ use super::tape::not_differentiable;
 use super::tape_op::TapeOp;
 use super::trace_value::{is_traced, primal};
 use super::value_shape::ValueShape;
-use crate::array::{ElementType, SliceSpec};
+use crate::array::{Array, ElementType, SliceSpec};
 use crate::graph::ExecContext;
-use crate::ops::{self, GatherIndex, ReduceKind};
-use crate::problem::{HostResult, RuntimeError};
+use crate::ops::{self, GatherIndex, ReduceKind, SortOrder};
+use crate::problem::HostResult;
 use crate::value::HostValue;
+use clk_base::alloc;
 use clk_scalar::Scalar;
 use clk_scalar::ops::{BinaryOp, MathFn, UnaryOp};
 
@@ -183,8 +184,21 @@ pub(crate) fn reshape(exec: &ExecContext, x: &HostValue, dims: &[i64]) -> HostRe
     apply(exec, &TapeOp::Reshape(found.shape().to_vec()), vec![x.clone()])
 }
 
-pub(crate) fn transpose(exec: &ExecContext, x: &HostValue) -> HostResult<HostValue> {
-    if is_traced(x) { apply(exec, &TapeOp::Transpose, vec![x.clone()]) } else { ops::transpose(exec, x) }
+/// Evaluates `transpose(x, axes = …)`; without `axes`, reverses the order of the axes.
+pub(crate) fn transpose(exec: &ExecContext, x: &HostValue, axes: Option<&[i64]>) -> HostResult<HostValue> {
+    if !is_traced(x) {
+        return ops::transpose(exec, x, axes);
+    }
+    let rank = ops::operand::array(&primal(x), "`transpose`")?.rank();
+    permute(exec, x, &ops::axis_order(rank, axes)?)
+}
+
+pub(super) fn permute(exec: &ExecContext, x: &HostValue, order: &[usize]) -> HostResult<HostValue> {
+    if is_traced(x) {
+        apply(exec, &TapeOp::Permute(order.to_vec()), vec![x.clone()])
+    } else {
+        ops::permute(exec, x, order)
+    }
 }
 
 pub(crate) fn flip(exec: &ExecContext, x: &HostValue, axis: i64) -> HostResult<HostValue> {
@@ -199,8 +213,14 @@ pub(crate) fn concat(exec: &ExecContext, parts: &[HostValue], axis: i64) -> Host
     }
 }
 
-pub(crate) fn stack(exec: &ExecContext, parts: &[HostValue]) -> HostResult<HostValue> {
-    if parts.iter().any(is_traced) { apply(exec, &TapeOp::Stack, parts.to_vec()) } else { ops::stack(exec, parts) }
+pub(crate) fn stack(exec: &ExecContext, parts: &[HostValue], axis: i64) -> HostResult<HostValue> {
+    if !parts.iter().any(is_traced) {
+        return ops::stack(exec, parts, axis);
+    }
+    let stacked = apply(exec, &TapeOp::Stack, parts.to_vec())?;
+    let rank = ops::operand::array(&primal(&stacked), "`stack`")?.rank();
+    let axis = ops::operand::axis(axis, rank, "`stack`")?;
+    permute(exec, &stacked, &ops::moved_axis(rank, 0, axis))
 }
 
 pub(crate) fn literal(exec: &ExecContext, parts: &[HostValue], element: Option<&ElementType>) -> HostResult<HostValue> {
@@ -219,34 +239,55 @@ pub(crate) fn full(exec: &ExecContext, dims: &[i64], value: &HostValue) -> HostR
     }
 }
 
-pub(crate) fn sort(exec: &ExecContext, x: &HostValue) -> HostResult<HostValue> {
-    if is_traced(x) {
-        Err(no_sort_derivative("take the elements in order: `x[argsort(x)]`"))
-    } else {
-        ops::sort(exec, x)
+/// Evaluates `sort`. A traced array is gathered in the order of `argsort`.
+pub(crate) fn sort(exec: &ExecContext, x: &HostValue, order: SortOrder) -> HostResult<HostValue> {
+    if !is_traced(x) {
+        return ops::sort(exec, x, order);
     }
+    let plain = primal(x);
+    let shape = ops::operand::array(&plain, "`sort`")?.shape().to_vec();
+    let axis = order.axis_of(shape.len(), "`sort`")?;
+    gather_along(exec, x, &ops::argsort(exec, &plain, order)?, axis, &shape)
 }
 
-/// Sorts keys in ascending order, and reorders values in the same way. There is one value, or one row of values, for
+/// Returns the elements at these positions along an axis of an array with this shape. The positions have the same
+/// shape.
+fn gather_along(
+    exec: &ExecContext,
+    x: &HostValue,
+    at: &HostValue,
+    axis: usize,
+    shape: &[usize],
+) -> HostResult<HostValue> {
+    let order = ops::moved_axis(shape.len(), axis, shape.len() - 1);
+    let moved: Vec<i64> = order.iter().map(|&axis| shape[axis] as i64).collect();
+    let (row, count) = (shape[axis] as i64, moved.iter().product::<i64>());
+    let starts: Vec<i64> = alloc::collect((count / row.max(1)) as usize, (0..count).step_by(row.max(1) as usize));
+    let starts = HostValue::Array(Array::from_shaped(&starts, &[starts.len(), 1])?);
+    let at = ops::reshape(&ops::permute(exec, at, &order)?, &[-1, row.max(1)])?;
+    let at = ops::binary(exec, BinaryOp::Add, &ops::convert(exec, Scalar::I64, &at)?, &starts)?;
+    let picks = [GatherIndex::Array(ops::operand::array(&at, "`sort`")?.clone())];
+    let picked = gather(exec, &reshape(exec, &permute(exec, x, &order)?, &[-1])?, &picks)?;
+    permute(exec, &reshape(exec, &picked, &moved)?, &ops::inverse_order(&order))
+}
+
+/// Sorts keys, and reorders values in the same way. There is one value, or one row of values, for
 /// each key.
-pub(crate) fn sort_with(exec: &ExecContext, keys: &HostValue, values: &HostValue) -> HostResult<HostValue> {
-    if is_traced(keys) {
-        return Err(no_sort_derivative(
-            "take both in the order of the keys: `let at = argsort(keys)`, `keys[at]`, `values[at]`",
-        ));
-    }
-    if !is_traced(values)
+pub(crate) fn sort_with(
+    exec: &ExecContext,
+    keys: &HostValue,
+    values: &HostValue,
+    descending: bool,
+) -> HostResult<HostValue> {
+    if !descending
+        && !is_traced(keys)
+        && !is_traced(values)
         && let Some(pair) = ops::sorted_pairs(exec, keys, values)?
     {
         return Ok(pair);
     }
-    let order = [GatherIndex::Array(ops::order_of_rows(exec, keys, &primal(values))?)];
+    let order = [GatherIndex::Array(ops::order_of_rows(exec, &primal(keys), &primal(values), descending)?)];
     Ok(HostValue::Tuple(vec![gather(exec, keys, &order)?, gather(exec, values, &order)?]))
-}
-
-fn no_sort_derivative(help: &str) -> RuntimeError {
-    let problem = RuntimeError::new("E0720", "the derivative of `sort` is not computed");
-    problem.label("this depends on the differentiated parameters").help(help)
 }
 
 /// Executes an assignment to a slice of an array if the array or the value is traced. Returns false if neither is

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::kernel::GradLaunch;
 use super::value_shape::ValueShape;
 use crate::array::{Array, SliceSpec};
-use crate::graph::{self, ExecContext, ViewAxis};
+use crate::graph::ExecContext;
 use crate::ops::{self, GatherIndex, ReduceKind, operand};
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
@@ -26,9 +26,8 @@ pub(crate) enum TapeOp {
     Reduce(ReduceKind, Option<Vec<i64>>),
     Cumsum(Option<i64>),
     Reshape(Vec<usize>),
-    Transpose,
-    /// Transposes the last two axes.
-    SwapLastAxes,
+    /// Puts the axes in another order: axis `k` of the result is this axis of the operand.
+    Permute(Vec<usize>),
     Flip(i64),
     Concat(i64),
     Stack,
@@ -97,8 +96,7 @@ impl TapeOp {
             | TapeOp::Reduce(ReduceKind::Sum | ReduceKind::Mean, _)
             | TapeOp::Cumsum(_)
             | TapeOp::Reshape(_)
-            | TapeOp::Transpose
-            | TapeOp::SwapLastAxes
+            | TapeOp::Permute(_)
             | TapeOp::Flip(_)
             | TapeOp::Concat(_)
             | TapeOp::Stack
@@ -140,11 +138,10 @@ impl TapeOp {
                 let dims: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
                 ops::reshape(x, &dims)
             }
-            (TapeOp::Transpose, [x]) => ops::transpose(exec, x),
-            (TapeOp::SwapLastAxes, [x]) => swap_last_axes(exec, x),
+            (TapeOp::Permute(order), [x]) => ops::permute(exec, x, order),
             (TapeOp::Flip(axis), [x]) => ops::flip(exec, x, *axis),
             (TapeOp::Concat(axis), parts) => ops::concat(exec, parts, *axis),
-            (TapeOp::Stack, parts) => ops::stack(exec, parts),
+            (TapeOp::Stack, parts) => ops::stack(exec, parts, 0),
             (TapeOp::Literal, parts) => ops::literal(exec, parts, None),
             (TapeOp::Full(dims), [x]) => ops::full(dims, x),
             (TapeOp::Swizzle(lanes), [x]) => ops::swizzle(exec, x, lanes),
@@ -184,18 +181,4 @@ fn pad_slice(exec: &ExecContext, x: &HostValue, specs: &[SliceSpec], shape: &[us
     let mut array = zeros_with_shape(x, shape)?;
     ops::assign(exec, &mut array, specs, x)?;
     Ok(HostValue::Array(array))
-}
-
-/// Transposes the last two axes.
-fn swap_last_axes(exec: &ExecContext, x: &HostValue) -> HostResult<HostValue> {
-    let array = operand::array(x, "a product of matrices")?;
-    let rank = array.rank();
-    if rank < 2 {
-        return Ok(x.clone());
-    }
-    let mut shape = array.shape().to_vec();
-    shape.swap(rank - 1, rank - 2);
-    let mut axes: Vec<usize> = (0..rank).collect();
-    axes.swap(rank - 1, rank - 2);
-    graph::make_view(exec, array, axes.into_iter().map(ViewAxis::full).collect(), &shape).map(HostValue::Array)
 }

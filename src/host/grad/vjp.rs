@@ -147,8 +147,9 @@ fn rearrangement_vjp(
             apply(exec, &turn, vec![sums])
         }),
         TapeOp::Reshape(_) => single_cotangent(step, |form| reshape(exec, adjoint, form.shape())),
-        TapeOp::Transpose | TapeOp::SwapLastAxes | TapeOp::Flip(_) => {
-            single_cotangent(step, |_| apply(exec, op, vec![adjoint]))
+        TapeOp::Flip(_) => single_cotangent(step, |_| apply(exec, op, vec![adjoint])),
+        TapeOp::Permute(order) => {
+            single_cotangent(step, |_| apply(exec, &TapeOp::Permute(ops::inverse_order(order)), vec![adjoint]))
         }
         TapeOp::Full(_) => single_cotangent(step, |form| form.unbroadcast(exec, adjoint, &step.shape)),
         TapeOp::Index(specs) => Ok(vec![(0, Cotangent::At(specs.clone(), adjoint))]),
@@ -330,7 +331,9 @@ fn matmul_vjp(exec: &ExecContext, step: &TapeNode, adjoint: HostValue) -> HostRe
     for (position, (own, form, whole)) in [(a, form_a, &whole_a), (b, form_b, &whole_b)].into_iter().enumerate() {
         let other = if position == 0 { (b, &whole_b) } else { (a, &whole_a) };
         let (Some(_), Some(value)) = (own.node, &other.0.value) else { continue };
-        let turned = apply(exec, &TapeOp::SwapLastAxes, vec![reshape(exec, value.clone(), other.1)?])?;
+        let (rank, matrix) = (other.1.len(), reshape(exec, value.clone(), other.1)?);
+        let swap = TapeOp::Permute(ops::moved_axis(rank, rank - 1, rank - 2));
+        let turned = apply(exec, &swap, vec![matrix])?;
         let factors = if position == 0 { vec![adjoint.clone(), turned] } else { vec![turned, adjoint.clone()] };
         let part = apply(exec, &TapeOp::Binary(BinaryOp::MatMul), factors)?;
         let part_shape = ValueShape::for_value(&part).ok_or_else(|| not_differentiable("its operand is no float"))?;

@@ -2,7 +2,7 @@
 
 use crate::array::Array;
 use crate::grad;
-use crate::ops::{self, ReduceKind, overflow};
+use crate::ops::{self, ReduceKind, SortOrder, overflow};
 use crate::problem::HostResult;
 use crate::value::HostValue;
 use crate::{files, format, picture};
@@ -112,6 +112,10 @@ impl EvalContext<'_> {
             Some(axis) => Some(self.eval_integer(frame, axis)?),
             None => None,
         };
+        let descending = match named_arg(more, "descending") {
+            Some(descending) => self.eval(frame, descending)?.as_bool() == Some(true),
+            None => false,
+        };
         Ok(match (builtin, values) {
             (Math(f), values) => grad::ops::math(&self.exec, f, values),
             (Keys, [x]) => ops::keys(x),
@@ -142,12 +146,16 @@ impl EvalContext<'_> {
                 let dims = dims.iter().flat_map(HostValue::parts).map(|dim| self.as_integer(dim, span));
                 grad::ops::reshape(&self.exec, x, &dims.collect::<Eval<Vec<i64>>>()?)
             }
-            (Transpose, [x]) => grad::ops::transpose(&self.exec, x),
+            (Transpose, [x]) => grad::ops::transpose(&self.exec, x, None),
+            (Transpose, [x, axes]) => grad::ops::transpose(&self.exec, x, Some(&self.axis_list(axes, span)?)),
             (Concat, parts) => grad::ops::concat(&self.exec, parts, axis.unwrap_or(0)),
-            (Stack, parts) => grad::ops::stack(&self.exec, parts),
-            (Sort, [x]) => grad::ops::sort(&self.exec, x),
-            (Sort, [keys, values]) => grad::ops::sort_with(&self.exec, keys, values),
-            (Argsort, [x]) => ops::argsort(&self.exec, x),
+            (Stack, parts) => grad::ops::stack(&self.exec, parts, axis.unwrap_or(0)),
+            (Sort, [x]) => grad::ops::sort(&self.exec, x, SortOrder { axis, descending }),
+            (Sort, [keys, values]) => grad::ops::sort_with(&self.exec, keys, values, descending),
+            (Argsort, [x]) => ops::argsort(&self.exec, x, SortOrder { axis, descending }),
+            (Einsum, [HostValue::Str(subscripts), operands @ ..]) => {
+                grad::einsum::einsum(&self.exec, subscripts, operands)
+            }
             (Flip, [x]) => grad::ops::flip(&self.exec, x, axis.unwrap_or(0)),
             (Flip, [x, axis]) => {
                 grad::ops::flip(&self.exec, x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0))
@@ -469,7 +477,7 @@ fn has_derivative(builtin: Builtin) -> bool {
     use Builtin::*;
     matches!(
         builtin,
-        Math(_) | Select | Cross | Length | Normalize | Reshape | Transpose | Concat | Stack | Sort | Flip
+        Math(_) | Select | Cross | Length | Normalize | Reshape | Transpose | Concat | Stack | Sort | Flip | Einsum
     )
 }
 

@@ -522,10 +522,10 @@ fn join_parts(
             let scalar = ops::reduce(exec, ReduceKind::Sum, like, None)?;
             grad::ops::full(exec, &[0, element_count(like) as i64], &scalar)?
         }
-        false => grad::ops::stack(exec, &parts)?,
+        false => grad::ops::stack(exec, &parts, 0)?,
     };
     if columns {
-        whole = grad::ops::transpose(exec, &whole)?;
+        whole = grad::ops::transpose(exec, &whole, None)?;
     }
     match shape.is_empty() {
         true => grad::ops::index(exec, &whole, &[SliceSpec::At(0), SliceSpec::At(0)]),

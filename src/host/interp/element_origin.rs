@@ -157,7 +157,11 @@ impl TraceStep {
             Argmax => self.arg_reduction_origin(axis.or(second), ReductionKind::Largest, at),
             Cumsum => self.cumsum_origin(axis.or(second), at),
             Dot => self.matmul_origin(at),
-            Transpose => moved(&|array| ops::transpose(exec, array)),
+            Transpose => {
+                let axes: Option<Vec<i64>> =
+                    second.map(|axes| axes.parts().iter().map(number).collect()).unwrap_or(None);
+                moved(&|array| ops::transpose(exec, array, axes.as_deref()))
+            }
             Reshape => {
                 let dims: Option<Vec<i64>> = values.iter().skip(1).flat_map(|dim| dim.parts()).map(number).collect();
                 let Some(dims) = dims else { return Ok(ElementOrigin::Unknown("its shape is not of integers".into())) };
@@ -173,16 +177,16 @@ impl TraceStep {
                 let axis = axis.and_then(number).unwrap_or(0);
                 self.moved_origin(&arrays, at, |arrays| match builtin {
                     Concat => ops::concat(exec, arrays, axis),
-                    _ => ops::stack(exec, arrays),
+                    _ => ops::stack(exec, arrays, axis),
                 })
             }
-            Sort if args == 1 => match (values[0], ops::argsort(exec, values[0])?) {
-                (HostValue::Array(_), HostValue::Array(order)) => {
+            Sort if args == 1 => match (values[0], ops::argsort(exec, values[0], self.sort_order())?) {
+                (HostValue::Array(array), HostValue::Array(order)) if array.rank() == 1 => {
                     let from =
                         order.item(at)?.and_then(|from| number(&from)).and_then(|from| usize::try_from(from).ok());
                     self.verified_move(0, from, at)
                 }
-                _ => Ok(ElementOrigin::Unknown("its argument is no array".into())),
+                _ => Ok(ElementOrigin::Unknown("its argument has not one axis".into())),
             },
             _ => Ok(ElementOrigin::Unknown(format!("what `{}` made of its arguments is not followed", builtin.name()))),
         }
@@ -192,6 +196,15 @@ impl TraceStep {
     /// inside such a function.
     pub fn is_elementwise_call(&self) -> bool {
         matches!(self.op, TraceOp::Lift)
+    }
+
+    /// Returns the options of a call of `sort`.
+    fn sort_order(&self) -> ops::SortOrder {
+        let option = |name: &str| self.named_operand(name).map(|operand| &operand.value);
+        ops::SortOrder {
+            axis: option("axis").and_then(|axis| i64::try_from(axis.as_int()?).ok()),
+            descending: option("descending").and_then(HostValue::as_bool).unwrap_or(false),
+        }
     }
 
     fn named_operand(&self, wanted: &str) -> Option<&TraceOperand> {

@@ -9,18 +9,37 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::array::{Array, ArrayScalar, no_memory, shape_text};
 use crate::graph::{self, ExecContext};
+use crate::ops::binary::binary;
 use crate::ops::operand::{array, undefined};
-use crate::ops::sort::{MAX_COMPARED, SortCell, count_negative_nans, part_len, radix_sort, sort_key};
+use crate::ops::rearrange::flip;
+use crate::ops::sort::{MAX_COMPARED, SortCell, SortOrder, count_negative_nans, part_len, radix_sort, sort_key};
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
 use clk_base::aligned::AlignedBytes;
 use clk_base::stop::{self, Ticks};
+use clk_scalar::ops::BinaryOp;
 use clk_scalar::with_number;
 use clk_scalar::{NumericScalar, Scalar};
 
-/// Evaluates `argsort(x)`: returns the positions of the elements along the last axis, in ascending order of the
-/// elements.
-pub fn argsort(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
+/// Evaluates `argsort(x, axis = k, descending = d)`: returns the positions of the elements along an axis, in the order
+/// of the elements. Equal elements keep their order in both directions.
+pub fn argsort(exec: &ExecContext, value: &HostValue, order: SortOrder) -> HostResult<HostValue> {
+    let x = array(value, "`argsort`")?;
+    let axis = order.axis_of(x.rank(), "`argsort`")?;
+    let in_order = |value: &HostValue| {
+        SortOrder::apply_to_rows(exec, value, (axis, x.rank()), |rows| argsort_last_axis(exec, rows))
+    };
+    if !order.descending || x.shape()[axis] == 0 {
+        return in_order(value);
+    }
+    // In the reversed array, later elements come first, so that reversing the positions restores the order of equal
+    // elements.
+    let reversed = flip(exec, &in_order(&flip(exec, value, axis as i64)?)?, axis as i64)?;
+    binary(exec, BinaryOp::Sub, &HostValue::i32(x.shape()[axis] as i32 - 1), &reversed)
+}
+
+/// Returns the positions of the elements along the last axis, in ascending order of the elements.
+fn argsort_last_axis(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
     let x = array(value, "`argsort`")?;
     let no_order = || undefined("`argsort`", &[value]);
     let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
@@ -34,16 +53,21 @@ pub fn argsort(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
     Ok(HostValue::Array(result))
 }
 
-/// Returns the positions of keys in ascending order of the keys. Checks that `values` has one value, or one row, for
+/// Returns the positions of keys in the order of the keys. Checks that `values` has one value, or one row, for
 /// each key.
-pub(crate) fn order_of_rows(exec: &ExecContext, keys: &HostValue, values: &HostValue) -> HostResult<Array> {
+pub(crate) fn order_of_rows(
+    exec: &ExecContext,
+    keys: &HostValue,
+    values: &HostValue,
+    descending: bool,
+) -> HostResult<Array> {
     let (k, v) = (array(keys, "`sort`")?, array(values, "`sort`")?);
     if k.rank() != 1 || v.shape().first() != k.shape().first() {
         let (k, v) = (shape_text(k.shape()), shape_text(v.shape()));
         let title = format!("`sort` of keys of the shape {k} and values of the shape {v}");
         return Err(RuntimeError::new("E0501", title).help("each key has one value, or one row of them"));
     }
-    match argsort(exec, keys)? {
+    match argsort(exec, keys, SortOrder { axis: None, descending })? {
         HostValue::Array(order) => Ok(order),
         _ => Err(undefined("`sort`", &[keys])),
     }
@@ -196,7 +220,9 @@ mod tests {
             }
         });
         let value = HostValue::Array(Array::from_items(&numbers).expect("memory"));
-        let HostValue::Array(positions) = argsort(exec, &value).expect("numbers") else { panic!("no array") };
+        let HostValue::Array(positions) = argsort(exec, &value, SortOrder::default()).expect("numbers") else {
+            panic!("no array")
+        };
         assert_eq!(positions.items::<i32>().expect("positions"), expected, "{} of {}", numbers.len(), T::SCALAR);
     }
 

@@ -1,4 +1,4 @@
-//! Indexing by arrays: reads of and assignments to `x[at]`, `x[rows, columns]` and `x[mask]`.
+//! Indexing by arrays: reads of and assignments to `x[at]`, `x[rows, .., columns]` and `x[mask]`.
 //!
 //! A selection is a list of runs: groups of contiguous elements, all of the same size. Each position along the indexed
 //! axes selects one run. All positions are checked before any element is read or written.
@@ -16,7 +16,7 @@ use crate::ops::binary::index_text;
 use crate::ops::operand::array;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
-use clk_base::{alloc, stop};
+use clk_base::stop;
 use clk_scalar::Scalar;
 use clk_scalar::with_integer;
 
@@ -65,10 +65,10 @@ impl GatherRuns {
         match (picks, lists.as_slice()) {
             ([_], [mask]) if is_mask(mask) => GatherRuns::of_mask(axes, mask),
             _ if picks.len() > axes.len() => Err(too_many_indices(picks.len(), array)),
-            (_, [list]) if !is_mask(list) || list.rank() == 1 => GatherRuns::of_axes(array, picks),
-            (picks, lists) if lists.len() == picks.len() && !lists.iter().any(is_mask) => GatherRuns::of_pairs(array, lists),
+            (_, lists) if lists.iter().all(|list| !is_mask(list) || list.rank() == 1) => {
+                GatherRuns::of_axes(array, picks)
+            }
             _ => Err(RuntimeError::new("E0505", "these indices can't be used together")
-                .help("use one array of positions with ranges and single positions, or an array for every index: `x[rows, columns]`")
                 .help("a mask of several axes is the only index: `x[mask]`")),
         }
     }
@@ -89,20 +89,36 @@ impl GatherRuns {
         Ok(GatherRuns { shape, starts, run })
     }
 
-    /// Resolves indices with exactly one array. In the result, the axes of that array replace the axis that it indexes.
+    /// Resolves indices with one or several arrays, whose corresponding elements belong together. In the result, the
+    /// axes of the arrays replace the axis that the first of them indexes.
     fn of_axes(array: &Array, picks: &[GatherIndex]) -> HostResult<GatherRuns> {
         let axes = array.shape();
         let (mut places, mut shape) = (Vec::new(), Vec::new());
+        let mut first: Option<(usize, Vec<usize>)> = None;
         for (axis, (pick, &len)) in picks.iter().zip(axes).enumerate() {
-            places.push(match pick {
-                GatherIndex::Array(mask) if mask.scalar() == Some(Scalar::Bool) => {
-                    let own = GatherRuns::of_mask(&[len], mask)?;
-                    shape.extend(own.shape);
-                    AxisPositions::List(own.starts)
-                }
+            let place = match pick {
                 GatherIndex::Array(at) => {
-                    shape.extend(at.shape());
-                    AxisPositions::List(checked_positions(at, axis, len, axes.len())?)
+                    let (own, positions) = match at.scalar() == Some(Scalar::Bool) {
+                        true => GatherRuns::of_mask(&[len], at).map(|own| (own.shape, own.starts))?,
+                        false => (at.shape().to_vec(), checked_positions(at, axis, len, axes.len())?),
+                    };
+                    let stride: usize = axes[axis + 1..].iter().product();
+                    let offsets = stop::polled(positions).map(|position| position * stride);
+                    match &first {
+                        None => {
+                            let offsets = offsets.collect();
+                            shape.extend(&own);
+                            first = Some((axis, own));
+                            AxisPositions::Offsets(offsets)
+                        }
+                        Some((_, shape)) if *shape != own => return Err(unpaired(shape, &own)),
+                        Some((first, _)) => {
+                            if let Some(AxisPositions::Offsets(sums)) = places.get_mut(*first) {
+                                sums.iter_mut().zip(offsets).for_each(|(sum, offset)| *sum += offset);
+                            }
+                            AxisPositions::Paired
+                        }
+                    }
                 }
                 GatherIndex::Spec(SliceSpec::At(index)) => match usize::try_from(*index) {
                     Ok(at) if at < len => AxisPositions::Steps(resolve_axis(SliceSpec::At(*index), len)?),
@@ -113,12 +129,20 @@ impl GatherRuns {
                     shape.push(picked.count);
                     AxisPositions::Steps(picked)
                 }
-            });
+            };
+            places.push(place);
         }
         shape.extend(&axes[picks.len()..]);
         // The size of the result is checked before the positions of the runs are allocated.
         byte_count(array.element(), &shape)?;
         let (first, run) = merge_trailing_axes(&mut places, axes);
+        if let Some((AxisPositions::Offsets(offsets), others)) = places.split_first_mut()
+            && others.iter().all(|other| matches!(other, AxisPositions::Paired))
+        {
+            let mut starts = std::mem::take(offsets);
+            starts.iter_mut().for_each(|start| *start += first);
+            return Ok(GatherRuns { shape, starts, run });
+        }
         let mut starts: Vec<usize> = Vec::new();
         let total = places.iter().try_fold(1usize, |all, along| all.checked_mul(along.count()));
         if total.is_none_or(|total| starts.try_reserve_exact(total).is_err()) {
@@ -128,57 +152,54 @@ impl GatherRuns {
         for (axis, along) in places.iter().enumerate() {
             let stride: usize = axes[axis + 1..].iter().product();
             let (before, count) = (starts.len(), along.count());
+            if count == 1 {
+                let offset = along.offset(0, stride);
+                starts.iter_mut().for_each(|start| *start += offset);
+                continue;
+            }
             starts.resize(before * count, 0);
             // The loop runs backwards, so that no position is overwritten before it is read.
             for k in stop::polled((0..before).rev()) {
                 let start = starts[k];
                 let places = starts[k * count..][..count].iter_mut().enumerate();
-                places.for_each(|(position, place)| *place = start + along.at(position) * stride);
+                places.for_each(|(position, place)| *place = start + along.offset(position, stride));
             }
         }
         Ok(GatherRuns { shape, starts, run })
     }
+}
 
-    /// Resolves indices that are all arrays of positions. Corresponding elements of the arrays form the indices of one
-    /// run.
-    fn of_pairs(array: &Array, lists: &[&Array]) -> HostResult<GatherRuns> {
-        let axes = array.shape();
-        let first = lists.first().map_or(&[][..], |list| list.shape());
-        if let Some(other) = lists.iter().find(|list| list.shape() != first) {
-            let (a, b) = (shape_text(first), shape_text(other.shape()));
-            let title = format!("indices of shape {a} and {b} do not give pairs of positions");
-            return Err(RuntimeError::new("E0501", title).help("each array has one position per element of the result"));
-        }
-        let mut starts: Vec<usize> = alloc::zeros(first.iter().product());
-        for (axis, (list, &len)) in lists.iter().zip(axes).enumerate() {
-            let stride: usize = axes[axis + 1..].iter().product();
-            let positions_of_axis = checked_positions(list, axis, len, axes.len())?;
-            stop::polled(starts.iter_mut().zip(positions_of_axis)).for_each(|(start, at)| *start += at * stride);
-        }
-        let rest = &axes[lists.len()..];
-        Ok(GatherRuns { shape: [first, rest].concat(), starts, run: rest.iter().product() })
-    }
+/// Returns the error for arrays of positions whose elements do not belong together.
+fn unpaired(first: &[usize], other: &[usize]) -> RuntimeError {
+    let (a, b) = (shape_text(first), shape_text(other));
+    let title = format!("indices of shape {a} and {b} do not give pairs of positions");
+    RuntimeError::new("E0501", title).help("each array has one position per element of the result")
 }
 
 /// The selected positions along an axis.
 enum AxisPositions {
-    List(Vec<usize>),
+    /// Row-major offsets, also those along the [`AxisPositions::Paired`] axes.
+    Offsets(Vec<usize>),
+    /// An axis whose positions belong to those of an earlier axis.
+    Paired,
     Steps(ResolvedSlice),
 }
 
 impl AxisPositions {
     fn count(&self) -> usize {
         match self {
-            AxisPositions::List(list) => list.len(),
+            AxisPositions::Offsets(offsets) => offsets.len(),
+            AxisPositions::Paired => 1,
             AxisPositions::Steps(picked) => picked.count,
         }
     }
 
-    /// Returns the position with index `k` in the selection.
-    fn at(&self, k: usize) -> usize {
+    /// Returns the row-major offset of the position with index `k` in the selection, for this stride of the axis.
+    fn offset(&self, k: usize, stride: usize) -> usize {
         match self {
-            AxisPositions::List(list) => list[k],
-            AxisPositions::Steps(picked) => picked.at(k),
+            AxisPositions::Offsets(offsets) => offsets[k],
+            AxisPositions::Paired => 0,
+            AxisPositions::Steps(picked) => picked.at(k) * stride,
         }
     }
 }
@@ -249,19 +270,19 @@ fn lazy_gather_args(array: &Array, picks: &[GatherIndex]) -> Option<(Vec<ViewAxi
     let is_list = |at: &Array| at.scalar().is_some_and(Scalar::is_int) && at.element().lanes() == 1;
     let all: Vec<&Array> = picks.iter().filter_map(index_array).collect();
     let first = all.first()?.shape();
-    let pairs = all.len() == picks.len() && all.iter().all(|list| list.shape() == first);
-    if !(all.len() == 1 || pairs) || !all.iter().all(|at| is_list(at)) || picks.len() > array.rank() {
+    if !all.iter().all(|at| is_list(at) && at.shape() == first) || picks.len() > array.rank() {
         return None;
     }
     let (mut axes, mut lists, mut shape) = (Vec::new(), Vec::new(), Vec::new());
+    let mut own = None;
     for (axis, &len) in array.shape().iter().enumerate() {
         axes.push(match picks.get(axis) {
             Some(GatherIndex::Array(at)) => {
-                let own = if pairs { 0 } else { shape.len() };
-                lists.push(IndexList::new(axis, at, own));
-                if !pairs || axis == 0 {
+                if own.is_none() {
+                    own = Some(shape.len());
                     shape.extend(at.shape());
                 }
+                lists.push(IndexList::new(axis, at, own.unwrap_or_default()));
                 ViewAxis::index(0)
             }
             Some(GatherIndex::Spec(SliceSpec::At(index))) => {
@@ -281,28 +302,33 @@ fn lazy_gather_args(array: &Array, picks: &[GatherIndex]) -> Option<(Vec<ViewAxi
     Some((axes, lists, shape))
 }
 
-/// Replaces a mask on a GPU by the positions where it is true. If the mask has several axes, also returns the array
+/// Replaces masks on a GPU by the positions where they are true. If a mask has several axes, also returns the array
 /// with these axes merged into one.
 fn with_positions<'p>(
     exec: &ExecContext,
     x: &Array,
     picks: &'p [GatherIndex],
 ) -> HostResult<(Option<Array>, Cow<'p, [GatherIndex]>)> {
-    let is_mask = |pick: &GatherIndex| index_array(pick).is_some_and(|list| list.scalar() == Some(Scalar::Bool));
-    let unchanged = Ok((None, Cow::Borrowed(picks)));
-    let (Some(axis), true) = (picks.iter().position(is_mask), picks.len() <= x.rank()) else { return unchanged };
-    let Some(mask) = picks.get(axis).and_then(index_array) else { return unchanged };
-    let (rank, shape) = (mask.rank(), x.shape());
-    let is_alone =
-        picks.iter().filter(|pick| index_array(pick).is_some()).count() == 1 && (rank == 1 || picks.len() == 1);
-    if !is_alone || rank == 0 || shape.get(axis..axis + rank) != Some(mask.shape()) || mask.element().lanes() != 1 {
-        return unchanged;
+    let mask = |pick: &GatherIndex| index_array(pick).filter(|list| list.scalar() == Some(Scalar::Bool)).cloned();
+    let (mut flat, mut picks) = (None, Cow::Borrowed(picks));
+    if picks.len() > x.rank() {
+        return Ok((flat, picks));
     }
-    let Some(at) = graph::mask_select::mask_positions(exec, mask, x)? else { return unchanged };
-    let mut picks = picks.to_vec();
-    picks[axis] = GatherIndex::Array(at);
-    let flat = || x.with_shape(&[&[mask.count()], &shape[rank..]].concat());
-    Ok(((rank > 1).then(flat).transpose()?, Cow::Owned(picks)))
+    let shape = x.shape();
+    for axis in 0..picks.len() {
+        let Some(mask) = mask(&picks[axis]) else { continue };
+        let rank = mask.rank();
+        let is_placed = rank == 1 || rank > 1 && picks.len() == 1;
+        if !is_placed || shape.get(axis..axis + rank) != Some(mask.shape()) || mask.element().lanes() != 1 {
+            continue;
+        }
+        let Some(at) = graph::mask_select::mask_positions(exec, &mask, x)? else { continue };
+        picks.to_mut()[axis] = GatherIndex::Array(at);
+        if rank > 1 {
+            flat = Some(x.with_shape(&[&[mask.count()], &shape[rank..]].concat())?);
+        }
+    }
+    Ok((flat, picks))
 }
 
 /// Reads the elements that indices with arrays select, with a kernel, or on the host if a kernel does not pay off.
@@ -487,7 +513,7 @@ mod tests {
         let items: Vec<i32> = (0..5 * 4 * 6).collect();
         let x = Array::from_shaped(&items, &[5, 4, 6]).expect("an array");
         let all = || GatherIndex::Spec(SliceSpec::ALL);
-        let cases: [(Vec<GatherIndex>, &[usize], &[usize], usize); 9] = [
+        let cases: [(Vec<GatherIndex>, &[usize], &[usize], usize); 11] = [
             (vec![rows()], &[2, 4, 6], &[72, 24], 24),
             (vec![rows(), all()], &[2, 4, 6], &[72, 24], 24),
             (vec![rows(), all(), all()], &[2, 4, 6], &[72, 24], 24),
@@ -497,6 +523,8 @@ mod tests {
             (vec![rows(), at(2)], &[2, 6], &[84, 36], 6),
             (vec![rows(), at(1), span(0, 6, 4)], &[2, 2], &[78, 82, 30, 34], 1),
             (vec![rows(), span(3, 3, 1)], &[2, 0, 6], &[90, 42], 0),
+            (vec![rows(), all(), rows()], &[2, 4], &[75, 81, 87, 93, 25, 31, 37, 43], 1),
+            (vec![at(2), rows(), rows()], &[2], &[69, 55], 1),
         ];
         for (picks, shape, starts, run) in cases {
             let runs = GatherRuns::new(&x, &picks).expect("a selection");

@@ -45,23 +45,54 @@ fn dims_text(dims: &[i64]) -> String {
     }
 }
 
-/// Evaluates `transpose`: reverses the order of the axes.
-pub fn transpose(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
+/// Evaluates `transpose(x, axes)`: puts the axes in this order. Without `axes`, reverses their order.
+pub fn transpose(exec: &ExecContext, value: &HostValue, axes: Option<&[i64]>) -> HostResult<HostValue> {
+    permute(exec, value, &axis_order(array(value, "`transpose`")?.rank(), axes)?)
+}
+
+/// Returns the order of the axes in the result of `transpose`. An error if `axes` is no permutation.
+pub(crate) fn axis_order(rank: usize, axes: Option<&[i64]>) -> HostResult<Vec<usize>> {
+    let Some(axes) = axes else { return Ok((0..rank).rev().collect()) };
+    if operand::axes(axes, rank, "`transpose`")?.len() != rank {
+        let title = format!("`transpose` of an array with {rank} axes in the order of {}", axes.len());
+        return Err(RuntimeError::new("E0507", title).help("name each axis once: `axes = (1, 0, 2)`"));
+    }
+    Ok(axes.iter().map(|&axis| axis as usize).collect())
+}
+
+/// Returns the order of axes in which the axis `from` is at the position `to`, and the others keep their order.
+pub(crate) fn moved_axis(rank: usize, from: usize, to: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rank).filter(|&axis| axis != from).collect();
+    order.insert(to.min(order.len()), from);
+    order
+}
+
+/// Returns the inverse of a permutation.
+pub(crate) fn inverse_order(order: &[usize]) -> Vec<usize> {
+    let mut inverse = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
+    inverse
+}
+
+/// Returns the array with its axes in another order: axis `k` of the result is axis `order[k]` of the array.
+pub(crate) fn permute(exec: &ExecContext, value: &HostValue, order: &[usize]) -> HostResult<HostValue> {
     let x = array(value, "`transpose`")?;
-    if x.rank() < 2 {
+    if order.is_sorted() {
         return Ok(value.clone());
     }
-    let shape: Vec<usize> = x.shape().iter().rev().copied().collect();
-    let axes = || (0..x.rank()).rev().map(ViewAxis::full).collect();
-    if let Some(sharded) = shard::as_sharded(x) {
-        let transpose_part = |exec: &ExecContext, _, part: &Array| {
-            let shape: Vec<usize> = part.shape().iter().rev().copied().collect();
-            graph::make_view(exec, part, axes(), &shape)
-        };
-        return lift::lift_rows(exec, &sharded, x.rank() - 1 - sharded.layout().axis, false, transpose_part)
-            .map(HostValue::Array);
+    let place = |axis: usize| order.iter().position(|&from| from == axis).unwrap_or(axis);
+    let permute_part = |exec: &ExecContext, part: &Array| {
+        let shape: Vec<usize> = order.iter().map(|&axis| part.shape()[axis]).collect();
+        graph::make_view(exec, part, (0..order.len()).map(place).map(ViewAxis::full).collect(), &shape)
+    };
+    match shard::as_sharded(x) {
+        Some(sharded) => {
+            let cut = place(sharded.layout().axis);
+            lift::lift_rows(exec, &sharded, cut, false, |exec, _, part| permute_part(exec, part))
+        }
+        None => permute_part(exec, x),
     }
-    graph::make_view(exec, x, axes(), &shape).map(HostValue::Array)
+    .map(HostValue::Array)
 }
 
 /// Concatenates arrays along an axis. The extents of their other axes must be equal.
@@ -104,11 +135,16 @@ pub fn concat(exec: &ExecContext, parts: &[HostValue], axis: i64) -> HostResult<
     Ok(HostValue::Array(result))
 }
 
-/// Stacks arrays of one shape along a new first axis.
-pub fn stack(exec: &ExecContext, parts: &[HostValue]) -> HostResult<HostValue> {
+/// Stacks arrays of one shape along a new axis.
+pub fn stack(exec: &ExecContext, parts: &[HostValue], axis: i64) -> HostResult<HostValue> {
     let arrays = arrays_of_one_type(parts, "`stack`")?;
     let Some(first) = arrays.first() else { return Err(RuntimeError::new("E0541", "`stack` of no arrays")) };
-    join(exec, first.element(), first.shape(), &arrays, "`stack`").map(HostValue::Array)
+    let axis = operand::axis(axis, first.rank() + 1, "`stack`")?;
+    let joined = join(exec, first.element(), first.shape(), &arrays, "`stack`").map(HostValue::Array)?;
+    if axis == 0 {
+        return Ok(joined);
+    }
+    permute(exec, &joined, &moved_axis(first.rank() + 1, 0, axis))
 }
 
 /// Joins arrays of this shape along a new first axis.

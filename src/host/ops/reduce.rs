@@ -157,7 +157,7 @@ fn reduce_by_shards(
     })?;
     let partials: Vec<HostValue> = partials.into_iter().flatten().map(HostValue::Array).collect();
     let Some(first) = partials.first() else { return Ok(None) };
-    let stacked = if partials.len() == 1 { with_leading_axis(first)? } else { super::stack(exec, &partials)? };
+    let stacked = if partials.len() == 1 { with_leading_axis(first)? } else { super::stack(exec, &partials, 0)? };
     match reduce_to(exec, how, &stacked, Some(&[0]), Some(to))? {
         HostValue::Array(array) => Ok(Some(array)),
         value => Array::full(&value, &[]).map(Some),

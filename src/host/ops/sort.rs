@@ -12,9 +12,10 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::array::{Array, ArrayScalar};
 use crate::graph::{self, ExecContext};
-use crate::ops::operand::{array, undefined};
+use crate::ops::operand::{self, array, undefined};
+use crate::ops::rearrange::{flip, inverse_order, moved_axis, permute};
 use crate::ops::text;
-use crate::problem::HostResult;
+use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
 use clk_base::aligned::AlignedBytes;
 use clk_base::stop::{self, Ticks};
@@ -29,11 +30,55 @@ pub(super) const MAX_COMPARED: usize = 512;
 /// Minimum number of elements in a worker's chunk.
 const MIN_PART: usize = 1 << 15;
 
-/// Evaluates `sort(x)`: sorts along the last axis in ascending order, with NaNs last.
-pub fn sort(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
-    if let HostValue::Strings(texts) = value {
-        return text::sort(texts);
+/// The axis and the direction of `sort` and `argsort`. In descending order, NaNs are first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SortOrder {
+    /// `None` for an array with one axis.
+    pub axis: Option<i64>,
+    pub descending: bool,
+}
+
+impl SortOrder {
+    /// Returns the axis along which an array with `rank` axes is sorted. An array with several axes needs an `axis`.
+    pub(crate) fn axis_of(self, rank: usize, what: &str) -> HostResult<usize> {
+        match self.axis {
+            Some(axis) => operand::axis(axis, rank, what),
+            None if rank == 1 => Ok(0),
+            None => Err(RuntimeError::new("E0503", format!("{what} of an array with {rank} axes"))
+                .help("say along which: `axis = 0`; all elements are `reshape(x, -1)`")),
+        }
     }
+
+    /// Evaluates a function of rows, which sorts in ascending order, along an axis of an array with `rank` axes.
+    pub(super) fn apply_to_rows(
+        exec: &ExecContext,
+        value: &HostValue,
+        (axis, rank): (usize, usize),
+        rows: impl FnOnce(&HostValue) -> HostResult<HostValue>,
+    ) -> HostResult<HostValue> {
+        if axis + 1 == rank {
+            return rows(value);
+        }
+        let order = moved_axis(rank, axis, rank - 1);
+        permute(exec, &rows(&permute(exec, value, &order)?)?, &inverse_order(&order))
+    }
+}
+
+/// Evaluates `sort(x, axis = k, descending = d)`. NaNs are larger than all numbers.
+pub fn sort(exec: &ExecContext, value: &HostValue, order: SortOrder) -> HostResult<HostValue> {
+    if let HostValue::Strings(texts) = value {
+        let axis = order.axis_of(1, "`sort`")?;
+        let sorted = text::sort(texts)?;
+        return if order.descending { flip(exec, &sorted, axis as i64) } else { Ok(sorted) };
+    }
+    let rank = array(value, "`sort`")?.rank();
+    let axis = order.axis_of(rank, "`sort`")?;
+    let sorted = SortOrder::apply_to_rows(exec, value, (axis, rank), |rows| sort_last_axis(exec, rows))?;
+    if order.descending { flip(exec, &sorted, axis as i64) } else { Ok(sorted) }
+}
+
+/// Sorts along the last axis in ascending order, with NaNs last.
+fn sort_last_axis(exec: &ExecContext, value: &HostValue) -> HostResult<HostValue> {
     let x = array(value, "`sort`")?;
     let no_order = || undefined("`sort`", &[value]);
     let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;

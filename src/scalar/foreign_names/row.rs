@@ -115,7 +115,8 @@ impl ForeignName {
 }
 
 /// Modules of the standard library that the code of a row may use. The row's names of items have these prefixes.
-const LIBRARY_PREFIXES: &[&str] = &["complex", "fft", "histogram", "linalg", "math", "nn", "random", "sort"];
+const LIBRARY_PREFIXES: &[&str] =
+    &["arrays", "complex", "fft", "histogram", "linalg", "math", "nn", "random", "scan", "sort"];
 
 /// Returns the module that code of a row must import.
 fn imported_module(code: &str) -> Option<&'static str> {

@@ -48,7 +48,13 @@ impl Translator<'_> {
     fn expression(&self, unknown: Span, is_argument: bool) -> Option<(Span, String)> {
         let index = self.tokens.partition_point(|token| token.end <= unknown.start);
         let index = if is_argument { self.open_parenthesis(index)?.checked_sub(1)? } else { index };
-        let start = self.tokens.get(self.postfix_start(index))?.start as usize;
+        let first = self.tokens.get(self.postfix_start(index))?;
+        // A call of a library function is not a method call of another language.
+        if is_argument && self.text.get(first.start as usize..first.end as usize).is_some_and(|name| self.imports(name))
+        {
+            return None;
+        }
+        let start = first.start as usize;
         let out = read_tokens(self.text, start, Dialect::C, MAX_TOKENS)?;
         let mut parser = ForeignParser::new(self.text, Dialect::C, out.tokens, out.comments);
         let e = parser.postfix()?;
@@ -63,6 +69,13 @@ impl Translator<'_> {
         }
         let whole = format!("{}{clk}{}", &self.text[..start], &self.text[end..]);
         self.is_correct(&whole, start..start + clk.len()).then(|| (Span::new(self.file, start, end), clk))
+    }
+
+    /// Returns whether the program imports a module under this name.
+    fn imports(&self, module: &str) -> bool {
+        let path = |line: &str| line.trim().strip_prefix("import ").map(str::trim_end).map(str::to_owned);
+        let is_named = |path: String| path.rsplit(['.', ' ']).next() == Some(module);
+        self.text.lines().filter_map(path).any(is_named)
     }
 
     /// Returns whether a range is a whole argument or value, so that an operator in it needs no parentheses.

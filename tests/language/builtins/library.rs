@@ -62,6 +62,15 @@ const PAIRS: &[(&str, &str, &str, Types)] = &[
 /// Library functions without an equivalent builtin.
 #[rustfmt::skip]
 const ALONE: &[&str] = &[
+    "arrays.bincount", "arrays.bincount_weighted", "arrays.count_nonzero", "arrays.diff", "arrays.diff_along", "arrays.digitize",
+    "arrays.interp", "arrays.median", "arrays.median_along", "arrays.meshgrid", "arrays.nanargmax", "arrays.nanargmin",
+    "arrays.nancumsum", "arrays.nanmax", "arrays.nanmax_along", "arrays.nanmean", "arrays.nanmean_along", "arrays.nanmedian",
+    "arrays.nanmin", "arrays.nanmin_along", "arrays.nanprod", "arrays.nanquantile", "arrays.nanstd", "arrays.nansum",
+    "arrays.nanvar", "arrays.outer", "arrays.pad", "arrays.pad_along", "arrays.pad_edge", "arrays.pad_edge_along",
+    "arrays.pad_matrix", "arrays.pad_reflect", "arrays.pad_reflect_along", "arrays.pad_wrap", "arrays.pad_wrap_along",
+    "arrays.percentile", "arrays.percentile_along", "arrays.quantile", "arrays.quantile_along", "arrays.quantiles",
+    "arrays.repeat", "arrays.repeat_along", "arrays.repeat_each", "arrays.roll", "arrays.roll_along", "arrays.searchsorted",
+    "arrays.tile", "arrays.tile_along", "arrays.without_nan",
     "complex.angle", "complex.conjugate", "complex.exponential", "complex.logarithm", "complex.magnitude", "complex.over",
     "complex.polar", "complex.root", "complex.text", "complex.times",
     "factorizations.flipped",
@@ -85,7 +94,8 @@ const ALONE: &[&str] = &[
     "random.exponentials", "random.gamma", "random.gammas", "random.normal", "random.permutation", "random.poisson",
     "random.poissons", "random.shuffle", "random.stream", "random.uniform",
     "reduce.segment_sums", "reduce.segments", "reduce.tiles", "reduce.warp_combine",
-    "scan.segmented", "scan.warp_inclusive",
+    "scan.cummax", "scan.cummax_along", "scan.cummin", "scan.cummin_along", "scan.cumprod", "scan.cumprod_along", "scan.scan",
+    "scan.scan_along", "scan.segmented", "scan.warp_inclusive",
     "sort.top", "sort.unique",
     "sparse.from_dense", "sparse.matvec", "sparse.matvec_short",
     "transforms.unit_root",

@@ -227,9 +227,10 @@ fn selections_masks_and_sorts_stay_on_the_device() {
         ops::scatter(exec, target, &[GatherIndex::Array(array(&less).clone())], &HostValue::Int(-1))
             .expect("an assignment");
         ops::scatter(exec, target, &[GatherIndex::Array(picks.clone())], &back).expect("an assignment");
-        let rows = ops::sort(exec, &ops::reshape(&x, &[97, 210]).expect("rows")).expect("sorted");
+        let of_rows = ops::SortOrder { axis: Some(1), descending: false };
+        let rows = ops::sort(exec, &ops::reshape(&x, &[97, 210]).expect("rows"), of_rows).expect("sorted");
         array(&rows).storage().expect("computed");
-        sorted = ops::sort(exec, &floats).expect("sorted");
+        sorted = ops::sort(exec, &floats, Default::default()).expect("sorted");
         array(&sorted).storage().expect("computed");
     };
     // Only numbers of selected elements and results of bounds checks are copied.
@@ -307,10 +308,11 @@ fn argsort_runs_on_the_device() {
     };
     for scalar in NUMBERS {
         let host_value = of(scalar);
-        let (expected, there) = (ops::argsort(exec, &host_value).expect("positions"), far.upload(&host_value));
+        let (expected, there) =
+            (ops::argsort(exec, &host_value, Default::default()).expect("positions"), far.upload(&host_value));
         let mut positions = HostValue::Unit;
         let work = |exec: &ExecContext| {
-            positions = ops::argsort(exec, &there).expect("positions");
+            positions = ops::argsort(exec, &there, Default::default()).expect("positions");
             array(&positions).storage().expect("computed");
         };
         assert_eq!(far.run(work), 0, "nothing comes back");

@@ -68,7 +68,8 @@ impl Builder {
         if x.scalar() == Scalar::Bool || row == 0 {
             return None;
         }
-        let value = ops::sort(exec, &x.value).expect("numbers");
+        let rows = ops::SortOrder { axis: Some(x.shape.len() as i64 - 1), descending: false };
+        let value = ops::sort(exec, &x.value, rows).expect("numbers");
         let mut items = x.items.clone();
         let rank = |item: &clk_scalar::ScalarValue| {
             let less = |a, b| dynamic::binary(BinaryOp::Lt, a, b).expect("numbers").is_true();

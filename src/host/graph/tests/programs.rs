@@ -187,7 +187,7 @@ impl Builder {
 
     /// Returns `x` with its axes in reverse order.
     fn transposed(&mut self, exec: &ExecContext, x: &ExpectedArray) -> Option<(ExpectedArray, String)> {
-        let value = ops::transpose(exec, &x.value).expect("a transpose");
+        let value = ops::transpose(exec, &x.value, None).expect("a transpose");
         let shape: Vec<usize> = x.shape.iter().rev().copied().collect();
         let item = |position: usize| {
             let (mut rest, mut stride, mut at) = (position, 1, 0);

@@ -137,7 +137,7 @@ impl Fuzz {
             0 => {
                 let turned: Vec<usize> = shape.iter().rev().copied().collect();
                 let items = elements(&turned, &|indices| indices.iter().rev().copied().collect());
-                let value = ops::transpose(exec, &known.value).expect("a transpose");
+                let value = ops::transpose(exec, &known.value, None).expect("a transpose");
                 self.push(format!("transpose {from}"), value, turned, items);
             }
             1 => {
@@ -241,7 +241,7 @@ impl Fuzz {
         self.push(format!("concat {parts:?} along {axis}"), value, whole, items);
         if parts.iter().all(|&k| self.pool[k].shape == shape) {
             let items: Vec<clk_scalar::ScalarValue> = parts.iter().flat_map(|&k| self.pool[k].items.clone()).collect();
-            let value = ops::stack(exec, &values).expect("one array");
+            let value = ops::stack(exec, &values, 0).expect("one array");
             let stacked = [&[parts.len()], shape.as_slice()].concat();
             self.push(format!("stack {parts:?}"), value, stacked, items);
         }
@@ -299,7 +299,47 @@ impl Fuzz {
         }
     }
 
-    /// Reads or writes with an array of positions along an axis, with pairs of positions, or with a mask.
+    /// Returns indices of which some are arrays, others ranges or single positions; with the row-major positions of the
+    /// selected elements and the shape of the result.
+    fn random_tuples(&mut self, shape: &[usize]) -> (Vec<GatherIndex>, Vec<usize>, Vec<usize>) {
+        let count = 1 + self.random.random_below(9);
+        let mut kinds: Vec<usize> = shape.iter().map(|_| self.random.random_below(3)).collect();
+        if !kinds.contains(&0) {
+            kinds[0] = 0;
+        }
+        let (mut picks, mut kept) = (vec![], vec![]);
+        // The position of each element, and the number of its tuple once an array has been reached.
+        let mut elements: Vec<(usize, Option<usize>)> = vec![(0, None)];
+        for (&kind, &len) in kinds.iter().zip(shape) {
+            let own: Vec<usize> = (0..count).map(|_| self.random.random_below(len)).collect();
+            let along = |(at, tuple): (usize, Option<usize>)| -> Vec<(usize, Option<usize>)> {
+                match (kind, tuple) {
+                    (0, Some(k)) => vec![(at * len + own[k], tuple)],
+                    (0, None) => (0..count).map(|k| (at * len + own[k], Some(k))).collect(),
+                    (1, _) => (0..len).map(|i| (at * len + i, tuple)).collect(),
+                    _ => vec![(at * len + own[0], tuple)],
+                }
+            };
+            let is_first = elements.iter().all(|(_, tuple)| tuple.is_none());
+            elements = elements.into_iter().flat_map(along).collect();
+            match kind {
+                0 => {
+                    kept.extend(Some(count).filter(|_| is_first));
+                    let own: Vec<i64> = own.iter().map(|&at| at as i64).collect();
+                    picks.push(GatherIndex::Array(Array::from_items(&own).expect("memory")));
+                }
+                1 => {
+                    kept.push(len);
+                    picks.push(GatherIndex::Spec(SliceSpec::ALL));
+                }
+                _ => picks.push(GatherIndex::Spec(SliceSpec::At(own[0] as i64))),
+            }
+        }
+        (picks, elements.into_iter().map(|(at, _)| at).collect(), kept)
+    }
+
+    /// Reads or writes with an array of positions along an axis, with tuples of positions, also next to whole axes and
+    /// single positions, or with a mask.
     fn by_arrays(&mut self, exec: &ExecContext) {
         let from = self.some();
         let known = self.pool[from].clone();
@@ -308,7 +348,7 @@ impl Fuzz {
             return;
         }
         let list = |items: &[i64]| GatherIndex::Array(Array::from_items(items).expect("memory"));
-        let (picks, positions, kept): (Vec<GatherIndex>, Vec<usize>, Vec<usize>) = match self.random.random_below(3) {
+        let (picks, positions, kept): (Vec<GatherIndex>, Vec<usize>, Vec<usize>) = match self.random.random_below(4) {
             0 => {
                 let axis = self.random.random_below(shape.len());
                 let own: Vec<usize> =
@@ -335,6 +375,7 @@ impl Fuzz {
                 }
                 (picks, positions, vec![count])
             }
+            2 => self.random_tuples(&shape),
             _ => {
                 let holds: Vec<bool> = known.items.iter().map(|_| self.random.random_below(3) == 0).collect();
                 let positions: Vec<usize> = (0..holds.len()).filter(|&at| holds[at]).collect();
@@ -421,7 +462,7 @@ fn slices_and_transposes_are_read_without_copies() {
     let x = ops::reshape(&numbers(50 * 50), &[50, 50]).expect("a table");
     let work = |exec: &ExecContext| {
         let inner = index(exec, &x, &[span(1, 50), span(0, 49)]);
-        let turned = ops::transpose(exec, &x).expect("a transpose");
+        let turned = ops::transpose(exec, &x, None).expect("a transpose");
         let sum = add(exec, &inner, &index(exec, &turned, &[span(0, 49), span(1, 50)]));
         let sum = array(&sum);
         assert_eq!(sum.shape(), [49, 49]);
@@ -506,7 +547,7 @@ fn interrupted_views_can_be_read_again() {
     let flag = StopFlag::new(true.into());
     // The view is copied on the host, and the copy is interrupted at its start or in the middle.
     let x = ops::reshape(&numbers(600 * 600), &[600, 600]).expect("a table");
-    let turned = ops::transpose(exec, &x).expect("a transpose");
+    let turned = ops::transpose(exec, &x, None).expect("a transpose");
     assert!(until_stopped(&flag, || array(&turned).bytes().is_ok()).is_err());
     assert_eq!(array(&turned).items::<f32>().expect("numbers")[..2], [0.0, 600.0]);
     // The view is computed by a kernel.
@@ -527,7 +568,7 @@ fn threads_may_read_one_view() {
     let x = ops::reshape(&numbers(300 * 300), &[300, 300]).expect("a table");
     let HostValue::Array(mut y) = add(exec, &x, &x) else { panic!("no array") };
     y.bytes().expect("computed");
-    let turned = ops::transpose(exec, &x).expect("a transpose");
+    let turned = ops::transpose(exec, &x, None).expect("a transpose");
     let settled = index(exec, &HostValue::Array(y.clone()), &[span(0, 200)]);
     ops::assign(exec, &mut y, &[span(0, 300)], &HostValue::Float(-1.0)).expect("an assignment");
     std::thread::scope(|scope| {
