@@ -139,14 +139,14 @@ impl<'h> KernelLaunches<'h> {
         self.agreed(|launch| self.number(launch.block.get(axis)?.as_ref()?).filter(is_size))
     }
 
-    /// Compares a length of an array with those that the launches pass. A launch that passes an array of unknown length
-    /// allows every length. Host arithmetic and conversions are taken not to wrap around, `sizeof(T)` with a parameter
-    /// of a template as the size of an element, and unknown numbers as positive. A length from the size of the launch is
-    /// exceeded if the grid is rounded up.
+    /// Compares a length of an array with those that the launches pass. `element` is the number of bytes of an element,
+    /// if it is known. A launch that passes an array of unknown length allows every length. Host arithmetic and
+    /// conversions are taken not to wrap around, `sizeof(T)` with a parameter of a template as the size of an element,
+    /// and unknown numbers as positive. A grid that is rounded up exceeds a length from the size of the launch.
     pub(super) fn test_length(
         &self,
         param: &str,
-        element: i128,
+        element: Option<i128>,
         (least, is_from_launch): (&SizePolynomial, bool),
         name_of: &NameOf<'_>,
     ) -> LimitTest {
@@ -160,7 +160,7 @@ impl<'h> KernelLaunches<'h> {
     /// Compares a length of a dynamic shared array with those that the launches give.
     pub(super) fn test_shared_length(
         &self,
-        element: i128,
+        element: Option<i128>,
         least: (&SizePolynomial, bool),
         name_of: &NameOf<'_>,
     ) -> LimitTest {
@@ -170,22 +170,25 @@ impl<'h> KernelLaunches<'h> {
     fn test_bytes(
         &self,
         bytes_of: &dyn Fn(&HostLaunch<'_>) -> Option<SizePolynomial>,
-        element: i128,
+        element: Option<i128>,
         (least, is_from_launch): (&SizePolynomial, bool),
         name_of: &NameOf<'_>,
     ) -> LimitTest {
         let mut result = LimitTest::Kept;
         for launch in &self.launches {
             let Some(bytes) = bytes_of(launch) else { continue };
-            let rest = self.unused_bytes(launch, &bytes, element, least, name_of);
-            let signs = |rest: &SizePolynomial| rest.terms().map(|(_, by)| by > 0).collect::<Vec<bool>>();
-            let at_least = rest.as_ref().and_then(|rest| self.without_quotients(rest));
-            match rest {
-                _ if at_least.as_ref().is_some_and(|least| signs(least).iter().all(|is_positive| *is_positive)) => {}
-                Some(rest) if !signs(&rest).contains(&true) => return LimitTest::Broken,
-                Some(rest) if is_from_launch && self.has_quotient(&rest) => return LimitTest::Broken,
-                _ => result = LimitTest::Open(launch.span),
+            let Some(rest) = self.unused_bytes(launch, &bytes, element, least, name_of) else {
+                result = LimitTest::Open(launch.span);
+                continue;
+            };
+            if self.without_quotients(&rest).is_some_and(|least| least.is_nonnegative()) {
+                continue;
             }
+            let is_short = SizePolynomial::default().minus(&rest).is_some_and(|missing| missing.is_nonnegative());
+            if is_short || is_from_launch && self.has_quotient(&rest) {
+                return LimitTest::Broken;
+            }
+            result = LimitTest::Open(launch.span);
         }
         result
     }
@@ -213,13 +216,12 @@ impl<'h> KernelLaunches<'h> {
         &self,
         launch: &HostLaunch<'_>,
         bytes: &SizePolynomial,
-        element: i128,
+        element: Option<i128>,
         least: &SizePolynomial,
         name_of: &NameOf<'_>,
     ) -> Option<SizePolynomial> {
-        let host = self.host.filter(|_| self.is_only)?;
+        let (host, element) = (self.host.filter(|_| self.is_only)?, element?);
         let value = |symbol| self.unconverted_value(launch, &name_of(symbol)?);
-        // The size of a struct is unknown, so that the product may overflow.
         let needed = least.times(&SizePolynomial::number(element))?.substitute_all(value)?;
         let number = |value: &SizePolynomial| host.with_numbers(&host.guessed(value, element));
         number(bytes).minus(&number(&needed))

@@ -224,7 +224,7 @@ fn size_assumptions(
             }
             chosen.clear();
         }
-        let size = element_size(element).unwrap_or(i128::MAX);
+        let size = element_size(element);
         retain_possible(&mut chosen, |least| launches.test_length(&names[at], size, least, &cpp_name));
         if !chosen.is_empty() || is_launched {
             let (clk_array, array) = (param.name.clone(), names.get(at).unwrap_or(&param.name).clone());
@@ -264,7 +264,6 @@ fn size_assumptions(
         }
         let accesses = analysis.accesses.iter().filter(|access| access.array == *name);
         let mut known = choose_lengths(&analysis, accesses.clone(), false);
-        let size = size.unwrap_or(i128::MAX);
         retain_possible(&mut known, |least| launches.test_shared_length(size, least, &cpp_name));
         let accesses = suggested_lengths(own, &analysis, names, accesses, false);
         sizes.derived.push(DerivedLength { clk_array: name.clone(), array: name.clone(), launch: None, accesses });

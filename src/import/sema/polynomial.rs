@@ -56,6 +56,24 @@ impl SizePolynomial {
         }
     }
 
+    /// Returns whether the terms show that the value is not negative if all symbols are at least 1: each negative term
+    /// is covered by positive ones that are multiples of it.
+    pub(crate) fn is_nonnegative(&self) -> bool {
+        let mut positive: Vec<(&Monomial, i128)> = self.terms().filter(|(_, by)| *by > 0).collect();
+        let mut negative = self.terms().filter(|(_, by)| *by < 0);
+        negative.all(|(monomial, by)| {
+            let mut missing = by;
+            for (multiple, left) in &mut positive {
+                if missing < 0 && divide(multiple, monomial).is_some() {
+                    let used = (*left).min(-missing);
+                    *left -= used;
+                    missing += used;
+                }
+            }
+            missing >= 0
+        })
+    }
+
     /// Returns the largest number of symbols in a product.
     pub(crate) fn degree(&self) -> usize {
         self.terms().map(|(monomial, _)| monomial.len()).max().unwrap_or(0)

@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::def::{Footprint, SymbolicLaunch};
+use super::def::{Footprint, SignedOverflow, SymbolicLaunch};
 use super::formula::{constant, single};
 use super::full_overwrite::{FullOverwrites, LaunchNumbers, known_values};
-use super::overflow_free::{SignedOverflow, compute_overflow_free};
+use super::overflow_free::compute_overflow_free;
 use super::partition::{self, LaunchPartition, PartitionError, ShardedParam};
 use super::proof_obligation::{ObligationAnswer, ProofObligation};
 use super::property_obligations;

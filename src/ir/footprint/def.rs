@@ -177,6 +177,16 @@ pub enum SyncSite {
     BeforeIteration,
 }
 
+/// What an analysis may rely on about signed operations whose results might not fit their types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignedOverflow {
+    /// Nothing: the result is unknown unless it is proved to fit.
+    Possible,
+    /// The result fits, because overflow is undefined behavior. The analysis says nothing about launches with an
+    /// overflow.
+    Undefined,
+}
+
 /// How an operation treats a result that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowRule {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::def::{OverflowObligation, OverflowRule};
+use super::def::{OverflowObligation, OverflowRule, SignedOverflow};
 use super::formula::*;
-use super::overflow_free::SignedOverflow;
 use super::state::{FootprintAnalysis, SymbolicState, SymbolicValue};
 use super::vars::{DerivedVar, ENDLESS, SymbolicLoad, VarRole};
 use crate::def::*;

@@ -32,7 +32,6 @@ use rustc_hash::FxHashSet;
 pub use def::*;
 pub use formula::{at_most, constant, number, single, variable};
 
-use self::overflow_free::SignedOverflow;
 use crate::def::{ExprId, Module};
 
 /// Computes the footprint of the kernel's body. The results of the operations in `opaque` are treated as unknown. If

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::def::{Footprint, OverflowRule, SymbolicLaunch};
+use super::def::{Footprint, OverflowRule, SignedOverflow, SymbolicLaunch};
 use super::footprint;
 use super::proof_obligation::ProofObligation;
 use super::property_obligations;
@@ -14,16 +14,6 @@ use crate::def::Module;
 
 /// The maximum number of repetitions of the analysis.
 const MAX_ROUNDS: usize = 8;
-
-/// What an analysis may rely on about signed operations whose results might not fit their types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignedOverflow {
-    /// Nothing: the result is unknown unless it is proved to fit.
-    Possible,
-    /// The result fits, because overflow is undefined behavior. The analysis says nothing about launches with an
-    /// overflow.
-    Undefined,
-}
 
 /// A footprint that treats the results of operations that may overflow as unknown, a list of these operations, and
 /// proofs that the other operations do not overflow.

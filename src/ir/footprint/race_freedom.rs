@@ -4,8 +4,8 @@
 //! whether no two threads race on it and, for shared memory, whether every element is written before it is read. The
 //! results hold for launches whose threads all reach the same barriers.
 
-use super::def::SymbolicLaunch;
-use super::overflow_free::{SignedOverflow, compute_overflow_free};
+use super::def::{SignedOverflow, SymbolicLaunch};
+use super::overflow_free::compute_overflow_free;
 use super::proof_obligation::{ObligationAnswer, ProofObligation};
 use super::property_obligations;
 use super::write_coverage::{self, InitializedRead};

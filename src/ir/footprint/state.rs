@@ -3,7 +3,6 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::def::*;
-use super::overflow_free::SignedOverflow;
 use super::slice::{self, Slice, Taint};
 use super::vars::VarSpace as Variables;
 use crate::def::*;

@@ -429,8 +429,8 @@ impl VarSpace {
         q
     }
 
-    /// Returns the value of a form after wrapping around in the range from `low` to `high`: less a multiple of the number
-    /// of values in the range.
+    /// Returns the value of a form after wrapping around in the range from `low` to `high`: the form less a multiple of
+    /// the number of values in the range.
     pub fn wrapped(&mut self, form: &AffineForm, low: i128, high: i128) -> AffineForm {
         let count = high - low + 1;
         let turns = self.quotient(&form.minus(&number(low)), &number(count), true);

@@ -7,20 +7,6 @@ use super::super::tree::{Expr, ExprKind, Stmt, StmtKind, visit_expr};
 use super::{Abduction, Meaning};
 use smol_str::SmolStr;
 
-/// The values of a counter whose step is 1.
-pub(super) struct CountedRange {
-    pub(super) first: SizePolynomial,
-    /// The last value, or the one after it.
-    pub(super) last: SizePolynomial,
-    pub(super) inclusive: bool,
-}
-
-impl CountedRange {
-    fn count(&self) -> Option<SizePolynomial> {
-        self.last.minus(&self.first)?.plus(&SizePolynomial::number(i128::from(self.inclusive)))
-    }
-}
-
 /// A variable that is a polynomial in a loop's counter.
 pub(super) struct CountedVariable {
     name: SmolStr,
@@ -33,14 +19,20 @@ pub(super) struct CountedVariable {
 }
 
 impl Abduction<'_> {
-    /// Finds the variables that each iteration of a loop changes by the same amount.
-    pub(super) fn counted_variables(&mut self, body: &[Stmt], range: &CountedRange) -> Vec<CountedVariable> {
+    /// Finds the variables that each iteration of a loop changes by the same amount. The counter goes from `first` to
+    /// `last` in steps of 1.
+    pub(super) fn counted_variables(
+        &mut self,
+        body: &[Stmt],
+        (first, last): (&SizePolynomial, &SizePolynomial),
+        inclusive: bool,
+    ) -> Vec<CountedVariable> {
         let changed = assigned(body, self.functions);
         let counted = changed.iter().filter_map(|name| {
             let Some(Meaning::Value(before)) = self.find(name).cloned() else { return None };
             let step = self.change(body, name, &changed)?;
-            let at_zero = before.minus(&step.times(&range.first)?)?;
-            let after = before.plus(&step.times(&range.count()?)?)?;
+            let at_zero = before.minus(&step.times(first)?)?;
+            let after = before.plus(&step.times(&count(first, last, inclusive)?)?)?;
             Some(CountedVariable { name: name.clone(), at_zero, step, after })
         });
         counted.collect()
@@ -76,8 +68,8 @@ impl Abduction<'_> {
                 StmtKind::For { from, to, inclusive, step: None, body, .. }
                     if !mentions(from, changed) && !mentions(to, changed) =>
                 {
-                    let range = CountedRange { first: self.value(from)?, last: self.value(to)?, inclusive: *inclusive };
-                    self.change(body, name, changed)?.times(&range.count()?)?
+                    let count = count(&self.value(from)?, &self.value(to)?, *inclusive)?;
+                    self.change(body, name, changed)?.times(&count)?
                 }
                 _ => return None,
             };
@@ -85,6 +77,11 @@ impl Abduction<'_> {
         }
         Some(sum)
     }
+}
+
+/// Returns the number of iterations of a loop whose step is 1.
+fn count(first: &SizePolynomial, last: &SizePolynomial, inclusive: bool) -> Option<SizePolynomial> {
+    last.minus(first)?.plus(&SizePolynomial::number(i128::from(inclusive)))
 }
 
 fn is_name(expr: &Expr, name: &SmolStr) -> bool {

@@ -8,7 +8,6 @@
 mod arithmetic;
 mod counted_variables;
 
-use self::counted_variables::CountedRange;
 use super::assigned_names::{assigned, root};
 use super::index_limits::{IndexBound, IndexLimit, LimitOrigin, replace};
 use super::path_conditions::{PathCondition, PathExit, SizeCondition, always_leaves, compare, exit_of};
@@ -458,9 +457,8 @@ impl<'a> Abduction<'a> {
                     }
                     _ => None,
                 };
-                let range = first.clone().zip(last.clone()).filter(|_| by == Some(1));
-                let range = range.map(|(first, last)| CountedRange { first, last, inclusive: *inclusive });
-                let counted = range.map_or(vec![], |range| self.counted_variables(body, &range));
+                let range = first.as_ref().zip(last.as_ref()).filter(|_| by == Some(1));
+                let counted = range.map_or(vec![], |range| self.counted_variables(body, range, *inclusive));
                 self.repeated(body, |own| {
                     let counter = own.varying_symbol();
                     own.define_counted(&counted, counter);
