@@ -131,6 +131,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("transpose", "print(transpose(x), shape(transpose(x)))"),
     ("concat", "print(concat(v, at), concat(x, x, axis = 1), concat(v, [1, 2]), concat(w[m], w))"),
     ("stack", "print(stack(v, at), stack(w, w, w))"),
+    ("einsum", "print(einsum(\"ij->ji\", x), einsum(\"ij,ik->jk\", x, q), einsum(\"i,i\", w, w))"),
     ("sort", "print(sort(v), sort(w), sort(v, at), sort(v, x[0]), sort(v)[0])"),
     ("argsort", "print(argsort(v), v[argsort(v)])"),
     ("flip", "print(flip(v), flip(x, axis = 1))"),
