@@ -8,7 +8,6 @@ use std::path::Path;
 
 use clk_cuda::nvrtc::{Nvrtc, NvrtcError};
 use clk_cuda::text::{CodegenOptions, cuda_text};
-use clk_ir::PreparedKernel;
 use clk_lang::libraries::nvrtc_places;
 use clk_testing::cuda_support::{Kernel, every_kernel};
 use clk_testing::generate;
@@ -29,30 +28,52 @@ fn variants() -> [(&'static str, CodegenOptions); 4] {
     ]
 }
 
+/// What NVRTC compiles a text to.
+#[derive(Clone, Copy)]
+enum Output {
+    MachineCode,
+    /// Takes less time, and finds the same errors in the text.
+    Ptx,
+}
+
+/// A kernel, a variant of its text, and what it is compiled to.
+type Work<'a> = (&'a Kernel, &'a (&'static str, CodegenOptions), Output);
+
 /// Returns NVRTC's log if it rejects a text.
-fn refused(nvrtc: &Nvrtc, text: &str, options: &CodegenOptions) -> Option<String> {
-    match nvrtc.compile(text, "kernel.cu", 90, &options.flags()) {
-        Ok(_) => None,
+fn refused(nvrtc: &Nvrtc, text: &str, options: &CodegenOptions, output: Output) -> Option<String> {
+    let flags = options.flags();
+    let result = match output {
+        Output::MachineCode => nvrtc.compile(text, "kernel.cu", 90, &flags).map(|_| ()),
+        Output::Ptx => {
+            let mut flags: Vec<String> = flags.iter().map(|flag| flag.replace("=sm_", "=compute_")).collect();
+            if !flags.iter().any(|flag| flag.starts_with("--gpu-architecture")) {
+                flags.push("--gpu-architecture=compute_90".to_string());
+            }
+            nvrtc.ptx(text, "kernel.cu", 90, &flags).map(|_| ())
+        }
+    };
+    match result {
+        Ok(()) => None,
         Err(NvrtcError::Rejected { log }) => Some(log),
         Err(failure) => Some(format!("{failure:?}")),
     }
 }
 
-fn complaint(nvrtc: &Nvrtc, name: &str, prepared: &PreparedKernel, variant: &(&str, CodegenOptions)) -> Option<String> {
-    let kernel = cuda_text(prepared, &variant.1, None);
-    let log = refused(nvrtc, &kernel.text, &kernel.options)?;
-    Some(format!("== {name}, {}\n{log}\n{}", variant.0, kernel.text))
+fn complaint(nvrtc: &Nvrtc, (kernel, variant, output): Work) -> Option<String> {
+    let text = cuda_text(&kernel.prepared, &variant.1, None);
+    let log = refused(nvrtc, &text.text, &text.options, output)?;
+    Some(format!("== {}, {}\n{log}\n{}", kernel.name, variant.0, text.text))
 }
 
 /// Compiles texts, on all available threads.
-fn compile_all(nvrtc: &Nvrtc, work: &[(&Kernel, &(&str, CodegenOptions))]) {
+fn compile_all(nvrtc: &Nvrtc, work: &[Work]) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let complaints: Vec<String> = std::thread::scope(|scope| {
         let run = || {
             let mut complaints = vec![];
-            while let Some((kernel, variant)) = work.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-                complaints.extend(complaint(nvrtc, &kernel.name, &kernel.prepared, variant));
+            while let Some(item) = work.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                complaints.extend(complaint(nvrtc, *item));
             }
             complaints
         };
@@ -80,7 +101,8 @@ fn every_kernel_compiles() {
     // options affect all kernels alike.
     let variants = variants();
     let others = variants[1..].iter().cycle();
-    let work: Vec<_> = kernels.iter().zip(others).flat_map(|(k, other)| [(k, &variants[0]), (k, other)]).collect();
+    let of_kernel = |(kernel, other)| [(kernel, &variants[0], Output::MachineCode), (kernel, other, Output::Ptx)];
+    let work: Vec<Work> = kernels.iter().zip(others).flat_map(of_kernel).collect();
     compile_all(&nvrtc, &work);
 }
 
@@ -95,6 +117,6 @@ fn random_kernels_compile() {
     };
     let kernels: Vec<Kernel> = (first..first + count).map(kernel).collect();
     let guarded = &variants()[1];
-    let work: Vec<_> = kernels.iter().map(|kernel| (kernel, guarded)).collect();
+    let work: Vec<Work> = kernels.iter().map(|kernel| (kernel, guarded, Output::MachineCode)).collect();
     compile_all(&nvrtc, &work);
 }
