@@ -301,7 +301,7 @@ fn report(seed: u64, program: Program, first: String) -> String {
 #[test]
 fn random_programs_match_on_all_engines() {
     let first = setting("CLK_RANDOM_SEED", 0);
-    let count = setting("CLK_RANDOM_PROGRAMS", 10_000);
+    let count = setting("CLK_RANDOM_PROGRAMS", 2_500);
     let next = AtomicU64::new(first);
     let worker = || {
         loop {
