@@ -120,8 +120,14 @@ impl<'a> Lower<'_, 'a> {
     /// Returns the type that `decltype` gives. References are refused: their variables would be copies.
     fn decltype(&mut self, value: &'a CppExpr, gives_reference: bool) -> Res<CType> {
         let is_reference = match &value.kind {
-            CppExprKind::Name(name) if !gives_reference => matches!(name.segments.as_slice(),
-                [only] if matches!(self.find_local(&only.name.text), Some(Local::Alias(_)))),
+            CppExprKind::Name(name) if !gives_reference => match name.segments.as_slice() {
+                [only] => match self.find_local(&only.name.text) {
+                    Some(Local::Alias(_)) => true,
+                    Some(Local::Variable { key, .. }) => self.references.contains(key),
+                    _ => false,
+                },
+                _ => false,
+            },
             _ => gives_reference && self.is_lvalue(value)?,
         };
         if is_reference {
@@ -187,7 +193,8 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    /// Refuses a type that is a reference in C++ if the argument of the function is an lvalue: `T u = x` is no copy then.
+    /// Refuses a type that is a reference in C++ if the argument of the function is an lvalue. `T u = x` is not a copy
+    /// then.
     pub(crate) fn refuse_possible_reference(&self, name: &str, span: SourceSpan) -> Res<()> {
         if self.template_value(&may_be_reference(name)).is_none() {
             return Ok(());
