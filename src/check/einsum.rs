@@ -110,6 +110,7 @@ impl Cx<'_> {
     fn subscripts(&mut self, text: &ast::Expr, count: usize) -> Option<Subscripts> {
         let literal = match &bare(text).kind {
             Ast::Str(parts) => match &parts[..] {
+                [] => Some(""),
                 [ast::StrPart::Text(text)] => Some(text.as_str()),
                 _ => None,
             },

@@ -449,7 +449,11 @@ pub enum CppTypeKind {
     /// `auto`, also `decltype(auto)`.
     Auto,
     /// `decltype(e)` or `typeof(e)`.
-    Decltype(Box<CppExpr>),
+    Decltype {
+        value: Box<CppExpr>,
+        /// Whether an lvalue gives a reference, as in `decltype((x))` and `decltype(x[0])`, but not in `decltype(x)`.
+        gives_reference: bool,
+    },
     /// A record that is defined here: `struct { int x; } s;`
     Record(Box<CppRecord>),
     /// An enum that is defined here.

@@ -357,7 +357,7 @@ fn ty(own: &CppType) -> String {
         }
         CppTypeKind::MemberPointer { class, target } => format!("{}::*{}", qualified(class), ty(target)),
         CppTypeKind::Auto => "auto".to_string(),
-        CppTypeKind::Decltype(value) => format!("decltype({})", expr(value)),
+        CppTypeKind::Decltype { value, .. } => format!("decltype({})", expr(value)),
         CppTypeKind::Record(record) => record_head(record),
         CppTypeKind::Enum(defined) => enum_text(defined),
     }

@@ -3,7 +3,8 @@
 use super::names::{NameRole, is_library_type};
 use super::{CppParser, Parsed};
 use crate::ast::{
-    BasicType, CppExpr, CppType, CppTypeKind, FunctionAttributes, LaunchBounds, Qualifiers, VariableAttributes,
+    BasicType, CppExpr, CppExprKind, CppType, CppTypeKind, FunctionAttributes, LaunchBounds, Qualifiers,
+    VariableAttributes,
 };
 use crate::lex::CppTok;
 use crate::source::SourceSpan;
@@ -375,7 +376,7 @@ impl CppParser<'_> {
         if self.at_type() {
             let ty = self.type_id()?;
             self.expect(CppTok::RParen, ")")?;
-            let kind = crate::ast::CppExprKind::AlignofType(Box::new(ty));
+            let kind = CppExprKind::AlignofType(Box::new(ty));
             return Ok(Some(Box::new(CppExpr { kind, span: self.span_from(start) })));
         }
         let mut arguments = self.arguments(CppTok::RParen, ")")?;
@@ -383,15 +384,19 @@ impl CppParser<'_> {
     }
 
     fn decltype(&mut self) -> Parsed<CppTypeKind> {
+        let is_decltype = self.word_at(0).contains("decltype");
         self.advance();
         if self.kind_at(1) == CppTok::Ident && self.word_at(1) == "auto" && self.kind_at(2) == CppTok::RParen {
             self.expect_brackets()?;
             return Ok(CppTypeKind::Auto);
         }
         self.expect(CppTok::LParen, "(")?;
+        let is_bracketed = self.kind() == CppTok::LParen;
         let value = self.in_operator_context(CppParser::expr)?;
         self.expect(CppTok::RParen, ")")?;
-        Ok(CppTypeKind::Decltype(Box::new(value)))
+        let is_name = matches!(value.kind, CppExprKind::Name(_) | CppExprKind::Member { .. });
+        let gives_reference = is_decltype && (is_bracketed || !is_name);
+        Ok(CppTypeKind::Decltype { value: Box::new(value), gives_reference })
     }
 
     /// Parses a type without a name: `const float *`, `T (&)[4]`.

@@ -72,13 +72,18 @@ impl<'a> Lower<'_, 'a> {
             CppExprKind::Member { base, arrow, member } => self.call_method(base, *arrow, member, args, span),
             _ => {
                 let object = self.denote(callee)?;
-                if let CType::Record(_) = self.type_of_denoted(&object) {
-                    let args = self.arguments(args)?;
-                    return self.call_operator("()", object, args, span);
-                }
-                self.call_pointer(object, args, span)
+                self.call_denoted(object, args, span)
             }
         }
+    }
+
+    /// Calls an object with `operator()` or a pointer to a function.
+    fn call_denoted(&mut self, object: Denoted, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
+        if let CType::Record(_) = self.type_of_denoted(&object) {
+            let args = self.arguments(args)?;
+            return self.call_operator("()", object, args, span);
+        }
+        self.call_pointer(object, args, span)
     }
 
     fn call_name(&mut self, name: &'a QualifiedName, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
@@ -101,6 +106,10 @@ impl<'a> Lower<'_, 'a> {
                     let args = self.arguments(args)?;
                     let chosen = self.choose(&methods, explicit, &args, Some(id), &only.name.text, span)?;
                     return self.call_chosen(chosen, Some(this), args, span);
+                }
+                if self.t.field(id, &only.name.text).is_some() {
+                    let object = self.denote_name(name, span)?;
+                    return self.call_denoted(object, args, span);
                 }
             }
         }
@@ -274,12 +283,11 @@ impl<'a> Lower<'_, 'a> {
         };
         let methods = self.methods(id, &name);
         if methods.is_empty()
-            && let Some(field) = self.t.field(id, &name)
-            && let (CType::FunctionPointer(_), Denoted::Place(place)) = (&field.ty, &object)
+            && let Some(field) = self.t.field(id, &name).cloned()
         {
-            let kind = PlaceKind::Field(Box::new(place.clone()), field.clk.clone());
-            let pointer = CppPlace { kind, ty: field.ty.clone(), span };
-            return self.call_pointer(Denoted::Place(pointer), args, span);
+            let place = self.object_place(object, span)?;
+            let called = self.field_place(place, field.clk, field.ty, span)?;
+            return self.call_denoted(Denoted::Place(called), args, span);
         }
         if methods.is_empty() {
             return refuse(format!("the method `{name}`"), span, "define it in this file");

@@ -162,3 +162,69 @@ fn a_forwarding_reference_is_no_copy() {
     let text = body_of(later, "int c = n; auto f = [c]() mutable { return ++c; }; later(f); y[0] = later(f);");
     assert!(text.contains("var f_object"), "{text}");
 }
+
+/// `T` of a parameter `T &&` is `int &` for a variable, and `int` for a number.
+#[test]
+fn the_type_of_a_forwarding_reference_is_not_used() {
+    let refused = "the type `T` of a parameter `T&&`, which may be a reference";
+    let define = |body: &str| format!("template <class T> __device__ int f(T &&t) {{ {body} }}");
+    assert_eq!(construct(&define("T u = t; u += 1; return u;"), "int c = n; y[0] = f(c);"), refused);
+    assert_eq!(construct(&define("return std::is_integral<T>::value;"), "int c = n; y[0] = f(c);"), refused);
+    assert_eq!(construct(&define("return T(t);"), "int c = n; y[0] = f(c);"), refused);
+    let class = format!("template <class T> struct S {{ T v; }}; {}", define("S<T> s{t}; return s.v;"));
+    assert_eq!(construct(&class, "int c = n; y[0] = f(c);"), refused);
+    assert_eq!(construct(&define("T &u = t; auto v = t; u += 1; return u + v;"), "int c = n; y[0] = f(c);"), "");
+    assert_eq!(construct(&define("T u = t; return u;"), "y[0] = f<int>(3);"), "");
+}
+
+/// Types of Clk do not tell `T &` from `T &&`.
+#[test]
+fn specializations_for_references_need_a_known_kind() {
+    let pair = "template <class T> struct R { static const int n = 1; };
+        template <class T> struct R<T &> { static const int n = 2; };
+        template <class T> struct R<T &&> { static const int n = 3; };";
+    let right = body_of(pair, "y[0] = R<int>::n + 10 * R<int &>::n + 100 * R<int &&>::n;");
+    assert!(right.contains("y[0] = 321"), "{right}");
+    let one = "template <class T> struct R { static const int n = 1; };
+        template <> struct R<int &&> { static const int n = 2; };
+        template <class T> struct R<T *&> { static const int n = 3; };";
+    let right = body_of(one, "y[0] = R<int &>::n + 10 * R<int &&>::n + 100 * R<int *&>::n + 1000 * R<int *&&>::n;");
+    assert!(right.contains("y[0] = 1321"), "{right}");
+    let refused = "a specialization for a reference that may be `T&` or `T&&`";
+    assert_eq!(construct(&format!("{pair} typedef int &&I;"), "y[0] = R<I>::n;"), refused);
+    assert_eq!(construct(&format!("{pair} typedef int &I;"), "y[0] = R<I &&>::n;"), refused);
+    let same = "template <class A, class B> struct E { static const int n = 0; };
+        template <class A> struct E<A, A> { static const int n = 1; };
+        template <class T> struct B { int v; };";
+    assert_eq!(construct(same, "y[0] = E<int &, int &&>::n;"), refused);
+    assert_eq!(construct(same, "y[0] = E<B<int &>, B<int &&>>::n;"), refused);
+    assert!(body_of(same, "y[0] = E<int, int>::n + 10 * E<int &, int>::n;").contains("y[0] = 1"));
+}
+
+/// A member hides the function of the file that has its name.
+#[test]
+fn a_call_of_a_field_calls_the_object_in_it() {
+    let head = "__device__ int f(int v) { return v * 7; }
+        template <class F> struct Holder { F f; int more; __device__ int run(int v) const { return f(v) + more; } };
+        template <class F> __device__ int held(F f, int v) { Holder<F> h{f, 100}; return h.run(v) + h.f(v); }";
+    let kernel = "__global__ void k(int *y, int n) { auto add = [n](int v) { return v + n; }; y[0] = held(add, 1); }";
+    let text = translated(&format!("{head} {kernel}")).text;
+    assert!(text.contains("return add(self.f, v) + self.more") && !text.contains("v * 7"), "{text}");
+    let pointer = "__device__ int f(int v) { return v * 7; } __device__ int g(int v) { return v + 1; }
+        struct P { int (*f)(int); __device__ int run(int v) const { return f(v); } };";
+    let text = translated(&format!("{pointer} __global__ void k(int *y) {{ P p; p.f = g; y[0] = p.run(3); }}"));
+    assert!(text.text.contains("self.f == 2"), "{}", text.text);
+}
+
+/// `decltype((c))` is `int &`, and `decltype(c)` is `int`.
+#[test]
+fn decltype_of_a_reference_is_refused() {
+    let refused = "`decltype` of a reference";
+    assert_eq!(construct("", "int c = n; decltype((c)) d = c; d++; y[0] = c;"), refused);
+    assert_eq!(construct("", "int c = n; int &r = c; decltype(r) d = c; d++; y[0] = c;"), refused);
+    assert_eq!(construct("", "decltype(y[0]) d = y[1]; d++;"), refused);
+    assert_eq!(construct("", "int c = n; auto f = [](auto &&v) { decltype(v) w = v; w++; }; f(c); y[0] = c;"), refused);
+    let text =
+        body_of("", "int c = n; decltype(c) d = c; d++; decltype(c + 1) e = c; typeof(y[0]) g = c; y[0] = d + e + g;");
+    assert!(text.contains("d += 1"), "{text}");
+}

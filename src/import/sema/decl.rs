@@ -224,6 +224,7 @@ impl<'a> Lower<'_, 'a> {
                 let mutable = self.is_mutated(key);
                 let ty = self.t.type_text(target);
                 self.push(StmtKind::Declare { name: clk.clone(), mutable, ty, value: Some(realize(&value)) }, span);
+                self.references.insert(key);
                 self.declare(name, Local::Variable { name: clk, key, ty: target.clone(), known: None });
                 Ok(())
             }

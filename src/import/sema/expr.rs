@@ -50,12 +50,22 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the type of an expression without translating it for execution.
     pub(crate) fn type_of(&mut self, expr: &'a CppExpr) -> Res<CType> {
+        let denoted = self.denote_unevaluated(expr)?;
+        Ok(self.type_of_denoted(&denoted))
+    }
+
+    /// Returns whether an expression denotes a variable, an element or another place.
+    pub(crate) fn is_lvalue(&mut self, expr: &'a CppExpr) -> Res<bool> {
+        Ok(matches!(self.denote_unevaluated(expr)?, Denoted::Place(_)))
+    }
+
+    fn denote_unevaluated(&mut self, expr: &'a CppExpr) -> Res<Denoted> {
         let (effect, shared, notes) = (self.effect, self.shared.len(), self.notes.len());
         let (denoted, _) = self.nested(|lower| lower.denote(expr))?;
         self.effect = effect;
         self.shared.truncate(shared);
         self.notes.truncate(notes);
-        Ok(self.type_of_denoted(&denoted))
+        Ok(denoted)
     }
 
     pub(crate) fn type_of_denoted(&self, denoted: &Denoted) -> CType {
@@ -207,7 +217,7 @@ impl<'a> Lower<'_, 'a> {
 
     // ---- names ----
 
-    fn denote_name(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Denoted> {
+    pub(crate) fn denote_name(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Denoted> {
         if let [only] = name.segments.as_slice() {
             if let Some(local) = self.find_local(&only.name.text) {
                 let local = local.clone();

@@ -3,7 +3,7 @@
 
 use super::decl::refuse_arrays_in_structs;
 use super::lower::Lower;
-use super::resolve::is_const_mark;
+use super::resolve::is_mark;
 use super::tree::{ClkConstant, Expr, ExprKind};
 use super::types::{CType, TemplateArgs};
 use super::understood_launches::InitialValue;
@@ -278,7 +278,7 @@ impl<'a> Lower<'_, 'a> {
         let span = variable.span;
         // Variables of one macro have the same place, so the node of the tree tells them apart.
         let node: *const crate::ast::CppVariable = variable;
-        let args: Vec<_> = env.iter().filter(|(name, _)| !is_const_mark(name)).collect();
+        let args: Vec<_> = env.iter().filter(|(name, _)| !is_mark(name)).collect();
         let identity = format!("{node:?} {args:?}");
         let known = self.t.hoisted.iter().position(|(known, _)| *known == identity);
         let id = HOISTED + known.unwrap_or(self.t.hoisted.len());

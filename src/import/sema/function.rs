@@ -326,6 +326,9 @@ impl<'a> Lower<'_, 'a> {
         let key = self.new_key();
         // A pointer that is assigned has a key of its own, apart from that of the array.
         let pointer_key = self.new_key();
+        if matches!(ty, CType::Reference(_)) {
+            self.references.insert(key);
+        }
         let target = match ty {
             CType::Reference(to) | CType::Pointer(to) => (**to).clone(),
             CType::Array(to, _) => (**to).clone(),

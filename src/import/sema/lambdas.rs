@@ -482,7 +482,7 @@ fn is_static(local: &Local, name: &str) -> bool {
 fn check_signature(call: &CppFunction) -> Res<()> {
     fn has_decltype(ty: &crate::ast::CppType) -> bool {
         match &ty.kind {
-            CppTypeKind::Decltype(_) => true,
+            CppTypeKind::Decltype { .. } => true,
             CppTypeKind::Pointer(to) | CppTypeKind::Reference(to) | CppTypeKind::RvalueReference(to) => {
                 has_decltype(to)
             }

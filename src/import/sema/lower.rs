@@ -127,6 +127,8 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) block_variables: FxHashSet<VariableKey>,
     /// Variables that are declared `const` or `constexpr`.
     pub(crate) constants: FxHashSet<VariableKey>,
+    /// Variables and parameters that are declared as references.
+    pub(crate) references: FxHashSet<VariableKey>,
     /// Pointers that a lambda captures by reference. They keep their value from then on.
     pub(crate) captured_pointers: Vec<(VariableKey, SmolStr)>,
     /// Whether the first `return` decides the type of the result.
@@ -184,6 +186,7 @@ impl<'t, 'a> Lower<'t, 'a> {
             is_kernel: false,
             block_variables: FxHashSet::default(),
             constants: FxHashSet::default(),
+            references: FxHashSet::default(),
             captured_pointers: vec![],
             deduces_result: false,
             has_deduced_result: false,

@@ -1,7 +1,7 @@
 //! Overload resolution and template argument deduction.
 
 use super::lower::Lower;
-use super::resolve::{is_const_mark, may_be_const};
+use super::resolve::{is_mark, may_be_const, may_be_reference};
 use super::types::{CType, RecordId};
 use super::types::{TemplateArgs, TemplateValue};
 use super::value::{Denoted, Res, refuse};
@@ -32,8 +32,9 @@ impl<'a> Lower<'_, 'a> {
             if let Some(super::lower::Local::Type(ty)) = self.find_local(&only.name.text) {
                 return Ok(Some(ty.clone()));
             }
-            if let Some(TemplateValue::Type(ty)) = self.template_value(&only.name.text) {
-                return Ok(Some(ty.clone()));
+            if let Some(TemplateValue::Type(ty)) = self.template_value(&only.name.text).cloned() {
+                self.refuse_possible_reference(&only.name.text, span)?;
+                return Ok(Some(ty));
             }
         }
         self.named_or_known_type(name, span)
@@ -162,9 +163,8 @@ impl<'a> Lower<'_, 'a> {
             return Ok(chosen);
         }
         let own_types = self.parameter_types(chosen.function, &chosen.env)?;
-        let values = |env: &TemplateArgs| -> TemplateArgs {
-            env.iter().filter(|(name, _)| !is_const_mark(name)).cloned().collect()
-        };
+        let values =
+            |env: &TemplateArgs| -> TemplateArgs { env.iter().filter(|(name, _)| !is_mark(name)).cloned().collect() };
         let outer = chosen.record.map_or(vec![], |record| self.t.record(record).env.clone());
         for &id in functions {
             let function = self.t.function(id);
@@ -399,6 +399,10 @@ impl<'a> Lower<'_, 'a> {
             };
             if is_marked {
                 env.push((may_be_const(name), TemplateValue::Int(1, CType::Bool)));
+                let is_forwarded = function.params.iter().any(|param| is_forwarding_reference(&param.ty, name));
+                if is_forwarded && explicit.get(at).is_none() {
+                    env.push((may_be_reference(name), TemplateValue::Int(1, CType::Bool)));
+                }
             }
         }
         for (at, param) in header.params.iter().enumerate() {
@@ -501,6 +505,16 @@ impl<'a> Lower<'_, 'a> {
 fn is_plain_name(ty: &CppType, wanted: &str) -> bool {
     match &ty.kind {
         CppTypeKind::Named(name) => matches!(name.segments.as_slice(), [only] if only.name.text == wanted),
+        _ => false,
+    }
+}
+
+/// Returns whether a type is `T&&` for this template parameter, which also accepts lvalues.
+fn is_forwarding_reference(ty: &CppType, wanted: &str) -> bool {
+    match &ty.kind {
+        CppTypeKind::RvalueReference(to) => {
+            !to.qualifiers.is_const && !to.qualifiers.volatile && is_plain_name(to, wanted)
+        }
         _ => false,
     }
 }

@@ -27,10 +27,18 @@ pub(crate) fn may_be_const(name: &str) -> SmolStr {
     SmolStr::from(format!("{name}{CONST_MARK}"))
 }
 
-const CONST_MARK: &str = " (may be const)";
+/// Returns the name of the entry in [`TemplateArgs`] that marks a type deduced for a parameter of type `T&&`. In C++,
+/// `T` is a reference if the argument is an lvalue.
+pub(crate) fn may_be_reference(name: &str) -> SmolStr {
+    SmolStr::from(format!("{name}{REFERENCE_MARK}"))
+}
 
-pub(crate) fn is_const_mark(name: &str) -> bool {
-    name.ends_with(CONST_MARK)
+const CONST_MARK: &str = " (may be const)";
+const REFERENCE_MARK: &str = " (may be a reference)";
+
+/// Returns whether an entry in [`TemplateArgs`] is a mark rather than an argument.
+pub(crate) fn is_mark(name: &str) -> bool {
+    name.ends_with(CONST_MARK) || name.ends_with(REFERENCE_MARK)
 }
 
 /// Returns the last part of a name if all other parts are namespaces of the CUDA headers or the standard library.
@@ -78,7 +86,11 @@ impl<'a> Lower<'_, 'a> {
                 _ => CType::Pointer(Box::new(self.resolve_type(to)?)),
             },
             CppTypeKind::Reference(to) | CppTypeKind::RvalueReference(to) => {
-                CType::Reference(Box::new(self.resolve_type(to)?.referent().clone()))
+                let to = match self.deduced_for_reference(to) {
+                    Some(ty) => ty,
+                    None => self.resolve_type(to)?,
+                };
+                CType::Reference(Box::new(to.referent().clone()))
             }
             CppTypeKind::Array { element, length } => {
                 let element = self.resolve_type(element)?;
@@ -89,7 +101,7 @@ impl<'a> Lower<'_, 'a> {
                 CType::Array(Box::new(element), length)
             }
             CppTypeKind::Auto => return refuse("`auto` without an initializer", span, "write the type"),
-            CppTypeKind::Decltype(value) => self.type_of(value)?,
+            CppTypeKind::Decltype { value, gives_reference } => self.decltype(value, *gives_reference)?,
             CppTypeKind::Function { result, params } => {
                 CType::FunctionPointer(Box::new(self.function_type(result, params)?))
             }
@@ -103,6 +115,25 @@ impl<'a> Lower<'_, 'a> {
                 None => return refuse("an enum that is defined here", span, "define it outside of the function"),
             },
         })
+    }
+
+    /// Returns the type that `decltype` gives. References are refused: their variables would be copies.
+    fn decltype(&mut self, value: &'a CppExpr, gives_reference: bool) -> Res<CType> {
+        let is_reference = match &value.kind {
+            CppExprKind::Name(name) if !gives_reference => match name.segments.as_slice() {
+                [only] => match self.find_local(&only.name.text) {
+                    Some(Local::Alias(_)) => true,
+                    Some(Local::Variable { key, .. }) => self.references.contains(key),
+                    _ => false,
+                },
+                _ => false,
+            },
+            _ => gives_reference && self.is_lvalue(value)?,
+        };
+        if is_reference {
+            return refuse("`decltype` of a reference", value.span, "write the type, or `auto`");
+        }
+        self.type_of(value)
     }
 
     pub(crate) fn local_record(&mut self, record: &'a crate::ast::CppRecord) -> Option<usize> {
@@ -133,6 +164,7 @@ impl<'a> Lower<'_, 'a> {
             if let Some(Local::Type(ty)) = self.find_local(&only.name.text) {
                 return Ok(ty.clone());
             }
+            self.refuse_possible_reference(&only.name.text, span)?;
             match self.template_value(&only.name.text) {
                 Some(TemplateValue::Type(ty)) => return Ok(ty.clone()),
                 Some(_) => return refuse(format!("`{}` as a type", only.name.text), span, ""),
@@ -147,6 +179,28 @@ impl<'a> Lower<'_, 'a> {
         }
         let text: Vec<_> = name.segments.iter().map(|segment| segment.name.text.as_str()).collect();
         refuse(format!("the type `{}`", text.join("::")), span, "only types that this file or the CUDA headers define")
+    }
+
+    /// Returns the type deduced for a parameter of type `T&&`, if `ty` names it. A reference to it is the same type
+    /// whether it is a reference or not.
+    fn deduced_for_reference(&self, ty: &CppType) -> Option<CType> {
+        let CppTypeKind::Named(name) = &ty.kind else { return None };
+        let [only] = name.segments.as_slice() else { return None };
+        self.template_value(&may_be_reference(&only.name.text))?;
+        match self.template_value(&only.name.text) {
+            Some(TemplateValue::Type(ty)) => Some(ty.clone()),
+            _ => None,
+        }
+    }
+
+    /// Refuses a type that is a reference in C++ if the argument of the function is an lvalue. `T u = x` is not a copy
+    /// then.
+    pub(crate) fn refuse_possible_reference(&self, name: &str, span: SourceSpan) -> Res<()> {
+        if self.template_value(&may_be_reference(name)).is_none() {
+            return Ok(());
+        }
+        let construct = format!("the type `{name}` of a parameter `{name}&&`, which may be a reference");
+        refuse(construct, span, &format!("use `auto`, or a parameter of type `{name}` or `const {name}&`"))
     }
 
     pub(crate) fn named_or_known_type(&mut self, name: &'a QualifiedName, span: SourceSpan) -> Res<Option<CType>> {
@@ -316,9 +370,10 @@ impl<'a> Lower<'_, 'a> {
                 // A name may be a type that the parser does not know.
                 if let CppExprKind::Name(name) = &expr.kind {
                     if let [only] = name.segments.as_slice()
-                        && let Some(value) = self.template_value(&only.name.text)
+                        && let Some(value) = self.template_value(&only.name.text).cloned()
                     {
-                        return Ok(value.clone());
+                        self.refuse_possible_reference(&only.name.text, expr.span)?;
+                        return Ok(value);
                     }
                     if let Some(ty) = self.named_type(name, expr.span)? {
                         return Ok(TemplateValue::Type(ty));
@@ -519,7 +574,7 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the instance of a record for template arguments.
     pub(crate) fn instantiate_record(&mut self, decl: usize, env: TemplateArgs, span: SourceSpan) -> Res<RecordId> {
-        let values = env.iter().filter(|(name, _)| !is_const_mark(name));
+        let values = env.iter().filter(|(name, _)| !is_mark(name));
         let args = values.map(|(_, value)| value.clone()).collect();
         self.specialized_record(decl, env, args, span)
     }

@@ -4,7 +4,7 @@
 
 use super::lower::Lower;
 use super::program::Symbol;
-use super::resolve::{is_const_mark, may_be_const};
+use super::resolve::{is_mark, may_be_const};
 use super::types::{CType, RecordId, SIZE, TemplateArgs, TemplateValue};
 use super::value::{Res, refuse};
 use crate::ast::{
@@ -12,13 +12,24 @@ use crate::ast::{
 };
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
+use std::iter::repeat;
 
 /// A specialization that matches template arguments.
 struct SpecializationMatch {
     id: usize,
     env: TemplateArgs,
-    /// Whether the match depends on whether an argument is `const`, which types do not tell.
-    is_uncertain: bool,
+    /// Why the match is uncertain: it depends on a property of an argument that types do not tell.
+    doubt: Option<&'static str>,
+}
+
+/// Whether a type argument is a reference in C++. [`CType`] has one type for `T&` and `T&&`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReferenceKind {
+    None,
+    Lvalue,
+    Rvalue,
+    /// An argument that is a reference of either kind.
+    Unknown,
 }
 
 /// What a type argument may be in C++, though [`CType`] has no qualifiers.
@@ -27,6 +38,9 @@ struct MayBeConst {
     outside: bool,
     inside: bool,
 }
+
+const CONST_DOUBT: &str = "a specialization for a type that may be `const`";
+const REFERENCE_DOUBT: &str = "a specialization for a reference that may be `T&` or `T&&`";
 
 impl<'a> Lower<'_, 'a> {
     /// Returns the instance of a class template for arguments; `id` is one of its definitions.
@@ -51,19 +65,24 @@ impl<'a> Lower<'_, 'a> {
         if specializations.is_empty() {
             return self.instantiate_record(primary, env, span);
         }
-        let is_value = |(name, _): &&(SmolStr, TemplateValue)| !is_const_mark(name);
+        let is_value = |(name, _): &&(SmolStr, TemplateValue)| !is_mark(name);
         let values: Vec<TemplateValue> = env.iter().filter(is_value).map(|(_, value)| value.clone()).collect();
         let mut doubts = vec![MayBeConst::default(); values.len()];
         for (doubt, arg) in doubts.iter_mut().zip(args) {
             *doubt = self.may_be_const_arg(arg);
         }
+        let mut kinds = vec![ReferenceKind::None; values.len()];
+        for ((kind, value), arg) in kinds.iter_mut().zip(&values).zip(args.iter().map(Some).chain(repeat(None))) {
+            *kind = reference_kind(arg, value);
+        }
         let mut matches: Vec<SpecializationMatch> = vec![];
         for id in specializations {
-            matches.extend(self.match_specialization(id, &values, &doubts)?);
+            matches.extend(self.match_specialization(id, &values, &doubts, &kinds)?);
         }
-        if matches.iter().any(|one| one.is_uncertain) {
-            let construct = "a specialization for a type that may be `const`";
-            return refuse(construct, span, "use `std::remove_cv_t` in the argument");
+        match matches.iter().find_map(|one| one.doubt) {
+            Some(CONST_DOUBT) => return refuse(CONST_DOUBT, span, "use `std::remove_cv_t` in the argument"),
+            Some(doubt) => return refuse(doubt, span, "write `&` or `&&` in the argument"),
+            None => {}
         }
         let mut best: Option<usize> = None;
         for at in 0..matches.len() {
@@ -124,6 +143,7 @@ impl<'a> Lower<'_, 'a> {
         id: usize,
         values: &[TemplateValue],
         doubts: &[MayBeConst],
+        kinds: &[ReferenceKind],
     ) -> Res<Option<SpecializationMatch>> {
         let entry = self.t.program.records[id].clone();
         let record: &'a CppRecord = entry.record;
@@ -139,10 +159,12 @@ impl<'a> Lower<'_, 'a> {
         }
         let names: Vec<SmolStr> =
             header.params.iter().filter_map(|param| Some(param.name.as_ref()?.text.clone())).collect();
-        let mut pattern = Pattern { names, found: vec![], span: record.span };
+        let mut pattern =
+            Pattern { names, found: vec![], kind: ReferenceKind::None, depends_on_kind: false, span: record.span };
         let scope = entry.scope.clone();
         let is_match = self.in_context(vec![], scope, |lower| -> Res<bool> {
-            for (own, value) in patterns.iter().zip(values) {
+            for ((own, value), kind) in patterns.iter().zip(values).zip(kinds) {
+                pattern.kind = *kind;
                 if !lower.match_argument(own, value, &mut pattern)? {
                     return Ok(false);
                 }
@@ -171,7 +193,8 @@ impl<'a> Lower<'_, 'a> {
             let is_bare = is_parameter(own, &pattern.names);
             doubt.outside && (!is_bare || is_repeated) || doubt.inside && (used.is_empty() || is_repeated)
         });
-        Ok(Some(SpecializationMatch { id, env, is_uncertain }))
+        let doubt = if pattern.depends_on_kind { Some(REFERENCE_DOUBT) } else { is_uncertain.then_some(CONST_DOUBT) };
+        Ok(Some(SpecializationMatch { id, env, doubt }))
     }
 
     /// Matches the arguments that a specialization leaves out, which are the defaults of the class template.
@@ -192,6 +215,7 @@ impl<'a> Lower<'_, 'a> {
                 (TemplateParamKind::Type { default: Some(ty) }, TemplateValue::Type(value))
                     if names_in_type(ty, &names).is_empty() =>
                 {
+                    pattern.depends_on_kind |= self.contains_reference(value);
                     self.resolve_type(ty)? == *value
                 }
                 (TemplateParamKind::Value { default: Some(default), .. }, TemplateValue::Int(value, _))
@@ -242,7 +266,16 @@ impl<'a> Lower<'_, 'a> {
             }
         }
         let doubts = vec![MayBeConst::default(); values.len()];
-        Ok(self.match_specialization(other, &values, &doubts)?.is_some())
+        let kinds: Vec<_> = values
+            .iter()
+            .zip(args.iter().map(Some).chain(repeat(None)))
+            .map(|(value, arg)| match arg {
+                // The unique types are not references.
+                Some(arg) if is_rvalue_reference(arg) => ReferenceKind::Rvalue,
+                arg => reference_kind(arg, value),
+            })
+            .collect();
+        Ok(self.match_specialization(other, &values, &doubts, &kinds)?.is_some())
     }
 
     fn match_argument(&mut self, own: &'a CppTemplateArg, value: &TemplateValue, pattern: &mut Pattern) -> Res<bool> {
@@ -257,7 +290,7 @@ impl<'a> Lower<'_, 'a> {
                     && let [only] = name.segments.as_slice()
                     && pattern.names.contains(&only.name.text)
                 {
-                    return Ok(pattern.bind(&only.name.text, value.clone()));
+                    return Ok(self.bind(pattern, &only.name.text, value.clone()));
                 }
                 match (self.template_arg(own)?, value) {
                     (TemplateValue::Type(own), TemplateValue::Type(value)) => Ok(own == *value),
@@ -272,7 +305,12 @@ impl<'a> Lower<'_, 'a> {
 
     fn match_type(&mut self, own: &'a CppType, value: &CType, pattern: &mut Pattern) -> Res<bool> {
         if names_in_type(own, &pattern.names).is_empty() {
-            return Ok(self.resolve_type(own)? == *value);
+            let is_same = self.resolve_type(own)? == *value;
+            if matches!(value, CType::Reference(_)) {
+                return Ok(is_same && pattern.accepts_reference(own));
+            }
+            pattern.depends_on_kind |= is_same && self.contains_reference(value);
+            return Ok(is_same);
         }
         match (&own.kind, value) {
             (CppTypeKind::Named(name), _) => {
@@ -280,7 +318,7 @@ impl<'a> Lower<'_, 'a> {
                     return refuse("a partial specialization for a dependent type", own.span, "use its arguments");
                 };
                 let Some(args) = &only.args else {
-                    return Ok(pattern.bind(&only.name.text, TemplateValue::Type(value.clone())));
+                    return Ok(self.bind(pattern, &only.name.text, TemplateValue::Type(value.clone())));
                 };
                 let CType::Record(id) = value else { return Ok(false) };
                 let found = self.t.program.find_name(name, &self.scope).to_vec();
@@ -294,6 +332,7 @@ impl<'a> Lower<'_, 'a> {
                     return Ok(false);
                 }
                 for (arg, value) in args.iter().zip(&values) {
+                    pattern.kind = reference_kind(None, value);
                     if !self.match_argument(arg, value, pattern)? {
                         return Ok(false);
                     }
@@ -302,7 +341,7 @@ impl<'a> Lower<'_, 'a> {
             }
             (CppTypeKind::Pointer(to), CType::Pointer(value)) => self.match_type(to, value, pattern),
             (CppTypeKind::Reference(to) | CppTypeKind::RvalueReference(to), CType::Reference(value)) => {
-                self.match_type(to, value, pattern)
+                Ok(pattern.accepts_reference(own) && self.match_type(to, value, pattern)?)
             }
             (CppTypeKind::Array { element, length }, CType::Array(value, count)) => {
                 let is_same = match (length, count) {
@@ -321,6 +360,30 @@ impl<'a> Lower<'_, 'a> {
             (CppTypeKind::Pointer(_) | CppTypeKind::Array { .. }, _)
             | (CppTypeKind::Reference(_) | CppTypeKind::RvalueReference(_), _) => Ok(false),
             _ => refuse("a partial specialization for this form of types", own.span, "use its arguments"),
+        }
+    }
+
+    /// Binds a parameter of a specialization. Returns false if it has another value already.
+    fn bind(&self, pattern: &mut Pattern, name: &SmolStr, value: TemplateValue) -> bool {
+        if let TemplateValue::Type(ty) = &value {
+            let is_repeated = pattern.found.iter().any(|(known, _)| known == name);
+            pattern.depends_on_kind |= is_repeated && self.contains_reference(ty);
+        }
+        pattern.bind(name, value)
+    }
+
+    /// Returns whether a type is a reference, or a class with such an argument.
+    fn contains_reference(&self, ty: &CType) -> bool {
+        match ty {
+            CType::Reference(_) => true,
+            CType::Pointer(to) | CType::Array(to, _) => self.contains_reference(to),
+            CType::Record(id) => self
+                .t
+                .record(*id)
+                .args
+                .iter()
+                .any(|arg| matches!(arg, TemplateValue::Type(ty) if self.contains_reference(ty))),
+            _ => false,
         }
     }
 
@@ -350,7 +413,7 @@ impl<'a> Lower<'_, 'a> {
                 MayBeConst { outside: false, inside: to.outside || to.inside }
             }
             CppTypeKind::Array { element, .. } => self.may_be_const_type(element),
-            CppTypeKind::Decltype(_) | CppTypeKind::Auto => MayBeConst { outside: true, inside: true },
+            CppTypeKind::Decltype { .. } | CppTypeKind::Auto => MayBeConst { outside: true, inside: true },
             _ => MayBeConst::default(),
         };
         may_be.outside |= ty.qualifiers.is_const || ty.qualifiers.volatile;
@@ -391,10 +454,36 @@ impl<'a> Lower<'_, 'a> {
 struct Pattern {
     names: Vec<SmolStr>,
     found: TemplateArgs,
+    /// Whether the argument that is being matched is a reference.
+    kind: ReferenceKind,
+    /// Whether the match depends on the kind of a reference that is not known.
+    depends_on_kind: bool,
     span: SourceSpan,
 }
 
 impl Pattern {
+    /// Returns whether a type in a specialization accepts an argument that is a reference.
+    fn accepts_reference(&mut self, own: &CppType) -> bool {
+        match (&own.kind, self.kind) {
+            (CppTypeKind::Reference(_), ReferenceKind::Lvalue) => true,
+            (CppTypeKind::RvalueReference(_), ReferenceKind::Rvalue) => true,
+            (CppTypeKind::Reference(_), ReferenceKind::Rvalue) => false,
+            (CppTypeKind::RvalueReference(to), ReferenceKind::Lvalue) if !matches!(to.kind, CppTypeKind::Named(_)) => {
+                false
+            }
+            // `T&&` with a parameter `T` is no lvalue reference; with the name of a reference, it can be one.
+            (CppTypeKind::RvalueReference(to), ReferenceKind::Lvalue) => {
+                let is_parameter = !names_in_type(to, &self.names).is_empty();
+                self.depends_on_kind |= !is_parameter;
+                !is_parameter
+            }
+            _ => {
+                self.depends_on_kind = true;
+                true
+            }
+        }
+    }
+
     /// Binds a parameter. Returns false if it has another value already.
     fn bind(&mut self, name: &SmolStr, value: TemplateValue) -> bool {
         match self.found.iter().find(|(known, _)| known == name) {
@@ -408,6 +497,28 @@ impl Pattern {
             }
         }
     }
+}
+
+/// Returns whether an argument is a reference. `arg` is its text, if the argument is not a default.
+fn reference_kind(arg: Option<&CppTemplateArg>, value: &TemplateValue) -> ReferenceKind {
+    if !matches!(value, TemplateValue::Type(CType::Reference(_))) {
+        return ReferenceKind::None;
+    }
+    match arg {
+        Some(CppTemplateArg::Type(ty)) => match &ty.kind {
+            // A reference to an rvalue reference is an lvalue reference.
+            CppTypeKind::Reference(_) => ReferenceKind::Lvalue,
+            CppTypeKind::RvalueReference(to) if matches!(to.kind, CppTypeKind::Basic(_) | CppTypeKind::Pointer(_)) => {
+                ReferenceKind::Rvalue
+            }
+            _ => ReferenceKind::Unknown,
+        },
+        _ => ReferenceKind::Unknown,
+    }
+}
+
+fn is_rvalue_reference(arg: &CppTemplateArg) -> bool {
+    matches!(arg, CppTemplateArg::Type(CppType { kind: CppTypeKind::RvalueReference(_), .. }))
 }
 
 fn argument_span(arg: &CppTemplateArg) -> Option<SourceSpan> {
