@@ -72,6 +72,20 @@ fn bounds_are_decided_with_assumed_lengths() {
     assert!(stated.out.contains("in bounds       proved"), "{}", stated.out);
 }
 
+/// The accesses of a stencil have lengths that differ by rows, of which the largest is assumed.
+#[test]
+fn a_stencil_needs_the_row_below() {
+    let text = "__global__ void f(const float *x, float *y, int w, int h) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+    if (r > 0 && r < h - 1 && c > 0 && c < w - 1)
+        y[r * w + c] = x[(r - 1) * w + c] + x[(r + 1) * w + c] + x[r * w + c - 1] + x[r * w + c + 1];
+}
+";
+    let proved = on_text(text, &["prove"]);
+    assert!(proved.out.contains("X_LEN >= w * h - 1"), "{}", proved.out);
+    assert!(proved.out.contains("in bounds       proved"), "{}\n{}", proved.out, proved.err);
+}
+
 /// A counter whose declaration moves into its loop leaves no other use of its name, which would mean an outer variable.
 #[test]
 fn counters_with_other_uses_stay_outside_of_their_loops() {
