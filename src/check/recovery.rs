@@ -226,8 +226,12 @@ impl Cx<'_> {
         let open: Vec<&str> = open.map(|(_, dim)| dim.name.as_str()).collect();
         let positional: Vec<&ast::Expr> = args.iter().filter(|a| a.name.is_none()).map(|a| &a.value).collect();
         let surplus = positional.get(inputs..).unwrap_or(&[]);
-        let numbers = surplus.iter().all(|e| matches!(bare(e).kind, Ast::Int { .. }));
-        if surplus.is_empty() || !numbers || surplus.len() > open.len() {
+        let is_number = |e: &ast::Expr| matches!(bare(e).kind, Ast::Int { .. });
+        let numbers = surplus.iter().all(|e| is_number(e));
+        // With an argument for each parameter, the last ones are numbers of their own: `fill(y, 10)` passes the output.
+        let has_all = positional.len() == params.len()
+            && params.iter().zip(&positional).all(|(p, e)| p.access != Access::Out || !is_number(e));
+        if surplus.is_empty() || !numbers || has_all || surplus.len() > open.len() {
             return false;
         }
         let Some((first, last)) = surplus.first().zip(surplus.last()) else { return false };

@@ -16,6 +16,7 @@ mod proof_use;
 mod random;
 mod random_contracts;
 mod random_flat;
+mod random_wrapping;
 mod small_kernels;
 mod unavoidable;
 mod warps;
@@ -199,9 +200,9 @@ const SLOW: f64 = 2.0;
 #[test]
 fn proofs_of_random_kernels_hold_at_all_small_sizes() {
     let (first, count) = (setting("CLK_PROVE_SEED", 1), setting("CLK_PROVE_KERNELS", 60));
-    let mut tally = random::Tally::default();
+    let (mut tally, launches) = (random::Tally::default(), random::small_launches());
     for seed in first..first + count {
-        random::compare(seed, &random::kernel(seed), &mut tally);
+        random::compare(seed, &random::kernel(seed), &launches, &mut tally);
     }
     println!("{tally:?}");
     assert!(tally.proved > count / 6, "too little is proved: {tally:?}");
@@ -213,9 +214,9 @@ fn proofs_of_random_kernels_hold_at_all_small_sizes() {
 #[test]
 fn proofs_about_shared_memory_hold_at_small_sizes() {
     let (first, count) = (setting("CLK_PROVE_SEED", 1), setting("CLK_PROVE_KERNELS", 60));
-    let mut tally = random::Tally::default();
+    let (mut tally, launches) = (random::Tally::default(), random::small_launches());
     for seed in first..first + count {
-        random::compare(seed, &random::kernel_with_shared_reads(seed), &mut tally);
+        random::compare(seed, &random::kernel_with_shared_reads(seed), &launches, &mut tally);
     }
     println!("{tally:?}");
     assert!(tally.initialized > count / 10, "too little is proved to be initialized: {tally:?}");
@@ -237,6 +238,22 @@ fn proofs_about_flat_arrays_hold_at_small_sizes() {
     assert!(tally.proved > tally.complete / 2, "too little is proved: {tally:?}");
     assert!(tally.changed_refuted > tally.changed / 4, "too little is refuted: {tally:?}");
     assert!(tally.incomplete_runs > tally.runs / 50, "too few runs leave elements unwritten: {tally:?}");
+}
+
+/// Like [`proofs_of_random_kernels_hold_at_all_small_sizes`], for indices whose computation wraps around, and arguments
+/// near the limits of their types.
+#[test]
+fn proofs_about_wrapping_indices_hold_near_the_limits_of_types() {
+    let (first, count) = (setting("CLK_PROVE_SEED", 1), setting("CLK_PROVE_KERNELS", 60));
+    let mut tally = random::Tally::default();
+    for seed in first..first + count {
+        let (text, launches) = random_wrapping::kernel(seed);
+        random::compare(seed, &text, &launches, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.kernels > count * 3 / 4, "too few kernels are valid: {tally:?}");
+    assert!(tally.proved > count / 8, "too little is proved: {tally:?}");
+    assert!(tally.refuted > count / 10, "too little is refuted: {tally:?}");
 }
 
 /// Like [`proofs_of_random_kernels_hold_at_all_small_sizes`], for kernels with `assume` clauses and arrays that satisfy

@@ -72,6 +72,61 @@ fn bounds_are_decided_with_assumed_lengths() {
     assert!(stated.out.contains("in bounds       proved"), "{}", stated.out);
 }
 
+/// The accesses of a stencil have lengths that differ by rows, of which the largest is assumed.
+#[test]
+fn a_stencil_needs_the_row_below() {
+    let text = "__global__ void f(const float *x, float *y, int w, int h) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+    if (r > 0 && r < h - 1 && c > 0 && c < w - 1)
+        y[r * w + c] = x[(r - 1) * w + c] + x[(r + 1) * w + c] + x[r * w + c - 1] + x[r * w + c + 1];
+}
+";
+    let proved = on_text(text, &["prove"]);
+    assert!(proved.out.contains("X_LEN >= w * h - 1"), "{}", proved.out);
+    assert!(proved.out.contains("in bounds       proved"), "{}\n{}", proved.out, proved.err);
+}
+
+/// A counter whose declaration moves into its loop leaves no other use of its name, which would mean an outer variable.
+#[test]
+fn counters_with_other_uses_stay_outside_of_their_loops() {
+    let moved = "for i_2 in 0i32..4";
+    let text = |body: &str| format!("__global__ void f(int *x, int i, int n) {{\n    {body}\n}}\n");
+    let right = on_text(&text("{ int i, j = 2; for (i = 0; i < 4; i++) x[i + j] = 1; }"), &["import"]);
+    assert!(right.out.contains(moved), "{}\n{}", right.out, right.err);
+    let others = [
+        "{ int i, *p = &i; for (i = 0; i < 4; i++) x[*p] = 1; }",
+        "{ int i, &r = i; for (i = 0; i < 4; i++) x[r] = 1; }",
+        "{ int i, j = sizeof(i); for (i = 0; i < 4; i++) x[i + j] = 1; }",
+        "{ int i; for (i = 0; i < 4; i++) x[i] = 1; x[i] = 2; }",
+    ];
+    for body in others {
+        let kept = on_text(&text(body), &["import"]);
+        assert!(!kept.out.contains(moved) && kept.out.contains("while i_2 < 4"), "{}\n{}", kept.out, kept.err);
+    }
+}
+
+/// A variable of a section of a `switch` is visible in the later sections, which the translation cannot express.
+#[test]
+fn sections_whose_variables_hide_others_are_refused() {
+    let text = "__global__ void f(int *x, int i, int n) {
+    switch (n) {
+    case 0:
+        BEGIN int i;
+        for (i = 0; i < 4; i++) x[i] = 1;
+        END
+    case 1:
+        x[i] = 2;
+    }
+}
+";
+    let refused = on_text(&text.replace("BEGIN", "").replace("END", ""), &["import"]);
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    assert!(refused.err.contains("a section of a `switch` whose variable hides another"), "{}", refused.err);
+    let inner = on_text(&text.replace("BEGIN", "{").replace("END", "}"), &["import"]);
+    assert_eq!(inner.code, 0, "{}", inner.err);
+    assert!(inner.out.contains("out_[i] = 2") || inner.out.contains("x[i] = 2"), "{}", inner.out);
+}
+
 /// A length from the size of the launch would reject launches whose last block is partly filled.
 #[test]
 fn a_guard_that_is_not_understood_gives_no_length() {

@@ -32,23 +32,34 @@ fn in_stmts(stmts: &mut Vec<CppStmt>, tokens: &[CppToken]) {
             && decl.template.is_none()
             && decl.attributes == VariableAttributes::default()
         {
-            let place = stmt.span.span;
-            decl.variables.retain(|variable| !moves(variable, place, after, tokens));
+            decl.variables.retain(|variable| !moves(variable, after, tokens));
             if decl.variables.is_empty() {
                 stmts.remove(at);
                 continue;
             }
         } else {
-            each_list(stmt, &mut |inner| in_stmts(inner, tokens));
+            in_parts(stmt, tokens);
         }
         at += 1;
     }
 }
 
+fn in_parts(stmt: &mut CppStmt, tokens: &[CppToken]) {
+    match &mut stmt.kind {
+        // A variable that a section declares is visible in the sections after it, so it does not move.
+        CppStmtKind::Switch(found) => {
+            found.sections.iter_mut().flat_map(|section| &mut section.stmts).for_each(|stmt| in_parts(stmt, tokens));
+        }
+        _ => each_list(stmt, &mut |inner| in_stmts(inner, tokens)),
+    }
+}
+
 /// Moves the declaration of a variable into the loops of the statements after it. Returns false if it has other uses.
-fn moves(variable: &CppVariable, declaration: Span, after: &mut [CppStmt], tokens: &[CppToken]) -> bool {
+fn moves(variable: &CppVariable, after: &mut [CppStmt], tokens: &[CppToken]) -> bool {
     let (VariableName::Plain(name), CppInit::None) = (&variable.name, &variable.init) else { return false };
     let Some(end) = after.last().map(|stmt| stmt.span.span) else { return false };
+    // Declarators after the own one may use the variable: `int i, *p = &i;`.
+    let own = name.span.span;
     if variable.scope.is_some() || variable.bits.is_some() || !is_plain_integer(&variable.ty) {
         return false;
     }
@@ -59,7 +70,7 @@ fn moves(variable: &CppVariable, declaration: Span, after: &mut [CppStmt], token
             return false;
         }
         let place = token.span.span;
-        if place.file == end.file && place.start >= declaration.end && place.end <= end.end {
+        if place.file == end.file && place.start >= own.end && place.end <= end.end {
             uses.push(place);
         }
     }

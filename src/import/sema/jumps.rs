@@ -262,6 +262,14 @@ impl<'a> Lower<'_, 'a> {
         self.declared_early.contains(&std::ptr::from_ref(stmt))
     }
 
+    /// Returns whether a name may mean something else outside of the scope of a variable with this name.
+    pub(super) fn may_hide(&self, name: &str) -> bool {
+        self.find_local(name).is_some()
+            || self.this.is_some()
+            || self.template_value(name).is_some()
+            || self.t.program.declares(name)
+    }
+
     fn check_early_declaration(&self, decl: &VariableDecl) -> Res<()> {
         for variable in &decl.variables {
             if !matches!(variable.init, CppInit::None) {
@@ -270,10 +278,7 @@ impl<'a> Lower<'_, 'a> {
             }
             let VariableName::Plain(name) = &variable.name else { continue };
             // Statements before the declaration may mean the outer variable.
-            let hides = self.find_local(&name.text).is_some()
-                || self.this.is_some()
-                || self.template_value(&name.text).is_some()
-                || self.t.program.declares(&name.text);
+            let hides = self.may_hide(&name.text);
             if hides {
                 let construct = format!("a `goto` past the declaration of `{}`, which hides another name", name.text);
                 return refuse(construct, variable.span, "declare the variable before the `goto`");

@@ -468,10 +468,12 @@ fn choose_lengths<'a>(
     if is_offsets && lengths.iter().any(has_offset) {
         return vec![];
     }
-    // A row more than another access has is likely a mistake, as an element more is.
+    // A row more than another access has is likely a mistake, as an element more is. But accesses of the interior of a
+    // grid may differ by rows.
     let is_row_more = |length: &Length, by: &Length| {
         length.least.minus(&by.least).is_some_and(|difference| {
-            difference.degree() > 0
+            !is_interior(&by.least)
+                && difference.degree() > 0
                 && difference.degree() < by.least.degree()
                 && difference.terms().all(|(_, coefficient)| coefficient > 0)
         })

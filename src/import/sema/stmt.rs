@@ -7,6 +7,7 @@ use super::types::CType;
 use super::value::{Res, Value, refuse};
 use crate::ast::{
     CppBlock, CppCondition, CppDecl, CppDeclKind, CppIf, CppStmt, CppStmtKind, CppSwitch, SwitchLabel, SwitchSection,
+    VariableName,
 };
 use crate::source::SourceSpan;
 
@@ -290,6 +291,7 @@ impl<'a> Lower<'_, 'a> {
         };
         let value = self.convert(value, &CType::Int(kind), span)?;
         let sections = &statement.sections;
+        self.check_section_variables(sections)?;
         let falls_through =
             sections.iter().take(sections.len().saturating_sub(1)).any(|section| !ends_with_jump(&section.stmts));
         let nested_break = sections.iter().any(breaks_inside);
@@ -320,6 +322,23 @@ impl<'a> Lower<'_, 'a> {
             self.push(StmtKind::Loop(stmts), span);
         } else if let Some(block) = self.blocks.last_mut() {
             block.extend(stmts);
+        }
+        Ok(())
+    }
+
+    /// Refuses variables that a section declares and that hide a name, because they are visible in the later sections.
+    fn check_section_variables(&self, sections: &[SwitchSection]) -> Res<()> {
+        let earlier = sections.iter().take(sections.len().saturating_sub(1));
+        for stmt in earlier.flat_map(|section| &section.stmts) {
+            let CppStmtKind::Decl(CppDecl { kind: CppDeclKind::Variables(decl), .. }) = &stmt.kind else { continue };
+            for variable in &decl.variables {
+                if let VariableName::Plain(name) = &variable.name
+                    && self.may_hide(&name.text)
+                {
+                    let construct = "a section of a `switch` whose variable hides another";
+                    return refuse(construct, variable.span, "enclose the section in braces");
+                }
+            }
         }
         Ok(())
     }

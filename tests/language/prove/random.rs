@@ -395,8 +395,20 @@ pub fn kernel_with_shared_reads(seed: u64) -> String {
     w.text + "}\n"
 }
 
-/// Proves properties of a random kernel; if any is proved, runs the kernel at all sizes up to 6.
-pub fn compare(seed: u64, text: &str, tally: &mut Tally) {
+/// The arguments of a launch: the extents of `x` and `y`, and the text of further arguments.
+pub struct RandomLaunch {
+    pub n: usize,
+    pub m: usize,
+    pub others: String,
+}
+
+/// Returns launches at all sizes up to 6.
+pub fn small_launches() -> Vec<RandomLaunch> {
+    (0..=6).flat_map(|n| (0..=6).map(move |m| RandomLaunch { n, m, others: String::new() })).collect()
+}
+
+/// Proves properties of a random kernel; if any is proved, runs the kernel with these arguments.
+pub fn compare(seed: u64, text: &str, launches: &[RandomLaunch], tally: &mut Tally) {
     let Some(mut session) = compiled("random.clk", text) else { return };
     let Some((id, _)) = kernels(&session).into_iter().next() else { return };
     let report = prove_kernel(&session.program, id);
@@ -435,48 +447,44 @@ pub fn compare(seed: u64, text: &str, tally: &mut Tally) {
     tally.covered += u64::from(proved.contains(&Property::Written) && text.contains("out y"));
     let ordered = proved.contains(&Property::Order) && text.contains("atomic_");
     tally.ordered += u64::from(ordered);
-    let mut serial = 0;
-    for n in 0..=6 {
-        for m in 0..=6 {
-            serial += 1;
-            let fill = ["zeros", "ones"][serial % 2];
-            let script = format!(
-                "var y{serial} = zeros({m}, type = i32)\nk({fill}({n}, type = i32), y{serial})\nprint(y{serial})\n"
-            );
-            let outcome = session.add(&format!("<{serial}>"), &script, &NoFiles);
-            assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
-            let mut diagnostics: Vec<Diagnostic> = vec![];
-            for chunk in outcome.chunks.clone() {
-                if let Err(error) = interpreter.run_chunk(&session, chunk, &mut CapturedOutput::default()) {
-                    diagnostics.push(*error);
+    for (serial, RandomLaunch { n, m, others }) in launches.iter().enumerate() {
+        let fill = ["zeros", "ones"][serial % 2];
+        let script = format!(
+            "var y{serial} = zeros({m}, type = i32)\nk({fill}({n}, type = i32), y{serial}{others})\nprint(y{serial})\n"
+        );
+        let outcome = session.add(&format!("<{serial}>"), &script, &NoFiles);
+        assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
+        let mut diagnostics: Vec<Diagnostic> = vec![];
+        for chunk in outcome.chunks.clone() {
+            if let Err(error) = interpreter.run_chunk(&session, chunk, &mut CapturedOutput::default()) {
+                diagnostics.push(*error);
+            }
+        }
+        diagnostics.extend(interpreter.take_warnings());
+        tally.runs += 1;
+        if ordered && diagnostics.is_empty() {
+            let mut shown = pair.iter_mut().map(|interpreter| {
+                let mut world = CapturedOutput::default();
+                for chunk in outcome.chunks.clone() {
+                    interpreter.run_chunk(&session, chunk, &mut world).expect("a run without faults");
                 }
-            }
-            diagnostics.extend(interpreter.take_warnings());
-            tally.runs += 1;
-            if ordered && diagnostics.is_empty() {
-                let mut shown = pair.iter_mut().map(|interpreter| {
-                    let mut world = CapturedOutput::default();
-                    for chunk in outcome.chunks.clone() {
-                        interpreter.run_chunk(&session, chunk, &mut world).expect("a run without faults");
-                    }
-                    world.0
-                });
-                assert_eq!(shown.next(), shown.next(), "seed {seed}, N = {n}, M = {m}: the order matters\n{text}");
-                tally.reversed += 1;
-            }
-            for diagnostic in diagnostics {
-                tally.reports += 1;
-                let property = match diagnostic.code {
-                    "E0612" => Some(Property::NoOverflow),
-                    code => contradicted(code),
-                };
-                let wrong = property.is_some_and(|property| proved.contains(&property));
-                assert!(
-                    !wrong,
-                    "seed {seed}, N = {n}, M = {m}: {} {} contradicts a proof\n{text}",
-                    diagnostic.code, diagnostic.title
-                );
-            }
+                world.0
+            });
+            assert_eq!(shown.next(), shown.next(), "seed {seed}, N = {n}, M = {m}{others}: the order matters\n{text}");
+            tally.reversed += 1;
+        }
+        for diagnostic in diagnostics {
+            tally.reports += 1;
+            let property = match diagnostic.code {
+                "E0612" => Some(Property::NoOverflow),
+                code => contradicted(code),
+            };
+            let wrong = property.is_some_and(|property| proved.contains(&property));
+            assert!(
+                !wrong,
+                "seed {seed}, N = {n}, M = {m}{others}: {} {} contradicts a proof\n{text}",
+                diagnostic.code, diagnostic.title
+            );
         }
     }
 }
