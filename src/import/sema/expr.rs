@@ -11,7 +11,7 @@ use super::types::{TemplateArgs, TemplateValue};
 use super::value::{CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Position, Res, Value, refuse};
 use crate::ast::{
     BasicType, CppBinaryOp, CppBlock, CppCastKind, CppDeclKind, CppExpr, CppExprKind, CppStmt, CppStmtKind, CppUnaryOp,
-    IntLength, IntLiteral, QualifiedName,
+    QualifiedName,
 };
 use crate::source::SourceSpan;
 
@@ -111,7 +111,7 @@ impl<'a> Lower<'_, 'a> {
     fn denote_kind(&mut self, expr: &'a CppExpr) -> Res<Denoted> {
         let span = expr.span;
         Ok(match &expr.kind {
-            CppExprKind::Int(literal) => Denoted::Value(int_literal(literal, span)),
+            CppExprKind::Int(literal) => Denoted::Value(Value::of_literal(literal, span)),
             CppExprKind::Float(literal) => Denoted::Value(match literal.ty {
                 BasicType::Float => Value::float(f64::from(literal.single), FLOAT, span),
                 _ => Value::float(literal.double, DOUBLE, span),
@@ -982,24 +982,4 @@ impl<'a> Lower<'_, 'a> {
 
 fn is_function_pointer(ty: &CType) -> bool {
     matches!(ty, CType::FunctionPointer(_))
-}
-
-/// Returns an integer literal with the type that the standard gives it.
-fn int_literal(literal: &IntLiteral, span: SourceSpan) -> Value {
-    let value = i128::from(literal.value);
-    let decimal = literal.radix == 10;
-    let candidates: &[IntKind] = match (literal.unsigned, literal.length) {
-        (false, IntLength::Int) => &[IntKind::Int, IntKind::UnsignedInt, IntKind::Long, IntKind::UnsignedLong],
-        (true, IntLength::Int) => &[IntKind::UnsignedInt, IntKind::UnsignedLong],
-        (false, IntLength::Long) => &[IntKind::Long, IntKind::UnsignedLong],
-        (true, IntLength::Long) => &[IntKind::UnsignedLong],
-        (false, IntLength::LongLong) => &[IntKind::LongLong, IntKind::UnsignedLongLong],
-        (true, IntLength::LongLong) => &[IntKind::UnsignedLongLong],
-    };
-    let fits = |kind: &&IntKind| {
-        let (_, high) = kind.scalar().limits();
-        value <= high && (literal.unsigned || !decimal || kind.scalar().is_signed())
-    };
-    let kind = candidates.iter().find(fits).copied().unwrap_or(IntKind::UnsignedLong);
-    Value::int(value, CType::Int(kind), span)
 }

@@ -1,8 +1,8 @@
 //! What a C++ expression denotes during translation: a value, a place (an lvalue), a pointer, or nothing.
 
 use super::tree::{Expr, ExprKind};
-use super::types::{CType, ClkScalar, GroupKind};
-use crate::ast::Refusal;
+use super::types::{CType, ClkScalar, GroupKind, IntKind};
+use crate::ast::{IntLength, IntLiteral, Refusal};
 use crate::source::SourceSpan;
 use smol_str::SmolStr;
 use std::rc::Rc;
@@ -279,4 +279,26 @@ pub(crate) fn pointer_field_name(key: VariableKey, path: &[SmolStr]) -> String {
 /// Returns whether a path leads to a pointer in an array.
 pub(crate) fn is_element_path(path: &[SmolStr]) -> bool {
     path.last().is_some_and(|last| last.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+impl Value {
+    /// Returns an integer literal with the type that the standard gives it.
+    pub(crate) fn of_literal(literal: &IntLiteral, span: SourceSpan) -> Value {
+        let value = i128::from(literal.value);
+        let decimal = literal.radix == 10;
+        let candidates: &[IntKind] = match (literal.unsigned, literal.length) {
+            (false, IntLength::Int) => &[IntKind::Int, IntKind::UnsignedInt, IntKind::Long, IntKind::UnsignedLong],
+            (true, IntLength::Int) => &[IntKind::UnsignedInt, IntKind::UnsignedLong],
+            (false, IntLength::Long) => &[IntKind::Long, IntKind::UnsignedLong],
+            (true, IntLength::Long) => &[IntKind::UnsignedLong],
+            (false, IntLength::LongLong) => &[IntKind::LongLong, IntKind::UnsignedLongLong],
+            (true, IntLength::LongLong) => &[IntKind::UnsignedLongLong],
+        };
+        let fits = |kind: &&IntKind| {
+            let (_, high) = kind.scalar().limits();
+            value <= high && (literal.unsigned || !decimal || kind.scalar().is_signed())
+        };
+        let kind = candidates.iter().find(fits).copied().unwrap_or(IntKind::UnsignedLong);
+        Value::int(value, CType::Int(kind), span)
+    }
 }
