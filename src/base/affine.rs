@@ -196,8 +196,8 @@ impl<V: Ord + Clone> Affine<V> {
     }
 }
 
-/// Returns the greatest common divisor of two numbers, or the other number's magnitude if one is zero. At least one of
-/// them must be neither zero nor `i128::MIN`, or both zero.
+/// Returns the greatest common divisor of two numbers. It is positive, or 0 if both numbers are 0. If one of them is
+/// `i128::MIN`, the other must be neither 0 nor `i128::MIN`: their divisor would be 2^127.
 pub fn gcd(a: i128, b: i128) -> i128 {
     unsigned_gcd(a.unsigned_abs(), b.unsigned_abs()) as i128
 }
