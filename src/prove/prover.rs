@@ -209,7 +209,7 @@ impl<'a> Examination<'a> {
             }
             return;
         }
-        report.verdicts = self.verdicts(&properties, &analyzed);
+        report.verdicts = self.verdicts(&properties, &analyzed, &[]);
         report.possible_overflows = analyzed.overflowing.iter().map(|question| self.place(question.span)).collect();
         let overflow = match analyzed.overflowing.is_empty() {
             true => ProofVerdict::proved(analyzed.steps),
@@ -224,24 +224,27 @@ impl<'a> Examination<'a> {
         report.unconfirmed = self.unconfirmed;
     }
 
-    /// Returns the verdicts for all properties but `NoOverflow`.
-    fn verdicts(&mut self, properties: &[Property], analyzed: &AnalyzedKernel) -> Vec<(Property, ProofVerdict)> {
+    /// Returns the verdicts for all properties but `NoOverflow`. Those of `known` that are decided remain.
+    fn verdicts(
+        &mut self,
+        properties: &[Property],
+        analyzed: &AnalyzedKernel,
+        known: &[(Property, ProofVerdict)],
+    ) -> Vec<(Property, ProofVerdict)> {
         let (launch, footprint) = (&analyzed.launch.symbolic, &analyzed.footprint);
-        let bounds = property_obligations::all_bounds(self.body, launch, footprint);
-        let bounds = self.prove_property(Property::InBounds, bounds, analyzed);
-        let mut races = match property_obligations::race_freedom(self.body, launch, footprint) {
-            Some(asked) => self.prove_property(Property::RaceFree, asked, analyzed),
-            None => self.search_or_unknown(Property::RaceFree, "there are too many pairs of accesses", None, analyzed),
+        let decided = |property: Property| {
+            let (_, verdict) = known.iter().find(|(own, _)| *own == property)?;
+            (!matches!(verdict, ProofVerdict::Unknown { .. })).then(|| verdict.clone())
         };
-        let barrier = footprint.barriers.iter().find(|barrier| barrier.reach == BarrierReach::Unknown);
-        if let (ProofVerdict::Proved { .. }, Some(barrier)) = (&races, barrier) {
-            let why = "not all threads are known to reach this barrier".to_string();
-            races = ProofVerdict::Unknown { why, place: Some(self.place(barrier.span)) };
-        }
+        let bounds = decided(Property::InBounds).unwrap_or_else(|| {
+            let bounds = property_obligations::all_bounds(self.body, launch, footprint);
+            self.prove_property(Property::InBounds, bounds, analyzed)
+        });
+        let races = decided(Property::RaceFree).unwrap_or_else(|| self.prove_race_freedom(analyzed));
         let may_race = !matches!(races, ProofVerdict::Proved { .. });
-        let barriers = self.prove_barriers(analyzed, may_race);
-        let written = self.prove_written(analyzed);
-        let order = self.order(analyzed, &races, &barriers);
+        let barriers = decided(Property::Barriers).unwrap_or_else(|| self.prove_barriers(analyzed, may_race));
+        let written = decided(Property::Written).unwrap_or_else(|| self.prove_written(analyzed));
+        let order = decided(Property::Order).unwrap_or_else(|| self.order(analyzed, &races, &barriers));
         let mut verdicts = vec![
             (Property::InBounds, bounds),
             (Property::RaceFree, races),
@@ -250,16 +253,37 @@ impl<'a> Examination<'a> {
             (Property::Order, order),
         ];
         if properties.contains(&Property::Initialized) {
-            verdicts.push((Property::Initialized, self.prove_initialized(analyzed, may_race)));
+            let verdict = decided(Property::Initialized);
+            let verdict = verdict.unwrap_or_else(|| self.prove_initialized(analyzed, may_race));
+            verdicts.push((Property::Initialized, verdict));
         }
         if properties.contains(&Property::Assertions) {
-            let obligations = property_obligations::assertions(launch, footprint);
-            verdicts.push((Property::Assertions, self.prove_property(Property::Assertions, obligations, analyzed)));
+            let verdict = decided(Property::Assertions).unwrap_or_else(|| {
+                let obligations = property_obligations::assertions(launch, footprint);
+                self.prove_property(Property::Assertions, obligations, analyzed)
+            });
+            verdicts.push((Property::Assertions, verdict));
         }
         for limit in Property::limits(self.kernel) {
-            verdicts.push((limit, self.prove_limit(limit, analyzed)));
+            verdicts.push((limit, decided(limit).unwrap_or_else(|| self.prove_limit(limit, analyzed))));
         }
         verdicts
+    }
+
+    fn prove_race_freedom(&mut self, analyzed: &AnalyzedKernel) -> ProofVerdict {
+        let (launch, footprint) = (&analyzed.launch.symbolic, &analyzed.footprint);
+        let races = match property_obligations::race_freedom(self.body, launch, footprint) {
+            Some(asked) => self.prove_property(Property::RaceFree, asked, analyzed),
+            None => self.search_or_unknown(Property::RaceFree, "there are too many pairs of accesses", None, analyzed),
+        };
+        let barrier = footprint.barriers.iter().find(|barrier| barrier.reach == BarrierReach::Unknown);
+        match (races, barrier) {
+            (ProofVerdict::Proved { .. }, Some(barrier)) => {
+                let why = "not all threads are known to reach this barrier".to_string();
+                ProofVerdict::Unknown { why, place: Some(self.place(barrier.span)) }
+            }
+            (races, _) => races,
+        }
     }
 
     /// Proves unknown properties for the launches in which no signed operation overflows. If that fails too, the reason
@@ -274,12 +298,12 @@ impl<'a> Examination<'a> {
             return;
         }
         self.seeks_counterexamples = false;
-        let mut others: FxHashMap<Property, ProofVerdict> = self.verdicts(properties, &analyzed).into_iter().collect();
-        for (property, verdict) in &mut report.verdicts {
-            if let (ProofVerdict::Unknown { .. }, Some(other)) = (&*verdict, others.remove(property)) {
+        // The properties are in the same order.
+        let others = self.verdicts(properties, &analyzed, &report.verdicts);
+        for ((_, verdict), (_, other)) in report.verdicts.iter_mut().zip(others) {
+            if matches!(verdict, ProofVerdict::Unknown { .. }) {
                 *verdict = match other {
                     ProofVerdict::Proved { steps, .. } => ProofVerdict::Proved { steps, without_overflow: true },
-                    // The reason is another one than that an operation may overflow.
                     other => other,
                 };
             }
