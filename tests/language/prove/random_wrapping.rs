@@ -94,10 +94,14 @@ impl Writer {
         self.text += &format!("    {line}\n");
     }
 
+    fn fresh_name(&mut self) -> String {
+        self.next += 1;
+        format!("v{}", self.next - 1)
+    }
+
     /// Declares a variable with this value.
     fn declare(&mut self, ty: &'static str, value: &str) -> String {
-        let name = format!("v{}", self.next);
-        self.next += 1;
+        let name = self.fresh_name();
         self.line(&format!("let {name}: {ty} = {value}"));
         self.names.push((name.clone(), ty));
         name
@@ -136,8 +140,7 @@ impl Writer {
             2 => {
                 let (condition, value) = (self.value("i32", 0), self.value(ty, 1));
                 let first = self.value(ty, 0);
-                let name = format!("v{}", self.next);
-                self.next += 1;
+                let name = self.fresh_name();
                 self.line(&format!("var {name}: {ty} = {first}"));
                 let limit = self.next_below(9);
                 self.line(&format!("if {condition} > {limit} {{ {name} = {value} }}"));
@@ -145,8 +148,7 @@ impl Writer {
             }
             3 => {
                 let (first, step) = (self.value(ty, 1), self.value(ty, 0));
-                let name = format!("v{}", self.next);
-                self.next += 1;
+                let name = self.fresh_name();
                 let count = 1 + self.next_below(5);
                 self.line(&format!("var {name}: {ty} = {first}"));
                 let end = if self.next_below(2) == 0 { count.to_string() } else { format!("i % {count}") };
@@ -159,8 +161,7 @@ impl Writer {
             4 => {
                 // A variable that decreases until it leaves the loop.
                 let (value, by, last) = (self.value("u32", 1), 1 + self.next_below(7), self.next_below(5));
-                let name = format!("v{}", self.next);
-                self.next += 1;
+                let name = self.fresh_name();
                 self.line(&format!("var {name}: u32 = {value}"));
                 self.line(&format!("while {name} > {last} {{"));
                 self.line(&format!("{name} = {name} >> {by}u32"));
