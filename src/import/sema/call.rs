@@ -230,27 +230,9 @@ impl<'a> Lower<'_, 'a> {
         let symbols = self.t.program.find(&path, &self.scope).to_vec();
         for symbol in symbols {
             match symbol {
-                Symbol::Record(id) => {
-                    // Within a class template, its own name means the instance.
-                    if last.args.is_none()
-                        && self.t.program.records[id].record.template.is_some()
-                        && let Some(CType::Record(own)) = self.this.as_ref().map(|this| this.ty.clone())
-                        && self.t.program.primary_template(self.t.record(own).decl)
-                            == self.t.program.primary_template(id)
-                    {
-                        return Ok(Some(own));
-                    }
-                    self.require_unspecialized(&self.t.program.records[id].scope.clone(), name.span)?;
-                    return Ok(Some(self.class_instance(id, last.args.as_deref(), name.span)?));
-                }
+                Symbol::Record(id) => return Ok(Some(self.named_class(id, last.args.as_deref(), name.span)?)),
                 Symbol::Alias(id) => {
-                    let (alias, scope) = self.t.program.aliases[id].clone();
-                    self.require_unspecialized(&scope, name.span)?;
-                    let env = match &alias.template {
-                        Some(header) => self.marked_args(header, last.args.as_deref().unwrap_or(&[]), name.span)?,
-                        None => self.env.clone(),
-                    };
-                    if let CType::Record(id) = self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))? {
+                    if let CType::Record(id) = self.aliased_type(id, last.args.as_deref(), name.span)? {
                         return Ok(Some(id));
                     }
                 }
