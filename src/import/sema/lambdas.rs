@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// The field of a lambda that refers to the object of the method around it.
 const OBJECT: &str = "this";
 
-/// What a field of a lambda holds.
+/// The value of a field of a lambda.
 enum Captured {
     Value(Value),
     /// A pointer, or a reference as a pointer to its object.
@@ -175,7 +175,7 @@ impl<'a> Lower<'_, 'a> {
                 captures.fields.push(self.captured_object(span)?);
             }
         }
-        self.uncaptured(&mut captures, &names, &used, span)?;
+        self.declare_uncaptured(&mut captures, &names, &used, span)?;
         Ok(captures)
     }
 
@@ -197,7 +197,7 @@ impl<'a> Lower<'_, 'a> {
 
     /// Declares the names that the body may use without a capture: constants, types and shared memory. Refuses uses of
     /// the other variables of the function, so that their names do not mean variables of the file.
-    fn uncaptured(
+    fn declare_uncaptured(
         &mut self,
         captures: &mut Captures<'a>,
         names: &FxHashSet<SmolStr>,
@@ -296,7 +296,7 @@ impl<'a> Lower<'_, 'a> {
                 if field_path(&place).is_none() {
                     return refuse(format!("the capture `{name}`"), span, "capture its fields");
                 }
-                // The copy of a lambda that changes nothing in itself cannot be told from the original.
+                // A copy of a lambda without `mutable` has the same meaning as the original.
                 let is_constant = match place.ty {
                     CType::Record(id) => self.t.record(id).closure.as_ref().is_some_and(|own| !own.is_mutable),
                     _ => false,
@@ -346,7 +346,8 @@ impl<'a> Lower<'_, 'a> {
         used.has_this || used.names.iter().any(|name| self.find_local(name).is_none() && is_member(name))
     }
 
-    /// Returns whether a type is that of a lambda without copies. Its objects have no variable in the text.
+    /// Returns whether a type is that of a lambda whose captures are all pointers and references. Its objects have no
+    /// variable in the text.
     pub(crate) fn is_pure_closure(&self, ty: &CType) -> bool {
         matches!(ty.referent(), CType::Record(id)
             if self.t.record(*id).closure.is_some() && !self.t.has_values(*id))

@@ -105,7 +105,7 @@ impl Length {
             })
     }
 
-    /// Returns whether this length is a sum of products of parameters, without a number.
+    /// Returns whether this length is a sum of products of parameters, without a constant term.
     fn is_plain(&self) -> bool {
         self.least.constant() == 0 && is_sum(&self.least)
     }

@@ -231,8 +231,8 @@ impl<'a> Lower<'_, 'a> {
         Ok(None)
     }
 
-    /// Returns the class that the name of a definition means, with the template arguments after the name. Within a class
-    /// template, its own name means the instance.
+    /// Returns the class that the name of a definition means. `args` are the template arguments after the name. Within
+    /// a class template, its own name means the instance.
     pub(crate) fn named_class(
         &mut self,
         id: usize,
@@ -250,7 +250,7 @@ impl<'a> Lower<'_, 'a> {
         self.class_instance(id, args, span)
     }
 
-    /// Returns the type that an alias means, with the template arguments after its name.
+    /// Returns the type that an alias means. `args` are the template arguments after its name.
     pub(crate) fn aliased_type(
         &mut self,
         id: usize,
@@ -594,8 +594,8 @@ impl<'a> Lower<'_, 'a> {
         self.specialized_record(decl, env, args, span)
     }
 
-    /// Returns the instance of a specialization: `env` has its own template parameters, `args` are those of the class
-    /// template.
+    /// Returns the instance of a specialization. `env` has the arguments of the specialization's own parameters; `args`
+    /// are the arguments of the class template. For `S<T*>` and `S<float*>`, these are `float` and `float*`.
     pub(crate) fn specialized_record(
         &mut self,
         decl: usize,
