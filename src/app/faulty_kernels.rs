@@ -31,24 +31,20 @@ pub(super) fn remove(translation: &mut CudaTranslation) -> FaultyKernels {
         if dropped.is_empty() {
             return faulty;
         }
-        let is_in = |span: Span| dropped.iter().any(|item| item.span.file == span.file && contains(item.span, span));
-        faulty.errors.extend(errors.into_iter().filter(|error| error.primary().is_some_and(is_in)));
+        let is_dropped = |place: Span| dropped.iter().any(|(item, _)| place.is_in(item.span));
+        faulty.errors.extend(errors.into_iter().filter(|error| error.primary().is_some_and(is_dropped)));
         let mut bytes = std::mem::take(&mut translation.text).into_bytes();
-        for item in &dropped {
+        for (item, _) in &dropped {
             let range = item.span.range();
             bytes[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
         }
         translation.text = String::from_utf8_lossy(&bytes).into_owned();
-        let names: FxHashSet<&SmolStr> = dropped.iter().filter_map(|item| item_name(item)).collect();
+        let names: FxHashSet<&SmolStr> = dropped.iter().map(|(_, name)| *name).collect();
         let (removed, kept): (Vec<_>, Vec<_>) =
             std::mem::take(&mut translation.kernels).into_iter().partition(|kernel| names.contains(&kernel.clk_name));
         translation.kernels = kept;
         faulty.kernels.extend(removed);
     }
-}
-
-fn contains(outer: Span, inner: Span) -> bool {
-    outer.range().start <= inner.range().start && inner.range().end <= outer.range().end
 }
 
 fn item_name(item: &Item) -> Option<&SmolStr> {
@@ -66,26 +62,18 @@ fn uses(code: &str, name: &str) -> bool {
     words.any(|word| word == name)
 }
 
-/// Returns the functions and kernels that contain errors, and those that call them.
-fn items_with_errors<'a>(tree: &'a SourceFile, text: &str, errors: &[Diagnostic]) -> Vec<&'a Item> {
-    let code: Vec<&Item> = tree.items.iter().filter(|item| item_name(item).is_some()).collect();
-    let has_error = |item: &&Item| {
-        errors
-            .iter()
-            .filter_map(Diagnostic::primary)
-            .any(|place| place.file == item.span.file && contains(item.span, place))
-    };
-    let mut found: Vec<&Item> = code.iter().copied().filter(has_error).collect();
+/// Returns the functions and kernels that contain errors, and their direct and indirect callers, with their names.
+fn items_with_errors<'a>(tree: &'a SourceFile, text: &str, errors: &[Diagnostic]) -> Vec<(&'a Item, &'a SmolStr)> {
+    let code = tree.items.iter().filter_map(|item| Some((item, item_name(item)?)));
+    let (mut found, mut others): (Vec<_>, Vec<_>) =
+        code.partition(|(item, _)| errors.iter().filter_map(Diagnostic::primary).any(|place| place.is_in(item.span)));
     let mut at = 0;
-    while let Some(name) = found.get(at).copied().map(item_name) {
+    while let Some(&(_, name)) = found.get(at) {
         at += 1;
-        let calls = |item: &&Item| name.is_some_and(|name| uses(&text[item.span.range()], name));
-        let callers: Vec<&Item> = code.iter().copied().filter(calls).collect();
-        for caller in callers {
-            if !found.iter().any(|known| std::ptr::eq(*known, caller)) {
-                found.push(caller);
-            }
-        }
+        let (callers, rest): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(item, _)| uses(&text[item.span.range()], name));
+        found.extend(callers);
+        others = rest;
     }
     found
 }

@@ -1,11 +1,11 @@
-//! Lints about a text that is translated from another language. They keep only what they say about the original: no
-//! names of variables that the translation has introduced, and no advice about Clk's syntax.
+//! Lints about a text that is translated from another language. Lints about variables of the translation and about
+//! Clk's syntax are removed. The others keep their message, but lose their advice, which is about Clk.
 
 use clk_base::diag::Diagnostic;
 use clk_base::source::{SourceMap, Span};
 
-/// Lints about Clk's own words and about the form of expressions, which the translation chooses: `let`, values that are
-/// not used, names that hide others, comments.
+/// Lints about choices of the translation: `let`, unused values, names that hide others, the form of expressions,
+/// comments.
 const ABOUT_CLK: &[&str] = &["W0004", "W0005", "W0007", "W0011", "W0012", "W0101", "W0102", "W0103"];
 
 /// Lints about one variable, which their title names.

@@ -64,9 +64,7 @@ impl<'a> FileComments<'a> {
         }
         // The place of a lambda is the whole expression.
         let start = if block.end <= name.end { name.start } else { self.head_start(name) };
-        let mut scan = FunctionScan { enters_lambdas: true, ..FunctionScan::default() };
-        scan.block(source);
-        let lambdas: Vec<Span> = scan
+        let lambdas: Vec<Span> = FunctionScan::with_lambdas(&function.body)
             .values
             .iter()
             .filter(|value| matches!(value.kind, CppExprKind::Lambda(_)))

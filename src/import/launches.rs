@@ -56,10 +56,19 @@ pub(crate) struct FunctionScan<'a> {
     /// Whether the function has a label or a jump to one.
     pub(crate) has_label: bool,
     /// Whether the code of lambdas and the operands of `sizeof` are listed as well.
-    pub(crate) enters_lambdas: bool,
+    enters_lambdas: bool,
 }
 
 impl<'a> FunctionScan<'a> {
+    /// Scans the body of a function, and the code of the lambdas in it.
+    pub(crate) fn with_lambdas(body: &'a FunctionBody) -> FunctionScan<'a> {
+        let mut scan = FunctionScan { enters_lambdas: true, ..FunctionScan::default() };
+        if let FunctionBody::Block(block) = body {
+            scan.block(block);
+        }
+        scan
+    }
+
     pub(crate) fn block(&mut self, block: &'a CppBlock) {
         for stmt in &block.stmts {
             self.stmt(stmt);

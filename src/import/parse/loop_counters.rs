@@ -15,7 +15,8 @@ use clk_base::source::Span;
 /// Names of integer types that need no declaration in the file.
 const INTEGER_NAMES: [&str; 6] = ["size_t", "uint", "int32_t", "uint32_t", "int64_t", "uint64_t"];
 
-/// Moves the declarations of counters in the body of a function into their loops. `tokens` are those of the body.
+/// Moves the declarations of counters in the body of a function into their loops. `tokens` contains the tokens of the
+/// body.
 pub(super) fn move_into_loops(body: &mut CppBlock, tokens: &[CppToken]) {
     let has_jump = tokens.iter().any(|token| token.text == "goto");
     if !has_jump && tokens.iter().any(|token| token.text == "for") {

@@ -2,7 +2,7 @@
 //! deduction, and passing of arguments.
 
 use super::arith::realize;
-use super::lower::Lower;
+use super::lower::{Local, Lower};
 use super::overload::Chosen;
 use super::place::field_path;
 use super::pointer::same_base;
@@ -90,7 +90,7 @@ impl<'a> Lower<'_, 'a> {
         let explicit = name.segments.last().and_then(|segment| segment.args.as_deref());
         if let ([only], false) = (name.segments.as_slice(), name.global) {
             if self.find_local(&only.name.text).is_some()
-                && !matches!(self.find_local(&only.name.text), Some(super::lower::Local::Type(_)))
+                && !matches!(self.find_local(&only.name.text), Some(Local::Type(_)))
             {
                 return self.call_object(&only.name.text, args, span);
             }
@@ -196,11 +196,11 @@ impl<'a> Lower<'_, 'a> {
     fn call_object(&mut self, name: &str, args: &'a [CppExpr], span: SourceSpan) -> Res<Denoted> {
         let Some(local) = self.find_local(name).cloned() else { return refuse("this call", span, "") };
         let object = match local {
-            super::lower::Local::Variable { name, key, ty, known } => {
+            Local::Variable { name, key, ty, known } => {
                 Denoted::Place(CppPlace { kind: PlaceKind::Variable { name, key, value: known }, ty, span })
             }
-            super::lower::Local::Alias(place) => Denoted::Place(place),
-            super::lower::Local::Constant(value) => Denoted::Value(value),
+            Local::Alias(place) => Denoted::Place(place),
+            Local::Constant(value) => Denoted::Value(value),
             _ => return refuse(format!("a call of the variable `{name}`"), span, "call a function directly"),
         };
         if let CType::FunctionPointer(_) = self.type_of_denoted(&object) {
@@ -230,27 +230,9 @@ impl<'a> Lower<'_, 'a> {
         let symbols = self.t.program.find(&path, &self.scope).to_vec();
         for symbol in symbols {
             match symbol {
-                Symbol::Record(id) => {
-                    // Within a class template, its own name means the instance.
-                    if last.args.is_none()
-                        && self.t.program.records[id].record.template.is_some()
-                        && let Some(CType::Record(own)) = self.this.as_ref().map(|this| this.ty.clone())
-                        && self.t.program.primary_template(self.t.record(own).decl)
-                            == self.t.program.primary_template(id)
-                    {
-                        return Ok(Some(own));
-                    }
-                    self.require_unspecialized(&self.t.program.records[id].scope.clone(), name.span)?;
-                    return Ok(Some(self.class_instance(id, last.args.as_deref(), name.span)?));
-                }
+                Symbol::Record(id) => return Ok(Some(self.named_class(id, last.args.as_deref(), name.span)?)),
                 Symbol::Alias(id) => {
-                    let (alias, scope) = self.t.program.aliases[id].clone();
-                    self.require_unspecialized(&scope, name.span)?;
-                    let env = match &alias.template {
-                        Some(header) => self.marked_args(header, last.args.as_deref().unwrap_or(&[]), name.span)?,
-                        None => self.env.clone(),
-                    };
-                    if let CType::Record(id) = self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))? {
+                    if let CType::Record(id) = self.aliased_type(id, last.args.as_deref(), name.span)? {
                         return Ok(Some(id));
                     }
                 }
@@ -593,9 +575,7 @@ impl<'a> Lower<'_, 'a> {
             let ty = self.in_context(chosen.env.clone(), scope.clone(), |lower| lower.resolve_type(&param.ty))?;
             let Some(arg) = args.get(at).cloned() else { return Ok(None) };
             let local = match (arg, &ty) {
-                (Denoted::Place(place), CType::Reference(target)) if place.ty == **target => {
-                    super::lower::Local::Alias(place)
-                }
+                (Denoted::Place(place), CType::Reference(target)) if place.ty == **target => Local::Alias(place),
                 (arg, CType::Pointer(to) | CType::Array(to, _)) => {
                     let pointer = self.pointer_of(arg, span)?;
                     let pointer = self.cast_pointer(pointer, to, span)?;
@@ -609,7 +589,7 @@ impl<'a> Lower<'_, 'a> {
                 (arg, _) => {
                     let value = self.value_of(arg, span)?;
                     let value = self.convert(value, &ty, span)?;
-                    super::lower::Local::Constant(self.spill(value))
+                    Local::Constant(self.spill(value))
                 }
             };
             locals.push((name.text.clone(), local));
@@ -622,24 +602,22 @@ impl<'a> Lower<'_, 'a> {
             _ => None,
         };
         // The pointers in the object are variables of the caller, which the expression must not assign.
-        let mut keys = vec![];
-        let mut pointers: Vec<(SmolStr, super::lower::Local)> = vec![];
+        let mut pointers: Vec<(VariableKey, SmolStr, Local)> = vec![];
         if let Some(CppPlace { ty: CType::Record(id), .. }) = this
             && let Some((key, path)) = this.and_then(field_path)
         {
             for (fields, _) in self.t.pointer_fields(*id) {
                 let local = pointer_field_name(key, &[path.clone(), fields].concat());
-                if let Some(pointer @ super::lower::Local::Pointer { key, .. }) = self.find_local(&local).cloned() {
-                    keys.push(key);
-                    pointers.push((local.into(), pointer));
+                if let Some(pointer @ Local::Pointer { key, .. }) = self.find_local(&local).cloned() {
+                    pointers.push((key, local.into(), pointer));
                 }
             }
         }
         let this = this.cloned();
         let mutated = self.facts.mutated.clone();
         let denoted = self.in_context(chosen.env.clone(), scope, |lower| -> Res<Denoted> {
-            for (name, local) in pointers {
-                lower.declare(&name, local);
+            for (_, name, local) in &pointers {
+                lower.declare(name, local.clone());
             }
             match (this, chosen.record) {
                 (Some(this), Some(id)) if lower.t.record(id).closure.is_some() => lower.declare_captures(id, &this)?,
@@ -657,8 +635,7 @@ impl<'a> Lower<'_, 'a> {
                 _ => Ok(denoted),
             }
         })?;
-        let is_assigned = |key: &VariableKey| self.facts.mutated.contains(key) != mutated.contains(key);
-        if keys.iter().any(is_assigned) {
+        if pointers.iter().any(|(key, ..)| self.facts.mutated.contains(key) != mutated.contains(key)) {
             return refuse("a function that assigns a pointer in a struct of its caller", span, "return an index");
         }
         Ok(Some(denoted))
@@ -736,7 +713,7 @@ impl<'a> Lower<'_, 'a> {
         for (fields, to) in pointers {
             let local = pointer_field_name(key, &[path.clone(), fields].concat());
             self.note_used_pointer(&local);
-            let Some(super::lower::Local::Pointer { key, .. }) = self.find_local(&local) else {
+            let Some(Local::Pointer { key, .. }) = self.find_local(&local) else {
                 return refuse("the pointers in this struct", span, "pass each pointer as a parameter");
             };
             let pointer = self.load_pointer(*key, &to, span)?;

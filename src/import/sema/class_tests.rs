@@ -68,10 +68,10 @@ fn calls_that_change_other_operands_are_refused() {
     assert_eq!(construct("", "int s = n; auto f = [&] { return s; }; y[0] = s + f();"), "");
 }
 
-/// A `const` reference to a variable that the call changes through a capture is no copy.
+/// A `const` reference to a variable that the call changes through a capture is not a copy.
 #[test]
 fn a_reference_to_a_captured_variable_sees_its_changes() {
-    // One parameter of the text stands for both.
+    // The captured `s` and the argument `v` become one parameter, `inout s`.
     let text = translated(
         "__global__ void k(int *y, int n) {
             int s = n; auto f = [&](const int &v) { s = 5; return v; }; y[0] = f(s);

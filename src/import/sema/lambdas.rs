@@ -13,7 +13,7 @@ use super::value::{
     Closure, CppPlace, Denoted, PlaceKind, Pointer, PointerBase, Res, Space, Value, VariableKey, pointer_field_name,
     refuse,
 };
-use crate::ast::{CaptureKind, CppExprKind, CppFunction, CppLambda, CppTypeKind, FunctionBody, Refusal};
+use crate::ast::{CaptureKind, CppExprKind, CppFunction, CppLambda, CppTypeKind, Refusal};
 use crate::emit::names::clk_name;
 use crate::launches::FunctionScan;
 use crate::source::SourceSpan;
@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// The field of a lambda that refers to the object of the method around it.
 const OBJECT: &str = "this";
 
-/// What a field of a lambda holds.
+/// The value of a field of a lambda.
 enum Captured {
     Value(Value),
     /// A pointer, or a reference as a pointer to its object.
@@ -175,7 +175,7 @@ impl<'a> Lower<'_, 'a> {
                 captures.fields.push(self.captured_object(span)?);
             }
         }
-        self.uncaptured(&mut captures, &names, &used, span)?;
+        self.declare_uncaptured(&mut captures, &names, &used, span)?;
         Ok(captures)
     }
 
@@ -195,9 +195,9 @@ impl<'a> Lower<'_, 'a> {
         }
     }
 
-    /// Declares what the body may use without a capture: constants, types and shared memory. Other variables of the
-    /// function are refused, so that no name of the file takes their place.
-    fn uncaptured(
+    /// Declares the names that the body may use without a capture: constants, types and shared memory. Refuses uses of
+    /// the other variables of the function, so that their names do not mean variables of the file.
+    fn declare_uncaptured(
         &mut self,
         captures: &mut Captures<'a>,
         names: &FxHashSet<SmolStr>,
@@ -212,15 +212,14 @@ impl<'a> Lower<'_, 'a> {
                 continue;
             }
             let Some(local) = self.find_local(&name).cloned() else { continue };
+            if let Some(value) = self.constant_of(&local) {
+                captures.locals.push((name, Local::Constant(value)));
+                continue;
+            }
             let local = match local {
                 Local::Type(ty) => {
                     captures.types.push((name, TemplateValue::Type(ty)));
                     continue;
-                }
-                Local::Variable { key, known: Some(known), .. }
-                    if self.constants.contains(&key) && known.constant.is_some() =>
-                {
-                    Local::Constant(*known)
                 }
                 local if used.names.contains(&name) && is_static(&local, &name) => {
                     if let Some(field) = self.captured_local(&name, local, CaptureKind::Reference, span)? {
@@ -228,7 +227,6 @@ impl<'a> Lower<'_, 'a> {
                     }
                     continue;
                 }
-                Local::Constant(value) if value.constant.is_some() => Local::Constant(value),
                 local @ (Local::Group(_) | Local::Text(_)) => local,
                 Local::Refused(refusal) => Local::Refused(refusal),
                 _ => {
@@ -242,6 +240,16 @@ impl<'a> Lower<'_, 'a> {
         Ok(())
     }
 
+    /// Returns the value of a constant, which the body may use without a capture.
+    fn constant_of(&self, local: &Local) -> Option<Value> {
+        let value = match local {
+            Local::Variable { key, known: Some(known), .. } if self.constants.contains(key) => known,
+            Local::Constant(value) => value,
+            _ => return None,
+        };
+        value.constant.is_some().then(|| value.clone())
+    }
+
     /// Captures a variable. `None` if the body may use it without a capture.
     fn captured_local(
         &mut self,
@@ -252,13 +260,10 @@ impl<'a> Lower<'_, 'a> {
     ) -> Res<Option<(RecordField<'a>, Captured)>> {
         let is_static = is_static(&local, name);
         let kind = if is_static { CaptureKind::Reference } else { kind };
+        if self.constant_of(&local).is_some() {
+            return Ok(None);
+        }
         let denoted = match local {
-            Local::Variable { key, known: Some(ref known), .. }
-                if self.constants.contains(&key) && known.constant.is_some() =>
-            {
-                return Ok(None);
-            }
-            Local::Constant(ref value) if value.constant.is_some() => return Ok(None),
             Local::Group(_) | Local::Type(_) | Local::Text(_) | Local::Refused(_) => return Ok(None),
             local => self.denote_local(local, name, span)?,
         };
@@ -291,7 +296,7 @@ impl<'a> Lower<'_, 'a> {
                 if field_path(&place).is_none() {
                     return refuse(format!("the capture `{name}`"), span, "capture its fields");
                 }
-                // The copy of a lambda that changes nothing in itself cannot be told from the original.
+                // A copy of a lambda without `mutable` has the same meaning as the original.
                 let is_constant = match place.ty {
                     CType::Record(id) => self.t.record(id).closure.as_ref().is_some_and(|own| !own.is_mutable),
                     _ => false,
@@ -341,7 +346,8 @@ impl<'a> Lower<'_, 'a> {
         used.has_this || used.names.iter().any(|name| self.find_local(name).is_none() && is_member(name))
     }
 
-    /// Returns whether a type is that of a lambda without values, whose objects are not in the text.
+    /// Returns whether a type is that of a lambda whose captures are all pointers and references. Its objects have no
+    /// variable in the text.
     pub(crate) fn is_pure_closure(&self, ty: &CType) -> bool {
         matches!(ty.referent(), CType::Record(id)
             if self.t.record(*id).closure.is_some() && !self.t.has_values(*id))
@@ -403,7 +409,7 @@ impl<'a> Lower<'_, 'a> {
             return Ok(*id);
         }
         let scope = self.t.program.member_scope(decl);
-        // Only what the lambda refers to may change through it.
+        // A call can change a variable only if it is captured by reference. A copy belongs to the lambda.
         let mut shared: FxHashSet<SmolStr> = FxHashSet::default();
         for field in &fields {
             match &field.ty {
@@ -507,10 +513,7 @@ struct LambdaNames {
 }
 
 fn used_names(call: &CppFunction) -> LambdaNames {
-    let mut scan = FunctionScan { enters_lambdas: true, ..FunctionScan::default() };
-    if let FunctionBody::Block(body) = &call.body {
-        scan.block(body);
-    }
+    let scan = FunctionScan::with_lambdas(&call.body);
     let mut names: Vec<SmolStr> = vec![];
     let mut has_this = false;
     let mut add = |name: &SmolStr| {

@@ -67,6 +67,7 @@ impl SizeAssumptions {
 }
 
 /// A lower bound of the length of an array.
+#[derive(Clone)]
 struct Length {
     least: SizePolynomial,
     is_guarded: bool,
@@ -82,6 +83,37 @@ struct Length {
 impl Length {
     fn is_covered_by(&self, other: &Length) -> bool {
         other.premises.iter().all(|premise| self.premises.contains(premise))
+    }
+
+    /// Returns whether this length is the sum of another one and positive terms of a lower degree.
+    fn exceeds(&self, other: &Length) -> bool {
+        self.least.minus(&other.least).is_some_and(|difference| {
+            difference.degree() < self.least.degree().max(1)
+                && difference != SizePolynomial::default()
+                && difference.terms().all(|(_, coefficient)| coefficient > 0)
+        })
+    }
+
+    /// Returns whether this length has more rows than another one: `h * w + w` and `h * w`. Accesses of the interior of
+    /// a grid may differ by rows.
+    fn has_more_rows_than(&self, other: &Length) -> bool {
+        !is_interior(&other.least)
+            && self.least.minus(&other.least).is_some_and(|difference| {
+                difference.degree() > 0
+                    && difference.degree() < other.least.degree()
+                    && difference.terms().all(|(_, coefficient)| coefficient > 0)
+            })
+    }
+
+    /// Returns whether this length is a sum of products of parameters, without a constant term.
+    fn is_plain(&self) -> bool {
+        self.least.constant() == 0 && is_sum(&self.least)
+    }
+
+    /// Returns whether this length is a number more than another one.
+    fn is_offset_of(&self, other: &Length) -> bool {
+        let difference = self.least.minus(&other.least).and_then(|difference| difference.as_number());
+        difference.is_some_and(|difference| difference > 0)
     }
 }
 
@@ -423,9 +455,49 @@ fn choose_lengths<'a>(
     accesses: impl Iterator<Item = &'a BoundedAccess>,
     is_offsets: bool,
 ) -> Vec<Length> {
+    let (numbers, mut lengths): (Vec<_>, Vec<_>) =
+        needed_lengths(accesses).into_iter().partition(|length| length.least.as_number().is_some());
+    // A length from a guard is preferred to one from the size of the launch.
+    if lengths.iter().any(|length| length.is_guarded) {
+        lengths.retain(|length| length.is_guarded);
+    }
+    lengths.retain(|length| is_sum(&length.least) || is_interior(&length.least));
+    lengths.extend(numbers);
+    lengths.retain(|length| length.least.terms().all(|(_, by)| by.abs() <= i128::from(i32::MAX)));
+    // An array of offsets, such as that of a sparse matrix, has one element more than the matrix has rows.
+    let has_offset =
+        |length: &Length| length.least.as_number().is_none() && length.least.constant() > 0 && !length.is_exact;
+    if is_offsets && lengths.iter().any(has_offset) {
+        return vec![];
+    }
+    // An access with one more row than another access is likely a mistake, as is one with one more element.
+    retain_compared(&mut lengths, |length, all| !all.iter().any(|other| length.has_more_rows_than(other)));
+    let is_part = |length: &Length| length.least.constant() < 0 || is_interior(&length.least);
+    let has_plain = lengths.iter().any(Length::is_plain);
+    retain_compared(&mut lengths, |length, all| {
+        // `x[k]` needs `k + 1` elements. But `x[n]` is likely a mistake if `n` elements suffice for other accesses.
+        let is_needed = || length.is_exact && !all.iter().any(|other| other.is_plain() && length.is_offset_of(other));
+        let is_number = length.least.as_number().is_some();
+        is_number || is_needed() || if has_plain { length.is_plain() } else { is_part(length) }
+    });
+    retain_compared(&mut lengths, |length, all| {
+        !all.iter().any(|other| other.exceeds(length) && length.is_covered_by(other))
+    });
+    // Lengths without parameters of the launch are those that the author had in mind.
+    let is_own = |length: &Length| {
+        let mut names = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+        names.all(|name| !is_extent(name))
+    };
+    if lengths.iter().any(|length| length.least.as_number().is_none() && is_own(length)) {
+        lengths.retain(is_own);
+    }
+    lengths.truncate(MAX_LENGTHS);
+    lengths
+}
+
+/// Returns the lengths that accesses of an array need, except those that need too many premises.
+fn needed_lengths<'a>(accesses: impl Iterator<Item = &'a BoundedAccess>) -> Vec<Length> {
     let mut lengths: Vec<Length> = vec![];
-    // The lengths that are numbers.
-    let mut numbers: Vec<Length> = vec![];
     for access in accesses {
         let (Some(premises), false) = (&access.premises, access.is_launch_excess) else { continue };
         let Some(least) = access.most.plus(&SizePolynomial::number(1)) else { continue };
@@ -441,82 +513,17 @@ fn choose_lengths<'a>(
         let is_guarded = access.is_guarded || least.as_number().is_some();
         let is_exact = access.is_exact;
         let length = Length { least, is_guarded, is_exact, is_open: false, premises: needed, source: access.source };
-        let same = if length.least.as_number().is_some() { &mut numbers } else { &mut lengths };
-        if !same.iter().any(|known| known.least == length.least && length.is_covered_by(known)) {
-            same.retain(|known| !(known.least == length.least && known.is_covered_by(&length)));
-            same.push(length);
+        if !lengths.iter().any(|known| known.least == length.least && length.is_covered_by(known)) {
+            lengths.retain(|known| !(known.least == length.least && known.is_covered_by(&length)));
+            lengths.push(length);
         }
     }
-    // A length from a guard is preferred to one from the size of the launch.
-    if lengths.iter().any(|length| length.is_guarded) {
-        lengths.retain(|length| length.is_guarded);
-    }
-    let is_small = |length: &Length| length.least.terms().all(|(_, by)| by.abs() <= i128::from(i32::MAX));
-    lengths.retain(|length| (is_sum(&length.least) || is_interior(&length.least)) && is_small(length));
-    lengths.extend(numbers.into_iter().filter(is_small));
-    let exceeds = |length: &Length, by: &Length| {
-        let difference = length.least.minus(&by.least);
-        difference.is_some_and(|difference| {
-            difference.degree() < length.least.degree().max(1)
-                && difference != SizePolynomial::default()
-                && difference.terms().all(|(_, coefficient)| coefficient > 0)
-        })
-    };
-    // An array of offsets, such as that of a sparse matrix, has one element more than the matrix has rows.
-    let has_offset =
-        |length: &Length| length.least.as_number().is_none() && length.least.constant() > 0 && !length.is_exact;
-    if is_offsets && lengths.iter().any(has_offset) {
-        return vec![];
-    }
-    // A row more than another access has is likely a mistake, as an element more is. But accesses of the interior of a
-    // grid may differ by rows.
-    let is_row_more = |length: &Length, by: &Length| {
-        length.least.minus(&by.least).is_some_and(|difference| {
-            !is_interior(&by.least)
-                && difference.degree() > 0
-                && difference.degree() < by.least.degree()
-                && difference.terms().all(|(_, coefficient)| coefficient > 0)
-        })
-    };
-    let keeps: Vec<bool> =
-        lengths.iter().map(|length| !lengths.iter().any(|other| is_row_more(length, other))).collect();
-    let mut keeps = keeps.into_iter();
-    lengths.retain(|_| keeps.next().unwrap_or(true));
-    let is_plain = |length: &Length| length.least.constant() == 0 && is_sum(&length.least);
-    let is_part = |length: &Length| length.least.constant() < 0 || is_interior(&length.least);
-    let has_plain = lengths.iter().any(is_plain);
-    // `x[k]` needs `k + 1` elements. But `x[n]` is likely a mistake if `n` elements suffice for other accesses.
-    let is_needed = |length: &Length| {
-        let is_longer = |other: &Length| {
-            let difference = length.least.minus(&other.least).and_then(|difference| difference.as_number());
-            difference.is_some_and(|difference| difference > 0)
-        };
-        length.is_exact && !lengths.iter().any(|other| is_plain(other) && is_longer(other))
-    };
-    let keeps: Vec<bool> = lengths
-        .iter()
-        .map(|length| {
-            let is_number = length.least.as_number().is_some();
-            is_number || is_needed(length) || if has_plain { is_plain(length) } else { is_part(length) }
-        })
-        .collect();
-    let mut keeps = keeps.into_iter();
-    lengths.retain(|_| keeps.next().unwrap_or(true));
-    let is_largest =
-        |length: &Length| !lengths.iter().any(|other| exceeds(other, length) && length.is_covered_by(other));
-    let largest: Vec<bool> = lengths.iter().map(is_largest).collect();
-    let mut largest = largest.into_iter();
-    lengths.retain(|_| largest.next().unwrap_or(true));
-    // Lengths without parameters of the launch are those that the author had in mind.
-    let is_own = |length: &Length| {
-        let names = length.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
-        names.into_iter().all(|name| !is_extent(name))
-    };
-    if lengths.iter().any(|length| length.least.as_number().is_none() && is_own(length)) {
-        lengths.retain(is_own);
-    }
-    lengths.truncate(MAX_LENGTHS);
     lengths
+}
+
+/// Keeps the lengths that pass a test, which may compare them with all lengths.
+fn retain_compared(lengths: &mut Vec<Length>, test: impl Fn(&Length, &[Length]) -> bool) {
+    *lengths = lengths.iter().filter(|length| test(length, lengths)).cloned().collect();
 }
 
 /// Assumes the extents of the block if all launches of the file agree on them. Assumes those of the grid as well if a

@@ -3,9 +3,7 @@
 
 use super::lower::Lower;
 use super::value::{Closure, Res, refuse};
-use crate::ast::{
-    CppDecl, CppDeclKind, CppExpr, CppExprKind, CppFunction, CppInit, CppStmtKind, CppUnaryOp, FunctionBody,
-};
+use crate::ast::{CppDecl, CppDeclKind, CppExpr, CppExprKind, CppFunction, CppInit, CppStmtKind, CppUnaryOp};
 use crate::launches::FunctionScan;
 use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
@@ -22,12 +20,10 @@ type FindClosure<'f> = &'f dyn Fn(&str) -> Option<Rc<Closure>>;
 
 /// Returns the variables that the body of a lambda reads and changes.
 pub(super) fn accesses_of(call: &CppFunction, closures: FindClosure<'_>) -> Accesses {
-    let mut scan = FunctionScan { enters_lambdas: true, ..FunctionScan::default() };
-    if let FunctionBody::Block(body) = &call.body {
-        scan.block(body);
-    }
     let mut accesses = Accesses::default();
-    scan.values.iter().for_each(|value| collect(value, &mut accesses, closures));
+    for value in FunctionScan::with_lambdas(&call.body).values {
+        collect(value, &mut accesses, closures);
+    }
     accesses
 }
 
@@ -35,7 +31,7 @@ impl Lower<'_, '_> {
     /// Refuses operands if one of them changes a variable that another one uses.
     pub(crate) fn check_order(&self, exprs: &[&CppExpr]) -> Res<()> {
         let closures = |name: &str| self.closure_of(name);
-        if exprs.len() < 2 || !exprs.iter().any(|expr| has_effect(expr, &closures)) {
+        if exprs.len() < 2 {
             return Ok(());
         }
         let all: Vec<Accesses> = exprs
@@ -62,13 +58,6 @@ impl Lower<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// Returns whether an expression assigns a variable.
-fn has_effect(expr: &CppExpr, closures: FindClosure<'_>) -> bool {
-    let mut accesses = Accesses::default();
-    collect(expr, &mut accesses, closures);
-    !accesses.writes.is_empty()
 }
 
 fn written(expr: &CppExpr, accesses: &mut Accesses, closures: FindClosure<'_>) {
@@ -132,11 +121,15 @@ fn collect(expr: &CppExpr, accesses: &mut Accesses, closures: FindClosure<'_>) {
             collect(otherwise, accesses, closures);
         }
         CppExprKind::Call { callee, args } => {
-            match &callee.kind {
-                CppExprKind::Member { base, .. } => collect(base, accesses, closures),
-                CppExprKind::Name(name) if !matches!(name.segments.as_slice(), [only] if closures(&only.name.text).is_some()) =>
-                    {}
-                _ => collect(callee, accesses, closures),
+            let is_function = match &callee.kind {
+                CppExprKind::Name(name) => match name.segments.as_slice() {
+                    [only] => closures(&only.name.text).is_none(),
+                    _ => true,
+                },
+                _ => false,
+            };
+            if !is_function {
+                collect(callee, accesses, closures);
             }
             for arg in args {
                 collect(arg, accesses, closures);

@@ -52,6 +52,16 @@ fn is_null(pointer: &Pointer) -> bool {
     matches!(pointer.base, PointerBase::Null)
 }
 
+/// Returns whether two pointers refer to the same array, or both are null.
+fn same_option(a: &Pointer, b: &Pointer) -> bool {
+    same_base(a, b) || is_null(a) && is_null(b)
+}
+
+/// Compares a selector with the position of an array.
+fn compare(selector: &Value, op: &'static str, at: usize, span: SourceSpan) -> Expr {
+    Expr::binary(op, coerce(selector, ClkScalar::I32), Expr::int(at as i128, ClkScalar::I32, span), span)
+}
+
 /// Returns the arrays to which a pointer may refer, without an index.
 fn options_of(pointer: &Pointer) -> Vec<Pointer> {
     let bare = |option: &Pointer| Pointer { unit: pointer.unit, to: pointer.to.clone(), index: None, ..option.clone() };
@@ -153,8 +163,7 @@ impl Lower<'_, '_> {
     pub(crate) fn selected(&mut self, pointer: &Pointer, options: &[Pointer], span: SourceSpan) -> Res<Expr> {
         let position = |wanted: &Pointer| {
             let bare = Pointer { index: None, ..wanted.clone() };
-            let at = options.iter().position(|option| same_base(option, &bare) || is_null(option) && is_null(&bare));
-            match at {
+            match options.iter().position(|option| same_option(option, &bare)) {
                 Some(at) => Ok(Expr::int(at as i128, ClkScalar::I32, span)),
                 None => refuse_choice(span),
             }
@@ -166,7 +175,7 @@ impl Lower<'_, '_> {
         if positions.iter().enumerate().all(is_same) {
             return Ok(coerce(&choice.selector, ClkScalar::I32));
         }
-        Ok(by_selector(&choice.selector, positions, span))
+        by_selector(&choice.selector, positions.into_iter().enumerate(), span)
     }
 
     /// `condition ? a : b` for pointers into different arrays.
@@ -180,9 +189,7 @@ impl Lower<'_, '_> {
         let mut options: Vec<Pointer> = vec![];
         for pointer in [&a, &b] {
             for option in options_of(pointer) {
-                let is_known =
-                    options.iter().any(|known| same_base(known, &option) || is_null(known) && is_null(&option));
-                if !is_known {
+                if !options.iter().any(|known| same_option(known, &option)) {
                     options.push(option);
                 }
             }
@@ -215,8 +222,7 @@ impl Lower<'_, '_> {
             }
         }
         let Some(null) = choice.options.iter().position(is_null) else { return Value::bool(true, span) };
-        let selector = coerce(&choice.selector, ClkScalar::I32);
-        let test = Expr::binary("!=", selector, Expr::int(null as i128, ClkScalar::I32, span), span);
+        let test = compare(&choice.selector, "!=", null, span);
         Value { stable: choice.selector.stable, ..Value::new(CType::Bool, test) }
     }
 
@@ -227,8 +233,7 @@ impl Lower<'_, '_> {
             if is_null(option) || self.exists_here(option) {
                 continue;
             }
-            let selector = coerce(&choice.selector, ClkScalar::I32);
-            let other = Expr::binary("!=", selector, Expr::int(at as i128, ClkScalar::I32, span), span);
+            let other = compare(&choice.selector, "!=", at, span);
             let text = Expr::new(ExprKind::Text("\"an access to a variable outside of its block\"".into()), span);
             self.push(StmtKind::Expr(Expr::call("assert", vec![other, text], span)), span);
         }
@@ -253,15 +258,8 @@ impl Lower<'_, '_> {
         let value = |value: &Value| super::arith::realize(value);
         if is_plain {
             self.release(&name);
-            let selector = coerce(&choice.selector, ClkScalar::I32);
-            let mut loads = loads.iter().rev();
-            let Some((_, (last, _))) = loads.next() else { return refuse_choice(span) };
-            let chosen = loads.fold(value(last), |rest, (at, (load, _))| {
-                let condition =
-                    Expr::binary("==", selector.clone(), Expr::int(*at as i128, ClkScalar::I32, span), span);
-                Expr::new(ExprKind::If(Box::new(condition), Box::new(value(load)), Box::new(rest)), span)
-            });
-            return Ok(Value::new(place.ty.clone(), chosen));
+            let values = loads.iter().map(|(at, (load, _))| (*at, value(load)));
+            return Ok(Value::new(place.ty.clone(), by_selector(&choice.selector, values, span)?));
         }
         let result = Value::new(place.ty.clone(), Expr::name(name.clone(), span));
         let ty = self.value_type_text(&result);
@@ -377,8 +375,7 @@ impl Lower<'_, '_> {
         let mut blocks = blocks.into_iter().rev();
         let Some((_, mut chain)) = blocks.next() else { return };
         for (at, then) in blocks {
-            let selector = coerce(&choice.selector, ClkScalar::I32);
-            let condition = Expr::binary("==", selector, Expr::int(at as i128, ClkScalar::I32, span), span);
+            let condition = compare(&choice.selector, "==", at, span);
             chain = vec![Stmt { kind: StmtKind::If { condition, then, otherwise: chain }, span }];
         }
         if let Some(block) = self.blocks.last_mut() {
@@ -397,13 +394,16 @@ fn has_new_form(old: &Pointer, new: &Pointer) -> bool {
     }
 }
 
-/// Returns the expression at the position that a selector names.
-fn by_selector(selector: &Value, values: Vec<Expr>, span: SourceSpan) -> Expr {
-    let mut values = values.into_iter().enumerate().rev();
-    let Some((_, last)) = values.next() else { return Expr::int(0, ClkScalar::I32, span) };
-    values.fold(last, |rest, (at, value)| {
-        let own = coerce(selector, ClkScalar::I32);
-        let condition = Expr::binary("==", own, Expr::int(at as i128, ClkScalar::I32, span), span);
+/// Returns the expression with the position that the selector names. The last expression needs no test.
+fn by_selector(
+    selector: &Value,
+    values: impl DoubleEndedIterator<Item = (usize, Expr)>,
+    span: SourceSpan,
+) -> Res<Expr> {
+    let mut values = values.rev();
+    let Some((_, last)) = values.next() else { return refuse_choice(span) };
+    Ok(values.fold(last, |rest, (at, value)| {
+        let condition = compare(selector, "==", at, span);
         Expr::new(ExprKind::If(Box::new(condition), Box::new(value), Box::new(rest)), span)
-    })
+    }))
 }

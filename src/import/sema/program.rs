@@ -86,7 +86,8 @@ pub(crate) fn function_key(name: &FunctionName) -> SmolStr {
     }
 }
 
-fn argument_name(arg: &CppTemplateArg) -> Option<&SmolStr> {
+/// Returns the name if a template argument is a plain name, such as that of a template parameter.
+pub(super) fn argument_name(arg: &CppTemplateArg) -> Option<&SmolStr> {
     let name = match arg {
         CppTemplateArg::Type(ty) => match &ty.kind {
             CppTypeKind::Named(name) => name,
@@ -313,7 +314,7 @@ impl<'a> Program<'a> {
         self.records.iter().any(|entry| entry.record.template_args.is_some())
     }
 
-    /// Returns the specializations of a class template, of which `id` is a definition.
+    /// Returns the specializations of a class template. `id` is the class template or one of its specializations.
     pub(crate) fn specializations(&self, id: usize) -> Vec<usize> {
         self.family(id).filter(|&id| self.records[id].record.template_args.is_some()).collect()
     }

@@ -222,33 +222,48 @@ impl<'a> Lower<'_, 'a> {
         let args = name.segments.last().and_then(|segment| segment.args.as_deref());
         for symbol in symbols {
             match symbol {
-                Symbol::Record(id) => {
-                    // Within a class template, its own name means the instance.
-                    if args.is_none()
-                        && self.t.program.records[id].record.template.is_some()
-                        && let Some(Some(CType::Record(own))) = self.this.as_ref().map(|this| Some(this.ty.clone()))
-                        && self.t.program.primary_template(self.t.record(own).decl)
-                            == self.t.program.primary_template(id)
-                    {
-                        return Ok(Some(CType::Record(own)));
-                    }
-                    self.require_unspecialized(&self.t.program.records[id].scope.clone(), span)?;
-                    return Ok(Some(CType::Record(self.class_instance(id, args, span)?)));
-                }
+                Symbol::Record(id) => return Ok(Some(CType::Record(self.named_class(id, args, span)?))),
                 Symbol::Enum(id) => return Ok(Some(self.enum_type(id)?)),
-                Symbol::Alias(id) => {
-                    let (alias, scope) = self.t.program.aliases[id].clone();
-                    self.require_unspecialized(&scope, span)?;
-                    let env = match &alias.template {
-                        Some(header) => self.marked_args(header, args.unwrap_or(&[]), span)?,
-                        None => self.env.clone(),
-                    };
-                    return Ok(Some(self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))?));
-                }
+                Symbol::Alias(id) => return Ok(Some(self.aliased_type(id, args, span)?)),
                 _ => {}
             }
         }
         Ok(None)
+    }
+
+    /// Returns the class that the name of a definition means. `args` are the template arguments after the name. Within
+    /// a class template, its own name means the instance.
+    pub(crate) fn named_class(
+        &mut self,
+        id: usize,
+        args: Option<&'a [CppTemplateArg]>,
+        span: SourceSpan,
+    ) -> Res<RecordId> {
+        if args.is_none()
+            && self.t.program.records[id].record.template.is_some()
+            && let Some(CType::Record(own)) = self.this.as_ref().map(|this| &this.ty)
+            && self.t.program.primary_template(self.t.record(*own).decl) == self.t.program.primary_template(id)
+        {
+            return Ok(*own);
+        }
+        self.require_unspecialized(&self.t.program.records[id].scope, span)?;
+        self.class_instance(id, args, span)
+    }
+
+    /// Returns the type that an alias means. `args` are the template arguments after its name.
+    pub(crate) fn aliased_type(
+        &mut self,
+        id: usize,
+        args: Option<&'a [CppTemplateArg]>,
+        span: SourceSpan,
+    ) -> Res<CType> {
+        let (alias, scope) = self.t.program.aliases[id].clone();
+        self.require_unspecialized(&scope, span)?;
+        let env = match &alias.template {
+            Some(header) => self.marked_args(header, args.unwrap_or(&[]), span)?,
+            None => self.env.clone(),
+        };
+        self.in_context(env, scope, |lower| lower.resolve_type(&alias.ty))
     }
 
     /// Returns the type that a class declares as a member.
@@ -579,8 +594,8 @@ impl<'a> Lower<'_, 'a> {
         self.specialized_record(decl, env, args, span)
     }
 
-    /// Returns the instance of a specialization: `env` has its own template parameters, `args` are those of the class
-    /// template.
+    /// Returns the instance of a specialization. `env` has the arguments of the specialization's own parameters; `args`
+    /// are the arguments of the class template. For `S<T*>` and `S<float*>`, these are `float` and `float*`.
     pub(crate) fn specialized_record(
         &mut self,
         decl: usize,

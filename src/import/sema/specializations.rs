@@ -1,9 +1,9 @@
 //! Class templates with specializations. C++ takes the most specialized one among those that match the arguments:
-//! `S<T*>` rather than `S<T>` for `S<float*>`. Which of two is more specialized is decided by matching the arguments of
-//! one with those of the other.
+//! `S<T*>` rather than `S<T>` for `S<float*>`. A specialization is more specialized than another if the other matches
+//! its arguments, but it does not match those of the other: `S<T>` matches `S<U*>`, but `S<T*>` does not match `S<U>`.
 
 use super::lower::Lower;
-use super::program::Symbol;
+use super::program::{Symbol, argument_name};
 use super::resolve::{is_mark, may_be_const};
 use super::types::{CType, RecordId, SIZE, TemplateArgs, TemplateValue};
 use super::value::{Res, refuse};
@@ -18,8 +18,8 @@ use std::iter::repeat;
 struct SpecializationMatch {
     id: usize,
     env: TemplateArgs,
-    /// Why the match is uncertain: it depends on a property of an argument that types do not tell.
-    doubt: Option<&'static str>,
+    /// Why the match is uncertain: it depends on a property of an argument that [`CType`] lacks.
+    doubt: Option<MatchDoubt>,
 }
 
 /// Whether a type argument is a reference in C++. [`CType`] has one type for `T&` and `T&&`.
@@ -32,15 +32,28 @@ enum ReferenceKind {
     Unknown,
 }
 
-/// What a type argument may be in C++, though [`CType`] has no qualifiers.
+/// Where a type argument may be `const` or `volatile` in C++. [`CType`] has no qualifiers.
 #[derive(Clone, Copy, Default)]
 struct MayBeConst {
+    /// The type itself.
     outside: bool,
+    /// A type in it, such as that to which a pointer points.
     inside: bool,
 }
 
-const CONST_DOUBT: &str = "a specialization for a type that may be `const`";
-const REFERENCE_DOUBT: &str = "a specialization for a reference that may be `T&` or `T&&`";
+impl MayBeConst {
+    fn everywhere(may_be: bool) -> MayBeConst {
+        MayBeConst { outside: may_be, inside: may_be }
+    }
+}
+
+/// The construct that is refused if it is unclear whether a specialization matches, and the help.
+type MatchDoubt = (&'static str, &'static str);
+
+const CONST_DOUBT: MatchDoubt =
+    ("a specialization for a type that may be `const`", "use `std::remove_cv_t` in the argument");
+const REFERENCE_DOUBT: MatchDoubt =
+    ("a specialization for a reference that may be `T&` or `T&&`", "write `&` or `&&` in the argument");
 
 impl<'a> Lower<'_, 'a> {
     /// Returns the instance of a class template for arguments; `id` is one of its definitions.
@@ -67,34 +80,19 @@ impl<'a> Lower<'_, 'a> {
         }
         let is_value = |(name, _): &&(SmolStr, TemplateValue)| !is_mark(name);
         let values: Vec<TemplateValue> = env.iter().filter(is_value).map(|(_, value)| value.clone()).collect();
-        let mut doubts = vec![MayBeConst::default(); values.len()];
-        for (doubt, arg) in doubts.iter_mut().zip(args) {
-            *doubt = self.may_be_const_arg(arg);
-        }
-        let mut kinds = vec![ReferenceKind::None; values.len()];
-        for ((kind, value), arg) in kinds.iter_mut().zip(&values).zip(args.iter().map(Some).chain(repeat(None))) {
-            *kind = reference_kind(arg, value);
+        let (mut doubts, mut kinds) = (vec![], vec![]);
+        for (value, arg) in values.iter().zip(args.iter().map(Some).chain(repeat(None))) {
+            doubts.push(arg.map_or(MayBeConst::default(), |arg| self.may_be_const_arg(arg)));
+            kinds.push(reference_kind(arg, value));
         }
         let mut matches: Vec<SpecializationMatch> = vec![];
         for id in specializations {
             matches.extend(self.match_specialization(id, &values, &doubts, &kinds)?);
         }
-        match matches.iter().find_map(|one| one.doubt) {
-            Some(CONST_DOUBT) => return refuse(CONST_DOUBT, span, "use `std::remove_cv_t` in the argument"),
-            Some(doubt) => return refuse(doubt, span, "write `&` or `&&` in the argument"),
-            None => {}
+        if let Some((construct, help)) = matches.iter().find_map(|one| one.doubt) {
+            return refuse(construct, span, help);
         }
-        let mut best: Option<usize> = None;
-        for at in 0..matches.len() {
-            let mut is_best = true;
-            for other in (0..matches.len()).filter(|&other| other != at) {
-                is_best &= self.is_more_specialized_class(matches[at].id, matches[other].id)?;
-            }
-            if is_best {
-                best = Some(at);
-            }
-        }
-        match best {
+        match self.most_specialized(&matches)? {
             Some(at) => {
                 let chosen = matches.swap_remove(at);
                 let mut env = chosen.env;
@@ -110,6 +108,21 @@ impl<'a> Lower<'_, 'a> {
             None if matches.is_empty() => self.instantiate_record(primary, env, span),
             None => refuse("an ambiguous partial specialization", span, "add a specialization for these arguments"),
         }
+    }
+
+    /// Returns the position of the match that is more specialized than all others.
+    fn most_specialized(&mut self, matches: &[SpecializationMatch]) -> Res<Option<usize>> {
+        let mut best: Option<usize> = None;
+        for (at, one) in matches.iter().enumerate() {
+            let mut is_best = true;
+            for other in matches.iter().filter(|other| other.id != one.id) {
+                is_best &= self.is_more_specialized_class(one.id, other.id)?;
+            }
+            if is_best {
+                best = Some(at);
+            }
+        }
+        Ok(best)
     }
 
     /// Like [`Lower::explicit_args`], but marks the arguments that may be `const`. The marks come first.
@@ -157,8 +170,7 @@ impl<'a> Lower<'_, 'a> {
             let span = argument_span(pattern).unwrap_or(record.span);
             return refuse("a specialization for `const` or `volatile` types", span, "use another parameter");
         }
-        let names: Vec<SmolStr> =
-            header.params.iter().filter_map(|param| Some(param.name.as_ref()?.text.clone())).collect();
+        let names = parameter_names(header);
         let mut pattern =
             Pattern { names, found: vec![], kind: ReferenceKind::None, depends_on_kind: false, span: record.span };
         let scope = entry.scope.clone();
@@ -190,7 +202,7 @@ impl<'a> Lower<'_, 'a> {
             let is_repeated = used.iter().any(|name| {
                 patterns.iter().flat_map(|other| names_in(other, &pattern.names)).filter(|own| own == name).count() > 1
             });
-            let is_bare = is_parameter(own, &pattern.names);
+            let is_bare = argument_name(own).is_some_and(|name| pattern.names.contains(name));
             doubt.outside && (!is_bare || is_repeated) || doubt.inside && (used.is_empty() || is_repeated)
         });
         let doubt = if pattern.depends_on_kind { Some(REFERENCE_DOUBT) } else { is_uncertain.then_some(CONST_DOUBT) };
@@ -208,8 +220,7 @@ impl<'a> Lower<'_, 'a> {
         let Some(primary) = self.t.program.primary_template(id) else { return Ok(false) };
         let record: &'a CppRecord = self.t.program.records[primary].record;
         let Some(header) = &record.template else { return Ok(false) };
-        let names: Vec<SmolStr> =
-            header.params.iter().filter_map(|param| Some(param.name.as_ref()?.text.clone())).collect();
+        let names = parameter_names(header);
         for (param, value) in header.params.iter().zip(values).skip(written) {
             let is_same = match (&param.kind, value) {
                 (TemplateParamKind::Type { default: Some(ty) }, TemplateValue::Type(value))
@@ -392,28 +403,22 @@ impl<'a> Lower<'_, 'a> {
         match arg {
             CppTemplateArg::Type(ty) => self.may_be_const_type(ty),
             CppTemplateArg::Value(expr) => match &expr.kind {
-                CppExprKind::Name(name) => {
-                    let may_be = self.name_may_be_qualified(name);
-                    MayBeConst { outside: may_be, inside: may_be }
-                }
+                CppExprKind::Name(name) => MayBeConst::everywhere(self.name_may_be_qualified(name)),
                 _ => MayBeConst::default(),
             },
-            CppTemplateArg::Pack(_) => MayBeConst { outside: true, inside: true },
+            CppTemplateArg::Pack(_) => MayBeConst::everywhere(true),
         }
     }
 
     fn may_be_const_type(&self, ty: &CppType) -> MayBeConst {
         let mut may_be = match &ty.kind {
-            CppTypeKind::Named(name) => {
-                let may_be = self.name_may_be_qualified(name);
-                MayBeConst { outside: may_be, inside: may_be }
-            }
+            CppTypeKind::Named(name) => MayBeConst::everywhere(self.name_may_be_qualified(name)),
             CppTypeKind::Pointer(to) | CppTypeKind::Reference(to) | CppTypeKind::RvalueReference(to) => {
                 let to = self.may_be_const_type(to);
                 MayBeConst { outside: false, inside: to.outside || to.inside }
             }
             CppTypeKind::Array { element, .. } => self.may_be_const_type(element),
-            CppTypeKind::Decltype { .. } | CppTypeKind::Auto => MayBeConst { outside: true, inside: true },
+            CppTypeKind::Decltype { .. } | CppTypeKind::Auto => MayBeConst::everywhere(true),
             _ => MayBeConst::default(),
         };
         may_be.outside |= ty.qualifiers.is_const || ty.qualifiers.volatile;
@@ -471,7 +476,7 @@ impl Pattern {
             (CppTypeKind::RvalueReference(to), ReferenceKind::Lvalue) if !matches!(to.kind, CppTypeKind::Named(_)) => {
                 false
             }
-            // `T&&` with a parameter `T` is no lvalue reference; with the name of a reference, it can be one.
+            // `T&&` with a parameter `T` is not an lvalue reference. With the name of a reference type, it can be one.
             (CppTypeKind::RvalueReference(to), ReferenceKind::Lvalue) => {
                 let is_parameter = !names_in_type(to, &self.names).is_empty();
                 self.depends_on_kind |= !is_parameter;
@@ -545,17 +550,8 @@ fn has_qualifiers(arg: &CppTemplateArg) -> bool {
     matches!(arg, CppTemplateArg::Type(ty) if in_type(ty))
 }
 
-/// Returns whether an argument is a template parameter.
-fn is_parameter(arg: &CppTemplateArg, names: &[SmolStr]) -> bool {
-    let name = match arg {
-        CppTemplateArg::Type(CppType { kind: CppTypeKind::Named(name), .. }) => name,
-        CppTemplateArg::Value(expr) => match &expr.kind {
-            CppExprKind::Name(name) => name,
-            _ => return false,
-        },
-        _ => return false,
-    };
-    matches!(name.segments.as_slice(), [only] if only.args.is_none() && names.contains(&only.name.text))
+fn parameter_names(header: &TemplateHeader) -> Vec<SmolStr> {
+    header.params.iter().filter_map(|param| Some(param.name.as_ref()?.text.clone())).collect()
 }
 
 /// Returns the template parameters in an argument, once for each use.

@@ -221,7 +221,7 @@ pub(crate) enum Denoted {
     Void,
 }
 
-/// What a name of a function means.
+/// The meaning of a local name of a function.
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
     Variable {
@@ -258,7 +258,7 @@ pub(crate) enum Local {
 /// The parts of a lambda's class that are not fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Closure {
-    /// The name of the variable that has the lambda first.
+    /// The name of the variable that is initialized with the lambda.
     pub(crate) name: SmolStr,
     /// Names that mean the same in the body as outside of the lambda.
     pub(crate) locals: Vec<(SmolStr, Local)>,

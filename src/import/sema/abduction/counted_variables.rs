@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 /// A variable that is a polynomial in a loop's counter.
 pub(super) struct CountedVariable {
     name: SmolStr,
-    /// The value before the loop, less `step` for each value of the counter below the first one.
+    /// The value for the counter 0: the value before the loop minus `first * step`.
     at_zero: SizePolynomial,
     /// The change in each iteration.
     step: SizePolynomial,
@@ -38,7 +38,7 @@ impl Abduction<'_> {
         counted.collect()
     }
 
-    /// Gives the variables their values in an iteration.
+    /// Defines the variables as polynomials in the counter.
     pub(super) fn define_counted(&mut self, counted: &[CountedVariable], counter: SizeSymbol) {
         for variable in counted {
             let value = variable.step.times(&SizePolynomial::symbol(counter));
