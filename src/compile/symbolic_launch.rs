@@ -364,13 +364,18 @@ impl SizeScope<'_> {
         }
         let global: [AffineForm; 3] = std::array::from_fn(|k| {
             let first = self.space.product(&block_idx[k], &block[k]);
-            // A launch of a kernel that reads `global_idx` has at most 2^31 threads along that axis.
-            if reads_global(module, k) {
+            let factors = single(&grid[k]).zip(single(&block[k]));
+            let is_limited = factors.is_some_and(|(grid, block)| self.space.known_product(grid, block).is_some());
+            let reads_global = reads_global(module, k);
+            if reads_global || is_limited {
                 let threads = self.space.product(&grid[k], &block[k]);
                 let first = first.clone();
                 let terms: Vec<Var> = block_idx[k].terms().iter().map(|&(var, _)| var).collect();
                 for var in terms {
-                    self.space.add_fact(var, at_most(&threads, &number(1 << 31)));
+                    // A launch of a kernel that reads `global_idx` has at most 2^31 threads along that axis.
+                    if reads_global {
+                        self.space.add_fact(var, at_most(&threads, &number(1 << 31)));
+                    }
                     self.space.add_fact(var, at_most(&first.plus(&block[k]), &threads));
                 }
             }

@@ -140,8 +140,27 @@ fn numbers_are_compared_with_the_accesses() {
     expect("", named, DERIVED);
     let plain = "__global__ void k(float *x) { x[blockIdx.x * blockDim.x + threadIdx.x] = 1; }";
     let sizes = |bytes: &str| assumed(plain, "", &format!("cudaMalloc(&x, {bytes}); k<<<4, 256>>>(x);"));
-    assert_eq!(sizes("4096"), "block_x == 256, grid_x == 4, X_LEN >= grid_x * block_x");
+    assert_eq!(sizes("4096"), "block_x == 256, grid_x == 4, X_LEN >= 1024");
     assert_eq!(sizes("4092"), "block_x == 256, grid_x == 4, X_LEN >= 1023");
+    // The grid is not known.
+    let open = assumed(plain, "int n", "cudaMalloc(&x, 4096); k<<<n + 1, 256>>>(x);");
+    assert_eq!(open, "block_x == 256, X_LEN >= grid_x * block_x");
+}
+
+/// A number is used for an array whose length the accesses do not give. The proof is then about the launch, so that the
+/// other arrays and arguments have the numbers of the launch as well.
+#[test]
+fn numbers_replace_unknown_lengths() {
+    let kernel = "__global__ void k(float *x, float *y, int n, int m) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        for (int b = 0; b < 1024; b += 16) y[(b + threadIdx.x) * 3] += m;
+        if (i < n) x[i] = 1;
+    }";
+    let body = "float *y; cudaMalloc(&x, 8000); cudaMalloc(&y, 4 * 3 * 1024); k<<<4, 16>>>(x, y, 60, 7);";
+    let clause = "block_x == 16, grid_x == 4, n == 60, X_LEN >= 2000, m == 7, Y_LEN >= 3072";
+    assert_eq!(assumed(kernel, "", body), clause);
+    let open = body.replace("(x, y, 60, 7)", "(x, other, 60, 7)");
+    assert_eq!(assumed(kernel, "float *other", &open), "block_x == 16, grid_x == 4, n >= 0, X_LEN >= n");
 }
 
 #[test]

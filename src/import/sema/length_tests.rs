@@ -84,6 +84,21 @@ fn loops_give_lengths() {
     expect(map, "int i = blockIdx.x; if (i < n) { i = 2 * i; x[i] = 1; }", "n >= 0, X_LEN >= 2 * n - 1");
 }
 
+/// Blocks that use a part of their threads: `a * blockIdx.x` does not wrap around if the launch has few threads.
+#[test]
+fn parts_of_blocks_limit_the_number_of_threads() {
+    let body = "unsigned part = blockDim.x / 4 * 4; unsigned i = part * blockIdx.x + threadIdx.x;
+        if (threadIdx.x < part && i < n) x[i] = 1;";
+    expect("float *x, unsigned n", body, "grid_x * block_x <= 2147483647, i64(X_LEN) >= i64(n)");
+}
+
+/// A signed number is not compared with a parameter of type `u64` in an assumption.
+#[test]
+fn negative_numbers_are_not_compared_with_unsigned_parameters() {
+    let body = "if (42 / -4 != (long long)n) return; x[15] = 1;";
+    expect("float *x, unsigned long long n", body, "grid_x == 1");
+}
+
 /// A length that only the size of the launch gives is assumed if all threads make the access.
 #[test]
 fn conditions_that_are_not_understood_give_no_length() {

@@ -117,6 +117,32 @@ impl Length {
     }
 }
 
+/// What is known about the length of a parameter that is an array.
+struct ArrayLength<'a> {
+    /// The position of the parameter.
+    at: usize,
+    element: &'a str,
+    extent: &'a str,
+    /// The lengths that comments state. With one of them, nothing else is used.
+    stated: Vec<(&'a SizeExpr, SourceSpan)>,
+    /// The lengths that the accesses suggest.
+    suggested: Vec<Length>,
+    launched: Option<LaunchedLength>,
+}
+
+impl ArrayLength<'_> {
+    fn is_for_numbers(&self) -> bool {
+        self.launched.as_ref().is_some_and(|known| known.is_for_numbers)
+    }
+}
+
+/// The length of an array in the launches of the file.
+struct LaunchedLength {
+    length: SizePolynomial,
+    /// Whether the length is a number, which suffices only with the other numbers that the launches pass.
+    is_for_numbers: bool,
+}
+
 /// Adds the assumptions of a kernel to the text, and returns them. The kernel's name in C++ is `cpp_kernel`, and that
 /// in the text is `kernel`. `names` are the names in C++ of its parameters, and `comments` state sizes. The error is a
 /// mistake in a comment.
@@ -180,6 +206,11 @@ fn size_assumptions(
         sizes.conditions.push(format!("grid_{axis} >= 1"));
         sizes.conditions.push(format!("grid_{axis} * block_{axis} <= {}", i32::MAX));
     }
+    for axis in &analysis.divided_axes {
+        let axis = AXES[*axis];
+        let note = format!("a launch has at most {} threads along the axis {axis}", i32::MAX);
+        sizes.add(format!("grid_{axis} * block_{axis} <= {}", i32::MAX), note, kernel.span);
+    }
     if let Some(geometry) = &kernel.geometry {
         let reads = block_axes(&kernel.body, functions);
         let may_be_one = |at: usize| launches.has_one_block(at) != Some(false);
@@ -208,63 +239,54 @@ fn size_assumptions(
             }
         }
     }
-    launch_extents(kernel, &analysis, launches, &symbol_of, &is_stated, &mut sizes);
+    let arrays = array_lengths(own, &analysis, names, stated, launches, &symbol_of);
+    launch_extents(kernel, &analysis, launches, &symbol_of, &is_stated, &arrays, &mut sizes);
     block_limits(kernel, &analysis, launches, &is_stated, &mut sizes);
     let mut lengths: Vec<(usize, &str, Length)> = vec![];
-    let mut has_launched_length = false;
-    for (at, param) in kernel.params.iter().enumerate() {
-        let Some((element, extents)) = array_type(&param.ty) else { continue };
-        let [extent] = extents[..] else { continue };
-        if extent.parse::<u64>().is_ok() {
-            continue;
-        }
-        let of_comments = stated.iter().filter_map(|(size, source)| match size {
-            StatedSize::Length(of, length) if *of == at => Some((length, *source)),
-            _ => None,
-        });
-        let mut has_comment = false;
-        for (length, source) in of_comments {
-            has_comment = true;
+    let has_launched_length = arrays.iter().any(|array| array.launched.is_some());
+    for ArrayLength { at, element, extent, stated, mut suggested, launched } in arrays {
+        let param = &kernel.params[at];
+        for (length, source) in &stated {
             let note = format!("`{}` has at least `{}` elements, as the comment states", names[at], length.text);
-            sizes.add(stated_at_least(own, extent, length), note, source);
+            sizes.add(stated_at_least(own, extent, length), note, *source);
         }
-        if has_comment {
+        if !stated.is_empty() {
             continue;
         }
-        let accesses = analysis.accesses.iter().filter(|access| access.array == param.name);
-        let is_offsets = !param.inout && matches!(element, "i32" | "u32" | "i64" | "u64");
-        let mut chosen = choose_lengths(&analysis, accesses.clone(), is_offsets);
-        let launched = launched_length(own, &analysis, names, launches, (at, element), &symbol_of, &chosen);
         let is_launched = launched.is_some();
-        if let Some((least, is_whole_launch)) = launched {
-            if is_whole_launch {
+        if let Some(LaunchedLength { length, is_for_numbers }) = launched {
+            if is_for_numbers {
                 let is_open =
                     |symbol: &SizeSymbol| analysis.parameter_name(*symbol).is_some_and(|name| !is_stated(name));
-                for symbol in chosen.iter().flat_map(|length| length.least.symbols()).filter(is_open) {
+                let symbols: Vec<SizeSymbol> = match suggested.is_empty() {
+                    true => kernel.params.iter().filter_map(|param| analysis.symbol_of(&param.name)).collect(),
+                    false => suggested.iter().flat_map(|length| length.least.symbols()).collect(),
+                };
+                for symbol in symbols.into_iter().filter(is_open) {
                     assume_launch_value(own, &analysis, names, launches, symbol, &mut sizes);
                 }
             }
             let source = launches.source().unwrap_or_default();
-            let shown = polynomial_text(&analysis, &least, &|name| shown(kernel, names, name));
-            let needed = least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+            let shown = polynomial_text(&analysis, &length, &|name| shown(kernel, names, name));
+            let needed = length.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
             assume_nonnegative(own, names, needed, source, "", &mut sizes);
             let note = format!("`{}` has at least `{shown}` elements, from the launch", names[at]);
-            sizes.add(at_least(own, &analysis, extent, &least), note, source);
-            has_launched_length = true;
-            if is_whole_launch {
+            sizes.add(at_least(own, &analysis, extent, &length), note, source);
+            if is_for_numbers {
                 continue;
             }
-            chosen.clear();
+            suggested.clear();
         }
         let size = element_size(element);
-        retain_possible(&mut chosen, |least| launches.test_length(&names[at], size, least, &cpp_name));
-        if !chosen.is_empty() || is_launched {
+        retain_possible(&mut suggested, |least| launches.test_length(&names[at], size, least, &cpp_name));
+        if !suggested.is_empty() || is_launched {
             let (clk_array, array) = (param.name.clone(), names.get(at).unwrap_or(&param.name).clone());
             let launch = launches.source().filter(|_| is_launched);
+            let accesses = analysis.accesses.iter().filter(|access| access.array == param.name);
             let accesses = suggested_lengths(own, &analysis, names, accesses, is_launched);
             sizes.derived.push(DerivedLength { clk_array, array, launch, accesses });
         }
-        lengths.extend(chosen.into_iter().map(|length| (at, extent, length)));
+        lengths.extend(suggested.into_iter().map(|length| (at, extent, length)));
     }
     if has_launched_length {
         launch_relations(own, &analysis, names, launches, &symbol_of, &is_stated, &mut sizes);
@@ -331,6 +353,50 @@ fn size_assumptions(
         sizes.unstated.push(("host code converts no negative number to an unsigned type".into(), source));
     }
     sizes
+}
+
+/// Collects what is known about the lengths of a kernel's arrays, except those of a fixed length.
+fn array_lengths<'a>(
+    own: KernelSizes<'a>,
+    analysis: &Abduction<'_>,
+    names: &[SmolStr],
+    stated: &'a [(StatedSize, SourceSpan)],
+    launches: &KernelLaunches<'_>,
+    symbol_of: &SymbolOf<'_>,
+) -> Vec<ArrayLength<'a>> {
+    let mut arrays = vec![];
+    for (at, param) in own.kernel.params.iter().enumerate() {
+        let Some((element, extents)) = array_type(&param.ty) else { continue };
+        let [extent] = extents[..] else { continue };
+        if extent.parse::<u64>().is_ok() {
+            continue;
+        }
+        let of_comments = |(size, source): &'a (StatedSize, SourceSpan)| match size {
+            StatedSize::Length(of, length) if *of == at => Some((length, *source)),
+            _ => None,
+        };
+        let mut array = ArrayLength { at, element, extent, suggested: vec![], launched: None, stated: vec![] };
+        array.stated = stated.iter().filter_map(of_comments).collect();
+        if array.stated.is_empty() {
+            let accesses = analysis.accesses.iter().filter(|access| access.array == param.name);
+            let is_offsets = !param.inout && matches!(element, "i32" | "u32" | "i64" | "u64");
+            array.suggested = choose_lengths(analysis, accesses, is_offsets);
+            let place = (at, element);
+            array.launched = launched_length(own, analysis, names, launches, place, symbol_of, &array.suggested);
+        }
+        arrays.push(array);
+    }
+    // With numbers for one array, the other arrays have those of the same launch.
+    if arrays.iter().any(ArrayLength::is_for_numbers) {
+        for array in arrays.iter_mut().filter(|array| array.stated.is_empty()) {
+            let size = element_size(array.element);
+            let length = size.and_then(|size| launches.length(&names[array.at], size, symbol_of));
+            if let Some(length) = length.filter(|length| length.as_number().is_some()) {
+                array.launched = Some(LaunchedLength { length, is_for_numbers: true });
+            }
+        }
+    }
+    arrays
 }
 
 /// Removes the lengths that a launch of the file does not pass.
@@ -527,13 +593,14 @@ fn retain_compared(lengths: &mut Vec<Length>, test: impl Fn(&Length, &[Length]) 
 }
 
 /// Assumes the extents of the block if all launches of the file agree on them. Assumes those of the grid as well if a
-/// length depends on them.
+/// length of one of the arrays depends on them.
 fn launch_extents(
     kernel: &ClkFunction,
     analysis: &Abduction<'_>,
     launches: &KernelLaunches<'_>,
     symbol_of: &SymbolOf<'_>,
     is_stated: &dyn Fn(&str) -> bool,
+    arrays: &[ArrayLength<'_>],
     sizes: &mut SizeAssumptions,
 ) {
     let (Some(geometry), Some(source)) = (&kernel.geometry, launches.source()) else { return };
@@ -543,7 +610,8 @@ fn launch_extents(
             .filter(|name| kernel.params.iter().any(|param| param.name == **name && param.ty == "i32"))
     };
     let is_global = |array: &SmolStr| kernel.params.iter().any(|param| param.name == *array);
-    let needs_grid = analysis.accesses.iter().any(|access| access.from_launch && is_global(&access.array));
+    let needs_grid = analysis.accesses.iter().any(|access| access.from_launch && is_global(&access.array))
+        || arrays.iter().any(|array| array.is_for_numbers() && array.suggested.is_empty());
     for (axis, name) in AXES.iter().enumerate() {
         if let (Some(extent), Some(own)) = (launches.block(axis), geometry.block.get(axis))
             && !is_stated(own)
@@ -570,8 +638,8 @@ fn launch_extents(
     }
 }
 
-/// Returns the length of an array in the launches of the file, and whether it is a number that does not suffice for the
-/// numbers that the launches pass.
+/// Returns the length of an array in the launches of the file. A number is returned only if the accesses suggest no
+/// length, one that the launches do not pass, or only lengths that the launches determine as well.
 fn launched_length(
     own: KernelSizes<'_>,
     analysis: &Abduction<'_>,
@@ -579,13 +647,16 @@ fn launched_length(
     launches: &KernelLaunches<'_>,
     (at, element): (usize, &str),
     symbol_of: &SymbolOf<'_>,
-    chosen: &[Length],
-) -> Option<(SizePolynomial, bool)> {
+    suggested: &[Length],
+) -> Option<LaunchedLength> {
     let length = launches.length(&names[at], element_size(element)?, symbol_of)?;
-    let Some(count) = length.as_number() else { return Some((length, false)) };
+    let Some(count) = length.as_number() else { return Some(LaunchedLength { length, is_for_numbers: false }) };
+    if !is_used(own.kernel, &own.kernel.params[at].name) {
+        return None;
+    }
     // A number says little about other launches, unless the length that the accesses suggest exceeds it in this one.
-    let exceeds = |suggested: &Length| {
-        let mut least = suggested.least.clone();
+    let exceeds = |needed: &Length| {
+        let mut least = needed.least.clone();
         loop {
             let Some(symbol) = least.symbols().next() else { break };
             let name = analysis.parameter_name(symbol)?;
@@ -602,10 +673,24 @@ fn launched_length(
         }
         Some(least.constant() > count)
     };
-    chosen
-        .iter()
-        .any(|suggested| suggested.premises.is_empty() && exceeds(suggested) == Some(true))
-        .then_some((length, true))
+    let is_number = |needed: &Length| needed.least.as_number().is_some();
+    let is_of_launch = |needed: &Length| {
+        let mut names = needed.least.symbols().filter_map(|symbol| analysis.parameter_name(symbol));
+        names.all(|name| is_extent(name)) && exceeds(needed).is_some()
+    };
+    // The launch knows more than accesses that suggest numbers.
+    let are_numbers = suggested.iter().all(is_number);
+    let is_for_numbers = suggested.is_empty()
+        || suggested.iter().any(|needed| needed.premises.is_empty() && exceeds(needed) == Some(true))
+        || !are_numbers && suggested.iter().all(is_of_launch);
+    (are_numbers || is_for_numbers).then_some(LaunchedLength { length, is_for_numbers })
+}
+
+/// Returns whether the body of a kernel contains the name of an array.
+fn is_used(kernel: &ClkFunction, array: &str) -> bool {
+    let mut is_used = false;
+    visit_exprs(&kernel.body, &mut |expr| is_used |= matches!(&expr.kind, ExprKind::Name(name) if name == array));
+    is_used
 }
 
 /// Assumes the parameters that all launches of the file compute from others: `total == rows * columns`.

@@ -104,6 +104,9 @@ pub(super) struct Abduction<'a> {
     pub(super) block_factors: FxHashSet<(usize, i128)>,
     /// The axes along which the kernel computes the number of threads of the launch.
     pub(super) strided_axes: Vec<usize>,
+    /// The axes along which the kernel multiplies the index of the block by a part of the block's extent, as in
+    /// `blockDim.x / 4 * 4 * blockIdx.x`.
+    pub(super) divided_axes: Vec<usize>,
 }
 
 const AXES: [&str; 3] = ["x", "y", "z"];
@@ -156,6 +159,7 @@ impl<'a> Abduction<'a> {
             accesses: vec![],
             block_factors: FxHashSet::default(),
             strided_axes: vec![],
+            divided_axes: vec![],
         };
         for param in &kernel.params {
             let meaning = if param.ty.starts_with('[') {
@@ -591,6 +595,12 @@ impl<'a> Abduction<'a> {
         if !left.symbols().chain(right.symbols()).all(|symbol| self.is_parameter(symbol)) {
             return None;
         }
+        // The assumption compares in `u64` if a parameter has this type, and a negative number is none of it.
+        let is_u64 = |symbol| self.parameter_name(symbol).is_some_and(|name| self.sizes.scalar_of(name) == "u64");
+        let is_negative = |side: &SizePolynomial| side.terms().any(|(_, by)| by < 0);
+        if (is_negative(&left) || is_negative(&right)) && left.symbols().chain(right.symbols()).any(is_u64) {
+            return None;
+        }
         SizeCondition::comparison(left, op, right, holds).map(ComparedSizes::Stated)
     }
 
@@ -687,7 +697,7 @@ impl<'a> Abduction<'a> {
             ExprKind::Binary(op, left, right) => {
                 let (left, right) = (self.value(left)?, self.value(right)?);
                 let result = self.arithmetic(op, &left, &right)?;
-                self.note_block_factor(&result);
+                self.note_axes(&result);
                 Some(result)
             }
             ExprKind::Call(name, args) => {
@@ -703,7 +713,9 @@ impl<'a> Abduction<'a> {
                     _ => return None,
                 };
                 let (left, right) = (self.value(left)?, self.value(right)?);
-                self.arithmetic(op, &left, &right)
+                let result = self.arithmetic(op, &left, &right)?;
+                self.note_axes(&result);
+                Some(result)
             }
             _ => None,
         }
@@ -734,8 +746,8 @@ impl<'a> Abduction<'a> {
         Some(value)
     }
 
-    /// Notes `block_idx * 256 + thread_idx`.
-    fn note_block_factor(&mut self, value: &SizePolynomial) {
+    /// Notes what an expression tells about the axes of the launch, such as `block_idx * 256 + thread_idx`.
+    fn note_axes(&mut self, value: &SizePolynomial) {
         for (axis, axis_name) in AXES.iter().enumerate() {
             let find = |base: &str| self.positions.get(&(SmolStr::from(base), axis)).copied();
             if let (Some(thread), Some(block)) = (find("thread_idx"), find("block_idx"))
@@ -750,6 +762,19 @@ impl<'a> Abduction<'a> {
                 stride.sort();
                 if value.coefficient(&stride) != 0 && !self.strided_axes.contains(&axis) {
                     self.strided_axes.push(axis);
+                }
+                let whole = SizePolynomial::symbol(block);
+                let is_part = |symbol: &SizeSymbol| {
+                    let quotient = self.symbols[symbol.0 as usize].quotient.as_ref();
+                    quotient.is_some_and(|(dividend, _)| *dividend == whole)
+                };
+                let position = self.positions.get(&(SmolStr::from("block_idx"), axis));
+                let is_divided = |(monomial, _): (&Monomial, i128)| {
+                    position.is_some_and(|block| monomial.contains(block)) && monomial.iter().any(is_part)
+                };
+                let is_divided = || self.expanded(value).is_some_and(|value| value.terms().any(is_divided));
+                if !self.divided_axes.contains(&axis) && is_divided() {
+                    self.divided_axes.push(axis);
                 }
             }
         }
