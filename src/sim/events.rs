@@ -23,7 +23,7 @@ unsafe fn report(
         // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
         event(unsafe { observer.as_mut() }, g);
     }
-    if g.stopped.is_some() { std::ptr::null() } else { op.wrapping_add(1) }
+    if g.results.stopped.is_some() { std::ptr::null() } else { op.wrapping_add(1) }
 }
 
 /// Reports an access of the active lanes at access site `x`.
@@ -58,7 +58,7 @@ impl OpStep for ReportDot {
         unsafe {
             let (o, code) = (&*op, &*g.code);
             let iterations = g.counters[o.y as usize].max_trips;
-            if !g.full {
+            if !g.mask.full {
                 return op.add(1);
             }
             for site in (o.x..o.x + u32::from(o.c)).map(|n| &code.access_sites[n as usize]) {
@@ -122,7 +122,7 @@ impl OpStep for ReportBlockBarrier {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // For a split block, `warp_split` reports the barrier when the last split arrives.
         // SAFETY: C3: another op follows.
-        unsafe { if g.is_split { op.add(1) } else { report(g, op, |l, g| l.on_block_barrier(g)) } }
+        unsafe { if g.split.is_split { op.add(1) } else { report(g, op, |l, g| l.on_block_barrier(g)) } }
     }
 }
 

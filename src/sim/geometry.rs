@@ -1,7 +1,8 @@
 //! The division of a launch into lane groups.
 
 use super::code::{AXES, KernelTables, TrackedMemory};
-use super::group::{CHUNK, MAX_LANES, MAX_ROW};
+use super::group::{MAX_LANES, MAX_ROW};
+use super::group_registers::CHUNK;
 use clk_ir::disjoint_writes::DisjointWrites;
 use clk_runtime::LaunchExtents;
 

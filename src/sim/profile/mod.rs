@@ -19,7 +19,7 @@ use self::access_cost::{ActiveLane, WarpLanes};
 use super::code::{KernelTables, MaskId, MemoryKind, PollingLoopDef};
 use super::events::{AccessSite, GroupObserver};
 use super::geometry::{self, GroupGeometry};
-use super::group::{AccessFacts, LaneAddresses, RegionAccess, ThreadGroup};
+use super::group::{AccessFacts, GroupShape, LaneAddresses, RegionAccess, ThreadGroup};
 use super::memory::layout::BoundParam;
 use super::memory::{self, AddressRun};
 use clk_ir::CostCounting;
@@ -230,16 +230,17 @@ impl<'a> WorkerProfiler<'a> {
     }
 
     /// Computes the warp of each lane of a group.
-    fn compute_warps(&mut self, g: &ThreadGroup) {
-        if self.shape == g.shape && self.warps.len() == g.lanes {
+    fn compute_warps(&mut self, shape: &GroupShape) {
+        if self.shape == shape.extents && self.warps.len() == shape.lanes {
             return;
         }
         let (code, tile) = (self.tally.code, self.tally.code.counted_warps.unwrap_or([32, 1]));
         let of = |lane| {
-            let (warp, at) = geometry::warp_and_lane(g.shape, g.coordinates(lane), code.threads.map(|_| tile));
+            let (warp, at) =
+                geometry::warp_and_lane(shape.extents, shape.coordinates(lane), code.threads.map(|_| tile));
             (warp as u32, at as u8)
         };
-        (self.shape, self.warps) = (g.shape, (0..g.lanes).map(of).collect());
+        (self.shape, self.warps) = (shape.extents, (0..shape.lanes).map(of).collect());
         let count = self.warps.iter().map(|(warp, _)| *warp as usize + 1).max().unwrap_or(0);
         let is_used = |warp: &u32| self.warps.iter().any(|(own, _)| own == warp);
         debug_assert!((0..count as u32).all(|warp| is_used(&warp)), "the warps of a group are numbered from 0 on");
@@ -258,7 +259,7 @@ impl<'a> WorkerProfiler<'a> {
         // SAFETY: C5: the access and its memory belong to the code. Active lanes exist (G2).
         let start = unsafe { (*g.memories.add(access.memory as usize)).ptr } as usize;
         let last = &mut self.last[number];
-        last.resize(g.lanes, 0);
+        last.resize(g.shape.lanes, 0);
         let mut repeated = 0;
         for lane in g.active() {
             // SAFETY: as above.
@@ -338,7 +339,7 @@ impl Drop for WorkerProfiler<'_> {
 impl GroupObserver for WorkerProfiler<'_> {
     unsafe fn on_access(&mut self, g: &mut ThreadGroup, note: &AccessSite) {
         if self.counts {
-            self.compute_warps(g);
+            self.compute_warps(&g.shape);
             // SAFETY: C4: the op's access site belongs to the code, and accesses to local arrays have no access sites.
             unsafe { self.count(g, note) };
         }
@@ -348,11 +349,11 @@ impl GroupObserver for WorkerProfiler<'_> {
         if !self.counts {
             return;
         }
-        self.compute_warps(g);
+        self.compute_warps(&g.shape);
         let Some(times) = self.sums.times.get_mut(segment as usize) else { return };
-        if g.full {
+        if g.mask.full {
             times[0] += self.present.len() as u64;
-            times[1] += g.lanes as u64;
+            times[1] += g.shape.lanes as u64;
             return;
         }
         self.present.iter_mut().for_each(|warp| *warp = (0, false));
@@ -361,7 +362,7 @@ impl GroupObserver for WorkerProfiler<'_> {
         }
         let code = self.tally.code;
         if code.segments.get(segment as usize).is_some_and(|segment| segment.branch.is_some()) {
-            for lane in (0..g.lanes).filter(|&lane| g.mask_contains(from, lane) && !g.is_active(lane)) {
+            for lane in (0..g.shape.lanes).filter(|&lane| g.mask_contains(from, lane) && !g.is_active(lane)) {
                 self.present[self.warps[lane].0 as usize].1 = true;
             }
         }

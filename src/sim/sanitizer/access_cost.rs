@@ -31,7 +31,8 @@ impl WorkerChecker<'_> {
         for lane in g.active() {
             // SAFETY: as above.
             let Some(addr) = (unsafe { memory::address(g, access, lane) }) else { continue };
-            let (warp, at) = geometry::warp_and_lane(g.shape, g.coordinates(lane), self.code.threads.map(|_| tile));
+            let (warp, at) =
+                geometry::warp_and_lane(g.shape.extents, g.shape.coordinates(lane), self.code.threads.map(|_| tile));
             lanes.push((warp * 32 + at, lane, (addr as usize - start) as i128));
         }
         lanes.sort_unstable();
@@ -68,12 +69,12 @@ impl WorkerChecker<'_> {
         // SAFETY: G4: each memory of the code has an entry.
         let memory: &MemoryRt = unsafe { &*g.memories.add(access.memory as usize) };
         let thread_id = |lane: usize| {
-            let [x, y, z, batch] = g.coordinates(lane).map(|c| c as u32);
+            let [x, y, z, batch] = g.shape.coordinates(lane).map(|c| c as u32);
             let (block, thread, index) = fault::launch_position(
                 self.code,
                 self.shared_state.extents(),
-                g.block,
-                g.first_index,
+                g.position.block,
+                g.position.first_index,
                 [x, y, z],
                 batch,
             );

@@ -28,7 +28,7 @@ impl LocalInitMap {
 
     pub fn on_declaration(&mut self, g: &ThreadGroup, memory: usize) {
         let written = &mut self.written[memory];
-        if g.full {
+        if g.mask.full {
             return written.fill(0);
         }
         for column in written.chunks_mut(self.lanes.max(1)) {

@@ -39,7 +39,6 @@ pub(crate) use launch_state::{SharedCheckState, add_warning};
 
 use super::code::{KernelTables, MaskId, MemoryKind, PollingLoopDef, TrackedMemory};
 use super::events::{AccessSite, GroupObserver};
-use super::fault::stop_at;
 use super::geometry::GroupGeometry;
 use super::group::{AccessFacts, LaneAddresses, RegionAccess, ThreadGroup};
 use super::memory::AddressRun;
@@ -102,13 +101,13 @@ impl GroupObserver for WorkerChecker<'_> {
     fn on_warp_barrier(&mut self, g: &mut ThreadGroup) {
         if self.is_exact {
             self.order.time += 1;
-            let warps = 0..g.lanes.div_ceil(32);
+            let warps = 0..g.shape.lanes.div_ceil(32);
             return warps.filter(|warp| g.is_active(warp * 32)).for_each(|warp| self.order.on_warp_barrier(warp));
         }
         self.flush_logs();
         self.shared_clock.tick();
         self.global_clock.tick();
-        for warp in 0..g.lanes.div_ceil(32) {
+        for warp in 0..g.shape.lanes.div_ceil(32) {
             if g.is_active(warp * 32) {
                 self.shared_clock.on_warp_barrier(warp);
                 self.global_clock.on_warp_barrier(warp);
@@ -143,7 +142,7 @@ impl GroupObserver for WorkerChecker<'_> {
         {
             let lane = g.active().next().unwrap_or(0);
             let others = g.active_count().saturating_sub(1) as u64;
-            stop_at(g, FaultKind::Deadlock { detail }, wait.span, lane, others);
+            g.results.stop_at(FaultKind::Deadlock { detail }, wait.span, lane, others);
         }
     }
 

@@ -8,7 +8,7 @@ use super::shadow::ShadowWords;
 use super::shadow_word::{self, KIND, LANE_SHIFT, ONE};
 use crate::code::AccessOperands;
 use crate::events::AccessKind;
-use crate::fault::{self, GroupStop, stop_at};
+use crate::fault::{self, GroupStop};
 use crate::group::ThreadGroup;
 use crate::lanes::slow::read_value;
 use crate::memory::{self};
@@ -99,7 +99,7 @@ impl WorkerChecker<'_> {
         let (other, scalar) = (self.thread_of_word(e, p, word), e.access.scalar);
         let by_other = other.group == self.group_number && is_pending_write(g, e, p, other.lane);
         let left = |k: usize| match e.site.values.get(k) {
-            Some(&reg) if by_other => Some(read_value(g, reg, scalar, other.lane)),
+            Some(&reg) if by_other => Some(read_value(&g.registers, reg, scalar, other.lane)),
             _ => Some(read_element(p.addr.wrapping_add(k * scalar.size()), scalar)),
         };
         self.describe_race(g, e, p, ConflictingAccess { other, access_kind: kind }, &left)
@@ -138,7 +138,7 @@ impl WorkerChecker<'_> {
         // For component `k`: the value that this thread writes, and the value that the other thread wrote.
         let values = |k: usize| {
             let value = match e.site.kind {
-                AccessKind::Store => e.site.values.get(k).map(|&reg| read_value(g, reg, scalar, p.lane)),
+                AccessKind::Store => e.site.values.get(k).map(|&reg| read_value(&g.registers, reg, scalar, p.lane)),
                 AccessKind::Load => Some(read_element(p.addr.wrapping_add(k * scalar.size()), scalar)),
                 AccessKind::AtomicRmw | AccessKind::AtomicLoad => None,
             };
@@ -183,7 +183,7 @@ impl WorkerChecker<'_> {
             let stop = GroupStop { kind, span: access.span, lane, others };
             self.shared_state.warn(fault::group_fault(g, stop, self.shared_state.extents()));
         } else {
-            stop_at(g, kind, access.span, lane, others);
+            g.results.stop_at(kind, access.span, lane, others);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::checked_access::CheckedAccess;
 use super::checker::WorkerChecker;
 use super::region_plan::{ActiveRange, CheckPlan, PlannedAccess};
 use super::shared_access_log::{AccessSummary, RecordedAccess};
+use crate::current_mask::CurrentMask;
 use crate::events::AccessKind;
 use crate::group::{RegionAccess, ThreadGroup};
 
@@ -59,7 +60,7 @@ impl WorkerChecker<'_> {
             let Some(event) = (unsafe { self.checked_access(g, &code.access_sites[reach.site as usize]) }) else {
                 continue;
             };
-            let pattern = pattern(g, &event, reach)?;
+            let pattern = pattern(&g.mask, &event, reach)?;
             let shared = (!event.is_global).then_some(event.access.memory as usize);
             let before = |step: &PlannedAccess| {
                 step.kind == AccessKind::Store && step.shared == shared && step.pattern == pattern
@@ -156,9 +157,9 @@ impl WorkerChecker<'_> {
 
 /// Returns the pattern of an access in all iterations of its loops. `None` if the active lanes are not contiguous or
 /// some element is out of bounds.
-fn pattern(g: &ThreadGroup, e: &CheckedAccess<'_>, reach: &RegionAccess) -> Option<AccessPattern> {
+fn pattern(mask: &CurrentMask, e: &CheckedAccess<'_>, reach: &RegionAccess) -> Option<AccessPattern> {
     let run = &reach.run;
-    if e.init_map.is_some() || !(g.full || run.is_exact(g) && (g.is_contiguous || run.count[0] == 1)) {
+    if e.init_map.is_some() || !(mask.full || run.is_exact(mask) && (mask.is_contiguous || run.count[0] == 1)) {
         return None;
     }
     let mut pattern = AccessPattern { first: e.cell_of(run.addr), ..AccessPattern::from_run(run, e.tracked.unit)? };
