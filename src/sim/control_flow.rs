@@ -586,7 +586,7 @@ pub(crate) fn divergence_span(g: &ThreadGroup, mut lanes: std::ops::Range<usize>
     let missing = lanes.find(|&l| !g.is_active(l))?;
     // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
     let span = unsafe { g.observer?.as_ref() }.divergence_of(missing)?;
-    Some(g.code().source_location(span).0)
+    Some(g.code().source.location(span).0)
 }
 
 /// A grid barrier: the group pauses until all blocks have reached the barrier, then continues with the next op.

@@ -30,7 +30,7 @@ impl OpStep for EnterRegion {
                 RegionEntry::Done => g.op_at(o.x),
                 RegionEntry::Left => op.add(1),
                 RegionEntry::Stopped => {
-                    let (span, lane) = (g.code().span, g.active().next().unwrap_or(0));
+                    let (span, lane) = (g.code().source.kernel, g.active().next().unwrap_or(0));
                     let others = g.active_count().saturating_sub(1) as u64;
                     g.results.stop_at(FaultKind::Interrupted, span, lane, others)
                 }

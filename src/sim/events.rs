@@ -35,7 +35,7 @@ impl OpStep for ReportAccess {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C4: `x` is an access site of the code (indexing checks it). C3: another op follows.
         unsafe {
-            let site = &(&(*g.code).access_sites)[(*op).x as usize];
+            let site = &(&(*g.code).events.access_sites)[(*op).x as usize];
             report(g, op, |l, g| l.on_access(g, site))
         }
     }
@@ -61,7 +61,7 @@ impl OpStep for ReportDot {
             if !g.mask.full {
                 return op.add(1);
             }
-            for site in (o.x..o.x + u32::from(o.c)).map(|n| &code.access_sites[n as usize]) {
+            for site in (o.x..o.x + u32::from(o.c)).map(|n| &code.events.access_sites[n as usize]) {
                 let Some((run, iteration)) = super::dot::over_budget(g, site.access, o.y, iterations) else {
                     return op.add(1);
                 };
@@ -94,7 +94,7 @@ impl OpStep for ReportTree {
             let code = &*g.code;
             let mut all = o.c == 3 || o.c == 0;
             if all {
-                let sites = &code.access_sites[o.x as usize..(o.x + u32::from(o.c)) as usize];
+                let sites = &code.events.access_sites[o.x as usize..(o.x + u32::from(o.c)) as usize];
                 report(g, op, |l, g| all = l.on_tree_reduction(g, sites, distance));
             }
             if all { tree } else { op.add(2) }
@@ -210,7 +210,7 @@ impl OpStep for ReportPoll {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C4: `x` is a polling loop of the code (indexing checks it). C3: another op follows.
         unsafe {
-            let wait = &(&(*g.code).waits)[(*op).x as usize];
+            let wait = &(&(*g.code).events.polling_loops)[(*op).x as usize];
             report(g, op, |l, g| l.on_poll(g, wait))
         }
     }

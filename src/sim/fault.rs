@@ -1,6 +1,6 @@
 //! Converts a stopped lane into a [`Fault`].
 
-use super::code::{KernelTables, MessagePart, PrintMessage};
+use super::code::{KernelProperties, MessagePart, PrintMessage};
 pub(crate) use super::group::GroupStop;
 use super::group::ThreadGroup;
 use super::group_registers::GroupRegisters;
@@ -35,16 +35,16 @@ pub(crate) fn format_message(registers: &GroupRegisters, message: &PrintMessage,
 
 /// Returns the fault of a stopped group. Its block and thread indices are those of the launch, not of the group.
 pub(crate) fn group_fault(g: &ThreadGroup, stop: GroupStop, extents: &LaunchExtents) -> Fault {
-    let (span, trace) = g.code().source_location(stop.span);
+    let (span, trace) = g.code().source.location(stop.span);
     let [x, y, z, batch] = g.shape.coordinates(stop.lane).map(|c| c as u32);
     let (block, thread, index) =
-        launch_position(g.code(), extents, g.position.block, g.position.first_index, [x, y, z], batch);
+        launch_position(&g.code().properties, extents, g.position.block, g.position.first_index, [x, y, z], batch);
     Fault { kind: stop.kind, span, trace, block, thread, index, others: stop.others, output: String::new() }
 }
 
 /// Returns a lane's block index, thread index, and index tuple in the launch.
 pub(crate) fn launch_position(
-    code: &KernelTables,
+    properties: &KernelProperties,
     extents: &LaunchExtents,
     mut block: [u32; 3],
     first: [u32; 3],
@@ -57,7 +57,7 @@ pub(crate) fn launch_position(
             (block, [x, y, z], None)
         }
         LaunchExtents::Threads(_) => {
-            let rank = code.threads.unwrap_or(1) as usize;
+            let rank = properties.threads.unwrap_or(1) as usize;
             let index = [first[2] + z, first[1] + y, first[0] + x];
             ([0; 3], [0; 3], Some(index[3 - rank.clamp(1, 3)..].to_vec()))
         }

@@ -166,10 +166,10 @@ impl<'a> GroupFrame<'a> {
         let code = launch.code;
         let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
         let column = 4 * lanes;
-        let uniform_bytes = code.uniform_bytes;
+        let uniform_bytes = code.registers.uniform_bytes;
         let local: usize = code.memories.iter().map(|m| local_columns(m) * column).sum();
         let shared_bytes = shared_memory::shared_bytes(&code.memories).next_multiple_of(64);
-        let registers = code.columns * (column + COLUMN_PADDING);
+        let registers = code.registers.columns * (column + COLUMN_PADDING);
         let area = Area::new(uniform_bytes + registers + local + shared_bytes + TAIL_PADDING);
         let lane_base = area.ptr.wrapping_add(uniform_bytes);
         let slot = |def: &RegDef| match *def {
@@ -183,7 +183,7 @@ impl<'a> GroupFrame<'a> {
             .with(|cached| cached.try_borrow_mut().map(|mut cached| std::mem::take(&mut cached.1)))
             .unwrap_or_default();
         let Tables { slots, homes, memories, plans, masks, counters, tallies, rooms } = &mut tables;
-        refill(slots, code.regs.iter().map(slot));
+        refill(slots, code.registers.defs.iter().map(slot));
         refill(homes, slots.iter().copied());
         let mut local_ptr = lane_base.wrapping_add(registers);
         let (shared_ptr, mut shared_used) = (local_ptr.wrapping_add(local), 0);
@@ -218,7 +218,7 @@ impl<'a> GroupFrame<'a> {
             }
         }
         refill(plans, repeat_n(AddressPlan::default(), code.accesses.len()));
-        refill(masks, repeat_n(MaskInfo::default(), code.masks.len()));
+        refill(masks, repeat_n(MaskInfo::default(), code.registers.masks.len()));
         refill(counters, repeat_n(ForLoopState::default(), code.loops.len()));
         refill(tallies, repeat_n(RegionCounts::default(), code.regions.len()));
         rooms.iter_mut().for_each(Vec::clear);
@@ -247,7 +247,7 @@ impl<'a> GroupFrame<'a> {
             pause: PauseState { reason: Pause::None, next: std::ptr::null() },
             split: WarpSplitState { is_split: false, number: 0, warps: 0 },
             polling: PollingProgress::new(std::ptr::null()),
-            yields_to_blocks: code.cooperative || launch.reverse_order,
+            yields_to_blocks: code.properties.cooperative || launch.reverse_order,
             reverse_order: launch.reverse_order,
         };
         let Tables { slots, homes, memories, plans, .. } = tables;
@@ -305,7 +305,7 @@ impl<'a> GroupFrame<'a> {
 
     fn set_launch_registers(&mut self) {
         let launch = self.launch;
-        for &(reg, special) in &launch.code.launch {
+        for &(reg, special) in &launch.code.registers.launch {
             let (scalar, bits) = match special {
                 Special::Const(scalar, bits) => (scalar, bits),
                 Special::Param(p, k, scalar) => (scalar, lane_of_raw(scalar, param_bits(&launch.bindings, p, k))),
@@ -341,7 +341,7 @@ impl<'a> GroupFrame<'a> {
             begin = 0;
         }
         g.position = GroupPosition { block: unit.block, first_index: unit.first_index };
-        for &(reg, special) in &self.launch.code.block {
+        for &(reg, special) in &self.launch.code.registers.block {
             let value = match special {
                 Special::Id(BuiltinIndex::Block, axis) => unit.block[axis as usize],
                 Special::Id(_, axis) => unit.first_index[axis as usize],
@@ -362,7 +362,7 @@ impl<'a> GroupFrame<'a> {
         g.split = WarpSplitState { is_split: false, number: 0, warps: polling::all_warps(g.shape.lanes) };
         g.polling = PollingProgress::new(g.polling.worker);
         let ends = number < polling::SPLIT_BLOCKS_AT_ENDS || number + polling::SPLIT_BLOCKS_AT_ENDS >= geometry.groups;
-        if self.launch.reverse_order && self.launch.code.can_split_warps && ends && g.shape.lanes > WARP {
+        if self.launch.reverse_order && self.launch.code.properties.can_split_warps && ends && g.shape.lanes > WARP {
             self.run_until(self.group.op_at(self.launch.code.body));
             self.split_into_warps();
         }

@@ -467,7 +467,7 @@ impl ThreadGroup {
         let info = self.masks[mask as usize];
         let in_range = (info.lo as usize..info.hi as usize).contains(&(lane / CHUNK));
         // SAFETY: C2: the caller's mask belongs to the code, so its register exists.
-        let lanes: *const u32 = unsafe { self.registers.slot(self.code().masks[mask as usize]).ptr.cast() };
+        let lanes: *const u32 = unsafe { self.registers.slot(self.code().registers.masks[mask as usize]).ptr.cast() };
         // SAFETY: G2: the lane exists and is in the chunks of the mask.
         lane < self.shape.lanes && (info.full || in_range && unsafe { *lanes.add(lane) != 0 })
     }
@@ -477,7 +477,7 @@ impl ThreadGroup {
     pub fn mask_lanes(&self, mask: MaskId, chunk: usize) -> [u32; CHUNK] {
         let info = self.masks[mask as usize];
         // SAFETY: C2: the caller's mask belongs to the code, so its register exists.
-        let lanes: *const u32 = unsafe { self.registers.slot(self.code().masks[mask as usize]).ptr.cast() };
+        let lanes: *const u32 = unsafe { self.registers.slot(self.code().registers.masks[mask as usize]).ptr.cast() };
         self.chunk_lanes(lanes, info.lo as usize..info.hi as usize, info.full, chunk)
     }
 
@@ -514,7 +514,7 @@ impl ThreadGroup {
     #[inline(always)]
     pub fn set_mask(&mut self, mask: MaskId) {
         // SAFETY: C2: the register of a mask exists.
-        let lanes = unsafe { self.registers.slot(self.code().masks[mask as usize]).ptr.cast() };
+        let lanes = unsafe { self.registers.slot(self.code().registers.masks[mask as usize]).ptr.cast() };
         self.mask.set(&self.masks[mask as usize], lanes);
     }
 }

@@ -60,6 +60,6 @@ fn record_pause<const WAITS: bool>(g: &mut ThreadGroup, op: *const Op) {
         worker.record_progress();
     } else if repeats >= PAUSES_BEFORE_STALL {
         // SAFETY: C3: `op` is an op of the code.
-        worker.record_wait(g.code().source_location(unsafe { (*op).y }).0);
+        worker.record_wait(g.code().source.location(unsafe { (*op).y }).0);
     }
 }

@@ -189,7 +189,7 @@ pub(crate) fn run(launch: &SimLaunch<'_>, extents: &LaunchExtents) -> Result<Pri
     let units = launch.geometry.groups;
     let progress =
         WorkProgress { next: AtomicU64::new(0), end: AtomicU64::new(units), results: Mutex::new(Results::default()) };
-    if launch.code.cooperative {
+    if launch.code.properties.cooperative {
         run_cooperative(launch, extents, &progress);
     } else if launch.reverse_order {
         run_backward(launch, extents, &progress);
@@ -247,7 +247,7 @@ fn useful_workers(launch: &SimLaunch<'_>) -> u64 {
     // A loop can do any amount of work in little code, so only launches without loops count as small.
     let lanes = launch.geometry.groups * launch.geometry.max_lanes as u64;
     let work = lanes * launch.ops.len() as u64;
-    if launch.code.is_straight && work < 200_000 { 1 } else { wanted }
+    if launch.code.properties.is_straight && work < 200_000 { 1 } else { wanted }
 }
 
 /// Returns whether the kernel has atomic loads, with which blocks wait for other blocks. An atomic load is a
@@ -318,7 +318,11 @@ fn run_worker(
 /// Registers this worker for stall detection if the kernel has loops that only wait for other threads. For a checked
 /// launch, the checker detects stalls instead.
 fn register_worker<'a>(launch: &SimLaunch<'a>) -> Option<WorkerRegistration<'a>> {
-    if launch.code.has_spin_loop && launch.checks.is_none() { launch.control.progress.stalls.register() } else { None }
+    if launch.code.properties.has_spin_loop && launch.checks.is_none() {
+        launch.control.progress.stalls.register()
+    } else {
+        None
+    }
 }
 
 /// Makes a frame record the loops in which its groups wait. The frame must not outlive the worker's registration.
@@ -330,7 +334,7 @@ fn with_worker<'a>(mut frame: GroupFrame<'a>, worker: &Option<WorkerRegistration
 /// Stops a group before its first op, because the launch has been asked to stop.
 #[cold]
 fn stop_before_start(frame: &mut GroupFrame<'_>) {
-    let span = frame.launch.code.span;
+    let span = frame.launch.code.source.kernel;
     frame.group.results.stop_at(FaultKind::Interrupted, span, 0, 0);
 }
 

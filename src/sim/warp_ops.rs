@@ -77,7 +77,8 @@ impl OpStep for WarpStep {
         let warps: Vec<(usize, usize)> =
             warps(&g.shape).filter(|&(first, count)| active_in_warp(g, first, count) > 0).collect();
         for (first, count) in warps {
-            let wrong = if g.code().checks.arithmetic { warp_fault(&g.registers, def, first, count) } else { None };
+            let wrong =
+                if g.code().events.checks.arithmetic { warp_fault(&g.registers, def, first, count) } else { None };
             if let Some((kind, lane, others)) = wrong {
                 return g.results.stop_at(kind, def.span, lane, others);
             }
@@ -144,7 +145,7 @@ fn run_masked(g: &mut ThreadGroup, def: &WarpDef) -> Result<(), (FaultKind, usiz
             if let Some(&other) = group.iter().find(|&&i| masks[i] != mask) {
                 return Err(fault(WarpMaskError::Other(other as u32, masks[other])));
             }
-            if g.code().checks.arithmetic {
+            if g.code().events.checks.arithmetic {
                 check_masked(&g.registers, def, first, &group)?;
             }
             run_subgroup(&g.registers, def, first, mask, &group);
@@ -227,7 +228,7 @@ fn run_subgroup(registers: &GroupRegisters, def: &WarpDef, first: usize, mask: u
 
 /// Returns a fault if `--trap-nan` is on and the computed sum is NaN or infinite although all values in it are finite.
 fn nonfinite_fault(g: &ThreadGroup, def: &WarpDef, first: usize, group: &[usize]) -> Option<FaultKind> {
-    if !g.code().checks.nan || def.op != WarpOp::ReduceAdd || !def.scalar.is_float() {
+    if !g.code().events.checks.nan || def.op != WarpOp::ReduceAdd || !def.scalar.is_float() {
         return None;
     }
     let values: Vec<ScalarValue> =

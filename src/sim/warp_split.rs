@@ -184,7 +184,7 @@ impl<'a> GroupFrame<'a> {
         let other = all.iter().find(|part| part.group.pause.next != at_barrier[0].group.pause.next);
         // SAFETY: C3: a waiting split is paused after the op of a barrier, which belongs to the code.
         let other = other.map(|part| unsafe { (*part.group.pause.next.wrapping_sub(1)).y });
-        let elsewhere = divergence.or(other).map(|span| self.group.code().source_location(span).0);
+        let elsewhere = divergence.or(other).map(|span| self.group.code().source.location(span).0);
         FaultKind::Divergence { what, arrived: arrived as u32, expected: self.group.shape.lanes as u32, elsewhere }
     }
 }

@@ -16,7 +16,7 @@ use super::executable_memory::ExecutableMemory;
 use super::frame::{self, FrameLayout, FrameWords};
 use super::passes;
 use super::register_allocation::{BatchShape, MAX_VECTORS, RegisterAllocation, allocate};
-use crate::code::{KernelTables, MemoryKind};
+use crate::code::{KernelTables, MemoryDef, MemoryKind};
 use crate::current_mask::CurrentMask;
 use crate::group::{AccessFacts, CacheLine, GroupShape, LaneAddresses, LaneOffsets, RegionAccess, ThreadGroup, WARP};
 use crate::group_registers::{CHUNK, GroupRegisters, Slot};
@@ -102,7 +102,7 @@ pub(super) fn compile(
     let lanes = full_group.map_or(0, |extents| extents.map(|n| n as usize).iter().product());
     allocation.add_phase_slots(&region.phase_slots, layout.slots, lanes);
     let leaves = forced || region.may_exit();
-    let restored = if leaves { restore_shared(&mut region, code) } else { vec![] };
+    let restored = if leaves { restore_shared(&mut region, &code.memories) } else { vec![] };
     let exits = ExitOptions { logged: leaves && region.needs_store_log(), forced };
     let prefetch = PrefetchDistances::of(&region, code, registers);
     let bytes = emit(division.isa, &region, &allocation, prefetch, &layout, shape, exits);
@@ -110,7 +110,7 @@ pub(super) fn compile(
     let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));
     let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
     let viewed = varying.iter().any(|(_, input)| matches!(input, RegionInput::LaneRegister(_)));
-    let unhomed = region.writes.iter().any(|w| !w.uniform && code.views.contains(&w.reg));
+    let unhomed = region.writes.iter().any(|w| !w.uniform && code.registers.views.contains(&w.reg));
     Some(CompiledRegion {
         exec,
         frame_bytes: ((layout.slots + allocation.slot_bytes) as usize).next_multiple_of(64),
@@ -140,11 +140,11 @@ pub(super) fn compile(
 /// For a region with barriers, marks the shared arrays that a side exit restores from a copy, and returns them. Copying
 /// an array costs less than logging its many stores. Atomic updates are still logged, because a spin loop must exit
 /// when the log is full.
-fn restore_shared(region: &mut LaneRegion, code: &KernelTables) -> Vec<u32> {
+fn restore_shared(region: &mut LaneRegion, memories: &[MemoryDef]) -> Vec<u32> {
     region.restore_stores_if_atomic();
     let mut restored = vec![];
     for touched in region.memories.iter_mut().filter(|m| region.has_barriers && m.is_reloaded() && !m.updates) {
-        let memory = &code.memories[touched.memory.index()];
+        let memory = &memories[touched.memory.index()];
         if memory.kind == MemoryKind::Shared && memory.extents.iter().all(|e| matches!(e, Extent::Known(_))) {
             touched.restored = true;
             restored.push(touched.memory.index() as u32);
@@ -157,8 +157,8 @@ fn restore_shared(region: &mut LaneRegion, code: &KernelTables) -> Vec<u32> {
 /// and for fixed addresses.
 fn is_fixed(input: &RegionInput, code: &KernelTables) -> bool {
     match input {
-        RegionInput::Uniform(reg, _) => code.launch.iter().any(|(set, _)| set == reg),
-        RegionInput::LaneRegister(reg) => !code.views.contains(reg),
+        RegionInput::Uniform(reg, _) => code.registers.launch.iter().any(|(set, _)| set == reg),
+        RegionInput::LaneRegister(reg) => !code.registers.views.contains(reg),
         RegionInput::BaseAddress(_)
         | RegionInput::Extent(..)
         | RegionInput::Pitch(..)

@@ -65,7 +65,7 @@ impl ActiveChunks {
 #[inline(always)]
 pub(crate) unsafe fn mask_ptr(g: &ThreadGroup, mask: u16) -> *mut u8 {
     // SAFETY: C2: the caller's mask is one of the code's, which has a register for each.
-    unsafe { g.registers.slot(*g.code().masks.get_unchecked(mask as usize)).ptr }
+    unsafe { g.registers.slot(*g.code().registers.masks.get_unchecked(mask as usize)).ptr }
 }
 
 /// Clears a new mask in the gaps between the current mask's ranges of chunks, which ops skip: it has no lanes there.

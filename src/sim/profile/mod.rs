@@ -94,7 +94,7 @@ impl<'a> LaunchProfiler<'a> {
         let step = most.map_or(1, |most| geometry.groups.div_ceil(most.max(1)).max(1));
         let sums = ProfileTotals {
             costs: vec![AccessCost::default(); code.accesses.len()],
-            times: vec![[0; 3]; code.segments.len()],
+            times: vec![[0; 3]; code.events.segments.len()],
             ..ProfileTotals::default()
         };
         LaunchProfiler { code, step, touched, sums: Mutex::new(sums) }
@@ -110,7 +110,7 @@ impl<'a> LaunchProfiler<'a> {
     ) -> Profile {
         let sums = self.sums.into_inner().unwrap_or_else(|e| e.into_inner());
         let code = self.code;
-        let place = |span: u32| code.source_location(span).0;
+        let place = |span: u32| code.source.location(span).0;
         let access = |note: &AccessSite| {
             let access = &code.accesses[note.access as usize];
             let def = &code.memories[access.memory as usize];
@@ -137,7 +137,7 @@ impl<'a> LaunchProfiler<'a> {
             let (read, written) = (read.count(), written.count());
             Some(ArrayTraffic { name: def.name.clone(), bytes: *len as u64, read, written })
         };
-        let segments = code.segments.iter().zip(&sums.times);
+        let segments = code.events.segments.iter().zip(&sums.times);
         let segments = segments.map(|(def, &[warps, lanes, parted])| clk_runtime::profile::StraightLineSegment {
             warps,
             lanes,
@@ -147,7 +147,7 @@ impl<'a> LaunchProfiler<'a> {
         let (threads, warps) = size(extents, code);
         Profile {
             kernel: name.to_string(),
-            span: code.kernel_span,
+            span: code.source.kernel_span(),
             extents: *extents,
             launches: 1,
             threads,
@@ -155,7 +155,7 @@ impl<'a> LaunchProfiler<'a> {
             sampled: (self.step > 1).then(|| sums.groups as f64 / geometry.groups.max(1) as f64),
             tiled: false,
             product: None,
-            accesses: code.access_sites.iter().map(access).collect(),
+            accesses: code.events.access_sites.iter().map(access).collect(),
             segments: segments.collect(),
             arrays: code.memories.iter().zip(&self.touched).filter_map(traffic).collect(),
             min_group_sectors: sums.min_group_sectors,
@@ -172,8 +172,8 @@ fn size(extents: &LaunchExtents, code: &KernelTables) -> (u64, u64) {
     match extents {
         LaunchExtents::Grid { grid, block } => (all(grid) * all(block), all(grid) * all(block).div_ceil(32)),
         LaunchExtents::Threads(n) => {
-            let rank = usize::from(code.threads.unwrap_or(1)).clamp(1, 3);
-            let [width, height] = code.counted_warps.unwrap_or([32, 1]);
+            let rank = usize::from(code.properties.threads.unwrap_or(1)).clamp(1, 3);
+            let [width, height] = code.events.counted_warps.unwrap_or([32, 1]);
             let axis = |k: usize| if k < rank { n[rank - 1 - k] } else { 1 };
             let warps = u64::from(axis(0).div_ceil(width)) * u64::from(axis(1).div_ceil(height)) * u64::from(axis(2));
             (all(n), if all(n) == 0 { 0 } else { warps })
@@ -205,7 +205,7 @@ impl<'a> WorkerProfiler<'a> {
         let code = tally.code;
         let sums = ProfileTotals {
             costs: vec![AccessCost::default(); code.accesses.len()],
-            times: vec![[0; 3]; code.segments.len()],
+            times: vec![[0; 3]; code.events.segments.len()],
             ..ProfileTotals::default()
         };
         WorkerProfiler {
@@ -234,10 +234,10 @@ impl<'a> WorkerProfiler<'a> {
         if self.shape == shape.extents && self.warps.len() == shape.lanes {
             return;
         }
-        let (code, tile) = (self.tally.code, self.tally.code.counted_warps.unwrap_or([32, 1]));
+        let (code, tile) = (self.tally.code, self.tally.code.events.counted_warps.unwrap_or([32, 1]));
         let of = |lane| {
             let (warp, at) =
-                geometry::warp_and_lane(shape.extents, shape.coordinates(lane), code.threads.map(|_| tile));
+                geometry::warp_and_lane(shape.extents, shape.coordinates(lane), code.properties.threads.map(|_| tile));
             (warp as u32, at as u8)
         };
         (self.shape, self.warps) = (shape.extents, (0..shape.lanes).map(of).collect());
@@ -361,7 +361,7 @@ impl GroupObserver for WorkerProfiler<'_> {
             self.present[self.warps[lane].0 as usize].0 += 1;
         }
         let code = self.tally.code;
-        if code.segments.get(segment as usize).is_some_and(|segment| segment.branch.is_some()) {
+        if code.events.segments.get(segment as usize).is_some_and(|segment| segment.branch.is_some()) {
             for lane in (0..g.shape.lanes).filter(|&lane| g.mask_contains(from, lane) && !g.is_active(lane)) {
                 self.present[self.warps[lane].0 as usize].1 = true;
             }

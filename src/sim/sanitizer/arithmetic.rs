@@ -347,7 +347,7 @@ impl OpStep for FiniteCheck {
         // op follows.
         unsafe {
             let o = &*op;
-            let check = &(&(*g.code).nan_checks)[o.x as usize];
+            let check = &(&(*g.code).events.nan_checks)[o.x as usize];
             let bad = match check.scalar {
                 Scalar::F32 => any_active_fails::<f32, f32>(g, o.d, o.d, |v, _| !v.is_finite()),
                 Scalar::F64 => any_active_fails::<f64, f64>(g, o.d, o.d, |v, _| !v.is_finite()),

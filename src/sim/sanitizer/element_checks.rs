@@ -135,7 +135,7 @@ impl<'a> WorkerChecker<'a> {
         let code = self.code;
         let access = &code.accesses[site.access as usize];
         let number = access.memory as usize;
-        let tracked = code.tracked[number].as_ref()?;
+        let tracked = code.events.tracked[number].as_ref()?;
         let (planes, is_global) = self.planes(g, number, tracked);
         // SAFETY: G4: each memory of the code has an entry.
         let size = unsafe { (*g.memories.add(number)).len };
@@ -153,7 +153,7 @@ impl<'a> WorkerChecker<'a> {
         // SAFETY: G4: each memory of the code has an entry.
         let start = unsafe { (*g.memories.add(number)).ptr };
         let needs_lock = is_global && self.shared_state.global_shadow.has_several_workers;
-        let has_warp_ops = code.warp_ops;
+        let has_warp_ops = code.properties.has_warp_ops;
         Some(CheckedAccess {
             site,
             access,
@@ -181,7 +181,7 @@ impl<'a> WorkerChecker<'a> {
             if code.memories[access.memory as usize].kind == MemoryKind::Local {
                 return self.check_local(g, site, access);
             }
-            if code.counted_warps.is_some() {
+            if code.events.counted_warps.is_some() {
                 self.count_cost(g, site);
             }
             let Some(event) = self.checked_access(g, site) else { return };
@@ -192,7 +192,7 @@ impl<'a> WorkerChecker<'a> {
             } else if event.is_global || !self.try_log(g, &event) {
                 self.check_words(g, &event);
             }
-            if code.has_polling {
+            if code.properties.has_polling {
                 self.polling.on_access(g, &event);
             }
         }
@@ -560,7 +560,7 @@ impl WorkerChecker<'_> {
     /// The access belongs to the group's code.
     pub(super) unsafe fn check_local(&mut self, g: &mut ThreadGroup, site: &AccessSite, access: &AccessOperands) {
         let number = access.memory as usize;
-        if self.code.tracked[number].is_none() {
+        if self.code.events.tracked[number].is_none() {
             return;
         }
         let lanes = self.local_init.lanes;

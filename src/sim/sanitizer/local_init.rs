@@ -13,7 +13,7 @@ pub(crate) struct LocalInitMap {
 
 impl LocalInitMap {
     pub fn new(code: &KernelTables, lanes: usize) -> LocalInitMap {
-        let columns = |k: usize| match (code.memories[k].kind, &code.tracked[k]) {
+        let columns = |k: usize| match (code.memories[k].kind, &code.events.tracked[k]) {
             (MemoryKind::Local, Some(_)) => memory::layout::local_columns(&code.memories[k]),
             _ => 0,
         };

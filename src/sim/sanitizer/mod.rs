@@ -50,15 +50,15 @@ pub(crate) fn may_race(code: &KernelTables, extents: &LaunchExtents) -> bool {
     let geometry = GroupGeometry::new(extents, code);
     let global = |k: usize| matches!(code.memories[k].kind, MemoryKind::Global(_));
     let tracked = |(k, watched): (usize, &Option<TrackedMemory>)| {
-        global(k) && watched.as_ref().is_some_and(|w| !geometry.is_race_free(w, code))
+        global(k) && watched.as_ref().is_some_and(|w| !geometry.is_race_free(w, &code.properties))
     };
-    code.tracked.iter().enumerate().any(tracked)
+    code.events.tracked.iter().enumerate().any(tracked)
 }
 
 /// Returns whether accesses to shared arrays are checked.
 pub(crate) fn checks_shared_arrays(code: &KernelTables) -> bool {
     let shared = |k: usize| matches!(code.memories[k].kind, MemoryKind::Shared);
-    code.tracked.iter().enumerate().any(|(k, watched)| watched.is_some() && shared(k))
+    code.events.tracked.iter().enumerate().any(|(k, watched)| watched.is_some() && shared(k))
 }
 
 impl GroupObserver for WorkerChecker<'_> {
@@ -76,13 +76,14 @@ impl GroupObserver for WorkerChecker<'_> {
         iteration: isize,
     ) -> bool {
         // SAFETY: C4: the op's access site belongs to the code and is a load, whose elements are in bounds.
-        self.code.counted_warps.is_none() && unsafe { self.check_loop_loads(g, site, run, iterations, iteration) }
+        self.code.events.counted_warps.is_none()
+            && unsafe { self.check_loop_loads(g, site, run, iterations, iteration) }
     }
 
     unsafe fn on_tree_reduction(&mut self, g: &mut ThreadGroup, sites: &[AccessSite], distance: usize) -> bool {
         // SAFETY: C4, C7: the access sites belong to the code and to the array of the tree that follows, whose extent
         // is at least twice the distance.
-        self.code.counted_warps.is_none() && unsafe { self.check_tree(g, sites, distance) }
+        self.code.events.counted_warps.is_none() && unsafe { self.check_tree(g, sites, distance) }
     }
 
     unsafe fn on_local_declaration(&mut self, g: &mut ThreadGroup, memory: u32) {

@@ -131,7 +131,7 @@ impl WorkerChecker<'_> {
     ) -> Finding {
         let ConflictingAccess { other, access_kind: other_access_kind } = conflict;
         let same_group = other.group == self.group_number;
-        let site = e.tracked.site_ids.get(other.site as usize).map(|&n| &self.code.access_sites[n as usize]);
+        let site = e.tracked.site_ids.get(other.site as usize).map(|&n| &self.code.events.access_sites[n as usize]);
         let other_access = site.map(|n| &self.code.accesses[n.access as usize]);
         let span = other_access.map_or(e.access.span, |a| a.span);
         let scalar = e.access.scalar;
@@ -168,9 +168,9 @@ impl WorkerChecker<'_> {
             other: self.shared_state.thread_id(other.group, other.lane),
             other_access_kind,
             other_value,
-            other_span: self.code.source_location(span).0,
-            same_block: same_group && self.code.threads.is_none(),
-            same_warp: same_group && other.lane / 32 == p.lane / 32 && self.code.threads.is_none(),
+            other_span: self.code.source.location(span).0,
+            same_block: same_group && self.code.properties.threads.is_none(),
+            same_warp: same_group && other.lane / 32 == p.lane / 32 && self.code.properties.threads.is_none(),
         };
         let benign = race.is_benign();
         Finding { kind: FaultKind::Race(Box::new(race)), lane: p.lane, others: 0, is_benign: benign }

@@ -57,7 +57,8 @@ impl WorkerChecker<'_> {
         let mut steps: Vec<PlannedAccess> = Vec::with_capacity(all.len());
         for reach in all {
             // SAFETY: guaranteed by the caller.
-            let Some(event) = (unsafe { self.checked_access(g, &code.access_sites[reach.site as usize]) }) else {
+            let Some(event) = (unsafe { self.checked_access(g, &code.events.access_sites[reach.site as usize]) })
+            else {
                 continue;
             };
             let pattern = pattern(&g.mask, &event, reach)?;
@@ -76,7 +77,7 @@ impl WorkerChecker<'_> {
         plan.log_entries.clear();
         for step in &plan.accesses {
             let Some(memory) = step.shared else { continue };
-            let access = RecordedAccess::from_site(&self.code.access_sites[step.site as usize]);
+            let access = RecordedAccess::from_site(&self.code.events.access_sites[step.site as usize]);
             match plan.log_entries.iter_mut().find(|(number, _)| *number == memory) {
                 Some((_, part)) => part.add(&access, &step.pattern, step.hull),
                 None => plan.log_entries.push((memory, AccessSummary::of(&access, &step.pattern, step.hull))),
@@ -129,7 +130,9 @@ impl WorkerChecker<'_> {
         let code = self.code;
         // SAFETY: guaranteed by the caller; patterns are in bounds.
         unsafe {
-            let Some(event) = self.checked_access(g, &code.access_sites[step.site as usize]) else { return true };
+            let Some(event) = self.checked_access(g, &code.events.access_sites[step.site as usize]) else {
+                return true;
+            };
             let inside = step.hull.1 < event.planes.len as isize;
             let clean = inside && self.check_pattern(&event, &step.pattern);
             if clean && !event.is_global && step.kind == AccessKind::Store {
@@ -144,7 +147,9 @@ impl WorkerChecker<'_> {
         let code = self.code;
         // SAFETY: guaranteed by the caller; patterns are in bounds.
         unsafe {
-            let Some(event) = self.checked_access(g, &code.access_sites[step.site as usize]) else { return true };
+            let Some(event) = self.checked_access(g, &code.events.access_sites[step.site as usize]) else {
+                return true;
+            };
             if step.hull.1 >= event.planes.len as isize {
                 return false;
             }
