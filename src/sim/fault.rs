@@ -2,7 +2,7 @@
 
 use super::code::{KernelProperties, MessagePart, PrintMessage};
 pub(crate) use super::group::GroupStop;
-use super::group::ThreadGroup;
+use super::group::{GroupPosition, ThreadGroup};
 use super::group_registers::GroupRegisters;
 use super::lanes::slow::read_value;
 use clk_runtime::{Fault, LaunchExtents};
@@ -37,8 +37,7 @@ pub(crate) fn format_message(registers: &GroupRegisters, message: &PrintMessage,
 pub(crate) fn group_fault(g: &ThreadGroup, stop: GroupStop, extents: &LaunchExtents) -> Fault {
     let (span, trace) = g.code().source.location(stop.span);
     let [x, y, z, batch] = g.shape.coordinates(stop.lane).map(|c| c as u32);
-    let (block, thread, index) =
-        launch_position(&g.code().properties, extents, g.position.block, g.position.first_index, [x, y, z], batch);
+    let (block, thread, index) = launch_position(&g.code().properties, extents, g.position, [x, y, z], batch);
     Fault { kind: stop.kind, span, trace, block, thread, index, others: stop.others, output: String::new() }
 }
 
@@ -46,11 +45,11 @@ pub(crate) fn group_fault(g: &ThreadGroup, stop: GroupStop, extents: &LaunchExte
 pub(crate) fn launch_position(
     properties: &KernelProperties,
     extents: &LaunchExtents,
-    mut block: [u32; 3],
-    first: [u32; 3],
+    position: GroupPosition,
     [x, y, z]: [u32; 3],
     batch: u32,
 ) -> ([u32; 3], [u32; 3], Option<Vec<u32>>) {
+    let GroupPosition { mut block, first_index: first } = position;
     match extents {
         LaunchExtents::Grid { .. } => {
             block[0] += batch;

@@ -334,17 +334,17 @@ impl<'a> GroupFrame<'a> {
         let g = &mut self.group;
         self.splits.clear();
         let mut begin = self.launch.code.block_invariant_end;
-        if g.shape.lanes == 0 || g.split.is_split || (!geometry.has_equal_groups() && unit.shape != g.shape.extents) {
-            (g.shape.lanes, g.shape.extents) = (unit.shape.iter().product(), unit.shape);
+        if g.shape.lanes == 0 || g.split.is_split || (!geometry.has_equal_groups() && unit.extents != g.shape.extents) {
+            (g.shape.lanes, g.shape.extents) = (unit.extents.iter().product(), unit.extents);
             mask::all_lanes(g);
             g.plans.invalidate();
             begin = 0;
         }
-        g.position = GroupPosition { block: unit.block, first_index: unit.first_index };
+        g.position = unit.position;
         for &(reg, special) in &self.launch.code.registers.block {
             let value = match special {
-                Special::Id(BuiltinIndex::Block, axis) => unit.block[axis as usize],
-                Special::Id(_, axis) => unit.first_index[axis as usize],
+                Special::Id(BuiltinIndex::Block, axis) => g.position.block[axis as usize],
+                Special::Id(_, axis) => g.position.first_index[axis as usize],
                 _ => 0,
             };
             // SAFETY: C10: registers that are set per block are uniform and have 4-byte lanes.

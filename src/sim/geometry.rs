@@ -1,7 +1,7 @@
 //! The division of a launch into lane groups.
 
 use super::code::{AXES, KernelProperties, KernelTables, TrackedMemory};
-use super::group::{MAX_LANES, MAX_ROW};
+use super::group::{GroupPosition, MAX_LANES, MAX_ROW};
 use super::group_registers::CHUNK;
 use clk_ir::disjoint_writes::DisjointWrites;
 use clk_runtime::LaunchExtents;
@@ -20,9 +20,8 @@ pub struct GroupGeometry {
 
 /// The position and shape of one group.
 pub(crate) struct GroupUnit {
-    pub block: [u32; 3],
-    pub first_index: [u32; 3],
-    pub shape: [usize; AXES],
+    pub position: GroupPosition,
+    pub extents: [usize; AXES],
 }
 
 impl GroupGeometry {
@@ -85,12 +84,12 @@ impl GroupGeometry {
             }
         };
         let first_index: [u32; 3] = std::array::from_fn(|k| block[k].wrapping_mul(self.block[k]));
-        let mut shape = [1; AXES];
+        let mut extents = [1; AXES];
         for k in 0..3 {
             let left = self.extent.map_or(self.block[k], |e| self.block[k].min(e[k] - first_index[k]));
-            shape[k] = left as usize;
+            extents[k] = left as usize;
         }
-        GroupUnit { block, first_index, shape }
+        GroupUnit { position: GroupPosition { block, first_index }, extents }
     }
 }
 

@@ -76,8 +76,7 @@ impl WorkerChecker<'_> {
             let (block, thread, index) = fault::launch_position(
                 &self.code.properties,
                 self.shared_state.extents(),
-                g.position.block,
-                g.position.first_index,
+                g.position,
                 [x, y, z],
                 batch,
             );

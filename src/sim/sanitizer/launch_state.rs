@@ -156,10 +156,9 @@ impl<'a> SharedCheckState<'a> {
     /// Returns the thread that runs in a lane of a group.
     pub(super) fn thread_id(&self, group: u64, lane: usize) -> ThreadId {
         let unit = self.geometry.group(group);
-        let [x, y, z, _] = unit.shape.map(|n| n.max(1));
+        let [x, y, z, _] = unit.extents.map(|n| n.max(1));
         let at = [lane % x, lane / x % y, lane / x / y % z].map(|c| c as u32);
-        let (block, thread, index) =
-            fault::launch_position(&self.code.properties, self.extents, unit.block, unit.first_index, at, 0);
+        let (block, thread, index) = fault::launch_position(&self.code.properties, self.extents, unit.position, at, 0);
         ThreadId { block, thread, index }
     }
 
