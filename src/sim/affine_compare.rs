@@ -151,7 +151,7 @@ impl<V: WideLanes, T: LaneScalar<Repr = T> + NumericScalar, F: ComparisonOp + Fn
             let compare = Op { x: o.y, y: ordered.into(), b: o.c, ..*o };
             Compare::<T, F>::step(g, &compare);
             mask::Keep::<V, false>::step(g, &Op { a: o.d, ..*o });
-            if g.mask.lo >= g.mask.hi { g.op_at(o.x) } else { op.add(1) }
+            if g.mask.is_empty() { g.op_at(o.x) } else { op.add(1) }
         }
     }
 }

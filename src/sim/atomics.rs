@@ -189,7 +189,7 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddWord<NEGATE, CHECKED
             }
             let (one_axis, result) = (access.axes.len() == 1, def.result);
             let varying = one_axis && !access.axes[0].wide && g.registers.slot(access.axes[0].base).stride != 0;
-            for chunk in g.mask.lo..g.mask.hi {
+            for chunk in g.mask.chunks() {
                 let first = chunk * CHUNK;
                 let lanes = first..(first + CHUNK).min(g.shape.lanes);
                 let value = load::<u32>(g.registers.slot(def.value).ptr, g.registers.slot(def.value).stride, chunk);
@@ -274,7 +274,7 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddUnordered<NEGATE, CH
             let (extent, pitch) = (memory.axes[0].extent as u32, memory.axes[0].pitch as usize);
             let base = memory.ptr.add(access.offset as usize);
             let mut outside = false;
-            for chunk in g.mask.lo..g.mask.hi {
+            for chunk in g.mask.chunks() {
                 let lanes = load::<u32>(index.ptr, index.stride, chunk);
                 let mut out = 0;
                 for i in lanes {
@@ -286,7 +286,7 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddUnordered<NEGATE, CH
                 return out_of_bounds(g, access);
             }
             let one = value.ptr.cast::<u32>().read_unaligned();
-            for chunk in g.mask.lo..g.mask.hi {
+            for chunk in g.mask.chunks() {
                 let lanes = index.ptr.add(chunk * index.stride).cast::<u32>();
                 let values = value.ptr.add(chunk * value.stride).cast::<u32>();
                 for i in 0..CHUNK {

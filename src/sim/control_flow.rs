@@ -133,7 +133,7 @@ impl OpStep for LoopBackIf {
         // SAFETY: C3: `op` is an op of the code, which does not change while it runs (G5).
         let o = unsafe { &*op };
         g.set_mask(o.b);
-        if g.mask.lo >= g.mask.hi {
+        if g.mask.is_empty() {
             return op.wrapping_add(1);
         }
         if g.budget.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, o.y) }
@@ -280,7 +280,7 @@ unsafe fn set_i32_trips(registers: &GroupRegisters, mask: &CurrentMask, def: &Fo
         let (sign, size) = (if step > 0 { 1.0 } else { -1.0 }, f64::from(step).abs());
         let extra = if def.inclusive { size } else { size - 1.0 };
         let (mut least, mut most) = ([u32::MAX; CHUNK], [0u32; CHUNK]);
-        for chunk in mask.lo..mask.hi {
+        for chunk in mask.chunks() {
             let from = load::<i32>(start.ptr, start.stride, chunk);
             let to = load::<i32>(end.ptr, end.stride, chunk);
             let active = load::<u32>(mask.lanes.cast_mut().cast(), 4 * CHUNK, chunk);
@@ -440,7 +440,7 @@ impl OpStep for NextLanes {
             } else {
                 g.set_mask(def.mask);
             }
-            if g.mask.lo >= g.mask.hi {
+            if g.mask.is_empty() {
                 return op.add(1);
             }
             if o.c == 1 {

@@ -1,5 +1,7 @@
 //! The lanes of a group that are active, and summaries of the masks that a group can make its current one.
 
+use std::ops::Range;
+
 use super::group_registers::CHUNK;
 
 /// Summary of a mask: the chunks that contain active lanes, and whether all lanes are active.
@@ -104,6 +106,29 @@ impl CurrentMask {
             (self.first_lane, self.last_lane) = (from as usize, to as usize - 1);
         }
         self.lanes = lanes;
+    }
+
+    /// Returns the chunks of the mask.
+    #[inline(always)]
+    pub fn chunks(&self) -> Range<usize> {
+        self.lo..self.hi
+    }
+
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.lo >= self.hi
+    }
+
+    /// Returns the summary of the mask.
+    #[inline(always)]
+    pub fn info(&self) -> MaskInfo {
+        MaskInfo {
+            lo: self.lo as u32,
+            hi: self.hi as u32,
+            full: self.full,
+            active_row: self.is_contiguous.then(|| (self.first_lane as u32, self.last_lane as u32 + 1)),
+            ranges: self.ranges,
+        }
     }
 
     /// Finds the first and the last active lane.

@@ -339,6 +339,13 @@ impl GroupResults {
         self.stopped.get_or_insert_with(|| Box::new(GroupStop { kind, span, lane, others }));
         std::ptr::null()
     }
+
+    /// Moves the results of a warp split to those of its block.
+    pub fn take_from(&mut self, split: &mut GroupResults) {
+        let GroupResults { stopped, printed } = std::mem::take(split);
+        self.printed.push_str(&printed);
+        self.stopped = self.stopped.take().or(stopped);
+    }
 }
 
 /// Whether a group is paused, and where it continues.
@@ -457,7 +464,7 @@ impl ThreadGroup {
     #[inline(always)]
     pub fn is_active(&self, lane: usize) -> bool {
         // The memory of a mask is stale outside its range of chunks, so lanes there are not active.
-        let in_range = (self.mask.lo..self.mask.hi).contains(&(lane / CHUNK));
+        let in_range = self.mask.chunks().contains(&(lane / CHUNK));
         // SAFETY: G2: a mask has room for all lanes of a column, and this lane exists.
         lane < self.shape.lanes && (self.mask.full || in_range && unsafe { *self.mask.lanes.add(lane) != 0 })
     }
@@ -484,7 +491,7 @@ impl ThreadGroup {
     /// Like [`ThreadGroup::mask_lanes`], for the current mask.
     #[inline(always)]
     pub fn active_lanes(&self, chunk: usize) -> [u32; CHUNK] {
-        self.chunk_lanes(self.mask.lanes, self.mask.lo..self.mask.hi, self.mask.full, chunk)
+        self.chunk_lanes(self.mask.lanes, self.mask.chunks(), self.mask.full, chunk)
     }
 
     /// Returns the lanes of one chunk of a mask. Chunks outside the range `used` are empty, regardless of the contents

@@ -44,7 +44,7 @@ impl<T: Copy> OpStep for LoadColumn<T> {
             for (k, &reg) in access.regs.iter().enumerate() {
                 let slot = g.registers.slot(reg);
                 let from = from.add(k * stride * g.shape.column_chunks);
-                for chunk in g.mask.lo..g.mask.hi {
+                for chunk in g.mask.chunks() {
                     store(slot.ptr, slot.stride, chunk, load::<T>(from, stride, chunk));
                 }
             }
@@ -71,7 +71,7 @@ impl<T: Copy> OpStep for StoreColumn<T> {
             for (k, &reg) in access.regs.iter().enumerate() {
                 let slot = g.registers.slot(reg);
                 let to = to.add(k * stride * g.shape.column_chunks);
-                for chunk in g.mask.lo..g.mask.hi {
+                for chunk in g.mask.chunks() {
                     let new = load::<T>(slot.ptr, slot.stride, chunk);
                     let mut r = new;
                     if !g.mask.full {

@@ -225,7 +225,7 @@ impl<V: WideLanes> OpStep for StoreUnlessRedirected<V> {
 /// Returns whether all lanes of the chunk that starts at `lane` are active.
 #[inline(always)]
 unsafe fn is_chunk_active(mask: &CurrentMask, lane: usize) -> bool {
-    let in_range = (mask.lo..mask.hi).contains(&(lane / CHUNK));
+    let in_range = mask.chunks().contains(&(lane / CHUNK));
     // SAFETY: G2: this chunk is within the mask, whose register has 4-byte lanes.
     in_range
         && unsafe { mask.lanes.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
@@ -245,7 +245,7 @@ impl<E: StoredScalar> OpStep for StoreScatter<E> {
         unsafe {
             let access = access(g, op);
             let memory = &*g.memories.add(access.memory as usize);
-            for chunk in g.mask.lo..g.mask.hi {
+            for chunk in g.mask.chunks() {
                 let (offsets, ok) = chunk_offsets(&g.registers, access, memory, chunk);
                 if !ok && !active_in_bounds(g, access, chunk) {
                     return out_of_bounds(g, access);

@@ -63,10 +63,7 @@ impl<'a> GroupFrame<'a> {
     /// Moves the output and the fault of a split to the block's frame.
     fn take_results(&mut self, k: usize) {
         if k > 0 {
-            let part = &mut self.splits[k - 1].group;
-            let (printed, stopped) = (std::mem::take(&mut part.results.printed), part.results.stopped.take());
-            self.group.results.printed.push_str(&printed);
-            self.group.results.stopped = self.group.results.stopped.take().or(stopped);
+            self.group.results.take_from(&mut self.splits[k - 1].group.results);
         }
     }
 

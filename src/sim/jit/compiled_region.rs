@@ -742,7 +742,7 @@ fn bytes_of(shape: &GroupShape, register: &WrittenRegister) -> usize {
 
 /// Copies the active chunks of a register that is a view of memory to contiguous memory.
 unsafe fn copy_view(mask: &CurrentMask, slot: Slot, to: *mut u8) {
-    for chunk in mask.lo..mask.hi {
+    for chunk in mask.chunks() {
         // SAFETY: G1: a view has the chunks of the mask, with 4-byte lanes (C6). `to` has space for all chunks.
         unsafe { std::ptr::copy(slot.ptr.wrapping_add(chunk * slot.stride), to.add(4 * CHUNK * chunk), 4 * CHUNK) };
     }

@@ -232,15 +232,7 @@ impl OpStep for CopyMask {
             let (from, to) = (g.mask.lanes.cast_mut().cast(), mask_ptr(g, o.b));
             each_chunk(&g.mask, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
             clear_gaps(&g.mask, to);
-            let row = g.mask.is_contiguous.then(|| (g.mask.first_lane as u32, g.mask.last_lane as u32 + 1));
-            let info = MaskInfo {
-                lo: g.mask.lo as u32,
-                hi: g.mask.hi as u32,
-                full: g.mask.full,
-                active_row: row,
-                ranges: g.mask.ranges,
-            };
-            set(g, o.b, info);
+            set(g, o.b, g.mask.info());
             g.set_mask(o.b);
             op.add(1)
         }
@@ -305,7 +297,7 @@ impl OpStep for Resume {
         unsafe {
             let o = &*op;
             g.set_mask(o.b);
-            if g.mask.lo >= g.mask.hi { g.op_at(o.x) } else { op.add(1) }
+            if g.mask.is_empty() { g.op_at(o.x) } else { op.add(1) }
         }
     }
 }

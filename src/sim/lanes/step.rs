@@ -132,7 +132,7 @@ pub(crate) trait Fn3<A: LaneScalar> {
 /// Returns the chunks that an op runs over: one for a uniform destination.
 #[inline(always)]
 pub(crate) fn chunks(mask: &CurrentMask, stride: usize) -> std::ops::Range<usize> {
-    if stride == 0 { 0..1 } else { mask.lo..mask.hi }
+    if stride == 0 { 0..1 } else { mask.chunks() }
 }
 
 /// Calls `f` with each chunk that an op runs over.

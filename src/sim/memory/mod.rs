@@ -547,7 +547,7 @@ impl<E: StoredScalar> OpStep for LoadGather<E> {
         unsafe {
             let access = access(g, op);
             let memory = &*g.memories.add(access.memory as usize);
-            for chunk in g.mask.lo..g.mask.hi {
+            for chunk in g.mask.chunks() {
                 let (offsets, ok) = chunk_offsets(&g.registers, access, memory, chunk);
                 if !ok && !active_in_bounds(g, access, chunk) {
                     return out_of_bounds(g, access);

@@ -87,7 +87,7 @@ unsafe fn any_active_fails<T: LaneScalar, U: LaneScalar>(
             return wrong(T::get(a.ptr.cast::<T::Repr>().read()), U::get(b.ptr.cast::<U::Repr>().read()));
         }
         let mut failing = 0u32;
-        for chunk in g.mask.lo..g.mask.hi {
+        for chunk in g.mask.chunks() {
             let x = load::<T::Repr>(a.ptr, a.stride, chunk);
             let y = load::<U::Repr>(b.ptr, b.stride, chunk);
             let m = load::<u32>(g.mask.lanes.cast_mut().cast(), 4 * CHUNK, chunk);

@@ -102,7 +102,7 @@ unsafe fn list_chunks(g: &ThreadGroup, e: &CheckedAccess<'_>, cells: &mut Vec<u3
     unsafe {
         let memory = &*g.memories.add(e.access.memory as usize);
         let shift = e.tracked.unit.trailing_zeros();
-        for chunk in g.mask.lo..g.mask.hi {
+        for chunk in g.mask.chunks() {
             let (offsets, inside) = memory::chunk_offsets(&g.registers, e.access, memory, chunk);
             if !inside {
                 return false;
@@ -390,7 +390,7 @@ impl<'a> WorkerChecker<'a> {
         unsafe {
             let memory = &*g.memories.add(e.access.memory as usize);
             let (parts, pitch, len) = (e.word_components(), e.word_pitch(), e.planes.len);
-            for chunk in g.mask.lo..g.mask.hi {
+            for chunk in g.mask.chunks() {
                 let (offsets, inside) = memory::chunk_offsets(&g.registers, e.access, memory, chunk);
                 if !inside {
                     return false;
