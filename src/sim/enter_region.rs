@@ -65,7 +65,7 @@ impl GroupRegions {
     /// # Safety
     /// The launch keeps its machine code for `'a`.
     unsafe fn enter<'a>(&mut self, region: usize, code: &'a KernelTables) -> Option<&'a dyn RegionCode> {
-        // SAFETY: the caller's launch keeps its machine code.
+        // SAFETY: G5: guaranteed by the caller.
         let source: &'a dyn RegionCodeSource = unsafe { self.source?.as_ref() };
         let machine = source.region_code(region, &mut self.missed_lookups, code)?;
         let tally = &mut self.counts[region];

@@ -216,7 +216,7 @@ impl<V: WideLanes> OpStep for StoreUnlessRedirected<V> {
         // same access, which is a store.
         unsafe {
             let aimed =
-                access(g, op).regs.first().is_none_or(|&reg| g.registers.slot(reg).ptr != (g.registers.home(reg)).ptr);
+                access(g, op).regs.first().is_none_or(|&reg| g.registers.slot(reg).ptr != g.registers.home(reg).ptr);
             if aimed { op.add(1) } else { StoreWords::<V>::step(g, op) }
         }
     }

@@ -178,7 +178,7 @@ impl<'a> Lower<'_, 'a> {
         let clauses: Option<Vec<Expr>> = parts.iter().map(|part| self.clause(part)).collect();
         let Some(clauses) = clauses else { return Ok(false) };
         parts.iter().for_each(|part| self.note_equation(part));
-        self.stated.assumed.extend(clauses.into_iter().map(|clause| (clause, span)));
+        self.stated_launch.assumed.extend(clauses.into_iter().map(|clause| (clause, span)));
         Ok(true)
     }
 
@@ -240,7 +240,7 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the parameter whose value a variable has; a parameter that is assigned has a copy.
     fn launch_value(&self, name: &SmolStr) -> Option<SmolStr> {
-        self.stated.values.iter().find(|(own, _)| own == name).map(|(_, param)| param.clone())
+        self.stated_launch.values.iter().find(|(own, _)| own == name).map(|(_, param)| param.clone())
     }
 }
 

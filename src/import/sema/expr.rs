@@ -452,7 +452,7 @@ impl<'a> Lower<'_, 'a> {
             0 => (Position::Thread(number), (0, threads - 1)),
             1 => (Position::Block(number), (0, blocks - 1)),
             2 => {
-                let stated = self.stated.block[usize::from(number)];
+                let stated = self.stated_launch.block[usize::from(number)];
                 (Position::BlockExtent(number), stated.map_or((1, threads), |extent| (extent, extent)))
             }
             _ => (Position::GridExtent(number), (1, blocks)),

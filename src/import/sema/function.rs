@@ -4,7 +4,7 @@ use super::call::returned_parameter;
 use super::decl::refuse_arrays_in_structs;
 use super::file_variables::array_key;
 use super::lengths::shared_element_size;
-use super::lower::{Facts, Local, Lower, SharedArrays};
+use super::lower::{Facts, Local, Lower, SharedDeclarations};
 use super::overload::Chosen;
 use super::size_comments::StatedExtents;
 use super::translator::{CallerRequirements, PassMode, TranslatedFunction};
@@ -538,16 +538,16 @@ impl<'a> Lower<'_, 'a> {
             lower.is_kernel = true;
             lower.function = Some(id);
             lower.requirements.axes = stated.axis;
-            lower.stated.block = stated.block;
+            lower.stated_launch.block = stated.block;
             let body = lower.kernel_body(function);
             facts = std::mem::take(&mut lower.facts);
             facts.end_pass(body.as_ref().ok().map(|(_, _, stmts)| stmts.as_slice()));
-            let SharedArrays { declarations: mut shared, dynamic_length: mut dynamic, .. } =
+            let SharedDeclarations { declarations: mut shared, dynamic_length: mut dynamic, .. } =
                 std::mem::take(&mut lower.shared);
             let CallerRequirements { axes, grid_limits, mut notes, .. } = std::mem::take(&mut lower.requirements);
             let globals = lower.globals.clone();
             let unwritten_reads = std::mem::take(&mut lower.unwritten_reads);
-            let assumed = std::mem::take(&mut lower.stated.assumed);
+            let assumed = std::mem::take(&mut lower.stated_launch.assumed);
             let names: Vec<SmolStr> = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
                 .iter()
                 .map(|name| lower.fresh_in_function(name))
@@ -721,7 +721,7 @@ impl<'a> Lower<'_, 'a> {
                     } else {
                         clk
                     };
-                    self.stated.values.push((clk.clone(), parameter));
+                    self.stated_launch.values.push((clk.clone(), parameter));
                     self.declare(&name, Local::Variable { name: clk, key, ty, known: None });
                 }
             }

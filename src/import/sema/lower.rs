@@ -161,7 +161,7 @@ pub(crate) struct StatedLaunch {
 
 /// The shared arrays of a kernel.
 #[derive(Debug, Default)]
-pub(crate) struct SharedArrays {
+pub(crate) struct SharedDeclarations {
     pub(crate) declarations: Vec<Stmt>,
     /// The parameter with the length of dynamic shared memory, and the variable of its declaration.
     pub(crate) dynamic_length: Option<SmolStr>,
@@ -190,10 +190,10 @@ pub(crate) struct Lower<'t, 'a> {
     pub(crate) requirements: CallerRequirements,
     /// Variables of the file that the body uses as arrays.
     pub(crate) globals: Vec<usize>,
-    pub(crate) stated: StatedLaunch,
+    pub(crate) stated_launch: StatedLaunch,
     /// Parameters of a device function that must be aligned: the array, and a number of bytes.
     pub(crate) aligned: Vec<(VariableKey, u64, SourceSpan)>,
-    pub(crate) shared: SharedArrays,
+    pub(crate) shared: SharedDeclarations,
     /// The number of expressions and statements around the current one.
     depth: u32,
 }
@@ -221,9 +221,9 @@ impl<'t, 'a> Lower<'t, 'a> {
             unwritten_reads: vec![],
             requirements: CallerRequirements::default(),
             globals: vec![],
-            stated: StatedLaunch::default(),
+            stated_launch: StatedLaunch::default(),
             aligned: vec![],
-            shared: SharedArrays::default(),
+            shared: SharedDeclarations::default(),
             depth: 0,
         }
     }

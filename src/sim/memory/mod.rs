@@ -22,7 +22,7 @@ use super::affine_value::{coefficient, index_base, index_of_lane};
 use super::code::{AXES, AccessOperands, AffineIndex, Coef};
 use super::current_mask::CurrentMask;
 use super::group::{GroupShape, Op, ThreadGroup};
-use super::group_registers::{CHUNK, GroupRegisters};
+use super::group_registers::{CHUNK, GroupRegisters, Slot};
 use super::lanes::OpStep;
 use super::op_shape::{Indices, OpShape, OperandRole};
 use clk_runtime::FaultKind;
@@ -528,7 +528,7 @@ unsafe fn try_view<E: StoredScalar>(g: &mut ThreadGroup, access: &AccessOperands
                 prefetch_line(run.addr.wrapping_add((run.count[0] + line * CHUNK) * E::SIZE));
             }
         }
-        g.registers.set_slot(access.regs[0], super::group_registers::Slot { ptr, stride: stride as usize });
+        g.registers.set_slot(access.regs[0], Slot { ptr, stride: stride as usize });
         true
     }
 }
