@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 
 use super::affine_value::{AffineValue, coefficient, narrow_base};
 use super::code::AffineIndex;
-use super::group::{CHUNK, Op, OpFn, Slot, ThreadGroup};
+use super::group::{GroupShape, Op, OpFn, ThreadGroup};
+use super::group_registers::{CHUNK, GroupRegisters, Slot};
 use super::lanes::wide::WideLanes;
 use super::lanes::{Fn2, LaneScalar, OpStep, arith, mask, pick, pick_wide};
 use super::op_shape::{OpShape, OperandRole, RegisterRole, Width};
@@ -38,14 +39,14 @@ impl<T: LaneScalar<Repr = T> + NumericScalar, F: Fn2<T, Out = bool> + Fn2<i64, O
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes;
-            let (left, right) = (AffineValue::of(g, &axes[0]), AffineValue::of(g, &axes[1]));
-            if let Some(always) = constant_result::<F>(g, T::SCALAR, &left, &right, o.y == 1) {
-                *g.slots.add(o.d as usize) = g.slot(if always { o.b } else { o.a });
+            let (left, right) = (AffineValue::of(&g.registers, &axes[0]), AffineValue::of(&g.registers, &axes[1]));
+            if let Some(always) = constant_result::<F>(&g.shape, T::SCALAR, &left, &right, o.y == 1) {
+                g.registers.set_slot(o.d, g.registers.slot(if always { o.b } else { o.a }));
                 return op.add(1);
             }
-            let home = *g.homes.add(o.d as usize);
-            *g.slots.add(o.d as usize) = home;
-            compare_lanes::<T, F>(g, home, &left, &right);
+            let home = g.registers.home(o.d);
+            g.registers.set_slot(o.d, home);
+            compare_lanes::<T, F>(&g.shape, home, &left, &right);
             op.add(1)
         }
     }
@@ -55,21 +56,21 @@ impl<T: LaneScalar<Repr = T> + NumericScalar, F: Fn2<T, Out = bool> + Fn2<i64, O
 /// lanes.
 #[inline(always)]
 fn constant_result<F: Fn2<i64, Out = bool>>(
-    g: &ThreadGroup,
+    shape: &GroupShape,
     scalar: Scalar,
     left: &AffineValue,
     right: &AffineValue,
     ordered: bool,
 ) -> Option<bool> {
     let fits = |value: &AffineValue| {
-        let (low, high) = value.bounds(g);
+        let (low, high) = value.bounds(shape);
         cannot_wrap(scalar, low, high)
     };
     if !fits(left) || !fits(right) {
         return None;
     }
     let step = std::array::from_fn(|d| left.step[d] - right.step[d]);
-    let (low, high) = AffineValue { base: left.base - right.base, step }.bounds(g);
+    let (low, high) = AffineValue { base: left.base - right.base, step }.bounds(shape);
     let (at_low, at_high) = (F::call(low, 0), F::call(high, 0));
     // If an order relation holds for the smallest and the largest difference, it holds for all differences. Equality
     // holds for all differences only if the smallest and the largest are equal, and inequality only if 0 is not between
@@ -81,13 +82,13 @@ fn constant_result<F: Fn2<i64, Out = bool>>(
 /// Computes the comparison lane by lane, with the type's wrapping arithmetic.
 #[inline(always)]
 unsafe fn compare_lanes<T: LaneScalar<Repr = T> + NumericScalar, F: Fn2<T, Out = bool>>(
-    g: &ThreadGroup,
+    shape: &GroupShape,
     to: Slot,
     left: &AffineValue,
     right: &AffineValue,
 ) {
     let to = to.ptr.cast::<u32>();
-    let [nx, ny, nz, nw] = g.shape;
+    let [nx, ny, nz, nw] = shape.extents;
     let value = |v: i64| T::from_raw(v as u32 as u64);
     let (p, q) = (value(left.step[0]), value(right.step[0]));
     let mut lane = 0;
@@ -137,10 +138,11 @@ impl<V: WideLanes, T: LaneScalar<Repr = T> + NumericScalar, F: ComparisonOp + Fn
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses).get_unchecked(o.y as usize).axes;
-            if (g.full || g.is_contiguous) && g.shape[0] == g.lanes {
-                let (left, right) = (AffineRow::of(g, &axes[0]), AffineRow::of(g, &axes[1]));
-                if let Some((from, to)) = holding_lanes(F::OP, T::SCALAR, left, right, g.lanes as i64) {
-                    let (first, end) = if g.full { (0, g.lanes) } else { (g.first_lane, g.last_lane + 1) };
+            if (g.mask.full || g.mask.is_contiguous) && g.shape.is_row() {
+                let (left, right) = (AffineRow::of(&g.registers, &axes[0]), AffineRow::of(&g.registers, &axes[1]));
+                if let Some((from, to)) = holding_lanes(F::OP, T::SCALAR, left, right, g.shape.lanes as i64) {
+                    let (first, end) =
+                        if g.mask.full { (0, g.shape.lanes) } else { (g.mask.first_lane, g.mask.last_lane + 1) };
                     let has_lanes = mask::keep_row(g, o.b, first.max(from as usize), end.min(to as usize));
                     return if has_lanes { op.add(1) } else { g.op_at(o.x) };
                 }
@@ -149,7 +151,7 @@ impl<V: WideLanes, T: LaneScalar<Repr = T> + NumericScalar, F: ComparisonOp + Fn
             let compare = Op { x: o.y, y: ordered.into(), b: o.c, ..*o };
             Compare::<T, F>::step(g, &compare);
             mask::Keep::<V, false>::step(g, &Op { a: o.d, ..*o });
-            if g.lo >= g.hi { g.op_at(o.x) } else { op.add(1) }
+            if g.mask.is_empty() { g.op_at(o.x) } else { op.add(1) }
         }
     }
 }
@@ -178,9 +180,9 @@ struct AffineRow {
 
 impl AffineRow {
     #[inline(always)]
-    unsafe fn of(g: &ThreadGroup, index: &AffineIndex) -> AffineRow {
+    unsafe fn of(registers: &GroupRegisters, index: &AffineIndex) -> AffineRow {
         // SAFETY: C5: affine forms have uniform registers of 4-byte lanes.
-        unsafe { AffineRow { base: narrow_base(g, index), step: coefficient(g, index.coef[0]) } }
+        unsafe { AffineRow { base: narrow_base(registers, index), step: coefficient(registers, index.coef[0]) } }
     }
 
     #[inline(always)]

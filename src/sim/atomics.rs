@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{AtomicDef, NONE};
-use super::fault::stop_at;
-use super::group::{CHUNK, Op, Pause, ThreadGroup};
+use super::group::{Op, Pause, ThreadGroup};
+use super::group_registers::{CHUNK, GroupRegisters};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{OpStep, load};
 use super::memory::{atomic_address, out_of_bounds, resolve_affine};
@@ -48,22 +48,21 @@ impl<const CHECKED: bool> OpStep for GeneralAtomic<CHECKED> {
                 let Some(ptr) = atomic_address(g, access, lane) else {
                     return out_of_bounds(g, access);
                 };
-                let value = read_value(g, def.value, access.scalar, lane);
-                let compare = (def.compare != NONE).then(|| read_value(g, def.compare, access.scalar, lane));
+                let value = read_value(&g.registers, def.value, access.scalar, lane);
+                let compare = (def.compare != NONE).then(|| read_value(&g.registers, def.compare, access.scalar, lane));
                 let old = update_element(ptr, is_unshared, def.op, value, compare);
                 if CHECKED && let Some(kind) = atomic_fault(def.op, old, value) {
-                    return stop_at(g, kind, access.span, lane, 0);
+                    return g.results.stop_at(kind, access.span, lane, 0);
                 }
                 if def.result != NONE {
-                    write_value(g, def.result, lane, old);
+                    write_value(&g.registers, def.result, lane, old);
                 }
                 changed |= g.reverse_order && changes_value(def.op, old, value, compare);
             }
             if changed {
                 // Yields to other blocks while this one may hold a lock or may be about to run ahead of its
                 // synchronization.
-                (g.resume, g.pause) = (op.add(1), Pause::Iteration);
-                return std::ptr::null();
+                return g.pause.pause_after(op, Pause::Iteration);
             }
             op.add(1)
         }
@@ -97,7 +96,7 @@ fn stop_at_word_overflow(g: &mut ThreadGroup, op: *const Op, lane: usize, old: u
     let def = unsafe { atomic_def(g, op) };
     let span = g.code().accesses[def.access as usize].span;
     match atomic_fault(def.op, ScalarValue::of(old as i32), ScalarValue::of(value as i32)) {
-        Some(kind) => stop_at(g, kind, span, lane, 0),
+        Some(kind) => g.results.stop_at(kind, span, lane, 0),
         None => op.wrapping_add(1),
     }
 }
@@ -189,13 +188,13 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddWord<NEGATE, CHECKED
                 return GeneralAtomic::<CHECKED>::step(g, op);
             }
             let (one_axis, result) = (access.axes.len() == 1, def.result);
-            let varying = one_axis && !access.axes[0].wide && g.slot(access.axes[0].base).stride != 0;
-            for chunk in g.lo..g.hi {
+            let varying = one_axis && !access.axes[0].wide && g.registers.slot(access.axes[0].base).stride != 0;
+            for chunk in g.mask.chunks() {
                 let first = chunk * CHUNK;
-                let lanes = first..(first + CHUNK).min(g.lanes);
-                let value = load::<u32>(g.slot(def.value).ptr, g.slot(def.value).stride, chunk);
+                let lanes = first..(first + CHUNK).min(g.shape.lanes);
+                let value = load::<u32>(g.registers.slot(def.value).ptr, g.registers.slot(def.value).stride, chunk);
                 if varying {
-                    let slot = g.slot(access.axes[0].base);
+                    let slot = g.registers.slot(access.axes[0].base);
                     let index = load::<u32>(slot.ptr, slot.stride, chunk);
                     let (extent, pitch) = (memory.axes[0].extent as u32, memory.axes[0].pitch as usize);
                     let base = memory.ptr.add(access.offset as usize);
@@ -208,7 +207,14 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddWord<NEGATE, CHECKED
                             return out_of_bounds(g, access);
                         }
                         let ptr = base.add(i as usize * pitch);
-                        let old = add_word::<NEGATE>(g, ptr, memory.is_unshared, value[lane - first], result, lane);
+                        let old = add_word::<NEGATE>(
+                            &g.registers,
+                            ptr,
+                            memory.is_unshared,
+                            value[lane - first],
+                            result,
+                            lane,
+                        );
                         if CHECKED && next_word::<NEGATE>(old, value[lane - first]).1 {
                             return stop_at_word_overflow(g, op, lane, old, value[lane - first]);
                         }
@@ -221,7 +227,14 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddWord<NEGATE, CHECKED
                         let Some(ptr) = atomic_address(g, access, lane) else {
                             return out_of_bounds(g, access);
                         };
-                        let old = add_word::<NEGATE>(g, ptr, memory.is_unshared, value[lane - first], result, lane);
+                        let old = add_word::<NEGATE>(
+                            &g.registers,
+                            ptr,
+                            memory.is_unshared,
+                            value[lane - first],
+                            result,
+                            lane,
+                        );
                         if CHECKED && next_word::<NEGATE>(old, value[lane - first]).1 {
                             return stop_at_word_overflow(g, op, lane, old, value[lane - first]);
                         }
@@ -254,14 +267,14 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddUnordered<NEGATE, CH
             let [index] = access.axes.as_slice() else {
                 return AddWord::<NEGATE, CHECKED>::step(g, op);
             };
-            if index.wide || !memory.is_unshared || !g.full || !g.lanes.is_multiple_of(CHUNK) {
+            if index.wide || !memory.is_unshared || !g.mask.full || !g.shape.lanes.is_multiple_of(CHUNK) {
                 return AddWord::<NEGATE, CHECKED>::step(g, op);
             }
-            let (index, value) = (g.slot(index.base), g.slot(def.value));
+            let (index, value) = (g.registers.slot(index.base), g.registers.slot(def.value));
             let (extent, pitch) = (memory.axes[0].extent as u32, memory.axes[0].pitch as usize);
             let base = memory.ptr.add(access.offset as usize);
             let mut outside = false;
-            for chunk in g.lo..g.hi {
+            for chunk in g.mask.chunks() {
                 let lanes = load::<u32>(index.ptr, index.stride, chunk);
                 let mut out = 0;
                 for i in lanes {
@@ -273,7 +286,7 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddUnordered<NEGATE, CH
                 return out_of_bounds(g, access);
             }
             let one = value.ptr.cast::<u32>().read_unaligned();
-            for chunk in g.lo..g.hi {
+            for chunk in g.mask.chunks() {
                 let lanes = index.ptr.add(chunk * index.stride).cast::<u32>();
                 let values = value.ptr.add(chunk * value.stride).cast::<u32>();
                 for i in 0..CHUNK {
@@ -313,8 +326,8 @@ impl<const NEGATE: bool, const CHECKED: bool> OpStep for AddRows<NEGATE, CHECKED
             let Some(run) = resolve_affine(g, access, def.access) else {
                 return AddWord::<NEGATE, CHECKED>::step(g, op);
             };
-            let (value, stride) = (g.slot(def.value), run.stride[0]);
-            let solid = g.full || (g.is_contiguous && run.is_exact(g));
+            let (value, stride) = (g.registers.slot(def.value), run.stride[0]);
+            let solid = g.mask.full || (g.mask.is_contiguous && run.is_exact(&g.mask));
             let mut overflow: Option<(usize, u32, u32)> = None;
             run.for_each_row(|lane, addr, count| {
                 let raw = |i: usize| {
@@ -408,7 +421,7 @@ unsafe fn add_to_word(ptr: *mut u8, is_unshared: bool, value: u32) -> u32 {
 
 #[inline(always)]
 unsafe fn add_word<const NEGATE: bool>(
-    g: &ThreadGroup,
+    registers: &GroupRegisters,
     ptr: *mut u8,
     is_unshared: bool,
     value: u32,
@@ -428,7 +441,7 @@ unsafe fn add_word<const NEGATE: bool>(
             AtomicU32::from_ptr(ptr.cast()).fetch_add(value, Ordering::SeqCst)
         };
         if result != NONE {
-            g.set_lane(result, lane, old);
+            registers.set_lane(result, lane, old);
         }
         old
     }
@@ -454,12 +467,12 @@ impl<const WIDE: bool> OpStep for AddFloats<WIDE> {
             let Some(run) = resolve_affine(g, access, def.access) else {
                 return GeneralAtomic::<false>::step(g, op);
             };
-            let (stride, solid) = (run.stride[0], g.full || (g.is_contiguous && run.is_exact(g)));
+            let (stride, solid) = (run.stride[0], g.mask.full || (g.mask.is_contiguous && run.is_exact(&g.mask)));
             let scalar = if WIDE { Scalar::F64 } else { Scalar::F32 };
             run.for_each_row(|lane, addr, count| {
                 for i in 0..count {
                     if solid || g.is_active(lane + i) {
-                        let value = read_value(g, def.value, scalar, lane + i);
+                        let value = read_value(&g.registers, def.value, scalar, lane + i);
                         update_element(
                             addr.wrapping_offset(i as isize * stride),
                             is_unshared,

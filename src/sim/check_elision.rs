@@ -33,7 +33,7 @@ impl CompiledVersion {
         names: Vec<String>,
         report: Arc<SimStatistics>,
     ) -> CompiledVersion {
-        report.count_regions(&code);
+        report.count_regions(&code.regions);
         CompiledVersion { ops, code, tier: Arc::new(Tier::new(names, report.clone())), report }
     }
 }
@@ -79,7 +79,9 @@ impl ElidedVersion {
     ) -> Option<&CompiledVersion> {
         let is_proved = |promise: SignaturePromise| promise.largest <= MAX_ELEMENTS && promise.promises;
         // If threads synchronize by fences or poll, the interpreter has to check each access.
-        let exact = full.code.has_sync || full.code.has_polling || full.code.counted_warps.is_some();
+        let exact = full.code.properties.has_sync
+            || full.code.properties.has_polling
+            || full.code.events.counted_warps.is_some();
         if proofs == Proofs::Unused || exact || !declared.is_some_and(is_proved) {
             return None;
         }
@@ -114,10 +116,10 @@ fn compile_without_proved(
 ) -> Option<CompiledVersion> {
     let race_freedom = kernel.declared_launches.as_ref()?.race_freedom(&kernel.module);
     let matters = |(watched, race_freedom): (&Option<_>, &RaceFreedom)| watched.is_some() && race_freedom.is_free;
-    if !full.code.tracked.iter().zip(race_freedom).any(matters) {
+    if !full.code.events.tracked.iter().zip(race_freedom).any(matters) {
         return None;
     }
     let compiled = compile::compile_for(kernel, isa, jit.is_available(isa), race_freedom).ok()?;
-    let names = full.report.region_names(&kernel.module.kernel.name, &compiled.code, &SourceMap::default());
+    let names = full.report.region_names(&kernel.module.kernel.name, &compiled.code.source, &SourceMap::default());
     Some(CompiledVersion::new(compiled, names, full.report.clone()))
 }

@@ -245,15 +245,11 @@ pub struct NanCheck {
     pub args: Vec<(Reg, Scalar)>,
 }
 
-/// The tables of a compiled kernel, without its ops.
+/// The registers of a compiled kernel.
 #[derive(Default)]
-pub(crate) struct KernelTables {
-    /// The position of the first op of the body; the prologue precedes it.
-    pub body: u32,
-    /// The ops of the prologue up to this position compute the same values for all groups of one shape. So a worker
-    /// runs them only for the first group of each shape.
-    pub block_invariant_end: u32,
-    pub regs: Vec<RegDef>,
+pub(crate) struct RegisterTables {
+    /// The storage of each register.
+    pub defs: Vec<RegDef>,
     pub uniform_bytes: usize,
     pub columns: usize,
     /// The number of lane columns that ops write.
@@ -264,13 +260,99 @@ pub(crate) struct KernelTables {
     pub launch: Vec<(Reg, Special)>,
     /// Uniform registers that are set once per block.
     pub block: Vec<(Reg, Special)>,
-    pub memories: Vec<MemoryDef>,
-    pub accesses: Vec<AccessOperands>,
+    /// Registers that may be views of memory.
+    pub views: Vec<Reg>,
+}
+
+/// The source locations of a compiled kernel.
+#[derive(Default)]
+pub(crate) struct SourceTables {
     pub spans: Vec<Span>,
     /// The index of the kernel's own span in `spans`.
-    pub span: u32,
+    pub kernel: u32,
     /// The index in `spans` of the first statement of each region.
     pub region_spans: Vec<u32>,
+    /// Inlined calls, to resolve locations in the source.
+    pub calls: Vec<InlinedCall>,
+}
+
+impl SourceTables {
+    /// Returns the source location of span number `span` and the inlined calls that lead to it.
+    pub fn location(&self, span: u32) -> (Span, Vec<Span>) {
+        resolve_span(&self.calls, self.span(span))
+    }
+
+    pub fn kernel_span(&self) -> Span {
+        self.span(self.kernel)
+    }
+
+    fn span(&self, span: u32) -> Span {
+        self.spans.get(span as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Facts about a compiled kernel that decide how it is launched and scheduled.
+#[derive(Default)]
+pub(crate) struct KernelProperties {
+    /// For a `threads` kernel, its number of dimensions.
+    pub threads: Option<u8>,
+    pub cooperative: bool,
+    /// Set if the code has no loops.
+    pub is_straight: bool,
+    pub has_warp_ops: bool,
+    /// Set if threads synchronize by fences and by atomic operations whose results influence control flow or addresses.
+    pub has_sync: bool,
+    /// Set if results may depend on the order of blocks: there are atomics on floats, or atomics whose results are
+    /// used.
+    pub depends_on_order: bool,
+    /// Set if some loop polls memory by atomic operations.
+    pub has_polling: bool,
+    /// Set if some loop does nothing but wait for other threads.
+    pub has_spin_loop: bool,
+    /// Set if the compiler removed no barrier, so the warps of a block may run separately from each other.
+    pub can_split_warps: bool,
+}
+
+/// The events that the code reports to the sanitizer or the profiler.
+#[derive(Default)]
+pub(crate) struct EventTables {
+    pub checks: Checks,
+    pub access_sites: Vec<AccessSite>,
+    /// Indexed by memory; `None` if the memory needs no checks.
+    pub tracked: Vec<Option<TrackedMemory>>,
+    pub nan_checks: Vec<NanCheck>,
+    pub polling_loops: Vec<PollingLoopDef>,
+    /// Hazards that only occur in larger launches than the checked one.
+    pub coverage_gaps: clk_ir::launch_coverage::CoverageGaps,
+    /// Set if the launch counts the costs of warps: the extents (x, y) of the tile of threads that forms a warp of a
+    /// `threads` kernel.
+    pub counted_warps: Option<[u32; 2]>,
+    /// For profiled launches: the straight-line segments of the code.
+    pub segments: Vec<clk_runtime::profile::StraightLineSegment>,
+}
+
+impl EventTables {
+    /// Returns whether the code counts the costs of warps instead of checking accesses.
+    pub fn is_profiled(&self) -> bool {
+        self.counted_warps.is_some() && !self.checks.memory
+    }
+}
+
+/// The tables of a compiled kernel, without its ops.
+#[derive(Default)]
+pub(crate) struct KernelTables {
+    /// The position of the first op of the body; the prologue precedes it.
+    pub body: u32,
+    /// The ops of the prologue up to this position compute the same values for all groups of one shape. So a worker
+    /// runs them only for the first group of each shape.
+    pub block_invariant_end: u32,
+    pub registers: RegisterTables,
+    pub source: SourceTables,
+    pub properties: KernelProperties,
+    pub events: EventTables,
+    pub memories: Vec<MemoryDef>,
+    // The operands of ops.
+    pub accesses: Vec<AccessOperands>,
     pub messages: Vec<PrintMessage>,
     pub slow: Vec<SlowDef>,
     pub atomics: Vec<AtomicDef>,
@@ -283,55 +365,6 @@ pub(crate) struct KernelTables {
     pub copies: Vec<CopyDef>,
     /// Lists of masks, for ops by which lanes leave several nested control-flow regions at once.
     pub mask_lists: Vec<Vec<MaskId>>,
-    /// For a `threads` kernel, its number of dimensions.
-    pub threads: Option<u8>,
-    pub cooperative: bool,
-    /// Set if the code has no loops.
-    pub is_straight: bool,
-    // Tables for the sanitizer's checks and for counting costs.
-    pub checks: Checks,
-    pub access_sites: Vec<AccessSite>,
-    /// Indexed by memory; `None` if the memory needs no checks.
-    pub tracked: Vec<Option<TrackedMemory>>,
-    pub nan_checks: Vec<NanCheck>,
-    /// Set if the launch counts the costs of warps: the extents (x, y) of the tile of threads that forms a warp of a
-    /// `threads` kernel.
-    pub counted_warps: Option<[u32; 2]>,
-    /// For profiled launches: the straight-line segments of the code.
-    pub segments: Vec<clk_runtime::profile::StraightLineSegment>,
-    pub waits: Vec<PollingLoopDef>,
-    /// Hazards that only occur in larger launches than the checked one.
-    pub coverage_gaps: clk_ir::launch_coverage::CoverageGaps,
-    /// The span of the kernel.
-    pub kernel_span: Span,
-    pub warp_ops: bool,
-    /// Set if threads synchronize by fences and by atomic operations whose results influence control flow or addresses.
-    pub has_sync: bool,
-    /// Set if results may depend on the order of blocks: there are atomics on floats, or atomics whose results are
-    /// used.
-    pub depends_on_order: bool,
-    /// Inlined calls, to resolve locations in the source.
-    pub calls: Vec<InlinedCall>,
-    /// Set if some loop polls memory by atomic operations.
-    pub has_polling: bool,
-    /// Set if some loop does nothing but wait for other threads.
-    pub has_spin_loop: bool,
-    /// Set if the compiler removed no barrier, so the warps of a block may run separately from each other.
-    pub can_split_warps: bool,
     /// LaneIR regions, which the JIT may compile to machine code.
     pub regions: Vec<super::lir::LaneRegion>,
-    /// Registers that may be views of memory.
-    pub views: Vec<Reg>,
-}
-
-impl KernelTables {
-    /// Returns whether the code counts the costs of warps instead of checking accesses.
-    pub fn is_profiled(&self) -> bool {
-        self.counted_warps.is_some() && !self.checks.memory
-    }
-
-    /// Returns the source location of span number `span` and the inlined calls that lead to it.
-    pub fn source_location(&self, span: u32) -> (Span, Vec<Span>) {
-        resolve_span(&self.calls, self.spans.get(span as usize).copied().unwrap_or_default())
-    }
 }

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use super::affine_value::coefficient;
 use super::code::{Coef, ForDef};
-use super::fault::{format_message, stop_at};
-use super::group::{CHUNK, ForLoopState, Op, OpFn, Pause, ThreadGroup};
+use super::current_mask::CurrentMask;
+use super::fault::format_message;
+use super::group::{ForLoopState, Op, OpFn, Pause, ThreadGroup};
+use super::group_registers::{CHUNK, GroupRegisters};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Fn2, LaneScalar, OpStep, arith, is_wide, load, mask, plain, store};
 use super::op_shape::{LoopKind, OpFlow, OpShape, OperandRole, RegisterRole, Width};
@@ -48,7 +50,7 @@ impl OpStep for JumpUnless {
 
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C1: `a` is uniform and has 4-byte lanes. C3: another op follows.
-        unsafe { if g.first::<u32>((*op).a) != 0 { op.add(1) } else { g.op_at((*op).x) } }
+        unsafe { if g.registers.first::<u32>((*op).a) != 0 { op.add(1) } else { g.op_at((*op).x) } }
     }
 }
 
@@ -60,7 +62,7 @@ impl OpStep for JumpIf {
 
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C1: `a` is uniform and has 4-byte lanes. C3: another op follows.
-        unsafe { if g.first::<u32>((*op).a) == 0 { op.add(1) } else { g.op_at((*op).x) } }
+        unsafe { if g.registers.first::<u32>((*op).a) == 0 { op.add(1) } else { g.op_at((*op).x) } }
     }
 }
 
@@ -77,7 +79,7 @@ impl<T: LaneScalar, F: Fn2<T, Out = bool>, const NEGATE: bool> OpStep for Compar
         // SAFETY: C1: `a` and `b` are uniform and as wide as `T`. C3: another op follows.
         unsafe {
             let o = &*op;
-            let holds = F::call(T::get(g.first::<T::Repr>(o.a)), T::get(g.first::<T::Repr>(o.b)));
+            let holds = F::call(T::get(g.registers.first::<T::Repr>(o.a)), T::get(g.registers.first::<T::Repr>(o.b)));
             if holds != NEGATE { op.add(1) } else { g.op_at(o.x) }
         }
     }
@@ -116,7 +118,7 @@ impl OpStep for LoopBack {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C3: `op` is an op of the code, which does not change while it runs (G5).
         let o = unsafe { &*op };
-        if g.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, o.y) }
+        if g.budget.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, o.y) }
     }
 }
 
@@ -131,10 +133,10 @@ impl OpStep for LoopBackIf {
         // SAFETY: C3: `op` is an op of the code, which does not change while it runs (G5).
         let o = unsafe { &*op };
         g.set_mask(o.b);
-        if g.lo >= g.hi {
+        if g.mask.is_empty() {
             return op.wrapping_add(1);
         }
-        if g.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, o.y) }
+        if g.budget.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, o.y) }
     }
 }
 
@@ -147,9 +149,9 @@ impl<const WAITS: bool> OpStep for PollOp<WAITS> {
     const SHAPE: OpShape = OpShape::new("poll").b(RegisterRole::Mask).x(OperandRole::Target).y(OperandRole::Span);
 
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
-        g.polling_iterations += 1;
+        g.polling.iterations += 1;
         // A backward launch has many waiting blocks, so each polls only once per time slice.
-        if !g.reverse_order && !g.polling_iterations.is_multiple_of(polling::POLLS_PER_SLICE) {
+        if !g.reverse_order && !g.polling.iterations.is_multiple_of(polling::POLLS_PER_SLICE) {
             return op.wrapping_add(1);
         }
         // SAFETY: C3: `op` is an op of the code.
@@ -160,16 +162,16 @@ impl<const WAITS: bool> OpStep for PollOp<WAITS> {
 
 #[cold]
 pub(crate) fn stop_interrupted(g: &mut ThreadGroup, span: u32) -> *const Op {
-    let limit = g.max_steps > 0 && g.steps >= g.max_steps;
+    let limit = g.budget.is_exhausted();
     // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
     let waits = || g.observer.and_then(|observer| unsafe { observer.as_ref() }.describe_wait(g));
     let kind = match limit {
-        true => waits().map_or(FaultKind::StepLimit { steps: g.steps }, |detail| FaultKind::Deadlock { detail }),
+        true => waits().map_or(FaultKind::StepLimit { steps: g.budget.steps }, |detail| FaultKind::Deadlock { detail }),
         false => FaultKind::Interrupted,
     };
     let lane = g.active().next().unwrap_or(0);
     let others = g.active_count().saturating_sub(1) as u64;
-    stop_at(g, kind, span, lane, others)
+    g.results.stop_at(kind, span, lane, others)
 }
 
 unsafe fn loop_def<'a>(g: &ThreadGroup, op: *const Op) -> (&'a ForDef, usize) {
@@ -185,36 +187,36 @@ fn trip_count(def: &ForDef, start: ScalarValue, end: ScalarValue, step: ScalarVa
     Some(trips.min(u32::MAX.into()) as u64)
 }
 
-fn lane_trip_count(g: &ThreadGroup, def: &ForDef, lane: usize) -> Option<u64> {
-    let value = |reg| read_value(g, reg, def.scalar, lane);
+fn lane_trip_count(registers: &GroupRegisters, def: &ForDef, lane: usize) -> Option<u64> {
+    let value = |reg| read_value(registers, reg, def.scalar, lane);
     trip_count(def, value(def.start), value(def.end), value(def.step))
 }
 
-fn add_value(g: &ThreadGroup, def: &ForDef, local: u16, lane: usize, step: u16) {
-    let (value, step) = (read_value(g, local, def.scalar, lane), read_value(g, step, def.scalar, lane));
+fn add_value(registers: &GroupRegisters, def: &ForDef, local: u16, lane: usize, step: u16) {
+    let (value, step) = (read_value(registers, local, def.scalar, lane), read_value(registers, step, def.scalar, lane));
     let bits = value.bits.wrapping_add(step.bits) & (u64::MAX >> (64 - def.scalar.bits()));
-    write_value(g, local, lane, ScalarValue { ty: def.scalar, bits });
+    write_value(registers, local, lane, ScalarValue { ty: def.scalar, bits });
 }
 
 /// Copies register `from` to the loop's uniform loop variable.
-unsafe fn copy_uniform(g: &ThreadGroup, def: &ForDef, from: u16) {
+unsafe fn copy_uniform(registers: &GroupRegisters, def: &ForDef, from: u16) {
     // SAFETY: C1, C4: `from` and the local are uniform and as wide as the loop's type.
     unsafe {
         if is_wide(def.scalar) {
-            g.broadcast(def.local, g.first::<u64>(from));
+            registers.broadcast(def.local, registers.first::<u64>(from));
         } else {
-            g.broadcast(def.local, g.first::<u32>(from));
+            registers.broadcast(def.local, registers.first::<u32>(from));
         }
     }
 }
 
-unsafe fn advance_uniform(g: &ThreadGroup, def: &ForDef, local: u16, step: u16) {
+unsafe fn advance_uniform(registers: &GroupRegisters, def: &ForDef, local: u16, step: u16) {
     match def.scalar {
         // SAFETY: C1, C4: local and step are uniform registers of 4-byte lanes, like the type.
         Scalar::I32 | Scalar::U32 => unsafe {
-            g.broadcast(local, g.first::<u32>(local).wrapping_add(g.first::<u32>(step)))
+            registers.broadcast(local, registers.first::<u32>(local).wrapping_add(registers.first::<u32>(step)))
         },
-        _ => (0..CHUNK).for_each(|lane| add_value(g, def, local, lane, step)),
+        _ => (0..CHUNK).for_each(|lane| add_value(registers, def, local, lane, step)),
     }
 }
 
@@ -227,14 +229,17 @@ unsafe fn set_lane_trips(g: &ThreadGroup, def: &ForDef) -> Option<(u64, u64)> {
         if let Some(iterations) = uniform_trip_count(g, def) {
             return Some((iterations, iterations));
         }
-        if def.scalar == Scalar::I32 && g.slot(def.step).stride == 0 && g.first::<i32>(def.step) != 0 {
-            return Some(set_i32_trips(g, def, g.first::<i32>(def.step)));
+        if def.scalar == Scalar::I32
+            && g.registers.slot(def.step).stride == 0
+            && g.registers.first::<i32>(def.step) != 0
+        {
+            return Some(set_i32_trips(&g.registers, &g.mask, def, g.registers.first::<i32>(def.step)));
         }
         let (mut least, mut most) = (u64::MAX, 0);
         for lane in g.active() {
-            let iterations = lane_trip_count(g, def, lane)?;
+            let iterations = lane_trip_count(&g.registers, def, lane)?;
             (least, most) = (least.min(iterations), most.max(iterations));
-            g.set_lane::<u32>(def.trips, lane, iterations as u32);
+            g.registers.set_lane::<u32>(def.trips, lane, iterations as u32);
         }
         Some((least, most))
     }
@@ -244,20 +249,21 @@ unsafe fn set_lane_trips(g: &ThreadGroup, def: &ForDef) -> Option<(u64, u64)> {
 /// same trip count. The starts are affine, so the starts of all other lanes, and their trip counts, are between those
 /// of these two lanes.
 unsafe fn uniform_trip_count(g: &ThreadGroup, def: &ForDef) -> Option<u64> {
-    let form = def.form.as_ref().filter(|_| g.full && g.shape[0] == g.lanes && def.scalar == Scalar::I32)?;
+    let form = def.form.as_ref().filter(|_| g.mask.full && g.shape.is_row() && def.scalar == Scalar::I32)?;
     let Coef::Const(across) = form.coef[0] else {
         return None;
     };
     // SAFETY: C4: base, end and step are as wide as the type, `i32`. The base is uniform (C5). The other registers are
     // uniform because their stride is 0.
     unsafe {
-        if g.slot(def.end).stride != 0 || g.slot(def.step).stride != 0 {
+        if g.registers.slot(def.end).stride != 0 || g.registers.slot(def.step).stride != 0 {
             return None;
         }
         let value = |x: i64| ScalarValue::of(x as i32);
-        let start = i64::from(g.first::<i32>(form.base));
-        let last = start + i64::from(across) * (g.lanes as i64 - 1);
-        let (end, step) = (value(g.first::<i32>(def.end).into()), value(g.first::<i32>(def.step).into()));
+        let start = i64::from(g.registers.first::<i32>(form.base));
+        let last = start + i64::from(across) * (g.shape.lanes as i64 - 1);
+        let (end, step) =
+            (value(g.registers.first::<i32>(def.end).into()), value(g.registers.first::<i32>(def.step).into()));
         i32::try_from(last).ok()?;
         let iterations = trip_count(def, value(start), end, step)?;
         (trip_count(def, value(last), end, step)? == iterations).then_some(iterations)
@@ -266,18 +272,18 @@ unsafe fn uniform_trip_count(g: &ThreadGroup, def: &ForDef) -> Option<u64> {
 
 /// Like [`set_lane_trips`], for `i32` with a uniform step. Distances are below 2^33, so truncating the `f64` quotient
 /// gives the exact integer quotient.
-unsafe fn set_i32_trips(g: &ThreadGroup, def: &ForDef, step: i32) -> (u64, u64) {
+unsafe fn set_i32_trips(registers: &GroupRegisters, mask: &CurrentMask, def: &ForDef, step: i32) -> (u64, u64) {
     // SAFETY: C4: start and end have 4-byte lanes, and `trips` is a lane register of 4-byte lanes. The chunks of the
     // mask are in them (G1, G2).
     unsafe {
-        let (start, end, trips) = (g.slot(def.start), g.slot(def.end), g.slot(def.trips));
+        let (start, end, trips) = (registers.slot(def.start), registers.slot(def.end), registers.slot(def.trips));
         let (sign, size) = (if step > 0 { 1.0 } else { -1.0 }, f64::from(step).abs());
         let extra = if def.inclusive { size } else { size - 1.0 };
         let (mut least, mut most) = ([u32::MAX; CHUNK], [0u32; CHUNK]);
-        for chunk in g.lo..g.hi {
+        for chunk in mask.chunks() {
             let from = load::<i32>(start.ptr, start.stride, chunk);
             let to = load::<i32>(end.ptr, end.stride, chunk);
-            let active = load::<u32>(g.mask.cast_mut().cast(), 4 * CHUNK, chunk);
+            let active = load::<u32>(mask.lanes.cast_mut().cast(), 4 * CHUNK, chunk);
             let mut iterations = [0u32; CHUNK];
             for i in 0..CHUNK {
                 let distance = (f64::from(to[i]) - f64::from(from[i])) * sign;
@@ -302,9 +308,9 @@ impl OpStep for ForUniform {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C4: the op belongs to this loop of the code.
         let (def, n) = unsafe { loop_def(g, op) };
-        let iterations = match i32_trip_count(g, def) {
+        let iterations = match i32_trip_count(&g.registers, def) {
             Some(iterations) => iterations,
-            None => match lane_trip_count(g, def, 0) {
+            None => match lane_trip_count(&g.registers, def, 0) {
                 Some(iterations) => iterations,
                 None => return stop_zero_step(g, def),
             },
@@ -316,21 +322,21 @@ impl OpStep for ForUniform {
         }
         // SAFETY: C4: the start is uniform and as wide as the type. C3: another op follows.
         unsafe {
-            copy_uniform(g, def, def.start);
+            copy_uniform(&g.registers, def, def.start);
             op.add(1)
         }
     }
 }
 
 /// Returns the trip count of a loop over `i32` with a positive step, which is the common case; `None` for other loops.
-fn i32_trip_count(g: &ThreadGroup, def: &ForDef) -> Option<u64> {
+fn i32_trip_count(registers: &GroupRegisters, def: &ForDef) -> Option<u64> {
     if def.scalar != Scalar::I32 {
         return None;
     }
     // SAFETY: C4: the loop's registers are uniform and as wide as its type, `i32`.
     unsafe {
-        let step = i64::from(g.first::<i32>(def.step));
-        let distance = i64::from(g.first::<i32>(def.end)) - i64::from(g.first::<i32>(def.start));
+        let step = i64::from(registers.first::<i32>(def.step));
+        let distance = i64::from(registers.first::<i32>(def.end)) - i64::from(registers.first::<i32>(def.start));
         let distance = distance + i64::from(def.inclusive);
         (step > 0).then(|| if distance <= 0 { 0 } else { ((distance + step - 1) / step) as u64 })
     }
@@ -355,22 +361,22 @@ impl OpStep for NextUniform {
             }
             // `c` is 1 if the loop variable has 4 bytes, which is the common case.
             if o.c == 1 {
-                let next = g.first::<i32>(o.d).wrapping_add(g.first::<i32>(o.a));
-                g.broadcast(o.d, next);
+                let next = g.registers.first::<i32>(o.d).wrapping_add(g.registers.first::<i32>(o.a));
+                g.registers.broadcast(o.d, next);
             } else {
-                advance_uniform(g, loop_def(g, op).0, o.d, o.a);
+                advance_uniform(&g.registers, loop_def(g, op).0, o.d, o.a);
             }
-            if g.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, loop_def(g, op).0.span) }
+            if g.budget.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, loop_def(g, op).0.span) }
         }
     }
 }
 
 #[cold]
 fn stop_zero_step(g: &mut ThreadGroup, def: &ForDef) -> *const Op {
-    let zero = |lane: &usize| read_value(g, def.step, def.scalar, *lane).bits == 0;
+    let zero = |lane: &usize| read_value(&g.registers, def.step, def.scalar, *lane).bits == 0;
     let lane = g.active().find(zero).unwrap_or(0);
     let others = (g.active().filter(zero).count() as u64).saturating_sub(1);
-    stop_at(g, FaultKind::ZeroStep, def.span, lane, others)
+    g.results.stop_at(FaultKind::ZeroStep, def.span, lane, others)
 }
 
 /// Starts a loop whose trip count differs between lanes. The initial mask of the loop is the current mask without the
@@ -395,11 +401,13 @@ impl OpStep for ForLanes {
                 return g.op_at(o.x);
             }
             if o.c == 1 {
-                let lanes = g.lo * CHUNK..g.hi * CHUNK;
-                lanes.for_each(|lane| write_value(g, def.local, lane, read_value(g, def.start, def.scalar, lane)));
+                let lanes = g.mask.lo * CHUNK..g.mask.hi * CHUNK;
+                lanes.for_each(|lane| {
+                    write_value(&g.registers, def.local, lane, read_value(&g.registers, def.start, def.scalar, lane))
+                });
             } else {
                 // Register `a` holds the base of the affine start value.
-                copy_uniform(g, def, o.a);
+                copy_uniform(&g.registers, def, o.a);
             }
             mask::CopyMask::step(g, &Op { b: def.mask, ..*op });
             if least == 0 {
@@ -432,16 +440,16 @@ impl OpStep for NextLanes {
             } else {
                 g.set_mask(def.mask);
             }
-            if g.lo >= g.hi {
+            if g.mask.is_empty() {
                 return op.add(1);
             }
             if o.c == 1 {
-                let lanes = g.lo * CHUNK..g.hi * CHUNK;
-                lanes.for_each(|lane| add_value(g, def, def.local, lane, def.step));
+                let lanes = g.mask.lo * CHUNK..g.mask.hi * CHUNK;
+                lanes.for_each(|lane| add_value(&g.registers, def, def.local, lane, def.step));
             } else {
-                advance_uniform(g, def, def.local, def.step);
+                advance_uniform(&g.registers, def, def.local, def.step);
             }
-            if g.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, def.span) }
+            if g.budget.count_iteration() { g.op_at(o.x) } else { stop_interrupted(g, def.span) }
         }
     }
 }
@@ -459,11 +467,11 @@ impl OpStep for SpreadAffine {
         unsafe {
             let o = &*op;
             let index = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes[0];
-            let step = index.coef.map(|c| coefficient(g, c) as i32);
-            let to = g.slot(o.d).ptr.cast::<i32>();
-            let start = g.first::<i32>(index.base);
+            let step = index.coef.map(|c| coefficient(&g.registers, c) as i32);
+            let to = g.registers.slot(o.d).ptr.cast::<i32>();
+            let start = g.registers.first::<i32>(index.base);
             let mut lane = 0;
-            let [nx, ny, nz, nw] = g.shape;
+            let [nx, ny, nz, nw] = g.shape.extents;
             for w in 0..nw as i32 {
                 for z in 0..nz as i32 {
                     for y in 0..ny as i32 {
@@ -491,10 +499,10 @@ impl OpStep for WarpIds {
         // SAFETY: C1: `d` is a register of 4-byte lanes, with room for all lanes (G1, G2). C3: another op follows.
         unsafe {
             let o = &*op;
-            let block = g.lanes / g.shape[3];
-            for lane in 0..g.lanes {
+            let block = g.shape.lanes / g.shape.extents[3];
+            for lane in 0..g.shape.lanes {
                 let thread = lane % block;
-                g.set_lane(o.d, lane, (if o.x == 0 { thread % 32 } else { thread / 32 }) as i32);
+                g.registers.set_lane(o.d, lane, (if o.x == 0 { thread % 32 } else { thread / 32 }) as i32);
             }
             op.add(1)
         }
@@ -515,22 +523,16 @@ impl OpStep for Barrier {
         // SAFETY: C3: `op` is an op of the code, and another op follows.
         unsafe {
             let o = &*op;
-            if g.is_split {
-                return pause_after(g, op, Pause::Barrier);
+            if g.split.is_split {
+                return g.pause.pause_after(op, Pause::Barrier);
             }
-            if !g.full {
+            if !g.mask.full {
                 return stop_diverged(g, barrier_name(o.x), o.y);
             }
             write_barrier_result(g, o, count_true_lanes(g, o));
             op.add(1)
         }
     }
-}
-
-/// Pauses the group, so that it later continues with the op after `op`.
-fn pause_after(g: &mut ThreadGroup, op: *const Op, pause: Pause) -> *const Op {
-    (g.resume, g.pause) = (op.wrapping_add(1), pause);
-    std::ptr::null()
 }
 
 /// Counts the active lanes in which the condition of a barrier is true.
@@ -543,12 +545,12 @@ pub(crate) fn write_barrier_result(g: &mut ThreadGroup, o: &Op, holding: usize) 
     let flag = |b: bool| if b { !0u32 } else { 0 };
     let result = match o.x {
         1 => flag(holding > 0),
-        2 => flag(holding == g.lanes),
+        2 => flag(holding == g.shape.lanes),
         _ => holding as u32,
     };
     if o.d != super::code::NONE {
         // SAFETY: C1: the result of a barrier, if it has one, is a uniform register of 4-byte lanes.
-        unsafe { g.broadcast(o.d, result) };
+        unsafe { g.registers.broadcast(o.d, result) };
     }
 }
 
@@ -574,9 +576,9 @@ pub(crate) fn barrier_name(code: u32) -> &'static str {
 pub(crate) fn stop_diverged(g: &mut ThreadGroup, what: &'static str, span: u32) -> *const Op {
     let lane = g.active().next().unwrap_or(0);
     let arrived = g.active_count() as u32;
-    let elsewhere = divergence_span(g, 0..g.lanes);
-    let kind = FaultKind::Divergence { what, arrived, expected: g.lanes as u32, elsewhere };
-    stop_at(g, kind, span, lane, u64::from(arrived).saturating_sub(1))
+    let elsewhere = divergence_span(g, 0..g.shape.lanes);
+    let kind = FaultKind::Divergence { what, arrived, expected: g.shape.lanes as u32, elsewhere };
+    g.results.stop_at(kind, span, lane, u64::from(arrived).saturating_sub(1))
 }
 
 /// Returns the source span at which the first inactive lane of `lanes` diverged, if an observer recorded it.
@@ -584,7 +586,7 @@ pub(crate) fn divergence_span(g: &ThreadGroup, mut lanes: std::ops::Range<usize>
     let missing = lanes.find(|&l| !g.is_active(l))?;
     // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
     let span = unsafe { g.observer?.as_ref() }.divergence_of(missing)?;
-    Some(g.code().source_location(span).0)
+    Some(g.code().source.location(span).0)
 }
 
 /// A grid barrier: the group pauses until all blocks have reached the barrier, then continues with the next op.
@@ -596,10 +598,10 @@ impl OpStep for GridBarrier {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C3: `op` is an op of the code, which does not change while it runs (G5).
         let o = unsafe { &*op };
-        if !g.full && !g.is_split {
+        if !g.mask.full && !g.split.is_split {
             return stop_diverged(g, barrier_name(o.x), o.y);
         }
-        pause_after(g, op, Pause::Grid)
+        g.pause.pause_after(op, Pause::Grid)
     }
 }
 
@@ -626,15 +628,15 @@ impl OpStep for Assert {
         // SAFETY: C1: `a` has 4-byte lanes, and active lanes exist (G2). C3: another op follows.
         unsafe {
             let o = &*op;
-            let slot = g.slot(o.a);
+            let slot = g.registers.slot(o.a);
             let fails = |&l: &usize| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) == 0;
             let mut failing = g.active().filter(fails);
             let Some(lane) = failing.next() else {
                 return op.add(1);
             };
             let others = failing.count() as u64;
-            let text = format_message(g, &g.code().messages[o.x as usize], lane);
-            stop_at(g, FaultKind::Assert { message: text }, o.y, lane, others)
+            let text = format_message(&g.registers, &g.code().messages[o.x as usize], lane);
+            g.results.stop_at(FaultKind::Assert { message: text }, o.y, lane, others)
         }
     }
 }
@@ -650,9 +652,9 @@ impl OpStep for Print {
         let o = unsafe { &*op };
         let mut text = String::new();
         for lane in g.active() {
-            text.push_str(&format_message(g, &g.code().messages[o.x as usize], lane));
+            text.push_str(&format_message(&g.registers, &g.code().messages[o.x as usize], lane));
         }
-        g.printed.push_str(&text);
+        g.results.printed.push_str(&text);
         op.wrapping_add(1)
     }
 }

@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 use super::code::AccessOperands;
-use super::group::{CHUNK, Op, ThreadGroup};
+use super::group::{Op, ThreadGroup};
+use super::group_registers::CHUNK;
 use super::lanes::OpStep;
 use super::lanes::wide::WideLanes;
 use super::memory::{AddressRun, resolve_affine};
@@ -48,14 +49,14 @@ impl<V: WideLanes> OpStep for Dot<V> {
         unsafe {
             let o = &*op;
             let iterations = g.counters[o.y as usize].max_trips;
-            if !g.full || !g.lanes.is_multiple_of(CHUNK) {
+            if !g.mask.full || !g.shape.lanes.is_multiple_of(CHUNK) {
                 return op.add(1);
             }
             let (Some(a), Some(b)) = (stream(g, o.a, o, iterations), stream(g, o.b, o, iterations)) else {
                 return op.add(1);
             };
-            let sum = g.slot(o.d).ptr;
-            let chunks = g.lanes / CHUNK;
+            let sum = g.registers.slot(o.d).ptr;
+            let chunks = g.shape.lanes / CHUNK;
             let mut chunk = 0;
             if let Some((factors, row)) = common_row(a, b) {
                 while V::ROOMY && chunk + 8 <= chunks {
@@ -110,12 +111,12 @@ pub(crate) unsafe fn over_budget(
         let def = &code.loops[number as usize];
         let first = resolve_affine(g, access, number_of_access)?;
         // Indices are linear in the iteration: if the last one is in bounds as well, so are those in between.
-        let start = g.first::<i32>(def.local);
+        let start = g.registers.first::<i32>(def.local);
         let last_iteration = i32::try_from(iterations.checked_sub(1)?).ok()?;
-        let last = start.checked_add(g.first::<i32>(def.step).checked_mul(last_iteration)?)?;
-        g.broadcast(def.local, last);
+        let last = start.checked_add(g.registers.first::<i32>(def.step).checked_mul(last_iteration)?)?;
+        g.registers.broadcast(def.local, last);
         let end = resolve_affine(g, access, number_of_access);
-        g.broadcast(def.local, start);
+        g.registers.broadcast(def.local, start);
         let distance = end?.addr as isize - first.addr as isize;
         Some((first, if last_iteration == 0 { 0 } else { distance / last_iteration as isize }))
     }

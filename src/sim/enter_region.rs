@@ -1,8 +1,7 @@
 //! The op at the start of a region that may have machine code.
 
-use std::sync::atomic::Ordering;
-
-use super::group::{Op, ThreadGroup, stop_at};
+use super::code::KernelTables;
+use super::group::{GroupRegions, Op, RegionCode, RegionCodeSource, ThreadGroup};
 use super::lanes::OpStep;
 use super::op_shape::{OpShape, OperandRole};
 use clk_runtime::FaultKind;
@@ -32,9 +31,9 @@ impl OpStep for EnterRegion {
                 RegionEntry::Done => g.op_at(o.x),
                 RegionEntry::Left => op.add(1),
                 RegionEntry::Stopped => {
-                    let (span, lane) = (g.code().span, g.active().next().unwrap_or(0));
+                    let (span, lane) = (g.code().source.kernel, g.active().next().unwrap_or(0));
                     let others = g.active_count().saturating_sub(1) as u64;
-                    stop_at(g, FaultKind::Interrupted, span, lane, others)
+                    g.results.stop_at(FaultKind::Interrupted, span, lane, others)
                 }
             }
         }
@@ -44,27 +43,38 @@ impl OpStep for EnterRegion {
 impl ThreadGroup {
     /// Runs a region by machine code, if the region has been compiled.
     unsafe fn run_machine(&mut self, region: u32) -> RegionEntry {
-        let Some(coding) = self.region_code else { return RegionEntry::Left };
         // SAFETY: G5: the launch keeps its machine code and its code while groups run.
-        let (coding, code) = unsafe { (coding.as_ref(), &*self.code) };
-        let Some(machine) = coding.region_code(region as usize, &mut self.missed_lookups, code) else {
+        let Some(machine) = (unsafe { self.regions.enter(region as usize, &*self.code) }) else {
             return RegionEntry::Left;
         };
-        let tally = &mut self.region_counts[region as usize];
-        // Do not enter machine code that has exited early in more than half of its entries: it costs more time than it
-        // saves.
-        if tally.left > 8 && 2 * tally.left > tally.entered && !machine.exits_at_random() {
-            return RegionEntry::Left;
-        }
-        tally.entered += 1;
         // SAFETY: C4: `y` is a region of the code that the group runs, and its LaneIR is valid (C11).
         if unsafe { machine.run(self, region as usize) } {
             return RegionEntry::Done;
         }
-        self.region_counts[region as usize].left += 1;
+        self.regions.counts[region as usize].left += 1;
         // If machine code exits from a loop because of the stop flag, it may leave partial effects of the loop. So the
         // interpreter must not run the region again.
-        // SAFETY: G5: the flag lives as long as the launch.
-        if unsafe { (*self.stop).load(Ordering::Relaxed) } { RegionEntry::Stopped } else { RegionEntry::Left }
+        if self.budget.is_stop_requested() { RegionEntry::Stopped } else { RegionEntry::Left }
+    }
+}
+
+impl GroupRegions {
+    /// Returns the machine code by which a region is about to run, and counts the entry. `None` if the interpreter has
+    /// to run the region.
+    ///
+    /// # Safety
+    /// The launch keeps its machine code for `'a`.
+    unsafe fn enter<'a>(&mut self, region: usize, code: &'a KernelTables) -> Option<&'a dyn RegionCode> {
+        // SAFETY: G5: guaranteed by the caller.
+        let source: &'a dyn RegionCodeSource = unsafe { self.source?.as_ref() };
+        let machine = source.region_code(region, &mut self.missed_lookups, code)?;
+        let tally = &mut self.counts[region];
+        // Do not enter machine code that has exited early in more than half of its entries: it costs more time than it
+        // saves.
+        if tally.left > 8 && 2 * tally.left > tally.entered && !machine.exits_at_random() {
+            return None;
+        }
+        tally.entered += 1;
+        Some(machine)
     }
 }

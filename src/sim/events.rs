@@ -23,7 +23,7 @@ unsafe fn report(
         // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
         event(unsafe { observer.as_mut() }, g);
     }
-    if g.stopped.is_some() { std::ptr::null() } else { op.wrapping_add(1) }
+    if g.results.stopped.is_some() { std::ptr::null() } else { op.wrapping_add(1) }
 }
 
 /// Reports an access of the active lanes at access site `x`.
@@ -35,7 +35,7 @@ impl OpStep for ReportAccess {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C4: `x` is an access site of the code (indexing checks it). C3: another op follows.
         unsafe {
-            let site = &(&(*g.code).access_sites)[(*op).x as usize];
+            let site = &(&(*g.code).events.access_sites)[(*op).x as usize];
             report(g, op, |l, g| l.on_access(g, site))
         }
     }
@@ -58,10 +58,10 @@ impl OpStep for ReportDot {
         unsafe {
             let (o, code) = (&*op, &*g.code);
             let iterations = g.counters[o.y as usize].max_trips;
-            if !g.full {
+            if !g.mask.full {
                 return op.add(1);
             }
-            for site in (o.x..o.x + u32::from(o.c)).map(|n| &code.access_sites[n as usize]) {
+            for site in (o.x..o.x + u32::from(o.c)).map(|n| &code.events.access_sites[n as usize]) {
                 let Some((run, iteration)) = super::dot::over_budget(g, site.access, o.y, iterations) else {
                     return op.add(1);
                 };
@@ -94,7 +94,7 @@ impl OpStep for ReportTree {
             let code = &*g.code;
             let mut all = o.c == 3 || o.c == 0;
             if all {
-                let sites = &code.access_sites[o.x as usize..(o.x + u32::from(o.c)) as usize];
+                let sites = &code.events.access_sites[o.x as usize..(o.x + u32::from(o.c)) as usize];
                 report(g, op, |l, g| all = l.on_tree_reduction(g, sites, distance));
             }
             if all { tree } else { op.add(2) }
@@ -122,7 +122,7 @@ impl OpStep for ReportBlockBarrier {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // For a split block, `warp_split` reports the barrier when the last split arrives.
         // SAFETY: C3: another op follows.
-        unsafe { if g.is_split { op.add(1) } else { report(g, op, |l, g| l.on_block_barrier(g)) } }
+        unsafe { if g.split.is_split { op.add(1) } else { report(g, op, |l, g| l.on_block_barrier(g)) } }
     }
 }
 
@@ -210,7 +210,7 @@ impl OpStep for ReportPoll {
     unsafe fn step(g: &mut ThreadGroup, op: *const Op) -> *const Op {
         // SAFETY: C4: `x` is a polling loop of the code (indexing checks it). C3: another op follows.
         unsafe {
-            let wait = &(&(*g.code).waits)[(*op).x as usize];
+            let wait = &(&(*g.code).events.polling_loops)[(*op).x as usize];
             report(g, op, |l, g| l.on_poll(g, wait))
         }
     }

@@ -9,20 +9,23 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::code::{AXES, KernelTables, MemoryKind, RegDef, Special};
+use super::current_mask::{CurrentMask, MaskInfo};
 use super::events::GroupObserver;
 use super::geometry::GroupGeometry;
 use super::group::{
-    CHUNK, CacheLine, ForLoopState, LaneRanges, MaskInfo, Op, Pause, PollSnapshot, RegionCodeSource, RegionCounts,
-    Slot, ThreadGroup, WARP,
+    CacheLine, ForLoopState, GroupPosition, GroupRegions, GroupResults, GroupShape, Op, Pause, PauseState,
+    PollingProgress, RegionCodeSource, RegionCounts, ThreadGroup, WARP, WarpSplitState,
 };
+use super::group_registers::{CHUNK, GroupRegisters, Slot};
 use super::lanes::{is_wide, lane_of_raw, mask};
 use super::memory::layout::{BoundParam, element_columns, known_extents, local_columns};
-use super::memory::{AddressPlan, MemoryRt};
+use super::memory::{AddressPlan, AddressPlans, MemoryRt};
 use super::polling;
 use super::profile::{LaunchProfiler as Counts, WorkerProfiler};
 use super::sanitizer::{SharedCheckState, WorkerChecker};
 use super::shared_memory;
 use super::statistics::SimStatistics;
+use super::step_budget::StepBudget;
 use clk_base::alloc;
 use clk_ir::def::BuiltinIndex;
 use clk_runtime::Control;
@@ -146,7 +149,7 @@ impl<'a> GroupFrame<'a> {
     /// Creates a frame. `alone` is true if no other frame of the launch runs at the same time.
     pub fn new(launch: &'a SimLaunch<'a>, alone: bool) -> GroupFrame<'a> {
         let mut frame = GroupFrame::without_observer(launch, alone);
-        let lanes = CHUNK * frame.group.column_chunks;
+        let lanes = CHUNK * frame.group.shape.column_chunks;
         let checker = |watch| Box::new(WorkerChecker::new(watch, launch.code, launch.isa, lanes));
         frame.checker = launch.checks.as_ref().map(checker);
         frame.group.observer = frame.checker.as_deref_mut().map(|checker| observer(checker));
@@ -163,10 +166,10 @@ impl<'a> GroupFrame<'a> {
         let code = launch.code;
         let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
         let column = 4 * lanes;
-        let uniform_bytes = code.uniform_bytes;
+        let uniform_bytes = code.registers.uniform_bytes;
         let local: usize = code.memories.iter().map(|m| local_columns(m) * column).sum();
         let shared_bytes = shared_memory::shared_bytes(&code.memories).next_multiple_of(64);
-        let registers = code.columns * (column + COLUMN_PADDING);
+        let registers = code.registers.columns * (column + COLUMN_PADDING);
         let area = Area::new(uniform_bytes + registers + local + shared_bytes + TAIL_PADDING);
         let lane_base = area.ptr.wrapping_add(uniform_bytes);
         let slot = |def: &RegDef| match *def {
@@ -180,7 +183,7 @@ impl<'a> GroupFrame<'a> {
             .with(|cached| cached.try_borrow_mut().map(|mut cached| std::mem::take(&mut cached.1)))
             .unwrap_or_default();
         let Tables { slots, homes, memories, plans, masks, counters, tallies, rooms } = &mut tables;
-        refill(slots, code.regs.iter().map(slot));
+        refill(slots, code.registers.defs.iter().map(slot));
         refill(homes, slots.iter().copied());
         let mut local_ptr = lane_base.wrapping_add(registers);
         let (shared_ptr, mut shared_used) = (local_ptr.wrapping_add(local), 0);
@@ -215,60 +218,37 @@ impl<'a> GroupFrame<'a> {
             }
         }
         refill(plans, repeat_n(AddressPlan::default(), code.accesses.len()));
-        refill(masks, repeat_n(MaskInfo::default(), code.masks.len()));
+        refill(masks, repeat_n(MaskInfo::default(), code.registers.masks.len()));
         refill(counters, repeat_n(ForLoopState::default(), code.loops.len()));
         refill(tallies, repeat_n(RegionCounts::default(), code.regions.len()));
         rooms.iter_mut().for_each(Vec::clear);
         rooms.resize_with(2 * code.regions.len(), Vec::new);
         let group = ThreadGroup {
-            slots: slots.as_mut_ptr(),
-            lo: 0,
-            hi: 0,
-            ranges: LaneRanges::default(),
-            plans: plans.as_mut_ptr(),
-            epoch: 1,
-            first_lane: 0,
-            last_lane: 0,
-            ends_known: false,
-            is_contiguous: false,
-            mask: std::ptr::null(),
-            full: true,
-            lanes: 0,
-            column_chunks: lanes / CHUNK,
-            shape: [0; AXES],
+            registers: GroupRegisters { slots: slots.as_mut_ptr(), homes: homes.as_ptr() },
+            mask: CurrentMask::unset(),
+            shape: GroupShape { extents: [0; AXES], lanes: 0, column_chunks: lanes / CHUNK },
+            plans: AddressPlans { table: plans.as_mut_ptr(), epoch: 1 },
             memories: memories.as_mut_ptr(),
-            homes: homes.as_ptr(),
-            masks: std::mem::take(masks),
-            counters: std::mem::take(counters),
             ops: launch.ops.as_ptr(),
             code,
-            shared: local_ptr,
-            iterations_left: 0,
-            granted_iterations: 0,
-            steps: 0,
-            max_steps: launch.control.max_steps,
-            stop: &*launch.control.stop,
-            block: [0; 3],
-            first_index: [0; 3],
-            stopped: None,
-            printed: String::new(),
-            resume: std::ptr::null(),
-            pause: Pause::None,
-            is_split: false,
-            yields_to_blocks: code.cooperative || launch.reverse_order,
-            reverse_order: launch.reverse_order,
-            split_number: 0,
-            warps: 0,
-            polling_iterations: 0,
-            partial_polling_slices: 0,
-            polling_slices: 0,
-            worker: std::ptr::null(),
-            poll_snapshot: PollSnapshot::default(),
-            region_code: launch.region_code.map(NonNull::from),
-            missed_lookups: 0,
-            region_counts: std::mem::take(tallies),
-            jit_buffers: std::mem::take(rooms),
+            budget: StepBudget::new(launch.control.max_steps, &*launch.control.stop),
+            masks: std::mem::take(masks),
+            counters: std::mem::take(counters),
             observer: None,
+            regions: GroupRegions {
+                source: launch.region_code.map(NonNull::from),
+                missed_lookups: 0,
+                counts: std::mem::take(tallies),
+                buffers: std::mem::take(rooms),
+            },
+            shared: local_ptr,
+            position: GroupPosition::default(),
+            results: GroupResults::default(),
+            pause: PauseState { reason: Pause::None, next: std::ptr::null() },
+            split: WarpSplitState { is_split: false, number: 0, warps: 0 },
+            polling: PollingProgress::new(std::ptr::null()),
+            yields_to_blocks: code.properties.cooperative || launch.reverse_order,
+            reverse_order: launch.reverse_order,
         };
         let Tables { slots, homes, memories, plans, .. } = tables;
         GroupFrame {
@@ -306,26 +286,26 @@ impl<'a> GroupFrame<'a> {
             }
         }
         copy.group = ThreadGroup {
-            slots: copy.group.slots,
-            plans: copy.group.plans,
+            registers: copy.group.registers,
+            plans: AddressPlans { table: copy.group.plans.table, ..g.plans },
             memories: copy.group.memories,
-            homes: copy.group.homes,
             masks: g.masks.clone(),
             counters: g.counters.clone(),
-            region_counts: g.region_counts.clone(),
-            jit_buffers: vec![vec![]; g.jit_buffers.len()],
-            stopped: None,
-            printed: String::new(),
+            regions: GroupRegions {
+                // Each frame counts only the region entries of its own group.
+                counts: vec![RegionCounts::default(); g.regions.counts.len()],
+                buffers: vec![vec![]; g.regions.buffers.len()],
+                ..g.regions
+            },
+            results: GroupResults::default(),
             ..*g
         };
-        // Each frame counts only the region entries of its own group.
-        copy.group.region_counts.fill(RegionCounts::default());
         copy
     }
 
     fn set_launch_registers(&mut self) {
         let launch = self.launch;
-        for &(reg, special) in &launch.code.launch {
+        for &(reg, special) in &launch.code.registers.launch {
             let (scalar, bits) = match special {
                 Special::Const(scalar, bits) => (scalar, bits),
                 Special::Param(p, k, scalar) => (scalar, lane_of_raw(scalar, param_bits(&launch.bindings, p, k))),
@@ -338,7 +318,11 @@ impl<'a> GroupFrame<'a> {
             };
             // SAFETY: C10: registers that are set per launch are uniform, and as wide as their values.
             unsafe {
-                if is_wide(scalar) { self.group.broadcast(reg, bits) } else { self.group.broadcast(reg, bits as u32) }
+                if is_wide(scalar) {
+                    self.group.registers.broadcast(reg, bits)
+                } else {
+                    self.group.registers.broadcast(reg, bits as u32)
+                }
             }
         }
     }
@@ -350,38 +334,35 @@ impl<'a> GroupFrame<'a> {
         let g = &mut self.group;
         self.splits.clear();
         let mut begin = self.launch.code.block_invariant_end;
-        if g.lanes == 0 || g.is_split || (!geometry.has_equal_groups() && unit.shape != g.shape) {
-            (g.lanes, g.shape) = (unit.shape.iter().product(), unit.shape);
+        if g.shape.lanes == 0 || g.split.is_split || (!geometry.has_equal_groups() && unit.extents != g.shape.extents) {
+            (g.shape.lanes, g.shape.extents) = (unit.extents.iter().product(), unit.extents);
             mask::all_lanes(g);
-            g.epoch += 1;
+            g.plans.invalidate();
             begin = 0;
         }
-        (g.block, g.first_index) = (unit.block, unit.first_index);
-        for &(reg, special) in &self.launch.code.block {
+        g.position = unit.position;
+        for &(reg, special) in &self.launch.code.registers.block {
             let value = match special {
-                Special::Id(BuiltinIndex::Block, axis) => unit.block[axis as usize],
-                Special::Id(_, axis) => unit.first_index[axis as usize],
+                Special::Id(BuiltinIndex::Block, axis) => g.position.block[axis as usize],
+                Special::Id(_, axis) => g.position.first_index[axis as usize],
                 _ => 0,
             };
             // SAFETY: C10: registers that are set per block are uniform and have 4-byte lanes.
-            unsafe { g.broadcast(reg, value) };
+            unsafe { g.registers.broadcast(reg, value) };
         }
         if let Some(checker) = &mut self.checker {
-            checker.begin_group(number, g.lanes);
+            checker.begin_group(number, g.shape.lanes);
         }
         if let Some(profiler) = &mut self.profiler {
             profiler.begin(number);
         }
-        g.steps = 0;
-        g.grant_iterations();
+        g.budget.restart();
         g.set_mask(0);
-        (g.resume, g.pause) = (g.op_at(begin), Pause::Iteration);
-        (g.is_split, g.split_number) = (false, 0);
-        (g.warps, g.polling_iterations, g.partial_polling_slices, g.polling_slices) =
-            (polling::all_warps(g.lanes), 0, 0, 0);
-        g.poll_snapshot = PollSnapshot::default();
+        g.pause = PauseState { reason: Pause::Iteration, next: g.op_at(begin) };
+        g.split = WarpSplitState { is_split: false, number: 0, warps: polling::all_warps(g.shape.lanes) };
+        g.polling = PollingProgress::new(g.polling.worker);
         let ends = number < polling::SPLIT_BLOCKS_AT_ENDS || number + polling::SPLIT_BLOCKS_AT_ENDS >= geometry.groups;
-        if self.launch.reverse_order && self.launch.code.can_split_warps && ends && g.lanes > WARP {
+        if self.launch.reverse_order && self.launch.code.properties.can_split_warps && ends && g.shape.lanes > WARP {
             self.run_until(self.group.op_at(self.launch.code.body));
             self.split_into_warps();
         }
@@ -392,11 +373,11 @@ impl<'a> GroupFrame<'a> {
     pub fn run(&mut self) {
         if self.splits.is_empty() {
             self.run_until_pause();
-            if self.group.yields_to_blocks && self.group.pause == Pause::Iteration {
+            if self.group.yields_to_blocks && self.group.pause.reason == Pause::Iteration {
                 return;
             }
         }
-        if !matches!(self.group.pause, Pause::None | Pause::Grid) || !self.splits.is_empty() {
+        if !matches!(self.group.pause.reason, Pause::None | Pause::Grid) || !self.splits.is_empty() {
             self.run_splits();
         }
     }
@@ -404,8 +385,7 @@ impl<'a> GroupFrame<'a> {
     /// Runs the group until it ends, pauses or has a fault.
     pub(super) fn run_until_pause(&mut self) {
         let g = &mut self.group;
-        g.pause = Pause::None;
-        let mut op = std::mem::replace(&mut g.resume, std::ptr::null());
+        let mut op = g.pause.resume();
         // SAFETY: C3: an op returns an op of the code, or null. G6: the machine can run the ops.
         unsafe {
             while !op.is_null() {
@@ -417,8 +397,7 @@ impl<'a> GroupFrame<'a> {
     /// Runs the group up to op `end`, unless it pauses or has a fault before that.
     fn run_until(&mut self, end: *const Op) {
         let g = &mut self.group;
-        g.pause = Pause::None;
-        let mut op = std::mem::replace(&mut g.resume, std::ptr::null());
+        let mut op = g.pause.resume();
         // SAFETY: C3, G6: as in [`GroupFrame::run_until_pause`].
         unsafe {
             while op != end && !op.is_null() {
@@ -426,7 +405,7 @@ impl<'a> GroupFrame<'a> {
             }
         }
         if !op.is_null() {
-            (g.resume, g.pause) = (op, Pause::Iteration);
+            g.pause = PauseState { reason: Pause::Iteration, next: op };
         }
     }
 
@@ -451,14 +430,14 @@ impl<'a> GroupFrame<'a> {
         if let Some(checker) = &mut self.checker {
             checker.on_grid_barrier(time);
         }
-        self.group.pause = Pause::Iteration;
-        self.splits.iter_mut().for_each(|part| part.group.pause = Pause::Iteration);
+        self.group.pause.reason = Pause::Iteration;
+        self.splits.iter_mut().for_each(|part| part.group.pause.reason = Pause::Iteration);
     }
 }
 
 impl Drop for GroupFrame<'_> {
     fn drop(&mut self) {
-        self.launch.report.count_entries(&self.group.region_counts);
+        self.launch.report.count_entries(&self.group.regions.counts);
         let Some(area) = self.area.take().filter(|area| area.layout.size() <= SPARE_BYTES) else { return };
         let group = &mut self.group;
         let tables = Tables {
@@ -468,8 +447,8 @@ impl Drop for GroupFrame<'_> {
             plans: std::mem::take(&mut self.plans),
             masks: std::mem::take(&mut group.masks),
             counters: std::mem::take(&mut group.counters),
-            tallies: std::mem::take(&mut group.region_counts),
-            rooms: std::mem::take(&mut group.jit_buffers),
+            tallies: std::mem::take(&mut group.regions.counts),
+            rooms: std::mem::take(&mut group.regions.buffers),
         };
         // Ignore the error if the thread is ending and its thread-local storage has been destroyed.
         let _ = SPARE.try_with(|cached| {

@@ -1,7 +1,8 @@
 //! The division of a launch into lane groups.
 
-use super::code::{AXES, KernelTables, TrackedMemory};
-use super::group::{CHUNK, MAX_LANES, MAX_ROW};
+use super::code::{AXES, KernelProperties, KernelTables, TrackedMemory};
+use super::group::{GroupPosition, MAX_LANES, MAX_ROW};
+use super::group_registers::CHUNK;
 use clk_ir::disjoint_writes::DisjointWrites;
 use clk_runtime::LaunchExtents;
 
@@ -19,9 +20,8 @@ pub struct GroupGeometry {
 
 /// The position and shape of one group.
 pub(crate) struct GroupUnit {
-    pub block: [u32; 3],
-    pub first_index: [u32; 3],
-    pub shape: [usize; AXES],
+    pub position: GroupPosition,
+    pub extents: [usize; AXES],
 }
 
 impl GroupGeometry {
@@ -33,7 +33,7 @@ impl GroupGeometry {
                 GroupGeometry { block, grid, extent: None, max_lanes, groups: units }
             }
             LaunchExtents::Threads(n) => {
-                let rank = usize::from(code.threads.unwrap_or(1)).clamp(1, 3);
+                let rank = usize::from(code.properties.threads.unwrap_or(1)).clamp(1, 3);
                 let mut extent = [1; 3];
                 for (axis, value) in extent.iter_mut().enumerate().take(rank) {
                     *value = n[rank - 1 - axis];
@@ -54,12 +54,12 @@ impl GroupGeometry {
 
     /// Returns whether no two threads conflict on an array's elements: either a proof shows this, or only one thread
     /// accesses each element.
-    pub fn is_race_free(&self, watched: &TrackedMemory, code: &KernelTables) -> bool {
-        watched.is_race_free || self.is_thread_private(&watched.owner, code)
+    pub fn is_race_free(&self, watched: &TrackedMemory, properties: &KernelProperties) -> bool {
+        watched.is_race_free || self.is_thread_private(&watched.owner, properties)
     }
 
-    fn is_thread_private(&self, owner: &DisjointWrites, code: &KernelTables) -> bool {
-        let rank = usize::from(code.threads.unwrap_or(3)).clamp(1, 3);
+    fn is_thread_private(&self, owner: &DisjointWrites, properties: &KernelProperties) -> bool {
+        let rank = usize::from(properties.threads.unwrap_or(3)).clamp(1, 3);
         let owns_axes = |bits: u8| owner.axes & bits == bits;
         let axis = |k: usize| match self.extent {
             Some(extent) => extent[rank - 1 - k] <= 1 || owns_axes(DisjointWrites::thread_bit(k as u8)),
@@ -84,12 +84,12 @@ impl GroupGeometry {
             }
         };
         let first_index: [u32; 3] = std::array::from_fn(|k| block[k].wrapping_mul(self.block[k]));
-        let mut shape = [1; AXES];
+        let mut extents = [1; AXES];
         for k in 0..3 {
             let left = self.extent.map_or(self.block[k], |e| self.block[k].min(e[k] - first_index[k]));
-            shape[k] = left as usize;
+            extents[k] = left as usize;
         }
-        GroupUnit { block, first_index, shape }
+        GroupUnit { position: GroupPosition { block, first_index }, extents }
     }
 }
 
@@ -113,14 +113,14 @@ pub(crate) fn warp_and_lane(shape: [usize; AXES], at: [usize; AXES], tile: Optio
 /// row may have more lanes, to amortize the cost of starting a group, if the code is straight-line without masks and
 /// checks and enough groups remain for many workers.
 fn lane_limit(code: &KernelTables, extent: [u32; 3]) -> LaneLimit {
-    let budget = 24 * 1024 / (4 * code.stored_columns.max(1));
+    let budget = 24 * 1024 / (4 * code.registers.stored_columns.max(1));
     let most = (budget / 64 * 64).clamp(256, MAX_LANES);
     let total: u64 = extent.iter().map(|&n| u64::from(n)).product();
     let long = (budget / 64 * 64).clamp(most, MAX_ROW);
     let many = total / long as u64 >= MIN_GROUPS;
-    let undivided = code.is_straight && code.masks.len() == 1 && !code.checks.any();
-    let most = if code.counted_warps.is_some() { most / 2 } else { most };
-    LaneLimit { most, row: if undivided && many { long } else { most }, tile: code.counted_warps }
+    let undivided = code.properties.is_straight && code.registers.masks.len() == 1 && !code.events.checks.any();
+    let most = if code.events.counted_warps.is_some() { most / 2 } else { most };
+    LaneLimit { most, row: if undivided && many { long } else { most }, tile: code.events.counted_warps }
 }
 
 /// Minimum number of groups in a launch with long rows, so that many workers are busy until the launch ends.

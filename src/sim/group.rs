@@ -24,12 +24,14 @@
 
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::access_site::AccessSite;
 use super::code::{AXES, KernelTables, MaskId, PollingLoopDef, Reg};
-use super::memory::{AddressPlan, AddressRun, MemoryRt};
+use super::current_mask::{CurrentMask, MaskInfo};
+use super::group_registers::{CHUNK, GroupRegisters};
+use super::memory::{AddressPlans, AddressRun, MemoryRt};
 use super::op_shape::OpShape;
+use super::step_budget::StepBudget;
 use clk_ir::def::FenceScope;
 use clk_runtime::FaultKind;
 use clk_runtime::stall::WorkerStall;
@@ -78,71 +80,12 @@ pub struct Op {
     pub y: u32,
 }
 
-/// Number of lanes in a chunk. All loops over lanes process whole chunks.
-pub(crate) const CHUNK: usize = 16;
 /// Number of lanes in a warp.
 pub(crate) const WARP: usize = 32;
 /// Maximum number of lanes of a block, and of a group whose lanes can diverge.
 pub(crate) const MAX_LANES: usize = 1024;
 /// Maximum number of lanes of a group whose lanes cannot diverge.
 pub(crate) const MAX_ROW: usize = 4096;
-
-/// The location of a register's lanes.
-#[derive(Clone, Copy)]
-pub(crate) struct Slot {
-    pub ptr: *mut u8,
-    /// Bytes from chunk to chunk; 0 for a uniform register.
-    pub stride: usize,
-}
-
-/// Summary of a mask: the chunks that contain active lanes, and whether all lanes are active.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MaskInfo {
-    pub lo: u32,
-    pub hi: u32,
-    pub full: bool,
-    /// The active lanes as a range `first..end`, if they are known to be contiguous.
-    pub active_row: Option<(u32, u32)>,
-    /// The chunks with active lanes, as ranges. A range may include a few chunks without active lanes.
-    pub ranges: LaneRanges,
-}
-
-/// Ranges of chunks, in ascending order.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LaneRanges {
-    pub count: u32,
-    pub ranges: [(u16, u16); LANE_RANGES],
-}
-
-/// Maximum number of ranges in [`LaneRanges`]. If there are more, the last range covers all remaining chunks.
-pub(crate) const LANE_RANGES: usize = 6;
-
-impl LaneRanges {
-    pub const NONE: LaneRanges = LaneRanges { count: 0, ranges: [(0, 0); LANE_RANGES] };
-
-    pub fn single(lo: usize, hi: usize) -> LaneRanges {
-        let mut one = LaneRanges { count: 1, ..LaneRanges::default() };
-        one.ranges[0] = (lo as u16, hi as u16);
-        one
-    }
-
-    #[inline(always)]
-    pub fn as_slice(&self) -> &[(u16, u16)] {
-        self.ranges.get(..self.count as usize).unwrap_or(&self.ranges)
-    }
-
-    /// Appends a range of chunks after the last range.
-    #[inline(always)]
-    pub fn push(&mut self, lo: usize, hi: usize) {
-        let count = self.count as usize;
-        if count < LANE_RANGES {
-            self.ranges[count] = (lo as u16, hi as u16);
-            self.count += 1;
-        } else {
-            self.ranges[LANE_RANGES - 1].1 = hi as u16;
-        }
-    }
-}
 
 /// The iteration state of a running `For` loop.
 #[derive(Clone, Copy, Debug, Default)]
@@ -219,7 +162,7 @@ pub(crate) enum AccessFacts {
 }
 
 /// A checker or a profiler, which receives the events of a group. A handler that finds a fault stops the group
-/// ([`stop_at`]).
+/// ([`GroupResults::stop_at`]).
 ///
 /// # Safety
 /// Only ops of the group's code call the methods, with access sites of that code.
@@ -348,147 +291,168 @@ pub struct GroupStop {
     pub others: u64,
 }
 
-pub(crate) struct ThreadGroup {
-    pub slots: *mut Slot,
-    /// The chunks of the current mask: `lo..hi`.
-    pub lo: usize,
-    pub hi: usize,
-    pub ranges: LaneRanges,
-    /// Cached address plans of accesses. A plan is valid if its epoch equals `epoch`; otherwise the group's shape or
-    /// the layout of memory has changed since the plan was made.
-    pub plans: *mut AddressPlan,
-    pub epoch: u32,
-    /// The first and the last active lane.
-    pub first_lane: usize,
-    pub last_lane: usize,
-    /// Whether `first_lane` and `last_lane` are valid for the current mask.
-    pub ends_known: bool,
-    /// Set if all lanes from `first_lane` to `last_lane` are known to be active.
-    pub is_contiguous: bool,
-    /// The lanes of the current mask, each 0 or !0.
-    pub mask: *const u32,
-    /// Set if all lanes of the group are active.
-    pub full: bool,
+/// The lanes of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupShape {
+    /// Extents of the group along x, y, z, and the blocks of a batch.
+    pub extents: [usize; AXES],
+    /// Number of lanes: the product of the extents.
     pub lanes: usize,
     /// Number of chunks in a lane column.
     pub column_chunks: usize,
-    /// Extents of the group along x, y, z, and the blocks of a batch.
-    pub shape: [usize; AXES],
-    pub memories: *mut MemoryRt,
-    /// For each register, the slot that points to its own memory, used while the register is not a view.
-    pub homes: *const Slot,
-    pub masks: Vec<MaskInfo>,
-    pub counters: Vec<ForLoopState>,
-    pub ops: *const Op,
-    pub shared: *mut u8,
-    pub code: *const KernelTables,
-    /// Loop iterations until the next check of the stop flag.
-    pub iterations_left: u32,
-    pub granted_iterations: u32,
-    pub steps: u64,
-    pub max_steps: u64,
-    pub stop: *const AtomicBool,
+}
+
+impl GroupShape {
+    /// Returns whether the lanes differ only in x.
+    #[inline(always)]
+    pub fn is_row(&self) -> bool {
+        self.extents[0] == self.lanes
+    }
+
+    /// Returns the coordinates of a lane in its group: x, y, z and block.
+    pub fn coordinates(&self, lane: usize) -> [usize; AXES] {
+        let [x, y, z, _] = self.extents;
+        [lane % x, lane / x % y, lane / x / y % z, lane / x / y / z]
+    }
+}
+
+/// The position of a group in its launch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupPosition {
     /// Index of the group's block, or of its first block if the group is a batch of blocks.
     pub block: [u32; 3],
     /// Index (x, y, z) of the first lane in the whole launch.
     pub first_index: [u32; 3],
+}
+
+/// The output and the fault of a group.
+#[derive(Debug, Default)]
+pub(crate) struct GroupResults {
     pub stopped: Option<Box<GroupStop>>,
     pub printed: String,
+}
+
+impl GroupResults {
+    /// Stops the group with a fault. If the group already has a fault, keeps that fault.
+    #[cold]
+    pub fn stop_at(&mut self, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
+        self.stopped.get_or_insert_with(|| Box::new(GroupStop { kind, span, lane, others }));
+        std::ptr::null()
+    }
+
+    /// Moves the results of a warp split to those of its block.
+    pub fn take_from(&mut self, split: &mut GroupResults) {
+        let GroupResults { stopped, printed } = std::mem::take(split);
+        self.printed.push_str(&printed);
+        self.stopped = self.stopped.take().or(stopped);
+    }
+}
+
+/// Whether a group is paused, and where it continues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PauseState {
+    pub reason: Pause,
     /// The op at which the group continues after a pause.
-    pub resume: *const Op,
-    pub pause: Pause,
-    /// Set if mask 0 contains only some warps of the block, because the other warps run separately
-    /// ([`warp_split`](super::warp_split)).
+    pub next: *const Op,
+}
+
+impl PauseState {
+    /// Pauses the group, so that it later continues with the op after `op`. Returns the null pointer, which ends the
+    /// execution.
+    pub fn pause_after(&mut self, op: *const Op, reason: Pause) -> *const Op {
+        *self = PauseState { reason, next: op.wrapping_add(1) };
+        std::ptr::null()
+    }
+
+    /// Ends the pause, and returns the op at which the group continues.
+    pub fn resume(&mut self) -> *const Op {
+        std::mem::replace(self, PauseState { reason: Pause::None, next: std::ptr::null() }).next
+    }
+}
+
+/// The warps of a block that run as this group; see [`warp_split`](super::warp_split).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WarpSplitState {
+    /// Set if mask 0 contains only some warps of the block, because the other warps run separately.
     pub is_split: bool,
+    /// Index of this warp split in its block.
+    pub number: usize,
+    /// The warps of mask 0, one bit each.
+    pub warps: u32,
+}
+
+/// How long a group has been running polling loops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PollingProgress {
+    /// Number of iterations of polling loops.
+    pub iterations: u32,
+    /// Number of consecutive time slices in which only some of the warps polled.
+    pub partial_slices: u32,
+    /// Number of all time slices with polling.
+    pub slices: u32,
+    /// The worker's record of whether its groups only wait for other threads, or null.
+    pub worker: *const WorkerStall,
+    /// This group's state when it last paused in a polling loop.
+    pub snapshot: PollSnapshot,
+}
+
+impl PollingProgress {
+    pub fn new(worker: *const WorkerStall) -> PollingProgress {
+        PollingProgress { iterations: 0, partial_slices: 0, slices: 0, worker, snapshot: PollSnapshot::default() }
+    }
+
+    /// Restarts the counts of time slices, after the group was split or has passed a barrier.
+    pub fn restart_slices(&mut self) {
+        (self.partial_slices, self.slices) = (0, 0);
+    }
+}
+
+/// The state of the code's regions, for entering their machine code.
+pub(crate) struct GroupRegions {
+    /// The source of machine code, if the launch may use machine code.
+    pub source: Option<NonNull<dyn RegionCodeSource>>,
+    /// Number of lookups that found no machine code.
+    pub missed_lookups: u32,
+    /// For each region, how often its code was entered and exited early.
+    pub counts: Vec<RegionCounts>,
+    /// For each region, the working memory of its machine code, which is allocated when the region is first entered.
+    pub buffers: Vec<Vec<CacheLine>>,
+}
+
+/// The state of a running group. The parts that most ops use come first.
+pub(crate) struct ThreadGroup {
+    pub registers: GroupRegisters,
+    pub mask: CurrentMask,
+    pub shape: GroupShape,
+    pub plans: AddressPlans,
+    pub memories: *mut MemoryRt,
+    pub ops: *const Op,
+    pub code: *const KernelTables,
+    pub budget: StepBudget,
+    /// The summary of each mask of the code.
+    pub masks: Vec<MaskInfo>,
+    pub counters: Vec<ForLoopState>,
+    /// The receiver of events, if the code reports events.
+    pub observer: Option<NonNull<dyn GroupObserver>>,
+    pub regions: GroupRegions,
+    /// The block's area for shared arrays.
+    pub shared: *mut u8,
+    pub position: GroupPosition,
+    pub results: GroupResults,
+    pub pause: PauseState,
+    pub split: WarpSplitState,
+    pub polling: PollingProgress,
     /// Set if other blocks run concurrently with this group. It then yields to them while it polls.
     pub yields_to_blocks: bool,
     /// Set if everything whose order is unspecified (blocks, warp splits, lanes of atomics) runs in the reverse of the
     /// usual order.
     pub reverse_order: bool,
-    /// Index of this warp split in its block.
-    pub split_number: usize,
-    /// The warps of mask 0, one bit each.
-    pub warps: u32,
-    /// Number of iterations of polling loops.
-    pub polling_iterations: u32,
-    /// Number of consecutive time slices in which only some of the warps polled; and the number of all time slices with
-    /// polling (`polling_slices`).
-    pub partial_polling_slices: u32,
-    pub polling_slices: u32,
-    /// The worker's record of whether its groups only wait for other threads, or null; and this group's state when it
-    /// last paused in a polling loop.
-    pub worker: *const WorkerStall,
-    pub poll_snapshot: PollSnapshot,
-    /// The source of machine code, if the launch may use machine code; the number of lookups that found none; and for
-    /// each region, how often its code was entered and exited early.
-    pub region_code: Option<NonNull<dyn RegionCodeSource>>,
-    pub missed_lookups: u32,
-    pub region_counts: Vec<RegionCounts>,
-    /// For each region, the working memory of its machine code, which is allocated when the region is first entered.
-    pub jit_buffers: Vec<Vec<CacheLine>>,
-    /// The receiver of events, if the code reports events.
-    pub observer: Option<NonNull<dyn GroupObserver>>,
 }
 
-/// Number of loop iterations between two checks of the stop flag.
-pub(crate) const TICKS: u32 = 256;
-
 impl ThreadGroup {
-    /// # Safety
-    /// `reg` is a register of the code.
-    #[inline(always)]
-    pub unsafe fn slot(&self, reg: Reg) -> Slot {
-        // SAFETY: C1: the caller's register belongs to the code, and each register has a slot (G1).
-        unsafe { *self.slots.add(reg as usize) }
-    }
-
     pub fn code(&self) -> &KernelTables {
         // SAFETY: G5: the launch keeps the code alive while groups run.
         unsafe { &*self.code }
-    }
-
-    /// Reads the first lane of a register.
-    ///
-    /// # Safety
-    /// The register holds lanes of `T`'s size.
-    #[inline(always)]
-    pub unsafe fn first<T: Copy>(&self, reg: Reg) -> T {
-        // SAFETY: C1, G1: the register has lanes of `T`'s size, and the first one is initialized.
-        unsafe { self.slot(reg).ptr.cast::<T>().read_unaligned() }
-    }
-
-    /// Writes a value to all lanes of a uniform register.
-    ///
-    /// # Safety
-    /// The register is uniform and holds lanes of `T`'s size.
-    #[inline(always)]
-    pub unsafe fn broadcast<T: Copy>(&self, reg: Reg, value: T) {
-        // SAFETY: C1, G1: the register is uniform, so it consists of one chunk of lanes of `T`'s size.
-        unsafe { self.slot(reg).ptr.cast::<[T; CHUNK]>().write_unaligned([value; CHUNK]) }
-    }
-
-    /// Reads one lane of a register, uniform or not.
-    ///
-    /// # Safety
-    /// As for [`ThreadGroup::first`]; `lane` is less than the padded lane count.
-    #[inline(always)]
-    pub unsafe fn lane<T: Copy>(&self, reg: Reg, lane: usize) -> T {
-        // SAFETY: C1, G1: the register has lanes of `T`'s size, and the caller's lane exists.
-        unsafe {
-            let slot = self.slot(reg);
-            slot.ptr.add(lane / CHUNK * slot.stride).cast::<T>().add(lane % CHUNK).read_unaligned()
-        }
-    }
-
-    /// # Safety
-    /// As for [`ThreadGroup::lane`].
-    #[inline(always)]
-    pub unsafe fn set_lane<T: Copy>(&self, reg: Reg, lane: usize, value: T) {
-        // SAFETY: C1, G1: the register has lanes of `T`'s size, and the caller's lane exists.
-        unsafe {
-            let slot = self.slot(reg);
-            slot.ptr.add(lane / CHUNK * slot.stride).cast::<T>().add(lane % CHUNK).write_unaligned(value)
-        }
     }
 
     /// Returns the op at a position of the code.
@@ -500,9 +464,9 @@ impl ThreadGroup {
     #[inline(always)]
     pub fn is_active(&self, lane: usize) -> bool {
         // The memory of a mask is stale outside its range of chunks, so lanes there are not active.
-        let in_range = (self.lo..self.hi).contains(&(lane / CHUNK));
+        let in_range = self.mask.chunks().contains(&(lane / CHUNK));
         // SAFETY: G2: a mask has room for all lanes of a column, and this lane exists.
-        lane < self.lanes && (self.full || in_range && unsafe { *self.mask.add(lane) != 0 })
+        lane < self.shape.lanes && (self.mask.full || in_range && unsafe { *self.mask.lanes.add(lane) != 0 })
     }
 
     /// Returns whether a mask contains a lane.
@@ -510,9 +474,9 @@ impl ThreadGroup {
         let info = self.masks[mask as usize];
         let in_range = (info.lo as usize..info.hi as usize).contains(&(lane / CHUNK));
         // SAFETY: C2: the caller's mask belongs to the code, so its register exists.
-        let lanes: *const u32 = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+        let lanes: *const u32 = unsafe { self.registers.slot(self.code().registers.masks[mask as usize]).ptr.cast() };
         // SAFETY: G2: the lane exists and is in the chunks of the mask.
-        lane < self.lanes && (info.full || in_range && unsafe { *lanes.add(lane) != 0 })
+        lane < self.shape.lanes && (info.full || in_range && unsafe { *lanes.add(lane) != 0 })
     }
 
     /// Returns the lanes of one chunk of a mask. A lane is in the mask if its value is not 0.
@@ -520,14 +484,14 @@ impl ThreadGroup {
     pub fn mask_lanes(&self, mask: MaskId, chunk: usize) -> [u32; CHUNK] {
         let info = self.masks[mask as usize];
         // SAFETY: C2: the caller's mask belongs to the code, so its register exists.
-        let lanes: *const u32 = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+        let lanes: *const u32 = unsafe { self.registers.slot(self.code().registers.masks[mask as usize]).ptr.cast() };
         self.chunk_lanes(lanes, info.lo as usize..info.hi as usize, info.full, chunk)
     }
 
     /// Like [`ThreadGroup::mask_lanes`], for the current mask.
     #[inline(always)]
     pub fn active_lanes(&self, chunk: usize) -> [u32; CHUNK] {
-        self.chunk_lanes(self.mask, self.lo..self.hi, self.full, chunk)
+        self.chunk_lanes(self.mask.lanes, self.mask.chunks(), self.mask.full, chunk)
     }
 
     /// Returns the lanes of one chunk of a mask. Chunks outside the range `used` are empty, regardless of the contents
@@ -535,7 +499,7 @@ impl ThreadGroup {
     #[inline(always)]
     fn chunk_lanes(&self, lanes: *const u32, used: Range<usize>, full: bool, chunk: usize) -> [u32; CHUNK] {
         if full {
-            return std::array::from_fn(|i| if chunk * CHUNK + i < self.lanes { !0 } else { 0 });
+            return std::array::from_fn(|i| if chunk * CHUNK + i < self.shape.lanes { !0 } else { 0 });
         }
         if !used.contains(&chunk) {
             return [0; CHUNK];
@@ -546,92 +510,18 @@ impl ThreadGroup {
 
     /// Returns the active lanes in ascending order.
     pub fn active(&self) -> impl Iterator<Item = usize> + '_ {
-        (self.lo * CHUNK..(self.hi * CHUNK).min(self.lanes)).filter(|&l| self.is_active(l))
+        (self.mask.lo * CHUNK..(self.mask.hi * CHUNK).min(self.shape.lanes)).filter(|&l| self.is_active(l))
     }
 
     pub fn active_count(&self) -> usize {
         self.active().count()
     }
 
-    /// Returns the coordinates of a lane in its group: x, y, z and block.
-    pub fn coordinates(&self, lane: usize) -> [usize; AXES] {
-        let [x, y, z, _] = self.shape;
-        [lane % x, lane / x % y, lane / x / y % z, lane / x / y / z]
-    }
-
     /// Makes a mask the current one.
     #[inline(always)]
-    pub fn set_mask(&mut self, mask: u16) {
-        let info = &self.masks[mask as usize];
-        (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
-        // Copy only the ranges in use, usually one. Reading the whole array shortly after some of its ranges were
-        // written would stall, because store forwarding fails.
-        self.ranges.count = info.ranges.count;
-        self.ranges.ranges[0] = info.ranges.ranges[0];
-        if info.ranges.count > 1 {
-            self.ranges.ranges = info.ranges.ranges;
-        }
-        self.ends_known = info.active_row.is_some();
-        self.is_contiguous = info.active_row.is_some();
-        if let Some((from, to)) = info.active_row {
-            (self.first_lane, self.last_lane) = (from as usize, to as usize - 1);
-        }
+    pub fn set_mask(&mut self, mask: MaskId) {
         // SAFETY: C2: the register of a mask exists.
-        self.mask = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+        let lanes = unsafe { self.registers.slot(self.code().registers.masks[mask as usize]).ptr.cast() };
+        self.mask.set(&self.masks[mask as usize], lanes);
     }
-
-    /// Finds the first and the last active lane.
-    #[inline(always)]
-    pub fn find_ends(&mut self) {
-        if self.ends_known {
-            return;
-        }
-        self.ends_known = true;
-        let ends = |chunk: usize| {
-            // SAFETY: G2: a mask has room for all lanes of a column, and this chunk exists.
-            let lanes = unsafe { self.mask.add(chunk * CHUNK).cast::<[u32; CHUNK]>().read_unaligned() };
-            let bits = lanes.iter().enumerate().fold(0u32, |bits, (i, &l)| bits | u32::from(l != 0) << i);
-            (chunk * CHUNK + bits.trailing_zeros() as usize, chunk * CHUNK + bits.checked_ilog2().unwrap_or(0) as usize)
-        };
-        self.first_lane = ends(self.lo).0;
-        self.last_lane = ends(self.hi - 1).1;
-    }
-
-    /// Returns the first and the last active lane.
-    #[inline(always)]
-    pub fn active_bounds(&mut self) -> (usize, usize) {
-        self.find_ends();
-        (self.first_lane, self.last_lane)
-    }
-
-    /// Counts a loop iteration. Returns false if the launch has been asked to stop or has reached its step limit.
-    #[inline(always)]
-    pub fn count_iteration(&mut self) -> bool {
-        self.iterations_left -= 1;
-        self.iterations_left > 0 || self.check_stop()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn check_stop(&mut self) -> bool {
-        self.steps += u64::from(self.granted_iterations);
-        // SAFETY: G5: the flag lives as long as the launch.
-        let stopped = unsafe { (*self.stop).load(Ordering::Relaxed) };
-        self.grant_iterations();
-        self.iterations_left > 0 && !stopped
-    }
-
-    /// Schedules the next check of the stop flag.
-    pub fn grant_iterations(&mut self) {
-        let left = if self.max_steps == 0 { u64::MAX } else { self.max_steps.saturating_sub(self.steps) };
-        self.granted_iterations = left.min(u64::from(TICKS)) as u32;
-        self.iterations_left = self.granted_iterations;
-    }
-}
-
-/// Stops the group with a fault. If the group already has a fault, keeps that fault.
-#[cold]
-pub(crate) fn stop_at(g: &mut ThreadGroup, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
-    g.stopped.get_or_insert_with(|| Box::new(GroupStop { kind, span, lane, others }));
-    std::ptr::null()
 }

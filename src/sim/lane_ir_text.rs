@@ -18,8 +18,8 @@ pub fn lane_ir_text(kernel: &PreparedKernel, sources: &SourceMap) -> String {
         return format!("// kernel {name}: no regions, all of it is interpreted\n");
     }
     let mut text = String::new();
-    for (number, (region, &span)) in code.regions.iter().zip(&code.region_spans).enumerate() {
-        let (line, _) = sources.line_column(code.source_location(span).0);
+    for (number, (region, &span)) in code.regions.iter().zip(&code.source.region_spans).enumerate() {
+        let (line, _) = sources.line_column(code.source.location(span).0);
         let separator = if number == 0 { "" } else { "\n" };
         let _ =
             write!(text, "{separator}// kernel {name}: region {} of {count}, from line {line}\n{region}", number + 1);

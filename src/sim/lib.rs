@@ -40,6 +40,7 @@ mod code;
 mod code_patterns;
 mod compile;
 mod control_flow;
+mod current_mask;
 mod dot;
 mod enter_region;
 mod events;
@@ -47,6 +48,7 @@ mod fault;
 mod frame;
 mod geometry;
 mod group;
+mod group_registers;
 #[cfg(target_arch = "x86_64")]
 mod jit;
 mod lane_ir_text;
@@ -65,6 +67,7 @@ mod sanitizer;
 mod sched;
 mod shared_memory;
 mod statistics;
+mod step_budget;
 mod store;
 mod strip;
 mod tiering;
@@ -145,7 +148,7 @@ impl Device for Simulator {
         let Ok(compiled) = compiled else { return Arc::new(OversizedKernel { kernel }) };
         let none = SourceMap::default();
         let sources = sources.unwrap_or(&none);
-        let names = self.report.region_names(&kernel.module.kernel.name, &compiled.code, sources);
+        let names = self.report.region_names(&kernel.module.kernel.name, &compiled.code.source, sources);
         let full = CompiledVersion::new(compiled, names, self.report.clone());
         let (simulator, lean, doubted) = (self.clone(), ElidedVersion::default(), AtomicBool::new(false));
         Arc::new(SimExecutable { kernel, simulator, instrumented: full, elided: lean, needs_exact_loads: doubted })
@@ -238,11 +241,11 @@ impl Executable for SimExecutable {
         self.simulator.report.count_launch();
         let args: Result<Vec<HostArg<'_>>, DeviceError> = args.iter_mut().map(HostArg::from_arg).collect();
         let args = &mut args
-            .map_err(|error| FaultKind::Device(error).into_launch_fault(self.instrumented.code.kernel_span))?;
-        if self.instrumented.code.checks.memory {
+            .map_err(|error| FaultKind::Device(error).into_launch_fault(self.instrumented.code.source.kernel_span()))?;
+        if self.instrumented.code.events.checks.memory {
             return self.launch_checked(config, args, control);
         }
-        if self.instrumented.code.is_profiled() {
+        if self.instrumented.code.events.is_profiled() {
             return self.launch_counted(config, args, control);
         }
         self.run(&self.instrumented, config, args, control, unchecked_options(control)).result
@@ -331,15 +334,15 @@ impl SimExecutable {
             assert!(threads <= MAX_LANES, "a block has {threads} threads");
         }
         let geometry = geometry::GroupGeometry::new(extents, code);
-        let workers = if control.deterministic && code.depends_on_order { 1 } else { options.workers };
+        let workers = if control.deterministic && code.properties.depends_on_order { 1 } else { options.workers };
         let (isa, jit, reverse_order) = (self.simulator.isa, self.simulator.jit, options.reverse_order);
-        let checked = code.checks.memory;
+        let checked = code.events.checks.memory;
         // Run checked launches with polling loops on one worker. If blocks ran sequentially, a block that waits for a
         // later block would wait forever; one worker reports this deadlock in every launch. Exact tracking also needs
         // one worker: the recorded order is exact only if no other thread runs between an atomic operation and its
         // event.
         let workers = match checked {
-            true if code.has_polling || options.is_exact => 1,
+            true if code.properties.has_polling || options.is_exact => 1,
             true => sched::worker_count(workers),
             false => workers,
         };
@@ -358,10 +361,10 @@ impl SimExecutable {
         // Interpret atomic updates if their order must be deterministic or reversed. Only the interpreter's order is
         // the same on all machines, and only the interpreter can reverse it.
         let orders = (control.deterministic || reverse_order) && code.regions.iter().any(lir::LaneRegion::has_atomics);
-        let uses_jit = options.uses_jit && code.counted_warps.is_none() && !orders;
+        let uses_jit = options.uses_jit && code.events.counted_warps.is_none() && !orders;
         let code_source =
             if uses_jit { LaunchTier::for_launch(&version.tier, isa, jit, code, &geometry) } else { None };
-        let counting = control.counting.as_ref().filter(|_| code.is_profiled());
+        let counting = control.counting.as_ref().filter(|_| code.events.is_profiled());
         let counts = counting.map(|counting| profile::LaunchProfiler::new(code, &geometry, &bindings, counting.blocks));
         let launch = frame::SimLaunch {
             ops,
@@ -463,7 +466,7 @@ impl SimExecutable {
         args: &mut [HostArg<'_>],
         control: &Control,
     ) -> Result<PrintedText, Box<Fault>> {
-        match self.instrumented.code.has_sync {
+        match self.instrumented.code.properties.has_sync {
             true => self.launch_in_both_orders(config, args, control),
             false => self.launch_fast(config, args, control),
         }
@@ -515,7 +518,7 @@ impl SimExecutable {
         let (threads, declared) = (thread_count(extents), config.declared);
         let elided = self.elided.for_launch(&self.kernel, &self.instrumented, proofs, isa, jit, threads, declared);
         let version = elided.unwrap_or(&self.instrumented);
-        let uses_jit = !version.code.has_polling;
+        let uses_jit = !version.code.properties.has_polling;
         let options = RunOptions { workers, is_exact: false, reverse_order: false, uses_jit, coarse_loads: false };
         let size = |arg: &mut HostArg<'_>| written_bytes(arg).map_or(0, |bytes| bytes.len());
         // When machine code exits to the interpreter, it may already have recorded accesses to shared arrays. A later

@@ -7,7 +7,8 @@
 use std::marker::PhantomData;
 
 use super::code::AccessOperands;
-use super::group::{CHUNK, Op, ThreadGroup};
+use super::group::{Op, ThreadGroup};
+use super::group_registers::CHUNK;
 use super::lanes::{OpStep, load, store};
 use super::memory::{self, out_of_bounds};
 use super::op_shape::{Indices, MemoryOperandKind, OpShape, OperandRole, Width, WriteKind};
@@ -41,9 +42,9 @@ impl<T: Copy> OpStep for LoadColumn<T> {
             };
             let stride = size_of::<T>() * CHUNK;
             for (k, &reg) in access.regs.iter().enumerate() {
-                let slot = g.slot(reg);
-                let from = from.add(k * stride * g.column_chunks);
-                for chunk in g.lo..g.hi {
+                let slot = g.registers.slot(reg);
+                let from = from.add(k * stride * g.shape.column_chunks);
+                for chunk in g.mask.chunks() {
                     store(slot.ptr, slot.stride, chunk, load::<T>(from, stride, chunk));
                 }
             }
@@ -68,13 +69,13 @@ impl<T: Copy> OpStep for StoreColumn<T> {
             };
             let stride = size_of::<T>() * CHUNK;
             for (k, &reg) in access.regs.iter().enumerate() {
-                let slot = g.slot(reg);
-                let to = to.add(k * stride * g.column_chunks);
-                for chunk in g.lo..g.hi {
+                let slot = g.registers.slot(reg);
+                let to = to.add(k * stride * g.shape.column_chunks);
+                for chunk in g.mask.chunks() {
                     let new = load::<T>(slot.ptr, slot.stride, chunk);
                     let mut r = new;
-                    if !g.full {
-                        let m = load::<u32>(g.mask.cast_mut().cast(), 4 * CHUNK, chunk);
+                    if !g.mask.full {
+                        let m = load::<u32>(g.mask.lanes.cast_mut().cast(), 4 * CHUNK, chunk);
                         let old = load::<T>(to, stride, chunk);
                         for i in 0..CHUNK {
                             r[i] = if m[i] != 0 { new[i] } else { old[i] };
@@ -104,7 +105,7 @@ impl<T: Copy, const WRITE: bool> OpStep for LocalLanewise<T, WRITE> {
         unsafe {
             let access = access(g, op);
             let stride = size_of::<T>() * CHUNK;
-            for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
+            for lane in g.mask.lo * CHUNK..(g.mask.hi * CHUNK).min(g.shape.lanes) {
                 if !g.is_active(lane) {
                     continue;
                 }
@@ -112,11 +113,11 @@ impl<T: Copy, const WRITE: bool> OpStep for LocalLanewise<T, WRITE> {
                     return out_of_bounds(g, access);
                 };
                 for (k, &reg) in access.regs.iter().enumerate() {
-                    let at = column.add(k * stride * g.column_chunks).cast::<T>().add(lane);
+                    let at = column.add(k * stride * g.shape.column_chunks).cast::<T>().add(lane);
                     if WRITE {
-                        at.write_unaligned(g.lane::<T>(reg, lane));
+                        at.write_unaligned(g.registers.lane::<T>(reg, lane));
                     } else {
-                        g.set_lane::<T>(reg, lane, at.read_unaligned());
+                        g.registers.set_lane::<T>(reg, lane, at.read_unaligned());
                     }
                 }
             }
@@ -136,7 +137,7 @@ impl OpStep for DeclareLocal {
         // for all lanes. C3: another op follows.
         unsafe {
             let memory = &*g.memories.add((*op).x as usize);
-            if g.full {
+            if g.mask.full {
                 std::ptr::write_bytes(memory.ptr, 0, memory.len);
                 return op.add(1);
             }

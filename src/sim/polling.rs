@@ -33,16 +33,15 @@ pub(crate) fn yield_or_continue<const WAITS: bool>(g: &mut ThreadGroup, op: *con
     if polling == 0 {
         return next;
     }
-    g.polling_slices += 1;
+    g.polling.slices += 1;
     record_pause::<WAITS>(g, op);
-    g.partial_polling_slices = if polling != g.warps { g.partial_polling_slices + 1 } else { 0 };
-    let is_split = g.partial_polling_slices >= MAX_PARTIAL_SLICES
-        || (g.polling_slices >= MAX_FULL_SLICES && g.warps.count_ones() > 1);
-    if !is_split && !g.is_split && !g.yields_to_blocks {
+    g.polling.partial_slices = if polling != g.split.warps { g.polling.partial_slices + 1 } else { 0 };
+    let is_split = g.polling.partial_slices >= MAX_PARTIAL_SLICES
+        || (g.polling.slices >= MAX_FULL_SLICES && g.split.warps.count_ones() > 1);
+    if !is_split && !g.split.is_split && !g.yields_to_blocks {
         return next;
     }
-    (g.resume, g.pause) = (next, if is_split { Pause::Fork } else { Pause::Iteration });
-    std::ptr::null()
+    g.pause.pause_after(op, if is_split { Pause::Fork } else { Pause::Iteration })
 }
 
 /// Records whether the group is still waiting: since the previous pause, it has stayed in the same loop and no lane has
@@ -50,17 +49,17 @@ pub(crate) fn yield_or_continue<const WAITS: bool>(g: &mut ThreadGroup, op: *con
 /// `iterations_since`.
 fn record_pause<const WAITS: bool>(g: &mut ThreadGroup, op: *const Op) {
     // SAFETY: G5: the worker's record outlives the execution of its groups.
-    let Some(worker) = (unsafe { g.worker.as_ref() }) else { return };
-    let iterations = g.steps + u64::from(g.granted_iterations - g.iterations_left);
-    let (before, lanes) = (g.poll_snapshot, g.active_count());
+    let Some(worker) = (unsafe { g.polling.worker.as_ref() }) else { return };
+    let iterations = g.budget.iterations();
+    let (before, lanes) = (g.polling.snapshot, g.active_count());
     let iterations_since = iterations.wrapping_sub(before.iterations);
     let is_same = WAITS && (op, lanes, iterations_since) == (before.op, before.lanes, before.iterations_since);
     let repeats = if is_same { before.repeats.saturating_add(1) } else { 0 };
-    g.poll_snapshot = PollSnapshot { op, lanes, iterations, iterations_since, repeats };
+    g.polling.snapshot = PollSnapshot { op, lanes, iterations, iterations_since, repeats };
     if !is_same {
         worker.record_progress();
     } else if repeats >= PAUSES_BEFORE_STALL {
         // SAFETY: C3: `op` is an op of the code.
-        worker.record_wait(g.code().source_location(unsafe { (*op).y }).0);
+        worker.record_wait(g.code().source.location(unsafe { (*op).y }).0);
     }
 }

@@ -189,7 +189,7 @@ pub(crate) fn run(launch: &SimLaunch<'_>, extents: &LaunchExtents) -> Result<Pri
     let units = launch.geometry.groups;
     let progress =
         WorkProgress { next: AtomicU64::new(0), end: AtomicU64::new(units), results: Mutex::new(Results::default()) };
-    if launch.code.cooperative {
+    if launch.code.properties.cooperative {
         run_cooperative(launch, extents, &progress);
     } else if launch.reverse_order {
         run_backward(launch, extents, &progress);
@@ -247,7 +247,7 @@ fn useful_workers(launch: &SimLaunch<'_>) -> u64 {
     // A loop can do any amount of work in little code, so only launches without loops count as small.
     let lanes = launch.geometry.groups * launch.geometry.max_lanes as u64;
     let work = lanes * launch.ops.len() as u64;
-    if launch.code.is_straight && work < 200_000 { 1 } else { wanted }
+    if launch.code.properties.is_straight && work < 200_000 { 1 } else { wanted }
 }
 
 /// Returns whether the kernel has atomic loads, with which blocks wait for other blocks. An atomic load is a
@@ -318,33 +318,37 @@ fn run_worker(
 /// Registers this worker for stall detection if the kernel has loops that only wait for other threads. For a checked
 /// launch, the checker detects stalls instead.
 fn register_worker<'a>(launch: &SimLaunch<'a>) -> Option<WorkerRegistration<'a>> {
-    if launch.code.has_spin_loop && launch.checks.is_none() { launch.control.progress.stalls.register() } else { None }
+    if launch.code.properties.has_spin_loop && launch.checks.is_none() {
+        launch.control.progress.stalls.register()
+    } else {
+        None
+    }
 }
 
 /// Makes a frame record the loops in which its groups wait. The frame must not outlive the worker's registration.
 fn with_worker<'a>(mut frame: GroupFrame<'a>, worker: &Option<WorkerRegistration<'_>>) -> GroupFrame<'a> {
-    frame.group.worker = worker.as_ref().map_or(std::ptr::null(), |registered| &raw const *registered.worker);
+    frame.group.polling.worker = worker.as_ref().map_or(std::ptr::null(), |registered| &raw const *registered.worker);
     frame
 }
 
 /// Stops a group before its first op, because the launch has been asked to stop.
 #[cold]
 fn stop_before_start(frame: &mut GroupFrame<'_>) {
-    let span = frame.launch.code.span;
-    fault::stop_at(&mut frame.group, FaultKind::Interrupted, span, 0, 0);
+    let span = frame.launch.code.source.kernel;
+    frame.group.results.stop_at(FaultKind::Interrupted, span, 0, 0);
 }
 
 /// Collects the output and the fault of a group.
 fn collect_results(frame: &mut GroupFrame<'_>, number: u64, extents: &LaunchExtents, progress: &WorkProgress) {
     let g = &mut frame.group;
-    if g.printed.is_empty() && g.stopped.is_none() {
+    if g.results.printed.is_empty() && g.results.stopped.is_none() {
         return;
     }
     let mut results = progress.results.lock().unwrap_or_else(|e| e.into_inner());
-    if !g.printed.is_empty() {
-        results.printed.push((number, std::mem::take(&mut g.printed)));
+    if !g.results.printed.is_empty() {
+        results.printed.push((number, std::mem::take(&mut g.results.printed)));
     }
-    if let Some(stop) = g.stopped.take() {
+    if let Some(stop) = g.results.stopped.take() {
         progress.end.fetch_min(number, Ordering::Relaxed);
         if results.fault.as_ref().is_none_or(|(n, _)| number < *n) {
             results.fault = Some((number, fault::group_fault(g, *stop, extents)));
@@ -492,12 +496,12 @@ fn report_missed_barrier(
     let total = frames.len() as u32;
     let waiting_frame = frames.iter_mut().enumerate().find(|(_, f)| f.status() == SplitStatus::Waiting);
     if let Some((number, frame)) = waiting_frame {
-        let op = frame.group.resume.wrapping_sub(1);
+        let op = frame.group.pause.next.wrapping_sub(1);
         // SAFETY: C3: a waiting frame is paused after the op of a grid barrier, which belongs to the code.
         let span = unsafe { (*op).y };
         let kind =
             FaultKind::Divergence { what: "grid_barrier", arrived: waiting as u32, expected: total, elsewhere: None };
-        fault::stop_at(&mut frame.group, kind, span, 0, 0);
+        frame.group.results.stop_at(kind, span, 0, 0);
         collect_results(frame, number as u64, extents, progress);
     }
 }

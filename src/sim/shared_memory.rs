@@ -1,8 +1,8 @@
 //! Shared memory: one area per group, laid out when a block starts.
 
 use super::code::{MemoryDef, MemoryKind};
-use super::fault::stop_at;
 use super::group::{Op, ThreadGroup};
+use super::group_registers::GroupRegisters;
 use super::lanes::OpStep;
 use super::memory::MemoryRt;
 use super::op_shape::{OpShape, OperandRole};
@@ -58,7 +58,7 @@ impl OpStep for LayOutShared {
         for (k, def) in code.memories.iter().enumerate().filter(|(_, d)| d.kind == MemoryKind::Shared) {
             let start = used.next_multiple_of(16);
             // SAFETY: C9: the registers of dynamic extents are uniform.
-            let extents = match unsafe { extents(g, def) } {
+            let extents = match unsafe { extents(&g.registers, def) } {
                 Ok(extents) => extents,
                 Err(extent) => {
                     return stop_launch(
@@ -81,7 +81,7 @@ impl OpStep for LayOutShared {
                 let old = &mut *g.memories.add(k);
                 if old.ptr != memory.ptr || old.axes != memory.axes {
                     *old = memory;
-                    g.epoch += 1;
+                    g.plans.invalidate();
                 }
             }
         }
@@ -93,12 +93,12 @@ impl OpStep for LayOutShared {
 }
 
 /// Returns the extents of an array, or the first one that is negative.
-unsafe fn extents(g: &ThreadGroup, def: &MemoryDef) -> Result<Vec<u32>, i32> {
+unsafe fn extents(registers: &GroupRegisters, def: &MemoryDef) -> Result<Vec<u32>, i32> {
     let extent = |(extent, &reg): (&Extent, &u16)| match extent {
         Extent::Known(n) => Ok(*n),
         _ => {
             // SAFETY: C9: each dynamic extent has a uniform 4-byte register, and no other register is read.
-            let extent = unsafe { g.first::<i32>(reg) };
+            let extent = unsafe { registers.first::<i32>(reg) };
             u32::try_from(extent).map_err(|_| extent)
         }
     };
@@ -107,5 +107,5 @@ unsafe fn extents(g: &ThreadGroup, def: &MemoryDef) -> Result<Vec<u32>, i32> {
 
 #[cold]
 fn stop_launch(g: &mut ThreadGroup, def: &MemoryDef, why: FaultKind) -> *const Op {
-    stop_at(g, why, def.span_index, 0, g.lanes as u64 - 1)
+    g.results.stop_at(why, def.span_index, 0, g.shape.lanes as u64 - 1)
 }

@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::code::KernelTables;
+use super::code::SourceTables;
 use super::group::{RegionCode, RegionCounts};
+use super::lir::LaneRegion;
 use clk_base::source::SourceMap;
 use clk_runtime::{MachineCode, Statistics};
 
@@ -58,8 +59,8 @@ impl SimStatistics {
     }
 
     /// Counts the regions of a loaded kernel.
-    pub fn count_regions(&self, code: &KernelTables) {
-        add_relaxed(&self.regions, code.regions.len() as u64);
+    pub fn count_regions(&self, regions: &[LaneRegion]) {
+        add_relaxed(&self.regions, regions.len() as u64);
     }
 
     /// Adds a frame's counts of entries into machine code and of early exits.
@@ -101,17 +102,17 @@ impl SimStatistics {
     }
 
     /// Returns the names of a kernel's regions; empty without a listener.
-    pub fn region_names(&self, kernel: &str, code: &KernelTables, sources: &SourceMap) -> Vec<String> {
+    pub fn region_names(&self, kernel: &str, tables: &SourceTables, sources: &SourceMap) -> Vec<String> {
         if self.listener.is_none() {
             return vec![];
         }
         let line = |span: u32| {
-            let place = code.source_location(span).0;
+            let place = tables.location(span).0;
             let is_known = sources.files().any(|(file, _)| file == place.file);
             if is_known { format!(":{}", sources.line_column(place).0) } else { String::new() }
         };
         let name = |(k, &span): (usize, &u32)| format!("clk:{kernel}{}#{k}", line(span));
-        code.region_spans.iter().enumerate().map(name).collect()
+        tables.region_spans.iter().enumerate().map(name).collect()
     }
 
     pub fn statistics(&self) -> Statistics {

@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-use super::group::{CHUNK, Op, Slot, ThreadGroup};
+use super::current_mask::CurrentMask;
+use super::group::{Op, ThreadGroup};
+use super::group_registers::{CHUNK, Slot};
 use super::lanes::wide::WideLanes;
 use super::lanes::{OpStep, each_chunk};
 use super::memory::{
@@ -28,15 +30,15 @@ impl<E: StoredScalar> OpStep for StoreAffine<E> {
                 return scatter::<E>(g, op);
             };
             for (k, &reg) in access.regs.iter().enumerate() {
-                let slot = g.slot(reg);
+                let slot = g.registers.slot(reg);
                 let stride = run.stride[0];
                 let plain = slot.stride == size_of::<E::Repr>() * CHUNK;
-                if g.full && plain {
+                if g.mask.full && plain {
                     let values = slot.ptr.cast::<E::Repr>();
                     run.for_each_row(|lane, addr, count| {
                         store_row::<E>(values.add(lane), addr.wrapping_add(k * E::SIZE), stride, count);
                     });
-                } else if g.full {
+                } else if g.mask.full {
                     run.for_each_row(|lane, addr, count| {
                         store_pieces::<E>(slot, lane, addr.wrapping_add(k * E::SIZE), stride, count);
                     });
@@ -111,7 +113,11 @@ unsafe fn store_masked<E: StoredScalar>(
         while i < count {
             let l = lane + i;
             let from = slot.ptr.add(l / CHUNK * slot.stride).cast::<E::Repr>();
-            if l.is_multiple_of(CHUNK) && count - i >= CHUNK && stride == E::SIZE as isize && is_chunk_active(g, l) {
+            if l.is_multiple_of(CHUNK)
+                && count - i >= CHUNK
+                && stride == E::SIZE as isize
+                && is_chunk_active(&g.mask, l)
+            {
                 let values = from.cast::<[E::Repr; CHUNK]>().read_unaligned();
                 for (k, value) in values.into_iter().enumerate() {
                     E::write(to.wrapping_add((i + k) * E::SIZE), value);
@@ -138,7 +144,7 @@ impl<V: WideLanes> OpStep for StoreWords<V> {
         // SAFETY: C5: as in [`StoreAffine`], for 4-byte elements. The masked store accesses active lanes only, which
         // are within the row.
         unsafe {
-            if g.full {
+            if g.mask.full {
                 return StoreAffine::<W4>::step(g, op);
             }
             let access = access(g, op);
@@ -149,12 +155,12 @@ impl<V: WideLanes> OpStep for StoreWords<V> {
             if !row {
                 return StoreAffine::<W4>::step(g, op);
             }
-            let mask = g.mask.cast::<u8>();
+            let mask = g.mask.lanes.cast::<u8>();
             for (k, &reg) in access.regs.iter().enumerate() {
-                let slot = g.slot(reg);
+                let slot = g.registers.slot(reg);
                 // The address that corresponds to lane 0, even if lane 0 is inactive.
                 let to = run.addr.wrapping_add(k * 4).wrapping_sub(run.lane * 4);
-                each_chunk(g, 4 * CHUNK, |chunk| {
+                each_chunk(&g.mask, 4 * CHUNK, |chunk| {
                     let values = V::load(slot.ptr.add(chunk * slot.stride));
                     let m = V::load(mask.add(chunk * 4 * CHUNK));
                     values.store_masked(to.wrapping_add(chunk * 4 * CHUNK), m);
@@ -191,7 +197,7 @@ impl OpStep for RedirectStore {
                 let ptr = run.addr.wrapping_offset(-back);
                 (run.stride[0] == 4).then_some(Slot { ptr, stride: stride as usize })
             });
-            *g.slots.add(reg as usize) = aimed.unwrap_or(*g.homes.add(reg as usize));
+            g.registers.set_slot(reg, aimed.unwrap_or(g.registers.home(reg)));
             op.add(1)
         }
     }
@@ -210,7 +216,7 @@ impl<V: WideLanes> OpStep for StoreUnlessRedirected<V> {
         // same access, which is a store.
         unsafe {
             let aimed =
-                access(g, op).regs.first().is_none_or(|&reg| g.slot(reg).ptr != (*g.homes.add(reg as usize)).ptr);
+                access(g, op).regs.first().is_none_or(|&reg| g.registers.slot(reg).ptr != g.registers.home(reg).ptr);
             if aimed { op.add(1) } else { StoreWords::<V>::step(g, op) }
         }
     }
@@ -218,10 +224,11 @@ impl<V: WideLanes> OpStep for StoreUnlessRedirected<V> {
 
 /// Returns whether all lanes of the chunk that starts at `lane` are active.
 #[inline(always)]
-unsafe fn is_chunk_active(g: &ThreadGroup, lane: usize) -> bool {
-    let in_range = (g.lo..g.hi).contains(&(lane / CHUNK));
+unsafe fn is_chunk_active(mask: &CurrentMask, lane: usize) -> bool {
+    let in_range = mask.chunks().contains(&(lane / CHUNK));
     // SAFETY: G2: this chunk is within the mask, whose register has 4-byte lanes.
-    in_range && unsafe { g.mask.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
+    in_range
+        && unsafe { mask.lanes.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
 }
 
 /// A store with a separate index in each lane; lanes store in ascending order.
@@ -238,14 +245,14 @@ impl<E: StoredScalar> OpStep for StoreScatter<E> {
         unsafe {
             let access = access(g, op);
             let memory = &*g.memories.add(access.memory as usize);
-            for chunk in g.lo..g.hi {
-                let (offsets, ok) = chunk_offsets(g, access, memory, chunk);
+            for chunk in g.mask.chunks() {
+                let (offsets, ok) = chunk_offsets(&g.registers, access, memory, chunk);
                 if !ok && !active_in_bounds(g, access, chunk) {
                     return out_of_bounds(g, access);
                 }
-                let all = ok && g.full && (chunk + 1) * CHUNK <= g.lanes;
+                let all = ok && g.mask.full && (chunk + 1) * CHUNK <= g.shape.lanes;
                 for (k, &reg) in access.regs.iter().enumerate() {
-                    let slot = g.slot(reg);
+                    let slot = g.registers.slot(reg);
                     let from = slot.ptr.add(chunk * slot.stride).cast::<E::Repr>();
                     let to = memory.ptr.add(k * E::SIZE);
                     for i in 0..CHUNK {
@@ -265,7 +272,7 @@ unsafe fn scatter<E: StoredScalar>(g: &mut ThreadGroup, op: *const Op) -> *const
     // SAFETY: C5: as in [`StoreAffine`], but only elements of active lanes that are in bounds are written.
     unsafe {
         let access = access(g, op);
-        for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
+        for lane in g.mask.lo * CHUNK..(g.mask.hi * CHUNK).min(g.shape.lanes) {
             if !g.is_active(lane) {
                 continue;
             }
@@ -273,7 +280,7 @@ unsafe fn scatter<E: StoredScalar>(g: &mut ThreadGroup, op: *const Op) -> *const
                 return out_of_bounds(g, access);
             };
             for (k, &reg) in access.regs.iter().enumerate() {
-                E::write(to.add(k * E::SIZE), g.lane::<E::Repr>(reg, lane));
+                E::write(to.add(k * E::SIZE), g.registers.lane::<E::Repr>(reg, lane));
             }
         }
         op.add(1)

@@ -329,8 +329,8 @@ fn saxpy() {
                 list.lock().expect("nobody panics").push(symbol.name.clone());
             };
             let report = Arc::new(SimStatistics::with_listener(Box::new(listener)));
-            report.count_regions(&code);
-            let names = report.region_names("saxpy", &code, &Default::default());
+            report.count_regions(&code.regions);
+            let names = report.region_names("saxpy", &code.source, &Default::default());
             Some(TestKernel { code, tier: Arc::new(Tier::new(names, report)), announced })
         }
 

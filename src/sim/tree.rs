@@ -9,7 +9,8 @@
 
 use std::marker::PhantomData;
 
-use super::group::{CHUNK, Op, OpFn, ThreadGroup};
+use super::group::{Op, OpFn, ThreadGroup};
+use super::group_registers::CHUNK;
 use super::lanes::{Fn2, LaneScalar, OpStep, arith, pick};
 use super::op_shape::{MemoryOperandKind, OpShape, OperandRole, RegisterRole, Width};
 use clk_ir::def::BinOp;
@@ -85,8 +86,8 @@ impl<T: LaneScalar, F: Fn2<T, Out = T>, R: Reports<T>> OpStep for TreeReduceOp<T
                 define_nans(array, distance);
             }
             let iterations = |distance: usize| distance.checked_ilog2().map_or(0, |log| log + 1);
-            g.iterations_left -= iterations(distance) - iterations(left);
-            g.broadcast(o.a, left as i32);
+            g.budget.iterations_left -= iterations(distance) - iterations(left);
+            g.registers.broadcast(o.a, left as i32);
             if left == 0 { g.op_at(o.x) } else { op.add(1) }
         }
     }
@@ -101,10 +102,10 @@ pub(crate) unsafe fn distance(g: &ThreadGroup, tree: &Op) -> Option<usize> {
     // SAFETY: C4: `y` is a memory of one axis. C1: `a` is uniform, of 4-byte lanes.
     unsafe {
         let memory = &*g.memories.add(tree.y as usize);
-        let distance = i64::from(g.first::<i32>(tree.a));
-        let row = g.full && g.shape[0] == g.lanes;
-        let fits = row && distance >= 1 && distance <= g.lanes as i64 && 2 * distance <= memory.axes[0].extent;
-        (fits && g.iterations_left > distance.ilog2() + 1).then_some(distance as usize)
+        let distance = i64::from(g.registers.first::<i32>(tree.a));
+        let row = g.mask.full && g.shape.is_row();
+        let fits = row && distance >= 1 && distance <= g.shape.lanes as i64 && 2 * distance <= memory.axes[0].extent;
+        (fits && g.budget.iterations_left > distance.ilog2() + 1).then_some(distance as usize)
     }
 }
 

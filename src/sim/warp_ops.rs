@@ -3,8 +3,8 @@
 //! subgroups.
 
 use super::code::{NONE, WarpDef};
-use super::fault::stop_at;
-use super::group::{Op, ThreadGroup, WARP};
+use super::group::{GroupShape, Op, ThreadGroup, WARP};
+use super::group_registers::GroupRegisters;
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{OpStep, is_wide, lane_of_raw};
 use super::op_shape::{OpShape, OperandRole};
@@ -14,33 +14,33 @@ use clk_scalar::ops::{BinaryOp, MathFn, WarpOp};
 use clk_scalar::{Scalar, ScalarValue, dynamic};
 
 /// Returns the first lane and the number of lanes of each warp in the group, in the order of blocks.
-fn warps(g: &ThreadGroup) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let (block, blocks) = (g.lanes / g.shape[3], g.shape[3]);
+fn warps(shape: &GroupShape) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let (block, blocks) = (shape.lanes / shape.extents[3], shape.extents[3]);
     let starts = (0..block).step_by(WARP);
     (0..blocks).flat_map(move |b| starts.clone().map(move |s| (b * block + s, WARP.min(block - s))))
 }
 
 /// Returns how many lanes of a warp are active.
 fn active_in_warp(g: &ThreadGroup, first: usize, count: usize) -> usize {
-    if g.full { count } else { (first..first + count).filter(|&l| g.is_active(l)).count() }
+    if g.mask.full { count } else { (first..first + count).filter(|&l| g.is_active(l)).count() }
 }
 
 /// Stops the group if some warp is only partially active; reports the first such warp. Returns whether there is no such
 /// warp.
 fn check_full_warps(g: &mut ThreadGroup, what: &'static str, span: u32) -> bool {
-    if g.full {
+    if g.mask.full {
         return true;
     }
     let broken =
         |&(first, count): &(usize, usize)| !matches!(active_in_warp(g, first, count), n if n == 0 || n == count);
-    let Some((first, count)) = warps(g).find(broken) else {
+    let Some((first, count)) = warps(&g.shape).find(broken) else {
         return true;
     };
     let arrived = active_in_warp(g, first, count) as u32;
     let lane = (first..first + count).find(|&l| g.is_active(l)).unwrap_or(first);
     let elsewhere = super::control_flow::divergence_span(g, first..first + count);
     let kind = FaultKind::Divergence { what, arrived, expected: count as u32, elsewhere };
-    stop_at(g, kind, span, lane, u64::from(arrived) - 1);
+    g.results.stop_at(kind, span, lane, u64::from(arrived) - 1);
     false
 }
 
@@ -68,33 +68,34 @@ impl OpStep for WarpStep {
         if def.participants != NONE {
             return match run_masked(g, def) {
                 Ok(()) => op.wrapping_add(1),
-                Err((kind, lane)) => stop_at(g, kind, def.span, lane, 0),
+                Err((kind, lane)) => g.results.stop_at(kind, def.span, lane, 0),
             };
         }
         if !check_full_warps(g, op_name(def.op), def.span) {
             return std::ptr::null();
         }
         let warps: Vec<(usize, usize)> =
-            warps(g).filter(|&(first, count)| active_in_warp(g, first, count) > 0).collect();
+            warps(&g.shape).filter(|&(first, count)| active_in_warp(g, first, count) > 0).collect();
         for (first, count) in warps {
-            let wrong = if g.code().checks.arithmetic { warp_fault(g, def, first, count) } else { None };
+            let wrong =
+                if g.code().events.checks.arithmetic { warp_fault(&g.registers, def, first, count) } else { None };
             if let Some((kind, lane, others)) = wrong {
-                return stop_at(g, kind, def.span, lane, others);
+                return g.results.stop_at(kind, def.span, lane, others);
             }
             match def.op {
                 WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
                     // SAFETY: C4: value and result are as wide as the operation's type. All lanes of the warp are
                     // active.
-                    unsafe { shuffle(g, def, first, count) };
+                    unsafe { shuffle(&g.registers, def, first, count) };
                 }
-                WarpOp::Ballot | WarpOp::Any | WarpOp::All => vote(g, def, first, count),
+                WarpOp::Ballot | WarpOp::Any | WarpOp::All => vote(&g.registers, def, first, count),
                 WarpOp::MatchAny => {
-                    run_subgroup(g, def, first, u32::MAX >> (WARP - count), &(0..count).collect::<Vec<_>>())
+                    run_subgroup(&g.registers, def, first, u32::MAX >> (WARP - count), &(0..count).collect::<Vec<_>>())
                 }
-                _ => reduce(g, def, first, count),
+                _ => reduce(&g.registers, def, first, count),
             }
             if let Some(kind) = nonfinite_fault(g, def, first, &(0..count).collect::<Vec<_>>()) {
-                return stop_at(g, kind, def.span, first, count as u64 - 1);
+                return g.results.stop_at(kind, def.span, first, count as u64 - 1);
             }
         }
         op.wrapping_add(1)
@@ -122,11 +123,11 @@ pub(crate) fn op_name(op: WarpOp) -> &'static str {
 
 /// Performs a warp operation with a mask operand. An error contains the fault and the lane to report.
 fn run_masked(g: &mut ThreadGroup, def: &WarpDef) -> Result<(), (FaultKind, usize)> {
-    let warps: Vec<(usize, usize)> = warps(g).collect();
+    let warps: Vec<(usize, usize)> = warps(&g.shape).collect();
     for (first, count) in warps {
         let active = (0..count).filter(|&i| g.is_active(first + i)).fold(0u32, |bits, i| bits | 1 << i);
         // If the register is a view of memory, only its active lanes are valid.
-        let mask = |i: usize| read_value(g, def.participants, Scalar::U32, first + i).bits as u32;
+        let mask = |i: usize| read_value(&g.registers, def.participants, Scalar::U32, first + i).bits as u32;
         let masks: Vec<u32> = (0..count).map(|i| if active >> i & 1 != 0 { mask(i) } else { 0 }).collect();
         let mut left = active;
         while left != 0 {
@@ -144,10 +145,10 @@ fn run_masked(g: &mut ThreadGroup, def: &WarpDef) -> Result<(), (FaultKind, usiz
             if let Some(&other) = group.iter().find(|&&i| masks[i] != mask) {
                 return Err(fault(WarpMaskError::Other(other as u32, masks[other])));
             }
-            if g.code().checks.arithmetic {
-                check_masked(g, def, first, &group)?;
+            if g.code().events.checks.arithmetic {
+                check_masked(&g.registers, def, first, &group)?;
             }
-            run_subgroup(g, def, first, mask, &group);
+            run_subgroup(&g.registers, def, first, mask, &group);
             if let Some(kind) = nonfinite_fault(g, def, first, &group) {
                 return Err((kind, first + group[0]));
             }
@@ -159,18 +160,25 @@ fn run_masked(g: &mut ThreadGroup, def: &WarpDef) -> Result<(), (FaultKind, usiz
 
 /// Checks the operation of one subgroup for an invalid source lane or an overflow. Called only if arithmetic checks are
 /// on.
-fn check_masked(g: &ThreadGroup, def: &WarpDef, first: usize, group: &[usize]) -> Result<(), (FaultKind, usize)> {
-    let requested = |lane: usize| read_value(g, def.lane, Scalar::I32, first + lane).as_integer().unwrap_or(0) as i64;
+fn check_masked(
+    registers: &GroupRegisters,
+    def: &WarpDef,
+    first: usize,
+    group: &[usize],
+) -> Result<(), (FaultKind, usize)> {
+    let requested =
+        |lane: usize| read_value(registers, def.lane, Scalar::I32, first + lane).as_integer().unwrap_or(0) as i64;
     match def.op {
         WarpOp::Shuffle => {
             let lane = group.iter().copied().find(|&lane| !group.iter().any(|&from| from as i64 == requested(lane)));
             let Some(lane) = lane else { return Ok(()) };
-            let mask = read_value(g, def.participants, Scalar::U32, first + lane).bits as u32;
+            let mask = read_value(registers, def.participants, Scalar::U32, first + lane).bits as u32;
             let wrong = WarpMaskError::Source(requested(lane));
             Err((FaultKind::Among { what: op_name(def.op), mask, lane: lane as u32, wrong }, first + lane))
         }
         WarpOp::ReduceAdd if def.scalar.is_signed() => {
-            let values = group.iter().filter_map(|&i| read_value(g, def.value, def.scalar, first + i).as_integer());
+            let values =
+                group.iter().filter_map(|&i| read_value(registers, def.value, def.scalar, first + i).as_integer());
             match overflow_fault(values, def.scalar) {
                 Some(kind) => Err((kind, first + group[0])),
                 None => Ok(()),
@@ -181,23 +189,25 @@ fn check_masked(g: &ThreadGroup, def: &WarpDef, first: usize, group: &[usize]) -
 }
 
 /// Performs the operation of one subgroup. `group` lists its lanes within the warp, in ascending order.
-fn run_subgroup(g: &ThreadGroup, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
-    let value = |i: usize| read_value(g, def.value, def.scalar, first + i);
+fn run_subgroup(registers: &GroupRegisters, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
+    let value = |i: usize| read_value(registers, def.value, def.scalar, first + i);
     let holding =
         |holds: &dyn Fn(usize) -> bool| group.iter().filter(|&&i| holds(i)).fold(0u32, |bits, &i| bits | 1 << i);
     let truth = |holds: bool| ScalarValue { ty: Scalar::Bool, bits: holds.into() };
-    let everyone = |value: ScalarValue| group.iter().for_each(|&i| write_value(g, def.result, first + i, value));
+    let everyone =
+        |value: ScalarValue| group.iter().for_each(|&i| write_value(registers, def.result, first + i, value));
     match def.op {
         WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
             let results: Vec<ScalarValue> = group
                 .iter()
                 .map(|&i| {
-                    let amount = read_value(g, def.lane, Scalar::I32, first + i).as_integer().unwrap_or(0) as i64;
+                    let amount =
+                        read_value(registers, def.lane, Scalar::I32, first + i).as_integer().unwrap_or(0) as i64;
                     let from = source_lane(def.op, i, amount, WARP);
                     value(if mask >> from & 1 != 0 { from } else { i })
                 })
                 .collect();
-            group.iter().zip(results).for_each(|(&i, value)| write_value(g, def.result, first + i, value));
+            group.iter().zip(results).for_each(|(&i, value)| write_value(registers, def.result, first + i, value));
         }
         WarpOp::Ballot => everyone(ScalarValue { ty: Scalar::U32, bits: holding(&|i| value(i).bits != 0).into() }),
         WarpOp::Any => everyone(truth(holding(&|i| value(i).bits != 0) != 0)),
@@ -205,7 +215,7 @@ fn run_subgroup(g: &ThreadGroup, def: &WarpDef, first: usize, mask: u32, group: 
         WarpOp::MatchAny => {
             let results: Vec<u32> = group.iter().map(|&i| holding(&|j| value(j).bits == value(i).bits)).collect();
             for (&i, bits) in group.iter().zip(results) {
-                write_value(g, def.result, first + i, ScalarValue { ty: Scalar::U32, bits: bits.into() });
+                write_value(registers, def.result, first + i, ScalarValue { ty: Scalar::U32, bits: bits.into() });
             }
         }
         _ => {
@@ -218,12 +228,12 @@ fn run_subgroup(g: &ThreadGroup, def: &WarpDef, first: usize, mask: u32, group: 
 
 /// Returns a fault if `--trap-nan` is on and the computed sum is NaN or infinite although all values in it are finite.
 fn nonfinite_fault(g: &ThreadGroup, def: &WarpDef, first: usize, group: &[usize]) -> Option<FaultKind> {
-    if !g.code().checks.nan || def.op != WarpOp::ReduceAdd || !def.scalar.is_float() {
+    if !g.code().events.checks.nan || def.op != WarpOp::ReduceAdd || !def.scalar.is_float() {
         return None;
     }
     let values: Vec<ScalarValue> =
-        group.iter().map(|&lane| read_value(g, def.value, def.scalar, first + lane)).collect();
-    let result = read_value(g, def.result, def.scalar, first + group[0]).with_canonical_nan();
+        group.iter().map(|&lane| read_value(&g.registers, def.value, def.scalar, first + lane)).collect();
+    let result = read_value(&g.registers, def.result, def.scalar, first + group[0]).with_canonical_nan();
     let operation = || op_name(def.op).to_string();
     is_first_nonfinite(&values, result).then(|| FaultKind::NotFinite { operation: operation(), result })
 }
@@ -249,11 +259,16 @@ pub(crate) fn source_lane(op: WarpOp, lane: usize, amount: i64, count: usize) ->
 
 /// Checks the operation of one warp for a shuffle from a lane that does not exist, and for a sum that overflows.
 /// Returns the fault, the lane to report, and the number of other lanes with the same fault.
-fn warp_fault(g: &ThreadGroup, def: &WarpDef, first: usize, count: usize) -> Option<(FaultKind, usize, u64)> {
+fn warp_fault(
+    registers: &GroupRegisters,
+    def: &WarpDef,
+    first: usize,
+    count: usize,
+) -> Option<(FaultKind, usize, u64)> {
     match def.op {
         WarpOp::Shuffle | WarpOp::ShuffleXor => {
             let lanes = if def.op == WarpOp::Shuffle { count } else { WARP };
-            let requested = |lane: usize| read_value(g, def.lane, Scalar::I32, lane).as_integer().unwrap_or(0);
+            let requested = |lane: usize| read_value(registers, def.lane, Scalar::I32, lane).as_integer().unwrap_or(0);
             let mut missing = (first..first + count).filter(|&lane| !(0..lanes as i128).contains(&requested(lane)));
             let lane = missing.next()?;
             let kind =
@@ -261,37 +276,41 @@ fn warp_fault(g: &ThreadGroup, def: &WarpDef, first: usize, count: usize) -> Opt
             Some((kind, lane, missing.count() as u64))
         }
         WarpOp::ReduceAdd if def.scalar.is_signed() => {
-            let values = (first..first + count).filter_map(|l| read_value(g, def.value, def.scalar, l).as_integer());
+            let values =
+                (first..first + count).filter_map(|l| read_value(registers, def.value, def.scalar, l).as_integer());
             overflow_fault(values, def.scalar).map(|kind| (kind, first, count as u64 - 1))
         }
         _ => None,
     }
 }
 
-unsafe fn shuffle(g: &ThreadGroup, def: &WarpDef, first: usize, count: usize) {
+unsafe fn shuffle(registers: &GroupRegisters, def: &WarpDef, first: usize, count: usize) {
     let mut values = [0u64; WARP];
     let wide = is_wide(def.scalar);
     // SAFETY: C4: value and result are as wide as the type, and `lane` has 4-byte lanes. The caller's lanes exist and
     // are active.
     unsafe {
         for (i, value) in values.iter_mut().enumerate().take(count) {
-            *value =
-                if wide { g.lane::<u64>(def.value, first + i) } else { g.lane::<u32>(def.value, first + i).into() };
+            *value = if wide {
+                registers.lane::<u64>(def.value, first + i)
+            } else {
+                registers.lane::<u32>(def.value, first + i).into()
+            };
         }
         for i in 0..count {
-            let amount = if def.lane == NONE { 0 } else { g.lane::<i32>(def.lane, first + i).into() };
+            let amount = if def.lane == NONE { 0 } else { registers.lane::<i32>(def.lane, first + i).into() };
             let value = values[source_lane(def.op, i, amount, count)];
             if wide {
-                g.set_lane(def.result, first + i, value);
+                registers.set_lane(def.result, first + i, value);
             } else {
-                g.set_lane(def.result, first + i, value as u32);
+                registers.set_lane(def.result, first + i, value as u32);
             }
         }
     }
 }
 
-fn vote(g: &ThreadGroup, def: &WarpDef, first: usize, count: usize) {
-    let holds = |i: usize| read_value(g, def.value, Scalar::Bool, first + i).bits != 0;
+fn vote(registers: &GroupRegisters, def: &WarpDef, first: usize, count: usize) {
+    let holds = |i: usize| read_value(registers, def.value, Scalar::Bool, first + i).bits != 0;
     let ballot = (0..count).fold(0u32, |bits, i| bits | u32::from(holds(i)) << i);
     let all = u32::MAX >> (WARP - count);
     let (scalar, raw) = match def.op {
@@ -301,21 +320,21 @@ fn vote(g: &ThreadGroup, def: &WarpDef, first: usize, count: usize) {
     };
     let bits = lane_of_raw(scalar, raw) as u32;
     // SAFETY: C4: the result of a vote is a register of 4-byte lanes; the lanes of the warp exist.
-    (first..first + count).for_each(|lane| unsafe { g.set_lane(def.result, lane, bits) });
+    (first..first + count).for_each(|lane| unsafe { registers.set_lane(def.result, lane, bits) });
 }
 
 /// Number of lanes in a warp.
 pub(crate) const LANES: usize = WARP;
 
-fn reduce(g: &ThreadGroup, def: &WarpDef, first: usize, count: usize) {
+fn reduce(registers: &GroupRegisters, def: &WarpDef, first: usize, count: usize) {
     let zero = ScalarValue { ty: def.scalar, bits: 0 };
     let mut values = [zero; WARP];
     for (i, value) in values.iter_mut().enumerate().take(count) {
-        *value = read_value(g, def.value, def.scalar, first + i);
+        *value = read_value(registers, def.value, def.scalar, first + i);
     }
     butterfly(&mut values, count, |a, b| combine(def.op, a, b).unwrap_or(zero));
     for (i, value) in values.iter().enumerate().take(count) {
-        write_value(g, def.result, first + i, *value);
+        write_value(registers, def.result, first + i, *value);
     }
 }
 

@@ -9,9 +9,8 @@
 
 use super::control_flow::{barrier_name, count_true_lanes, write_barrier_result};
 use super::events::GroupObserver;
-use super::fault::stop_at;
 use super::frame::GroupFrame;
-use super::group::{Pause, WARP};
+use super::group::{Pause, WARP, WarpSplitState};
 use super::lanes::mask;
 use super::polling::active_warps;
 use clk_runtime::FaultKind;
@@ -38,16 +37,16 @@ impl<'a> GroupFrame<'a> {
             let splits = self.splits.len() + 1;
             for k in 0..splits {
                 let k = if self.launch.reverse_order { splits - 1 - k } else { k };
-                if self.split_frame(k).group.pause == Pause::Fork {
+                if self.split_frame(k).group.pause.reason == Pause::Fork {
                     let number = self.splits.len() + 1;
                     let split = self.split_frame(k).fork(number);
                     self.splits.push(split);
                 }
-                if self.split_frame(k).group.pause == Pause::Iteration {
+                if self.split_frame(k).group.pause.reason == Pause::Iteration {
                     self.split_frame(k).run_until_pause();
                     self.take_results(k);
                 }
-                if self.group.stopped.is_some() {
+                if self.group.results.stopped.is_some() {
                     return self.discard_splits();
                 }
             }
@@ -64,26 +63,23 @@ impl<'a> GroupFrame<'a> {
     /// Moves the output and the fault of a split to the block's frame.
     fn take_results(&mut self, k: usize) {
         if k > 0 {
-            let part = &mut self.splits[k - 1].group;
-            let (printed, stopped) = (std::mem::take(&mut part.printed), part.stopped.take());
-            self.group.printed.push_str(&printed);
-            self.group.stopped = self.group.stopped.take().or(stopped);
+            self.group.results.take_from(&mut self.splits[k - 1].group.results);
         }
     }
 
     /// Discards all splits.
     fn discard_splits(&mut self) {
         self.splits.clear();
-        self.group.pause = Pause::None;
+        self.group.pause.reason = Pause::None;
     }
 
     /// Returns the number of time slices with polling, summed over the block's splits.
     pub fn polling_slices(&self) -> u64 {
-        std::iter::once(self).chain(&self.splits).map(|part| u64::from(part.group.polling_slices)).sum()
+        std::iter::once(self).chain(&self.splits).map(|part| u64::from(part.group.polling.slices)).sum()
     }
 
     pub fn status(&self) -> SplitStatus {
-        let mut all = std::iter::once(self).chain(&self.splits).map(|part| part.group.pause);
+        let mut all = std::iter::once(self).chain(&self.splits).map(|part| part.group.pause.reason);
         let ready = |pause| matches!(pause, Pause::Iteration | Pause::Fork);
         match all.clone().any(ready) {
             true => SplitStatus::Ready,
@@ -94,8 +90,8 @@ impl<'a> GroupFrame<'a> {
 
     /// Moves the warps that do not poll to a new split. If all warps poll, moves all but the first.
     fn fork(&mut self, number: usize) -> GroupFrame<'a> {
-        let op = self.group.resume.wrapping_sub(1);
-        let (all, polling) = (self.group.warps, active_warps(&self.group));
+        let op = self.group.pause.next.wrapping_sub(1);
+        let (all, polling) = (self.group.split.warps, active_warps(&self.group));
         let stays = if polling == all { all & all.wrapping_neg() } else { polling };
         let mut split = self.clone_frame();
         for (g, warps) in [(&mut self.group, stays), (&mut split.group, all & !stays)] {
@@ -105,60 +101,61 @@ impl<'a> GroupFrame<'a> {
                 mask::restrict(g, warps);
                 g.set_mask((*op).b);
             }
-            (g.warps, g.partial_polling_slices, g.polling_slices) = (warps, 0, 0);
-            (g.is_split, g.pause) = (true, Pause::Iteration);
+            g.polling.restart_slices();
+            (g.split.warps, g.split.is_split, g.pause.reason) = (warps, true, Pause::Iteration);
         }
-        split.group.split_number = number;
+        split.group.split.number = number;
         if polling != all {
             // The new split continues after the loop, because its warps have left the loop.
             // SAFETY: C3: the op is the same [`PollOp`](super::control_flow::PollOp).
-            split.group.resume = split.group.op_at(unsafe { (*op).x });
+            split.group.pause.next = split.group.op_at(unsafe { (*op).x });
         }
         split
     }
 
     /// Runs each warp separately from here on.
     pub(super) fn split_into_warps(&mut self) {
-        if self.group.pause != Pause::Iteration {
+        if self.group.pause.reason != Pause::Iteration {
             return;
         }
-        let warps = self.group.lanes.div_ceil(WARP);
+        let warps = self.group.shape.lanes.div_ceil(WARP);
         self.splits = (1..warps).map(|_| self.clone_frame()).collect();
         for k in 0..warps {
             let g = &mut self.split_frame(k).group;
             // SAFETY: C2: the masks of a frame's group belong to its code.
             unsafe { mask::restrict(g, 1 << k) };
             g.set_mask(0);
-            (g.warps, g.is_split, g.split_number) = (1 << k, true, k);
+            g.split = WarpSplitState { is_split: true, number: k, warps: 1 << k };
         }
     }
 
     /// Called when all splits wait at barriers or have ended. If all of them wait at the same block barrier, completes
     /// the barrier. Returns whether the splits can continue immediately.
     fn meet_at_barrier(&mut self) -> bool {
-        let is_waiting = |part: &&GroupFrame<'_>| matches!(part.group.pause, Pause::Barrier | Pause::Grid);
+        let is_waiting = |part: &&GroupFrame<'_>| matches!(part.group.pause.reason, Pause::Barrier | Pause::Grid);
         let all: Vec<&GroupFrame<'_>> = std::iter::once(&*self).chain(&self.splits).filter(is_waiting).collect();
         let Some(first) = all.first() else { return false };
         // SAFETY: C3: a waiting split is paused after the op of a barrier, which belongs to the code.
-        let (op, o) = (first.group.resume, unsafe { &*first.group.resume.wrapping_sub(1) });
-        let at_barrier: Vec<&GroupFrame<'_>> = all.iter().copied().filter(|part| part.group.resume == op).collect();
+        let (op, o) = (first.group.pause.next, unsafe { &*first.group.pause.next.wrapping_sub(1) });
+        let at_barrier: Vec<&GroupFrame<'_>> = all.iter().copied().filter(|part| part.group.pause.next == op).collect();
         let arrived: usize = at_barrier.iter().map(|part| part.group.active_count()).sum();
-        if arrived < self.group.lanes {
+        if arrived < self.group.shape.lanes {
             let kind = self.missed_barrier_fault(barrier_name(o.x), arrived, &at_barrier, &all);
             let lane = first.group.active().next().unwrap_or(0);
-            stop_at(&mut self.group, kind, o.y, lane, arrived as u64 - 1);
+            self.group.results.stop_at(kind, o.y, lane, arrived as u64 - 1);
             self.discard_splits();
             return false;
         }
-        if first.group.pause == Pause::Grid {
+        if first.group.pause.reason == Pause::Grid {
             return false;
         }
         let holds = all.iter().map(|part| count_true_lanes(&part.group, o)).sum();
         for k in 0..=self.splits.len() {
             let g = &mut self.split_frame(k).group;
-            if g.pause == Pause::Barrier {
+            if g.pause.reason == Pause::Barrier {
                 write_barrier_result(g, o, holds);
-                (g.pause, g.partial_polling_slices, g.polling_slices) = (Pause::Iteration, 0, 0);
+                g.pause.reason = Pause::Iteration;
+                g.polling.restart_slices();
             }
         }
         let (group, checker) = (&mut self.group, &mut self.checker);
@@ -178,13 +175,13 @@ impl<'a> GroupFrame<'a> {
         all: &[&GroupFrame<'_>],
     ) -> FaultKind {
         let came = |lane: &usize| at_barrier.iter().any(|part| part.group.is_active(*lane));
-        let missing = (0..self.group.lanes).find(|lane| !came(lane));
+        let missing = (0..self.group.shape.lanes).find(|lane| !came(lane));
         // SAFETY: G5: the frame owns the observer, and no op of a group runs now.
         let divergence = missing.and_then(|lane| unsafe { self.group.observer?.as_ref() }.divergence_of(lane));
-        let other = all.iter().find(|part| part.group.resume != at_barrier[0].group.resume);
+        let other = all.iter().find(|part| part.group.pause.next != at_barrier[0].group.pause.next);
         // SAFETY: C3: a waiting split is paused after the op of a barrier, which belongs to the code.
-        let other = other.map(|part| unsafe { (*part.group.resume.wrapping_sub(1)).y });
-        let elsewhere = divergence.or(other).map(|span| self.group.code().source_location(span).0);
-        FaultKind::Divergence { what, arrived: arrived as u32, expected: self.group.lanes as u32, elsewhere }
+        let other = other.map(|part| unsafe { (*part.group.pause.next.wrapping_sub(1)).y });
+        let elsewhere = divergence.or(other).map(|span| self.group.code().source.location(span).0);
+        FaultKind::Divergence { what, arrived: arrived as u32, expected: self.group.shape.lanes as u32, elsewhere }
     }
 }

@@ -121,7 +121,7 @@ impl<'a> Lower<'_, 'a> {
 
     fn push_assertion(&mut self, condition: Value, span: SourceSpan) -> Denoted {
         if condition.constant_bool() != Some(true) {
-            self.effect = true;
+            self.requirements.effect = true;
             self.push(StmtKind::Expr(Expr::call("assert", vec![condition.expr], span)), span);
         }
         Denoted::Void
@@ -132,7 +132,7 @@ impl<'a> Lower<'_, 'a> {
     fn precondition(&mut self, condition: &'a CppExpr, span: SourceSpan) -> Res<Denoted> {
         if !self.is_kernel {
             if mentions_predicate(condition) {
-                self.note("a `__requires` of a function holds, although it is not examined", span);
+                self.requirements.note("a `__requires` of a function holds, although it is not examined", span);
                 return Ok(Denoted::Void);
             }
             let condition = self.condition(condition)?;
@@ -178,7 +178,7 @@ impl<'a> Lower<'_, 'a> {
         let clauses: Option<Vec<Expr>> = parts.iter().map(|part| self.clause(part)).collect();
         let Some(clauses) = clauses else { return Ok(false) };
         parts.iter().for_each(|part| self.note_equation(part));
-        self.assumed.extend(clauses.into_iter().map(|clause| (clause, span)));
+        self.stated_launch.assumed.extend(clauses.into_iter().map(|clause| (clause, span)));
         Ok(true)
     }
 
@@ -240,7 +240,7 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the parameter whose value a variable has; a parameter that is assigned has a copy.
     fn launch_value(&self, name: &SmolStr) -> Option<SmolStr> {
-        self.launch_values.iter().find(|(own, _)| own == name).map(|(_, param)| param.clone())
+        self.stated_launch.values.iter().find(|(own, _)| own == name).map(|(_, param)| param.clone())
     }
 }
 

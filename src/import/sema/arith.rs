@@ -224,7 +224,7 @@ impl Lower<'_, '_> {
         let (stable, effect) = (a.stable && b.stable, a.effect || b.effect);
         let can_contract = self.t.contract && matches!(kind, FloatKind::Float | FloatKind::Double);
         if can_contract && let Some(expr) = contracted(op, &a, &b, span) {
-            self.note("products in sums are computed by `fma`, as `--contract` demands", span);
+            self.requirements.note("products in sums are computed by `fma`, as `--contract` demands", span);
             return Ok(Value { stable, effect, ..Value::new(CType::Float(kind), expr) });
         }
         let is_product = can_contract && op == Op::Mul;
@@ -327,7 +327,7 @@ impl Lower<'_, '_> {
         let extent = |position| matches!(position, Some(P::BlockExtent(_)));
         let both = a.position.is_some() && b.position.is_some();
         if op == CppBinaryOp::Mul && both && (extent(a.position) || extent(b.position)) {
-            self.note("a launch has at most 2147483647 threads along each axis", span);
+            self.requirements.note("a launch has at most 2147483647 threads along each axis", span);
         }
         match (op, a.position, b.position) {
             (CppBinaryOp::Mul, Some(P::Block(x)), Some(P::BlockExtent(y)))
@@ -361,9 +361,7 @@ impl Lower<'_, '_> {
                 // CUDA limits the grid to 65,535 blocks along the other axes.
                 let most = if axis == 0 { MOST } else { 65_535 };
                 let limit = (axis, most.min((MOST - 1023) / factor + 1));
-                if !self.grid_limits.contains(&limit) {
-                    self.grid_limits.push(limit);
-                }
+                self.requirements.limit_grid(limit);
                 let blocks = limit.1;
                 let (x, y) = (coerce(a, ClkScalar::I32), coerce(b, ClkScalar::I32));
                 let value = Value::new(ty.clone(), Expr::binary("*", x, y, span));

@@ -158,13 +158,13 @@ impl<'a> Lower<'_, 'a> {
     }
 
     pub(crate) fn void_call(&mut self, clk: &str, args: Vec<Expr>, span: SourceSpan) -> Res<Denoted> {
-        self.effect = true;
+        self.requirements.effect = true;
         self.push(StmtKind::Expr(Expr::call(clk, args, span)), span);
         Ok(Denoted::Void)
     }
 
     fn effect_value(&mut self, ty: CType, expr: Expr) -> Denoted {
-        self.effect = true;
+        self.requirements.effect = true;
         Denoted::Value(Value { effect: true, ..Value::new(ty, expr) })
     }
 
@@ -331,7 +331,7 @@ impl<'a> Lower<'_, 'a> {
             let root = self.root(&place);
             self.note_mutated(root);
         }
-        self.effect = true;
+        self.requirements.effect = true;
         if !self.is_shared_place(&place) {
             return refuse("an atomic operation on a variable of one thread", span, "use plain operations");
         }
@@ -341,7 +341,7 @@ impl<'a> Lower<'_, 'a> {
             _ => false,
         };
         if has_block_scope && !is_shared {
-            self.note(BLOCK_SCOPE, span);
+            self.requirements.note(BLOCK_SCOPE, span);
         }
         // An element of another type of the same size: only operations that move bits are possible.
         let mut element = scalar;
@@ -413,7 +413,7 @@ impl<'a> Lower<'_, 'a> {
             self.push(StmtKind::Declare { name: name.clone(), mutable: false, ty, value: Some(call) }, span);
             parts.push(Expr::name(name, span));
         }
-        self.effect = true;
+        self.requirements.effect = true;
         let name = self.t.type_text(ty);
         Ok(Denoted::Value(Value::new(ty.clone(), Expr::call(name, parts, span))))
     }
@@ -557,7 +557,7 @@ impl<'a> Lower<'_, 'a> {
         };
         let width_expr = match values.get(2) {
             Some(value) if width == 0 => {
-                self.note("the width of a shuffle is 1, 2, 4, 8, 16 or 32", span);
+                self.requirements.note("the width of a shuffle is 1, 2, 4, 8, 16 or 32", span);
                 let value = self.convert(value.clone(), &INT, span)?;
                 self.spill(Value { expr: coerce(&value, ClkScalar::I32), rep: ClkScalar::I32, ..value }).expr
             }
@@ -675,7 +675,7 @@ impl<'a> Lower<'_, 'a> {
                     _ => "warp_reduce_xor",
                 };
                 if value.ty.is_float() && op == "plus" {
-                    self.note("`cg::reduce` adds in the order of a butterfly", span);
+                    self.requirements.note("`cg::reduce` adds in the order of a butterfly", span);
                 }
                 let ty = value.ty.clone();
                 Ok(Some(self.effect_value(ty, Expr::call(clk, vec![realize(&value)], span))))

@@ -184,11 +184,12 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns whether the headers have a function for these arguments.
     fn is_header_call(&mut self, name: &'a QualifiedName, args: &'a [CppExpr], span: SourceSpan) -> bool {
-        let (effect, shared, notes) = (self.effect, self.shared.len(), self.notes.len());
+        let (effect, shared, notes) =
+            (self.requirements.effect, self.shared.declarations.len(), self.requirements.notes.len());
         let is_known = self.nested(|lower| lower.call_builtin(name, args, span)).is_ok();
-        self.effect = effect;
-        self.shared.truncate(shared);
-        self.notes.truncate(notes);
+        self.requirements.effect = effect;
+        self.shared.declarations.truncate(shared);
+        self.requirements.notes.truncate(notes);
         is_known
     }
 
@@ -415,13 +416,13 @@ impl<'a> Lower<'_, 'a> {
         let mut passed = self.pass_all(&chosen, this.as_ref(), &args, true, span)?;
         let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
         let mut instance = self.instance(&chosen, object.clone(), &modes, span)?;
-        if reads_memory && instance.effect {
+        if reads_memory && instance.requirements.effect {
             // The function may change the memory, or wait until another thread changes it.
             passed = self.pass_all(&chosen, this.as_ref(), &args, false, span)?;
             let modes: Vec<_> = passed.iter().map(|one| one.mode.clone()).collect();
             instance = self.instance(&chosen, object, &modes, span)?;
         }
-        let mut effect = instance.effect;
+        let mut effect = instance.requirements.effect;
         for one in &passed {
             if let Some(place) = &one.place {
                 let root = self.root(place);
@@ -445,10 +446,10 @@ impl<'a> Lower<'_, 'a> {
                 effect = true;
                 let root = self.root(place);
                 self.note_mutated(root);
-                self.effect |= self.is_shared_place(place);
+                self.requirements.effect |= self.is_shared_place(place);
             }
         }
-        self.take_requirements(&instance);
+        self.requirements.add(&instance.requirements);
         for &(position, align, at) in &instance.aligned {
             if let Some(Passed { place: Some(CppPlace { kind: PlaceKind::At(pointer), .. }), .. }) =
                 passed.get(position)
@@ -580,7 +581,7 @@ impl<'a> Lower<'_, 'a> {
                     let pointer = self.pointer_of(arg, span)?;
                     let pointer = self.cast_pointer(pointer, to, span)?;
                     // A parameter that the function assigns is a variable of its own.
-                    let key = self.new_key();
+                    let key = self.variables.new_key();
                     if self.is_mutated(key) {
                         return Ok(None);
                     }

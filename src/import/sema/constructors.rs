@@ -206,7 +206,7 @@ impl<'a> Lower<'_, 'a> {
         let name = self.fresh("self");
         let text = self.t.type_text(&ty);
         self.push(StmtKind::Declare { name: name.clone(), mutable: true, ty: text, value: None }, span);
-        let key = self.new_key();
+        let key = self.variables.new_key();
         self.note_mutated(key);
         let this =
             CppPlace { kind: PlaceKind::Variable { name: name.clone(), key, value: None }, ty: ty.clone(), span };
@@ -229,7 +229,7 @@ impl<'a> Lower<'_, 'a> {
         }
         self.block(body)?;
         self.push(StmtKind::Return(Some(Expr::name(name, span))), span);
-        self.result = ty;
+        self.result.ty = ty;
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use std::rc::Rc;
 impl<'a> Lower<'_, 'a> {
     pub(crate) fn declare_variable(&mut self, decl: &'a VariableDecl, variable: &'a CppVariable) -> Res<()> {
         let span = variable.span;
-        let key = self.new_key();
+        let key = self.variables.new_key();
         let name = match &variable.name {
             VariableName::Plain(name) => name.text.clone(),
             VariableName::Bindings(_) => return refuse("structured bindings", span, "use the fields of the object"),
@@ -49,7 +49,7 @@ impl<'a> Lower<'_, 'a> {
         }
         let ty = self.declared_type(&variable.ty, &variable.init)?;
         if variable.ty.qualifiers.is_const || attributes.constexpr {
-            self.constants.insert(key);
+            self.variables.constants.insert(key);
         }
         match &ty {
             CType::Reference(target) => self.declare_reference(&name, target, variable, key),
@@ -101,7 +101,7 @@ impl<'a> Lower<'_, 'a> {
 
     fn declare_value(&mut self, name: &SmolStr, ty: CType, variable: &'a CppVariable, key: VariableKey) -> Res<()> {
         let span = variable.span;
-        self.block_variables.insert(key);
+        self.variables.in_blocks.insert(key);
         if let CType::Record(id) = ty {
             if matches!(variable.init, CppInit::None)
                 && !self.t.pointer_fields(id).is_empty()
@@ -170,7 +170,7 @@ impl<'a> Lower<'_, 'a> {
             self.push(StmtKind::Declare { name: clk.clone(), mutable: true, ty: text, value: None }, span);
         }
         for (path, to) in self.t.pointer_fields(id) {
-            let pointer = self.new_key();
+            let pointer = self.variables.new_key();
             let local = SmolStr::from(pointer_field_name(key, &path));
             self.bind_pointer(&local, pointer, &to, None, span)?;
         }
@@ -224,7 +224,7 @@ impl<'a> Lower<'_, 'a> {
                 let mutable = self.is_mutated(key);
                 let ty = self.t.type_text(target);
                 self.push(StmtKind::Declare { name: clk.clone(), mutable, ty, value: Some(realize(&value)) }, span);
-                self.references.insert(key);
+                self.variables.references.insert(key);
                 self.declare(name, Local::Variable { name: clk, key, ty: target.clone(), known: None });
                 Ok(())
             }
@@ -569,7 +569,7 @@ impl<'a> Lower<'_, 'a> {
         let info = if self.is_kernel {
             let clk = self.fresh_in_function(name);
             let (text, axes) = self.array_text(&array, key, span)?;
-            self.shared.push(Stmt { kind: StmtKind::Shared { name: clk.clone(), ty: text }, span });
+            self.shared.declarations.push(Stmt { kind: StmtKind::Shared { name: clk.clone(), ty: text }, span });
             Rc::new(ArrayInfo {
                 expr: Expr::name(clk, span),
                 element: self.t.stored_element(array.leaf()),
@@ -609,7 +609,7 @@ impl<'a> Lower<'_, 'a> {
         let CType::Array(element, None) = &ty else {
             return refuse("`extern __shared__` that is not an array", span, "declare `extern __shared__ T s[];`");
         };
-        if self.dynamic_shared.is_some() {
+        if self.shared.dynamic_length.is_some() {
             return refuse("two dynamic shared arrays", span, "use one array, and pointers into it");
         }
         // The declared type is often `char`; the type of the first access through a cast is the real one.
@@ -618,8 +618,8 @@ impl<'a> Lower<'_, 'a> {
             return refuse("a dynamic shared array with several axes", span, "use one axis");
         }
         let length = self.fresh_in_function(&format!("{name}_len"));
-        self.dynamic_shared = Some(length.clone());
-        self.dynamic_shared_key = Some(key);
+        self.shared.dynamic_length = Some(length.clone());
+        self.shared.dynamic_key = Some(key);
         let element = self.t.stored_element(&element);
         if let CType::Record(id) = element {
             if self.t.has_array(id) {
@@ -628,8 +628,8 @@ impl<'a> Lower<'_, 'a> {
             self.t.emit_record(id, span)?;
         }
         let text = format!("[{}; {length}]", self.t.type_text(&element));
-        self.shared.push(Stmt { kind: StmtKind::Shared { name: clk.clone(), ty: text }, span });
-        self.note(format!("the length of the dynamic shared array `{name}` is `{length}`"), span);
+        self.shared.declarations.push(Stmt { kind: StmtKind::Shared { name: clk.clone(), ty: text }, span });
+        self.requirements.note(format!("the length of the dynamic shared array `{name}` is `{length}`"), span);
         let info =
             ArrayInfo { expr: Expr::name(clk, span), element, axes: 1, space: Space::Shared, key, name: name.clone() };
         self.declare(name, Local::Array { info: Rc::new(info), ty });

@@ -60,11 +60,12 @@ impl<'a> Lower<'_, 'a> {
     }
 
     fn denote_unevaluated(&mut self, expr: &'a CppExpr) -> Res<Denoted> {
-        let (effect, shared, notes) = (self.effect, self.shared.len(), self.notes.len());
+        let (effect, shared, notes) =
+            (self.requirements.effect, self.shared.declarations.len(), self.requirements.notes.len());
         let (denoted, _) = self.nested(|lower| lower.denote(expr))?;
-        self.effect = effect;
-        self.shared.truncate(shared);
-        self.notes.truncate(notes);
+        self.requirements.effect = effect;
+        self.shared.declarations.truncate(shared);
+        self.requirements.notes.truncate(notes);
         Ok(denoted)
     }
 
@@ -444,14 +445,14 @@ impl<'a> Lower<'_, 'a> {
             "y" => 1,
             _ => 2,
         };
-        self.axes = self.axes.max(number);
+        self.requirements.axes = self.requirements.axes.max(number);
         let threads: i128 = if number == 2 { 64 } else { 1024 };
         let blocks: i128 = if number == 0 { i128::from(i32::MAX) } else { 65_535 };
         let (position, range) = match which {
             0 => (Position::Thread(number), (0, threads - 1)),
             1 => (Position::Block(number), (0, blocks - 1)),
             2 => {
-                let stated = self.stated_block[usize::from(number)];
+                let stated = self.stated_launch.block[usize::from(number)];
                 (Position::BlockExtent(number), stated.map_or((1, threads), |extent| (extent, extent)))
             }
             _ => (Position::GridExtent(number), (1, blocks)),

@@ -41,13 +41,15 @@ impl Lower<'_, '_> {
         }
         let result = self.in_context(vec![], scope, |lower| lower.resolve_type(&function.result))?;
         if result == CType::Void {
-            self.note(format!("`{name}`, whose body is not in this file, has no effect on the kernel"), span);
+            self.requirements
+                .note(format!("`{name}`, whose body is not in this file, has no effect on the kernel"), span);
             return Ok(Denoted::Void);
         }
         if !result.is_arithmetic() {
             return refuse(construct, span, help);
         }
-        self.note(format!("`{name}`, whose body is not in this file, returns any value, and has no effect"), span);
+        self.requirements
+            .note(format!("`{name}`, whose body is not in this file, returns any value, and has no effect"), span);
         let identity = format!("result of function {id}");
         Ok(Denoted::Value(self.any_number(&result, &identity, &format!("{name}_result"), span)?))
     }
@@ -64,7 +66,7 @@ impl Lower<'_, '_> {
             ClkScalar::Bool => Expr::binary("!=", loaded, Expr::int(0, element, span), span),
             _ => Expr::call(scalar.name(), vec![loaded], span),
         };
-        self.effect = true;
+        self.requirements.effect = true;
         Ok(Value { effect: true, ..Value::new(ty.clone(), expr) })
     }
 

@@ -88,7 +88,7 @@ impl<'a> Lower<'_, 'a> {
         let has_init = !matches!(entry.variable.init, CppInit::None);
         if has_init && (constant || attributes.constant) && !matches!(ty, CType::Record(_)) {
             if attributes.constant && !constant {
-                self.note(format!("the host does not change `{}`", entry.name), span);
+                self.requirements.note(format!("the host does not change `{}`", entry.name), span);
             }
             if let CType::Array(..) = ty {
                 self.check_instance(id, &env, span)?;

@@ -4,10 +4,10 @@ use super::call::returned_parameter;
 use super::decl::refuse_arrays_in_structs;
 use super::file_variables::array_key;
 use super::lengths::shared_element_size;
-use super::lower::{Facts, Local, Lower};
+use super::lower::{Facts, Local, Lower, SharedDeclarations};
 use super::overload::Chosen;
 use super::size_comments::StatedExtents;
-use super::translator::{PassMode, TranslatedFunction};
+use super::translator::{CallerRequirements, PassMode, TranslatedFunction};
 use super::tree::{ClkFunction, Expr, ExprKind, Geometry, Param, Stmt, StmtKind, visit_exprs};
 use super::types::TemplateArgs;
 use super::types::{CType, LONG, RecordId};
@@ -119,9 +119,8 @@ impl<'a> Lower<'_, 'a> {
             let body = lower.function_body(function, this.clone(), chosen.record, modes);
             facts = std::mem::take(&mut lower.facts);
             facts.end_pass(body.as_ref().ok().map(|body| body.stmts.as_slice()));
-            let result = lower.result.clone();
-            let (effect, globals, axes) = (lower.effect, lower.globals.clone(), lower.axes);
-            let (grid_limits, notes) = (lower.grid_limits.clone(), lower.notes.clone());
+            let (result, globals) = (lower.result.ty.clone(), lower.globals.clone());
+            let mut requirements = std::mem::take(&mut lower.requirements);
             let unwritten_reads = std::mem::take(&mut lower.unwritten_reads);
             // The next pass may have no error.
             if facts.changed {
@@ -162,18 +161,15 @@ impl<'a> Lower<'_, 'a> {
                 span: function.name_span,
                 geometry: None,
             });
-            let effect = effect || body.mutated.contains(&true);
+            requirements.effect |= body.mutated.contains(&true);
             return Ok(TranslatedFunction {
                 name,
                 result,
                 mutated: body.mutated,
-                effect,
+                requirements,
                 constant,
                 globals,
                 globals_mutated,
-                axes,
-                grid_limits,
-                notes,
                 aligned: body.aligned,
             });
         }
@@ -201,13 +197,13 @@ impl<'a> Lower<'_, 'a> {
         if let Some(ty) = this {
             let Some(mode) = modes.next() else { return refuse("this method", function.name_span, "") };
             let span = function.name_span;
-            let key = VariableKey(self.peek_key());
+            let key = VariableKey(self.variables.peek_key());
             self.bind_parameter("self", "this", &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
             for (path, to) in self.pointers_after(mode, &ty) {
                 let Some(mode) = modes.next() else { return refuse("this method", function.name_span, "") };
                 let owner = if closure.is_some() { "" } else { "self_" };
                 let (name, local) = (format!("{owner}{}", path.join("_")), pointer_field_name(key, &path));
-                fields.push((VariableKey(self.peek_key() + 1), span));
+                fields.push((VariableKey(self.variables.peek_key() + 1), span));
                 let ty = CType::Pointer(Box::new(to));
                 self.bind_parameter(&name, &local, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
             }
@@ -219,24 +215,24 @@ impl<'a> Lower<'_, 'a> {
             let Some(mode) = modes.next() else { return refuse("this call", param.span, "") };
             let ty = self.resolve_type(&param.ty)?;
             let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
-            let (key, span) = (VariableKey(self.peek_key()), param.span);
+            let (key, span) = (VariableKey(self.variables.peek_key()), param.span);
             self.bind_parameter(&name, &name, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
             for (path, to) in self.pointers_after(mode, &ty) {
                 let Some(mode) = modes.next() else { return refuse("this call", span, "") };
                 let (name, local) = (format!("{name}_{}", path.join("_")), pointer_field_name(key, &path));
                 if !matches!(ty, CType::Record(_)) {
-                    fields.push((VariableKey(self.peek_key() + 1), span));
+                    fields.push((VariableKey(self.variables.peek_key() + 1), span));
                 }
                 let ty = CType::Pointer(Box::new(to));
                 self.bind_parameter(&name, &local, &ty, mode, &mut params, &mut keys, &mut arrays, &mut copies, span)?;
             }
         }
-        self.result = if is_constructor {
+        self.result.ty = if is_constructor {
             CType::Void
         } else {
             match &function.result.kind {
                 CppTypeKind::Auto => {
-                    self.deduces_result = true;
+                    self.result.is_deduced = true;
                     CType::Void
                 }
                 CppTypeKind::Reference(_) if closure.is_some() => {
@@ -251,7 +247,7 @@ impl<'a> Lower<'_, 'a> {
                 _ => self.resolve_type(&function.result)?,
             }
         };
-        if let CType::Record(id) = self.result {
+        if let CType::Record(id) = self.result.ty {
             self.t.emit_record(id, function.name_span)?;
         }
         for (name, ty, value, span) in copies {
@@ -267,7 +263,7 @@ impl<'a> Lower<'_, 'a> {
         if is_constructor && let Some(record) = record {
             self.constructor_body(function, record)?;
         } else if returns_reference {
-            self.result = CType::Void;
+            self.result.ty = CType::Void;
             self.block(body)?;
         } else {
             self.block(body)?;
@@ -276,10 +272,10 @@ impl<'a> Lower<'_, 'a> {
         if let Some((_, span)) = fields.iter().find(|(key, _)| is_assigned(key)) {
             return refuse("a function that assigns a pointer in a struct of its caller", *span, "return an index");
         }
-        if self.result != CType::Void && !always_leaves(&self.blocks[0]) {
+        if self.result.ty != CType::Void && !always_leaves(&self.blocks[0]) {
             // C++ leaves the result undefined here, so reaching this point is a fault.
             let span = function.name_span;
-            let result = self.result.clone();
+            let result = self.result.ty.clone();
             let no = Expr::new(ExprKind::Bool(false), span);
             let text = Expr::new(ExprKind::Text("\"the function ends without a `return`\"".into()), span);
             self.push(StmtKind::Expr(Expr::call("assert", vec![no, text], span)), span);
@@ -323,11 +319,11 @@ impl<'a> Lower<'_, 'a> {
         span: SourceSpan,
     ) -> Res<()> {
         let is_this = cpp_name == "this";
-        let key = self.new_key();
+        let key = self.variables.new_key();
         // A pointer that is assigned has a key of its own, apart from that of the array.
-        let pointer_key = self.new_key();
+        let pointer_key = self.variables.new_key();
         if matches!(ty, CType::Reference(_)) {
-            self.references.insert(key);
+            self.variables.references.insert(key);
         }
         let target = match ty {
             CType::Reference(to) | CType::Pointer(to) => (**to).clone(),
@@ -541,18 +537,17 @@ impl<'a> Lower<'_, 'a> {
             let mut lower = Lower::new(self.t, env.clone(), entry.scope.clone(), facts);
             lower.is_kernel = true;
             lower.function = Some(id);
-            lower.axes = stated.axis;
-            lower.stated_block = stated.block;
+            lower.requirements.axes = stated.axis;
+            lower.stated_launch.block = stated.block;
             let body = lower.kernel_body(function);
             facts = std::mem::take(&mut lower.facts);
             facts.end_pass(body.as_ref().ok().map(|(_, _, stmts)| stmts.as_slice()));
-            let mut shared = std::mem::take(&mut lower.shared);
-            let (axes, mut dynamic) = (lower.axes, lower.dynamic_shared.clone());
-            let grid_limits = lower.grid_limits.clone();
+            let SharedDeclarations { declarations: mut shared, dynamic_length: mut dynamic, .. } =
+                std::mem::take(&mut lower.shared);
+            let CallerRequirements { axes, grid_limits, mut notes, .. } = std::mem::take(&mut lower.requirements);
             let globals = lower.globals.clone();
-            let mut notes = std::mem::take(&mut lower.notes);
             let unwritten_reads = std::mem::take(&mut lower.unwritten_reads);
-            let assumed = std::mem::take(&mut lower.assumed);
+            let assumed = std::mem::take(&mut lower.stated_launch.assumed);
             let names: Vec<SmolStr> = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
                 .iter()
                 .map(|name| lower.fresh_in_function(name))
@@ -667,8 +662,8 @@ impl<'a> Lower<'_, 'a> {
             positions.resize(params.len(), at.saturating_sub(1));
             let span = param.span;
             let ty = self.resolve_type(&param.ty)?;
-            let key = self.new_key();
-            let pointer_key = self.new_key();
+            let key = self.variables.new_key();
+            let pointer_key = self.variables.new_key();
             let name = param.name.as_ref().map_or(SmolStr::from("unused"), |name| name.text.clone());
             match &ty {
                 CType::Pointer(to) | CType::Array(to, _) => {
@@ -682,7 +677,7 @@ impl<'a> Lower<'_, 'a> {
                         self.bind_pointer(&name, pointer_key, to, Some(object), span)?;
                         unchanged.push((key, span));
                         unchanged.extend(pointers.keys.iter().map(|&key| (key, span)));
-                        self.note(format!("`{name}` points to one struct, which no thread changes"), span);
+                        self.requirements.note(format!("`{name}` points to one struct, which no thread changes"), span);
                         continue;
                     }
                     if let CType::Pointer(_) | CType::Void = to.leaf() {
@@ -726,7 +721,7 @@ impl<'a> Lower<'_, 'a> {
                     } else {
                         clk
                     };
-                    self.launch_values.push((clk.clone(), parameter));
+                    self.stated_launch.values.push((clk.clone(), parameter));
                     self.declare(&name, Local::Variable { name: clk, key, ty, known: None });
                 }
             }
@@ -749,7 +744,9 @@ impl<'a> Lower<'_, 'a> {
         let mut pointers = function.params.iter().filter(|param| matches!(param.ty.kind, CppTypeKind::Pointer(_)));
         may_alias |= pointers.any(|param| !param.ty.qualifiers.restrict);
         if may_alias && arrays.len() > 1 && arrays.iter().any(|&(at, _)| params[at].inout) {
-            self.notes.push(("its pointer parameters refer to different arrays".into(), function.name_span));
+            self.requirements
+                .notes
+                .push(("its pointer parameters refer to different arrays".into(), function.name_span));
         }
         let stmts = std::mem::take(&mut self.blocks[0]);
         Ok((params, positions, stmts))
@@ -768,7 +765,7 @@ impl<'a> Lower<'_, 'a> {
         self.t.emit_fields(id, span)?;
         let mut all = vec![];
         for (path, to) in self.t.pointer_fields(id) {
-            let keys = (self.new_key(), self.new_key());
+            let keys = (self.variables.new_key(), self.variables.new_key());
             let array = format!("{name}_{}", path.join("_"));
             let local = pointer_field_name(key, &path);
             if is_element_path(&path) && !self.facts.used_pointers.contains(&local) {
@@ -807,7 +804,7 @@ impl<'a> Lower<'_, 'a> {
                     return refuse_arrays_in_structs(span);
                 };
                 let (number, record) = (self.t.describe(&number), self.t.describe(&leaf));
-                self.note(format!("`{name}` is an array of {number}, {count} for each {record}"), span);
+                self.requirements.note(format!("`{name}` is an array of {number}, {count} for each {record}"), span);
             }
             CType::Record(id) => self.t.emit_record(*id, span)?,
             CType::Vector(..) => {}

@@ -70,7 +70,7 @@ impl<'a> Lower<'_, 'a> {
         if numbers.is_empty() {
             return;
         }
-        self.note(format!("`{name}` is the number of a function: {}", numbers.join(", ")), span);
+        self.requirements.note(format!("`{name}` is the number of a function: {}", numbers.join(", ")), span);
     }
 
     /// Converts to or from a pointer to a function.
@@ -145,7 +145,7 @@ impl<'a> Lower<'_, 'a> {
         };
         let no = Expr::new(ExprKind::Bool(false), span);
         let text = Expr::new(ExprKind::Text("\"a call through a pointer that refers to no function\"".into()), span);
-        self.effect = true;
+        self.requirements.effect = true;
         otherwise.insert(0, Stmt { kind: StmtKind::Expr(Expr::call("assert", vec![no, text], span)), span });
         for (at, id) in pointees.into_iter().enumerate().rev() {
             let (args, result) = (args.clone(), &result);

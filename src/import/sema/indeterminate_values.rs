@@ -17,7 +17,7 @@ impl Lower<'_, '_> {
         let Some(read) = self.facts.unwritten_reads.get(&span).copied() else { return Ok(None) };
         let value = self.any_value(ty, span)?;
         if value.is_some() {
-            self.note(format!("`{name}`, which is read before it has a value, has any value"), span);
+            self.requirements.note(format!("`{name}`, which is read before it has a value, has any value"), span);
             self.unwritten_reads.push(UnwrittenRead { name: name.clone(), declared: span, read });
         }
         Ok(value)

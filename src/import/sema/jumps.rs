@@ -16,7 +16,7 @@ use smol_str::SmolStr;
 impl<'a> Lower<'_, 'a> {
     /// Translates the statements of a block.
     pub(crate) fn statements(&mut self, stmts: &'a [CppStmt]) -> Res<()> {
-        let outer = self.jump_targets.len();
+        let outer = self.jumps.targets.len();
         for (at, stmt) in stmts.iter().enumerate() {
             let CppStmtKind::Label(label) = &stmt.kind else { continue };
             if !stmts[..at].iter().any(|stmt| jumps_to(stmt, &label.text)) {
@@ -32,12 +32,12 @@ impl<'a> Lower<'_, 'a> {
                 flag = Some(name);
             }
             let loops = self.loops.len();
-            self.jump_targets.push(LabelAhead { label: label.text.clone(), flag, loops, is_passed: false });
+            self.jumps.targets.push(LabelAhead { label: label.text.clone(), flag, loops, is_passed: false });
         }
-        let early = self.declared_early.len();
+        let early = self.jumps.declared_early.len();
         let result = self.sequence(stmts, None);
-        self.declared_early.truncate(early);
-        self.jump_targets.truncate(outer);
+        self.jumps.declared_early.truncate(early);
+        self.jumps.targets.truncate(outer);
         result
     }
 
@@ -83,7 +83,7 @@ impl<'a> Lower<'_, 'a> {
     }
 
     fn pass_label(&mut self, label: &CppName) {
-        for target in self.jump_targets.iter_mut().filter(|target| target.label == label.text) {
+        for target in self.jumps.targets.iter_mut().filter(|target| target.label == label.text) {
             target.is_passed = true;
         }
     }
@@ -181,7 +181,7 @@ impl<'a> Lower<'_, 'a> {
     /// innermost loop.
     fn taken_jumps(&self, stmt: &'a CppStmt) -> Vec<&'a SmolStr> {
         let is_here = |target: &&LabelAhead| target.flag.is_some() && target.loops == self.loops.len();
-        let targets: Vec<&SmolStr> = self.jump_targets.iter().filter(is_here).map(|target| &target.label).collect();
+        let targets: Vec<&SmolStr> = self.jumps.targets.iter().filter(is_here).map(|target| &target.label).collect();
         let mut labels = vec![];
         if !targets.is_empty() {
             visit_jumps(stmt, &mut |label| {
@@ -195,7 +195,7 @@ impl<'a> Lower<'_, 'a> {
 
     /// Returns the condition that no statement has jumped to one of these labels.
     fn has_not_jumped(&self, labels: &[&SmolStr], span: SourceSpan) -> Option<Expr> {
-        let flags = self.jump_targets.iter().filter(|target| labels.contains(&&target.label));
+        let flags = self.jumps.targets.iter().filter(|target| labels.contains(&&target.label));
         let conditions = flags.filter_map(|target| Some(Expr::name(target.flag.clone()?, span).not()));
         conditions.reduce(|all, one| Expr::binary("&&", all, one, span))
     }
@@ -203,7 +203,7 @@ impl<'a> Lower<'_, 'a> {
     /// Translates a `goto` that is not a branch of its own.
     pub(crate) fn jump(&mut self, label: &CppName, span: SourceSpan) -> Res<()> {
         let is_ahead = |target: &&LabelAhead| target.label == label.text && !target.is_passed;
-        let Some(target) = self.jump_targets.iter().find(is_ahead).cloned() else {
+        let Some(target) = self.jumps.targets.iter().find(is_ahead).cloned() else {
             let construct = "a `goto` to a label before it or in another block";
             return refuse(construct, span, "use a loop, or a flag");
         };
@@ -231,7 +231,7 @@ impl<'a> Lower<'_, 'a> {
             return Ok(());
         }
         let outside = |target: &&LabelAhead| target.loops < self.loops.len() && jumps_to(stmt, &target.label);
-        let flags = self.jump_targets.iter().filter(outside).filter_map(|target| target.flag.clone());
+        let flags = self.jumps.targets.iter().filter(outside).filter_map(|target| target.flag.clone());
         let condition =
             flags.map(|flag| Expr::name(flag, stmt.span)).reduce(|a, b| Expr::binary("||", a, b, stmt.span));
         if let Some(condition) = condition {
@@ -253,13 +253,13 @@ impl<'a> Lower<'_, 'a> {
                 self.check_early_declaration(decl)?;
             }
             self.stmt(stmt)?;
-            self.declared_early.push(std::ptr::from_ref(stmt));
+            self.jumps.declared_early.push(std::ptr::from_ref(stmt));
         }
         Ok(())
     }
 
     fn is_declared_early(&self, stmt: &CppStmt) -> bool {
-        self.declared_early.contains(&std::ptr::from_ref(stmt))
+        self.jumps.declared_early.contains(&std::ptr::from_ref(stmt))
     }
 
     /// Returns whether a name may mean something else outside of the scope of a variable with this name.

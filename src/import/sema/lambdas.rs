@@ -47,7 +47,7 @@ impl<'a> Lower<'_, 'a> {
     pub(crate) fn lambda(&mut self, lambda: &'a CppLambda, name: &str, span: SourceSpan) -> Res<CppPlace> {
         let Some(call) = lambda.call() else { return refuse("a lambda", span, "") };
         check_signature(call)?;
-        let key = self.new_key();
+        let key = self.variables.new_key();
         let captures = self.captures(lambda, call, span)?;
         let id = self.closure_class(lambda, call, &captures, name, span)?;
         let has_values = self.t.has_values(id);
@@ -58,7 +58,7 @@ impl<'a> Lower<'_, 'a> {
             match captured {
                 Captured::Value(value) => values.push((field.clk, super::arith::realize(&value))),
                 Captured::Pointer(pointer) => {
-                    let pointer_key = self.new_key();
+                    let pointer_key = self.variables.new_key();
                     let to = pointer.to.clone();
                     let local = SmolStr::from(pointer_field_name(key, &path));
                     self.bind_pointer(&local, pointer_key, &to, Some(pointer), span)?;
@@ -243,7 +243,7 @@ impl<'a> Lower<'_, 'a> {
     /// Returns the value of a constant, which the body may use without a capture.
     fn constant_of(&self, local: &Local) -> Option<Value> {
         let value = match local {
-            Local::Variable { key, known: Some(known), .. } if self.constants.contains(key) => known,
+            Local::Variable { key, known: Some(known), .. } if self.variables.constants.contains(key) => known,
             Local::Constant(value) => value,
             _ => return None,
         };
@@ -270,7 +270,7 @@ impl<'a> Lower<'_, 'a> {
         if let (Denoted::Place(CppPlace { kind: PlaceKind::PointerVariable(key), .. }), CaptureKind::Reference) =
             (&denoted, kind)
         {
-            self.captured_pointers.push((*key, name.clone()));
+            self.variables.captured_pointers.push((*key, name.clone()));
         }
         self.captured(name, denoted, kind, span).map(Some)
     }
@@ -367,7 +367,7 @@ impl<'a> Lower<'_, 'a> {
                 return refuse("the pointers in this struct", span, "capture each pointer");
             };
             let pointer = self.load_pointer(*pointer_key, &to, span)?;
-            let new_key = self.new_key();
+            let new_key = self.variables.new_key();
             let local = SmolStr::from(pointer_field_name(key, &[path, &rest].concat()));
             self.bind_pointer(&local, new_key, &to, Some(pointer), span)?;
         }

@@ -207,7 +207,7 @@ impl<'a> Lower<'_, 'a> {
     /// Translates a counting loop to a Clk `for`; returns false if the meaning would differ.
     fn counted_loop(&mut self, counting: &Counting<'a>, statement: &'a CppFor, span: SourceSpan) -> Res<bool> {
         // The declaration of the general case creates its key at the same point.
-        let key = VariableKey(self.peek_key());
+        let key = VariableKey(self.variables.peek_key());
         if self.facts.assigned_in_loop.contains(&key) {
             return Ok(false);
         }
@@ -218,7 +218,7 @@ impl<'a> Lower<'_, 'a> {
             }
             return Ok(false);
         };
-        let key = self.new_key();
+        let key = self.variables.new_key();
         let mut state = self.loop_state();
         state.counter = Some(key);
         self.loops.push(state);
@@ -238,7 +238,7 @@ impl<'a> Lower<'_, 'a> {
         self.loops.pop();
         let (name, body) = result?;
         if let Some(note) = plan.note {
-            self.note(note, span);
+            self.requirements.note(note, span);
         }
         self.push(
             StmtKind::For { name, from: plan.from, to: plan.to, inclusive: plan.inclusive, step: plan.step, body },

@@ -5,7 +5,7 @@
 //! declaration, which array a pointer refers to, which arrays must be flat. The first pass assumes the simplest case.
 
 use super::program::ScopePath;
-use super::translator::{FileTranslator, TranslatedFunction};
+use super::translator::{CallerRequirements, FileTranslator};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::types::{CType, ClkScalar, TemplateArgs};
 use super::unwritten_reads::{UnwrittenRead, unwritten_reads};
@@ -103,64 +103,99 @@ pub(crate) struct LabelAhead {
     pub(crate) is_passed: bool,
 }
 
-pub(crate) struct Lower<'t, 'a> {
-    pub(crate) t: &'t mut FileTranslator<'a>,
-    pub(crate) env: TemplateArgs,
-    pub(crate) scope: ScopePath,
-    /// The function whose body is translated.
-    pub(crate) function: Option<usize>,
-    /// The object of a method.
-    pub(crate) this: Option<CppPlace>,
-    pub(crate) locals: Vec<FxHashMap<SmolStr, Local>>,
-    names: Vec<FxHashSet<SmolStr>>,
-    pub(crate) blocks: Vec<Vec<Stmt>>,
-    pub(crate) facts: Facts,
-    next_key: usize,
-    pub(crate) loops: Vec<LoopState<'a>>,
+/// The labels that statements of the function may jump to.
+#[derive(Debug, Default)]
+pub(crate) struct JumpState {
     /// The labels after the current statement, in the blocks around it.
-    pub(crate) jump_targets: Vec<LabelAhead>,
+    pub(crate) targets: Vec<LabelAhead>,
     /// Declarations that a `goto` passes, which are translated before it.
     pub(crate) declared_early: Vec<*const CppStmt>,
-    pub(crate) result: CType,
-    pub(crate) is_kernel: bool,
+}
+
+/// The type that the function returns.
+#[derive(Debug)]
+pub(crate) struct ResultType {
+    pub(crate) ty: CType,
+    /// Whether the first `return` decides the type.
+    pub(crate) is_deduced: bool,
+    /// Whether `ty` is the type of a `return`.
+    pub(crate) has_deduced: bool,
+}
+
+/// How the variables of the function are declared.
+#[derive(Debug, Default)]
+pub(crate) struct VariableDeclarations {
+    last_key: usize,
     /// Variables that blocks of the function declare.
-    pub(crate) block_variables: FxHashSet<VariableKey>,
+    pub(crate) in_blocks: FxHashSet<VariableKey>,
     /// Variables that are declared `const` or `constexpr`.
     pub(crate) constants: FxHashSet<VariableKey>,
     /// Variables and parameters that are declared as references.
     pub(crate) references: FxHashSet<VariableKey>,
     /// Pointers that a lambda captures by reference. They keep their value from then on.
     pub(crate) captured_pointers: Vec<(VariableKey, SmolStr)>,
-    /// Whether the first `return` decides the type of the result.
-    pub(crate) deduces_result: bool,
-    /// Whether `result` is the type of a `return`.
-    pub(crate) has_deduced_result: bool,
-    /// Variables whose value is any value, because they are read before they have one.
-    pub(crate) unwritten_reads: Vec<UnwrittenRead>,
-    /// Set if the body stores to memory, has barriers, atomics or output.
-    pub(crate) effect: bool,
-    /// Variables of the file that the body uses as arrays.
-    pub(crate) globals: Vec<usize>,
-    /// The highest axis of the geometry that the body reads.
-    pub(crate) axes: u8,
-    /// The extents of the block that comments about the kernel state.
-    pub(crate) stated_block: [Option<i128>; 3],
-    /// Limits of the grid that rule out overflow: axis and number of blocks.
-    pub(crate) grid_limits: Vec<(u8, i128)>,
-    pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+}
+
+impl VariableDeclarations {
+    pub(crate) fn new_key(&mut self) -> VariableKey {
+        self.last_key += 1;
+        VariableKey(self.last_key)
+    }
+
+    /// Returns the number of the next key.
+    pub(crate) fn peek_key(&self) -> usize {
+        self.last_key + 1
+    }
+}
+
+/// What comments about a kernel state about its launches.
+#[derive(Debug, Default)]
+pub(crate) struct StatedLaunch {
+    /// The extents of the block.
+    pub(crate) block: [Option<i128>; 3],
     /// The values of a launch that conditions of `assume` may contain: the variable and the parameter of the kernel.
-    pub(crate) launch_values: Vec<(SmolStr, SmolStr)>,
+    pub(crate) values: Vec<(SmolStr, SmolStr)>,
     /// Conditions that the kernel assumes.
     pub(crate) assumed: Vec<(Expr, SourceSpan)>,
+}
+
+/// The shared arrays of a kernel.
+#[derive(Debug, Default)]
+pub(crate) struct SharedDeclarations {
+    pub(crate) declarations: Vec<Stmt>,
+    /// The parameter with the length of dynamic shared memory, and the variable of its declaration.
+    pub(crate) dynamic_length: Option<SmolStr>,
+    pub(crate) dynamic_key: Option<VariableKey>,
+}
+
+pub(crate) struct Lower<'t, 'a> {
+    pub(crate) t: &'t mut FileTranslator<'a>,
+    pub(crate) env: TemplateArgs,
+    pub(crate) scope: ScopePath,
+    /// The function whose body is translated.
+    pub(crate) function: Option<usize>,
+    pub(crate) is_kernel: bool,
+    /// The object of a method.
+    pub(crate) this: Option<CppPlace>,
+    pub(crate) result: ResultType,
+    pub(crate) locals: Vec<FxHashMap<SmolStr, Local>>,
+    names: Vec<FxHashSet<SmolStr>>,
+    pub(crate) blocks: Vec<Vec<Stmt>>,
+    pub(crate) facts: Facts,
+    pub(crate) variables: VariableDeclarations,
+    pub(crate) loops: Vec<LoopState<'a>>,
+    pub(crate) jumps: JumpState,
+    /// Variables whose value is any value, because they are read before they have one.
+    pub(crate) unwritten_reads: Vec<UnwrittenRead>,
+    pub(crate) requirements: CallerRequirements,
+    /// Variables of the file that the body uses as arrays.
+    pub(crate) globals: Vec<usize>,
+    pub(crate) stated_launch: StatedLaunch,
     /// Parameters of a device function that must be aligned: the array, and a number of bytes.
     pub(crate) aligned: Vec<(VariableKey, u64, SourceSpan)>,
-    /// Declarations of shared memory.
-    pub(crate) shared: Vec<Stmt>,
-    /// The parameter with the length of dynamic shared memory, and its declaration.
-    pub(crate) dynamic_shared: Option<SmolStr>,
-    pub(crate) dynamic_shared_key: Option<VariableKey>,
-    /// Accesses of global arrays and the limit of their index.
-    pub(crate) depth: u32,
+    pub(crate) shared: SharedDeclarations,
+    /// The number of expressions and statements around the current one.
+    depth: u32,
 }
 
 /// Maximum depth of nested expressions and statements.
@@ -173,36 +208,22 @@ impl<'t, 'a> Lower<'t, 'a> {
             env,
             scope,
             function: None,
+            is_kernel: false,
             this: None,
+            result: ResultType { ty: CType::Void, is_deduced: false, has_deduced: false },
             locals: vec![FxHashMap::default()],
             names: vec![FxHashSet::default()],
             blocks: vec![vec![]],
             facts,
-            next_key: 0,
+            variables: VariableDeclarations::default(),
             loops: vec![],
-            jump_targets: vec![],
-            declared_early: vec![],
-            result: CType::Void,
-            is_kernel: false,
-            block_variables: FxHashSet::default(),
-            constants: FxHashSet::default(),
-            references: FxHashSet::default(),
-            captured_pointers: vec![],
-            deduces_result: false,
-            has_deduced_result: false,
+            jumps: JumpState::default(),
             unwritten_reads: vec![],
-            effect: false,
+            requirements: CallerRequirements::default(),
             globals: vec![],
-            axes: 0,
-            stated_block: [None; 3],
-            grid_limits: vec![],
-            notes: vec![],
-            launch_values: vec![],
-            assumed: vec![],
+            stated_launch: StatedLaunch::default(),
             aligned: vec![],
-            shared: vec![],
-            dynamic_shared: None,
-            dynamic_shared_key: None,
+            shared: SharedDeclarations::default(),
             depth: 0,
         }
     }
@@ -217,16 +238,6 @@ impl<'t, 'a> Lower<'t, 'a> {
 
     pub(crate) fn leave(&mut self) {
         self.depth -= 1;
-    }
-
-    pub(crate) fn new_key(&mut self) -> VariableKey {
-        self.next_key += 1;
-        VariableKey(self.next_key)
-    }
-
-    /// Returns the number of the next key.
-    pub(crate) fn peek_key(&self) -> usize {
-        self.next_key + 1
     }
 
     // ---- statements under construction ----
@@ -407,27 +418,6 @@ impl<'t, 'a> Lower<'t, 'a> {
 
     pub(crate) fn space_has_effects(space: Space) -> bool {
         !matches!(space, Space::Local)
-    }
-
-    pub(crate) fn note(&mut self, text: impl Into<SmolStr>, span: SourceSpan) {
-        let text = text.into();
-        if !self.notes.iter().any(|(known, _)| *known == text) {
-            self.notes.push((text, span));
-        }
-    }
-
-    /// Adds the requirements of a called function, such as limits of the grid, to those of the current function.
-    pub(crate) fn take_requirements(&mut self, instance: &TranslatedFunction) {
-        self.axes = self.axes.max(instance.axes);
-        for limit in &instance.grid_limits {
-            if !self.grid_limits.contains(limit) {
-                self.grid_limits.push(*limit);
-            }
-        }
-        for (text, span) in &instance.notes {
-            self.note(text.clone(), *span);
-        }
-        self.effect |= instance.effect;
     }
 
     pub(crate) fn scalar_of(&self, ty: &CType, span: SourceSpan) -> Res<ClkScalar> {

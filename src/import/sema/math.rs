@@ -141,7 +141,8 @@ impl<'a> Lower<'_, 'a> {
             return self.float_function(clk, count, &ty, values, name, span).map(Some);
         }
         if let Some((clk, count)) = find(FAST, name) {
-            self.note(format!("`{name}` is computed like `{clk}`, with a smaller error than on a GPU"), span);
+            self.requirements
+                .note(format!("`{name}` is computed like `{clk}`, with a smaller error than on a GPU"), span);
             return self.float_function(clk, count, &FLOAT, values, name, span).map(Some);
         }
         if let Some((clk, count)) = find(HALF, name) {
@@ -151,7 +152,8 @@ impl<'a> Lower<'_, 'a> {
         if let Some((_, op)) = OPERATORS.iter().find(|(known, _)| *known == name) {
             let [a, b] = two(values, name, span)?;
             if name.contains("fdividef") {
-                self.note(format!("`{name}` is computed like `/`, with a smaller error than on a GPU"), span);
+                self.requirements
+                    .note(format!("`{name}` is computed like `/`, with a smaller error than on a GPU"), span);
             }
             let (a, b) = match name.as_bytes()[2] {
                 b'f' | b'i' => (self.convert(a, &FLOAT, span)?, self.convert(b, &FLOAT, span)?),
@@ -350,7 +352,7 @@ impl<'a> Lower<'_, 'a> {
             "__mul24" | "__umul24" => {
                 let ty = if base == "__mul24" { INT } else { UINT };
                 let [a, b] = two(values, name, span)?;
-                self.note(format!("the arguments of `{name}` have at most 24 bits"), span);
+                self.requirements.note(format!("the arguments of `{name}` have at most 24 bits"), span);
                 let (a, b) = (self.convert(a, &ty, span)?, self.convert(b, &ty, span)?);
                 self.binary(CppBinaryOp::Mul, a, b, span)
             }

@@ -161,7 +161,7 @@ impl<'a> Lower<'_, 'a> {
         }
         let root = self.root(place);
         self.note_mutated(root);
-        self.effect |= self.is_shared_place(place);
+        self.requirements.effect |= self.is_shared_place(place);
         if let PlaceKind::At(pointer) = &place.kind {
             let pointer = pointer.clone();
             if let PointerBase::Array(info) = &pointer.base

@@ -98,7 +98,7 @@ impl Lower<'_, '_> {
     pub(crate) fn exists_here(&self, pointer: &Pointer) -> bool {
         let key = match &pointer.base {
             PointerBase::Array(info) if info.space == Space::Local => info.key,
-            PointerBase::Object(place) if self.block_variables.contains(&self.root(place)) => self.root(place),
+            PointerBase::Object(place) if self.variables.in_blocks.contains(&self.root(place)) => self.root(place),
             _ => return true,
         };
         let is_own = |local: &Local| match local {

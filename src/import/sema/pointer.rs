@@ -220,7 +220,7 @@ impl<'a> Lower<'_, 'a> {
 
     /// Chooses the type of the elements of dynamic shared memory, unless a smaller type is chosen already.
     pub(crate) fn note_dynamic_element(&mut self, key: VariableKey, element: CType) {
-        if self.dynamic_shared_key != Some(key) {
+        if self.shared.dynamic_key != Some(key) {
             return;
         }
         let size = |lower: &Self, ty: &CType| lower.t.size_of(ty).unwrap_or(u64::MAX);
@@ -287,7 +287,7 @@ impl<'a> Lower<'_, 'a> {
                 "keep the pointer in a variable, or store an index",
             );
         };
-        if let Some((_, name)) = self.captured_pointers.iter().find(|(captured, _)| *captured == key) {
+        if let Some((_, name)) = self.variables.captured_pointers.iter().find(|(captured, _)| *captured == key) {
             let construct = format!("an assignment to `{name}`, which a lambda captures by reference");
             return refuse(construct, span, "capture it by value");
         }
@@ -352,7 +352,7 @@ impl<'a> Lower<'_, 'a> {
             PointerBase::Object(_) => Value::bool(true, span),
             PointerBase::Array(info) => {
                 if matches!(info.space, super::value::Space::Global) {
-                    self.note(format!("the argument `{}` is not a null pointer", info.name), span);
+                    self.requirements.note(format!("the argument `{}` is not a null pointer", info.name), span);
                 }
                 Value::bool(true, span)
             }
@@ -440,7 +440,7 @@ impl<'a> Lower<'_, 'a> {
         if info.axes > 1 {
             self.note_flat(info.key);
         }
-        self.note(format!("the address of `{}` is a multiple of {align}", info.name), span);
+        self.requirements.note(format!("the address of `{}` is a multiple of {align}", info.name), span);
         let index = pointer.index.map_or_else(|| Value::int(0, LONG, span), |index| *index);
         let index = self.convert(index, &LONG, span)?;
         let unit = Value::int(i128::from(pointer.unit), LONG, span);

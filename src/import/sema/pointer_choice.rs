@@ -218,7 +218,7 @@ impl Lower<'_, '_> {
             if let PointerBase::Array(info) = &option.base
                 && info.space == Space::Global
             {
-                self.note(format!("the argument `{}` is not a null pointer", info.name), span);
+                self.requirements.note(format!("the argument `{}` is not a null pointer", info.name), span);
             }
         }
         let Some(null) = choice.options.iter().position(is_null) else { return Value::bool(true, span) };

@@ -164,7 +164,7 @@ impl Lower<'_, '_> {
             let text = format!("\"an access of {} bytes is not aligned\"", self.t.size_of(&pointer.to).unwrap_or(1));
             let text = Expr::new(ExprKind::Text(text), span);
             self.push(StmtKind::Expr(Expr::call("assert", vec![aligned.expr, text], span)), span);
-            self.note(format!("an address is a multiple of {align} bytes, which only runs check"), span);
+            self.requirements.note(format!("an address is a multiple of {align} bytes, which only runs check"), span);
         }
         Ok(())
     }
@@ -173,8 +173,10 @@ impl Lower<'_, '_> {
     pub(crate) fn note_aligned(&mut self, array: &ArrayInfo, align: u64, span: SourceSpan) {
         let name = &array.name;
         match array.space {
-            Space::Local | Space::Shared => self.note(format!("`{name}` is aligned to {align} bytes"), span),
-            Space::Global => self.note(format!("the argument `{name}` is aligned to {align} bytes"), span),
+            Space::Local | Space::Shared => {
+                self.requirements.note(format!("`{name}` is aligned to {align} bytes"), span)
+            }
+            Space::Global => self.requirements.note(format!("the argument `{name}` is aligned to {align} bytes"), span),
             Space::Parameter => self.aligned.push((array.key, align, span)),
             _ => {}
         }
@@ -228,7 +230,7 @@ impl Lower<'_, '_> {
         let whole = self.binary(CppBinaryOp::Eq, rest, Value::int(0, INT, span), span)?;
         let text = Expr::new(ExprKind::Text("\"an access is not aligned\"".into()), span);
         self.push(StmtKind::Expr(Expr::call("assert", vec![whole.expr, text], span)), span);
-        self.note("an address is aligned, which only runs check", span);
+        self.requirements.note("an address is aligned, which only runs check", span);
         Ok(())
     }
 

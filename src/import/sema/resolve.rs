@@ -123,7 +123,7 @@ impl<'a> Lower<'_, 'a> {
             CppExprKind::Name(name) if !gives_reference => match name.segments.as_slice() {
                 [only] => match self.find_local(&only.name.text) {
                     Some(Local::Alias(_)) => true,
-                    Some(Local::Variable { key, .. }) => self.references.contains(key),
+                    Some(Local::Variable { key, .. }) => self.variables.references.contains(key),
                     _ => false,
                 },
                 _ => false,

@@ -184,17 +184,17 @@ impl<'a> Lower<'_, 'a> {
     }
 
     fn return_statement(&mut self, value: Option<&'a crate::ast::CppExpr>, span: SourceSpan) -> Res<()> {
-        if self.deduces_result {
+        if self.result.is_deduced {
             self.deduce_result(value, span)?;
         }
         let value = match value {
             None => None,
-            Some(value) if self.result == CType::Void => {
+            Some(value) if self.result.ty == CType::Void => {
                 self.discard(value)?;
                 None
             }
             Some(value) => {
-                let to = self.result.clone();
+                let to = self.result.ty.clone();
                 if let CType::Pointer(_) = to {
                     return refuse("a function that returns a pointer", span, "return an index");
                 }
@@ -221,12 +221,12 @@ impl<'a> Lower<'_, 'a> {
                 other => other.clone(),
             },
         };
-        if !std::mem::replace(&mut self.has_deduced_result, true) {
+        if !std::mem::replace(&mut self.result.has_deduced, true) {
             if let CType::Record(id) = ty {
                 self.t.emit_record(id, span)?;
             }
-            self.result = ty;
-        } else if self.result != ty {
+            self.result.ty = ty;
+        } else if self.result.ty != ty {
             return refuse("a function with the result type `auto`", span, "write the result type");
         }
         Ok(())

@@ -100,6 +100,45 @@ pub(crate) enum PassMode {
     Group(super::types::GroupKind),
 }
 
+/// The properties of a function that its callers take over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallerRequirements {
+    /// Set if the body stores to memory, has barriers, atomics or output.
+    pub(crate) effect: bool,
+    /// The highest axis of the geometry that the body reads.
+    pub(crate) axes: u8,
+    /// Limits of the grid that rule out overflow: axis and number of blocks.
+    pub(crate) grid_limits: Vec<(u8, i128)>,
+    pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
+}
+
+impl CallerRequirements {
+    /// Adds the requirements of a called function.
+    pub(crate) fn add(&mut self, called: &CallerRequirements) {
+        self.axes = self.axes.max(called.axes);
+        for limit in &called.grid_limits {
+            self.limit_grid(*limit);
+        }
+        for (text, span) in &called.notes {
+            self.note(text.clone(), *span);
+        }
+        self.effect |= called.effect;
+    }
+
+    pub(crate) fn note(&mut self, text: impl Into<SmolStr>, span: SourceSpan) {
+        let text = text.into();
+        if !self.notes.iter().any(|(known, _)| *known == text) {
+            self.notes.push((text, span));
+        }
+    }
+
+    pub(crate) fn limit_grid(&mut self, limit: (u8, i128)) {
+        if !self.grid_limits.contains(&limit) {
+            self.grid_limits.push(limit);
+        }
+    }
+}
+
 /// A translated copy of a function for certain template arguments and ways of passing arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct TranslatedFunction {
@@ -107,15 +146,12 @@ pub(crate) struct TranslatedFunction {
     pub(crate) result: CType,
     /// For each parameter (the object of a method first), whether it is changed.
     pub(crate) mutated: Vec<bool>,
-    pub(crate) effect: bool,
+    pub(crate) requirements: CallerRequirements,
     /// The result, if the body begins with a `return` of a number.
     pub(crate) constant: Option<ConstantValue>,
     pub(crate) globals: Vec<usize>,
     /// For each of `globals`, whether it is changed.
     pub(crate) globals_mutated: Vec<bool>,
-    pub(crate) axes: u8,
-    pub(crate) grid_limits: Vec<(u8, i128)>,
-    pub(crate) notes: Vec<(SmolStr, SourceSpan)>,
     /// Parameters that must be aligned: the position (the object of a method first), and a number of bytes.
     pub(crate) aligned: Vec<(usize, u64, SourceSpan)>,
 }

@@ -129,9 +129,10 @@ pub(crate) fn takes(block: &Block) -> bool {
 
 impl<'a> KernelCompiler<'a> {
     pub(crate) fn instrument(&mut self, checks: Checks, apart: &[RaceFreedom]) {
-        self.tables.checks = checks;
+        self.tables.events.checks = checks;
         let f = self.f;
-        self.tables.tracked = if checks.memory { watched(f, apart) } else { f.memories.iter().map(|_| None).collect() };
+        self.tables.events.tracked =
+            if checks.memory { watched(f, apart) } else { f.memories.iter().map(|_| None).collect() };
         self.facts.has_meetings = meets(&f.body);
         self.facts.changes = vec![false; f.memories.len()];
         each_stmt(&f.body, &mut |stmt| {
@@ -158,19 +159,21 @@ impl<'a> KernelCompiler<'a> {
         }
         let mut fences = false;
         each_stmt(&f.body, &mut |stmt| fences |= matches!(stmt.kind, StmtKind::Fence(_)));
-        self.tables.has_sync = fences && !self.facts.deciding.is_empty();
+        self.tables.properties.has_sync = fences && !self.facts.deciding.is_empty();
         // Warps of kernels whose threads synchronize may run separately, so that all barriers have to be emitted.
-        self.facts.waits = waits || self.tables.has_sync;
+        self.facts.waits = waits || self.tables.properties.has_sync;
         let mut barriers = false;
         each_stmt(&f.body, &mut |stmt| {
             barriers |= matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. })
         });
-        self.tables.can_split_warps = self.facts.waits || !barriers;
+        self.tables.properties.can_split_warps = self.facts.waits || !barriers;
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
             StmtKind::Atomic { ref place, .. } if f.memories[place.memory].space != MemorySpace::Shared => {
-                self.tables.depends_on_order |= depends_on_atomic_order(f, &stmt.kind);
+                self.tables.properties.depends_on_order |= depends_on_atomic_order(f, &stmt.kind);
             }
-            StmtKind::Warp { .. } | StmtKind::Barrier { kind: BarrierKind::Warp, .. } => self.tables.warp_ops = true,
+            StmtKind::Warp { .. } | StmtKind::Barrier { kind: BarrierKind::Warp, .. } => {
+                self.tables.properties.has_warp_ops = true
+            }
             _ => {}
         });
     }
@@ -187,10 +190,10 @@ impl<'a> KernelCompiler<'a> {
         let def = &self.tables.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
         let components = if touch.is_atomic() { 1 } else { def.regs.len() as u8 };
-        let counted = self.tables.counted_warps.is_some()
+        let counted = self.tables.events.counted_warps.is_some()
             && self.f.memories.iter().nth(memory).is_some_and(|(_, m)| is_shared_by_warps(m.space));
-        let (x, atomic) = (self.tables.access_sites.len() as u32, self.tables.atomics.len() as u32);
-        let number = match self.tables.tracked.get_mut(memory).and_then(Option::as_mut) {
+        let (x, atomic) = (self.tables.events.access_sites.len() as u32, self.tables.atomics.len() as u32);
+        let number = match self.tables.events.tracked.get_mut(memory).and_then(Option::as_mut) {
             Some(watched) => {
                 watched.site_ids.push(x);
                 watched.site_ids.len() as u32 - 1
@@ -200,7 +203,7 @@ impl<'a> KernelCompiler<'a> {
         };
         let site = number.min(255) as u8;
         let pitch = scalar.size();
-        self.tables.access_sites.push(AccessSite {
+        self.tables.events.access_sites.push(AccessSite {
             kind: touch,
             access,
             index_in_memory: number,
@@ -222,7 +225,7 @@ impl<'a> KernelCompiler<'a> {
     }
 
     pub fn is_observed(&self) -> bool {
-        self.tables.checks.memory
+        self.tables.events.checks.memory
     }
 
     /// Emits the event that all threads of the block, or (`warps`) the active ones warp by warp, have synchronized.
@@ -284,9 +287,14 @@ impl<'a> KernelCompiler<'a> {
         };
         let (counts, weak) =
             (ends.unconditional.iter().flat_map(of).collect(), ends.conditional.iter().flat_map(of).collect());
-        let (x, span) = (self.tables.waits.len() as u32, self.span(span));
-        self.tables.waits.push(PollingLoopDef { entered: from, span, progress_locals: counts, weak_locals: weak });
-        self.tables.has_polling = true;
+        let (x, span) = (self.tables.events.polling_loops.len() as u32, self.span(span));
+        self.tables.events.polling_loops.push(PollingLoopDef {
+            entered: from,
+            span,
+            progress_locals: counts,
+            weak_locals: weak,
+        });
+        self.tables.properties.has_polling = true;
         self.emit(plain::<ReportPoll>(), Op { x, ..nothing() });
     }
 
@@ -335,7 +343,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits an overflow check in front of a signed operator on registers.
     pub(crate) fn check_overflow(&mut self, op: BinOp, scalar: Scalar, a: Reg, b: Reg, span: u32) {
-        if self.tables.checks.arithmetic
+        if self.tables.events.checks.arithmetic
             && let Some(run) = arithmetic::overflow_check(op, scalar, self.isa)
         {
             self.emit(run, Op { a, b, x: span, ..nothing() });
@@ -344,7 +352,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits an overflow check in front of a negation of a signed number.
     pub(crate) fn check_negative(&mut self, scalar: Scalar, a: Reg, span: u32) {
-        if scalar.is_int() && scalar.is_signed() && self.tables.checks.arithmetic {
+        if scalar.is_int() && scalar.is_signed() && self.tables.events.checks.arithmetic {
             let zero = self.const_reg(crate::lanes::is_wide(scalar), 0);
             self.check_overflow(BinOp::Sub, scalar, zero, a, span);
         }
@@ -361,7 +369,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits a range check of the amount in front of a shift.
     pub(crate) fn check_shift(&mut self, scalar: Scalar, by: Scalar, amount: &CompiledValue, span: u32) {
-        if !self.tables.checks.arithmetic {
+        if !self.tables.events.checks.arithmetic {
             return;
         }
         if let CompiledValue::Const(bits) = amount
@@ -377,7 +385,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Emits a range check in front of a conversion from float to integer.
     pub(crate) fn check_conversion(&mut self, from: Scalar, to: Scalar, a: Reg, span: u32) {
-        if self.tables.checks.arithmetic && from.is_float() && to.is_int() {
+        if self.tables.events.checks.arithmetic && from.is_float() && to.is_int() {
             let op = Op {
                 a,
                 c: arithmetic::scalar_index(from) as u16,
@@ -400,9 +408,9 @@ impl<'a> KernelCompiler<'a> {
         span: u32,
     ) {
         let &CompiledValue::Reg(d) = result else { return };
-        if self.tables.checks.nan && out.is_float() {
-            let x = self.tables.nan_checks.len() as u32;
-            self.tables.nan_checks.push(NanCheck { name: name.into(), infix, scalar: out, args: args.to_vec() });
+        if self.tables.events.checks.nan && out.is_float() {
+            let x = self.tables.events.nan_checks.len() as u32;
+            self.tables.events.nan_checks.push(NanCheck { name: name.into(), infix, scalar: out, args: args.to_vec() });
             self.emit(arithmetic::finite_check(), Op { d, x, y: span, ..nothing() });
         }
     }

@@ -161,7 +161,7 @@ impl<'a> KernelCompiler<'a> {
     fn unary(&mut self, op: UnaryOp, scalar: Scalar, val: &CompiledValue, span: u32) -> CompiledValue {
         if let CompiledValue::Const(bits) = val {
             let value = clk_scalar::ScalarValue { ty: scalar, bits: crate::lanes::raw_of_lane(scalar, *bits) };
-            if !(self.tables.checks.arithmetic && is_reported_unary(op, value))
+            if !(self.tables.events.checks.arithmetic && is_reported_unary(op, value))
                 && let Ok(v) = clk_scalar::dynamic::unary(op, value)
             {
                 return CompiledValue::Const(lane_of_raw(v.ty, v.bits));
@@ -194,7 +194,7 @@ impl<'a> KernelCompiler<'a> {
         let affine = self.variances.exprs[e] == Variance::Affine;
         if affine && is_32_bit_integer(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
             let (a, b) = (self.value(left), self.value(right));
-            if self.tables.checks.arithmetic
+            if self.tables.events.checks.arithmetic
                 && ty.scalar() == Scalar::I32
                 && !self.facts.exact.contains(&e)
                 && !(self.is_uniform(&a[0]) && self.is_uniform(&b[0]))
@@ -314,7 +314,7 @@ impl<'a> KernelCompiler<'a> {
         if checked {
             self.check_overflow(op, scalar, a, b, span);
         }
-        if self.tables.checks.nan {
+        if self.tables.events.checks.nan {
             // The check reads the operands after the result is written, so that the result must not overwrite one of
             // them.
             self.values.target = None;
@@ -382,7 +382,7 @@ impl<'a> KernelCompiler<'a> {
     fn math(&mut self, e: ExprId, function: MathFn, args: &[ExprId]) -> Vec<CompiledValue> {
         let (out, lanes) = (self.f.exprs[e].ty.scalar(), self.f.exprs[e].ty.lanes());
         let span = self.span(self.f.spans[e]);
-        if self.tables.checks.nan {
+        if self.tables.events.checks.nan {
             self.values.target = None;
         }
         let scalar = args.first().map_or(out, |&a| self.f.exprs[a].ty.scalar());
@@ -433,7 +433,7 @@ impl<'a> KernelCompiler<'a> {
         if let CompiledValue::Const(bits) = val {
             let raw = crate::lanes::raw_of_lane(from, *bits);
             let value = clk_scalar::ScalarValue { ty: from, bits: raw };
-            if !(self.tables.checks.arithmetic && is_reported_conversion(to, value)) {
+            if !(self.tables.events.checks.arithmetic && is_reported_conversion(to, value)) {
                 let result = clk_scalar::dynamic::convert(to, value);
                 if !self.is_trapped(value, value, result) {
                     return CompiledValue::Const(lane_of_raw(to, result.bits));
@@ -445,7 +445,7 @@ impl<'a> KernelCompiler<'a> {
         }
         let a = self.lanes_of(val, from, e);
         self.check_conversion(from, to, a, span);
-        if self.tables.checks.nan {
+        if self.tables.events.checks.nan {
             self.values.target = None;
         }
         let val = match convert::convert(from, to, self.isa) {
@@ -512,7 +512,7 @@ impl<'a> KernelCompiler<'a> {
         }
         let reg = self.alloc(CompilerRegClass::Lanes);
         self.registers.held[reg as usize] = PERMANENT;
-        self.tables.masks.push(reg);
-        self.tables.masks.len() as MaskId - 1
+        self.tables.registers.masks.push(reg);
+        self.tables.registers.masks.len() as MaskId - 1
     }
 }

@@ -561,7 +561,7 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn loop_(&mut self, label: Label, body: &'a Block, span: Span) {
-        self.tables.is_straight = false;
+        self.tables.properties.is_straight = false;
         let from = self.flow.mask;
         let own = self.own_mask(self.variances.has_divergent_exit(label));
         self.report_gathered(body);
@@ -602,7 +602,7 @@ impl<'a> KernelCompiler<'a> {
     /// Emits the op at the end of an iteration of a loop that may wait for other threads; it yields to them from time
     /// to time. `waits`: the loop does nothing else.
     fn poll(&mut self, waits: bool, span: Span) {
-        self.tables.has_spin_loop |= waits;
+        self.tables.properties.has_spin_loop |= waits;
         let (b, y) = (self.flow.mask, self.span(span));
         let run = if waits { plain::<control_flow::PollOp<true>>() } else { plain::<control_flow::PollOp<false>>() };
         let jump = self.emit_jump(run, Op { b, y, ..nothing() });
@@ -627,7 +627,7 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn for_(&mut self, label: Label, local: LocalId, start: ExprId, mut def: ForDef, body: &'a Block, span: Span) {
-        self.tables.is_straight = false;
+        self.tables.properties.is_straight = false;
         let class = self.variances.locals[local];
         let all_uniform = [def.start, def.end, def.step].iter().all(|&r| self.is_uniform_reg(r));
         let narrow = u16::from(!is_wide(def.scalar) && def.scalar.size() == 4);

@@ -76,13 +76,14 @@ pub(crate) fn compile_for(
         f = order::reorder(f);
     }
     let mut c = KernelCompiler::new(&f, &module.kernel, isa);
-    c.tables.counted_warps = kernel.cost_counting.map(|_| memory_transactions::warp_tile(module));
+    c.tables.events.counted_warps = kernel.cost_counting.map(|_| memory_transactions::warp_tile(module));
     c.instrument(kernel.checks, apart);
     if kernel.checks.arithmetic {
         c.facts.exact = ranges::analyze(module, ranges::RangeAssumptions::default()).exact;
     }
     // The interpreter looks at each access of threads that synchronize by fences or poll.
-    c.lane_regions.is_enabled = jit && !(kernel.checks.memory && c.facts.waits) && c.tables.counted_warps.is_none();
+    c.lane_regions.is_enabled =
+        jit && !(kernel.checks.memory && c.facts.waits) && c.tables.events.counted_warps.is_none();
     if c.lane_regions.is_enabled {
         c.lane_regions.check_facts = c.guards_of_regions().into();
         c.lane_regions.references = uses::references(&f.body, &f);
@@ -105,7 +106,10 @@ impl<'a> KernelCompiler<'a> {
             uses: uses::uses(f, &variances),
             variances: Rc::new(variances),
             facts: KernelFacts::default(),
-            tables: KernelTables { is_straight: true, ..KernelTables::default() },
+            tables: KernelTables {
+                properties: KernelProperties { is_straight: true, ..KernelProperties::default() },
+                ..KernelTables::default()
+            },
             writer: OpWriter {
                 section: CodeSection::Body,
                 prologue: vec![],
@@ -164,8 +168,8 @@ impl<'a> KernelCompiler<'a> {
                 // Per-worker partial sums would hide a signed overflow, or an infinity, of the total.
                 only_summed: sums[id.index()] && {
                     let scalar = memory.layout.leaves[0].ty.scalar();
-                    !(self.tables.checks.arithmetic && scalar.is_signed()
-                        || self.tables.checks.nan && scalar.is_float())
+                    !(self.tables.events.checks.arithmetic && scalar.is_signed()
+                        || self.tables.events.checks.nan && scalar.is_float())
                 },
                 span: memory.span,
                 span_index: place,
@@ -217,7 +221,7 @@ impl<'a> KernelCompiler<'a> {
     /// Joins prologue and body.
     fn finish(mut self) -> Result<CompiledKernel, TooLarge> {
         self.make_strips();
-        if self.tables.regs.len() > NONE.into() {
+        if self.tables.registers.defs.len() > NONE.into() {
             return Err(TooLarge);
         }
         let span = self.span(self.kernel.span);
@@ -234,7 +238,7 @@ impl<'a> KernelCompiler<'a> {
             LaunchForm::Threads { rank } => Some(rank),
             LaunchForm::Grid => None,
         };
-        let coverage_gaps = match self.tables.checks.memory {
+        let coverage_gaps = match self.tables.events.checks.memory {
             true => launch_coverage::find_coverage_gaps(self.f, self.kernel),
             false => CoverageGaps::default(),
         };
@@ -243,18 +247,22 @@ impl<'a> KernelCompiler<'a> {
             true => classes.filter(|class| *class.1 == state::CompilerRegClass::View).map(|class| class.0).collect(),
             false => vec![],
         };
-        let code = KernelTables {
+        let registers = RegisterTables {
             uniform_bytes: self.registers.uniform_bytes as usize,
             columns: self.registers.columns as usize,
-            span,
-            threads,
-            cooperative: self.kernel.cooperative,
-            coverage_gaps,
-            kernel_span: self.kernel.span,
+            views,
+            ..self.tables.registers
+        };
+        let source = SourceTables { kernel: span, calls: self.f.calls.clone(), ..self.tables.source };
+        let properties = KernelProperties { threads, cooperative: self.kernel.cooperative, ..self.tables.properties };
+        let events = EventTables { coverage_gaps, ..self.tables.events };
+        let code = KernelTables {
             body: shift,
             block_invariant_end: steady,
-            calls: self.f.calls.clone(),
-            views,
+            registers,
+            source,
+            properties,
+            events,
             ..self.tables
         };
         verify::debug_verify(&ops, &code, &self.kernel.name);
@@ -264,7 +272,7 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether an op of the prologue computes the lanes of a register that nothing else writes, from what the
     /// launch sets alone: numbers of threads in their block.
     fn is_steady(&self, op: &Op) -> bool {
-        let is_set_by_launch = |reg: Reg| self.tables.launch.iter().any(|(set, _)| *set == reg);
+        let is_set_by_launch = |reg: Reg| self.tables.registers.launch.iter().any(|(set, _)| *set == reg);
         let form = match self.writer.numbers.iter().find(|(reg, _)| *reg == op.d) {
             Some((_, None)) => return true,
             Some((reg, Some(form))) if self.registers.held[*reg as usize] >= PERMANENT => *form,
@@ -318,10 +326,10 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn span(&mut self, span: Span) -> u32 {
-        if self.tables.spans.last() != Some(&span) {
-            self.tables.spans.push(span);
+        if self.tables.source.spans.last() != Some(&span) {
+            self.tables.source.spans.push(span);
         }
-        self.tables.spans.len() as u32 - 1
+        self.tables.source.spans.len() as u32 - 1
     }
 }
 

@@ -225,9 +225,9 @@ impl<'a> KernelCompiler<'a> {
         let x = self.tables.atomics.len() as u32;
         self.tables.atomics.push(AtomicDef { op, access, value, compare, result: reg });
         let checked = if scalar.is_float() {
-            self.tables.checks.nan
+            self.tables.events.checks.nan
         } else {
-            self.tables.checks.arithmetic && scalar.is_signed()
+            self.tables.events.checks.arithmetic && scalar.is_signed()
         };
         let unseen = result.is_none() && self.f.memories[place.memory].space != MemorySpace::Local;
         let run = if atomics::is_word_add(op, scalar) {

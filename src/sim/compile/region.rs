@@ -84,7 +84,7 @@ impl<'a> KernelCompiler<'a> {
     /// region leave, so that it logs all stores.
     fn runs_whole(&self) -> bool {
         let mut guards =
-            self.lane_regions.check_facts.memories.iter().zip(&self.tables.tracked).zip(self.f.memories.iter());
+            self.lane_regions.check_facts.memories.iter().zip(&self.tables.events.tracked).zip(self.f.memories.iter());
         guards.all(|((guard, watched), (_, memory))| match guard {
             AccessGuard::Shared => false,
             AccessGuard::OwnedInit { .. } => {
@@ -128,7 +128,7 @@ impl<'a> KernelCompiler<'a> {
                         &mut self.lane_regions.is_inside
                     }) = true;
                     let (end, notes, regions) =
-                        (start + count, self.tables.access_sites.len(), self.tables.regions.len());
+                        (start + count, self.tables.events.access_sites.len(), self.tables.regions.len());
                     return Some(OpenRegion { start, end, enter, builder, inputs, notes, regions, together });
                 }
                 // It ends in front of a statement without LaneIR.
@@ -228,7 +228,7 @@ impl<'a> KernelCompiler<'a> {
             Some(region) => {
                 let region = LaneRegion { inner: (self.tables.regions.len() - regions) as u32, ..region };
                 let span = self.span(stmts[0].span);
-                self.tables.region_spans.push(span);
+                self.tables.source.region_spans.push(span);
                 self.tables.regions.push(region);
                 self.tables.regions.len() as u32 - 1
             }
@@ -257,11 +257,11 @@ impl<'a> KernelCompiler<'a> {
             Some(_) => AccessGuard::Shared,
         };
         CheckFacts {
-            arithmetic: self.tables.checks.arithmetic,
+            arithmetic: self.tables.events.checks.arithmetic,
             memory: self.is_observed(),
-            nan: self.tables.checks.nan,
+            nan: self.tables.events.checks.nan,
             exact: self.facts.exact.clone(),
-            memories: self.f.memories.iter().zip(&self.tables.tracked).map(guard).collect(),
+            memories: self.f.memories.iter().zip(&self.tables.events.tracked).map(guard).collect(),
         }
     }
 
@@ -270,7 +270,7 @@ impl<'a> KernelCompiler<'a> {
     fn with_notes(&self, mut region: LaneRegion, first: usize) -> Option<LaneRegion> {
         let of =
             |note: &AccessSite| (self.tables.accesses[note.access as usize].memory, note.kind == AccessKind::Store);
-        let notes = self.tables.access_sites[first..].iter().map(of);
+        let notes = self.tables.events.access_sites[first..].iter().map(of);
         if self.is_observed()
             && !notes.eq(region.checked_accesses.iter().map(|&(memory, store)| (memory.index() as u32, store)))
         {
@@ -286,7 +286,7 @@ impl<'a> KernelCompiler<'a> {
     }
 
     fn uniform_regs(&self) -> Vec<bool> {
-        self.tables.regs.iter().map(|def| matches!(def, RegDef::Uniform { .. })).collect()
+        self.tables.registers.defs.iter().map(|def| matches!(def, RegDef::Uniform { .. })).collect()
     }
 }
 

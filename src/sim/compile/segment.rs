@@ -33,7 +33,7 @@ pub(super) enum SegmentStart {
 
 impl KernelCompiler<'_> {
     pub(super) fn is_profiled(&self) -> bool {
-        self.tables.counted_warps.is_some() && !self.tables.checks.memory
+        self.tables.events.counted_warps.is_some() && !self.tables.events.checks.memory
     }
 
     /// Says where the next segment branches off: from the lanes of a mask, at a place, behind a segment.
@@ -65,9 +65,9 @@ impl KernelCompiler<'_> {
         if let Some(Branch { span, counts: true, .. }) = branch {
             add(&mut work, span, OpCounts { int: 1, instructions: ITERATION, ..OpCounts::default() });
         }
-        let x = self.tables.segments.len() as u32;
+        let x = self.tables.events.segments.len() as u32;
         let head = Some(*head.get_or_insert(x));
-        self.tables.segments.push(StraightLineSegment { work, branch, head, ..StraightLineSegment::default() });
+        self.tables.events.segments.push(StraightLineSegment { work, branch, head, ..StraightLineSegment::default() });
         self.emit(plain::<ReportSegment>(), Op { b: from, x, ..nothing() });
         self.profile.segment = Some(x);
     }

@@ -62,9 +62,9 @@ impl<'a> KernelCompiler<'a> {
     /// Returns whether ops may stand for loops over these memories: nobody looks at what single threads do with them.
     /// Their indices do not overflow, or the op does nothing.
     fn does_at_once(&self, memories: &[MemId]) -> bool {
-        let watched = |id: &MemId| self.tables.tracked.get(id.index()).is_none_or(Option::is_some);
-        let seen = self.tables.checks.nan || self.tables.checks.memory && memories.iter().any(watched);
-        self.isa != Isa::Base && !seen && !self.facts.waits && self.tables.counted_warps.is_none()
+        let watched = |id: &MemId| self.tables.events.tracked.get(id.index()).is_none_or(Option::is_some);
+        let seen = self.tables.events.checks.nan || self.tables.events.checks.memory && memories.iter().any(watched);
+        self.isa != Isa::Base && !seen && !self.facts.waits && self.tables.events.counted_warps.is_none()
     }
 
     fn product_of(&self, stmt: &Stmt) -> Option<ProductDef> {

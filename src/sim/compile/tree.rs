@@ -33,8 +33,8 @@ impl<'a> KernelCompiler<'a> {
         if !plain || !self.is_uniform_reg(a) {
             return None;
         }
-        let overflows = self.tables.checks.arithmetic && !self.facts.exact.contains(&found.value);
-        let run = tree(found.joint, scalar, self.isa, overflows, self.tables.checks.nan)?;
+        let overflows = self.tables.events.checks.arithmetic && !self.facts.exact.contains(&found.value);
+        let run = tree(found.joint, scalar, self.isa, overflows, self.tables.events.checks.nan)?;
         if self.is_observed() {
             let report = self.pick::<ReportTree>();
             self.emit(report, nothing());

@@ -52,15 +52,15 @@ impl<'a> KernelCompiler<'a> {
             }
         };
         // Where there are more than numbers, the code is not used: see `finish`.
-        let reg = self.tables.regs.len() as Reg;
-        self.tables.regs.push(def);
+        let reg = self.tables.registers.defs.len() as Reg;
+        self.tables.registers.defs.push(def);
         self.registers.held.push(0);
         self.registers.classes.push(kind);
         reg
     }
 
     pub(crate) fn is_uniform_reg(&self, reg: Reg) -> bool {
-        matches!(self.tables.regs[reg as usize], RegDef::Uniform { .. })
+        matches!(self.tables.registers.defs[reg as usize], RegDef::Uniform { .. })
     }
 
     pub(crate) fn is_uniform(&self, val: &CompiledValue) -> bool {
@@ -145,7 +145,7 @@ impl<'a> KernelCompiler<'a> {
         let scalar = if wide { Scalar::U64 } else { Scalar::U32 };
         let reg = self.alloc_permanent(true, scalar);
         self.values.consts.insert((wide, bits), reg);
-        self.tables.launch.push((reg, Special::Const(scalar, bits)));
+        self.tables.registers.launch.push((reg, Special::Const(scalar, bits)));
         reg
     }
 
@@ -161,8 +161,10 @@ impl<'a> KernelCompiler<'a> {
         let reg = self.alloc_permanent(true, scalar);
         self.values.specials.insert(special, reg);
         match special {
-            Special::Id(BuiltinIndex::Block | BuiltinIndex::Global, _) => self.tables.block.push((reg, special)),
-            _ => self.tables.launch.push((reg, special)),
+            Special::Id(BuiltinIndex::Block | BuiltinIndex::Global, _) => {
+                self.tables.registers.block.push((reg, special))
+            }
+            _ => self.tables.registers.launch.push((reg, special)),
         }
         reg
     }
@@ -311,7 +313,7 @@ impl<'a> KernelCompiler<'a> {
 
     /// Whether a run reports that an operation on constants gives a NaN or an infinity.
     pub(super) fn is_trapped(&self, a: ScalarValue, b: ScalarValue, result: ScalarValue) -> bool {
-        self.tables.checks.nan && is_first_nonfinite(&[a, b], result)
+        self.tables.events.checks.nan && is_first_nonfinite(&[a, b], result)
     }
 
     /// Folds constants, except divisions that fault and, with checks, what these report.
@@ -328,7 +330,7 @@ impl<'a> KernelCompiler<'a> {
         };
         let value = |ty: Scalar, bits: u64| ScalarValue { ty, bits: raw_of_lane(ty, bits) };
         let (a, b) = (value(scalar, *a), value(right_scalar, *b));
-        if self.tables.checks.arithmetic && is_reported(op, a, b) {
+        if self.tables.events.checks.arithmetic && is_reported(op, a, b) {
             return None;
         }
         let result = dynamic::binary(op, a, b).ok().filter(|&result| !self.is_trapped(a, b, result))?;

@@ -5,7 +5,8 @@
 
 use super::register_allocation::{BatchShape, MAX_VECTORS};
 use crate::geometry::GroupGeometry;
-use crate::group::{CHUNK, WARP};
+use crate::group::WARP;
+use crate::group_registers::CHUNK;
 use crate::lir::LaneRegion;
 use clk_runtime::Isa;
 

@@ -49,7 +49,8 @@ impl PrefetchDistances {
         });
         let mut bytes = BlockStrides::of(region, code, x.into(), registers.clone()).deltas;
         bytes.retain(|_, step| *step != 0 && step.abs() <= MAX_PREFETCH_DISTANCE);
-        let next = if region.has_phases() { iteration_prefetch::steps(region, code) } else { FxHashMap::default() };
+        let next =
+            if region.has_phases() { iteration_prefetch::steps(region, &code.memories) } else { FxHashMap::default() };
         PrefetchDistances { bytes, next, prefetched: vec![] }
     }
 
@@ -138,10 +139,10 @@ impl<'a> BlockStrides<'a> {
 
     /// Returns the difference of a uniform register between blocks. Registers set by the launch do not change.
     fn register(&self, reg: Reg) -> Option<i64> {
-        if self.code.launch.iter().any(|(deltas, _)| *deltas == reg) {
+        if self.code.registers.launch.iter().any(|(deltas, _)| *deltas == reg) {
             return Some(0);
         }
-        match self.code.block.iter().find(|(deltas, _)| *deltas == reg) {
+        match self.code.registers.block.iter().find(|(deltas, _)| *deltas == reg) {
             Some((_, Special::Id(BuiltinIndex::Block, 0))) => Some(1),
             Some((_, Special::Id(_, 0))) => Some(self.x),
             Some(_) => Some(0),

@@ -104,7 +104,7 @@ impl CodeVersions {
 
 impl RegionCode for CodeVersions {
     unsafe fn run(&self, g: &mut ThreadGroup, region: usize) -> bool {
-        if g.lo >= g.hi || g.shape[3] != 1 {
+        if g.mask.is_empty() || g.shape.extents[3] != 1 {
             return false;
         }
         // SAFETY: the region belongs to the group's code, and the group is at it (caller).

@@ -16,8 +16,10 @@ use super::executable_memory::ExecutableMemory;
 use super::frame::{self, FrameLayout, FrameWords};
 use super::passes;
 use super::register_allocation::{BatchShape, MAX_VECTORS, RegisterAllocation, allocate};
-use crate::code::{KernelTables, MemoryKind};
-use crate::group::{AccessFacts, CHUNK, CacheLine, LaneAddresses, LaneOffsets, RegionAccess, Slot, ThreadGroup, WARP};
+use crate::code::{KernelTables, MemoryDef, MemoryKind};
+use crate::current_mask::CurrentMask;
+use crate::group::{AccessFacts, CacheLine, GroupShape, LaneAddresses, LaneOffsets, RegionAccess, ThreadGroup, WARP};
+use crate::group_registers::{CHUNK, GroupRegisters, Slot};
 use crate::lanes::is_wide;
 use crate::lir::{HoistedReport, LaneRegion, REPORT_WORDS, RegionInput, WrittenRegister, liveness};
 use crate::memory::{self, AddressRun};
@@ -100,7 +102,7 @@ pub(super) fn compile(
     let lanes = full_group.map_or(0, |extents| extents.map(|n| n as usize).iter().product());
     allocation.add_phase_slots(&region.phase_slots, layout.slots, lanes);
     let leaves = forced || region.may_exit();
-    let restored = if leaves { restore_shared(&mut region, code) } else { vec![] };
+    let restored = if leaves { restore_shared(&mut region, &code.memories) } else { vec![] };
     let exits = ExitOptions { logged: leaves && region.needs_store_log(), forced };
     let prefetch = PrefetchDistances::of(&region, code, registers);
     let bytes = emit(division.isa, &region, &allocation, prefetch, &layout, shape, exits);
@@ -108,7 +110,7 @@ pub(super) fn compile(
     let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));
     let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
     let viewed = varying.iter().any(|(_, input)| matches!(input, RegionInput::LaneRegister(_)));
-    let unhomed = region.writes.iter().any(|w| !w.uniform && code.views.contains(&w.reg));
+    let unhomed = region.writes.iter().any(|w| !w.uniform && code.registers.views.contains(&w.reg));
     Some(CompiledRegion {
         exec,
         frame_bytes: ((layout.slots + allocation.slot_bytes) as usize).next_multiple_of(64),
@@ -138,11 +140,11 @@ pub(super) fn compile(
 /// For a region with barriers, marks the shared arrays that a side exit restores from a copy, and returns them. Copying
 /// an array costs less than logging its many stores. Atomic updates are still logged, because a spin loop must exit
 /// when the log is full.
-fn restore_shared(region: &mut LaneRegion, code: &KernelTables) -> Vec<u32> {
+fn restore_shared(region: &mut LaneRegion, memories: &[MemoryDef]) -> Vec<u32> {
     region.restore_stores_if_atomic();
     let mut restored = vec![];
     for touched in region.memories.iter_mut().filter(|m| region.has_barriers && m.is_reloaded() && !m.updates) {
-        let memory = &code.memories[touched.memory.index()];
+        let memory = &memories[touched.memory.index()];
         if memory.kind == MemoryKind::Shared && memory.extents.iter().all(|e| matches!(e, Extent::Known(_))) {
             touched.restored = true;
             restored.push(touched.memory.index() as u32);
@@ -155,8 +157,8 @@ fn restore_shared(region: &mut LaneRegion, code: &KernelTables) -> Vec<u32> {
 /// and for fixed addresses.
 fn is_fixed(input: &RegionInput, code: &KernelTables) -> bool {
     match input {
-        RegionInput::Uniform(reg, _) => code.launch.iter().any(|(set, _)| set == reg),
-        RegionInput::LaneRegister(reg) => !code.views.contains(reg),
+        RegionInput::Uniform(reg, _) => code.registers.launch.iter().any(|(set, _)| set == reg),
+        RegionInput::LaneRegister(reg) => !code.registers.views.contains(reg),
         RegionInput::BaseAddress(_)
         | RegionInput::Extent(..)
         | RegionInput::Pitch(..)
@@ -326,8 +328,8 @@ impl CompiledRegion {
     /// Returns whether the code supports the group in its current state.
     pub fn accepts(&self, g: &ThreadGroup) -> bool {
         let Some(extents) = self.full_group else { return true };
-        let [x, y, z, _] = g.shape;
-        g.full
+        let [x, y, z, _] = g.shape.extents;
+        g.mask.full
             && (extents == [x as u32, y as u32, z as u32]
                 || extents[0] == 0 && self.shape.divides([x, y, z].map(|n| n as u32)))
     }
@@ -339,31 +341,34 @@ impl CompiledRegion {
     /// The region belongs to the group's code, the group is at the region, and the code
     /// [accepts](CompiledRegion::accepts) the group.
     pub unsafe fn run(&self, g: &mut ThreadGroup, region: usize, version: usize) -> bool {
-        if g.max_steps != 0 && self.has_loops {
+        if g.budget.max_steps != 0 && self.has_loops {
             return false;
         }
-        if self.warps.is_some_and(|rows| !rows && g.lanes > g.shape[0] && !g.shape[0].is_multiple_of(WARP)) {
+        if self
+            .warps
+            .is_some_and(|rows| !rows && g.shape.lanes > g.shape.extents[0] && !g.shape.extents[0].is_multiple_of(WARP))
+        {
             return false;
         }
         let slot_index = 2 * region + version;
-        if g.jit_buffers[slot_index].is_empty() {
+        if g.regions.buffers[slot_index].is_empty() {
             if !self.can_enter(g) {
                 return false;
             }
             let saved_bytes: usize = self.saved_areas(g).map(|(_, bytes)| bytes).sum();
-            g.jit_buffers[slot_index] = vec![CacheLine([0; 8]); (self.frame_bytes + saved_bytes).div_ceil(64)];
-            let frame = FrameWords(g.jit_buffers[slot_index].as_mut_ptr().cast());
+            g.regions.buffers[slot_index] = vec![CacheLine([0; 8]); (self.frame_bytes + saved_bytes).div_ceil(64)];
+            let frame = FrameWords(g.regions.buffers[slot_index].as_mut_ptr().cast());
             frame.write_word(frame::POLL, poll as *const () as u64);
-            frame.write_word(frame::POLL_ARG, g.stop as u64);
+            frame.write_word(frame::POLL_ARG, g.budget.stop as u64);
             frame.write_word(frame::REPORT, report as *const () as u64);
             frame.write_word(frame::REPORT_ACCESS, touch as *const () as u64);
             // SAFETY: C11: the caller's region is the one of the group's code that this was compiled from.
             unsafe { self.inputs(g, &self.fixed, frame) };
         }
-        let frame = FrameWords(g.jit_buffers[slot_index].as_mut_ptr().cast());
+        let frame = FrameWords(g.regions.buffers[slot_index].as_mut_ptr().cast());
         // SAFETY: as above: the group has a frame for the version.
         unsafe {
-            if self.simple && g.full {
+            if self.simple && g.mask.full {
                 self.run_full_group(g, region, frame)
             } else {
                 self.run_with_scratch(g, region, frame)
@@ -392,8 +397,8 @@ impl CompiledRegion {
         frame.write_word(frame::ROW_END, rows.1 as u64);
         frame.write_word(frame::X_FIRST, along.0 as u64);
         frame.write_word(frame::X_END, along.1 as u64);
-        frame.write_word(frame::NX, g.shape[0] as u64);
-        frame.write_word(frame::NY, g.shape[1] as u64);
+        frame.write_word(frame::NX, g.shape.extents[0] as u64);
+        frame.write_word(frame::NY, g.shape.extents[1] as u64);
         frame.write_word(frame::TICKS, TICKS);
         if self.reports_accesses {
             (0..frame::CHECKED_MEMORY_WORDS / 2)
@@ -417,7 +422,7 @@ impl CompiledRegion {
         unsafe {
             self.inputs(g, &self.varying, frame);
             self.save_state(g, frame);
-            let all = ((0, g.shape[1] * g.shape[2]), (0, g.shape[0]));
+            let all = ((0, g.shape.extents[1] * g.shape.extents[2]), (0, g.shape.extents[0]));
             let done = match self.exits {
                 ExitOptions { logged: false, forced: false } => self.call(g, region, frame, all.0, all.1),
                 exits => SCRATCH.with(|scratch| {
@@ -431,7 +436,7 @@ impl CompiledRegion {
                 }),
             };
             if done {
-                self.outputs(g, frame);
+                self.outputs(&g.registers, frame);
             } else {
                 self.restore_state(g, frame);
             }
@@ -443,7 +448,8 @@ impl CompiledRegion {
     fn saved_areas(&self, g: &ThreadGroup) -> impl Iterator<Item = (*mut u8, usize)> {
         let registers = self.writes.iter().filter(|written| self.leaves && !written.uniform);
         // SAFETY: C11: registers that the region writes and its memories exist (G4).
-        let registers = registers.map(|written| (unsafe { g.slot(written.reg) }.ptr, bytes_of(g, written)));
+        let registers =
+            registers.map(|written| (unsafe { g.registers.slot(written.reg) }.ptr, bytes_of(&g.shape, written)));
         registers.chain(self.arrays(g))
     }
 
@@ -496,12 +502,12 @@ impl CompiledRegion {
         // SAFETY: C11: the region and its registers belong to the group's code.
         unsafe {
             scratch.slots.clear();
-            scratch.slots.extend(self.writes.iter().map(|w| g.slot(w.reg)));
+            scratch.slots.extend(self.writes.iter().map(|w| g.registers.slot(w.reg)));
             self.detach_views(g, scratch);
             self.inputs(g, &self.varying, frame);
             self.views(g, &mut scratch.spread, frame);
             if self.call(g, region, frame, rows, along) {
-                self.outputs(g, frame);
+                self.outputs(&g.registers, frame);
                 return true;
             }
             self.undo(g, scratch, frame);
@@ -534,7 +540,7 @@ impl CompiledRegion {
                 continue;
             }
             let strides = [word(1), word(2), word(3), 0];
-            let run = AddressRun::for_active_lanes(g, word(0) as *mut u8, strides);
+            let run = AddressRun::for_active_lanes(&g.shape, &mut g.mask, word(0) as *mut u8, strides);
             let loops = loops.map(|(trips, bytes)| (trips as usize, bytes));
             reaches.push(RegionAccess { site: report.note, run, loops });
         }
@@ -544,7 +550,7 @@ impl CompiledRegion {
     /// Returns whether the group satisfies the code's assumptions: address computations do not overflow, atomic updates
     /// can be undone, and each element of the memories in `owned` belongs to one thread.
     fn can_enter(&self, g: &ThreadGroup) -> bool {
-        if self.column != 0 && self.column != 4 * CHUNK * g.column_chunks {
+        if self.column != 0 && self.column != 4 * CHUNK * g.shape.column_chunks {
             return false;
         }
         let owned = |&(memory, marked): &(u32, bool)| {
@@ -574,24 +580,24 @@ impl CompiledRegion {
         scratch: &mut MachineScratch,
         frame: FrameWords,
     ) -> ((usize, usize), (usize, usize)) {
-        let nx = g.shape[0];
-        let rows = g.lanes / nx.max(1);
+        let nx = g.shape.extents[0];
+        let rows = g.shape.lanes / nx.max(1);
         frame.write_word(frame::MASK, 0);
-        if g.full {
+        if g.mask.full {
             return ((0, rows), (0, nx));
         }
-        let (first, end) = (g.lo * CHUNK, (g.hi * CHUNK).min(g.lanes));
+        let (first, end) = (g.mask.lo * CHUNK, (g.mask.hi * CHUNK).min(g.shape.lanes));
         // With warp operations, batches must start at warp boundaries, so the range cannot start at the first active
         // lane.
         if rows == 1 && self.warps.is_none() {
-            frame.write_word(frame::MASK, g.mask as u64);
+            frame.write_word(frame::MASK, g.mask.lanes as u64);
             return ((0, 1), (first, end));
         }
         // The group's mask is valid only within the chunks of active lanes, so copy these into a zeroed buffer.
         scratch.mask.clear();
-        scratch.mask.resize(g.lanes + 4 * CHUNK * MAX_VECTORS, 0);
+        scratch.mask.resize(g.shape.lanes + 4 * CHUNK * MAX_VECTORS, 0);
         // SAFETY: G2: the lanes are in chunks of the current mask.
-        let lanes = unsafe { std::slice::from_raw_parts(g.mask.add(first), end - first) };
+        let lanes = unsafe { std::slice::from_raw_parts(g.mask.lanes.add(first), end - first) };
         scratch.mask[first..end].copy_from_slice(lanes);
         frame.write_word(frame::MASK, scratch.mask.as_ptr() as u64);
         if self.warps.is_some() {
@@ -608,14 +614,14 @@ impl CompiledRegion {
         // all chunks of a column (G1). Memories are valid for their size (G3).
         unsafe {
             for written in self.writes.iter().filter(|w| !w.uniform) {
-                let (slot, home) = (g.slot(written.reg), *g.homes.add(written.reg as usize));
+                let (slot, home) = (g.registers.slot(written.reg), g.registers.home(written.reg));
                 if slot.ptr != home.ptr && self.reads.contains(&written.reg) {
-                    copy_view(g, slot, home.ptr);
+                    copy_view(&g.mask, slot, home.ptr);
                 }
                 if self.leaves {
-                    scratch.saved.extend_from_slice(std::slice::from_raw_parts(home.ptr, bytes_of(g, written)));
+                    scratch.saved.extend_from_slice(std::slice::from_raw_parts(home.ptr, bytes_of(&g.shape, written)));
                 }
-                *g.slots.add(written.reg as usize) = home;
+                g.registers.set_slot(written.reg, home);
             }
             for (from, bytes) in self.arrays(g) {
                 scratch.saved.extend_from_slice(std::slice::from_raw_parts(from, bytes));
@@ -631,10 +637,10 @@ impl CompiledRegion {
             // axes of the memory (G4).
             let value = unsafe {
                 match input {
-                    RegionInput::Uniform(reg, scalar) if is_wide(scalar) => g.first::<u64>(reg),
-                    RegionInput::Uniform(reg, Scalar::Bool) => u64::from(g.first::<u32>(reg) & 1),
-                    RegionInput::Uniform(reg, _) => g.first::<u32>(reg).into(),
-                    RegionInput::LaneRegister(reg) => g.slot(reg).ptr as u64,
+                    RegionInput::Uniform(reg, scalar) if is_wide(scalar) => g.registers.first::<u64>(reg),
+                    RegionInput::Uniform(reg, Scalar::Bool) => u64::from(g.registers.first::<u32>(reg) & 1),
+                    RegionInput::Uniform(reg, _) => g.registers.first::<u32>(reg).into(),
+                    RegionInput::LaneRegister(reg) => g.registers.slot(reg).ptr as u64,
                     RegionInput::BaseAddress(memory) => (*g.memories.add(memory.index())).ptr as u64,
                     RegionInput::Extent(memory, axis) => {
                         (&(*g.memories.add(memory.index())).axes)[axis as usize].extent as u64
@@ -643,7 +649,7 @@ impl CompiledRegion {
                         (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64
                     }
                     RegionInput::Exclusive(memory) => (*g.memories.add(memory.index())).is_unshared.into(),
-                    RegionInput::ColumnBytes => 4 * (CHUNK * g.column_chunks) as u64,
+                    RegionInput::ColumnBytes => 4 * (CHUNK * g.shape.column_chunks) as u64,
                     RegionInput::InitBytes(memory) => {
                         marks(g, memory.index() as u32).map_or(0, |(bytes, _)| bytes as u64)
                     }
@@ -651,8 +657,8 @@ impl CompiledRegion {
                         marks(g, memory.index() as u32).map_or(0, |(_, mark)| mark.into())
                     }
                     RegionInput::FirstCoord(axis) | RegionInput::LastCoord(axis) => {
-                        g.find_ends();
-                        let (first, count, _) = memory::active_box(g);
+                        g.mask.find_ends();
+                        let (first, count, _) = memory::active_box(&g.shape, &g.mask);
                         let last = matches!(input, RegionInput::LastCoord(_)) as usize * (count[axis as usize] - 1);
                         (first[axis as usize] + last) as u64
                     }
@@ -670,10 +676,10 @@ impl CompiledRegion {
             let RegionInput::LaneRegister(reg) = input else { continue };
             // SAFETY: C11: registers that the region reads exist, and each one has a home (G4).
             unsafe {
-                let (slot, home) = (g.slot(reg), *g.homes.add(reg as usize));
+                let (slot, home) = (g.registers.slot(reg), g.registers.home(reg));
                 if slot.ptr != home.ptr {
-                    let mut lanes = vec![0u32; CHUNK * (g.column_chunks + MAX_VECTORS)];
-                    copy_view(g, slot, lanes.as_mut_ptr().cast());
+                    let mut lanes = vec![0u32; CHUNK * (g.shape.column_chunks + MAX_VECTORS)];
+                    copy_view(&g.mask, slot, lanes.as_mut_ptr().cast());
                     frame.write_word(offset, lanes.as_ptr() as u64);
                     spread.push(lanes);
                 }
@@ -683,15 +689,15 @@ impl CompiledRegion {
 
     /// Writes the uniform results of the code to their registers.
     #[inline(always)]
-    unsafe fn outputs(&self, g: &mut ThreadGroup, frame: FrameWords) {
+    unsafe fn outputs(&self, registers: &GroupRegisters, frame: FrameWords) {
         for (number, written) in self.writes.iter().filter(|w| w.uniform).enumerate() {
             // SAFETY: C11: the registers are uniform and have the size of their scalars.
             unsafe {
                 let value = frame.read_word(self.outputs + 8 * number as i32);
                 match written.scalar {
-                    scalar if is_wide(scalar) => g.broadcast(written.reg, value),
-                    Scalar::Bool => g.broadcast(written.reg, if value as u32 & 1 != 0 { !0u32 } else { 0 }),
-                    _ => g.broadcast(written.reg, value as u32),
+                    scalar if is_wide(scalar) => registers.broadcast(written.reg, value),
+                    Scalar::Bool => registers.broadcast(written.reg, if value as u32 & 1 != 0 { !0u32 } else { 0 }),
+                    _ => registers.broadcast(written.reg, value as u32),
                 }
             }
         }
@@ -708,11 +714,11 @@ impl CompiledRegion {
             let mut saved = scratch.saved.as_ptr();
             for (written, slot) in self.writes.iter().zip(&scratch.slots) {
                 if self.leaves && !written.uniform {
-                    let home = *g.homes.add(written.reg as usize);
-                    std::ptr::copy_nonoverlapping(saved, home.ptr, bytes_of(g, written));
-                    saved = saved.add(bytes_of(g, written));
+                    let home = g.registers.home(written.reg);
+                    std::ptr::copy_nonoverlapping(saved, home.ptr, bytes_of(&g.shape, written));
+                    saved = saved.add(bytes_of(&g.shape, written));
                 }
-                *g.slots.add(written.reg as usize) = *slot;
+                g.registers.set_slot(written.reg, *slot);
             }
             for (to, bytes) in self.arrays(g) {
                 std::ptr::copy_nonoverlapping(saved, to, bytes);
@@ -730,13 +736,13 @@ fn marks(g: &ThreadGroup, memory: u32) -> Option<(*mut u8, u8)> {
 }
 
 /// Returns the size of a lane register in bytes.
-fn bytes_of(g: &ThreadGroup, register: &WrittenRegister) -> usize {
-    4 * CHUNK * g.column_chunks * if is_wide(register.scalar) { 2 } else { 1 }
+fn bytes_of(shape: &GroupShape, register: &WrittenRegister) -> usize {
+    4 * CHUNK * shape.column_chunks * if is_wide(register.scalar) { 2 } else { 1 }
 }
 
 /// Copies the active chunks of a register that is a view of memory to contiguous memory.
-unsafe fn copy_view(g: &ThreadGroup, slot: Slot, to: *mut u8) {
-    for chunk in g.lo..g.hi {
+unsafe fn copy_view(mask: &CurrentMask, slot: Slot, to: *mut u8) {
+    for chunk in mask.chunks() {
         // SAFETY: G1: a view has the chunks of the mask, with 4-byte lanes (C6). `to` has space for all chunks.
         unsafe { std::ptr::copy(slot.ptr.wrapping_add(chunk * slot.stride), to.add(4 * CHUNK * chunk), 4 * CHUNK) };
     }

@@ -10,11 +10,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use clk_base::affine::Affine;
 
 use super::scalar_differences::{ScalarDifference, result_difference};
-use crate::code::{KernelTables, MemoryKind};
+use crate::code::{MemoryDef, MemoryKind};
 use crate::lir::{LaneBinOp, LaneInst, LaneNode, LaneOp, LaneRegion, LaneValue, for_each_inst};
 
 /// Returns the differences between consecutive iterations for the addresses whose cache lines should be prefetched.
-pub(crate) fn steps(region: &LaneRegion, code: &KernelTables) -> FxHashMap<LaneValue, ScalarDifference> {
+pub(crate) fn steps(region: &LaneRegion, memories: &[MemoryDef]) -> FxHashMap<LaneValue, ScalarDifference> {
     let setup = region.setup.iter().map(|inst| inst.dst).collect();
     let constants = region.setup_constants();
     let mut pass = InductionAnalysis { region, constants, setup, steps: FxHashMap::default() };
@@ -22,7 +22,7 @@ pub(crate) fn steps(region: &LaneRegion, code: &KernelTables) -> FxHashMap<LaneV
     let mut steps = pass.steps;
     let is_global = |address: &LaneValue| {
         let mut accesses = region.accesses.iter().filter(|access| access.address == *address);
-        accesses.any(|a| matches!(code.memories[a.memory.index()].kind, MemoryKind::Global(_)))
+        accesses.any(|a| matches!(memories[a.memory.index()].kind, MemoryKind::Global(_)))
     };
     steps.retain(|address, step| step.as_constant() != Some(0) && is_global(address));
     steps

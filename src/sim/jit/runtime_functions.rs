@@ -4,7 +4,7 @@
 //! Operands and results are passed in memory, with 64 bytes per operand. The result overwrites the first operand.
 
 use crate::atomics;
-use crate::group::CHUNK;
+use crate::group_registers::CHUNK;
 use crate::jit::frame;
 use crate::lanes::arith;
 use crate::lanes::{Fn1, Fn2};

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::wide::WideLanes;
-use crate::group::CHUNK;
+use crate::group_registers::CHUNK;
 
 /// Two AVX registers.
 #[derive(Clone, Copy)]

@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{Fn1, LaneScalar, Map1, OpStep, each_chunk, load, pick, store};
-use crate::group::{CHUNK, Op, OpFn, ThreadGroup};
+use crate::group::{Op, OpFn, ThreadGroup};
+use crate::group_registers::CHUNK;
 use crate::op_shape::{OpShape, RegisterRole, Width};
 use clk_runtime::Isa;
 use clk_scalar::Scalar;
@@ -96,8 +97,8 @@ impl<T: std::marker::Copy> OpStep for CopyLanes<T> {
         // is an op behind.
         unsafe {
             let o = &*op;
-            let (d, a) = (g.slot(o.d), g.slot(o.a));
-            each_chunk(g, d.stride, |chunk| {
+            let (d, a) = (g.registers.slot(o.d), g.registers.slot(o.a));
+            each_chunk(&g.mask, d.stride, |chunk| {
                 store(d.ptr, d.stride, chunk, load::<T>(a.ptr, a.stride, chunk));
             });
             op.add(1)
@@ -118,15 +119,15 @@ impl<T: std::marker::Copy + Default> OpStep for Blend<T> {
         // an op behind.
         unsafe {
             let o = &*op;
-            let (d, a) = (g.slot(o.d), g.slot(o.a));
-            if g.full {
-                each_chunk(g, d.stride, |chunk| {
+            let (d, a) = (g.registers.slot(o.d), g.registers.slot(o.a));
+            if g.mask.full {
+                each_chunk(&g.mask, d.stride, |chunk| {
                     store(d.ptr, d.stride, chunk, load::<T>(a.ptr, a.stride, chunk));
                 });
                 return op.add(1);
             }
-            let mask = g.mask.cast_mut().cast();
-            each_chunk(g, d.stride, |chunk| {
+            let mask = g.mask.lanes.cast_mut().cast();
+            each_chunk(&g.mask, d.stride, |chunk| {
                 let m = load::<u32>(mask, 4 * CHUNK, chunk);
                 let new = load::<T>(a.ptr, a.stride, chunk);
                 let mut r = load::<T>(d.ptr, d.stride, chunk);
@@ -156,8 +157,9 @@ impl<T: std::marker::Copy + Default> OpStep for Select<T> {
         // are uniform. C3: another op follows.
         unsafe {
             let o = &*op;
-            let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));
-            each_chunk(g, d.stride, |chunk| {
+            let (d, a, b, c) =
+                (g.registers.slot(o.d), g.registers.slot(o.a), g.registers.slot(o.b), g.registers.slot(o.c));
+            each_chunk(&g.mask, d.stride, |chunk| {
                 let m = load::<u32>(a.ptr, a.stride, chunk);
                 let x = load::<T>(b.ptr, b.stride, chunk);
                 let y = load::<T>(c.ptr, c.stride, chunk);

@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use super::arith::{Add, Ge, Gt, Le, Lt, Max, Min, Mul, Sub};
 use super::wide::WideLanes;
 use super::{Fn2, Fn3, LaneScalar, Map3, OpStep, each_chunk, load, pick, pick_wide, store};
-use crate::group::{CHUNK, Op, OpFn, ThreadGroup};
+use crate::group::{Op, OpFn, ThreadGroup};
+use crate::group_registers::CHUNK;
 use crate::op_shape::{OpShape, OperandRole, RegisterRole, Width};
 use clk_ir::def::BinOp;
 use clk_runtime::Isa;
@@ -63,8 +64,14 @@ where
         // or are uniform. C3: another op follows.
         unsafe {
             let o = &*op;
-            let (d, a, b, c, e) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c), g.slot(o.x as u16));
-            each_chunk(g, d.stride, |chunk| {
+            let (d, a, b, c, e) = (
+                g.registers.slot(o.d),
+                g.registers.slot(o.a),
+                g.registers.slot(o.b),
+                g.registers.slot(o.c),
+                g.registers.slot(o.x as u16),
+            );
+            each_chunk(&g.mask, d.stride, |chunk| {
                 let x = load::<f32>(a.ptr, a.stride, chunk);
                 let y = load::<f32>(b.ptr, b.stride, chunk);
                 let z = load::<f32>(c.ptr, c.stride, chunk);
@@ -95,9 +102,9 @@ impl<V: WideLanes, A: LaneScalar, F: Fn2<A, Out = A>> OpStep for MaskedBinary<V,
         // is an op behind.
         unsafe {
             let o = &*op;
-            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
-            let mask = g.mask.cast::<u8>();
-            each_chunk(g, d.stride, |chunk| {
+            let (d, a, b) = (g.registers.slot(o.d), g.registers.slot(o.a), g.registers.slot(o.b));
+            let mask = g.mask.lanes.cast::<u8>();
+            each_chunk(&g.mask, d.stride, |chunk| {
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let y = load::<A::Repr>(b.ptr, b.stride, chunk);
                 let mut r = [0; CHUNK];

@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 
 use super::wide::WideLanes;
 use super::{OpStep, each_chunk, load, store};
-use crate::group::{CHUNK, LaneRanges, MaskInfo, Op, ThreadGroup};
+use crate::current_mask::{CurrentMask, LaneRanges, MaskInfo};
+use crate::group::{GroupShape, Op, ThreadGroup};
+use crate::group_registers::CHUNK;
 use crate::op_shape::{OpFlow, OpShape, OperandRole, RegisterRole, Width};
 
 /// Bytes of a chunk of mask lanes.
@@ -38,8 +40,8 @@ impl ActiveChunks {
 
     /// Returns the summary of a mask with these chunks.
     #[inline(always)]
-    fn info(self, g: &ThreadGroup, full: bool) -> MaskInfo {
-        let chunks = g.lanes.div_ceil(CHUNK);
+    fn info(self, shape: &GroupShape, full: bool) -> MaskInfo {
+        let chunks = shape.lanes.div_ceil(CHUNK);
         let mut ranges = LaneRanges::NONE;
         let mut left = self.0;
         while left != 0 {
@@ -63,21 +65,21 @@ impl ActiveChunks {
 #[inline(always)]
 pub(crate) unsafe fn mask_ptr(g: &ThreadGroup, mask: u16) -> *mut u8 {
     // SAFETY: C2: the caller's mask is one of the code's, which has a register for each.
-    unsafe { g.slot(*g.code().masks.get_unchecked(mask as usize)).ptr }
+    unsafe { g.registers.slot(*g.code().registers.masks.get_unchecked(mask as usize)).ptr }
 }
 
 /// Clears a new mask in the gaps between the current mask's ranges of chunks, which ops skip: it has no lanes there.
 #[inline(always)]
-unsafe fn clear_gaps(g: &ThreadGroup, to: *mut u8) {
-    if g.ranges.count > 1 {
+unsafe fn clear_gaps(mask: &CurrentMask, to: *mut u8) {
+    if mask.ranges.count > 1 {
         // SAFETY: the caller's memory is that of a mask, which has all chunks (G2).
-        unsafe { fill_gaps(g, to) };
+        unsafe { fill_gaps(mask, to) };
     }
 }
 
 #[inline(never)]
-unsafe fn fill_gaps(g: &ThreadGroup, to: *mut u8) {
-    for pair in g.ranges.as_slice().windows(2) {
+unsafe fn fill_gaps(mask: &CurrentMask, to: *mut u8) {
+    for pair in mask.ranges.as_slice().windows(2) {
         for chunk in pair[0].1..pair[1].0 {
             // SAFETY: the caller's memory is that of a mask; gaps lie between chunks that the group has (G2).
             unsafe { store(to, STRIDE, chunk.into(), [0u32; CHUNK]) };
@@ -108,10 +110,10 @@ impl<V: WideLanes> OpStep for SplitMask<V> {
         // G2). C3: another op follows.
         unsafe {
             let o = &*op;
-            let (cond, current) = (g.slot(o.a), g.mask.cast::<u8>());
+            let (cond, current) = (g.registers.slot(o.a), g.mask.lanes.cast::<u8>());
             let (then, other) = (mask_ptr(g, o.b), mask_ptr(g, o.c));
             let (mut yes, mut no) = (ActiveChunks::default(), ActiveChunks::default());
-            each_chunk(g, STRIDE, |chunk| {
+            each_chunk(&g.mask, STRIDE, |chunk| {
                 let m = V::load(current.add(chunk * STRIDE));
                 let c = V::load(cond.ptr.add(chunk * cond.stride));
                 let (t, e) = (m.and(c), m.without(c));
@@ -120,11 +122,11 @@ impl<V: WideLanes> OpStep for SplitMask<V> {
                 t.store(then.add(chunk * STRIDE));
                 e.store(other.add(chunk * STRIDE));
             });
-            clear_gaps(g, then);
-            clear_gaps(g, other);
-            let full = g.full;
-            set(g, o.b, yes.info(g, full && no.none()));
-            set(g, o.c, no.info(g, full && yes.none()));
+            clear_gaps(&g.mask, then);
+            clear_gaps(&g.mask, other);
+            let full = g.mask.full;
+            set(g, o.b, yes.info(&g.shape, full && no.none()));
+            set(g, o.c, no.info(&g.shape, full && yes.none()));
             if yes.none() {
                 return g.op_at(o.x);
             }
@@ -148,11 +150,11 @@ impl<V: WideLanes, const NEGATE: bool> OpStep for Keep<V, NEGATE> {
         // another op follows.
         unsafe {
             let o = &*op;
-            let (cond, current) = (g.slot(o.a), g.mask.cast::<u8>());
+            let (cond, current) = (g.registers.slot(o.a), g.mask.lanes.cast::<u8>());
             let kept = mask_ptr(g, o.b);
             let mut yes = ActiveChunks::default();
             let mut lost = false;
-            each_chunk(g, STRIDE, |chunk| {
+            each_chunk(&g.mask, STRIDE, |chunk| {
                 let m = V::load(current.add(chunk * STRIDE));
                 let c = V::load(cond.ptr.add(chunk * cond.stride));
                 let (t, e) = if NEGATE { (m.without(c), m.and(c)) } else { (m.and(c), m.without(c)) };
@@ -182,11 +184,11 @@ impl<V: WideLanes> OpStep for KeepBoth<V> {
         // G2). C3: another op follows.
         unsafe {
             let o = &*op;
-            let (p, q, current) = (g.slot(o.a), g.slot(o.c), g.mask.cast::<u8>());
+            let (p, q, current) = (g.registers.slot(o.a), g.registers.slot(o.c), g.mask.lanes.cast::<u8>());
             let kept = mask_ptr(g, o.b);
             let mut yes = ActiveChunks::default();
             let mut lost = false;
-            each_chunk(g, STRIDE, |chunk| {
+            each_chunk(&g.mask, STRIDE, |chunk| {
                 let m = V::load(current.add(chunk * STRIDE));
                 let c = V::load(p.ptr.add(chunk * p.stride)).and(V::load(q.ptr.add(chunk * q.stride)));
                 let (t, e) = (m.and(c), m.without(c));
@@ -208,9 +210,9 @@ impl<V: WideLanes> OpStep for KeepBoth<V> {
 pub(crate) unsafe fn keep_found(g: &mut ThreadGroup, mask: u16, found: ActiveChunks, lost: bool) -> bool {
     // SAFETY: C2: the caller's mask is one of the code's.
     unsafe {
-        clear_gaps(g, mask_ptr(g, mask));
-        let full = g.full && !lost;
-        set(g, mask, found.info(g, full));
+        clear_gaps(&g.mask, mask_ptr(g, mask));
+        let full = g.mask.full && !lost;
+        set(g, mask, found.info(&g.shape, full));
         g.set_mask(mask);
         !found.none()
     }
@@ -227,12 +229,10 @@ impl OpStep for CopyMask {
         // SAFETY: C2: `b` is a mask, which has the chunks of the current one (G2). C3: another op follows.
         unsafe {
             let o = &*op;
-            let (from, to) = (g.mask.cast_mut().cast(), mask_ptr(g, o.b));
-            each_chunk(g, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
-            clear_gaps(g, to);
-            let row = g.is_contiguous.then(|| (g.first_lane as u32, g.last_lane as u32 + 1));
-            let info = MaskInfo { lo: g.lo as u32, hi: g.hi as u32, full: g.full, active_row: row, ranges: g.ranges };
-            set(g, o.b, info);
+            let (from, to) = (g.mask.lanes.cast_mut().cast(), mask_ptr(g, o.b));
+            each_chunk(&g.mask, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
+            clear_gaps(&g.mask, to);
+            set(g, o.b, g.mask.info());
             g.set_mask(o.b);
             op.add(1)
         }
@@ -264,14 +264,14 @@ unsafe fn leave(g: &mut ThreadGroup, mask: u16) {
     // SAFETY: C2: the caller's mask is one of the code's; its ranges and those of the current mask are chunks that both
     // have (G2).
     unsafe {
-        let (gone, from) = (g.mask.cast_mut().cast(), mask_ptr(g, mask));
+        let (gone, from) = (g.mask.lanes.cast_mut().cast(), mask_ptr(g, mask));
         let info = *g.masks.get_unchecked(mask as usize);
         let mut left = ActiveChunks::default();
         for &(lo, hi) in info.ranges.as_slice() {
             for chunk in lo as usize..hi as usize {
                 let mut m = load::<u32>(from, STRIDE, chunk);
                 let in_gone = |&(lo, hi): &(u16, u16)| (lo as usize..hi as usize).contains(&chunk);
-                if g.ranges.as_slice().iter().any(in_gone) {
+                if g.mask.ranges.as_slice().iter().any(in_gone) {
                     let l = load::<u32>(gone, STRIDE, chunk);
                     for i in 0..CHUNK {
                         m[i] &= !l[i];
@@ -281,7 +281,7 @@ unsafe fn leave(g: &mut ThreadGroup, mask: u16) {
                 left.add(chunk, any(m));
             }
         }
-        set(g, mask, left.info(g, false));
+        set(g, mask, left.info(&g.shape, false));
     }
 }
 
@@ -297,22 +297,22 @@ impl OpStep for Resume {
         unsafe {
             let o = &*op;
             g.set_mask(o.b);
-            if g.lo >= g.hi { g.op_at(o.x) } else { op.add(1) }
+            if g.mask.is_empty() { g.op_at(o.x) } else { op.add(1) }
         }
     }
 }
 
 /// Sets mask 0 to all existing lanes.
 pub(crate) fn all_lanes(g: &mut ThreadGroup) {
-    let chunks = g.lanes.div_ceil(CHUNK);
+    let chunks = g.shape.lanes.div_ceil(CHUNK);
     // SAFETY: C2: there is a mask 0, with room for all chunks of a column (G1), and no more lanes than these have.
     unsafe {
         let ptr = mask_ptr(g, 0).cast::<u32>();
         for lane in 0..chunks * CHUNK {
-            ptr.add(lane).write(if lane < g.lanes { !0 } else { 0 });
+            ptr.add(lane).write(if lane < g.shape.lanes { !0 } else { 0 });
         }
     }
-    let row = (g.lanes > 0).then_some((0, g.lanes as u32));
+    let row = (g.shape.lanes > 0).then_some((0, g.shape.lanes as u32));
     set(
         g,
         0,
@@ -340,7 +340,7 @@ pub(crate) unsafe fn restrict(g: &mut ThreadGroup, warps: u32) {
                 }
             }
         }
-        set(g, mask, left.info(g, false));
+        set(g, mask, left.info(&g.shape, false));
     }
 }
 
@@ -366,7 +366,7 @@ pub(crate) unsafe fn keep_row(g: &mut ThreadGroup, mask: u16, from: usize, to: u
         (lo * CHUNK..from).for_each(|lane| ptr.add(lane).write(0));
         (to..hi * CHUNK).for_each(|lane| ptr.add(lane).write(0));
     }
-    let (row, full) = (Some((from as u32, to as u32)), to - from == g.lanes);
+    let (row, full) = (Some((from as u32, to as u32)), to - from == g.shape.lanes);
     set(g, mask, MaskInfo { lo: lo as u32, hi: hi as u32, full, active_row: row, ranges: LaneRanges::single(lo, hi) });
     g.set_mask(mask);
     true
@@ -380,11 +380,11 @@ pub(crate) unsafe fn keep_turning(g: &mut ThreadGroup, mask: u16, trips: u16, it
     // SAFETY: C2: the caller's mask is one of the code's, and `trips` has 4-byte lanes in its chunks (G1, G2).
     unsafe {
         g.set_mask(mask);
-        let (lanes, trips) = (mask_ptr(g, mask), g.slot(trips).ptr);
+        let (lanes, trips) = (mask_ptr(g, mask), g.registers.slot(trips).ptr);
         let iteration = iteration.min(u64::from(u32::MAX)) as u32;
         let mut yes = ActiveChunks::default();
         let mut lost = false;
-        each_chunk(g, STRIDE, |chunk| {
+        each_chunk(&g.mask, STRIDE, |chunk| {
             let mut m = load::<u32>(lanes, STRIDE, chunk);
             let t = load::<u32>(trips, STRIDE, chunk);
             let mut e = [0; CHUNK];
@@ -397,8 +397,8 @@ pub(crate) unsafe fn keep_turning(g: &mut ThreadGroup, mask: u16, trips: u16, it
             yes.add(chunk, any(m));
             store(lanes, STRIDE, chunk, m);
         });
-        let full = g.full && !lost;
-        set(g, mask, yes.info(g, full));
+        let full = g.mask.full && !lost;
+        set(g, mask, yes.info(&g.shape, full));
         g.set_mask(mask);
     }
 }
@@ -407,7 +407,7 @@ pub(crate) unsafe fn keep_turning(g: &mut ThreadGroup, mask: u16, trips: u16, it
 pub(crate) fn count(g: &ThreadGroup, cond: u16) -> usize {
     // SAFETY: C1: the caller's condition has 4-byte lanes; active lanes exist (G2).
     unsafe {
-        let slot = g.slot(cond);
+        let slot = g.registers.slot(cond);
         let active = g.active();
         active.filter(|&l| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) != 0).count()
     }

@@ -4,7 +4,9 @@
 
 use std::marker::PhantomData;
 
-use crate::group::{CHUNK, Op, OpCall, OpFn, ThreadGroup};
+use crate::current_mask::CurrentMask;
+use crate::group::{Op, OpCall, OpFn, ThreadGroup};
+use crate::group_registers::CHUNK;
 use crate::op_shape::{OpShape, RegisterRole, Width};
 use clk_runtime::Isa;
 use clk_scalar::{ScalarType, bf16, f16};
@@ -129,15 +131,15 @@ pub(crate) trait Fn3<A: LaneScalar> {
 
 /// Returns the chunks that an op runs over: one for a uniform destination.
 #[inline(always)]
-pub(crate) fn chunks(g: &ThreadGroup, stride: usize) -> std::ops::Range<usize> {
-    if stride == 0 { 0..1 } else { g.lo..g.hi }
+pub(crate) fn chunks(mask: &CurrentMask, stride: usize) -> std::ops::Range<usize> {
+    if stride == 0 { 0..1 } else { mask.chunks() }
 }
 
 /// Calls `f` with each chunk that an op runs over.
 #[inline(always)]
-pub(crate) fn each_chunk(g: &ThreadGroup, stride: usize, mut f: impl FnMut(usize)) {
+pub(crate) fn each_chunk(mask: &CurrentMask, stride: usize, mut f: impl FnMut(usize)) {
     let one = [(0, 1)];
-    for &(lo, hi) in if stride == 0 { &one } else { g.ranges.as_slice() } {
+    for &(lo, hi) in if stride == 0 { &one } else { mask.ranges.as_slice() } {
         for chunk in lo as usize..hi as usize {
             f(chunk);
         }
@@ -178,8 +180,8 @@ impl<A: LaneScalar, F: Fn1<A>> OpStep for Map1<A, F> {
         // as is `a`. C3: another op follows.
         unsafe {
             let o = &*op;
-            let (d, a) = (g.slot(o.d), g.slot(o.a));
-            each_chunk(g, d.stride, |chunk| {
+            let (d, a) = (g.registers.slot(o.d), g.registers.slot(o.a));
+            each_chunk(&g.mask, d.stride, |chunk| {
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let mut r = [<F::Out as LaneScalar>::Repr::default(); CHUNK];
                 for i in 0..CHUNK {
@@ -203,8 +205,8 @@ impl<A: LaneScalar, B: LaneScalar, F: Fn2<A, B>> OpStep for Map2<A, B, F> {
         // SAFETY: C1: as for [`Map1`]. C3: another op follows.
         unsafe {
             let o = &*op;
-            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
-            each_chunk(g, d.stride, |chunk| {
+            let (d, a, b) = (g.registers.slot(o.d), g.registers.slot(o.a), g.registers.slot(o.b));
+            each_chunk(&g.mask, d.stride, |chunk| {
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let y = load::<B::Repr>(b.ptr, b.stride, chunk);
                 let mut r = [<F::Out as LaneScalar>::Repr::default(); CHUNK];
@@ -230,8 +232,9 @@ impl<A: LaneScalar, F: Fn3<A>> OpStep for Map3<A, F> {
         // SAFETY: C1: as for [`Map1`]. C3: another op follows.
         unsafe {
             let o = &*op;
-            let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));
-            each_chunk(g, d.stride, |chunk| {
+            let (d, a, b, c) =
+                (g.registers.slot(o.d), g.registers.slot(o.a), g.registers.slot(o.b), g.registers.slot(o.c));
+            each_chunk(&g.mask, d.stride, |chunk| {
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let y = load::<A::Repr>(b.ptr, b.stride, chunk);
                 let z = load::<A::Repr>(c.ptr, c.stride, chunk);

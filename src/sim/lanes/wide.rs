@@ -3,7 +3,7 @@
 use super::arith::{Abs, Add, DivF, Eq, Fma, Le, Lt, Max, Min, Mul, Ne, Neg, Or, Rsqrt, Sqrt, Sub, Xor};
 use super::convert::To;
 use super::{Fn1, Fn2, Fn3, LaneScalar};
-use crate::group::CHUNK;
+use crate::group_registers::CHUNK;
 
 /// 16 lanes of 4 bytes. The implementations for x86 must only be called where their instruction set is enabled;
 /// selecting the step for that instruction set ensures it.
@@ -280,7 +280,7 @@ pub(crate) use x86::{DOUBT, V512};
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::WideLanes;
-    use crate::group::CHUNK;
+    use crate::group_registers::CHUNK;
     use std::arch::x86_64::*;
 
     /// One AVX-512 register.

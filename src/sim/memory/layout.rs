@@ -91,6 +91,22 @@ pub(crate) struct AddressPlan {
     pub(super) rank: usize,
 }
 
+/// The cached address plans of a group. A plan is valid if its epoch equals `epoch`; otherwise the group's shape or the
+/// layout of memory has changed since the plan was made.
+#[derive(Clone, Copy)]
+pub(crate) struct AddressPlans {
+    /// A plan for each access of the code.
+    pub table: *mut AddressPlan,
+    pub epoch: u32,
+}
+
+impl AddressPlans {
+    /// Invalidates all plans.
+    pub fn invalidate(&mut self) {
+        self.epoch += 1;
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PlanKind {
     /// There is no plan, because coefficients are registers or because the array has too many axes.

@@ -16,12 +16,13 @@ pub mod layout;
 
 use std::marker::PhantomData;
 
-pub(crate) use self::layout::{AddressPlan, AddressRun, AxisLayout, MemoryRt};
+pub(crate) use self::layout::{AddressPlan, AddressPlans, AddressRun, AxisLayout, MemoryRt};
 use self::layout::{PlanAxis, PlanKind};
 use super::affine_value::{coefficient, index_base, index_of_lane};
 use super::code::{AXES, AccessOperands, AffineIndex, Coef};
-use super::fault::stop_at;
-use super::group::{CHUNK, Op, ThreadGroup};
+use super::current_mask::CurrentMask;
+use super::group::{GroupShape, Op, ThreadGroup};
+use super::group_registers::{CHUNK, GroupRegisters, Slot};
 use super::lanes::OpStep;
 use super::op_shape::{Indices, OpShape, OperandRole};
 use clk_runtime::FaultKind;
@@ -77,11 +78,16 @@ elem! {
 impl AddressRun {
     /// Returns the addresses for a box of lanes that contains all active lanes. `addr` is the address for lane
     /// coordinates 0, and `stride` the distance in bytes between adjacent coordinates of each axis.
-    pub fn for_active_lanes(g: &mut ThreadGroup, addr: *mut u8, stride: [i64; AXES]) -> AddressRun {
-        if !g.full {
-            g.find_ends();
+    pub fn for_active_lanes(
+        shape: &GroupShape,
+        mask: &mut CurrentMask,
+        addr: *mut u8,
+        stride: [i64; AXES],
+    ) -> AddressRun {
+        if !mask.full {
+            mask.find_ends();
         }
-        let (start, count, lane) = active_box(g);
+        let (start, count, lane) = active_box(shape, mask);
         let offset: i64 = (0..AXES).map(|d| start[d] as i64 * stride[d]).sum();
         let (count, stride) = merge_dimensions(count, stride);
         AddressRun { addr: addr.wrapping_offset(offset as isize), lane, count, stride }
@@ -90,8 +96,10 @@ impl AddressRun {
     /// Returns whether the box of lanes is one row, from the first to the last active lane. Otherwise it may also
     /// contain lanes before and after these, for which the mask's memory may be stale.
     #[inline(always)]
-    pub fn is_exact(&self, g: &ThreadGroup) -> bool {
-        self.count[1..] == [1; 3] && self.lane == g.first_lane && self.count[0] == g.last_lane + 1 - g.first_lane
+    pub fn is_exact(&self, mask: &CurrentMask) -> bool {
+        self.count[1..] == [1; 3]
+            && self.lane == mask.first_lane
+            && self.count[0] == mask.last_lane + 1 - mask.first_lane
     }
 
     /// Calls `row` for each innermost row of the box, with the row's first lane, the address of that lane's element,
@@ -116,27 +124,27 @@ impl AddressRun {
 }
 
 /// Returns the box of coordinates that contains the active lanes: the first coordinate and the count for each axis, and
-/// the first lane of the box.
+/// the first lane of the box. The ends of the mask are known.
 #[inline(always)]
-pub(crate) fn active_box(g: &ThreadGroup) -> ([usize; AXES], [usize; AXES], usize) {
-    if g.full {
-        return ([0; AXES], g.shape, 0);
+pub(crate) fn active_box(shape: &GroupShape, mask: &CurrentMask) -> ([usize; AXES], [usize; AXES], usize) {
+    if mask.full {
+        return ([0; AXES], shape.extents, 0);
     }
-    partial_box(g)
+    partial_box(shape, mask)
 }
 
-fn partial_box(g: &ThreadGroup) -> ([usize; AXES], [usize; AXES], usize) {
-    let [x, y, z, _] = g.shape;
-    if y == 1 && z == 1 && x == g.lanes {
-        return ([g.first_lane, 0, 0, 0], [g.last_lane - g.first_lane + 1, 1, 1, 1], g.first_lane);
+fn partial_box(shape: &GroupShape, mask: &CurrentMask) -> ([usize; AXES], [usize; AXES], usize) {
+    let [x, y, z, _] = shape.extents;
+    if y == 1 && z == 1 && x == shape.lanes {
+        return ([mask.first_lane, 0, 0, 0], [mask.last_lane - mask.first_lane + 1, 1, 1, 1], mask.first_lane);
     }
-    let (first, last) = (g.coordinates(g.first_lane), g.coordinates(g.last_lane));
+    let (first, last) = (shape.coordinates(mask.first_lane), shape.coordinates(mask.last_lane));
     let (mut start, mut count) = (first, [1; AXES]);
     for axis in (0..AXES).rev() {
         if first[axis] != last[axis] {
             count[axis] = last[axis] - first[axis] + 1;
             for inner in 0..axis {
-                (start[inner], count[inner]) = (0, g.shape[inner]);
+                (start[inner], count[inner]) = (0, shape.extents[inner]);
             }
             break;
         }
@@ -147,17 +155,14 @@ fn partial_box(g: &ThreadGroup) -> ([usize; AXES], [usize; AXES], usize) {
 
 #[cold]
 #[inline(never)]
-unsafe fn make_plan(g: &ThreadGroup, access: &AccessOperands) -> AddressPlan {
-    // SAFETY: C5: the access's memory exists (G3).
-    let memory = unsafe { &*g.memories.add(access.memory as usize) };
+fn make_plan(access: &AccessOperands, memory: &MemoryRt, shape: &GroupShape, epoch: u32) -> AddressPlan {
     let is_constant = |i: &AffineIndex| i.coef.iter().all(|c| !matches!(c, Coef::Reg(_)));
     if access.axes.len() > AXES || !access.axes.iter().all(is_constant) {
-        return AddressPlan { epoch: g.epoch, ..AddressPlan::default() };
+        return AddressPlan { epoch, ..AddressPlan::default() };
     }
-    let [x, y, z, w] = g.shape;
+    let [x, y, z, w] = shape.extents;
     let kind = if y * z * w == 1 { PlanKind::Row } else { PlanKind::Full };
-    let mut plan =
-        AddressPlan { epoch: g.epoch, kind, count: [1; AXES], rank: access.axes.len(), ..AddressPlan::default() };
+    let mut plan = AddressPlan { epoch, kind, count: [1; AXES], rank: access.axes.len(), ..AddressPlan::default() };
     let mut stride = [0i64; AXES];
     for (k, (index, axis)) in access.axes.iter().zip(&memory.axes).enumerate() {
         let mut planned = PlanAxis {
@@ -170,7 +175,7 @@ unsafe fn make_plan(g: &ThreadGroup, access: &AccessOperands) -> AddressPlan {
         };
         for d in 0..AXES {
             let c = if let Coef::Const(c) = index.coef[d] { i64::from(c) } else { 0 };
-            let span = c * (g.shape[d] as i64 - 1);
+            let span = c * (shape.extents[d] as i64 - 1);
             planned.low += span.min(0);
             planned.high += span.max(0);
             stride[d] += c * axis.pitch;
@@ -180,8 +185,8 @@ unsafe fn make_plan(g: &ThreadGroup, access: &AccessOperands) -> AddressPlan {
         }
         plan.axes[k] = planned;
     }
-    (plan.count, plan.stride) = merge_dimensions(g.shape, stride);
-    if x == g.lanes {
+    (plan.count, plan.stride) = merge_dimensions(shape.extents, stride);
+    if x == shape.lanes {
         plan.stride[0] = stride[0] as isize;
     }
     plan
@@ -212,16 +217,16 @@ pub(crate) unsafe fn resolve_affine(g: &mut ThreadGroup, access: &AccessOperands
     // SAFETY: G4: each access has a plan. C5, G3: its memory exists, and bases have the declared width. All indices
     // from the first to the last active lane are within the extents here, so the address is within the memory.
     unsafe {
-        let plan = &mut *g.plans.add(number as usize);
-        if plan.epoch != g.epoch {
-            *plan = make_plan(g, access);
-        }
         let memory = &*g.memories.add(access.memory as usize);
+        let plan = &mut *g.plans.table.add(number as usize);
+        if plan.epoch != g.plans.epoch {
+            *plan = make_plan(access, memory, &g.shape, g.plans.epoch);
+        }
         let mut offset = i64::from(access.offset);
         if plan.kind == PlanKind::Row {
-            let (first, last) = if g.full { (0, g.lanes - 1) } else { g.active_bounds() };
+            let (first, last) = if g.mask.full { (0, g.shape.lanes - 1) } else { g.mask.active_bounds() };
             for axis in plan.axes.iter().take(plan.rank) {
-                let b = axis.base(g);
+                let b = axis.base(&g.registers);
                 let (p, q) = (b + axis.step * first as i64, b + axis.step * last as i64);
                 if p.min(q) < 0 || p.max(q) >= axis.extent {
                     return None;
@@ -232,9 +237,9 @@ pub(crate) unsafe fn resolve_affine(g: &mut ThreadGroup, access: &AccessOperands
             let (count, stride) = ([last - first + 1, 1, 1, 1], [plan.stride[0], 0, 0, 0]);
             return Some(AddressRun { addr, lane: first, count, stride });
         }
-        if plan.kind == PlanKind::Full && g.full {
+        if plan.kind == PlanKind::Full && g.mask.full {
             for axis in plan.axes.iter().take(plan.rank) {
-                let b = axis.base(g);
+                let b = axis.base(&g.registers);
                 if b + axis.low < 0 || b + axis.high >= axis.extent {
                     return None;
                 }
@@ -243,18 +248,18 @@ pub(crate) unsafe fn resolve_affine(g: &mut ThreadGroup, access: &AccessOperands
             let addr = memory.ptr.offset(offset as isize);
             return Some(AddressRun { addr, lane: 0, count: plan.count, stride: plan.stride });
         }
-        g.find_ends();
+        g.mask.find_ends();
         resolve_box(g, access)
     }
 }
 
 impl PlanAxis {
     #[inline(always)]
-    unsafe fn base(&self, g: &ThreadGroup) -> i64 {
+    unsafe fn base(&self, registers: &GroupRegisters) -> i64 {
         // SAFETY: C5: bases have the width that the index declares; the plan has a copy of it.
         unsafe {
             index_base(
-                g,
+                registers,
                 &AffineIndex { base: self.base, wide: self.wide, unsigned: self.unsigned, coef: [Coef::Zero; AXES] },
             )
         }
@@ -268,18 +273,18 @@ unsafe fn resolve_box(g: &ThreadGroup, access: &AccessOperands) -> Option<Addres
     // box, all indices are within the extents here, so the address is within the memory.
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
-        let (start, count, lane) = active_box(g);
+        let (start, count, lane) = active_box(&g.shape, &g.mask);
         let mut offset = i64::from(access.offset);
         let mut stride = [0i64; AXES];
         for (index, axis) in access.axes.iter().zip(&memory.axes) {
-            let mut low = index_base(g, index);
+            let mut low = index_base(&g.registers, index);
             let mut high = low;
             let mut at = low;
             for d in 0..AXES {
                 if matches!(index.coef[d], Coef::Zero) {
                     continue;
                 }
-                let c = coefficient(g, index.coef[d]);
+                let c = coefficient(&g.registers, index.coef[d]);
                 let begin = c * start[d] as i64;
                 let span = c * (count[d] as i64 - 1);
                 at += begin;
@@ -327,7 +332,7 @@ pub(crate) unsafe fn uniform_address(g: &ThreadGroup, access: &AccessOperands) -
         let memory = &*g.memories.add(access.memory as usize);
         let mut offset = access.offset as usize * memory.offset_unit;
         for (index, axis) in access.axes.iter().zip(&memory.axes) {
-            let i = index_base(g, index);
+            let i = index_base(&g.registers, index);
             if i as u64 >= axis.extent as u64 {
                 return None;
             }
@@ -362,7 +367,7 @@ pub(crate) fn out_of_bounds(g: &mut ThreadGroup, access: &AccessOperands) -> *co
         let axis = indices.iter().zip(&memory.axes).position(|pair| !is_inside(pair)).unwrap_or(0);
         let array = g.code().memories[access.memory as usize].name.clone();
         let kind = FaultKind::OutOfBounds { array, indices, shape, axis, write: access.write };
-        stop_at(g, kind, access.span, lane, others)
+        g.results.stop_at(kind, access.span, lane, others)
     }
 }
 
@@ -389,7 +394,7 @@ impl<E: StoredScalar> OpStep for LoadUniform<E> {
                 return out_of_bounds(g, access);
             };
             for (k, &reg) in access.regs.iter().enumerate() {
-                g.broadcast(reg, E::read(from.add(k * E::SIZE)));
+                g.registers.broadcast(reg, E::read(from.add(k * E::SIZE)));
             }
             op.add(1)
         }
@@ -416,7 +421,7 @@ impl<E: StoredScalar> OpStep for LoadAffine<E> {
                 return op.add(1);
             }
             for (k, &reg) in access.regs.iter().enumerate() {
-                let to = reset_register(g, access, reg).cast::<E::Repr>();
+                let to = reset_register(&mut g.registers, access, reg).cast::<E::Repr>();
                 let stride = run.stride[0];
                 run.for_each_row(|lane, addr, count| {
                     let (to, from) = (to.add(lane), addr.wrapping_add(k * E::SIZE));
@@ -431,15 +436,15 @@ impl<E: StoredScalar> OpStep for LoadAffine<E> {
 /// Returns the address to which an op writes a destination register. If the register was a view, its slot points to its
 /// own memory again.
 #[inline(always)]
-unsafe fn reset_register(g: &ThreadGroup, access: &AccessOperands, reg: u16) -> *mut u8 {
+unsafe fn reset_register(registers: &mut GroupRegisters, access: &AccessOperands, reg: u16) -> *mut u8 {
     // SAFETY: C5: `reg` belongs to the code, and each register has a home and a slot (G4).
     unsafe {
         if access.may_view {
-            let slot = *g.homes.add(reg as usize);
-            *g.slots.add(reg as usize) = slot;
+            let slot = registers.home(reg);
+            registers.set_slot(reg, slot);
             slot.ptr
         } else {
-            g.slot(reg).ptr
+            registers.slot(reg).ptr
         }
     }
 }
@@ -512,7 +517,7 @@ unsafe fn try_view<E: StoredScalar>(g: &mut ThreadGroup, access: &AccessOperands
         let memory = &*g.memories.add(access.memory as usize);
         let first = run.lane / CHUNK;
         let begin = (run.addr as usize).wrapping_sub(run.lane % CHUNK * E::SIZE);
-        let end = begin + stride as usize * (g.hi - 1 - first) + chunk as usize;
+        let end = begin + stride as usize * (g.mask.hi - 1 - first) + chunk as usize;
         if begin < memory.ptr as usize || end > memory.ptr as usize + memory.len {
             return false;
         }
@@ -523,7 +528,7 @@ unsafe fn try_view<E: StoredScalar>(g: &mut ThreadGroup, access: &AccessOperands
                 prefetch_line(run.addr.wrapping_add((run.count[0] + line * CHUNK) * E::SIZE));
             }
         }
-        (*g.slots.add(access.regs[0] as usize)) = super::group::Slot { ptr, stride: stride as usize };
+        g.registers.set_slot(access.regs[0], Slot { ptr, stride: stride as usize });
         true
     }
 }
@@ -542,13 +547,13 @@ impl<E: StoredScalar> OpStep for LoadGather<E> {
         unsafe {
             let access = access(g, op);
             let memory = &*g.memories.add(access.memory as usize);
-            for chunk in g.lo..g.hi {
-                let (offsets, ok) = chunk_offsets(g, access, memory, chunk);
+            for chunk in g.mask.chunks() {
+                let (offsets, ok) = chunk_offsets(&g.registers, access, memory, chunk);
                 if !ok && !active_in_bounds(g, access, chunk) {
                     return out_of_bounds(g, access);
                 }
                 for (k, &reg) in access.regs.iter().enumerate() {
-                    let slot = g.slot(reg);
+                    let slot = g.registers.slot(reg);
                     let to = slot.ptr.add(chunk * slot.stride).cast::<E::Repr>();
                     let from = memory.ptr.add(k * E::SIZE);
                     if ok {
@@ -573,7 +578,7 @@ impl<E: StoredScalar> OpStep for LoadGather<E> {
 /// including inactive lanes, are in bounds.
 #[inline(always)]
 pub(crate) unsafe fn chunk_offsets(
-    g: &ThreadGroup,
+    registers: &GroupRegisters,
     access: &AccessOperands,
     memory: &MemoryRt,
     chunk: usize,
@@ -583,7 +588,7 @@ pub(crate) unsafe fn chunk_offsets(
         let mut offsets = [i64::from(access.offset); CHUNK];
         let mut outside = 0u32;
         for (index, axis) in access.axes.iter().zip(&memory.axes) {
-            let slot = g.slot(index.base);
+            let slot = registers.slot(index.base);
             let ptr = slot.ptr.add(chunk * slot.stride);
             if index.wide {
                 let lanes = ptr.cast::<[i64; CHUNK]>().read_unaligned();
@@ -619,8 +624,8 @@ unsafe fn gather<E: StoredScalar>(g: &mut ThreadGroup, op: *const Op) -> *const 
     // SAFETY: C5: as in [`LoadAffine`], but only elements of active lanes that are in bounds are read.
     unsafe {
         let access = access(g, op);
-        let lanes = g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes);
-        let homes: Vec<*mut u8> = access.regs.iter().map(|&r| reset_register(g, access, r)).collect();
+        let lanes = g.mask.lo * CHUNK..(g.mask.hi * CHUNK).min(g.shape.lanes);
+        let homes: Vec<*mut u8> = access.regs.iter().map(|&r| reset_register(&mut g.registers, access, r)).collect();
         for lane in lanes {
             if !g.is_active(lane) {
                 continue;

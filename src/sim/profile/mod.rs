@@ -19,7 +19,7 @@ use self::access_cost::{ActiveLane, WarpLanes};
 use super::code::{KernelTables, MaskId, MemoryKind, PollingLoopDef};
 use super::events::{AccessSite, GroupObserver};
 use super::geometry::{self, GroupGeometry};
-use super::group::{AccessFacts, LaneAddresses, RegionAccess, ThreadGroup};
+use super::group::{AccessFacts, GroupShape, LaneAddresses, RegionAccess, ThreadGroup};
 use super::memory::layout::BoundParam;
 use super::memory::{self, AddressRun};
 use clk_ir::CostCounting;
@@ -94,7 +94,7 @@ impl<'a> LaunchProfiler<'a> {
         let step = most.map_or(1, |most| geometry.groups.div_ceil(most.max(1)).max(1));
         let sums = ProfileTotals {
             costs: vec![AccessCost::default(); code.accesses.len()],
-            times: vec![[0; 3]; code.segments.len()],
+            times: vec![[0; 3]; code.events.segments.len()],
             ..ProfileTotals::default()
         };
         LaunchProfiler { code, step, touched, sums: Mutex::new(sums) }
@@ -110,7 +110,7 @@ impl<'a> LaunchProfiler<'a> {
     ) -> Profile {
         let sums = self.sums.into_inner().unwrap_or_else(|e| e.into_inner());
         let code = self.code;
-        let place = |span: u32| code.source_location(span).0;
+        let place = |span: u32| code.source.location(span).0;
         let access = |note: &AccessSite| {
             let access = &code.accesses[note.access as usize];
             let def = &code.memories[access.memory as usize];
@@ -137,7 +137,7 @@ impl<'a> LaunchProfiler<'a> {
             let (read, written) = (read.count(), written.count());
             Some(ArrayTraffic { name: def.name.clone(), bytes: *len as u64, read, written })
         };
-        let segments = code.segments.iter().zip(&sums.times);
+        let segments = code.events.segments.iter().zip(&sums.times);
         let segments = segments.map(|(def, &[warps, lanes, parted])| clk_runtime::profile::StraightLineSegment {
             warps,
             lanes,
@@ -147,7 +147,7 @@ impl<'a> LaunchProfiler<'a> {
         let (threads, warps) = size(extents, code);
         Profile {
             kernel: name.to_string(),
-            span: code.kernel_span,
+            span: code.source.kernel_span(),
             extents: *extents,
             launches: 1,
             threads,
@@ -155,7 +155,7 @@ impl<'a> LaunchProfiler<'a> {
             sampled: (self.step > 1).then(|| sums.groups as f64 / geometry.groups.max(1) as f64),
             tiled: false,
             product: None,
-            accesses: code.access_sites.iter().map(access).collect(),
+            accesses: code.events.access_sites.iter().map(access).collect(),
             segments: segments.collect(),
             arrays: code.memories.iter().zip(&self.touched).filter_map(traffic).collect(),
             min_group_sectors: sums.min_group_sectors,
@@ -172,8 +172,8 @@ fn size(extents: &LaunchExtents, code: &KernelTables) -> (u64, u64) {
     match extents {
         LaunchExtents::Grid { grid, block } => (all(grid) * all(block), all(grid) * all(block).div_ceil(32)),
         LaunchExtents::Threads(n) => {
-            let rank = usize::from(code.threads.unwrap_or(1)).clamp(1, 3);
-            let [width, height] = code.counted_warps.unwrap_or([32, 1]);
+            let rank = usize::from(code.properties.threads.unwrap_or(1)).clamp(1, 3);
+            let [width, height] = code.events.counted_warps.unwrap_or([32, 1]);
             let axis = |k: usize| if k < rank { n[rank - 1 - k] } else { 1 };
             let warps = u64::from(axis(0).div_ceil(width)) * u64::from(axis(1).div_ceil(height)) * u64::from(axis(2));
             (all(n), if all(n) == 0 { 0 } else { warps })
@@ -205,7 +205,7 @@ impl<'a> WorkerProfiler<'a> {
         let code = tally.code;
         let sums = ProfileTotals {
             costs: vec![AccessCost::default(); code.accesses.len()],
-            times: vec![[0; 3]; code.segments.len()],
+            times: vec![[0; 3]; code.events.segments.len()],
             ..ProfileTotals::default()
         };
         WorkerProfiler {
@@ -230,16 +230,17 @@ impl<'a> WorkerProfiler<'a> {
     }
 
     /// Computes the warp of each lane of a group.
-    fn compute_warps(&mut self, g: &ThreadGroup) {
-        if self.shape == g.shape && self.warps.len() == g.lanes {
+    fn compute_warps(&mut self, shape: &GroupShape) {
+        if self.shape == shape.extents && self.warps.len() == shape.lanes {
             return;
         }
-        let (code, tile) = (self.tally.code, self.tally.code.counted_warps.unwrap_or([32, 1]));
+        let (code, tile) = (self.tally.code, self.tally.code.events.counted_warps.unwrap_or([32, 1]));
         let of = |lane| {
-            let (warp, at) = geometry::warp_and_lane(g.shape, g.coordinates(lane), code.threads.map(|_| tile));
+            let (warp, at) =
+                geometry::warp_and_lane(shape.extents, shape.coordinates(lane), code.properties.threads.map(|_| tile));
             (warp as u32, at as u8)
         };
-        (self.shape, self.warps) = (g.shape, (0..g.lanes).map(of).collect());
+        (self.shape, self.warps) = (shape.extents, (0..shape.lanes).map(of).collect());
         let count = self.warps.iter().map(|(warp, _)| *warp as usize + 1).max().unwrap_or(0);
         let is_used = |warp: &u32| self.warps.iter().any(|(own, _)| own == warp);
         debug_assert!((0..count as u32).all(|warp| is_used(&warp)), "the warps of a group are numbered from 0 on");
@@ -258,7 +259,7 @@ impl<'a> WorkerProfiler<'a> {
         // SAFETY: C5: the access and its memory belong to the code. Active lanes exist (G2).
         let start = unsafe { (*g.memories.add(access.memory as usize)).ptr } as usize;
         let last = &mut self.last[number];
-        last.resize(g.lanes, 0);
+        last.resize(g.shape.lanes, 0);
         let mut repeated = 0;
         for lane in g.active() {
             // SAFETY: as above.
@@ -338,7 +339,7 @@ impl Drop for WorkerProfiler<'_> {
 impl GroupObserver for WorkerProfiler<'_> {
     unsafe fn on_access(&mut self, g: &mut ThreadGroup, note: &AccessSite) {
         if self.counts {
-            self.compute_warps(g);
+            self.compute_warps(&g.shape);
             // SAFETY: C4: the op's access site belongs to the code, and accesses to local arrays have no access sites.
             unsafe { self.count(g, note) };
         }
@@ -348,11 +349,11 @@ impl GroupObserver for WorkerProfiler<'_> {
         if !self.counts {
             return;
         }
-        self.compute_warps(g);
+        self.compute_warps(&g.shape);
         let Some(times) = self.sums.times.get_mut(segment as usize) else { return };
-        if g.full {
+        if g.mask.full {
             times[0] += self.present.len() as u64;
-            times[1] += g.lanes as u64;
+            times[1] += g.shape.lanes as u64;
             return;
         }
         self.present.iter_mut().for_each(|warp| *warp = (0, false));
@@ -360,8 +361,8 @@ impl GroupObserver for WorkerProfiler<'_> {
             self.present[self.warps[lane].0 as usize].0 += 1;
         }
         let code = self.tally.code;
-        if code.segments.get(segment as usize).is_some_and(|segment| segment.branch.is_some()) {
-            for lane in (0..g.lanes).filter(|&lane| g.mask_contains(from, lane) && !g.is_active(lane)) {
+        if code.events.segments.get(segment as usize).is_some_and(|segment| segment.branch.is_some()) {
+            for lane in (0..g.shape.lanes).filter(|&lane| g.mask_contains(from, lane) && !g.is_active(lane)) {
                 self.present[self.warps[lane].0 as usize].1 = true;
             }
         }

@@ -23,7 +23,7 @@ impl WorkerChecker<'_> {
     /// # Safety
     /// The access site belongs to the group's code and is not one of a local array.
     pub(super) unsafe fn count_cost(&mut self, g: &ThreadGroup, site: &AccessSite) {
-        let Some(tile) = self.code.counted_warps else { return };
+        let Some(tile) = self.code.events.counted_warps else { return };
         let access = &self.code.accesses[site.access as usize];
         let mut lanes: Vec<(u64, usize, i128)> = vec![];
         // SAFETY: C5: the access and its memory belong to the code; active lanes exist (G2).
@@ -31,7 +31,11 @@ impl WorkerChecker<'_> {
         for lane in g.active() {
             // SAFETY: as above.
             let Some(addr) = (unsafe { memory::address(g, access, lane) }) else { continue };
-            let (warp, at) = geometry::warp_and_lane(g.shape, g.coordinates(lane), self.code.threads.map(|_| tile));
+            let (warp, at) = geometry::warp_and_lane(
+                g.shape.extents,
+                g.shape.coordinates(lane),
+                self.code.properties.threads.map(|_| tile),
+            );
             lanes.push((warp * 32 + at, lane, (addr as usize - start) as i128));
         }
         lanes.sort_unstable();
@@ -68,12 +72,11 @@ impl WorkerChecker<'_> {
         // SAFETY: G4: each memory of the code has an entry.
         let memory: &MemoryRt = unsafe { &*g.memories.add(access.memory as usize) };
         let thread_id = |lane: usize| {
-            let [x, y, z, batch] = g.coordinates(lane).map(|c| c as u32);
+            let [x, y, z, batch] = g.shape.coordinates(lane).map(|c| c as u32);
             let (block, thread, index) = fault::launch_position(
-                self.code,
+                &self.code.properties,
                 self.shared_state.extents(),
-                g.block,
-                g.first_index,
+                g.position,
                 [x, y, z],
                 batch,
             );
@@ -84,7 +87,7 @@ impl WorkerChecker<'_> {
             element_name(&def.name, &memory.axes, at as usize) + &field_path(&def.layout, within, site.components == 1)
         };
         let [(lane, at), (other, other_at)] = pair;
-        let (span, trace) = self.code.source_location(access.span);
+        let (span, trace) = self.code.source.location(access.span);
         let ThreadId { block, thread, index } = thread_id(lane);
         let access_cost = WarpAccessCost {
             array: def.name.clone(),

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 
 use crate::affine_value::{AffineValue, index_of_lane};
 use crate::code::Reg;
-use crate::fault::stop_at;
-use crate::group::{CHUNK, Op, OpFn, ThreadGroup};
+use crate::group::{Op, OpFn, ThreadGroup};
+use crate::group_registers::CHUNK;
 use crate::lanes::slow::read_value;
 use crate::lanes::{LaneScalar, OpStep, load, pick, plain};
 use crate::op_shape::{OpShape, OperandRole, RegisterRole, Width};
@@ -82,15 +82,15 @@ unsafe fn any_active_fails<T: LaneScalar, U: LaneScalar>(
     // SAFETY: C1: the op's registers have lanes of `T` and `U` in all chunks of the mask (G1, G2), and so does the
     // mask.
     unsafe {
-        let (a, b) = (g.slot(a), g.slot(b));
+        let (a, b) = (g.registers.slot(a), g.registers.slot(b));
         if a.stride == 0 && b.stride == 0 {
             return wrong(T::get(a.ptr.cast::<T::Repr>().read()), U::get(b.ptr.cast::<U::Repr>().read()));
         }
         let mut failing = 0u32;
-        for chunk in g.lo..g.hi {
+        for chunk in g.mask.chunks() {
             let x = load::<T::Repr>(a.ptr, a.stride, chunk);
             let y = load::<U::Repr>(b.ptr, b.stride, chunk);
-            let m = load::<u32>(g.mask.cast_mut().cast(), 4 * CHUNK, chunk);
+            let m = load::<u32>(g.mask.lanes.cast_mut().cast(), 4 * CHUNK, chunk);
             for i in 0..CHUNK {
                 let bad = wrong(T::get(x[i]), U::get(y[i]));
                 failing |= if bad { m[i] } else { 0 };
@@ -155,11 +155,11 @@ unsafe fn report_overflow<T: LaneScalar, F: OverflowTest<T> + OperatorSymbol>(
     // SAFETY: C3: the caller's op is one of the code's, which does not change while it runs (G5).
     let o = unsafe { &*op };
     // SAFETY: C1: `a` and `b` have lanes of `T`; active lanes exist (G2).
-    let value = |reg: Reg, lane: usize| T::get(unsafe { g.lane::<T::Repr>(reg, lane) });
+    let value = |reg: Reg, lane: usize| T::get(unsafe { g.registers.lane::<T::Repr>(reg, lane) });
     match first_active_where(g, |lane| F::overflows(value(o.a, lane), value(o.b, lane))) {
         Some((lane, others)) => {
-            let [left, right] = [o.a, o.b].map(|reg| read_value(g, reg, T::SCALAR, lane));
-            stop_at(g, FaultKind::overflow(F::SYMBOL, left, right), o.x, lane, others)
+            let [left, right] = [o.a, o.b].map(|reg| read_value(&g.registers, reg, T::SCALAR, lane));
+            g.results.stop_at(FaultKind::overflow(F::SYMBOL, left, right), o.x, lane, others)
         }
         None => op.wrapping_add(1),
     }
@@ -177,7 +177,7 @@ impl OpStep for AffineOverflowCheck {
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses)[o.y as usize].axes;
-            let [(p, q), (r, s)] = [0, 1].map(|k: usize| AffineValue::of(g, &axes[k]).bounds(g));
+            let [(p, q), (r, s)] = [0, 1].map(|k: usize| AffineValue::of(&g.registers, &axes[k]).bounds(&g.shape));
             let all = match o.a {
                 0 => [p + r, q + s, 0, 0],
                 1 => [p - s, q - r, 0, 0],
@@ -200,7 +200,7 @@ impl OpStep for AffineOverflowCheck {
             let Some((lane, others)) = first_active_where(g, wrong) else { return op.add(1) };
             let [left, right] = [0, 1].map(|k| ScalarValue::of(value(k, lane)));
             let symbol = ["+", "-", "*"][usize::from(o.a).min(2)];
-            stop_at(g, FaultKind::overflow(symbol, left, right), o.x, lane, others)
+            g.results.stop_at(FaultKind::overflow(symbol, left, right), o.x, lane, others)
         }
     }
 }
@@ -259,10 +259,10 @@ impl<T: LaneScalar + Into<i128>> OpStep for ShiftCheck<T> {
             if !any_active_fails::<T, T>(g, o.b, o.b, |v, _| outside(v)) {
                 return op.add(1);
             }
-            let amount = |lane: usize| T::get(g.lane::<T::Repr>(o.b, lane));
+            let amount = |lane: usize| T::get(g.registers.lane::<T::Repr>(o.b, lane));
             let Some((lane, others)) = first_active_where(g, |lane| outside(amount(lane))) else { return op.add(1) };
-            let amount = read_value(g, o.b, T::SCALAR, lane);
-            stop_at(g, FaultKind::ShiftAmount { amount, ty }, o.x, lane, others)
+            let amount = read_value(&g.registers, o.b, T::SCALAR, lane);
+            g.results.stop_at(FaultKind::ShiftAmount { amount, ty }, o.x, lane, others)
         }
     }
 }
@@ -317,11 +317,11 @@ impl OpStep for ConversionCheck {
             if !bad {
                 return op.add(1);
             }
-            let value = |lane: usize| read_value(g, o.a, from, lane);
+            let value = |lane: usize| read_value(&g.registers, o.a, from, lane);
             let Some((lane, others)) = first_active_where(g, |lane| !fits(value(lane).as_f64())) else {
                 return op.add(1);
             };
-            stop_at(g, FaultKind::Conversion { value: value(lane), to }, o.x, lane, others)
+            g.results.stop_at(FaultKind::Conversion { value: value(lane), to }, o.x, lane, others)
         }
     }
 }
@@ -347,7 +347,7 @@ impl OpStep for FiniteCheck {
         // op follows.
         unsafe {
             let o = &*op;
-            let check = &(&(*g.code).nan_checks)[o.x as usize];
+            let check = &(&(*g.code).events.nan_checks)[o.x as usize];
             let bad = match check.scalar {
                 Scalar::F32 => any_active_fails::<f32, f32>(g, o.d, o.d, |v, _| !v.is_finite()),
                 Scalar::F64 => any_active_fails::<f64, f64>(g, o.d, o.d, |v, _| !v.is_finite()),
@@ -357,20 +357,21 @@ impl OpStep for FiniteCheck {
                 return op.add(1);
             }
             let finite = |reg: Reg, scalar: Scalar, lane: usize| {
-                !scalar.is_float() || read_value(g, reg, scalar, lane).as_f64().is_finite()
+                !scalar.is_float() || read_value(&g.registers, reg, scalar, lane).as_f64().is_finite()
             };
             let is_first = |lane: usize| {
                 !finite(o.d, check.scalar, lane) && check.args.iter().all(|&(reg, scalar)| finite(reg, scalar, lane))
             };
             let Some((lane, others)) = first_active_where(g, is_first) else { return op.add(1) };
-            let args: Vec<String> = check.args.iter().map(|&(r, s)| read_value(g, r, s, lane).to_string()).collect();
+            let args: Vec<String> =
+                check.args.iter().map(|&(r, s)| read_value(&g.registers, r, s, lane).to_string()).collect();
             let operation = match (check.infix, args.as_slice()) {
                 (true, [one]) => format!("{}{one}", check.name),
                 (true, _) => args.join(&format!(" {} ", check.name)),
                 (false, _) => format!("{}({})", check.name, args.join(", ")),
             };
-            let result = read_value(g, o.d, check.scalar, lane).with_canonical_nan();
-            stop_at(g, FaultKind::NotFinite { operation, result }, o.y, lane, others)
+            let result = read_value(&g.registers, o.d, check.scalar, lane).with_canonical_nan();
+            g.results.stop_at(FaultKind::NotFinite { operation, result }, o.y, lane, others)
         }
     }
 }

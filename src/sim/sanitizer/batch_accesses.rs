@@ -42,7 +42,7 @@ impl WorkerChecker<'_> {
         }
         let code = self.code;
         // SAFETY: C4: the access site belongs to the code.
-        let Some(e) = (unsafe { self.checked_access(g, &code.access_sites[batch.site as usize]) }) else {
+        let Some(e) = (unsafe { self.checked_access(g, &code.events.access_sites[batch.site as usize]) }) else {
             return AccessFacts::Clean;
         };
         if e.init_map.is_some() {

@@ -114,7 +114,7 @@ impl<'a> WorkerChecker<'a> {
         if let MemoryKind::Global(_) = self.code.memories[memory].kind {
             return self.shared_state.global_shadow.init_map(memory);
         }
-        let watched = self.code.tracked[memory].as_ref().filter(|watched| watched.is_race_free)?;
+        let watched = self.code.events.tracked[memory].as_ref().filter(|watched| watched.is_race_free)?;
         let (marks, len) = (&mut self.init_bytes[memory], size / watched.unit.max(1));
         if marks.len() < len {
             marks.resize(len, 0);
@@ -163,7 +163,7 @@ impl WorkerChecker<'_> {
             let current = self.shared_clock.current_access(0);
             if let (true, Some(store)) = (quick.has_entries(&current), &self.shadow_planes[number]) {
                 // SAFETY: the planes belong to this memory.
-                unsafe { quick.write_out(&store.planes, &current, self.isa, self.code.warp_ops) };
+                unsafe { quick.write_out(&store.planes, &current, self.isa, self.code.properties.has_warp_ops) };
             }
         }
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::checked_access::CheckedAccess;
 use crate::code::{MaskId, PollingLoopDef, Reg};
 use crate::events::AccessKind;
-use crate::group::{CHUNK, ThreadGroup};
+use crate::group::ThreadGroup;
+use crate::group_registers::CHUNK;
 use crate::lanes::slow::read_value;
 use crate::memory;
 use clk_scalar::Scalar;
@@ -30,7 +31,7 @@ impl DivergenceRecords {
     }
 
     pub fn on_divergence(&mut self, g: &ThreadGroup, from: MaskId, span: u32, first: bool) {
-        if g.full {
+        if g.mask.full {
             return;
         }
         let info = g.masks[from as usize];
@@ -56,7 +57,7 @@ impl DivergenceRecords {
         if !self.has_records {
             return;
         }
-        if g.full {
+        if g.mask.full {
             self.spans.fill(0);
             self.has_records = false;
             return;
@@ -125,11 +126,11 @@ fn mix(h: u64, n: u64) -> u64 {
 }
 
 impl PollingTracker {
-    fn split_state(&mut self, g: &ThreadGroup) -> &mut PollingState {
-        if self.splits.len() <= g.split_number {
-            self.splits.resize_with(g.split_number + 1, PollingState::default);
+    fn split_state(&mut self, number: usize) -> &mut PollingState {
+        if self.splits.len() <= number {
+            self.splits.resize_with(number + 1, PollingState::default);
         }
-        &mut self.splits[g.split_number]
+        &mut self.splits[number]
     }
 
     /// Called for an access of the group. A store is treated as progress. An atomic operation is treated as progress if
@@ -143,7 +144,7 @@ impl PollingTracker {
         // SAFETY: C5: the access belongs to the code; the element is in bounds and has the scalar's size.
         let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { return };
         let value = super::element_names::read_element(addr, e.access.scalar).bits;
-        let split = self.split_state(g);
+        let split = self.split_state(g.split.number);
         let read = mix(addr as u64, value);
         split.loops.iter_mut().for_each(|l| l.reads_hash = mix(l.reads_hash, read));
         let atomic = e.site.kind.is_atomic();
@@ -155,7 +156,7 @@ impl PollingTracker {
         }
         if other {
             split.last_atomic = Some((addr as usize, value));
-            self.on_change(Some(g.split_number));
+            self.on_change(Some(g.split.number));
         }
     }
 
@@ -190,13 +191,15 @@ impl PollingTracker {
         self.exchange(changes);
         let values = |regs: &[(Reg, Scalar)]| {
             let lane = |h: u64, lane: usize| {
-                regs.iter().fold(mix(h, lane as u64), |h, &(reg, scalar)| mix(h, read_value(g, reg, scalar, lane).bits))
+                regs.iter().fold(mix(h, lane as u64), |h, &(reg, scalar)| {
+                    mix(h, read_value(&g.registers, reg, scalar, lane).bits)
+                })
             };
             if regs.is_empty() { 0 } else { g.active().fold(0, lane) }
         };
         let (counts, weak) = (values(&wait.progress_locals), values(&wait.weak_locals));
-        let number = g.split_number;
-        let split = self.split_state(g);
+        let number = g.split.number;
+        let split = self.split_state(g.split.number);
         split.entered = wait.entered;
         split.iterations += 1;
         let at = match split.loops.iter().position(|l| l.span == wait.span) {
@@ -241,7 +244,7 @@ impl PollingTracker {
 
     /// Describes the condition that the active lanes of this warp split wait for, if nothing has changed for a while.
     pub fn describe_wait(&self, g: &ThreadGroup) -> Option<String> {
-        self.splits.get(g.split_number)?.describe_split_wait(g)
+        self.splits.get(g.split.number)?.describe_split_wait(g)
     }
 }
 
@@ -257,7 +260,7 @@ impl PollingState {
             return None;
         }
         let warp = g.active().next()? / 32;
-        let lanes = warp * 32..(warp * 32 + 32).min(g.lanes);
+        let lanes = warp * 32..(warp * 32 + 32).min(g.shape.lanes);
         let past = lanes.filter(|&lane| !g.is_active(lane) && g.mask_contains(self.entered, lane)).count();
         let others = match past {
             0 => return Some(self.text.clone()),

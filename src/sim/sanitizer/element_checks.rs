@@ -12,7 +12,8 @@ use super::shadow_word::{LANE_SHIFT, ONE};
 use super::shared_access_log::{NO_CELL, RecordedAccess};
 use crate::code::{AccessOperands, MemoryKind};
 use crate::events::{AccessKind, AccessSite, AccessTraits};
-use crate::group::{CHUNK, ThreadGroup};
+use crate::group::ThreadGroup;
+use crate::group_registers::CHUNK;
 use crate::lanes::is_wide;
 use crate::memory::{self, AddressRun};
 use clk_ir::variance::Variance;
@@ -41,13 +42,13 @@ pub(super) unsafe fn access_pattern_of(g: &mut ThreadGroup, e: &CheckedAccess<'_
         let mut pattern = if e.site.variance == Variance::Uniform {
             let addr = memory::uniform_address(g, e.access)?;
             let (first, last) = active_bounds(g);
-            if !(g.full || g.is_contiguous || first == last) {
+            if !(g.mask.full || g.mask.is_contiguous || first == last) {
                 return None;
             }
             AccessPattern { first: e.cell_of(addr), lane: first, spread: last - first, axes: [NO_AXIS; 5] }
         } else {
             let run = memory::resolve_affine(g, e.access, e.site.access)?;
-            if !(g.full || (run.is_exact(g) && (g.is_contiguous || run.count[0] == 1))) {
+            if !(g.mask.full || (run.is_exact(&g.mask) && (g.mask.is_contiguous || run.count[0] == 1))) {
                 return None;
             }
             AccessPattern { first: e.cell_of(run.addr), ..AccessPattern::from_run(&run, e.tracked.unit)? }
@@ -68,7 +69,7 @@ unsafe fn list_cells(isa: Isa, g: &ThreadGroup, e: &CheckedAccess<'_>, cells: &m
     if e.word_components() > 1 || e.planes.len >= NO_CELL as usize || !e.tracked.unit.is_power_of_two() {
         return false;
     }
-    cells.extend(std::iter::repeat_n(NO_CELL, g.lo * CHUNK));
+    cells.extend(std::iter::repeat_n(NO_CELL, g.mask.lo * CHUNK));
     let list: unsafe fn(&ThreadGroup, &CheckedAccess<'_>, &mut Vec<u32>) -> bool = match isa {
         #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
         Isa::Avx2 => list_avx2,
@@ -101,12 +102,12 @@ unsafe fn list_chunks(g: &ThreadGroup, e: &CheckedAccess<'_>, cells: &mut Vec<u3
     unsafe {
         let memory = &*g.memories.add(e.access.memory as usize);
         let shift = e.tracked.unit.trailing_zeros();
-        for chunk in g.lo..g.hi {
-            let (offsets, inside) = memory::chunk_offsets(g, e.access, memory, chunk);
+        for chunk in g.mask.chunks() {
+            let (offsets, inside) = memory::chunk_offsets(&g.registers, e.access, memory, chunk);
             if !inside {
                 return false;
             }
-            let mask = g.mask.add(chunk * CHUNK).cast::<[u32; CHUNK]>().read_unaligned();
+            let mask = g.mask.lanes.add(chunk * CHUNK).cast::<[u32; CHUNK]>().read_unaligned();
             let mut listed = [NO_CELL; CHUNK];
             for i in 0..CHUNK {
                 listed[i] = (offsets[i] >> shift) as u32 | !mask[i];
@@ -134,7 +135,7 @@ impl<'a> WorkerChecker<'a> {
         let code = self.code;
         let access = &code.accesses[site.access as usize];
         let number = access.memory as usize;
-        let tracked = code.tracked[number].as_ref()?;
+        let tracked = code.events.tracked[number].as_ref()?;
         let (planes, is_global) = self.planes(g, number, tracked);
         // SAFETY: G4: each memory of the code has an entry.
         let size = unsafe { (*g.memories.add(number)).len };
@@ -152,7 +153,7 @@ impl<'a> WorkerChecker<'a> {
         // SAFETY: G4: each memory of the code has an entry.
         let start = unsafe { (*g.memories.add(number)).ptr };
         let needs_lock = is_global && self.shared_state.global_shadow.has_several_workers;
-        let has_warp_ops = code.warp_ops;
+        let has_warp_ops = code.properties.has_warp_ops;
         Some(CheckedAccess {
             site,
             access,
@@ -180,7 +181,7 @@ impl<'a> WorkerChecker<'a> {
             if code.memories[access.memory as usize].kind == MemoryKind::Local {
                 return self.check_local(g, site, access);
             }
-            if code.counted_warps.is_some() {
+            if code.events.counted_warps.is_some() {
                 self.count_cost(g, site);
             }
             let Some(event) = self.checked_access(g, site) else { return };
@@ -191,7 +192,7 @@ impl<'a> WorkerChecker<'a> {
             } else if event.is_global || !self.try_log(g, &event) {
                 self.check_words(g, &event);
             }
-            if code.has_polling {
+            if code.properties.has_polling {
                 self.polling.on_access(g, &event);
             }
         }
@@ -293,17 +294,20 @@ impl<'a> WorkerChecker<'a> {
                 return false;
             }
             let Some(run) = memory::resolve_affine(g, e.access, e.site.access) else { return false };
-            let mask = if g.full { std::ptr::null() } else { g.mask };
+            let mask = if g.mask.full { std::ptr::null() } else { g.mask.lanes };
             let Some(mut pattern) = AccessPattern::from_run(&run, e.tracked.unit) else { return false };
             pattern.first = e.cell_of(run.addr);
-            let is_row = run.is_exact(g);
-            let inside = run.lane >= g.lo * CHUNK && run.lane + run.count.iter().product::<usize>() <= g.hi * CHUNK;
-            if !(g.full || inside) {
+            let is_row = run.is_exact(&g.mask);
+            let inside =
+                run.lane >= g.mask.lo * CHUNK && run.lane + run.count.iter().product::<usize>() <= g.mask.hi * CHUNK;
+            if !(g.mask.full || inside) {
                 return false;
             }
             // If several lanes store to one element, or if the box of lanes contains inactive lanes, each lane is
             // checked separately.
-            if pattern.spread > 0 && (e.site.kind == AccessKind::Store || !(g.full || is_row && pattern.is_point())) {
+            if pattern.spread > 0
+                && (e.site.kind == AccessKind::Store || !(g.mask.full || is_row && pattern.is_point()))
+            {
                 return false;
             }
             let walk = pattern.to_rows(if pattern.is_point() { std::ptr::null() } else { mask });
@@ -386,15 +390,15 @@ impl<'a> WorkerChecker<'a> {
         unsafe {
             let memory = &*g.memories.add(e.access.memory as usize);
             let (parts, pitch, len) = (e.word_components(), e.word_pitch(), e.planes.len);
-            for chunk in g.lo..g.hi {
-                let (offsets, inside) = memory::chunk_offsets(g, e.access, memory, chunk);
+            for chunk in g.mask.chunks() {
+                let (offsets, inside) = memory::chunk_offsets(&g.registers, e.access, memory, chunk);
                 if !inside {
                     return false;
                 }
                 let first_lane = chunk * CHUNK;
-                for (k, offset) in offsets.into_iter().take(g.lanes - first_lane).enumerate() {
+                for (k, offset) in offsets.into_iter().take(g.shape.lanes - first_lane).enumerate() {
                     let lane = first_lane + k;
-                    if !g.full && *g.mask.add(lane) == 0 {
+                    if !g.mask.full && *g.mask.lanes.add(lane) == 0 {
                         continue;
                     }
                     let own_word = e.current.word | (lane as u64) << LANE_SHIFT;
@@ -532,7 +536,7 @@ impl<'a> WorkerChecker<'a> {
     unsafe fn check_lane_by_lane(&mut self, g: &mut ThreadGroup, e: &CheckedAccess<'_>) {
         // SAFETY: C5: the access belongs to the code; active lanes exist (G2). Cells are below the number of words.
         unsafe {
-            for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
+            for lane in g.mask.lo * CHUNK..(g.mask.hi * CHUNK).min(g.shape.lanes) {
                 if !g.is_active(lane) {
                     continue;
                 }
@@ -556,7 +560,7 @@ impl WorkerChecker<'_> {
     /// The access belongs to the group's code.
     pub(super) unsafe fn check_local(&mut self, g: &mut ThreadGroup, site: &AccessSite, access: &AccessOperands) {
         let number = access.memory as usize;
-        if self.code.tracked[number].is_none() {
+        if self.code.events.tracked[number].is_none() {
             return;
         }
         let lanes = self.local_init.lanes;
@@ -567,11 +571,11 @@ impl WorkerChecker<'_> {
         let written = &mut self.local_init.written[number];
         let mut missing = None;
         for k in 0..site.components as usize {
-            if site.variance == Variance::Uniform && g.full {
+            if site.variance == Variance::Uniform && g.mask.full {
                 // SAFETY: C5: the access belongs to the code and has uniform indices.
                 let Some(addr) = (unsafe { memory::uniform_address(g, access) }) else { return };
                 let at = column(addr, k) * lanes;
-                let Some(flags) = written.get_mut(at..at + g.lanes) else { return };
+                let Some(flags) = written.get_mut(at..at + g.shape.lanes) else { return };
                 match site.kind {
                     AccessKind::Load => missing = missing.or(flags.iter().position(|&w| w == 0).map(|lane| (lane, k))),
                     _ => flags.fill(1),
@@ -604,16 +608,16 @@ impl WorkerChecker<'_> {
             let whole = site.components > 1 && (0..site.components as usize).all(is_missing);
             let place = super::element_names::local_component_name(g, access, lane, (!whole).then_some(k));
             let kind = FaultKind::Unwritten { place, space: "local" };
-            crate::fault::stop_at(g, kind, access.span, lane, others);
+            g.results.stop_at(kind, access.span, lane, others);
         }
     }
 }
 
 /// Returns the first and the last active lane.
 fn active_bounds(g: &mut ThreadGroup) -> (usize, usize) {
-    if g.full {
-        return (0, g.lanes - 1);
+    if g.mask.full {
+        return (0, g.shape.lanes - 1);
     }
-    g.find_ends();
-    (g.first_lane, g.last_lane)
+    g.mask.find_ends();
+    (g.mask.first_lane, g.mask.last_lane)
 }

@@ -13,7 +13,8 @@ use super::happens_before::CurrentBlockOrder;
 use super::lock_order::{LockGraph, NestedAcquisition};
 use super::trace::{AtomicRecord, StoredValues, Trace, WarpAccess};
 use crate::events::AccessKind;
-use crate::group::{CHUNK, ThreadGroup};
+use crate::group::ThreadGroup;
+use crate::group_registers::{CHUNK, GroupRegisters};
 use crate::lanes::slow::read_value;
 use crate::memory;
 use clk_ir::variance::Variance;
@@ -44,7 +45,7 @@ impl WorkerChecker<'_> {
         left.by_address.clear();
         let mut state = RaceCheck { trace: &mut trace, results: &mut left };
         let mut one = None;
-        let (first, end) = (g.lo * CHUNK, (g.hi * CHUNK).min(g.lanes));
+        let (first, end) = (g.mask.lo * CHUNK, (g.mask.hi * CHUNK).min(g.shape.lanes));
         for k in first..end {
             let lane = if atomic && g.reverse_order { first + end - 1 - k } else { k };
             if !g.is_active(lane) {
@@ -144,7 +145,7 @@ impl WorkerChecker<'_> {
     /// value is reported only if the write has no other conflict.
     fn check_store(&mut self, g: &ThreadGroup, e: &CheckedAccess<'_>, p: &LaneAccess, trace: &mut Trace) {
         let (order, scalar) = (&self.order, e.access.scalar);
-        let value = |k: usize| e.site.values.get(k).map(|&reg| read_value(g, reg, scalar, p.lane));
+        let value = |k: usize| e.site.values.get(k).map(|&reg| read_value(&g.registers, reg, scalar, p.lane));
         let stores = |values: &StoredValues| {
             e.covered_components(p).all(|k| values.get(e.value_offset(p, k), scalar) == value(k))
         };
@@ -213,7 +214,7 @@ impl WorkerChecker<'_> {
         exact: &mut ExactState,
         right: bool,
     ) {
-        let changes = self.changes_value(g, e, p, state);
+        let changes = self.changes_value(&g.registers, e, p, state);
         if changes && exact.locks.may_be_in(e.access.memory) {
             self.update_lock(g, e, p, &mut exact.locks);
         }
@@ -256,7 +257,13 @@ impl WorkerChecker<'_> {
 
     /// Returns whether a lane's atomic operation changes the element's value. An operation that does not change the
     /// value releases nothing.
-    fn changes_value(&self, g: &ThreadGroup, e: &CheckedAccess<'_>, p: &LaneAccess, state: &mut RaceCheck<'_>) -> bool {
+    fn changes_value(
+        &self,
+        registers: &GroupRegisters,
+        e: &CheckedAccess<'_>,
+        p: &LaneAccess,
+        state: &mut RaceCheck<'_>,
+    ) -> bool {
         let Some(def) = self.code.atomics.get(e.site.atomic as usize) else { return true };
         let scalar = e.access.scalar;
         let left = match e.site.variance {
@@ -264,8 +271,9 @@ impl WorkerChecker<'_> {
             _ => state.results.by_address.get(&(p.addr as usize)).copied(),
         };
         let old = left.unwrap_or_else(|| super::element_names::read_element(p.addr, scalar));
-        let value = read_value(g, def.value, scalar, p.lane);
-        let compare = (def.compare != super::super::code::NONE).then(|| read_value(g, def.compare, scalar, p.lane));
+        let value = read_value(registers, def.value, scalar, p.lane);
+        let compare =
+            (def.compare != super::super::code::NONE).then(|| read_value(registers, def.compare, scalar, p.lane));
         let new = dynamic::atomic(def.op, old, value, compare).unwrap_or(old);
         match e.site.variance {
             Variance::Uniform => state.results.uniform = Some(new),

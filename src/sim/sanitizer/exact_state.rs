@@ -27,9 +27,9 @@ impl ExactState {
         let trace = |(k, watched): (usize, &Option<TrackedMemory>)| {
             let (MemoryKind::Global(param), Some(watched)) = (code.memories[k].kind, watched) else { return None };
             let Some(BoundParam::Array { len, .. }) = bindings.get(param as usize) else { return None };
-            (!geometry.is_race_free(watched, code)).then(|| Box::new(watched.new_trace(*len)))
+            (!geometry.is_race_free(watched, &code.properties)).then(|| Box::new(watched.new_trace(*len)))
         };
-        let traces = code.tracked.iter().enumerate().map(trace).collect();
+        let traces = code.events.tracked.iter().enumerate().map(trace).collect();
         ExactState {
             traces,
             variables: Variables::default(),

@@ -94,8 +94,8 @@ impl<'a> SharedCheckState<'a> {
 
     /// Returns whether no two threads conflict on elements of a global memory.
     pub(super) fn is_race_free(&self, memory: usize) -> bool {
-        let watched = self.code.tracked[memory].as_ref();
-        watched.is_some_and(|watched| self.geometry.is_race_free(watched, self.code))
+        let watched = self.code.events.tracked[memory].as_ref();
+        watched.is_some_and(|watched| self.geometry.is_race_free(watched, &self.code.properties))
     }
 
     /// Returns whether fences and atomics have ordered accesses that would otherwise race. If so, these accesses may
@@ -112,7 +112,7 @@ impl<'a> SharedCheckState<'a> {
             let thread = self.thread_id(part.step.group, part.step.lane);
             LockAcquisition {
                 thread_id: thread,
-                span: self.code.source_location(part.step.span).0,
+                span: self.code.source.location(part.step.span).0,
                 held_lock: part.held_lock,
                 acquired_lock: part.acquired_lock,
             }
@@ -156,10 +156,9 @@ impl<'a> SharedCheckState<'a> {
     /// Returns the thread that runs in a lane of a group.
     pub(super) fn thread_id(&self, group: u64, lane: usize) -> ThreadId {
         let unit = self.geometry.group(group);
-        let [x, y, z, _] = unit.shape.map(|n| n.max(1));
+        let [x, y, z, _] = unit.extents.map(|n| n.max(1));
         let at = [lane % x, lane / x % y, lane / x / y % z].map(|c| c as u32);
-        let (block, thread, index) =
-            fault::launch_position(self.code, self.extents, unit.block, unit.first_index, at, 0);
+        let (block, thread, index) = fault::launch_position(&self.code.properties, self.extents, unit.position, at, 0);
         ThreadId { block, thread, index }
     }
 
@@ -171,12 +170,13 @@ impl<'a> SharedCheckState<'a> {
     fn warn_about_gaps(&self, larger: LargerDimensions) {
         let &LaunchExtents::Grid { grid, block } = self.extents else { return };
         let count = |extents: [u32; 3]| extents.iter().map(|&n| u64::from(n)).product::<u64>();
-        let unseen = &self.code.coverage_gaps;
+        let unseen = &self.code.events.coverage_gaps;
         let blocks = unseen.blocks.iter().filter(|_| larger.grid && count(grid) == 1).map(|reason| (false, reason));
         let warps = unseen.warps.iter().filter(|_| larger.block && count(block) <= 32).map(|reason| (true, reason));
         for (warps, reason) in blocks.chain(warps) {
             self.warn(
-                *FaultKind::CoverageGaps { warps, reason: reason.clone() }.into_launch_fault(self.code.kernel_span),
+                *FaultKind::CoverageGaps { warps, reason: reason.clone() }
+                    .into_launch_fault(self.code.source.kernel_span()),
             );
         }
     }
@@ -187,7 +187,7 @@ impl<'a> SharedCheckState<'a> {
             self.warn_about_gaps(larger);
         }
         let exact = self.exact.as_ref().map(|exact| exact.lock().unwrap_or_else(|e| e.into_inner()));
-        for (number, watched) in self.code.tracked.iter().enumerate() {
+        for (number, watched) in self.code.events.tracked.iter().enumerate() {
             let def = &self.code.memories[number];
             let (MemoryKind::Global(param), Some(watched)) = (def.kind, watched) else { continue };
             if !watched.starts_unwritten {

@@ -13,7 +13,7 @@ pub(crate) struct LocalInitMap {
 
 impl LocalInitMap {
     pub fn new(code: &KernelTables, lanes: usize) -> LocalInitMap {
-        let columns = |k: usize| match (code.memories[k].kind, &code.tracked[k]) {
+        let columns = |k: usize| match (code.memories[k].kind, &code.events.tracked[k]) {
             (MemoryKind::Local, Some(_)) => memory::layout::local_columns(&code.memories[k]),
             _ => 0,
         };
@@ -28,7 +28,7 @@ impl LocalInitMap {
 
     pub fn on_declaration(&mut self, g: &ThreadGroup, memory: usize) {
         let written = &mut self.written[memory];
-        if g.full {
+        if g.mask.full {
             return written.fill(0);
         }
         for column in written.chunks_mut(self.lanes.max(1)) {

@@ -73,7 +73,7 @@ const MAX_SEARCH_STEPS: usize = 1 << 20;
 impl LockGraph {
     pub fn new(code: &KernelTables) -> LockGraph {
         let mut memories = vec![false; code.memories.len()];
-        for site in code.access_sites.iter().filter(|site| site.traits.is_retried) {
+        for site in code.events.access_sites.iter().filter(|site| site.traits.is_retried) {
             memories[code.accesses[site.access as usize].memory as usize] = true;
         }
         LockGraph { memories, ..LockGraph::default() }

@@ -39,7 +39,6 @@ pub(crate) use launch_state::{SharedCheckState, add_warning};
 
 use super::code::{KernelTables, MaskId, MemoryKind, PollingLoopDef, TrackedMemory};
 use super::events::{AccessSite, GroupObserver};
-use super::fault::stop_at;
 use super::geometry::GroupGeometry;
 use super::group::{AccessFacts, LaneAddresses, RegionAccess, ThreadGroup};
 use super::memory::AddressRun;
@@ -51,15 +50,15 @@ pub(crate) fn may_race(code: &KernelTables, extents: &LaunchExtents) -> bool {
     let geometry = GroupGeometry::new(extents, code);
     let global = |k: usize| matches!(code.memories[k].kind, MemoryKind::Global(_));
     let tracked = |(k, watched): (usize, &Option<TrackedMemory>)| {
-        global(k) && watched.as_ref().is_some_and(|w| !geometry.is_race_free(w, code))
+        global(k) && watched.as_ref().is_some_and(|w| !geometry.is_race_free(w, &code.properties))
     };
-    code.tracked.iter().enumerate().any(tracked)
+    code.events.tracked.iter().enumerate().any(tracked)
 }
 
 /// Returns whether accesses to shared arrays are checked.
 pub(crate) fn checks_shared_arrays(code: &KernelTables) -> bool {
     let shared = |k: usize| matches!(code.memories[k].kind, MemoryKind::Shared);
-    code.tracked.iter().enumerate().any(|(k, watched)| watched.is_some() && shared(k))
+    code.events.tracked.iter().enumerate().any(|(k, watched)| watched.is_some() && shared(k))
 }
 
 impl GroupObserver for WorkerChecker<'_> {
@@ -77,13 +76,14 @@ impl GroupObserver for WorkerChecker<'_> {
         iteration: isize,
     ) -> bool {
         // SAFETY: C4: the op's access site belongs to the code and is a load, whose elements are in bounds.
-        self.code.counted_warps.is_none() && unsafe { self.check_loop_loads(g, site, run, iterations, iteration) }
+        self.code.events.counted_warps.is_none()
+            && unsafe { self.check_loop_loads(g, site, run, iterations, iteration) }
     }
 
     unsafe fn on_tree_reduction(&mut self, g: &mut ThreadGroup, sites: &[AccessSite], distance: usize) -> bool {
         // SAFETY: C4, C7: the access sites belong to the code and to the array of the tree that follows, whose extent
         // is at least twice the distance.
-        self.code.counted_warps.is_none() && unsafe { self.check_tree(g, sites, distance) }
+        self.code.events.counted_warps.is_none() && unsafe { self.check_tree(g, sites, distance) }
     }
 
     unsafe fn on_local_declaration(&mut self, g: &mut ThreadGroup, memory: u32) {
@@ -102,13 +102,13 @@ impl GroupObserver for WorkerChecker<'_> {
     fn on_warp_barrier(&mut self, g: &mut ThreadGroup) {
         if self.is_exact {
             self.order.time += 1;
-            let warps = 0..g.lanes.div_ceil(32);
+            let warps = 0..g.shape.lanes.div_ceil(32);
             return warps.filter(|warp| g.is_active(warp * 32)).for_each(|warp| self.order.on_warp_barrier(warp));
         }
         self.flush_logs();
         self.shared_clock.tick();
         self.global_clock.tick();
-        for warp in 0..g.lanes.div_ceil(32) {
+        for warp in 0..g.shape.lanes.div_ceil(32) {
             if g.is_active(warp * 32) {
                 self.shared_clock.on_warp_barrier(warp);
                 self.global_clock.on_warp_barrier(warp);
@@ -143,7 +143,7 @@ impl GroupObserver for WorkerChecker<'_> {
         {
             let lane = g.active().next().unwrap_or(0);
             let others = g.active_count().saturating_sub(1) as u64;
-            stop_at(g, FaultKind::Deadlock { detail }, wait.span, lane, others);
+            g.results.stop_at(FaultKind::Deadlock { detail }, wait.span, lane, others);
         }
     }
 

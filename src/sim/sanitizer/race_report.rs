@@ -8,7 +8,7 @@ use super::shadow::ShadowWords;
 use super::shadow_word::{self, KIND, LANE_SHIFT, ONE};
 use crate::code::AccessOperands;
 use crate::events::AccessKind;
-use crate::fault::{self, GroupStop, stop_at};
+use crate::fault::{self, GroupStop};
 use crate::group::ThreadGroup;
 use crate::lanes::slow::read_value;
 use crate::memory::{self};
@@ -99,7 +99,7 @@ impl WorkerChecker<'_> {
         let (other, scalar) = (self.thread_of_word(e, p, word), e.access.scalar);
         let by_other = other.group == self.group_number && is_pending_write(g, e, p, other.lane);
         let left = |k: usize| match e.site.values.get(k) {
-            Some(&reg) if by_other => Some(read_value(g, reg, scalar, other.lane)),
+            Some(&reg) if by_other => Some(read_value(&g.registers, reg, scalar, other.lane)),
             _ => Some(read_element(p.addr.wrapping_add(k * scalar.size()), scalar)),
         };
         self.describe_race(g, e, p, ConflictingAccess { other, access_kind: kind }, &left)
@@ -131,14 +131,14 @@ impl WorkerChecker<'_> {
     ) -> Finding {
         let ConflictingAccess { other, access_kind: other_access_kind } = conflict;
         let same_group = other.group == self.group_number;
-        let site = e.tracked.site_ids.get(other.site as usize).map(|&n| &self.code.access_sites[n as usize]);
+        let site = e.tracked.site_ids.get(other.site as usize).map(|&n| &self.code.events.access_sites[n as usize]);
         let other_access = site.map(|n| &self.code.accesses[n.access as usize]);
         let span = other_access.map_or(e.access.span, |a| a.span);
         let scalar = e.access.scalar;
         // For component `k`: the value that this thread writes, and the value that the other thread wrote.
         let values = |k: usize| {
             let value = match e.site.kind {
-                AccessKind::Store => e.site.values.get(k).map(|&reg| read_value(g, reg, scalar, p.lane)),
+                AccessKind::Store => e.site.values.get(k).map(|&reg| read_value(&g.registers, reg, scalar, p.lane)),
                 AccessKind::Load => Some(read_element(p.addr.wrapping_add(k * scalar.size()), scalar)),
                 AccessKind::AtomicRmw | AccessKind::AtomicLoad => None,
             };
@@ -168,9 +168,9 @@ impl WorkerChecker<'_> {
             other: self.shared_state.thread_id(other.group, other.lane),
             other_access_kind,
             other_value,
-            other_span: self.code.source_location(span).0,
-            same_block: same_group && self.code.threads.is_none(),
-            same_warp: same_group && other.lane / 32 == p.lane / 32 && self.code.threads.is_none(),
+            other_span: self.code.source.location(span).0,
+            same_block: same_group && self.code.properties.threads.is_none(),
+            same_warp: same_group && other.lane / 32 == p.lane / 32 && self.code.properties.threads.is_none(),
         };
         let benign = race.is_benign();
         Finding { kind: FaultKind::Race(Box::new(race)), lane: p.lane, others: 0, is_benign: benign }
@@ -183,7 +183,7 @@ impl WorkerChecker<'_> {
             let stop = GroupStop { kind, span: access.span, lane, others };
             self.shared_state.warn(fault::group_fault(g, stop, self.shared_state.extents()));
         } else {
-            stop_at(g, kind, access.span, lane, others);
+            g.results.stop_at(kind, access.span, lane, others);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::checked_access::CheckedAccess;
 use super::checker::WorkerChecker;
 use super::region_plan::{ActiveRange, CheckPlan, PlannedAccess};
 use super::shared_access_log::{AccessSummary, RecordedAccess};
+use crate::current_mask::CurrentMask;
 use crate::events::AccessKind;
 use crate::group::{RegionAccess, ThreadGroup};
 
@@ -56,10 +57,11 @@ impl WorkerChecker<'_> {
         let mut steps: Vec<PlannedAccess> = Vec::with_capacity(all.len());
         for reach in all {
             // SAFETY: guaranteed by the caller.
-            let Some(event) = (unsafe { self.checked_access(g, &code.access_sites[reach.site as usize]) }) else {
+            let Some(event) = (unsafe { self.checked_access(g, &code.events.access_sites[reach.site as usize]) })
+            else {
                 continue;
             };
-            let pattern = pattern(g, &event, reach)?;
+            let pattern = pattern(&g.mask, &event, reach)?;
             let shared = (!event.is_global).then_some(event.access.memory as usize);
             let before = |step: &PlannedAccess| {
                 step.kind == AccessKind::Store && step.shared == shared && step.pattern == pattern
@@ -75,7 +77,7 @@ impl WorkerChecker<'_> {
         plan.log_entries.clear();
         for step in &plan.accesses {
             let Some(memory) = step.shared else { continue };
-            let access = RecordedAccess::from_site(&self.code.access_sites[step.site as usize]);
+            let access = RecordedAccess::from_site(&self.code.events.access_sites[step.site as usize]);
             match plan.log_entries.iter_mut().find(|(number, _)| *number == memory) {
                 Some((_, part)) => part.add(&access, &step.pattern, step.hull),
                 None => plan.log_entries.push((memory, AccessSummary::of(&access, &step.pattern, step.hull))),
@@ -128,7 +130,9 @@ impl WorkerChecker<'_> {
         let code = self.code;
         // SAFETY: guaranteed by the caller; patterns are in bounds.
         unsafe {
-            let Some(event) = self.checked_access(g, &code.access_sites[step.site as usize]) else { return true };
+            let Some(event) = self.checked_access(g, &code.events.access_sites[step.site as usize]) else {
+                return true;
+            };
             let inside = step.hull.1 < event.planes.len as isize;
             let clean = inside && self.check_pattern(&event, &step.pattern);
             if clean && !event.is_global && step.kind == AccessKind::Store {
@@ -143,7 +147,9 @@ impl WorkerChecker<'_> {
         let code = self.code;
         // SAFETY: guaranteed by the caller; patterns are in bounds.
         unsafe {
-            let Some(event) = self.checked_access(g, &code.access_sites[step.site as usize]) else { return true };
+            let Some(event) = self.checked_access(g, &code.events.access_sites[step.site as usize]) else {
+                return true;
+            };
             if step.hull.1 >= event.planes.len as isize {
                 return false;
             }
@@ -156,9 +162,9 @@ impl WorkerChecker<'_> {
 
 /// Returns the pattern of an access in all iterations of its loops. `None` if the active lanes are not contiguous or
 /// some element is out of bounds.
-fn pattern(g: &ThreadGroup, e: &CheckedAccess<'_>, reach: &RegionAccess) -> Option<AccessPattern> {
+fn pattern(mask: &CurrentMask, e: &CheckedAccess<'_>, reach: &RegionAccess) -> Option<AccessPattern> {
     let run = &reach.run;
-    if e.init_map.is_some() || !(g.full || run.is_exact(g) && (g.is_contiguous || run.count[0] == 1)) {
+    if e.init_map.is_some() || !(mask.full || run.is_exact(mask) && (mask.is_contiguous || run.count[0] == 1)) {
         return None;
     }
     let mut pattern = AccessPattern { first: e.cell_of(run.addr), ..AccessPattern::from_run(run, e.tracked.unit)? };

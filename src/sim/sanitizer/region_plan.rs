@@ -42,8 +42,12 @@ pub(super) struct PlannedAccess {
 impl ActiveRange {
     /// Returns the range of active lanes; `None` if they may not be contiguous.
     pub fn of(g: &mut ThreadGroup) -> Option<ActiveRange> {
-        let (first, last) = if g.full { (0, g.lanes.saturating_sub(1)) } else { g.active_bounds() };
-        (g.full || g.is_contiguous || first == last).then_some(ActiveRange { epoch: g.epoch, first, last })
+        let (first, last) = if g.mask.full { (0, g.shape.lanes.saturating_sub(1)) } else { g.mask.active_bounds() };
+        (g.mask.full || g.mask.is_contiguous || first == last).then_some(ActiveRange {
+            epoch: g.plans.epoch,
+            first,
+            last,
+        })
     }
 }
 

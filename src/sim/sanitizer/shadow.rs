@@ -167,7 +167,7 @@ impl GlobalShadow {
         }
         let (start, age) = (pool.time, pool.age);
         let (mut stores, mut own) = (vec![], vec![]);
-        for (def, watched) in code.memories.iter().zip(&code.tracked) {
+        for (def, watched) in code.memories.iter().zip(&code.events.tracked) {
             let (mut store, mut marks) = (None, None);
             if let (MemoryKind::Global(param), Some(watched)) = (def.kind, watched) {
                 let bytes = match bindings.get(param as usize) {
@@ -177,7 +177,7 @@ impl GlobalShadow {
                 let len = bytes / watched.unit.max(1);
                 // If each element is accessed by one thread only, the array needs only an initialization check, or no
                 // check if it is initialized at the start.
-                match geometry.is_race_free(watched, code) {
+                match geometry.is_race_free(watched, &code.properties) {
                     true => {
                         marks = watched.starts_unwritten.then(|| OwnedInitMap::new(take_marks(&mut pool.marks, len)))
                     }

@@ -12,7 +12,9 @@ use std::mem::MaybeUninit;
 
 pub(crate) use self::def::{Micro, StripDef, StripOpcode, StripOperand};
 use super::control_flow::{NextUniform, stop_interrupted};
-use super::group::{CHUNK, Op, OpFn, ThreadGroup};
+use super::current_mask::CurrentMask;
+use super::group::{Op, OpFn, ThreadGroup};
+use super::group_registers::CHUNK;
 use super::lanes::wide::{self, WideLanes};
 use super::lanes::{OpStep, mask, pick_vectors};
 use super::op_shape::{OpShape, OperandRole};
@@ -182,14 +184,14 @@ unsafe fn entry_of<const K: usize>(g: &ThreadGroup, place: StripOperand, room: *
         let lanes = 4 * CHUNK;
         match place {
             StripOperand::Reg(reg) => {
-                let slot = g.slot(reg);
+                let slot = g.registers.slot(reg);
                 OperandAddress { ptr: slot.ptr, inner: slot.stride, outer: slot.stride }
             }
             StripOperand::Scratch(k) => {
                 let ptr = (&raw mut (*room).scratch).cast::<u8>().add(usize::from(k) * K * lanes);
                 OperandAddress { ptr, inner: lanes, outer: 0 }
             }
-            StripOperand::Mask => OperandAddress { ptr: g.mask.cast_mut().cast(), inner: lanes, outer: lanes },
+            StripOperand::Mask => OperandAddress { ptr: g.mask.lanes.cast_mut().cast(), inner: lanes, outer: lanes },
             StripOperand::Kept(mask) => OperandAddress { ptr: mask::mask_ptr(g, mask), inner: lanes, outer: lanes },
         }
     }
@@ -205,8 +207,8 @@ struct StripMask {
 
 /// Returns the next chunk with active lanes (short gaps between such may be covered too).
 #[inline(always)]
-fn next_chunk(g: &ThreadGroup, from: usize) -> Option<usize> {
-    for &(lo, hi) in g.ranges.as_slice() {
+fn next_chunk(mask: &CurrentMask, from: usize) -> Option<usize> {
+    for &(lo, hi) in mask.ranges.as_slice() {
         if from < hi as usize {
             return Some(from.max(lo as usize));
         }
@@ -241,20 +243,20 @@ impl<V: WideLanes, const K: usize> OpStep for Strip<V, K> {
             loop {
                 let mut found = mask::ActiveChunks::default();
                 let mut lost = false;
-                let mut next = next_chunk(g, 0);
+                let mut next = next_chunk(&g.mask, 0);
                 while let Some(chunk) = next {
                     // Running over inactive lanes between the ranges of active chunks is harmless.
-                    if chunk + K > g.hi {
+                    if chunk + K > g.mask.hi {
                         break;
                     }
                     let kept = run::<V, K, _>(micros, setup.block(chunk));
                     found.add_all(chunk, kept.left);
                     lost |= kept.lost;
-                    next = next_chunk(g, chunk + K);
+                    next = next_chunk(&g.mask, chunk + K);
                 }
                 if let Some(chunk) = next {
                     setup.clear();
-                    for k in 0..g.hi - chunk {
+                    for k in 0..g.mask.hi - chunk {
                         setup.seat(k, Some(chunk + k));
                     }
                     let kept = run::<V, K, _>(micros, setup.mixed());
@@ -307,7 +309,7 @@ impl<const K: usize> Seats<K> {
         self.oldest = iteration;
         for k in 0..K {
             if self.taken >> k & 1 == 0 {
-                let chunk = next_chunk(g, *next);
+                let chunk = next_chunk(&g.mask, *next);
                 // SAFETY: C8, and `find` has run: the setup is the caller's.
                 unsafe { setup.seat(k, chunk) };
                 if let Some(chunk) = chunk {
@@ -350,7 +352,7 @@ impl<V: WideLanes, const K: usize> OpStep for StripLoop<V, K> {
                     let since = (0..K).filter(|k| here >> k & 1 != 0).map(|k| seats.since[k]).min();
                     if iteration - since.unwrap_or(iteration) > most {
                         most += 1;
-                        stopped = !g.count_iteration();
+                        stopped = !g.budget.count_iteration();
                     }
                 }
                 if stopped {

@@ -66,7 +66,7 @@ unsafe fn copy_to_tile(g: &ThreadGroup, def: &CopyDef) -> bool {
     unsafe {
         let (to, from) = ((*g.memories.add(def.to as usize)).ptr, &*g.memories.add(def.from as usize));
         let mut windows = [CopyWindow { start: 0, count: 1, step: 1, end: i64::MAX }; MAX_COPIED_AXES];
-        let number = |reg: Reg| i64::from(g.first::<i32>(reg));
+        let number = |reg: Reg| i64::from(g.registers.first::<i32>(reg));
         for ((taken, axis), window) in def.windows.iter().zip(&from.axes).zip(&mut windows) {
             match *taken {
                 WindowDef::At(index) => {
@@ -108,6 +108,6 @@ unsafe fn copy_to_tile(g: &ThreadGroup, def: &CopyDef) -> bool {
 impl ThreadGroup {
     /// Returns whether all threads of a block are active.
     fn all_threads_active(&self) -> bool {
-        self.full && !self.is_split && self.shape[3] == 1
+        self.mask.full && !self.split.is_split && self.shape.extents[3] == 1
     }
 }

@@ -19,7 +19,7 @@ impl PathNumbering {
     fn new(verifier: &CodeVerifier<'_>) -> PathNumbering {
         let mut views: Vec<Reg> = verifier.views.iter().copied().collect();
         views.sort_unstable();
-        PathNumbering { views, masks: verifier.code.masks.len() }
+        PathNumbering { views, masks: verifier.code.registers.masks.len() }
     }
 
     fn none(&self) -> ViewMaskSet {
@@ -101,7 +101,7 @@ fn apply(verifier: &CodeVerifier<'_>, effects: &OpEffects, items: &PathNumbering
 
 /// Applies a write to a register. If the register contains a mask, the mask is no longer available.
 fn overwrite(verifier: &CodeVerifier<'_>, reg: Reg, items: &PathNumbering, set: &mut ViewMaskSet) {
-    for (mask, _) in verifier.code.masks.iter().enumerate().filter(|(_, of)| **of == reg) {
+    for (mask, _) in verifier.code.registers.masks.iter().enumerate().filter(|(_, of)| **of == reg) {
         set_bit(set, items.mask(mask as MaskId), false);
     }
 }

@@ -27,7 +27,8 @@ const NO_SPAN: u32 = u32::MAX;
 pub(crate) fn verify(ops: &[Op], code: &KernelTables) -> VerifyResult {
     let Some(shapes) = ops.iter().map(|op| op.run.shape()).collect::<Option<Vec<_>>>() else { return Ok(()) };
     let effects = OpEffects::default();
-    let mut verifier = CodeVerifier { ops, code, shapes, views: views(ops, code), set: set(code), effects };
+    let mut verifier =
+        CodeVerifier { ops, code, shapes, views: views(ops, &code.accesses), set: set(&code.registers), effects };
     table_rules::code(&mut verifier)?;
     let mut all = vec![];
     for at in 0..ops.len() {
@@ -83,7 +84,7 @@ impl CodeVerifier<'_> {
         match word {
             OperandRole::Free => Ok(()),
             OperandRole::Span if number == NO_SPAN => Ok(()),
-            OperandRole::Span => in_table("span", number, self.code.spans.len()),
+            OperandRole::Span => in_table("span", number, self.code.source.spans.len()),
             OperandRole::Target => self.target(number, at),
             OperandRole::Read(width) => match Reg::try_from(number) {
                 Ok(reg) => self.read(reg, width),

@@ -14,7 +14,7 @@ pub(super) fn width(scalar: Scalar) -> Width {
 }
 
 /// Returns the registers whose slots ops redirect.
-pub(super) fn views(ops: &[Op], code: &KernelTables) -> FxHashSet<Reg> {
+pub(super) fn views(ops: &[Op], accesses: &[AccessOperands]) -> FxHashSet<Reg> {
     let mut views = FxHashSet::default();
     for op in ops {
         let Some(shape) = op.run.shape() else { continue };
@@ -22,16 +22,16 @@ pub(super) fn views(ops: &[Op], code: &KernelTables) -> FxHashSet<Reg> {
             views.insert(op.d);
         }
         if shape.name == "aim" {
-            views.extend(code.accesses.get(op.x as usize).into_iter().flat_map(|access| &access.regs));
+            views.extend(accesses.get(op.x as usize).into_iter().flat_map(|access| &access.regs));
         }
     }
-    views.extend(code.accesses.iter().filter(|access| access.may_view).flat_map(|access| &access.regs));
+    views.extend(accesses.iter().filter(|access| access.may_view).flat_map(|access| &access.regs));
     views
 }
 
 /// Returns the registers that are set per launch or per block.
-pub(super) fn set(code: &KernelTables) -> FxHashSet<Reg> {
-    code.launch.iter().chain(&code.block).map(|&(reg, _)| reg).collect()
+pub(super) fn set(registers: &RegisterTables) -> FxHashSet<Reg> {
+    registers.launch.iter().chain(&registers.block).map(|&(reg, _)| reg).collect()
 }
 
 /// The registers and masks that an op reads and writes.
@@ -60,11 +60,11 @@ pub(super) type VerifyResult<T = ()> = Result<T, RuleViolation>;
 
 impl CodeVerifier<'_> {
     pub fn is_uniform(&self, reg: Reg) -> bool {
-        matches!(self.code.regs.get(reg as usize), Some(RegDef::Uniform { .. }))
+        matches!(self.code.registers.defs.get(reg as usize), Some(RegDef::Uniform { .. }))
     }
 
     pub fn exists(&self, reg: Reg, width: Width) -> VerifyResult {
-        let wide = match self.code.regs.get(reg as usize) {
+        let wide = match self.code.registers.defs.get(reg as usize) {
             Some(&(RegDef::Uniform { wide, .. } | RegDef::Lanes { wide, .. })) => wide,
             None => return Err(violation("C1 registers", format!("there is no register {reg}"))),
         };
@@ -144,7 +144,7 @@ impl CodeVerifier<'_> {
     }
 
     pub fn mask_exists(&self, mask: MaskId) -> VerifyResult {
-        match self.code.masks.get(mask as usize) {
+        match self.code.registers.masks.get(mask as usize) {
             Some(_) => Ok(()),
             None => Err(violation("C2 masks", format!("there is no mask {mask}"))),
         }
@@ -153,7 +153,7 @@ impl CodeVerifier<'_> {
     pub fn view(&mut self, reg: Reg) -> VerifyResult {
         self.effects.redirects.push(reg);
         self.exists(reg, Width::Four)?;
-        match self.is_uniform(reg) || self.code.masks.contains(&reg) {
+        match self.is_uniform(reg) || self.code.registers.masks.contains(&reg) {
             true => Err(violation("C6 views", format!("register {reg} is not one that may view memory"))),
             false => Ok(()),
         }

@@ -21,7 +21,7 @@ use clk_scalar::ops::WarpOp;
 /// Checks the entries of tables to which no op refers directly.
 pub(super) fn code(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
     let code = verifier.code;
-    if code.regs.len() > NONE.into() || code.masks.len() > NONE.into() {
+    if code.registers.defs.len() > NONE.into() || code.registers.masks.len() > NONE.into() {
         return Err(violation("C1 registers", "too many registers or masks"));
     }
     masks(verifier)?;
@@ -29,14 +29,14 @@ pub(super) fn code(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
     for (number, memory) in code.memories.iter().enumerate() {
         self::memory(verifier, memory).map_err(|e| e.at(format_args!(" of memory {number}, {}", memory.name)))?;
     }
-    if code.tracked.len() != code.memories.len() {
+    if code.events.tracked.len() != code.memories.len() {
         return Err(violation("C4 tables", "the table of tracked memories is incomplete"));
     }
     for product in &code.products {
         self::product(code, product)?;
     }
-    for &site in code.tracked.iter().flatten().flat_map(|watched| &watched.site_ids) {
-        in_table("note", site, code.access_sites.len())?;
+    for &site in code.events.tracked.iter().flatten().flat_map(|watched| &watched.site_ids) {
+        in_table("note", site, code.events.access_sites.len())?;
     }
     for (number, region) in code.regions.iter().enumerate() {
         self::region(verifier, region).map_err(|e| e.at(format_args!(" in region {number}")))?;
@@ -44,7 +44,7 @@ pub(super) fn code(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
             return Err(violation("C4 tables", format!("region {number} has parts that do not exist")));
         }
     }
-    match code.region_spans.len() == code.regions.len() {
+    match code.source.region_spans.len() == code.regions.len() {
         true => Ok(()),
         false => Err(violation("C4 tables", "not every region has a span")),
     }
@@ -53,7 +53,7 @@ pub(super) fn code(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
 fn masks(verifier: &CodeVerifier<'_>) -> VerifyResult {
     let code = verifier.code;
     let mut seen_registers = FxHashSet::default();
-    for (number, &reg) in code.masks.iter().enumerate() {
+    for (number, &reg) in code.registers.masks.iter().enumerate() {
         verifier.exists(reg, Width::Four).map_err(|e| e.at(format_args!(" in mask {number}")))?;
         if verifier.is_uniform(reg) || !seen_registers.insert(reg) || verifier.views.contains(&reg) {
             return Err(violation("C2 masks", format!("register {reg} cannot be that of mask {number}")));
@@ -64,7 +64,7 @@ fn masks(verifier: &CodeVerifier<'_>) -> VerifyResult {
 
 fn launch(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
     let code = verifier.code;
-    for &(reg, special) in code.launch.iter().chain(&code.block) {
+    for &(reg, special) in code.registers.launch.iter().chain(&code.registers.block) {
         let scalar = match special {
             Special::Const(scalar, _) | Special::Param(_, _, scalar) => scalar,
             Special::Extent(memory, _) => {
@@ -78,7 +78,8 @@ fn launch(verifier: &mut CodeVerifier<'_>) -> VerifyResult {
         }
     }
     let of_block = |special| matches!(special, Special::Id(BuiltinIndex::Block | BuiltinIndex::Global, _));
-    let is_separate = code.block.iter().all(|&(_, s)| of_block(s)) && !code.launch.iter().any(|&(_, s)| of_block(s));
+    let is_separate = code.registers.block.iter().all(|&(_, s)| of_block(s))
+        && !code.registers.launch.iter().any(|&(_, s)| of_block(s));
     if is_separate {
         Ok(())
     } else {
@@ -175,7 +176,8 @@ impl CodeVerifier<'_> {
 
 fn region(verifier: &mut CodeVerifier<'_>, region: &lir::LaneRegion) -> VerifyResult {
     lir::verify::verify(region).map_err(|e| violation("C11 regions", e.to_string()))?;
-    let lanes = |v: &CodeVerifier<'_>, reg: Reg| matches!(v.code.regs.get(reg as usize), Some(RegDef::Lanes { .. }));
+    let lanes =
+        |v: &CodeVerifier<'_>, reg: Reg| matches!(v.code.registers.defs.get(reg as usize), Some(RegDef::Lanes { .. }));
     if let Some(reg) = region.reads.iter().find(|&&reg| !lanes(verifier, reg)) {
         return Err(violation("C11 regions", format!("{reg} is not a register of lanes")));
     }
@@ -197,7 +199,7 @@ fn region(verifier: &mut CodeVerifier<'_>, region: &lir::LaneRegion) -> VerifyRe
         in_table("memory", memory.index() as u32, verifier.code.memories.len())?;
     }
     for report in &region.reports {
-        in_table("note", report.note, verifier.code.access_sites.len())?;
+        in_table("note", report.note, verifier.code.events.access_sites.len())?;
     }
     inputs(verifier, region)
 }
@@ -295,7 +297,7 @@ impl CodeVerifier<'_> {
     fn access(&self, number: u32) -> VerifyResult<AccessOperands> {
         in_table("access", number, self.code.accesses.len())?;
         let access = self.code.accesses[number as usize].clone();
-        in_table("span", access.span, self.code.spans.len())?;
+        in_table("span", access.span, self.code.source.spans.len())?;
         Ok(access)
     }
 
@@ -406,7 +408,7 @@ impl CodeVerifier<'_> {
     pub(super) fn loop_(&mut self, number: u32, kind: LoopKind, op: &Op) -> VerifyResult {
         in_table("loop", number, self.code.loops.len())?;
         let def = &self.code.loops[number as usize];
-        in_table("span", def.span, self.code.spans.len())?;
+        in_table("span", def.span, self.code.source.spans.len())?;
         let width = width(def.scalar);
         let by_lanes = matches!(kind, LoopKind::Lanes | LoopKind::Enter);
         for reg in [def.start, def.end, def.step] {
@@ -447,15 +449,15 @@ impl CodeVerifier<'_> {
 
     pub(super) fn notes(&mut self, first: u32, count: u32) -> VerifyResult {
         for number in first..first + count {
-            in_table("note", number, self.code.access_sites.len())?;
-            let note = &self.code.access_sites[number as usize];
+            in_table("note", number, self.code.events.access_sites.len())?;
+            let note = &self.code.events.access_sites[number as usize];
             let access = self.access(note.access)?;
             in_table("memory", access.memory, self.code.memories.len())?;
             note.values.iter().try_for_each(|&reg| self.read(reg, width(access.scalar)))?;
             if note.kind.is_atomic() {
                 in_table("atomic operation", note.atomic, self.code.atomics.len())?;
             }
-            if self.code.tracked[access.memory as usize].is_none() && self.code.counted_warps.is_none() {
+            if self.code.events.tracked[access.memory as usize].is_none() && self.code.events.counted_warps.is_none() {
                 return Err(violation("C4 tables", "a note of a memory that is not watched"));
             }
         }
@@ -463,8 +465,8 @@ impl CodeVerifier<'_> {
     }
 
     pub(super) fn wait(&mut self, number: u32) -> VerifyResult {
-        in_table("wait", number, self.code.waits.len())?;
-        let wait = &self.code.waits[number as usize];
+        in_table("wait", number, self.code.events.polling_loops.len())?;
+        let wait = &self.code.events.polling_loops[number as usize];
         self.mask(wait.entered)?;
         wait.progress_locals
             .iter()
@@ -473,8 +475,8 @@ impl CodeVerifier<'_> {
     }
 
     pub(super) fn nan_check(&mut self, number: u32, d: Reg) -> VerifyResult {
-        in_table("birth", number, self.code.nan_checks.len())?;
-        let nan_check = &self.code.nan_checks[number as usize];
+        in_table("birth", number, self.code.events.nan_checks.len())?;
+        let nan_check = &self.code.events.nan_checks[number as usize];
         self.read(d, width(nan_check.scalar))?;
         nan_check.args.iter().try_for_each(|&(reg, scalar)| self.read(reg, width(scalar)))
     }

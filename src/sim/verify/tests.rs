@@ -207,8 +207,8 @@ fn access(compiled: &mut CompiledKernel, at: usize) -> &mut AccessOperands {
 
 /// Adds a register to the code.
 fn register(compiled: &mut CompiledKernel, def: RegDef) -> Reg {
-    compiled.code.regs.push(def);
-    compiled.code.regs.len() as Reg - 1
+    compiled.code.registers.defs.push(def);
+    compiled.code.registers.defs.len() as Reg - 1
 }
 
 const WIDE: RegDef = RegDef::Uniform { offset: 0, wide: true };
@@ -261,19 +261,19 @@ fn c1_registers() {
 fn c2_masks() {
     check_rejected(MANY, "C2 masks: there is no mask 99", "resume", |c, at| c.ops[at].b = 99);
     check_rejected(MANY, "C2 masks: there is no mask 99", "split", |c, at| c.ops[at].c = 99);
-    check_rejected(MANY, "C2 masks: register", "", |c, _| c.code.masks[1] = c.code.masks[0]);
-    check_rejected(MANY, "C2 masks: register", "", |c, _| c.code.masks[1] = register(c, UNIFORM));
+    check_rejected(MANY, "C2 masks: register", "", |c, _| c.code.registers.masks[1] = c.code.registers.masks[0]);
+    check_rejected(MANY, "C2 masks: register", "", |c, _| c.code.registers.masks[1] = register(c, UNIFORM));
     check_rejected(MANY, "C2 masks: mask", "resume", |c, at| {
         let reg = register(c, LANES);
-        c.code.masks.push(reg);
-        c.ops[at].b = c.code.masks.len() as MaskId - 1;
+        c.code.registers.masks.push(reg);
+        c.ops[at].b = c.code.registers.masks.len() as MaskId - 1;
     });
     // Make the load of the `then` branch, whose value is unused, write the register that contains the mask of the
     // `else` branch.
     check_rejected(MANY, "C2 masks: mask", "split", |c, at| {
         let load = at + 1 + first_op(&c.ops[at + 1..], "load affine");
         let mut access = c.code.accesses[c.ops[load].x as usize].clone();
-        access.regs = vec![c.code.masks[c.ops[at].c as usize]];
+        access.regs = vec![c.code.registers.masks[c.ops[at].c as usize]];
         access.may_view = false;
         c.ops[load].x = c.code.accesses.len() as u32;
         c.code.accesses.push(access);
@@ -303,7 +303,7 @@ fn c4_tables() {
     check_rejected(MANY, "C4 tables: there is no memory", "load gather", |c, at| access(c, at).memory = 99);
     check_rejected_with(MANY, EVERYTHING, "C4 tables: there is no note", "report touch", |c, at| c.ops[at].x = 999);
     check_rejected_with(MANY, EVERYTHING, "C4 tables: the table of tracked memories", "", |c, _| {
-        c.code.tracked.pop();
+        c.code.events.tracked.pop();
     });
 }
 
@@ -422,13 +422,13 @@ fn c9_memories() {
 
 #[test]
 fn c10_launch() {
-    check_rejected(MANY, "C10 launch: register", "", |c, _| c.code.launch[0].0 = register(c, LANES));
-    check_rejected(MANY, "C10 launch: register", "", |c, _| c.code.launch[0].0 = register(c, WIDE));
+    check_rejected(MANY, "C10 launch: register", "", |c, _| c.code.registers.launch[0].0 = register(c, LANES));
+    check_rejected(MANY, "C10 launch: register", "", |c, _| c.code.registers.launch[0].0 = register(c, WIDE));
     check_rejected(MANY, "C10 launch: a launch value", "", |c, _| {
-        let value = c.code.launch[0];
-        c.code.block.push(value);
+        let value = c.code.registers.launch[0];
+        c.code.registers.block.push(value);
     });
-    check_rejected(MANY, "C10 launch: register", "divide", |c, at| c.ops[at].d = c.code.launch[0].0);
+    check_rejected(MANY, "C10 launch: register", "divide", |c, at| c.ops[at].d = c.code.registers.launch[0].0);
 }
 
 #[test]

@@ -209,7 +209,7 @@ impl<'a> KernelCompiler<'a> {
             done[jump].x = moved[done[jump].x as usize];
         }
         (self.writer.ops, self.writer.jumps) = (done, new_jumps);
-        self.tables.stored_columns = self.count_touched();
+        self.tables.registers.stored_columns = self.count_touched();
     }
 
     /// Returns whether the registers of the strip stay at their addresses, that is, none of them is a view.
@@ -265,7 +265,7 @@ impl<'a> KernelCompiler<'a> {
         }
         touched.extend(self.tables.accesses.iter().flat_map(|a| &a.regs));
         touched.extend(self.tables.accesses.iter().flat_map(|a| &a.axes).map(|i| i.base));
-        touched.extend(&self.tables.masks);
+        touched.extend(&self.tables.registers.masks);
         touched.extend(self.tables.strips.iter().flat_map(|s| &s.places).filter_map(|p| match p {
             StripOperand::Reg(reg) => Some(*reg),
             StripOperand::Scratch(_) | StripOperand::Mask | StripOperand::Kept(_) => None,
@@ -297,7 +297,7 @@ impl<'a> KernelCompiler<'a> {
                     writer.define(*d, value, *masked, stays);
                 }
                 StripRole::Keep { conditions, negate, mask } => {
-                    writer.keep(conditions, *negate, *mask, self.tables.masks[usize::from(*mask)]);
+                    writer.keep(conditions, *negate, *mask, self.tables.registers.masks[usize::from(*mask)]);
                 }
                 _ => {}
             }

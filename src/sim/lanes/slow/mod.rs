@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 pub(crate) use self::def::{SlowDef, SlowOp};
 use super::{Fn2, LaneScalar, OpStep, chunks, is_wide, lane_of_raw, load, pick, plain, raw_of_lane, store};
 use crate::code::Reg;
-use crate::fault::stop_at;
-use crate::group::{CHUNK, Op, OpFn, ThreadGroup};
+use crate::group::{Op, OpFn, ThreadGroup};
+use crate::group_registers::{CHUNK, GroupRegisters};
 use crate::op_shape::{OpShape, OperandRole, RegisterRole, Width};
 use clk_ir::def::BinOp;
 use clk_runtime::FaultKind;
@@ -18,18 +18,24 @@ use clk_scalar::ops::BinaryOp;
 use clk_scalar::{Integer, Scalar, ScalarValue, dynamic};
 
 /// Reads a lane of a register as a value.
-pub(crate) fn read_value(g: &ThreadGroup, reg: Reg, scalar: Scalar, lane: usize) -> ScalarValue {
+pub(crate) fn read_value(registers: &GroupRegisters, reg: Reg, scalar: Scalar, lane: usize) -> ScalarValue {
     // SAFETY: C1, C4: registers are as wide as the scalars that tables give for them; the caller's lane exists.
-    let bits = unsafe { if is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() } };
+    let bits = unsafe {
+        if is_wide(scalar) { registers.lane::<u64>(reg, lane) } else { registers.lane::<u32>(reg, lane).into() }
+    };
     ScalarValue { ty: scalar, bits: raw_of_lane(scalar, bits) }
 }
 
 /// Writes a value to a lane of a register.
-pub(crate) fn write_value(g: &ThreadGroup, reg: Reg, lane: usize, value: ScalarValue) {
+pub(crate) fn write_value(registers: &GroupRegisters, reg: Reg, lane: usize, value: ScalarValue) {
     let bits = lane_of_raw(value.ty, value.bits);
     // SAFETY: C1, C4: registers are as wide as the scalars that tables give for them; the caller's lane exists.
     unsafe {
-        if is_wide(value.ty) { g.set_lane::<u64>(reg, lane, bits) } else { g.set_lane::<u32>(reg, lane, bits as u32) }
+        if is_wide(value.ty) {
+            registers.set_lane::<u64>(reg, lane, bits)
+        } else {
+            registers.set_lane::<u32>(reg, lane, bits as u32)
+        }
     }
 }
 
@@ -58,19 +64,19 @@ impl OpStep for SlowStep {
         let def = &g.code().slow[o.x as usize];
         let checked = matches!(def.function, SlowOp::Binary(BinaryOp::Div | BinaryOp::Rem)) && def.out.is_int();
         // SAFETY: C4: `d` is a register.
-        let uniform = unsafe { g.slot(o.d) }.stride == 0;
-        let range = if uniform { 0..CHUNK } else { g.lo * CHUNK..g.hi * CHUNK };
+        let uniform = unsafe { g.registers.slot(o.d) }.stride == 0;
+        let range = if uniform { 0..CHUNK } else { g.mask.lo * CHUNK..g.mask.hi * CHUNK };
         let mut fault = None;
         let mut args = Vec::with_capacity(3);
         for lane in range {
             args.clear();
-            args.extend(def.args.iter().map(|&(r, s)| read_value(g, r, s, lane)));
+            args.extend(def.args.iter().map(|&(r, s)| read_value(&g.registers, r, s, lane)));
             let zero = checked && args.get(1).is_some_and(|v| v.bits == 0);
             if zero && (uniform || g.is_active(lane)) {
                 let left = args.first().copied();
                 fault.get_or_insert((lane, left, 0u64)).2 += 1;
             }
-            write_value(g, o.d, lane, evaluate(def, &args));
+            write_value(&g.registers, o.d, lane, evaluate(def, &args));
         }
         match fault {
             Some((lane, left, count)) => {
@@ -94,7 +100,7 @@ fn division_stop(
         true => (g.active().next().unwrap_or(0), g.active_count() as u64),
         false => (lane, count),
     };
-    stop_at(g, FaultKind::DivisionByZero { left }, span, lane, count.saturating_sub(1))
+    g.results.stop_at(FaultKind::DivisionByZero { left }, span, lane, count.saturating_sub(1))
 }
 
 /// Integer `/` and `%` of 4-byte types by way of `f64`, whose quotient is exact enough to truncate correctly.
@@ -175,9 +181,9 @@ impl<T: LaneScalar + Integer, F: Fn2<T, T, Out = T>> OpStep for Divide<T, F> {
         // another op follows.
         unsafe {
             let o = &*op;
-            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
+            let (d, a, b) = (g.registers.slot(o.d), g.registers.slot(o.a), g.registers.slot(o.b));
             let mut zeros = false;
-            for chunk in chunks(g, d.stride) {
+            for chunk in chunks(&g.mask, d.stride) {
                 let x = load::<T::Repr>(a.ptr, a.stride, chunk);
                 let y = load::<T::Repr>(b.ptr, b.stride, chunk);
                 let mut any = false;
@@ -206,12 +212,12 @@ unsafe fn zero_divisor<T: LaneScalar>(g: &mut ThreadGroup, op: *const Op) -> *co
     // SAFETY: C3: the caller's op is one of the code's, which does not change while it runs (G5).
     let o = unsafe { &*op };
     // SAFETY: C1: `d` is a register.
-    let uniform = unsafe { g.slot(o.d) }.stride == 0;
-    let divisor = |lane: usize| read_value(g, o.b, T::SCALAR, lane).bits;
+    let uniform = unsafe { g.registers.slot(o.d) }.stride == 0;
+    let divisor = |lane: usize| read_value(&g.registers, o.b, T::SCALAR, lane).bits;
     let lanes: Vec<usize> = g.active().filter(|&l| divisor(if uniform { 0 } else { l }) == 0).collect();
     match lanes.first() {
         Some(&lane) => {
-            let left = read_value(g, o.a, T::SCALAR, if uniform { 0 } else { lane });
+            let left = read_value(&g.registers, o.a, T::SCALAR, if uniform { 0 } else { lane });
             division_stop(g, o.y, uniform, lane, lanes.len() as u64, left)
         }
         None => op.wrapping_add(1),

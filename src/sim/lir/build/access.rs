@@ -123,7 +123,7 @@ impl RegionBuilder<'_> {
                 _ => ComponentValue::Affine(LaneAffine::uniform(value)),
             });
         }
-        let mask = if uniform { LaneValue::NONE } else { self.mask };
+        let mask = if uniform { LaneValue::NONE } else { self.flow.mask };
         let args = [target.address, target.offsets];
         let args = if target.form.has_offsets() { &args[..] } else { &args[..1] };
         let value = self.result_under(LaneOp::Load(cell, target.form), cell.vector_ty(), args, mask);
@@ -164,7 +164,7 @@ impl RegionBuilder<'_> {
             self.add_access_checks(place.memory, target, &checks);
             let args = [target.address, value, target.offsets];
             let args = if target.form.has_offsets() { &args[..] } else { &args[..2] };
-            self.push(LaneInst::new(LaneOp::Store(cell, target.form), LaneValue::NONE, args).with_mask(self.mask));
+            self.push(LaneInst::new(LaneOp::Store(cell, target.form), LaneValue::NONE, args).with_mask(self.flow.mask));
         }
         Some(())
     }
@@ -267,7 +267,7 @@ impl RegionBuilder<'_> {
                 AxisIndex::Varying(value) => {
                     let extent = self.pure(LaneOp::Trunc, LaneTy::I32, &[extent]);
                     let extent = self.pure(LaneOp::Broadcast, LaneTy::V32, &[extent]);
-                    checks.push(self.check_at(self.level(), self.mask, LaneOp::CheckLanes, &[*value, extent]));
+                    checks.push(self.check_at(self.level(), self.flow.mask, LaneOp::CheckLanes, &[*value, extent]));
                 }
             }
         }
@@ -360,12 +360,12 @@ impl RegionBuilder<'_> {
             return;
         }
         let mut ats: Vec<Vec<(LaneValue, Option<LaneValue>)>> = vec![vec![]];
-        let (mut level, mut mask) = (self.level(), self.mask);
-        for number in (0..self.loops.len()).rev() {
-            let scope = &self.loops[number];
-            let always = match self.loops.get(number + 1) {
+        let (mut level, mut mask) = (self.level(), self.flow.mask);
+        for number in (0..self.flow.loops.len()).rev() {
+            let scope = &self.flow.loops[number];
+            let always = match self.flow.loops.get(number + 1) {
                 Some(inner) => inner.always_runs,
-                None => self.depth == scope.depth && !scope.may_end_early,
+                None => self.flow.depth == scope.depth && !scope.may_end_early,
             };
             if !always {
                 break;
@@ -385,8 +385,12 @@ impl RegionBuilder<'_> {
             }
             (ats, level, mask) = (outer, front, scope.mask);
         }
-        let all = self.depth == 0 && self.always_runs && mask == self.entered
-            || self.loops.first().is_some_and(|l| level == 1 && l.always_runs && l.depth == 0 && mask == self.entered);
+        let all = self.flow.depth == 0 && self.flow.always_runs && mask == self.flow.entered
+            || self
+                .flow
+                .loops
+                .first()
+                .is_some_and(|l| level == 1 && l.always_runs && l.depth == 0 && mask == self.flow.entered);
         if level == 1 && all && self.check_range(form, c, extent, &ats, checks) {
             return;
         }

@@ -24,7 +24,7 @@ impl RegionBuilder<'_> {
     ) -> Option<()> {
         // All bounds checks must be in the setup too, so that the reported elements are in bounds.
         let early = |check: &LaneCheck| check.op == LaneOp::CheckRange || self.definitions.passes(check);
-        if !self.is_unconditional() || !checks.iter().all(early) {
+        if !self.flow.is_unconditional() || !checks.iter().all(early) {
             return None;
         }
         let mut rows: Vec<(LaneAffine, WideOperand)> = vec![];
@@ -46,7 +46,7 @@ impl RegionBuilder<'_> {
         for axis in 0..3 {
             words.push(self.wide_value(of(Some(FormSymbol::Axis(axis)))));
         }
-        let counters: Vec<(LaneValue, LaneValue)> = self.loops.iter().filter_map(|l| l.counter).collect();
+        let counters: Vec<(LaneValue, LaneValue)> = self.flow.loops.iter().filter_map(|l| l.counter).collect();
         if counters.len() > REPORTED_LOOPS {
             return None;
         }
@@ -61,17 +61,14 @@ impl RegionBuilder<'_> {
         for (number, word) in (first..).zip(words) {
             self.region.setup.push(LaneInst::new(LaneOp::ReportWord(number), LaneValue::NONE, &[word]));
         }
-        if self.loops.is_empty() || self.current_nest != Some(self.nest_count) {
-            self.nest_count += 1;
-            self.current_nest = (!self.loops.is_empty()).then_some(self.nest_count);
-        }
+        let nest = self.nests.nest_of_report(!self.flow.loops.is_empty());
         self.region.reports.push(HoistedReport {
             memory: place.memory,
             store,
             note: self.region.checked_accesses.len() as u32 - 1,
             first,
             loops: counters.len() as u8,
-            nest: self.nest_count,
+            nest,
         });
         Some(())
     }
@@ -105,24 +102,10 @@ impl RegionBuilder<'_> {
         let args = [target.address, target.offsets];
         let args = if target.form.has_offsets() { &args[..] } else { &args[..1] };
         self.push(
-            LaneInst::new(LaneOp::ReportAccess(cell, target.form, number), LaneValue::NONE, args).with_mask(self.mask),
+            LaneInst::new(LaneOp::ReportAccess(cell, target.form, number), LaneValue::NONE, args)
+                .with_mask(self.flow.mask),
         );
         Some(())
-    }
-
-    /// Returns whether all lanes that entered the region execute the current position, in every iteration of all
-    /// enclosing loops.
-    fn is_unconditional(&self) -> bool {
-        let always = |(number, scope): (usize, &LoopScope)| match self.loops.get(number + 1) {
-            Some(inner) => inner.always_runs,
-            None => self.depth == scope.depth && !scope.may_end_early,
-        };
-        let first = match self.loops.first() {
-            Some(outer) => outer.always_runs && outer.depth == 0 && outer.mask == self.entered,
-            None => self.depth == 0 && self.always_runs,
-        };
-        let counted = self.loops.iter().all(|scope| scope.counter.is_some());
-        first && counted && self.mask == self.entered && self.loops.iter().enumerate().all(always)
     }
 
     /// Ends the setup with the instruction that submits all reports. Within each outermost loop, loads are reported

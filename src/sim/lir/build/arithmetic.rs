@@ -300,7 +300,7 @@ impl RegionBuilder<'_> {
         if constant_divisor.is_none_or(|d| d == 0) {
             let zero = self.splat(false, 0);
             let zeros = self.result(LaneOp::Compare(LaneComparison::Eq, elem), LaneTy::Mask, &[y, zero]);
-            self.push(LaneInst::new(LaneOp::ExitIfAny, LaneValue::NONE, &[zeros]).with_mask(self.mask));
+            self.push(LaneInst::new(LaneOp::ExitIfAny, LaneValue::NONE, &[zeros]).with_mask(self.flow.mask));
         }
         Some(ComponentValue::Vector(self.result(LaneOp::Vector(bin, elem), LaneTy::V32, &[x, y])))
     }

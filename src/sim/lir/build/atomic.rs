@@ -39,7 +39,7 @@ impl RegionBuilder<'_> {
         let look = compare == Some(update.value);
         // The interpreter runs atomics without a result on checked memory. It checks all lanes at once, which is
         // cheaper than reporting each batch.
-        let guard = self.guards.memories.get(place.memory.index()).copied().unwrap_or_default();
+        let guard = self.outside.guards.memories.get(place.memory.index()).copied().unwrap_or_default();
         if guard == AccessGuard::Shared && result.is_none() && compare.is_none() {
             return None;
         }
@@ -72,7 +72,7 @@ impl RegionBuilder<'_> {
             (None, None) => LaneValue::NONE,
         };
         let args = [target.address, target.offsets, value];
-        self.push(LaneInst::new(LaneOp::Atomic(op, elem), dst, &args).with_mask(self.mask));
+        self.push(LaneInst::new(LaneOp::Atomic(op, elem), dst, &args).with_mask(self.flow.mask));
         if let Some(result) = result {
             let old = if compare.is_some() { self.result(LaneOp::Move, elem.vector_ty(), &[dst]) } else { dst };
             self.values.insert(result, vec![ComponentValue::Vector(old)]);
@@ -81,16 +81,17 @@ impl RegionBuilder<'_> {
     }
 
     fn is_supported_atomic(&self, memory: MemId, op: AtomicOp, elem: LaneElem, used: bool) -> bool {
-        let guard = self.guards.memories.get(memory.index()).copied().unwrap_or_default();
+        let guard = self.outside.guards.memories.get(memory.index()).copied().unwrap_or_default();
         let sums = matches!(op, AtomicOp::Add | AtomicOp::Sub);
         let touched = self.region.memories.iter().find(|m| m.memory == memory);
         let shared = guard == AccessGuard::Shared && self.memory(memory).space == MemorySpace::Shared;
         // With `--check`, the interpreter runs atomics on global arrays, sums that may overflow, and atomics whose
         // result is used. A result may determine which thread performs a later access, and that thread may depend on
         // the order of the batches.
-        let is_reported = if elem.is_float() { self.guards.nan } else { self.guards.arithmetic && elem.is_signed() };
+        let is_reported =
+            if elem.is_float() { self.outside.guards.nan } else { self.outside.guards.arithmetic && elem.is_signed() };
         let watched = guard != AccessGuard::Unchecked && (used || !shared) || sums && is_reported;
-        let is_repeated = !self.loops.is_empty() || touched.is_some_and(|m| m.updates || m.stores);
+        let is_repeated = !self.flow.loops.is_empty() || touched.is_some_and(|m| m.updates || m.stores);
         let space = self.memory(memory).space;
         let is_common = matches!(space, MemorySpace::Global { .. } | MemorySpace::Shared);
         // A memory with a float sum may have no other atomic in the region.

@@ -58,7 +58,7 @@ impl RegionBuilder<'_> {
             let number = self.number;
             self.number += 1;
             self.stmt(stmt, number)?;
-            if self.frames.is_empty() {
+            if self.flow.frames.is_empty() {
                 self.built = at + 1;
             }
             if stmt.kind.is_jump() {
@@ -87,7 +87,7 @@ impl RegionBuilder<'_> {
             StmtKind::Warp { op, value, lane, among: None, result } => self.warp(*op, *value, *lane, *result)?,
             StmtKind::Declare(memory) => self.declare(*memory)?,
             // A barrier is supported only where all lanes are active.
-            StmtKind::Barrier { kind: BarrierKind::Block, value: None, .. } if self.mask == self.entered => {
+            StmtKind::Barrier { kind: BarrierKind::Block, value: None, .. } if self.flow.mask == self.flow.entered => {
                 self.region.has_barriers = true;
                 self.push(LaneInst::new(LaneOp::Barrier, LaneValue::NONE, &[]));
             }
@@ -138,7 +138,7 @@ impl RegionBuilder<'_> {
             }
         }
         for (d, a) in moves {
-            let mask = if blend && !self.region.ty(d).is_scalar() { self.mask } else { LaneValue::NONE };
+            let mask = if blend && !self.region.ty(d).is_scalar() { self.flow.mask } else { LaneValue::NONE };
             self.push(LaneInst::new(LaneOp::Move, d, &[a]).with_mask(mask));
         }
         Some(())
@@ -150,41 +150,45 @@ impl RegionBuilder<'_> {
         let exit = self.new_exit();
         if own {
             let mask = self.variable(LaneTy::Mask);
-            self.push(LaneInst::new(LaneOp::Move, mask, &[self.mask]));
-            self.mask = mask;
+            self.push(LaneInst::new(LaneOp::Move, mask, &[self.flow.mask]));
+            self.flow.mask = mask;
         }
-        self.frames.push(OpenScope { label, iteration, mask: self.mask, owns_mask: own, exit, lanes_left: false });
+        self.flow.frames.push(OpenScope {
+            label,
+            iteration,
+            mask: self.flow.mask,
+            owns_mask: own,
+            exit,
+            lanes_left: false,
+        });
         self.lists.push(vec![]);
-        self.numbering.push((self.loops.len(), ValueNumbering::default()));
+        self.numbering.push((self.flow.loops.len(), ValueNumbering::default()));
     }
 
     /// Opens a scope that runs for the lanes of a mask and is skipped if the mask is empty. Returns the scope's exit.
     fn open_under(&mut self, label: Option<Label>, mask: LaneValue) -> Option<Exit> {
         self.open(label, false, false);
-        let frame = self.frames.last_mut()?;
+        let frame = self.flow.frames.last_mut()?;
         (frame.mask, frame.owns_mask) = (mask, true);
         let exit = frame.exit;
-        self.mask = mask;
-        self.depth += 1;
+        self.flow.mask = mask;
+        self.flow.depth += 1;
         self.push_node(LaneNode::Branch(BranchCond::MaskEmpty(mask), exit));
         Some(exit)
     }
 
     /// Closes the innermost scope.
     pub(super) fn close(&mut self) {
-        let (Some(frame), Some(list)) = (self.frames.pop(), self.lists.pop()) else { return };
+        let (Some(frame), Some(list)) = (self.flow.close_scope(), self.lists.pop()) else { return };
         self.numbering.pop();
-        self.mask = self.frames.last().map_or(self.entered, |f| f.mask);
-        // Lanes that jumped out of the outermost scope are active again after it.
-        self.always_runs |= self.frames.is_empty();
         self.push_node(LaneNode::Block(frame.exit, list));
     }
 
     /// If the preceding statement may have removed lanes from the current mask, emits a branch to the scope's end that
     /// is taken if the mask is empty.
     fn exit_if_mask_empty(&mut self) {
-        let mask = self.mask;
-        if let Some(frame) = self.frames.iter_mut().rfind(|f| f.owns_mask && f.mask == mask)
+        let mask = self.flow.mask;
+        if let Some(frame) = self.flow.frames.iter_mut().rfind(|f| f.owns_mask && f.mask == mask)
             && std::mem::take(&mut frame.lanes_left)
         {
             let exit = frame.exit;
@@ -192,38 +196,33 @@ impl RegionBuilder<'_> {
         }
     }
 
-    /// Records that the current iteration of each open loop may end here.
-    fn mark_early_end(&mut self) {
-        self.loops.iter_mut().for_each(|scope| scope.may_end_early = true);
-        self.always_runs = false;
-    }
-
     fn translate_jump(&mut self, label: Label, iteration: bool) -> Option<()> {
-        let target = self.frames.iter().rposition(|f| f.label == Some(label) && f.iteration == iteration)?;
-        self.mark_early_end();
+        let target = self.flow.frames.iter().rposition(|f| f.label == Some(label) && f.iteration == iteration)?;
+        self.flow.mark_early_end();
         let mut masks: Vec<LaneValue> = vec![];
-        for frame in self.frames[target..].iter().rev() {
-            if frame.mask != self.mask && !masks.contains(&frame.mask) {
+        for frame in self.flow.frames[target..].iter().rev() {
+            if frame.mask != self.flow.mask && !masks.contains(&frame.mask) {
                 masks.push(frame.mask);
             }
         }
         if masks.is_empty() {
-            let exit = self.frames[target].exit;
+            let exit = self.flow.frames[target].exit;
             self.push_node(LaneNode::Branch(BranchCond::Always, exit));
             return Some(());
         }
-        let around: Vec<LaneValue> = self.frames[..target].iter().map(|f| f.mask).chain([self.entered]).collect();
-        if around.contains(&self.frames[target].mask) {
+        let around: Vec<LaneValue> =
+            self.flow.frames[..target].iter().map(|f| f.mask).chain([self.flow.entered]).collect();
+        if around.contains(&self.flow.frames[target].mask) {
             // The target scope shares its mask with an outer scope. Removing the jumping lanes from the mask would also
             // remove them from the outer scope.
             return None;
         }
         for mask in masks.into_iter().filter(|m| !around.contains(m)) {
             self.region.values[mask.index()].mutable = true;
-            self.push(LaneInst::new(LaneOp::MaskAndNot, mask, &[mask, self.mask]));
-            self.frames.iter_mut().filter(|f| f.owns_mask && f.mask == mask).for_each(|f| f.lanes_left = true);
+            self.push(LaneInst::new(LaneOp::MaskAndNot, mask, &[mask, self.flow.mask]));
+            self.flow.frames.iter_mut().filter(|f| f.owns_mask && f.mask == mask).for_each(|f| f.lanes_left = true);
         }
-        let inner = self.frames.iter().rfind(|f| f.owns_mask && f.mask == self.mask)?.exit;
+        let inner = self.flow.frames.iter().rfind(|f| f.owns_mask && f.mask == self.flow.mask)?.exit;
         self.push_node(LaneNode::Branch(BranchCond::Always, inner));
         Some(())
     }
@@ -238,11 +237,11 @@ impl RegionBuilder<'_> {
         }
         let cond = self.mask_of(&lane)?;
         if then.is_empty() {
-            let no = self.result(LaneOp::MaskAndNot, LaneTy::Mask, &[self.mask, cond]);
+            let no = self.result(LaneOp::MaskAndNot, LaneTy::Mask, &[self.flow.mask, cond]);
             return self.branch(no, other);
         }
-        let yes = self.result(LaneOp::MaskAnd, LaneTy::Mask, &[cond, self.mask]);
-        let no = (!other.is_empty()).then(|| self.result(LaneOp::MaskAndNot, LaneTy::Mask, &[self.mask, cond]));
+        let yes = self.result(LaneOp::MaskAnd, LaneTy::Mask, &[cond, self.flow.mask]);
+        let no = (!other.is_empty()).then(|| self.result(LaneOp::MaskAndNot, LaneTy::Mask, &[self.flow.mask, cond]));
         self.branch(yes, then)?;
         if let Some(no) = no {
             self.branch(no, other)?;
@@ -263,15 +262,15 @@ impl RegionBuilder<'_> {
             StmtKind::Continue(label) => (label, true),
             _ => return None,
         };
-        let inner = self.frames.iter().rposition(|f| f.owns_mask && f.mask == self.mask)?;
-        let frame = &self.frames[inner];
+        let inner = self.flow.frames.iter().rposition(|f| f.owns_mask && f.mask == self.flow.mask)?;
+        let frame = &self.flow.frames[inner];
         if frame.label != Some(label) || frame.iteration != iteration {
             return None;
         }
-        let (mask, exit) = (self.mask, frame.exit);
+        let (mask, exit) = (self.flow.mask, frame.exit);
         let cond = self.mask_of(lane)?;
         self.number += 1;
-        self.mark_early_end();
+        self.flow.mark_early_end();
         self.push(LaneInst::new(op, mask, &[mask, cond]));
         self.push_node(LaneNode::Branch(BranchCond::MaskEmpty(mask), exit));
         Some(())
@@ -281,7 +280,7 @@ impl RegionBuilder<'_> {
     fn branch(&mut self, mask: LaneValue, block: &Block) -> Option<()> {
         self.open_under(None, mask)?;
         self.stmts(block)?;
-        self.depth -= 1;
+        self.flow.depth -= 1;
         self.close();
         Some(())
     }
@@ -290,12 +289,12 @@ impl RegionBuilder<'_> {
         let cond = self.uniform_value(lane, Scalar::Bool)?;
         let zero = self.constant(LaneTy::I32, 0);
         let unless = |rel| BranchCond::Scalar(rel, LaneElem::I32, cond, zero);
-        self.depth += 1;
+        self.flow.depth += 1;
         // The scopes of the two blocks have no label and use the enclosing mask.
         self.open(None, false, false);
-        let end = self.frames.last()?.exit;
+        let end = self.flow.frames.last()?.exit;
         self.open(None, false, false);
-        let exit = self.frames.last()?.exit;
+        let exit = self.flow.frames.last()?.exit;
         self.push_node(LaneNode::Branch(unless(LaneComparison::Eq), exit));
         self.stmts(then)?;
         if !other.is_empty() {
@@ -304,29 +303,20 @@ impl RegionBuilder<'_> {
         self.close();
         self.stmts(other)?;
         self.close();
-        self.depth -= 1;
+        self.flow.depth -= 1;
         Some(())
     }
 
     fn open_loop(&mut self, counter: Option<(LaneValue, LaneValue)>) {
-        let always_runs = self.depth == self.loops.last().map_or(0, |l| l.depth)
-            && self.loops.last().map_or(self.always_runs, |l| !l.may_end_early);
-        self.loops.push(LoopScope {
-            preheader: vec![],
-            counter,
-            mask: self.mask,
-            depth: self.depth,
-            may_end_early: false,
-            always_runs,
-        });
+        self.flow.open_loop(counter);
         self.lists.push(vec![]);
-        self.numbering.push((self.loops.len(), ValueNumbering::default()));
+        self.numbering.push((self.flow.loops.len(), ValueNumbering::default()));
     }
 
     pub(super) fn close_loop(&mut self) {
-        let (Some(scope), Some(list)) = (self.loops.pop(), self.lists.pop()) else { return };
-        if self.loops.is_empty() {
-            self.current_nest = None;
+        let (Some(scope), Some(list)) = (self.flow.loops.pop(), self.lists.pop()) else { return };
+        if self.flow.loops.is_empty() {
+            self.nests.current = None;
         }
         self.numbering.pop();
         if let Some(outer) = self.lists.last_mut() {
@@ -341,7 +331,7 @@ impl RegionBuilder<'_> {
         self.open_loop(None);
         self.iteration(label, body)?;
         if own {
-            let (mask, exit) = (self.mask, self.frames.last()?.exit);
+            let (mask, exit) = (self.flow.mask, self.flow.frames.last()?.exit);
             self.push_node(LaneNode::Branch(BranchCond::MaskEmpty(mask), exit));
         }
         self.close_loop();
@@ -409,7 +399,7 @@ impl RegionBuilder<'_> {
         };
         let own = self.variances.has_divergent_exit(label);
         self.open(Some(label), own, false);
-        let exit = self.frames.last()?.exit;
+        let exit = self.flow.frames.last()?.exit;
         let zero = self.constant(LaneTy::I64, 0);
         let one = self.constant(LaneTy::I64, 1);
         self.push_node(LaneNode::Branch(BranchCond::Scalar(LaneComparison::Le, LaneElem::I64, trips, zero), exit));
@@ -428,7 +418,7 @@ impl RegionBuilder<'_> {
         self.locals.insert(range.local, vec![ComponentValue::Affine(form)]);
         self.iteration(label, body)?;
         if own {
-            self.push_node(LaneNode::Branch(BranchCond::MaskEmpty(self.mask), exit));
+            self.push_node(LaneNode::Branch(BranchCond::MaskEmpty(self.flow.mask), exit));
         }
         self.push(LaneInst::new(LaneOp::Scalar(LaneBinOp::Add, LaneElem::I64), counter, &[counter, one]));
         self.push_node(LaneNode::Branch(BranchCond::Scalar(LaneComparison::Ge, LaneElem::I64, counter, trips), exit));
@@ -470,7 +460,7 @@ impl RegionBuilder<'_> {
         let (low, high) = if step > 0 { (first, end) } else { (end, first) };
         let runs = self.result(LaneOp::Compare(rel, elem), LaneTy::Mask, &[low, high]);
         let mask = self.variable(LaneTy::Mask);
-        self.push(LaneInst::new(LaneOp::MaskAnd, mask, &[runs, self.mask]));
+        self.push(LaneInst::new(LaneOp::MaskAnd, mask, &[runs, self.flow.mask]));
         let exit = self.open_under(Some(label), mask)?;
         let (zero, one) = (self.constant(LaneTy::I64, 0), self.constant(LaneTy::I64, 1));
         let linear = match start {
@@ -514,7 +504,7 @@ impl RegionBuilder<'_> {
             self.push(LaneInst::new(LaneOp::Vector(LaneBinOp::Add, LaneElem::I32), local, &[local, step]));
         }
         self.close_loop();
-        self.depth -= 1;
+        self.flow.depth -= 1;
         self.close();
         Some(())
     }

@@ -22,7 +22,7 @@ impl RegionBuilder<'_> {
         let mut lanes = self.any_expr(e)?;
         self.uniform = outer;
         let scalar = self.f.exprs[e].ty.scalar();
-        if self.guards.nan && may_produce_nan(&self.f.exprs[e].kind) {
+        if self.outside.guards.nan && may_produce_nan(&self.f.exprs[e].kind) {
             lanes.iter().try_for_each(|lane| self.guard_finite(scalar, lane))?;
         }
         if self.variances.exprs[e] == Variance::Uniform && scalar.is_int() {
@@ -308,7 +308,7 @@ impl RegionBuilder<'_> {
             ComponentValue::Bits(bits) => self.constant(LaneTy::I32, i64::from(*bits as u32 as i32)),
             ComponentValue::Affine(form) if form.is_row_uniform() => self.linear_scalar(&form.clone()),
             ComponentValue::Scalar(value) => *value,
-            ComponentValue::Mask(mask) => self.result_under(LaneOp::AnyActive, LaneTy::I32, &[*mask], self.mask),
+            ComponentValue::Mask(mask) => self.result_under(LaneOp::AnyActive, LaneTy::I32, &[*mask], self.flow.mask),
             ComponentValue::Vector(value) if !scalar.is_float() => {
                 let ty = if scalar.size() == 8 { LaneTy::I64 } else { LaneTy::I32 };
                 self.result(LaneOp::FirstLane, ty, &[*value])

@@ -109,7 +109,7 @@ impl RegionBuilder<'_> {
         let (zero, one) = (self.constant(LaneTy::I64, 0), self.constant(LaneTy::I64, 1));
         let end = self.constant(LaneTy::I64, count);
         self.open(None, false, false);
-        let exit = self.frames.last()?.exit;
+        let exit = self.flow.frames.last()?.exit;
         let counter = self.open_counted_loop(zero, None);
         let form = LaneAffine { base: ZERO, terms: vec![(FormSymbol::Counter(counter), FormOperand::Imm(1))] };
         let bytes = self.column_bytes(element);
@@ -146,7 +146,7 @@ impl RegionBuilder<'_> {
             let zero = self.splat(wide, 0);
             let cell = if wide { MemoryWidth::W8 } else { MemoryWidth::W4 };
             let store = LaneInst::new(LaneOp::Store(cell, form), LaneValue::NONE, &[address, zero]);
-            self.push(store.with_mask(self.mask));
+            self.push(store.with_mask(self.flow.mask));
             column += Self::lane_columns(scalar);
         }
         Some(())

@@ -91,12 +91,91 @@ struct LoopScope {
     counter: Option<(LaneValue, LaneValue)>,
     /// The mask of the lanes that are active before the loop.
     mask: LaneValue,
-    /// The number of conditions around the loop ([`RegionBuilder::depth`] at its start).
+    /// The number of conditions around the loop ([`RegionFlow::depth`] at its start).
     depth: u32,
     /// Whether a jump may end an iteration early.
     may_end_early: bool,
     /// Whether every execution of the enclosing loop's body (or of the region's body) reaches this loop.
     always_runs: bool,
+}
+
+/// The control flow around the current position.
+struct RegionFlow {
+    loops: Vec<LoopScope>,
+    frames: Vec<OpenScope>,
+    mask: LaneValue,
+    /// The mask of the lanes that entered the region.
+    entered: LaneValue,
+    /// The number of conditions around the current position.
+    depth: u32,
+    /// Whether no jump has removed lanes since the outermost open scope began. If `depth` is 0 as well, all lanes that
+    /// entered are active.
+    always_runs: bool,
+}
+
+impl RegionFlow {
+    /// Closes the innermost scope, whose lanes leave it.
+    fn close_scope(&mut self) -> Option<OpenScope> {
+        let scope = self.frames.pop()?;
+        self.mask = self.frames.last().map_or(self.entered, |f| f.mask);
+        // Lanes that jumped out of the outermost scope are active again after it.
+        self.always_runs |= self.frames.is_empty();
+        Some(scope)
+    }
+
+    fn open_loop(&mut self, counter: Option<(LaneValue, LaneValue)>) {
+        let always_runs = self.depth == self.loops.last().map_or(0, |l| l.depth)
+            && self.loops.last().map_or(self.always_runs, |l| !l.may_end_early);
+        self.loops.push(LoopScope {
+            preheader: vec![],
+            counter,
+            mask: self.mask,
+            depth: self.depth,
+            may_end_early: false,
+            always_runs,
+        });
+    }
+
+    /// Records that the current iteration of each open loop may end here.
+    fn mark_early_end(&mut self) {
+        self.loops.iter_mut().for_each(|scope| scope.may_end_early = true);
+        self.always_runs = false;
+    }
+
+    /// Returns whether all lanes that entered the region execute the current position, in every iteration of all
+    /// enclosing loops.
+    fn is_unconditional(&self) -> bool {
+        let always = |(number, scope): (usize, &LoopScope)| match self.loops.get(number + 1) {
+            Some(inner) => inner.always_runs,
+            None => self.depth == scope.depth && !scope.may_end_early,
+        };
+        let first = match self.loops.first() {
+            Some(outer) => outer.always_runs && outer.depth == 0 && outer.mask == self.entered,
+            None => self.depth == 0 && self.always_runs,
+        };
+        let counted = self.loops.iter().all(|scope| scope.counter.is_some());
+        first && counted && self.mask == self.entered && self.loops.iter().enumerate().all(always)
+    }
+}
+
+/// The outermost loops with reports.
+#[derive(Default)]
+struct ReportNests {
+    /// The number of such loops so far; each report outside loops adds one.
+    count: u32,
+    /// The number of the current outermost loop if it has reports.
+    current: Option<u32>,
+}
+
+impl ReportNests {
+    /// Returns the number of the nest of a report, and begins a nest if necessary.
+    fn nest_of_report(&mut self, is_in_loop: bool) -> u32 {
+        if !is_in_loop || self.current != Some(self.count) {
+            self.count += 1;
+            self.current = is_in_loop.then_some(self.count);
+        }
+        self.count
+    }
 }
 
 /// Value numbering: maps pure computations to their results.
@@ -105,26 +184,17 @@ type ValueNumbering = FxHashMap<(LaneOp, LaneTy, [LaneValue; 3]), LaneValue>;
 pub(crate) struct RegionBuilder<'a> {
     f: &'a Function,
     variances: Rc<Variances>,
-    guards: Rc<CheckFacts>,
     outside: RegionContext,
     region: LaneRegion,
     /// The level of each value's definition: 0 in the setup, otherwise 1 plus the number of enclosing loops.
     levels: Vec<u8>,
     /// The lists of nodes that are still being built: the body and the open blocks and loops, innermost last.
     lists: Vec<Vec<LaneNode>>,
-    loops: Vec<LoopScope>,
-    frames: Vec<OpenScope>,
+    flow: RegionFlow,
     /// The scopes of value numbering: the setup, the body and each open block, each with its number of enclosing loops.
     numbering: Vec<(usize, ValueNumbering)>,
     values: FxHashMap<ExprId, Vec<ComponentValue>>,
     locals: FxHashMap<LocalId, Vec<ComponentValue>>,
-    mask: LaneValue,
-    entered: LaneValue,
-    /// The number of conditions around the current position.
-    depth: u32,
-    /// Whether no jump has removed lanes since the outermost open scope began. If `depth` is 0 as well, all lanes that
-    /// entered are active.
-    always_runs: bool,
     number: StmtNumber,
     exits: u32,
     /// Whether the expression that is being built has the same value for all threads.
@@ -137,10 +207,7 @@ pub(crate) struct RegionBuilder<'a> {
     definitions: ValueDefinitions,
     /// The last values of loop counters whose trip count is constant. A `break` may end the loop earlier.
     last_values: FxHashMap<LaneValue, i64>,
-    /// `nest_count` is the number of outermost loops with reports so far; each report outside loops adds one.
-    /// `current_nest` is the number of the current outermost loop if it has reports.
-    nest_count: u32,
-    current_nest: Option<u32>,
+    nests: ReportNests,
     /// Memories to which an atomic of the region adds floats.
     float_sums: Vec<MemId>,
     /// See [`NoRegionReason::NotReportable`].
@@ -178,20 +245,21 @@ impl<'a> RegionBuilder<'a> {
         let mut builder = RegionBuilder {
             f,
             variances,
-            guards: outside.guards.clone(),
             outside,
             region,
             levels: vec![],
             lists: vec![vec![]],
-            loops: vec![],
-            frames: vec![],
+            flow: RegionFlow {
+                loops: vec![],
+                frames: vec![],
+                mask: LaneValue::NONE,
+                entered: LaneValue::NONE,
+                depth: 0,
+                always_runs: true,
+            },
             numbering: vec![(0, ValueNumbering::default()), (0, ValueNumbering::default())],
             values: FxHashMap::default(),
             locals: FxHashMap::default(),
-            mask: LaneValue::NONE,
-            entered: LaneValue::NONE,
-            depth: 0,
-            always_runs: true,
             number,
             exits: 0,
             uniform: false,
@@ -199,13 +267,12 @@ impl<'a> RegionBuilder<'a> {
             built: 0,
             definitions: ValueDefinitions::new(),
             last_values: FxHashMap::default(),
-            nest_count: 0,
-            current_nest: None,
+            nests: ReportNests::default(),
             float_sums: vec![],
             not_reportable: None,
         };
-        builder.entered = builder.result(LaneOp::EntryMask, LaneTy::Mask, &[]);
-        builder.mask = builder.entered;
+        builder.flow.entered = builder.result(LaneOp::EntryMask, LaneTy::Mask, &[]);
+        builder.flow.mask = builder.flow.entered;
         builder.enter_locals(stmts).ok_or(NoRegionReason::SupportedPrefix(0))?;
         match builder.stmts(stmts) {
             Some(()) => Ok(builder),
@@ -284,7 +351,9 @@ impl<'a> RegionBuilder<'a> {
                 }
                 let value = self.vector(lane, scalar);
                 let address = self.pure(LaneOp::Input(RegionInput::LaneRegister(reg)), LaneTy::I64, &[]);
-                self.push(LaneInst::new(LaneOp::StoreReg, LaneValue::NONE, &[address, value]).with_mask(self.entered));
+                self.push(
+                    LaneInst::new(LaneOp::StoreReg, LaneValue::NONE, &[address, value]).with_mask(self.flow.entered),
+                );
                 self.region.writes.push(WrittenRegister { reg, scalar, uniform: false });
                 done.push(reg);
                 Some(())
@@ -313,7 +382,7 @@ impl<'a> RegionBuilder<'a> {
 
     /// Returns the level of the code that is being emitted.
     fn level(&self) -> u8 {
-        1 + self.loops.len() as u8
+        1 + self.flow.loops.len() as u8
     }
 
     /// Creates a mutable value at the current level.
@@ -400,7 +469,7 @@ impl<'a> RegionBuilder<'a> {
         match level {
             0 => self.region.setup.push(inst),
             _ if level == self.level() => self.push_node(node),
-            _ => self.loops[level as usize - 1].preheader.push(node),
+            _ => self.flow.loops[level as usize - 1].preheader.push(node),
         }
     }
 

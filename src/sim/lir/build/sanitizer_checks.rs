@@ -21,7 +21,7 @@ const I32_RANGE: i64 = 1 << 32;
 impl RegionBuilder<'_> {
     /// Returns whether the operator of an expression may overflow and must be checked.
     pub(super) fn may_overflow(&self, e: ExprId) -> bool {
-        self.guards.arithmetic && !self.guards.exact.contains(&e)
+        self.outside.guards.arithmetic && !self.outside.guards.exact.contains(&e)
     }
 
     /// Emits a side exit that is taken if a binary operator might overflow, or if a shift amount might be out of range.
@@ -35,7 +35,7 @@ impl RegionBuilder<'_> {
         b: &ComponentValue,
         exact: bool,
     ) -> Option<()> {
-        if !self.guards.arithmetic {
+        if !self.outside.guards.arithmetic {
             return Some(());
         }
         match op {
@@ -89,7 +89,7 @@ impl RegionBuilder<'_> {
 
     /// Returns the active lanes for which a comparison holds.
     fn suspect_lanes(&mut self, rel: LaneComparison, elem: LaneElem, x: LaneValue, y: LaneValue) -> LaneValue {
-        self.result_under(LaneOp::Compare(rel, elem), LaneTy::Mask, &[x, y], self.mask)
+        self.result_under(LaneOp::Compare(rel, elem), LaneTy::Mask, &[x, y], self.flow.mask)
     }
 
     // Checks of affine forms
@@ -127,7 +127,7 @@ impl RegionBuilder<'_> {
                     self.pure(LaneOp::Input(RegionInput::LastCoord(axis)), LaneTy::I64, &[]),
                 ),
                 FormSymbol::Counter(counter) => {
-                    let range = self.loops.iter().find_map(|l| l.counter.filter(|c| c.0 == counter));
+                    let range = self.flow.loops.iter().find_map(|l| l.counter.filter(|c| c.0 == counter));
                     match range {
                         Some((_, last)) => (self.constant(LaneTy::I64, 0), last),
                         None => (counter, counter),
@@ -163,7 +163,7 @@ impl RegionBuilder<'_> {
             return;
         }
         for bound in [low, high] {
-            self.check_at(self.level(), self.mask, LaneOp::CheckUniform, &[bound, words]);
+            self.check_at(self.level(), self.flow.mask, LaneOp::CheckUniform, &[bound, words]);
         }
     }
 
@@ -187,7 +187,7 @@ impl RegionBuilder<'_> {
         let sign = wide(LaneBinOp::And, p, q);
         // As an unsigned number, the limit is 2^63, so the check fails if the sign bit of `sign` is set.
         let positive = self.constant(LaneTy::I64, i64::MIN);
-        self.check_at(self.level(), self.mask, LaneOp::CheckUniform, &[sign, positive]);
+        self.check_at(self.level(), self.flow.mask, LaneOp::CheckUniform, &[sign, positive]);
         Some(())
     }
 
@@ -292,7 +292,7 @@ impl RegionBuilder<'_> {
                 value = self.pure(LaneOp::Sext, LaneTy::I64, &[value]);
             }
             let bits = self.constant(LaneTy::I64, bits);
-            self.check_at(self.level(), self.mask, LaneOp::CheckUniform, &[value, bits]);
+            self.check_at(self.level(), self.flow.mask, LaneOp::CheckUniform, &[value, bits]);
             return Some(());
         }
         let value = self.vector(amount, by);
@@ -307,12 +307,12 @@ impl RegionBuilder<'_> {
     /// Emits a side exit that is taken if a float might be outside the range of the integer type to which it is
     /// converted.
     pub(super) fn guard_conversion(&mut self, from: Scalar, to: Scalar, a: &ComponentValue) -> Option<()> {
-        if !self.guards.arithmetic || !from.is_float() || !to.is_int() {
+        if !self.outside.guards.arithmetic || !from.is_float() || !to.is_int() {
             return Some(());
         }
         if let ComponentValue::Bits(bits) = a {
             if is_reported_conversion(to, constant(from, *bits)) {
-                self.leave_any(self.mask);
+                self.leave_any(self.flow.mask);
             }
             return Some(());
         }
@@ -328,7 +328,7 @@ impl RegionBuilder<'_> {
         let above_low = self.suspect_lanes(rel, elem, x, low);
         let below_high = self.suspect_lanes(LaneComparison::Lt, elem, x, high);
         let in_range = self.result(LaneOp::MaskAnd, LaneTy::Mask, &[above_low, below_high]);
-        let outside = self.result(LaneOp::MaskAndNot, LaneTy::Mask, &[self.mask, in_range]);
+        let outside = self.result(LaneOp::MaskAndNot, LaneTy::Mask, &[self.flow.mask, in_range]);
         self.leave_any(outside);
         Some(())
     }
@@ -341,7 +341,7 @@ impl RegionBuilder<'_> {
         }
         if let ComponentValue::Bits(bits) = result {
             if !constant(scalar, *bits).as_f64().is_finite() {
-                self.leave_any(self.mask);
+                self.leave_any(self.flow.mask);
             }
             return Some(());
         }
@@ -370,7 +370,7 @@ impl RegionBuilder<'_> {
         checks: &mut Vec<LaneCheck>,
         store: bool,
     ) -> Option<()> {
-        let guard = self.guards.memories.get(place.memory.index()).copied().unwrap_or_default();
+        let guard = self.outside.guards.memories.get(place.memory.index()).copied().unwrap_or_default();
         if guard != AccessGuard::Unchecked {
             self.region.checked_accesses.push((place.memory, store));
         }
@@ -412,7 +412,8 @@ impl RegionBuilder<'_> {
         checks: &mut Vec<LaneCheck>,
         touch: AccessKind,
     ) -> Option<()> {
-        if self.guards.memories.get(place.memory.index()).copied().unwrap_or_default() == AccessGuard::Unchecked {
+        if self.outside.guards.memories.get(place.memory.index()).copied().unwrap_or_default() == AccessGuard::Unchecked
+        {
             return Some(());
         }
         self.region.checked_accesses.push((place.memory, false));
@@ -461,14 +462,15 @@ impl RegionBuilder<'_> {
             let args = [target.address, mark, target.offsets];
             let args = if target.form == AddressForm::Indexed { &args[..] } else { &args[..2] };
             self.push(
-                LaneInst::new(LaneOp::Store(MemoryWidth::U8, target.form), LaneValue::NONE, args).with_mask(self.mask),
+                LaneInst::new(LaneOp::Store(MemoryWidth::U8, target.form), LaneValue::NONE, args)
+                    .with_mask(self.flow.mask),
             );
             return Some(());
         }
         self.add_access_checks(memory, target, checks);
         let args = [target.address, target.offsets];
         let args = if target.form == AddressForm::Indexed { &args[..] } else { &args[..1] };
-        let loaded = self.result_under(LaneOp::Load(MemoryWidth::U8, target.form), LaneTy::V32, args, self.mask);
+        let loaded = self.result_under(LaneOp::Load(MemoryWidth::U8, target.form), LaneTy::V32, args, self.flow.mask);
         let unwritten = self.suspect_lanes(LaneComparison::Ne, LaneElem::I32, loaded, mark);
         self.leave_any(unwritten);
         Some(())

@@ -8,7 +8,7 @@ use clk_scalar::ops::WarpOp;
 
 impl RegionBuilder<'_> {
     pub(super) fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, result: ExprId) -> Option<()> {
-        if self.guards.memory || self.guards.arithmetic || self.guards.nan {
+        if self.outside.guards.memory || self.outside.guards.arithmetic || self.outside.guards.nan {
             return None;
         }
         let scalar = self.f.exprs[value].ty.scalar();
@@ -32,7 +32,7 @@ impl RegionBuilder<'_> {
                     let ty = if op == WarpOp::MatchAny { LaneTy::V32 } else { elem.vector_ty() };
                     let value = self.vector(&value, scalar);
                     let args: Vec<LaneValue> = std::iter::once(value).chain(lane).collect();
-                    ComponentValue::Vector(self.result_under(LaneOp::Warp(op, elem), ty, &args, self.mask))
+                    ComponentValue::Vector(self.result_under(LaneOp::Warp(op, elem), ty, &args, self.flow.mask))
                 }
             });
         }
@@ -43,8 +43,8 @@ impl RegionBuilder<'_> {
     fn vote(&mut self, op: WarpOp, holds: LaneValue) -> ComponentValue {
         let op_of = LaneOp::Warp(op, LaneElem::U32);
         match op {
-            WarpOp::Ballot => ComponentValue::Vector(self.result_under(op_of, LaneTy::V32, &[holds], self.mask)),
-            _ => ComponentValue::Mask(self.result_under(op_of, LaneTy::Mask, &[holds], self.mask)),
+            WarpOp::Ballot => ComponentValue::Vector(self.result_under(op_of, LaneTy::V32, &[holds], self.flow.mask)),
+            _ => ComponentValue::Mask(self.result_under(op_of, LaneTy::Mask, &[holds], self.flow.mask)),
         }
     }
 }
