@@ -13,28 +13,55 @@ pub(crate) mod png;
 pub(crate) mod python;
 pub(crate) mod safetensors;
 mod sniff;
+mod source;
 pub(crate) mod zip;
+
+use std::sync::Arc;
 
 use self::file::NamedFile;
 pub(crate) use self::file::text;
 use self::items::SavedItems;
 pub(crate) use self::kind::FileFormat;
-use crate::array::Array;
+pub use self::source::ByteSource;
+use self::source::OpenArchive;
 use crate::problem::HostResult;
 use crate::value::HostValue;
 
-/// Decodes a file. Returns an array or a scalar, or a [`HostValue::Table`] if the format has names. `name` is the path
-/// as the user wrote it.
+/// Number of first bytes that suffice to detect the type of a file.
+const SIGNATURE_LEN: u64 = 32;
+
+/// Decodes a file. Returns an array, a scalar or texts, or a [`HostValue::Table`] if the format has names. `name` is
+/// the path as the user wrote it.
 pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
     let format = FileFormat::of(name)?;
     let file = NamedFile { name, bytes };
     file.check_kind(format)?;
     match format {
-        FileFormat::Npy => npy::decode(&file).and_then(scalar_or_array),
+        FileFormat::Npy => npy::decode(&file).and_then(file::scalar_or_array),
         FileFormat::Npz => npz::decode(&file),
         FileFormat::SafeTensors => safetensors::decode(&file),
         FileFormat::Csv => csv::decode(&file),
         FileFormat::Png => png::decode(&file).map(HostValue::Array),
+    }
+}
+
+/// Returns whether a file is an archive, which [`open_archive`] reads in parts.
+pub(crate) fn is_archive(name: &str) -> bool {
+    FileFormat::of(name).is_ok_and(FileFormat::is_archive)
+}
+
+/// Like [`decode`], but reads each member of an archive only when its elements are first used. The arrays of the result
+/// keep `source` alive until they have been read.
+pub fn open_archive(name: &str, source: Arc<dyn ByteSource>) -> HostResult<HostValue> {
+    let format = FileFormat::of(name)?;
+    let archive = OpenArchive { name: name.into(), source };
+    let file = archive.file();
+    let first = file.read(0, SIGNATURE_LEN.min(file.byte_len()))?.unwrap_or_default();
+    NamedFile { name, bytes: &first }.check_kind(format)?;
+    match format {
+        FileFormat::Npz => npz::open(&archive),
+        FileFormat::SafeTensors => safetensors::open(&archive),
+        _ => decode(name, &file.read(0, file.byte_len())?.unwrap_or_default()),
     }
 }
 
@@ -59,12 +86,4 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::Csv => csv::encode(&items),
         FileFormat::Png => png::encode(items.single(format)?),
     }
-}
-
-/// Converts an array of rank 0 to its element; returns other arrays unchanged.
-fn scalar_or_array(array: Array) -> HostResult<HostValue> {
-    Ok(match array.item(0)? {
-        Some(item) if array.rank() == 0 => item,
-        _ => HostValue::Array(array),
-    })
 }
