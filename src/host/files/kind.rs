@@ -9,15 +9,17 @@ pub(crate) enum FileFormat {
     Npz,
     SafeTensors,
     Csv,
+    Text,
     Png,
 }
 
 /// The extensions of each format without the dot. Messages name the first one.
-const EXTENSIONS: [(FileFormat, &[&str]); 5] = [
+const EXTENSIONS: [(FileFormat, &[&str]); 6] = [
     (FileFormat::Npy, &["npy"]),
     (FileFormat::Npz, &["npz"]),
     (FileFormat::SafeTensors, &["safetensors"]),
     (FileFormat::Csv, &["csv"]),
+    (FileFormat::Text, &["txt"]),
     (FileFormat::Png, &["png"]),
 ];
 
@@ -30,7 +32,7 @@ impl FileFormat {
 
     /// Returns whether a file without bytes is valid: it contains no numbers.
     pub fn may_be_empty(self) -> bool {
-        self == FileFormat::Csv
+        matches!(self, FileFormat::Csv | FileFormat::Text)
     }
 
     /// Returns whether the members of a file are read when a program uses them.

@@ -41,6 +41,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
         FileFormat::Npz => npz::decode(&file),
         FileFormat::SafeTensors => safetensors::decode(&file),
         FileFormat::Csv => csv::decode(&file),
+        FileFormat::Text => csv::decode_text(&file),
         FileFormat::Png => png::decode(&file).map(HostValue::Array),
     }
 }
@@ -84,6 +85,7 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::Npz => npz::encode(&items.arrays(format)?),
         FileFormat::SafeTensors => safetensors::encode(&items.arrays(format)?),
         FileFormat::Csv => csv::encode(&items),
+        FileFormat::Text => csv::encode_text(items.single(format)?),
         FileFormat::Png => png::encode(items.single(format)?),
     }
 }
