@@ -10,16 +10,18 @@ pub(crate) enum FileFormat {
     SafeTensors,
     Csv,
     Text,
+    MatrixMarket,
     Png,
 }
 
 /// The extensions of each format without the dot. Messages name the first one.
-const EXTENSIONS: [(FileFormat, &[&str]); 6] = [
+const EXTENSIONS: [(FileFormat, &[&str]); 7] = [
     (FileFormat::Npy, &["npy"]),
     (FileFormat::Npz, &["npz"]),
     (FileFormat::SafeTensors, &["safetensors"]),
     (FileFormat::Csv, &["csv"]),
     (FileFormat::Text, &["txt"]),
+    (FileFormat::MatrixMarket, &["mtx"]),
     (FileFormat::Png, &["png"]),
 ];
 

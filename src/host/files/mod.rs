@@ -7,6 +7,7 @@ pub(crate) mod csv;
 mod file;
 mod items;
 mod kind;
+mod matrix_market;
 pub(crate) mod npy;
 pub(crate) mod npz;
 pub(crate) mod png;
@@ -42,6 +43,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
         FileFormat::SafeTensors => safetensors::decode(&file),
         FileFormat::Csv => csv::decode(&file),
         FileFormat::Text => csv::decode_text(&file),
+        FileFormat::MatrixMarket => matrix_market::decode(&file),
         FileFormat::Png => png::decode(&file).map(HostValue::Array),
     }
 }
@@ -86,6 +88,7 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::SafeTensors => safetensors::encode(&items.arrays(format)?),
         FileFormat::Csv => csv::encode(&items),
         FileFormat::Text => csv::encode_text(items.single(format)?),
+        FileFormat::MatrixMarket => matrix_market::encode(&items),
         FileFormat::Png => png::encode(items.single(format)?),
     }
 }

@@ -17,6 +17,7 @@ const KINDS: &[(&[u8], FileSignature)] = &[
     (b"\x89PNG", FileSignature { name: "a PNG picture", formats: &[FileFormat::Png] }),
     (b"\xff\xd8\xff", FileSignature { name: "a JPEG picture", formats: &[] }),
     (b"GIF8", FileSignature { name: "a GIF picture", formats: &[] }),
+    (b"%%MatrixMarket", FileSignature { name: "a Matrix Market file", formats: &[FileFormat::MatrixMarket] }),
     (b"II*\0", FileSignature { name: "a TIFF picture", formats: &[] }),
     (b"MM\0*", FileSignature { name: "a TIFF picture", formats: &[] }),
     (b"%PDF", FileSignature { name: "a PDF document", formats: &[] }),
