@@ -11,17 +11,19 @@ pub(crate) enum FileFormat {
     Csv,
     Text,
     MatrixMarket,
+    Json,
     Png,
 }
 
 /// The extensions of each format without the dot. Messages name the first one.
-const EXTENSIONS: [(FileFormat, &[&str]); 7] = [
+const EXTENSIONS: [(FileFormat, &[&str]); 8] = [
     (FileFormat::Npy, &["npy"]),
     (FileFormat::Npz, &["npz"]),
     (FileFormat::SafeTensors, &["safetensors"]),
     (FileFormat::Csv, &["csv"]),
     (FileFormat::Text, &["txt"]),
     (FileFormat::MatrixMarket, &["mtx"]),
+    (FileFormat::Json, &["json"]),
     (FileFormat::Png, &["png"]),
 ];
 

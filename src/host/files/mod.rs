@@ -6,6 +6,8 @@
 pub(crate) mod csv;
 mod file;
 mod items;
+mod json;
+mod json_visitor;
 mod kind;
 mod matrix_market;
 pub(crate) mod npy;
@@ -44,6 +46,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
         FileFormat::Csv => csv::decode(&file),
         FileFormat::Text => csv::decode_text(&file),
         FileFormat::MatrixMarket => matrix_market::decode(&file),
+        FileFormat::Json => json::decode(&file),
         FileFormat::Png => png::decode(&file).map(HostValue::Array),
     }
 }
@@ -89,6 +92,7 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::Csv => csv::encode(&items),
         FileFormat::Text => csv::encode_text(items.single(format)?),
         FileFormat::MatrixMarket => matrix_market::encode(&items),
+        FileFormat::Json => json::encode(&items),
         FileFormat::Png => png::encode(items.single(format)?),
     }
 }
