@@ -13,10 +13,11 @@ pub(crate) enum FileFormat {
     MatrixMarket,
     Json,
     Png,
+    Wav,
 }
 
 /// The extensions of each format without the dot. Messages name the first one.
-const EXTENSIONS: [(FileFormat, &[&str]); 8] = [
+const EXTENSIONS: [(FileFormat, &[&str]); 9] = [
     (FileFormat::Npy, &["npy"]),
     (FileFormat::Npz, &["npz"]),
     (FileFormat::SafeTensors, &["safetensors"]),
@@ -25,6 +26,7 @@ const EXTENSIONS: [(FileFormat, &[&str]); 8] = [
     (FileFormat::MatrixMarket, &["mtx"]),
     (FileFormat::Json, &["json"]),
     (FileFormat::Png, &["png"]),
+    (FileFormat::Wav, &["wav"]),
 ];
 
 impl FileFormat {

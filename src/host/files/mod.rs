@@ -17,6 +17,7 @@ pub(crate) mod python;
 pub(crate) mod safetensors;
 mod sniff;
 mod source;
+mod wav;
 pub(crate) mod zip;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
         FileFormat::MatrixMarket => matrix_market::decode(&file),
         FileFormat::Json => json::decode(&file),
         FileFormat::Png => png::decode(&file).map(HostValue::Array),
+        FileFormat::Wav => wav::decode(&file),
     }
 }
 
@@ -94,5 +96,6 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::MatrixMarket => matrix_market::encode(&items),
         FileFormat::Json => json::encode(&items),
         FileFormat::Png => png::encode(items.single(format)?),
+        FileFormat::Wav => wav::encode(&items),
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn detect_signature(bytes: &[u8]) -> Option<&'static FileSignature> {
     // The type of a RIFF file follows its length.
     if bytes.starts_with(b"RIFF") {
         return Some(match bytes.get(8..12) {
-            Some(b"WAVE") => &FileSignature { name: "a WAV sound", formats: &[] },
+            Some(b"WAVE") => &FileSignature { name: "a WAV sound", formats: &[FileFormat::Wav] },
             Some(b"WEBP") => &FileSignature { name: "a WebP picture", formats: &[] },
             _ => &FileSignature { name: "a RIFF file", formats: &[] },
         });
