@@ -13,11 +13,12 @@ pub(crate) enum FileFormat {
     MatrixMarket,
     Json,
     Png,
+    Apng,
     Wav,
 }
 
 /// The extensions of each format without the dot. Messages name the first one.
-const EXTENSIONS: [(FileFormat, &[&str]); 9] = [
+const EXTENSIONS: [(FileFormat, &[&str]); 10] = [
     (FileFormat::Npy, &["npy"]),
     (FileFormat::Npz, &["npz"]),
     (FileFormat::SafeTensors, &["safetensors"]),
@@ -26,6 +27,7 @@ const EXTENSIONS: [(FileFormat, &[&str]); 9] = [
     (FileFormat::MatrixMarket, &["mtx"]),
     (FileFormat::Json, &["json"]),
     (FileFormat::Png, &["png"]),
+    (FileFormat::Apng, &["apng"]),
     (FileFormat::Wav, &["wav"]),
 ];
 

@@ -48,7 +48,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
         FileFormat::Text => csv::decode_text(&file),
         FileFormat::MatrixMarket => matrix_market::decode(&file),
         FileFormat::Json => json::decode(&file),
-        FileFormat::Png => png::decode(&file).map(HostValue::Array),
+        FileFormat::Png | FileFormat::Apng => png::decode(&file, format).map(HostValue::Array),
         FileFormat::Wav => wav::decode(&file),
     }
 }
@@ -95,7 +95,7 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::Text => csv::encode_text(items.single(format)?),
         FileFormat::MatrixMarket => matrix_market::encode(&items),
         FileFormat::Json => json::encode(&items),
-        FileFormat::Png => png::encode(items.single(format)?),
+        FileFormat::Png | FileFormat::Apng => png::encode(&items, format),
         FileFormat::Wav => wav::encode(&items),
     }
 }

@@ -14,7 +14,7 @@ const KINDS: &[(&[u8], FileSignature)] = &[
     (b"\x93NUMPY", FileSignature { name: "a NumPy array", formats: &[FileFormat::Npy] }),
     (b"PK\x03\x04", FileSignature { name: "a zip archive", formats: &[FileFormat::Npz] }),
     (b"PK\x05\x06", FileSignature { name: "an empty zip archive", formats: &[FileFormat::Npz] }),
-    (b"\x89PNG", FileSignature { name: "a PNG picture", formats: &[FileFormat::Png] }),
+    (b"\x89PNG", FileSignature { name: "a PNG picture", formats: &[FileFormat::Png, FileFormat::Apng] }),
     (b"\xff\xd8\xff", FileSignature { name: "a JPEG picture", formats: &[] }),
     (b"GIF8", FileSignature { name: "a GIF picture", formats: &[] }),
     (b"%%MatrixMarket", FileSignature { name: "a Matrix Market file", formats: &[FileFormat::MatrixMarket] }),
