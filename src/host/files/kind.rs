@@ -14,11 +14,12 @@ pub(crate) enum FileFormat {
     Json,
     Png,
     Apng,
+    Jpeg,
     Wav,
 }
 
 /// The extensions of each format without the dot. Messages name the first one.
-const EXTENSIONS: [(FileFormat, &[&str]); 10] = [
+const EXTENSIONS: [(FileFormat, &[&str]); 11] = [
     (FileFormat::Npy, &["npy"]),
     (FileFormat::Npz, &["npz"]),
     (FileFormat::SafeTensors, &["safetensors"]),
@@ -28,6 +29,7 @@ const EXTENSIONS: [(FileFormat, &[&str]); 10] = [
     (FileFormat::Json, &["json"]),
     (FileFormat::Png, &["png"]),
     (FileFormat::Apng, &["apng"]),
+    (FileFormat::Jpeg, &["jpg", "jpeg"]),
     (FileFormat::Wav, &["wav"]),
 ];
 

@@ -6,6 +6,7 @@
 pub(crate) mod csv;
 mod file;
 mod items;
+mod jpeg;
 mod json;
 mod json_visitor;
 mod kind;
@@ -28,7 +29,7 @@ use self::items::SavedItems;
 pub(crate) use self::kind::FileFormat;
 pub use self::source::ByteSource;
 use self::source::OpenArchive;
-use crate::problem::HostResult;
+use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
 
 /// Number of first bytes that suffice to detect the type of a file.
@@ -49,6 +50,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
         FileFormat::MatrixMarket => matrix_market::decode(&file),
         FileFormat::Json => json::decode(&file),
         FileFormat::Png | FileFormat::Apng => png::decode(&file, format).map(HostValue::Array),
+        FileFormat::Jpeg => jpeg::decode(&file).map(HostValue::Array),
         FileFormat::Wav => wav::decode(&file),
     }
 }
@@ -96,6 +98,8 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::MatrixMarket => matrix_market::encode(&items),
         FileFormat::Json => json::encode(&items),
         FileFormat::Png | FileFormat::Apng => png::encode(&items, format),
+        FileFormat::Jpeg => Err(RuntimeError::new("E0715", "Clk writes no JPEG pictures")
+            .help("save the picture as .png, which keeps all pixels")),
         FileFormat::Wav => wav::encode(&items),
     }
 }

@@ -15,7 +15,7 @@ const KINDS: &[(&[u8], FileSignature)] = &[
     (b"PK\x03\x04", FileSignature { name: "a zip archive", formats: &[FileFormat::Npz] }),
     (b"PK\x05\x06", FileSignature { name: "an empty zip archive", formats: &[FileFormat::Npz] }),
     (b"\x89PNG", FileSignature { name: "a PNG picture", formats: &[FileFormat::Png, FileFormat::Apng] }),
-    (b"\xff\xd8\xff", FileSignature { name: "a JPEG picture", formats: &[] }),
+    (b"\xff\xd8\xff", FileSignature { name: "a JPEG picture", formats: &[FileFormat::Jpeg] }),
     (b"GIF8", FileSignature { name: "a GIF picture", formats: &[] }),
     (b"%%MatrixMarket", FileSignature { name: "a Matrix Market file", formats: &[FileFormat::MatrixMarket] }),
     (b"II*\0", FileSignature { name: "a TIFF picture", formats: &[] }),
