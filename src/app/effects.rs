@@ -1,8 +1,11 @@
 //! The side effects of scripts: printing, showing pictures, reading and writing files.
 
+use std::sync::Arc;
+
 use super::console::Console;
 use super::{disk, picture};
 use clk_base::file_error::FileError;
+use clk_host::files::ByteSource;
 use clk_host::interp::{HostEffects, ShownPicture};
 
 /// Effects for a terminal: output goes to the console, and files are on disk.
@@ -25,6 +28,10 @@ impl HostEffects for TerminalEffects<'_> {
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
+    }
+
+    fn open(&mut self, path: &str) -> Result<Arc<dyn ByteSource>, FileError> {
+        disk::open_parts(&disk::path_of(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
@@ -51,6 +58,10 @@ impl HostEffects for CapturedEffects {
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
+    }
+
+    fn open(&mut self, path: &str) -> Result<Arc<dyn ByteSource>, FileError> {
+        disk::open_parts(&disk::path_of(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {

@@ -80,6 +80,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("docs/internals/differentiation.md", include_str!("../../docs/internals/differentiation.md")),
     ("docs/internals/execution-context.md", include_str!("../../docs/internals/execution-context.md")),
     ("docs/internals/faults.md", include_str!("../../docs/internals/faults.md")),
+    ("docs/internals/files.md", include_str!("../../docs/internals/files.md")),
     ("docs/internals/footprints.md", include_str!("../../docs/internals/footprints.md")),
     ("docs/internals/foreign-names.md", include_str!("../../docs/internals/foreign-names.md")),
     ("docs/internals/glossary.md", include_str!("../../docs/internals/glossary.md")),

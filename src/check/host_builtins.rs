@@ -623,11 +623,13 @@ impl Cx<'_> {
     fn data(&mut self, e: &ast::Expr, callee: &str) -> Expr {
         let e = self.expr(e, None);
         match self.vars.shallow(&e.ty) {
-            Type::Array(_) | Type::Strings | Type::Unknown | Type::Error => {}
+            Type::Array(_) | Type::Scalar(_) | Type::Strings | Type::Unknown | Type::Error => {}
+            ty if self.vars.scalar_kind(&ty).is_some_and(|kind| kind != TypeClass::Any) => {}
             ty => {
                 let actual = self.ty_text(&e.ty);
-                let d = Diagnostic::error("E0301", format!("`{callee}` takes arrays, but this is `{actual}`"))
-                    .at(e.span, format!("this is `{actual}`"));
+                let d =
+                    Diagnostic::error("E0301", format!("`{callee}` takes arrays and numbers, but this is `{actual}`"))
+                        .at(e.span, format!("this is `{actual}`"));
                 self.report(match ty {
                     Type::Str => d.help("`write_text(path, text)` writes a text"),
                     _ => d,

@@ -222,7 +222,9 @@ fn foreign_module_help(name: &str) -> Option<&'static str> {
         }
         "time" | "timeit" => "`time { … }` measures, and `clk bench` runs `bench` blocks",
         "sys" | "os" | "argparse" => "`args` has the script's arguments; `load` and `save` deal with files",
-        "pandas" | "csv" | "json" | "pickle" => "`load` and `save` read and write CSV, NPY, NPZ and safetensors files",
+        "pandas" | "csv" | "json" | "pickle" => {
+            "`load` and `save` read and write CSV, JSON, NPY, NPZ and safetensors files"
+        }
         "pytest" | "unittest" => "tests are `test \"name\" { … }`, run by `clk test`",
         _ => return None,
     })

@@ -11,7 +11,7 @@ use clk_host::value::HostValue;
 use clk_scalar::Scalar;
 use clk_testing::exec;
 
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let python = PathBuf::from(std::env::var("CLK_PYTHON").unwrap_or("python3".into()));
     let has_numpy = Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|out| out.status.success());
     if !has_numpy {
@@ -21,7 +21,7 @@ fn python() -> Option<PathBuf> {
 }
 
 #[track_caller]
-fn run(python: &Path, folder: &Path, script: &str) -> String {
+pub(crate) fn run(python: &Path, folder: &Path, script: &str) -> String {
     let out = Command::new(python).current_dir(folder).args(["-c", script]).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).into_owned()

@@ -3,8 +3,10 @@
 mod array_functions;
 mod caches;
 mod dynamic_types;
+mod file_formats;
 mod files;
 mod files_numpy;
+mod files_scipy;
 mod fuzz_loaders;
 mod host;
 mod host_code;

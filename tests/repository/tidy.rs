@@ -16,7 +16,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("anstream", &["src/app/", "src/base/render/"]),
     ("ariadne", &["src/base/render/"]),
     ("blake3", &["src/runtime/"]),
-    ("bytemuck", &["src/base/", "src/cuda/", "src/sim/product/", "src/host/array/", "src/host/graph/"]),
+    (
+        "bytemuck",
+        &["src/base/", "src/cuda/", "src/sim/product/", "src/host/array/", "src/host/files/", "src/host/graph/"],
+    ),
     ("chumsky", &["src/syntax/"]),
     ("clap", &["src/app/cli/"]),
     ("clap_complete", &["src/app/cli/"]),
@@ -47,7 +50,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustc_hash", &["src/"]),
     ("rustyline", &["src/app/debug/prompt.rs", "src/app/repl/"]),
     ("safetensors", &["src/host/"]),
-    ("serde", &["src/app/ranks/", "src/base/", "src/cuda/", "src/host/ranks/", "src/scalar/"]),
+    ("serde", &["src/app/ranks/", "src/base/", "src/cuda/", "src/host/files/", "src/host/ranks/", "src/scalar/"]),
     ("serde_bytes", &["src/cuda/isolate/"]),
     ("serde_json", &["src/app/", "src/base/render/", "src/host/files/"]),
     ("smallvec", &["src/app/", "src/cuda/", "src/host/", "src/sim/"]),
@@ -56,6 +59,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tempfile", &["src/app/"]),
     ("thiserror", &["src/"]),
     ("toml", &["src/app/project/"]),
+    ("zune_jpeg", &["src/host/files/"]),
 ];
 
 /// Calls that perform I/O. Only the crate `app` may contain them; the results of all other crates depend on their

@@ -196,6 +196,17 @@ fn files_and_pictures() -> Vec<Work> {
         work!(all, name, files::encode(name, &[(None, &a)]));
         work!(all, name, files::decode(name, &bytes));
     }
+    for name in ["x.txt", "x.mtx", "x.json", "x.apng"] {
+        let a = if name == "x.apng" { floats(&[2, 300, 300]) } else { floats(&[N / 3, 3]) };
+        let bytes = files::encode(name, &[(None, &a)]).expect("a file");
+        work!(all, name, files::encode(name, &[(None, &a)]));
+        work!(all, name, files::decode(name, &bytes));
+    }
+    let samples = [(Some("samples"), &large), (Some("rate"), &HostValue::of(8000))];
+    let bytes = files::encode("x.wav", &samples).expect("a file");
+    work!(all, "x.wav", files::decode("x.wav", &bytes));
+    let bytes = std::fs::read(clk_testing::root().join("tests/pictures/color.jpg")).expect("a picture");
+    work!(all, "x.jpg", files::decode("x.jpg", &bytes));
     let texts = HostValue::Strings(vec!["a text".into(); N].into());
     let bytes = files::encode("t.csv", &[(Some("name"), &texts)]).expect("a file");
     let columns = texts.clone();

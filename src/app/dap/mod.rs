@@ -11,6 +11,7 @@ mod wire;
 
 use std::io::BufReader;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::{Value, json};
@@ -26,6 +27,7 @@ use super::interrupt::Interrupt;
 use super::{disk, exit, picture, script};
 use clk_base::file_error::FileError;
 use clk_base::render::{self, RenderStyle};
+use clk_host::files::ByteSource;
 use clk_host::interp::{HostEffects, ShownPicture};
 
 /// Style of diagnostics in an editor.
@@ -174,6 +176,10 @@ impl HostEffects for DapOutput {
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
+    }
+
+    fn open(&mut self, path: &str) -> Result<Arc<dyn ByteSource>, FileError> {
+        disk::open_parts(&disk::path_of(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {

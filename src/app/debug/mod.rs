@@ -35,6 +35,7 @@ use clk_base::arena::Id;
 use clk_base::diag::Diagnostic;
 use clk_base::file_error::FileError;
 use clk_check::typed::TestSection;
+use clk_host::files::ByteSource;
 use clk_host::interp::{HostEffects, Interpreter, ShownPicture};
 use clk_sim::Simulator;
 
@@ -250,6 +251,10 @@ impl HostEffects for SharedConsole {
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         disk::read(&disk::path_of(path))
+    }
+
+    fn open(&mut self, path: &str) -> Result<Arc<dyn ByteSource>, FileError> {
+        disk::open_parts(&disk::path_of(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {

@@ -21,7 +21,7 @@ use clk_compile::{Files, LoadedFile, MissingModule};
 use clk_import::ImportOptions;
 
 pub(crate) use self::confinement::{Confinement, check_read, confine, is_confined, is_visible};
-pub(crate) use self::open::{contents, open, read, read_system_file};
+pub(crate) use self::open::{contents, open, open_parts, read, read_system_file};
 pub(crate) use self::replace::write_atomically;
 pub(crate) use self::source::{MAX_SOURCE, read_source, source_text};
 

@@ -5,12 +5,15 @@
 //! name may refer to another file by then. `O_NONBLOCK` keeps the opening itself from blocking.
 
 use std::fs::{File, FileType, Metadata};
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use super::confinement;
 use clk_base::file_error::FileError;
 use clk_base::{alloc, stop};
+use clk_host::files::ByteSource;
 
 /// Opens a regular file for reading.
 pub(crate) fn open(path: &Path) -> Result<File, FileError> {
@@ -34,6 +37,44 @@ fn open_unconfined(path: &Path) -> Result<File, FileError> {
 /// Returns the content of a regular file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     contents(open(path)?, u64::MAX)
+}
+
+/// Files of at most this size are read at once, so that they need no open file.
+const SMALL: u64 = 1 << 20;
+
+/// Opens a regular file that is read in parts.
+pub(crate) fn open_parts(path: &Path) -> Result<Arc<dyn ByteSource>, FileError> {
+    let file = open(path)?;
+    let metadata = file.metadata()?;
+    let (len, modified) = (metadata.len(), metadata.modified().ok());
+    match len <= SMALL {
+        true => Ok(Arc::new(contents(file, u64::MAX)?)),
+        false => Ok(Arc::new(FileParts { file: Mutex::new(file), len, modified })),
+    }
+}
+
+/// A file that is read in parts. A file that replaces it does not matter, but writes into it do.
+struct FileParts {
+    file: Mutex<File>,
+    /// Length and time of the last write when the file was opened.
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
+impl ByteSource for FileParts {
+    fn byte_len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), FileError> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let metadata = file.metadata()?;
+        if metadata.len() != self.len || metadata.modified().ok() != self.modified {
+            return Err(FileError::Refused("it has changed since it was loaded"));
+        }
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(file.read_exact(into)?)
+    }
 }
 
 /// Returns the content of a file of the operating system that Clk itself needs, also in a confined process.
@@ -87,6 +128,38 @@ mod tests {
         assert_eq!(contents(open(&path).expect("open"), 3).expect("read"), b"012");
         assert!(open(folder.path()).is_err_and(|why| why.to_string().contains("a folder")));
         assert!(open(&folder.path().join("b")).is_err_and(|why| why.to_string().contains("no such file")));
+    }
+
+    #[test]
+    fn parts_of_a_file_are_those_of_its_first_content() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for size in [10, SMALL as usize + 10] {
+            let path = folder.path().join("a");
+            let old: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
+            std::fs::write(&path, &old).expect("written");
+            let parts = open_parts(&path).expect("open");
+            let read = |offset: usize| {
+                let mut part = [0; 7];
+                parts.read_at(offset as u64, &mut part).map(|()| part)
+            };
+            assert_eq!((parts.byte_len(), read(3).expect("a part")), (size as u64, [3, 4, 5, 6, 7, 8, 9]));
+            assert!(read(size - 6).is_err(), "beyond the end");
+            // `save` replaces a file, so that the opened one keeps its content.
+            std::fs::write(folder.path().join("b"), b"new").expect("written");
+            std::fs::rename(folder.path().join("b"), &path).expect("renamed");
+            assert_eq!(read(size - 7).expect("a part"), old[size - 7..]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_in_place_is_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        std::fs::write(&path, vec![1; SMALL as usize + 1]).expect("written");
+        let parts = open_parts(&path).expect("open");
+        std::fs::write(&path, vec![2; SMALL as usize + 2]).expect("written");
+        let error = parts.read_at(0, &mut [0]).expect_err("it has changed");
+        assert_eq!(error.to_string(), "it has changed since it was loaded");
     }
 
     #[cfg(target_os = "linux")]

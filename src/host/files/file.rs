@@ -26,18 +26,23 @@ pub(crate) struct NamedFile<'a> {
 impl<'a> NamedFile<'a> {
     /// Returns the error for a file that is invalid in its format.
     pub fn damaged(&self, reason: impl std::fmt::Display) -> RuntimeError {
-        RuntimeError::new("E0711", format!("`{}` is damaged: {reason}", self.name))
+        damaged(self.name, reason)
     }
 
     /// Returns the error for a valid file whose content has no type in Clk.
     pub(crate) fn unsupported(&self, reason: impl std::fmt::Display) -> RuntimeError {
-        RuntimeError::new(UNSUPPORTED, format!("`{}` {reason}", self.name))
+        unsupported(self.name, reason)
+    }
+
+    /// Returns the error for a line of a text file that is invalid in its format.
+    pub(crate) fn wrong_line(&self, line: u64, reason: impl std::fmt::Display) -> RuntimeError {
+        RuntimeError::new("E0714", format!("line {line} of `{}` {reason}", self.name))
     }
 
     /// Returns an error if the file is empty, or if its first bytes are the signature of another format.
     pub(crate) fn check_kind(&self, format: FileFormat) -> HostResult<()> {
         let extension = format.extension();
-        if self.bytes.is_empty() && format != FileFormat::Csv {
+        if self.bytes.is_empty() && !format.may_be_empty() {
             return Err(self.damaged("it is empty"));
         }
         let signature = sniff::detect_signature(self.bytes);
@@ -53,20 +58,30 @@ impl<'a> NamedFile<'a> {
     }
 }
 
+/// Returns the error for the file `name`, which is invalid in its format.
+pub(crate) fn damaged(name: &str, reason: impl std::fmt::Display) -> RuntimeError {
+    RuntimeError::new("E0711", format!("`{name}` is damaged: {reason}"))
+}
+
+/// Returns the error for the valid file `name`, whose content has no type in Clk.
+pub(crate) fn unsupported(name: &str, reason: impl std::fmt::Display) -> RuntimeError {
+    RuntimeError::new(UNSUPPORTED, format!("`{name}` {reason}"))
+}
+
 /// Formats a number of bytes for messages.
 pub(crate) fn bytes_text(count: u128) -> String {
     if count == 1 { "1 byte".into() } else { format!("{count} bytes") }
 }
 
 /// Returns the shape of an array in a file, and its size in bytes. Returns an error if the array is too large for Clk.
-pub(crate) fn check_shape(file: &NamedFile, dims: &[u64], size: usize) -> HostResult<(Vec<usize>, u128)> {
+pub(crate) fn check_shape(name: &str, dims: &[u64], size: usize) -> HostResult<(Vec<usize>, u128)> {
     let limit = crate::array::MAX_EXTENT as u64;
     if let Some((axis, n)) = dims.iter().enumerate().find(|(_, n)| **n > limit) {
         let title = format!("holds an array with {n} elements along axis {axis}");
-        return Err(file.unsupported(title).note(format!("an axis has at most {limit} elements")));
+        return Err(unsupported(name, title).note(format!("an axis has at most {limit} elements")));
     }
     let total = dims.iter().try_fold(size as u128, |total, &n| total.checked_mul(u128::from(n)));
-    let total = total.ok_or_else(|| file.damaged("the size of its array is beyond all bounds"))?;
+    let total = total.ok_or_else(|| damaged(name, "the size of its array is beyond all bounds"))?;
     Ok((dims.iter().map(|&n| n as usize).collect(), total))
 }
 
@@ -79,12 +94,20 @@ pub(crate) fn from_fortran(array: Array) -> HostResult<Array> {
     }
 }
 
+/// Converts an array of rank 0 to its element; returns other arrays unchanged.
+pub(crate) fn scalar_or_array(array: Array) -> HostResult<HostValue> {
+    Ok(match array.item(0)? {
+        Some(item) if array.rank() == 0 => item,
+        _ => HostValue::Array(array),
+    })
+}
+
 /// Returns a table with the given columns, which are arrays of numbers or of texts.
 pub(crate) fn table(columns: IndexMap<SmolStr, HostValue>) -> HostValue {
     HostValue::Table(Arc::new(TableValue { columns, unreadable: IndexMap::new() }))
 }
 
-/// The arrays of an archive that were decoded so far.
+/// The arrays of an archive, in the order of the file.
 #[derive(Default)]
 pub(crate) struct Members {
     arrays: IndexMap<SmolStr, HostValue>,
@@ -94,10 +117,10 @@ pub(crate) struct Members {
 impl Members {
     /// Adds an array. If its element type does not exist in Clk, the error is reported only when a program reads the
     /// array.
-    pub fn add(&mut self, file: &NamedFile, name: &str, member: HostResult<Array>) -> HostResult<()> {
+    pub fn add(&mut self, file_name: &str, name: &str, member: HostResult<Array>) -> HostResult<()> {
         let is_duplicate = self.arrays.contains_key(name) || self.unreadable.contains_key(name);
         match member {
-            _ if is_duplicate => return Err(file.damaged(format!("it holds two arrays called `{name}`"))),
+            _ if is_duplicate => return Err(damaged(file_name, format!("it holds two arrays called `{name}`"))),
             Ok(array) => drop(self.arrays.insert(SmolStr::new(name), HostValue::Array(array))),
             Err(problem) if problem.code == UNSUPPORTED => drop(self.unreadable.insert(SmolStr::new(name), problem)),
             Err(problem) => return Err(problem),

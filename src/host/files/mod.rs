@@ -6,35 +6,72 @@
 pub(crate) mod csv;
 mod file;
 mod items;
+mod jpeg;
+mod json;
+mod json_visitor;
 mod kind;
+mod matrix_market;
 pub(crate) mod npy;
 pub(crate) mod npz;
 pub(crate) mod png;
 pub(crate) mod python;
 pub(crate) mod safetensors;
 mod sniff;
+mod source;
+mod wav;
 pub(crate) mod zip;
+
+use std::sync::Arc;
 
 use self::file::NamedFile;
 pub(crate) use self::file::text;
 use self::items::SavedItems;
 pub(crate) use self::kind::FileFormat;
-use crate::array::Array;
-use crate::problem::HostResult;
+pub use self::source::ByteSource;
+use self::source::OpenArchive;
+use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
 
-/// Decodes a file. Returns an array or a scalar, or a [`HostValue::Table`] if the format has names. `name` is the path
-/// as the user wrote it.
+/// Number of first bytes that suffice to detect the type of a file.
+const SIGNATURE_LEN: u64 = 32;
+
+/// Decodes a file. Returns an array, a scalar or texts, or a [`HostValue::Table`] if the format has names. `name` is
+/// the path as the user wrote it.
 pub fn decode(name: &str, bytes: &[u8]) -> HostResult<HostValue> {
     let format = FileFormat::of(name)?;
     let file = NamedFile { name, bytes };
     file.check_kind(format)?;
     match format {
-        FileFormat::Npy => npy::decode(&file).and_then(scalar_or_array),
+        FileFormat::Npy => npy::decode(&file).and_then(file::scalar_or_array),
         FileFormat::Npz => npz::decode(&file),
         FileFormat::SafeTensors => safetensors::decode(&file),
         FileFormat::Csv => csv::decode(&file),
-        FileFormat::Png => png::decode(&file).map(HostValue::Array),
+        FileFormat::Text => csv::decode_text(&file),
+        FileFormat::MatrixMarket => matrix_market::decode(&file),
+        FileFormat::Json => json::decode(&file),
+        FileFormat::Png | FileFormat::Apng => png::decode(&file, format).map(HostValue::Array),
+        FileFormat::Jpeg => jpeg::decode(&file).map(HostValue::Array),
+        FileFormat::Wav => wav::decode(&file),
+    }
+}
+
+/// Returns whether a file is an archive, which [`open_archive`] reads in parts.
+pub(crate) fn is_archive(name: &str) -> bool {
+    FileFormat::of(name).is_ok_and(FileFormat::is_archive)
+}
+
+/// Like [`decode`], but reads each member of an archive only when its elements are first used. The arrays of the result
+/// keep `source` alive until they have been read.
+pub fn open_archive(name: &str, source: Arc<dyn ByteSource>) -> HostResult<HostValue> {
+    let format = FileFormat::of(name)?;
+    let archive = OpenArchive { name: name.into(), source };
+    let file = archive.file();
+    let first = file.read(0, SIGNATURE_LEN.min(file.byte_len()))?.unwrap_or_default();
+    NamedFile { name, bytes: &first }.check_kind(format)?;
+    match format {
+        FileFormat::Npz => npz::open(&archive),
+        FileFormat::SafeTensors => safetensors::open(&archive),
+        _ => decode(name, &file.read(0, file.byte_len())?.unwrap_or_default()),
     }
 }
 
@@ -57,14 +94,12 @@ pub fn encode(name: &str, values: &[(Option<&str>, &HostValue)]) -> HostResult<V
         FileFormat::Npz => npz::encode(&items.arrays(format)?),
         FileFormat::SafeTensors => safetensors::encode(&items.arrays(format)?),
         FileFormat::Csv => csv::encode(&items),
-        FileFormat::Png => png::encode(items.single(format)?),
+        FileFormat::Text => csv::encode_text(items.single(format)?),
+        FileFormat::MatrixMarket => matrix_market::encode(&items),
+        FileFormat::Json => json::encode(&items),
+        FileFormat::Png | FileFormat::Apng => png::encode(&items, format),
+        FileFormat::Jpeg => Err(RuntimeError::new("E0715", "Clk writes no JPEG pictures")
+            .help("save the picture as .png, which keeps all pixels")),
+        FileFormat::Wav => wav::encode(&items),
     }
-}
-
-/// Converts an array of rank 0 to its element; returns other arrays unchanged.
-fn scalar_or_array(array: Array) -> HostResult<HostValue> {
-    Ok(match array.item(0)? {
-        Some(item) if array.rank() == 0 => item,
-        _ => HostValue::Array(array),
-    })
 }

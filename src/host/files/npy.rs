@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::array::{Array, ElementType, RecordLayout};
-use crate::files::file::{NamedFile, bytes_text, check_shape, from_fortran};
+use crate::files::file::{NamedFile, bytes_text, check_shape, damaged, from_fortran};
 use crate::files::python::{PythonLiteral, dictionary, quote};
 use crate::problem::{HostResult, RuntimeError};
 use clk_base::{alloc, stop};
@@ -31,32 +31,68 @@ struct FileElement {
     size: usize,
 }
 
+/// The header of a file.
+pub(crate) struct NpyHeader {
+    element: FileElement,
+    is_fortran: bool,
+    dims: Vec<u64>,
+    /// Number of bytes before the data.
+    len: usize,
+}
+
+impl NpyHeader {
+    /// Reads the header of a file. `file` may be only the first part of a file, of at least [`header_len`] bytes.
+    pub fn read(file: &NamedFile) -> HostResult<NpyHeader> {
+        let (header, data) = split(file)?;
+        let entries = dictionary(&header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
+        let entry = |name: &str| {
+            let found = entries.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+            found.ok_or_else(|| file.damaged(format!("its header does not give `{name}`")))
+        };
+        let element = file_element(file, entry("descr")?)?;
+        let PythonLiteral::Bool(is_fortran) = *entry("fortran_order")? else {
+            return Err(file.damaged("`fortran_order` in its header is neither True nor False"));
+        };
+        let dims =
+            extents(entry("shape")?).ok_or_else(|| file.damaged("`shape` in its header is not a tuple of extents"))?;
+        Ok(NpyHeader { element, is_fortran, dims, len: file.bytes.len() - data.len() })
+    }
+
+    /// Returns the element type and the shape of the array. `file_len` is the length of the file `name`, which must be
+    /// the length of the header and the data.
+    pub fn array_type(&self, name: &str, file_len: u64) -> HostResult<(ElementType, Vec<usize>)> {
+        let (shape, need) = check_shape(name, &self.dims, self.element.size)?;
+        let data_bytes = u128::from(file_len).saturating_sub(self.len as u128);
+        if need != data_bytes {
+            let (need, data_bytes) = (bytes_text(need), bytes_text(data_bytes));
+            return Err(damaged(name, format!("its header promises {need} of data, and {data_bytes} follow")));
+        }
+        Ok((self.element.element.clone(), shape))
+    }
+}
+
+/// Returns the number of bytes that a file needs for its header to be read, from its first 12 bytes.
+pub(crate) fn header_len(first: &[u8]) -> usize {
+    let before = MAGIC.len() + 2;
+    match (first.get(MAGIC.len()), first.get(before..before + 4)) {
+        (Some(1), Some(&[a, b, ..])) => before + 2 + usize::from(u16::from_le_bytes([a, b])),
+        (_, Some(&[a, b, c, d])) => {
+            let len = u32::from_le_bytes([a, b, c, d]) as usize;
+            before + 4 + len.min(LONGEST_HEADER + 1)
+        }
+        _ => first.len(),
+    }
+}
+
 /// Decodes a file.
 pub(crate) fn decode(file: &NamedFile) -> HostResult<Array> {
-    let (header, data) = split(file)?;
-    let entries = dictionary(&header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
-    let entry = |name: &str| {
-        let found = entries.iter().find(|(key, _)| key == name).map(|(_, value)| value);
-        found.ok_or_else(|| file.damaged(format!("its header does not give `{name}`")))
-    };
-    let element = file_element(file, entry("descr")?)?;
-    let PythonLiteral::Bool(fortran) = entry("fortran_order")? else {
-        return Err(file.damaged("`fortran_order` in its header is neither True nor False"));
-    };
-    let mut dims =
-        extents(entry("shape")?).ok_or_else(|| file.damaged("`shape` in its header is not a tuple of extents"))?;
-    let (_, need) = check_shape(file, &dims, element.size)?;
-    let data_bytes = data.len() as u128;
-    if need != data_bytes {
-        let (need, data_bytes) = (bytes_text(need), bytes_text(data_bytes));
-        return Err(file.damaged(format!("its header promises {need} of data, and {data_bytes} follow")));
+    let header = NpyHeader::read(file)?;
+    let (_, mut shape) = header.array_type(file.name, file.bytes.len() as u64)?;
+    if header.is_fortran {
+        shape.reverse();
     }
-    if *fortran {
-        dims.reverse();
-    }
-    let (shape, _) = check_shape(file, &dims, element.size)?;
-    let array = fill(&element, &shape, data)?;
-    if *fortran { from_fortran(array) } else { Ok(array) }
+    let array = fill(&header.element, &shape, file.bytes.get(header.len..).unwrap_or(&[]))?;
+    if header.is_fortran { from_fortran(array) } else { Ok(array) }
 }
 
 /// Splits a file into the text of its header and the data. Headers are Latin-1 before version 3, and UTF-8 from then

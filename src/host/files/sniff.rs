@@ -14,10 +14,10 @@ const KINDS: &[(&[u8], FileSignature)] = &[
     (b"\x93NUMPY", FileSignature { name: "a NumPy array", formats: &[FileFormat::Npy] }),
     (b"PK\x03\x04", FileSignature { name: "a zip archive", formats: &[FileFormat::Npz] }),
     (b"PK\x05\x06", FileSignature { name: "an empty zip archive", formats: &[FileFormat::Npz] }),
-    (b"\x89PNG", FileSignature { name: "a PNG picture", formats: &[FileFormat::Png] }),
-    (b"\xff\xd8\xff", FileSignature { name: "a JPEG picture", formats: &[] }),
+    (b"\x89PNG", FileSignature { name: "a PNG picture", formats: &[FileFormat::Png, FileFormat::Apng] }),
+    (b"\xff\xd8\xff", FileSignature { name: "a JPEG picture", formats: &[FileFormat::Jpeg] }),
     (b"GIF8", FileSignature { name: "a GIF picture", formats: &[] }),
-    (b"RIFF", FileSignature { name: "a WebP picture or a sound", formats: &[] }),
+    (b"%%MatrixMarket", FileSignature { name: "a Matrix Market file", formats: &[FileFormat::MatrixMarket] }),
     (b"II*\0", FileSignature { name: "a TIFF picture", formats: &[] }),
     (b"MM\0*", FileSignature { name: "a TIFF picture", formats: &[] }),
     (b"%PDF", FileSignature { name: "a PDF document", formats: &[] }),
@@ -49,6 +49,14 @@ pub(crate) fn detect_signature(bytes: &[u8]) -> Option<&'static FileSignature> {
     let is_safetensors = bytes.get(8) == Some(&b'{') && bytes.get(6..8) == Some(&[0, 0]);
     if is_safetensors {
         return Some(&FileSignature { name: "a safetensors file", formats: &[FileFormat::SafeTensors] });
+    }
+    // The type of a RIFF file follows its length.
+    if bytes.starts_with(b"RIFF") {
+        return Some(match bytes.get(8..12) {
+            Some(b"WAVE") => &FileSignature { name: "a WAV sound", formats: &[FileFormat::Wav] },
+            Some(b"WEBP") => &FileSignature { name: "a WebP picture", formats: &[] },
+            _ => &FileSignature { name: "a RIFF file", formats: &[] },
+        });
     }
     KINDS.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| kind)
 }

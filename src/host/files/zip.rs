@@ -4,11 +4,13 @@ use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 
-use crate::files::file::{NamedFile, bytes_text};
+use crate::files::file::bytes_text;
+use crate::files::source::ArchiveFile;
 use crate::problem::{HostResult, RuntimeError};
 use clk_base::{alloc, stop};
 
 /// An entry of the central directory.
+#[derive(Clone)]
 pub(crate) struct ZipEntry {
     pub name: String,
     method: u16,
@@ -25,8 +27,17 @@ const CENTRAL: u32 = 0x0201_4b50;
 const END: u32 = 0x0605_4b50;
 const END_64: u32 = 0x0606_4b50;
 const LOCATOR_64: u32 = 0x0706_4b50;
+/// Length of the record that locates the 64-bit end record. It precedes the end record.
+const LOCATOR_64_LEN: u8 = 20;
+/// Length of a local header without its name and its extra field.
+const LOCAL_LEN: u64 = 30;
 /// A 32-bit field of all ones means that the 64-bit value is in the extra field.
 const IN_EXTRA: u32 = u32::MAX;
+/// Compression methods of entries.
+const STORED: u16 = 0;
+const DEFLATED: u16 = 8;
+/// Upper bound of the number of bytes that deflate needs in addition to the first part of incompressible data.
+const DEFLATE_OVERHEAD: u64 = 4096;
 /// Upper bound of the compression ratio. The maximum ratio of deflate is 1032.
 const BEST_RATIO: u64 = 1040;
 
@@ -36,10 +47,6 @@ struct FieldReader<'a> {
 }
 
 impl<'a> FieldReader<'a> {
-    fn at(bytes: &'a [u8], offset: u64) -> Option<FieldReader<'a>> {
-        Some(FieldReader { rest: bytes.get(usize::try_from(offset).ok()?..)? })
-    }
-
     fn take_bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
@@ -60,17 +67,19 @@ impl<'a> FieldReader<'a> {
 }
 
 /// Returns the entries of an archive.
-pub(crate) fn entries(file: &NamedFile) -> HostResult<Vec<ZipEntry>> {
+pub(crate) fn entries(file: ArchiveFile<'_>) -> HostResult<Vec<ZipEntry>> {
     let no_end = || file.damaged("it has no directory at its end, so it was cut off or is not a zip archive");
-    let (count, offset) = directory(file.bytes).ok_or_else(no_end)?;
+    let directory = directory(file)?.ok_or_else(no_end)?;
     let broken = || file.damaged("its directory is not where its end record says");
-    let mut fields = FieldReader::at(file.bytes, offset).ok_or_else(broken)?;
+    let len = directory.end.checked_sub(directory.offset).ok_or_else(broken)?;
+    let bytes = file.read(directory.offset, len)?.ok_or_else(broken)?;
+    let mut fields = FieldReader { rest: &bytes };
     let mut entries = Vec::new();
     let mut packed = 0u64;
-    for _ in 0..count {
+    for _ in 0..directory.count {
         let entry = read_central_entry(&mut fields).ok_or_else(|| file.damaged("its directory ends early"))?;
         packed = packed.saturating_add(entry.packed);
-        if packed > file.bytes.len() as u64 {
+        if packed > file.byte_len() {
             return Err(file.damaged("its entries are longer together than the file"));
         }
         entries.push(entry);
@@ -78,30 +87,45 @@ pub(crate) fn entries(file: &NamedFile) -> HostResult<Vec<ZipEntry>> {
     Ok(entries)
 }
 
-/// Returns the number of entries and the offset of the central directory.
-fn directory(bytes: &[u8]) -> Option<(u64, u64)> {
-    // A comment of up to 64 KiB may follow the end record.
-    let earliest = bytes.len().saturating_sub(22 + 65_535);
-    let latest = bytes.len().checked_sub(22)?;
-    let at = (earliest..=latest).rev().find(|&at| bytes.get(at..at + 4) == Some(&END.to_le_bytes()))?;
-    let mut end = FieldReader::at(bytes, at as u64 + 8)?;
-    let (_, count, _, offset) = (end.u16()?, end.u16()?, end.u32()?, end.u32()?);
+/// The position of the central directory.
+struct DirectoryPosition {
+    count: u64,
+    offset: u64,
+    /// Offset of the first record after the directory.
+    end: u64,
+}
+
+/// Finds the central directory through the end record, which only a comment of up to 64 KiB may follow.
+fn directory(file: ArchiveFile<'_>) -> HostResult<Option<DirectoryPosition>> {
+    let tail_start = file.byte_len().saturating_sub(u64::from(LOCATOR_64_LEN) + 22 + 65_535);
+    let Some(tail) = file.read(tail_start, file.byte_len() - tail_start)? else { return Ok(None) };
+    let latest = tail.len().saturating_sub(22);
+    let earliest = latest.saturating_sub(65_535);
+    let is_end = |at: &usize| tail.get(*at..at + 4) == Some(&END.to_le_bytes());
+    let Some(at) = (earliest..=latest).rev().find(is_end) else { return Ok(None) };
+    let end = tail_start + at as u64;
+    let mut fields = FieldReader { rest: tail.get(at + 8..).unwrap_or(&[]) };
+    let mut narrow = || Some((fields.u16()?, fields.u16()?, fields.u32()?, fields.u32()?));
+    let Some((_, count, _, offset)) = narrow() else { return Ok(None) };
+    let narrow = DirectoryPosition { count: count.into(), offset: offset.into(), end };
     if count != u16::MAX && offset != IN_EXTRA {
-        return Some((count.into(), offset.into()));
+        return Ok(Some(narrow));
     }
-    let locator = at.checked_sub(20)?;
-    let mut fields = FieldReader::at(bytes, locator as u64)?;
-    if fields.u32()? != LOCATOR_64 {
-        return Some((count.into(), offset.into()));
+    let Some(locator) = at.checked_sub(LOCATOR_64_LEN.into()).and_then(|at| tail.get(at..)) else { return Ok(None) };
+    let mut fields = FieldReader { rest: locator };
+    if fields.u32() != Some(LOCATOR_64) {
+        return Ok(Some(narrow));
     }
-    fields.take_bytes(4)?;
-    let mut end = FieldReader::at(bytes, fields.u64()?)?;
-    if end.u32()? != END_64 {
-        return None;
-    }
-    end.take_bytes(28)?;
-    let (count, _, offset) = (end.u64()?, end.u64()?, end.u64()?);
-    Some((count, offset))
+    let Some(end) = fields.take_bytes(4).and_then(|_| fields.u64()) else { return Ok(None) };
+    let Some(record) = file.read(end, 56)? else { return Ok(None) };
+    let mut fields = FieldReader { rest: &record };
+    let mut wide = || {
+        let is_end = fields.u32()? == END_64;
+        fields.take_bytes(28)?;
+        let (count, _, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        is_end.then_some(DirectoryPosition { count, offset, end })
+    };
+    Ok(wide())
 }
 
 fn read_central_entry(fields: &mut FieldReader) -> Option<ZipEntry> {
@@ -139,43 +163,64 @@ fn wide_fields(extra: &[u8]) -> Option<FieldReader<'_>> {
 impl ZipEntry {
     /// Decompresses an entry and verifies its checksum. The allocated memory is at most [`BEST_RATIO`] times the
     /// compressed size, so that a wrong size in the archive cannot exhaust memory.
-    pub fn read(&self, file: &NamedFile) -> HostResult<Vec<u8>> {
-        let name = &self.name;
-        if self.flags & 1 != 0 {
-            return Err(file.unsupported(format!("is encrypted (its entry `{name}` needs a password)")));
-        }
-        let gone = || file.damaged(format!("its entry `{name}` is not where the directory says"));
-        let packed = self.packed_bytes(file.bytes).ok_or_else(gone)?;
+    pub fn read(&self, file: ArchiveFile<'_>) -> HostResult<Vec<u8>> {
+        let packed = self.packed_bytes(file, self.packed)?;
         let content = match self.method {
-            0 if self.packed == self.unpacked => alloc::copy(packed),
-            0 => return Err(file.damaged(format!("its stored entry `{name}` has two different sizes"))),
-            8 => self.inflate(packed).ok_or_else(|| self.wrong_size_error(file))?,
-            other => {
-                let method = method_name(other);
-                return Err(file.unsupported(format!("packs its entry `{name}` with {method}; Clk knows deflate")));
-            }
+            STORED => packed,
+            _ => self.inflate(&packed).ok_or_else(|| self.wrong_size_error(file))?,
         };
         match checksum(&content) == self.crc {
             true => Ok(content),
-            false => Err(file.damaged(format!("the checksum of its entry `{name}` does not match its bytes"))),
+            false => Err(file.damaged(format!("the checksum of its entry `{}` does not match its bytes", self.name))),
         }
     }
 
-    fn wrong_size_error(&self, file: &NamedFile) -> RuntimeError {
+    /// Decompresses up to `count` bytes at the beginning of an entry, without reading the rest.
+    pub fn first_bytes(&self, file: ArchiveFile<'_>, count: u64) -> HostResult<Vec<u8>> {
+        let count = count.min(self.unpacked);
+        if self.method == STORED {
+            return self.packed_bytes(file, count);
+        }
+        // Data that deflate cannot compress become slightly longer, and tables precede them.
+        let packed = self.packed_bytes(file, self.packed.min(count + DEFLATE_OVERHEAD))?;
+        let mut first = Vec::new();
+        // The stream ends early, which is an error only for the whole entry.
+        let _ = DeflateDecoder::new(&*packed).take(count).read_to_end(&mut first);
+        Ok(first)
+    }
+
+    fn wrong_size_error(&self, file: ArchiveFile<'_>) -> RuntimeError {
         let (packed, unpacked) = (bytes_text(self.packed.into()), bytes_text(self.unpacked.into()));
         file.damaged(format!("its entry `{}` does not unpack from {packed} to the {unpacked} it promises", self.name))
     }
 
-    fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let mut local = FieldReader::at(bytes, self.offset)?;
-        if local.u32()? != LOCAL {
-            return None;
+    /// Returns the first `count` bytes of the compressed data.
+    fn packed_bytes(&self, file: ArchiveFile<'_>, count: u64) -> HostResult<Vec<u8>> {
+        let name = &self.name;
+        if self.flags & 1 != 0 {
+            return Err(file.unsupported(format!("is encrypted (its entry `{name}` needs a password)")));
         }
-        local.take_bytes(22)?;
-        let (name, extra) = (local.u16()?, local.u16()?);
-        local.take_bytes(name.into())?;
-        local.take_bytes(extra.into())?;
-        local.take_bytes(usize::try_from(self.packed).ok()?)
+        match self.method {
+            STORED if self.packed != self.unpacked => {
+                return Err(file.damaged(format!("its stored entry `{name}` has two different sizes")));
+            }
+            STORED | DEFLATED => {}
+            other => {
+                let method = method_name(other);
+                return Err(file.unsupported(format!("packs its entry `{name}` with {method}; Clk knows deflate")));
+            }
+        }
+        let gone = || file.damaged(format!("its entry `{name}` is not where the directory says"));
+        let header = file.read(self.offset, LOCAL_LEN)?.ok_or_else(gone)?;
+        let mut local = FieldReader { rest: &header };
+        let mut lengths = || {
+            let is_local = local.u32()? == LOCAL;
+            local.take_bytes(22)?;
+            is_local.then_some((local.u16()?, local.u16()?))
+        };
+        let (name_len, extra_len) = lengths().ok_or_else(gone)?;
+        let start = self.offset.saturating_add(LOCAL_LEN + u64::from(name_len) + u64::from(extra_len));
+        file.read(start, count)?.ok_or_else(gone)
     }
 
     /// Decompresses the data of the entry. Returns `None` if the result does not have the length in the directory.

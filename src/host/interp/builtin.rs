@@ -7,6 +7,7 @@ use crate::problem::HostResult;
 use crate::value::HostValue;
 use crate::{files, format, picture};
 use clk_base::diag::Diagnostic;
+use clk_base::file_error::FileError;
 use clk_base::source::Span;
 use clk_base::{alloc, stop};
 use clk_check::typed::{Expr, ExprKind, SmolStr, Type};
@@ -371,15 +372,23 @@ impl EvalContext<'_> {
     fn load_file(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval {
         let path = self.text_argument(frame, args, span)?;
         let place = args.first().map_or(span, |a| a.span);
-        let bytes = self.read_file(&path, place)?;
-        files::decode(&path, &bytes).map_err(|p| self.problem(p, place))
+        let loaded = if files::is_archive(&path) {
+            let source = self.effects.open(&path).map_err(|reason| self.unreadable_file(&path, &reason, place))?;
+            files::open_archive(&path, source)
+        } else {
+            let bytes = self.read_file(&path, place)?;
+            files::decode(&path, &bytes)
+        };
+        loaded.map_err(|p| self.problem(p, place))
     }
 
     pub(super) fn read_file(&mut self, path: &str, place: Span) -> Eval<Vec<u8>> {
-        self.effects.read(path).map_err(|reason| {
-            let diagnostic = Diagnostic::error("E0701", format!("cannot read `{path}`: {reason}"));
-            self.error(diagnostic.at(place, "this file").note(PATH_NOTE))
-        })
+        self.effects.read(path).map_err(|reason| self.unreadable_file(path, &reason, place))
+    }
+
+    fn unreadable_file(&self, path: &str, reason: &FileError, place: Span) -> Signal {
+        let diagnostic = Diagnostic::error("E0701", format!("cannot read `{path}`: {reason}"));
+        self.error(diagnostic.at(place, "this file").note(PATH_NOTE))
     }
 
     fn save_file(&mut self, frame: &mut HostFrame, args: &[Expr], more: NamedArgs<'_>, span: Span) -> Eval {

@@ -16,6 +16,7 @@ use super::layout::Layouts;
 use super::provenance::ProvenanceTrace;
 use super::recorded_launch::RecordedLaunch;
 use crate::array::HostArray;
+use crate::files::ByteSource;
 use crate::grad::GradTape;
 use crate::graph::{self, ExecContext};
 use crate::picture::heat::Heat;
@@ -40,6 +41,10 @@ pub trait HostEffects {
     fn show(&mut self, picture: ShownPicture);
     /// Returns the content of a file.
     fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError>;
+    /// Opens a file that is read in parts. By default, reads it as a whole.
+    fn open(&mut self, path: &str) -> Result<Arc<dyn ByteSource>, FileError> {
+        Ok(Arc::new(self.read(path)?))
+    }
     /// Writes a file completely, or leaves it unchanged.
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError>;
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::ElementType;
+use crate::files::ByteSource;
 use crate::grad::{self, AuditTarget};
 use crate::ops;
 use crate::problem::{HostResult, RuntimeError};
@@ -37,6 +38,10 @@ impl HostEffects for SilentEffects<'_> {
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, FileError> {
         self.0.read(path)
+    }
+
+    fn open(&mut self, path: &str) -> Result<Arc<dyn ByteSource>, FileError> {
+        self.0.open(path)
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError> {

@@ -401,7 +401,7 @@ fn copy_to_host(value: &HostValue) -> HostResult<()> {
         HostValue::Tuple(parts) | HostValue::Record(RecordValue { fields: parts, .. }) => {
             parts.iter().try_for_each(copy_to_host)
         }
-        HostValue::Table(table) => table.values().try_for_each(copy_to_host),
+        // The arrays of a table come from a file, not from a device, and may not have been read yet.
         _ => Ok(()),
     }
 }

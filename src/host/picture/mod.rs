@@ -1,5 +1,6 @@
 //! Rendering of arrays as pictures for files and the terminal, as pure functions that return bytes and text.
 
+pub(crate) mod apng;
 pub mod base64;
 mod canvas;
 mod font;

@@ -291,7 +291,15 @@ pub(super) const ROWS: &[ForeignName] = &[
         "add shifted slices, `0.5 * x[1..] + 0.5 * x[..len(x) - 1]`, or write a kernel",
     ),
     // Files
-    code("loadtxt genfromtxt read_csv", "load(\"x.csv\")", "columns with titles become fields: `table.title`"),
-    code("savetxt to_csv", "save(\"x.csv\", x)", ""),
+    code("loadtxt", "load(\"x.txt\")", ""),
+    code("genfromtxt read_csv", "load(\"x.csv\")", "columns with titles become fields: `table.title`"),
+    code("savetxt", "save(\"x.txt\", x)", ""),
+    code("to_csv", "save(\"x.csv\", x)", ""),
+    code(
+        "mmread",
+        "load(\"x.mtx\")",
+        "a sparse matrix has the fields `starts`, `cols`, `vals` and `shape`, as in `std.sparse`",
+    ),
+    code("mmwrite", "save(\"x.mtx\", x)", ""),
     code("savez", "save(\"arrays.npz\", x = x, y = y)", ""),
 ];

@@ -1,4 +1,8 @@
-//! .csv files.
+//! .csv files, and .txt files of numbers.
+//!
+//! A .txt file is an array of numbers like a .csv file without names. Blanks separate its numbers.
+//!
+//! Rules of .csv files:
 //!
 //! - Names: if a field of the first line is quoted or is not a number, the first line has the names of the columns.
 //! - Result: with names, a table of 1-d arrays, each of numbers or of texts. Without names, a 2-d array of numbers, or
@@ -26,8 +30,9 @@ use crate::value::HostValue;
 use clk_base::alloc;
 use clk_base::stop::{self, Ticks};
 
-use records::{CsvField, CsvRecords, number, words_of_numbers};
-pub(crate) use write::encode;
+pub(crate) use records::number;
+use records::{CsvField, CsvRecords, words_of_numbers};
+pub(crate) use write::{encode, encode_text};
 
 pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
     let text = super::file::text(file.name, file.bytes)?;
@@ -53,6 +58,18 @@ pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
         return Err(problem);
     }
     columns(file, column_names(file, &fields)?, records)
+}
+
+/// Decodes a .txt file, as NumPy's `loadtxt` does: blanks separate numbers, and `#` begins a comment at any place.
+pub(crate) fn decode_text(file: &NamedFile) -> HostResult<HostValue> {
+    let text = super::file::text(file.name, file.bytes)?;
+    let mut records = CsvRecords::separated_by_blanks(file.name, text);
+    while records.comment().is_some() {}
+    let (before, mut fields) = (records.clone(), Vec::new());
+    match records.next(&mut fields)? {
+        None => Array::from_shaped::<f64>(&[], &[0, 0]).map(HostValue::Array),
+        Some(_) => matrix(file, before, fields.len()),
+    }
 }
 
 /// Returns the error for a line that begins with `#` and has as many fields as the first record, such as `#ff0000,2`.
@@ -132,7 +149,7 @@ fn next<'t>(
 }
 
 /// Returns whether a field is an integer that the `f64` `number` does not represent exactly.
-fn is_inexact_integer(field: &str, number: f64) -> bool {
+pub(crate) fn is_inexact_integer(field: &str, number: f64) -> bool {
     let digits = field.strip_prefix(['+', '-']).unwrap_or(field);
     let long = digits.len() > 15 && digits.bytes().all(|b| b.is_ascii_digit());
     long && field.parse::<i128>().ok() != Some(number as i128)
@@ -152,13 +169,13 @@ fn matrix(file: &NamedFile, mut records: CsvRecords<'_>, width: usize) -> HostRe
         alloc::reserve(&mut numbers, width);
         for (column, field) in fields.iter().enumerate() {
             match number(&field.text) {
-                _ if field.quoted => return Err(not_a_number_error(file, line, column, field)),
+                _ if field.quoted => return Err(not_a_number_error(file, line, column, field, false)),
                 Some(number) if is_inexact_integer(&field.text, number) => {
-                    return Err(inexact_integer_error(file, line, column, &field.text));
+                    return Err(inexact_integer_error(file, line, column, field, records.is_text_file()));
                 }
                 Some(number) => numbers.push(number),
                 None if field.text.is_empty() => numbers.push(f64::NAN),
-                None => return Err(not_a_number_error(file, line, column, field)),
+                None => return Err(not_a_number_error(file, line, column, field, records.is_text_file())),
             }
         }
     }
@@ -168,18 +185,44 @@ fn matrix(file: &NamedFile, mut records: CsvRecords<'_>, width: usize) -> HostRe
     }
 }
 
-fn inexact_integer_error(file: &NamedFile, line: u64, column: usize, field: &str) -> RuntimeError {
-    let title = format!("`{}`, line {line}, column {}: no `f64` is exactly {field}", file.name, column + 1);
-    RuntimeError::new("E0714", title)
-        .note("a file without names is an array of `f64`, which would round it")
-        .help("name the columns in a first line: this one is text then, and `parse(i64, t.name)` reads it")
+fn inexact_integer_error(
+    file: &NamedFile,
+    line: u64,
+    column: usize,
+    field: &CsvField<'_>,
+    is_text_file: bool,
+) -> RuntimeError {
+    let title = format!("`{}`, line {line}, column {}: no `f64` is exactly {}", file.name, column + 1, field.text);
+    let problem = RuntimeError::new("E0714", title);
+    match is_text_file {
+        true => problem
+            .note("a .txt file is an array of `f64`, which would round it")
+            .help("save the array as .npy, which keeps its type"),
+        false => problem
+            .note("a file without names is an array of `f64`, which would round it")
+            .help("name the columns in a first line: this one is text then, and `parse(i64, t.name)` reads it"),
+    }
 }
 
-fn not_a_number_error(file: &NamedFile, line: u64, column: usize, field: &CsvField<'_>) -> RuntimeError {
+fn not_a_number_error(
+    file: &NamedFile,
+    line: u64,
+    column: usize,
+    field: &CsvField<'_>,
+    is_text_file: bool,
+) -> RuntimeError {
     let shown: String = field.text.chars().take(40).collect();
     let why = if field.quoted { "is in quotes, so it is text" } else { "is not a number" };
     let title = format!("`{}`, line {line}, column {}: {shown:?} {why}", file.name, column + 1);
-    let problem = RuntimeError::new("E0714", title).note("the first line has numbers only, so all have to");
+    let problem = RuntimeError::new("E0714", title);
+    if is_text_file {
+        let problem = problem.note("a .txt file has numbers only, between spaces or tabs");
+        return match field.text.contains([',', ';']) {
+            true => problem.help("if commas or semicolons separate its columns, it is a .csv file: rename it"),
+            false => problem.help("begin a line of names or comments with `#`"),
+        };
+    }
+    let problem = problem.note("the first line has numbers only, so all have to");
     match field.text.replace(',', ".").parse::<f64>() {
         Ok(_) if field.text.contains(',') => problem.help("write numbers with a point: 1.5"),
         _ => problem.help("name the columns in a first line, and columns may hold text"),

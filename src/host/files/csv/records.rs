@@ -24,6 +24,8 @@ pub(crate) struct CsvRecords<'t> {
     line: u64,
     /// The separator byte. [`BLANKS`] means one or more spaces and tabs.
     separator: u8,
+    /// Whether this is a .txt file.
+    is_text_file: bool,
 }
 
 /// The separator of files in which blanks separate numbers, as NumPy's `savetxt` writes them.
@@ -41,10 +43,15 @@ pub(super) struct Comment {
 impl<'t> CsvRecords<'t> {
     /// Creates a reader of a text without a byte order mark, positioned at the first record. `name` is the file's name.
     pub fn new(name: &'t str, text: &'t str) -> Self {
-        let mut records = CsvRecords { name, text, at: 0, line: 1, separator: b',' };
+        let mut records = CsvRecords { name, text, at: 0, line: 1, separator: b',', is_text_file: false };
         while records.comment().is_some() {}
         records.separator = detect_separator(records.clone());
         records
+    }
+
+    /// Creates a reader of a text in which blanks separate the fields, and `#` begins a comment at any place.
+    pub fn separated_by_blanks(name: &'t str, text: &'t str) -> Self {
+        CsvRecords { name, text, at: 0, line: 1, separator: BLANKS, is_text_file: true }
     }
 
     /// Returns whether blanks separate the fields.
@@ -52,12 +59,18 @@ impl<'t> CsvRecords<'t> {
         self.separator == BLANKS
     }
 
+    /// Returns whether this is a .txt file.
+    pub fn is_text_file(&self) -> bool {
+        self.is_text_file
+    }
+
     /// If the next line begins with `#`, reads it as a comment.
     pub fn comment(&mut self) -> Option<Comment> {
         let mut cursor = self.clone();
         cursor.begin();
-        // Tabs are not skipped, because they may be separators after empty fields.
-        cursor.skip_to(|byte| byte != b' ');
+        // Unless blanks are separators, tabs are not skipped: they may be separators after empty fields.
+        let skips_tabs = self.has_blanks();
+        cursor.skip_to(|byte| byte != b' ' && !(skips_tabs && byte == b'\t'));
         let after = cursor.text[cursor.at..].strip_prefix('#')?;
         let is_spaced = after.chars().next().is_none_or(|c| c.is_whitespace() || matches!(c, '#' | '!'));
         let (start, line) = (cursor.at, cursor.line);
@@ -92,6 +105,10 @@ impl<'t> CsvRecords<'t> {
             }
             match self.byte() {
                 None | Some(b'\n' | b'\r') => break,
+                Some(b'#') if self.has_blanks() => {
+                    self.skip_to(|byte| matches!(byte, b'\n' | b'\r'));
+                    break;
+                }
                 Some(byte) if byte == self.separator => self.at += 1,
                 // After a blank, the next number begins.
                 _ if self.has_blanks() => {}
@@ -151,7 +168,8 @@ impl<'t> CsvRecords<'t> {
 
     fn plain(&mut self) -> CsvField<'t> {
         let (start, separator, blanks) = (self.at, self.separator, self.has_blanks());
-        self.skip_to(|byte| byte == separator || blanks && byte == b'\t' || matches!(byte, b'\n' | b'\r'));
+        let is_end = |byte| byte == separator || blanks && matches!(byte, b'\t' | b'#');
+        self.skip_to(|byte| is_end(byte) || matches!(byte, b'\n' | b'\r'));
         CsvField { text: Cow::Borrowed(self.text[start..self.at].trim()), quoted: false }
     }
 
@@ -250,7 +268,7 @@ pub(super) fn words_of_numbers(text: &str) -> usize {
 }
 
 /// Parses a number in decimal notation, or a name such as `nan` or `inf`.
-pub(super) fn number(field: &str) -> Option<f64> {
+pub(crate) fn number(field: &str) -> Option<f64> {
     let words = ["nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"];
     let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
     let spelled = field.bytes().all(plain) || words.iter().any(|word| field.eq_ignore_ascii_case(word));

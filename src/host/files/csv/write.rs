@@ -1,5 +1,5 @@
-//! A writer of .csv files, from one array of numbers or from named columns. Texts are always quoted, and names if
-//! necessary, so that reading the file returns the same columns. If there are no rows, the names of columns of texts
+//! A writer of .csv and .txt files, from one array of numbers or from named columns. Texts are always quoted, and names
+//! if necessary, so that reading the file returns the same columns. If there are no rows, the names of columns of texts
 //! are quoted.
 
 use std::io::Write;
@@ -32,20 +32,34 @@ pub(crate) fn encode(items: &SavedItems) -> HostResult<Vec<u8>> {
             (columns, rows)
         }
     };
+    write_rows(&columns, rows, ",", &mut out)?;
+    Ok(out.0)
+}
+
+/// Encodes an array with one or two axes as a .txt file: like NumPy's `savetxt`, but each number has as few digits as
+/// possible.
+pub(crate) fn encode_text(array: &Array) -> HostResult<Vec<u8>> {
+    let mut out = ByteSink::default();
+    let (columns, rows) = matrix_columns(array)?;
+    write_rows(&columns, rows, " ", &mut out)?;
+    Ok(out.0)
+}
+
+fn write_rows(columns: &[CsvColumn<'_>], rows: usize, separator: &str, out: &mut ByteSink) -> HostResult<()> {
     let ticks = Ticks::default();
     for row in 0..rows {
         ticks.advance(columns.len().max(1));
         for (i, column) in columns.iter().enumerate() {
-            let separator = if i == 0 { "" } else { "," };
-            write_text(&mut out, format_args!("{separator}"))?;
-            column.write(row, &mut out)?;
+            let separator = if i == 0 { "" } else { separator };
+            write_text(out, format_args!("{separator}"))?;
+            column.write(row, out)?;
         }
-        write_text(&mut out, format_args!("\n"))?;
+        write_text(out, format_args!("\n"))?;
     }
-    Ok(out.0)
+    Ok(())
 }
 
-fn write_text(out: &mut ByteSink, text: std::fmt::Arguments<'_>) -> HostResult<()> {
+pub(crate) fn write_text(out: &mut ByteSink, text: std::fmt::Arguments<'_>) -> HostResult<()> {
     out.write_fmt(text).map_err(|error| RuntimeError::new("E0715", format!("the file cannot be written: {error}")))
 }
 
@@ -119,7 +133,7 @@ fn matrix_columns(array: &Array) -> HostResult<(Vec<CsvColumn<'_>>, usize)> {
         [rows] => (*rows, 1),
         [rows, width] => (*rows, *width),
         _ => {
-            let title = format!("a .csv file has two axes, and the array has {}", shape.len());
+            let title = format!("a table of numbers has two axes, and the array has {}", shape.len());
             return Err(RuntimeError::new("E0715", title).help("save it as .npy, or reshape it"));
         }
     };
