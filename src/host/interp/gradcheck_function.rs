@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::array::ElementType;
 use crate::grad::{self, AuditTarget};
 use crate::ops;
+use crate::picture::shown::ShownPicture;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue, RecordValue};
 use clk_base::alloc;
@@ -21,9 +22,7 @@ use clk_lower::GenericArgument;
 use clk_runtime::DeviceSelector;
 use clk_scalar::Scalar;
 
-use super::context::{
-    Eval, EvalContext, HostEffects, Interpreter, NoGradCapture, RandomPosition, ShownPicture, Signal,
-};
+use super::context::{Eval, EvalContext, HostEffects, Interpreter, NoGradCapture, RandomPosition, Signal};
 use super::derive::{DerivativeCall, cotangent_seeds};
 use super::frame::HostFrame;
 

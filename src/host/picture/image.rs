@@ -17,33 +17,38 @@ pub(crate) fn extents(array: &Array) -> HostResult<(u32, u32, ColorType)> {
     if let ElementType::Vector(_, lanes) = array.element() {
         shape.push(usize::from(*lanes));
     }
-    let (height, width, color) = match shape.as_slice() {
+    shape_extents(&shape).ok_or_else(|| no_picture(array))?
+}
+
+/// Returns height, width and color type of an image with this shape; `None` if it is not the shape of an image.
+pub(crate) fn shape_extents(shape: &[usize]) -> Option<HostResult<(u32, u32, ColorType)>> {
+    let (height, width, color) = match shape {
         [h, w] | [h, w, 1] => (*h, *w, ColorType::Grayscale),
         [h, w, 2] => (*h, *w, ColorType::GrayscaleAlpha),
         [h, w, 3] => (*h, *w, ColorType::Rgb),
         [h, w, 4] => (*h, *w, ColorType::Rgba),
-        _ => return Err(no_picture(array)),
+        _ => return None,
     };
     if height == 0 || width == 0 {
-        return Err(RuntimeError::new("E0716", format!("a picture of {width} by {height} pixels is empty")));
+        return Some(Err(RuntimeError::new("E0716", format!("a picture of {width} by {height} pixels is empty"))));
     }
-    Ok((height as u32, width as u32, color))
+    Some(Ok((height as u32, width as u32, color)))
 }
 
 fn no_picture(array: &Array) -> RuntimeError {
     let title = format!("an array of type {} is not a picture", array.type_name());
     let problem = RuntimeError::new("E0716", title)
-        .note("a picture is `[H, W]` (grey), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity)");
+        .note("a picture is `[H, W]` (gray), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity)");
     match array.shape() {
-        [3 | 4, _, _] => problem.help("the colours have to be the last axis"),
+        [3 | 4, _, _] => problem.help("the colors have to be the last axis"),
         [_] => problem.help("give it two axes: `reshape(x, height, width)`"),
+        [_, _, _] => problem.help("with `fps`, the first axis is that of the frames: `image(x, fps = 20)`"),
         _ => problem,
     }
 }
 
 /// Converts the elements of an image to 8-bit samples. `u8` is unchanged. Floats are clamped to the range from 0 to 1;
-/// a NaN is
-/// 0. A `bool` is black or white.
+/// a NaN is 0. A `bool` is black or white.
 pub(crate) fn samples(array: &Array) -> HostResult<Vec<u8>> {
     let none = || {
         let element = array.element();
@@ -64,6 +69,17 @@ pub(crate) fn samples(array: &Array) -> HostResult<Vec<u8>> {
             let items = array.items::<T>()?;
             Ok(alloc::collect(items.len(), items.iter().map(|x| level(x.to::<f64>()))))
         }, _ => Err(none())),
+    }
+}
+
+/// Converts the elements of an image to samples for a file: `u16` is unchanged, and other types become 8-bit samples.
+pub(crate) fn file_samples(array: &Array) -> HostResult<(BitDepth, Vec<u8>)> {
+    match array.scalar() {
+        Some(Scalar::U16) => {
+            let swapped = array.bytes()?.chunks_exact(2).flat_map(|pair| pair.iter().rev().copied());
+            Ok((BitDepth::Sixteen, alloc::collect(array.byte_len(), swapped)))
+        }
+        _ => Ok((BitDepth::Eight, samples(array)?)),
     }
 }
 
