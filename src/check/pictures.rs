@@ -115,7 +115,7 @@ impl Cx<'_> {
             .at(path.span, "the path is here")
             .because(first.span, "it belongs before this");
         // The argument before the path, which may be a named one.
-        let previous = call.args.iter().map(|arg| arg.value.span).filter(|span| span.end <= path.span.start).last();
+        let previous = call.args.iter().map(|arg| arg.value.span).rfind(|span| span.end <= path.span.start);
         self.report(match (written(path), previous) {
             (Some(text), Some(previous)) => {
                 let start = Span { end: first.span.start, ..first.span };

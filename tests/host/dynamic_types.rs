@@ -143,7 +143,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ),
     ("load", "print(load(\"v.npy\"))"),
     ("image", "image(\"p.png\", x / 10.0)\nprint(1)"),
-    ("plot", "plot(\"p.png\", w, w, w[m])\nplot(w, low = w, high = w)\nprint(1)"),
+    ("plot", "plot(\"p.png\", w, w, v)\nplot(w, low = w, high = w)\nprint(1)"),
     ("scatter", "scatter(\"p.png\", w, w)\nprint(1)"),
     ("bar", "bar(\"p.png\", w, w, labels = \"w\")\nprint(1)"),
     ("hist", "hist(\"p.png\", w, bins = v[1])\nprint(1)"),

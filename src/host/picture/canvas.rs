@@ -1,18 +1,11 @@
-//! Paints a drawing as pixels, with the rasterizer `zeno` and a bitmap font.
+//! Paints a drawing as pixels. The rasterizer `zeno` computes the coverage of pixels by shapes.
 
-use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use zeno::{Cap, Command, Join, Mask, PathBuilder, Stroke, Style, Vector};
 
-use super::drawing::{Anchor, Color, Drawing, HEIGHT, PAPER, PixelPoint, DrawnShape, TEXT_COLOR, WIDTH};
+use super::drawing::{Anchor, Color, Drawing, DrawnShape, HEIGHT, PAPER, PixelPoint, TEXT_COLOR, WIDTH};
+use super::font;
 use super::raster::Raster;
 use clk_base::{alloc, stop};
-
-const FONT: (FontWeight, RasterHeight) = (FontWeight::Regular, RasterHeight::Size20);
-
-/// Width of each character in pixels.
-pub(crate) const CHARACTER_WIDTH: usize = get_raster_width(FONT.0, FONT.1);
-
-const CHARACTER_HEIGHT: usize = FONT.1.val();
 
 /// Number of points that are stroked at once, between two polls for a stop request.
 const STROKED: usize = 1 << 12;
@@ -93,19 +86,18 @@ impl PixelCanvas {
     }
 
     fn text(&mut self, text: &str, (x, y): PixelPoint, anchor: Anchor, is_vertical: bool) {
-        let length = text.chars().count() * CHARACTER_WIDTH;
+        let length = text.chars().count() * font::WIDTH;
         let before = match anchor {
             Anchor::Start => 0.0,
             Anchor::Middle => length as f64 / 2.0,
             Anchor::End => length as f64,
         };
         for (at, c) in text.chars().enumerate() {
-            let glyph = get_raster(c, FONT.0, FONT.1).or_else(|| get_raster('\u{FFFD}', FONT.0, FONT.1));
-            let Some(glyph) = glyph else { continue };
+            let Some(glyph) = font::glyph(c) else { continue };
             for (row, line) in glyph.rows().enumerate() {
                 for (column, cover) in line.iter().enumerate().filter(|(_, cover)| **cover > 0) {
-                    let along = (at * CHARACTER_WIDTH + column) as f64 - before;
-                    let across = row as f64 - CHARACTER_HEIGHT as f64 / 2.0;
+                    let along = (at * font::WIDTH + column) as f64 - before;
+                    let across = row as f64 - font::HEIGHT as f64 / 2.0;
                     let (x, y) = if is_vertical { (x + across, y - along) } else { (x + along, y + across) };
                     self.blend(x.round() as i64, y.round() as i64, TEXT_COLOR, f64::from(*cover) / 255.0);
                 }
@@ -149,7 +141,8 @@ mod tests {
     #[test]
     fn texts_have_ink() {
         let text = |words: &str, is_vertical| {
-            let shape = DrawnShape::Text { text: words.into(), at: (480.0, 300.0), anchor: Anchor::Middle, is_vertical };
+            let shape =
+                DrawnShape::Text { text: words.into(), at: (480.0, 300.0), anchor: Anchor::Middle, is_vertical };
             let raster = paint(&Drawing { shapes: vec![shape] });
             raster.pixels.iter().filter(|level| **level < 128).count()
         };

@@ -1,8 +1,8 @@
 //! [`Drawing`]: a figure laid out in pixels, as a list of shapes. [`super::svg`] writes the shapes as SVG, and
 //! [`super::canvas`] paints them, so both formats have the same content.
 
-use super::canvas;
 use super::figure::{Figure, FigureAxis, MAX_LABELS, Mark, Series};
+use super::font;
 use super::scale::Tick;
 use clk_base::{alloc, stop};
 
@@ -97,8 +97,18 @@ impl Drawing {
         // Bars at the same place may hide each other.
         let in_place = |series: &&Series| matches!(series.mark, Mark::Bars { offset: 0.0, .. });
         let is_overlaid = figure.series.iter().filter(in_place).count() > 1;
+        // Dots on a line would look like the points of another series.
+        let has_points = figure.series.iter().any(|series| series.mark == Mark::Points);
         for (at, series) in figure.series.iter().enumerate() {
-            drawing.series(series, COLORS[at % COLORS.len()], is_overlaid, &layout);
+            let color = COLORS[at % COLORS.len()];
+            match series.mark {
+                Mark::Line => drawing.line(series, color, !has_points, &layout),
+                Mark::Points => drawing.points(series, color, &layout),
+                Mark::Bars { .. } => {
+                    drawing.bars(series, color, if is_overlaid { 0.6 } else { 1.0 }, &layout);
+                    drawing.whiskers(series, INK, &layout);
+                }
+            }
         }
         drawing.frame(&layout);
         drawing
@@ -204,23 +214,14 @@ impl Drawing {
         self.rectangle(left, bottom, right - left, 1.0, FRAME);
     }
 
-    fn series(&mut self, series: &Series, color: Color, is_overlaid: bool, layout: &Layout<'_>) {
-        match series.mark {
-            Mark::Line => self.line(series, color, layout),
-            Mark::Points => {
-                self.whiskers(series, color, layout);
-                let radius = if series.x.len() > 1000 { 2.0 } else { 3.5 };
-                let centers = stop::polled(distinct(layout.pixels(series)));
-                self.shapes.extend(centers.map(|center| DrawnShape::Disc { center, radius, color }));
-            }
-            Mark::Bars { .. } => {
-                self.bars(series, color, if is_overlaid { 0.6 } else { 1.0 }, layout);
-                self.whiskers(series, INK, layout);
-            }
-        }
+    fn points(&mut self, series: &Series, color: Color, layout: &Layout<'_>) {
+        self.whiskers(series, color, layout);
+        let radius = if series.x.len() > 1000 { 2.0 } else { 3.5 };
+        let centers = stop::polled(distinct(layout.pixels(series)));
+        self.shapes.extend(centers.map(|center| DrawnShape::Disc { center, radius, color }));
     }
 
-    fn line(&mut self, series: &Series, color: Color, layout: &Layout<'_>) {
+    fn line(&mut self, series: &Series, color: Color, may_have_dots: bool, layout: &Layout<'_>) {
         if series.band.is_some() {
             let bounds = alloc::collect(series.x.len(), series.bounds().map(|bounds| layout.bounds(bounds)));
             for run in stop::polled(runs(&bounds, |bounds| bounds.0.is_nan())) {
@@ -236,7 +237,7 @@ impl Drawing {
                 _ => DrawnShape::Polyline { points: thin_points(run), width: 2.5, color },
             });
         }
-        if points.len() <= DOTTED {
+        if may_have_dots && points.len() <= DOTTED {
             let dots = points.into_iter().filter(|point| !point.0.is_nan());
             self.shapes.extend(dots.map(|center| DrawnShape::Disc { center, radius: 4.0, color }));
         }
@@ -386,12 +387,12 @@ fn distinct(mut points: Vec<PixelPoint>) -> Vec<PixelPoint> {
 
 /// Returns the width of a text in pixels.
 fn text_width(text: &str) -> f64 {
-    (text.chars().count() * canvas::CHARACTER_WIDTH) as f64
+    (text.chars().count() * font::WIDTH) as f64
 }
 
 /// Cuts a text that is wider than `room`.
 fn fit(text: &str, room: f64) -> String {
-    let most = (room / canvas::CHARACTER_WIDTH as f64).max(4.0) as usize;
+    let most = (room / font::WIDTH as f64).max(4.0) as usize;
     match text.chars().count() <= most {
         true => text.to_string(),
         false => text.chars().take(most - 3).chain("...".chars()).collect(),

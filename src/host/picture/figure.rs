@@ -11,7 +11,7 @@ use clk_base::stop;
 pub const MAX_LABELS: usize = 10;
 
 /// The largest number of bars of a series. More of them would be narrower than a pixel.
-pub const MAX_BARS: usize = 2000;
+pub(crate) const MAX_BARS: usize = 2000;
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,12 +94,12 @@ pub struct FigureOptions {
 }
 
 /// The smallest and the largest value of an axis.
-type Extent = Option<(f64, f64)>;
+type FiniteRange = Option<(f64, f64)>;
 
 impl Figure {
     /// Creates figures with the same axes, one for each frame of an animation. A frame is a list of series.
     pub fn frames(frames: Vec<Vec<Series>>, options: &FigureOptions) -> HostResult<Vec<Figure>> {
-        let (mut x, mut y): (Extent, Extent) = (None, None);
+        let (mut x, mut y): (FiniteRange, FiniteRange) = (None, None);
         for series in frames.iter().flatten() {
             check_series(series, options)?;
             extend(series, &mut x, &mut y);
@@ -185,8 +185,8 @@ fn positive(numbers: impl Iterator<Item = f64>, axis: char) -> HostResult<()> {
     }
 }
 
-fn extend(series: &Series, x: &mut Extent, y: &mut Extent) {
-    let add = |extent: &mut Extent, low: f64, high: f64| {
+fn extend(series: &Series, x: &mut FiniteRange, y: &mut FiniteRange) {
+    let add = |extent: &mut FiniteRange, low: f64, high: f64| {
         let (least, most) = extent.unwrap_or((low, high));
         *extent = Some((least.min(low), most.max(high)));
     };

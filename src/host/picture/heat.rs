@@ -35,8 +35,8 @@ pub struct Heat {
 }
 
 impl Heat {
-    /// Renders an array of two axes, or, if `is_animated`, the frames along the first of three axes. All frames have the
-    /// same colors.
+    /// Renders an array of two axes, or, if `is_animated`, the frames along the first of three axes. All frames have
+    /// the same colors.
     pub fn of(array: &Array, is_animated: bool) -> HostResult<Heat> {
         let (height, width) = match (array.shape(), is_animated) {
             (&[height, width], false) | (&[_, height, width], true) => (height, width),

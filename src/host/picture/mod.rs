@@ -10,6 +10,7 @@ mod canvas;
 pub mod chart;
 mod drawing;
 pub mod figure;
+mod font;
 pub mod heat;
 pub(crate) mod image;
 pub mod raster;
@@ -84,7 +85,7 @@ pub fn figure_svg(figure: &Figure) -> String {
 }
 
 /// Renders a chart as pixels.
-pub fn figure_raster(figure: &Figure) -> Raster {
+pub(crate) fn figure_raster(figure: &Figure) -> Raster {
     canvas::paint(&Drawing::of(figure))
 }
 

@@ -51,8 +51,8 @@ impl Scale {
         self.is_log
     }
 
-    /// Returns the position of a value: 0 at the lower bound of the axis, 1 at the upper one. A value that a logarithmic
-    /// axis does not have is at negative infinity.
+    /// Returns the position of a value: 0 at the lower bound of the axis, 1 at the upper one. A value that a
+    /// logarithmic axis does not have is at negative infinity.
     pub fn position(&self, value: f64) -> f64 {
         let value = match self.is_log {
             true if value > 0.0 => value.log10(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::base64;
-use super::drawing::{Anchor, Color, Drawing, HEIGHT, PAPER, PixelPoint, DrawnShape, TEXT_COLOR, WIDTH};
+use super::drawing::{Anchor, Color, Drawing, DrawnShape, HEIGHT, PAPER, PixelPoint, TEXT_COLOR, WIDTH};
 use clk_base::stop;
 
 /// Writes a drawing as SVG.
