@@ -3,7 +3,7 @@
 use crate::console::paint;
 use clk_base::render::RenderStyle;
 use clk_base::stop;
-use clk_host::picture::figure::{Figure, Mark, Series};
+use clk_host::picture::figure::{Figure, MAX_LABELS, Mark, Series};
 use clk_host::picture::scale::Scale;
 
 /// Height of the chart in terminal rows.
@@ -13,10 +13,10 @@ const ROWS: usize = 16;
 const LABEL: usize = 10;
 
 /// The colors of series, as parameters of the escape sequence "select graphic rendition".
-const COLORS: [&str; 6] = ["36", "33", "32", "31", "35", "34"];
+const COLORS: [&str; MAX_LABELS] = ["36", "33", "32", "31", "35", "34", "96", "93", "92", "91"];
 
 /// The marks of series without color.
-const MARKS: [char; 6] = ['*', '+', 'x', 'o', '#', '@'];
+const MARKS: [char; MAX_LABELS] = ['*', '+', 'x', 'o', '#', '@', '%', '&', '=', '$'];
 
 /// The mark of error bands.
 const BAND: char = '.';

@@ -161,6 +161,7 @@ fn charts_that_would_mislead_are_refused() {
     let none = ChartOptions::default;
     let (x, y) = (array(&[0.0, 1.0, 2.0]), array(&[1.0, 2.0, 3.0]));
     let short = array(&[1.0]);
+    let names = || HostValue::Strings(["a".into(), "b".into()].into());
     let bound = |numbers: &[f64]| Some(Array::from_items(numbers).expect("an array"));
     let cases = [
         (ChartKind::Plot, vec![array(&[])], none(), "there is nothing to plot"),
@@ -192,6 +193,8 @@ fn charts_that_would_mislead_are_refused() {
         (ChartKind::Hist, vec![array(&[1.0, f64::NAN])], none(), "1 of these are not finite"),
         (ChartKind::Hist, vec![y.clone()], ChartOptions { bins: Some(0), ..none() }, "`bins` is from 1 to 2000"),
         (ChartKind::Bar, vec![array(&[1.0; 2001])], none(), "at most 2000 bars"),
+        (ChartKind::Bar, vec![x.clone(), names(), y.clone()], none(), "`bar` does not take"),
+        (ChartKind::Bar, vec![names(), y.clone()], none(), "as many x as y, not arrays of shape (2,) and (3,)"),
         (ChartKind::Plot, vec![HostValue::Tuple(vec![x.clone(), y.clone()]), y], none(), "either arrays, or tuples"),
     ];
     for (kind, values, options, words) in cases {

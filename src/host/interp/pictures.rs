@@ -2,7 +2,6 @@
 
 use super::builtin::{NamedArgs, as_f64};
 use super::context::{Eval, EvalContext, Signal};
-use super::eval::named_arg;
 use super::frame::HostFrame;
 use crate::array::Array;
 use crate::ops;
@@ -11,7 +10,14 @@ use crate::picture::{self, shown::ShownPicture};
 use crate::value::HostValue;
 use clk_base::diag::Diagnostic;
 use clk_base::source::Span;
-use clk_check::typed::Expr;
+use clk_check::typed::{Expr, SmolStr};
+
+/// The value of a named argument.
+struct NamedValue<'e> {
+    name: &'e str,
+    value: HostValue,
+    span: Span,
+}
 
 impl EvalContext<'_> {
     /// Evaluates `image` or `heat`.
@@ -23,7 +29,8 @@ impl EvalContext<'_> {
         span: Span,
     ) -> Eval {
         let values = self.eval_all(frame, args)?;
-        let fps = self.number_option(frame, more, "fps")?;
+        let options = self.named_values(frame, more)?;
+        let fps = self.number_option(&options, "fps")?;
         match &values[..] {
             [HostValue::Array(array)] => {
                 let shown = if is_heat { ShownPicture::heat(array, fps) } else { ShownPicture::image(array, fps) };
@@ -53,21 +60,19 @@ impl EvalContext<'_> {
             [HostValue::Str(path), values @ ..] => (Some(path), values),
             values => (None, values),
         };
-        let fps = self.number_option(frame, more, "fps")?;
-        let bins = match named_arg(more, "bins") {
-            Some(bins) => Some(self.eval_integer(frame, bins)?),
-            None => None,
-        };
+        let options = self.named_values(frame, more)?;
+        let fps = self.number_option(&options, "fps")?;
+        let bins = options.iter().find(|option| option.name == "bins");
         let options = ChartOptions {
-            title: self.text_option(frame, more, "title")?,
-            x_label: self.text_option(frame, more, "xlabel")?,
-            y_label: self.text_option(frame, more, "ylabel")?,
-            log: self.text_option(frame, more, "log")?,
-            labels: self.texts_option(frame, more, "labels")?,
-            styles: self.texts_option(frame, more, "style")?,
-            low: self.array_option(frame, more, "low")?,
-            high: self.array_option(frame, more, "high")?,
-            bins,
+            title: self.text_option(&options, "title")?,
+            x_label: self.text_option(&options, "xlabel")?,
+            y_label: self.text_option(&options, "ylabel")?,
+            log: self.text_option(&options, "log")?,
+            labels: self.texts_option(&options, "labels")?,
+            styles: self.texts_option(&options, "style")?,
+            low: self.array_option(&options, "low")?,
+            high: self.array_option(&options, "high")?,
+            bins: bins.map(|bins| self.as_integer(&bins.value, bins.span)).transpose()?,
             is_animated: fps.is_some(),
         };
         let figures = chart::figures(kind, values, &options).map_err(|p| self.problem(p, span))?;
@@ -84,43 +89,49 @@ impl EvalContext<'_> {
         Ok(HostValue::Unit)
     }
 
-    fn text_option(&mut self, frame: &mut HostFrame, more: NamedArgs<'_>, name: &str) -> Eval<String> {
-        match named_arg(more, name) {
-            Some(option) => Ok(self.text_argument(frame, std::slice::from_ref(option), option.span)?.to_string()),
+    /// Evaluates named arguments in their order.
+    fn named_values<'e>(&mut self, frame: &mut HostFrame, more: NamedArgs<'e>) -> Eval<Vec<NamedValue<'e>>> {
+        let evaluate = |(name, option): &'e (SmolStr, Expr)| {
+            let value = self.eval(frame, option)?;
+            Ok(NamedValue { name, value, span: option.span })
+        };
+        more.iter().map(evaluate).collect()
+    }
+
+    fn text_option(&self, options: &[NamedValue<'_>], name: &str) -> Eval<String> {
+        match options.iter().find(|option| option.name == name) {
+            Some(NamedValue { value: HostValue::Str(text), .. }) => Ok(text.to_string()),
+            Some(other) => Err(self.wrong_option(other, "a text")),
             None => Ok(String::new()),
         }
     }
 
-    fn texts_option(&mut self, frame: &mut HostFrame, more: NamedArgs<'_>, name: &str) -> Eval<Vec<String>> {
-        let Some(option) = named_arg(more, name) else { return Ok(vec![]) };
-        match self.eval(frame, option)? {
+    fn texts_option(&self, options: &[NamedValue<'_>], name: &str) -> Eval<Vec<String>> {
+        let Some(option) = options.iter().find(|option| option.name == name) else { return Ok(vec![]) };
+        match &option.value {
             HostValue::Str(text) => Ok(vec![text.to_string()]),
             HostValue::Strings(texts) => Ok(texts.iter().map(ToString::to_string).collect()),
-            other => Err(self.wrong_option(name, "a text or an array of texts", &other, option.span)),
+            _ => Err(self.wrong_option(option, "a text or an array of texts")),
         }
     }
 
-    fn array_option(&mut self, frame: &mut HostFrame, more: NamedArgs<'_>, name: &str) -> Eval<Option<Array>> {
-        let Some(option) = named_arg(more, name) else { return Ok(None) };
-        match self.eval(frame, option)? {
-            HostValue::Array(array) => Ok(Some(array)),
-            other => Err(self.wrong_option(name, "an array", &other, option.span)),
+    fn array_option(&self, options: &[NamedValue<'_>], name: &str) -> Eval<Option<Array>> {
+        match options.iter().find(|option| option.name == name) {
+            Some(NamedValue { value: HostValue::Array(array), .. }) => Ok(Some(array.clone())),
+            Some(other) => Err(self.wrong_option(other, "an array")),
+            None => Ok(None),
         }
     }
 
-    fn number_option(&mut self, frame: &mut HostFrame, more: NamedArgs<'_>, name: &str) -> Eval<Option<f64>> {
-        let Some(option) = named_arg(more, name) else { return Ok(None) };
-        let value = self.eval(frame, option)?;
-        match as_f64(&value) {
-            Some(number) => Ok(Some(number)),
-            None => Err(self.wrong_option(name, "a number", &value, option.span)),
-        }
+    fn number_option(&self, options: &[NamedValue<'_>], name: &str) -> Eval<Option<f64>> {
+        let Some(option) = options.iter().find(|option| option.name == name) else { return Ok(None) };
+        as_f64(&option.value).map(Some).ok_or_else(|| self.wrong_option(option, "a number"))
     }
 
-    fn wrong_option(&self, name: &str, expected: &str, value: &HostValue, span: Span) -> Signal {
-        let actual = value.type_name();
+    fn wrong_option(&self, option: &NamedValue<'_>, expected: &str) -> Signal {
+        let (name, actual) = (option.name, option.value.type_name());
         let d = Diagnostic::error("E0505", format!("`{name}` must be {expected}, but this is `{actual}`"));
-        self.error(d.at(span, format!("this is `{actual}`")))
+        self.error(d.at(option.span, format!("this is `{actual}`")))
     }
 
     /// Returns the error for values that a picture does not accept. The checker reports the same error if it knows the

@@ -114,11 +114,12 @@ fn unsupported(kind: ChartKind, values: &[HostValue]) -> RuntimeError {
 /// Returns the curves of each frame.
 fn curves(kind: ChartKind, values: &[HostValue], is_animated: bool) -> HostResult<Vec<Vec<Curve>>> {
     let mut pairs: Vec<(Option<&HostValue>, &Array)> = vec![];
-    for value in values {
+    for (at, value) in values.iter().enumerate() {
         match value {
             HostValue::Array(y) if values.len() == 1 => pairs.push((None, y)),
             HostValue::Array(y) => pairs.push((values.first(), y)),
-            HostValue::Strings(_) if kind == ChartKind::Bar && values.len() > 1 => {}
+            // Names in place of x.
+            HostValue::Strings(_) if kind == ChartKind::Bar && at == 0 && values.len() > 1 => {}
             HostValue::Tuple(parts) => match &parts[..] {
                 [x @ HostValue::Array(_), HostValue::Array(y)] => pairs.push((Some(x), y)),
                 _ => return Err(unsupported(kind, values)),
@@ -254,11 +255,12 @@ fn bar_marks(curves: &[Curve]) -> Vec<Mark> {
     (0..curves.len()).map(|at| Mark::Bars { offset: (at as f64 - middle) * width, width }).collect()
 }
 
-/// Returns the smallest distance of two different numbers; infinity if there are no two.
+/// Returns the smallest distance of two different numbers; infinity if there are no two. Ignores numbers after the
+/// first [`MAX_BARS`], because a chart with more bars is refused.
 fn smallest_distance(numbers: &[f64]) -> f64 {
-    let mut sorted: Vec<f64> = stop::polled(numbers).copied().filter(|x| x.is_finite()).collect();
+    let mut sorted: Vec<f64> = numbers.iter().copied().take(MAX_BARS).filter(|x| x.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
-    stop::polled(sorted.windows(2)).map(|pair| pair[1] - pair[0]).filter(|d| *d > 0.0).fold(f64::INFINITY, f64::min)
+    sorted.windows(2).map(|pair| pair[1] - pair[0]).filter(|d| *d > 0.0).fold(f64::INFINITY, f64::min)
 }
 
 /// Returns the error band of each curve; empty if there are none.

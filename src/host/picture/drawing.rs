@@ -18,7 +18,7 @@ const GRID: Color = [225, 228, 232];
 const FRAME: Color = [110, 118, 129];
 const INK: Color = [36, 41, 47];
 
-/// The colors of series. Neighbors differ in brightness too.
+/// The colors of series.
 const COLORS: [Color; MAX_LABELS] = [
     [9, 105, 218],
     [219, 109, 40],
