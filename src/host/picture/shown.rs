@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn frames_are_along_the_first_axis() {
-        let array = Array::from_shaped(&[0.0f32, 1.0, 1.0, 0.0], &[2, 1, 2]).expect("an array");
+        let array = Array::from_shaped(&[0.0f32, 1.0, 1.0, 0.0, 0.5, 1.0, 0.0, 0.0, 1.0, 0.5], &[2, 1, 5]).expect("an array");
         let shown = ShownPicture::image(&array, Some(10.0)).expect("an animation");
         assert_eq!(shown.frames().len(), 2);
         let (kind, bytes, text) = shown.file().expect("a file");
-        assert_eq!((kind, text.as_str()), ("image/png", "2 frames, a picture, [f32; 2, 1, 2]"));
+        assert_eq!((kind, text.as_str()), ("image/png", "2 frames, a picture, [f32; 2, 1, 5]"));
         assert!(bytes.windows(4).any(|word| word == b"acTL"));
         assert_eq!(ShownPicture::image(&array, None).unwrap_err().code, "E0716");
         assert_eq!(ShownPicture::heat(&array, Some(10.0)).expect("an animation").range, Some((0.0, 1.0)));

@@ -302,7 +302,7 @@ const READS: &[&str] = &[
     "plot(here, x)",
     "plot(\"a.png\", x)",
     "scatter(x, here)",
-    "bar(here)",
+    "bar(x)",
     "hist(x)",
     "plot(here, low = x, high = here)",
     "heat(m)",
