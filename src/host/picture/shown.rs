@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn frames_are_along_the_first_axis() {
-        let array = Array::from_shaped(&[0.0f32, 1.0, 1.0, 0.0, 0.5, 1.0, 0.0, 0.0, 1.0, 0.5], &[2, 1, 5]).expect("an array");
+        let array =
+            Array::from_shaped(&[0.0f32, 1.0, 1.0, 0.0, 0.5, 1.0, 0.0, 0.0, 1.0, 0.5], &[2, 1, 5]).expect("an array");
         let shown = ShownPicture::image(&array, Some(10.0)).expect("an animation");
         assert_eq!(shown.frames().len(), 2);
         let (kind, bytes, text) = shown.file().expect("a file");
