@@ -1,5 +1,6 @@
 """The Jupyter kernel (conformance, output of cells, interrupts, the example notebook), and the magics for Python notebooks."""
 
+import base64
 import json
 import os
 import pathlib
@@ -90,6 +91,10 @@ def test_pictures_are_shown(client):
     ]
     assert bundles[0]["image/svg+xml"].startswith("<svg") and bundles[1]["image/png"].startswith("iVBORw0KGgo")
     assert "0 … 11" in bundles[1]["text/plain"]
+    _, messages = run(client, 'hist([1.0, 2.0], title = "two")\nheat(reshape(arange(12), 3, 2, 2), fps = 5)')
+    chart, animation = [shown["data"] for shown in contents(messages, "display_data")]
+    assert ">two</text>" in chart["image/svg+xml"]
+    assert b"acTL" in base64.b64decode(animation["image/png"]) and animation["text/plain"].startswith("3 frames")
 
 
 def test_errors_restore_variables(client):

@@ -14,7 +14,7 @@ use clk_base::diag::Diagnostic;
 use clk_base::escape;
 use clk_base::render::{self, DiagCounts, RenderStyle};
 use clk_base::source::{SourceMap, Span};
-use clk_host::interp::ShownPicture;
+use clk_host::picture::shown::ShownPicture;
 use clk_host::value::HostValue;
 use clk_import::ImportOptions;
 
@@ -297,6 +297,11 @@ impl Console {
         }
         self.style.width = text_width();
         self.error_style.width = self.style.width;
+    }
+
+    /// Whether standard output is a terminal in which the cursor can be moved.
+    pub fn has_cursor(&self) -> bool {
+        self.out_is_terminal && self.style.color && self.stage.is_none() && self.document.is_none()
     }
 
     /// Returns the terminal's graphics protocol, if any; detects it at the first call.

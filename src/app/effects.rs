@@ -6,7 +6,8 @@ use super::console::Console;
 use super::{disk, picture};
 use clk_base::file_error::FileError;
 use clk_host::files::ByteSource;
-use clk_host::interp::{HostEffects, ShownPicture};
+use clk_host::interp::HostEffects;
+use clk_host::picture::shown::ShownPicture;
 
 /// Effects for a terminal: output goes to the console, and files are on disk.
 pub(crate) struct TerminalEffects<'a> {
@@ -21,6 +22,11 @@ impl HostEffects for TerminalEffects<'_> {
     fn show(&mut self, shown: ShownPicture) {
         if let Some(stage) = &self.console.stage {
             return stage.show(&shown);
+        }
+        if let Some(delay) = shown.delay
+            && self.console.has_cursor()
+        {
+            picture::play(&shown, delay, self.console);
         }
         let drawn = picture::draw(&shown, self.console.style, self.console.graphics());
         self.console.print(&drawn);

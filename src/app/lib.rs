@@ -73,6 +73,7 @@ pub mod embed;
 mod emit_stage;
 pub mod exit;
 mod faulty_kernels;
+mod figure_text;
 mod fixes;
 pub(crate) mod framing;
 mod generated;

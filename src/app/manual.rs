@@ -92,6 +92,7 @@ pub(crate) static OTHERS: &[(&str, &str)] = &[
     ("docs/internals/mcp.md", include_str!("../../docs/internals/mcp.md")),
     ("docs/internals/names.md", include_str!("../../docs/internals/names.md")),
     ("docs/internals/output-formats.md", include_str!("../../docs/internals/output-formats.md")),
+    ("docs/internals/plots.md", include_str!("../../docs/internals/plots.md")),
     ("docs/internals/prover.md", include_str!("../../docs/internals/prover.md")),
     ("docs/internals/race-checks.md", include_str!("../../docs/internals/race-checks.md")),
     ("docs/internals/sanitizer.md", include_str!("../../docs/internals/sanitizer.md")),
@@ -160,13 +161,17 @@ pub(crate) static EXAMPLES: &[(&str, &str)] = &[
 /// The pictures that the pages contain.
 #[rustfmt::skip]
 pub(crate) static PICTURES: &[(&str, &[u8])] = &[
+    ("docs/pictures/caches.png", include_bytes!("../../docs/pictures/caches.png")),
     ("docs/pictures/damped.png", include_bytes!("../../docs/pictures/damped.png")),
     ("docs/pictures/digits_linear.png", include_bytes!("../../docs/pictures/digits_linear.png")),
     ("docs/pictures/edges.png", include_bytes!("../../docs/pictures/edges.png")),
+    ("docs/pictures/fit.png", include_bytes!("../../docs/pictures/fit.png")),
     ("docs/pictures/heat.png", include_bytes!("../../docs/pictures/heat.png")),
     ("docs/pictures/julia.png", include_bytes!("../../docs/pictures/julia.png")),
+    ("docs/pictures/losses.png", include_bytes!("../../docs/pictures/losses.png")),
     ("docs/pictures/mandel.png", include_bytes!("../../docs/pictures/mandel.png")),
     ("docs/pictures/mandelbrot.png", include_bytes!("../../docs/pictures/mandelbrot.png")),
+    ("docs/pictures/normal.png", include_bytes!("../../docs/pictures/normal.png")),
     ("docs/pictures/rings.png", include_bytes!("../../docs/pictures/rings.png")),
     ("docs/pictures/spheres.png", include_bytes!("../../docs/pictures/spheres.png")),
     ("docs/pictures/spheres_from_picture.png", include_bytes!("../../docs/pictures/spheres_from_picture.png")),

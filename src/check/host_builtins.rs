@@ -20,8 +20,9 @@ impl Cx<'_> {
         match call.entry.builtin {
             Builtin::Load => self.load(call),
             Builtin::Save => self.save(call),
-            Builtin::Image | Builtin::Heat => self.show_data(call, 1, 2),
-            Builtin::Plot => self.show_data(call, 1, 3),
+            Builtin::Image | Builtin::Heat | Builtin::Plot | Builtin::Scatter | Builtin::Bar | Builtin::Hist => {
+                self.picture(call)
+            }
             Builtin::Linspace => self.linspace(call),
             Builtin::Arange => self.arange(call),
             Builtin::Zeros | Builtin::Ones => self.filled(call, TypeClass::Element, &["type"], want),
@@ -682,33 +683,6 @@ impl Cx<'_> {
             self.report(d);
         }
         call.make_named(args, named_args, Type::Unit)
-    }
-
-    /// Checks `image` and `plot`, which take arrays and a path in any order.
-    fn show_data(&mut self, call: BuiltinCall<'_>, least: usize, most: usize) -> Expr {
-        let Some(positional) = self.take_positional(call, least..=most, &[]) else {
-            return self.after_error(call.args, call.span);
-        };
-        let mut args = Vec::with_capacity(positional.len());
-        for e in positional {
-            let is_text = matches!(bare(e).kind, Ast::Str(_));
-            let e = if is_text { self.text_argument(e) } else { self.expr(e, None) };
-            match self.vars.shallow(&e.ty) {
-                Type::Array(_) | Type::Unknown | Type::Error | Type::Str => {}
-                _ => {
-                    let actual = self.ty_text(&e.ty);
-                    let d = Diagnostic::error(
-                        "E0301",
-                        format!("`{}` takes arrays and a path, but this is `{actual}`", call.entry.name),
-                    )
-                    .at(e.span, format!("this is `{actual}`"))
-                    .note(format!("`{}{}`", call.entry.name, call.entry.signature));
-                    self.report(d);
-                }
-            }
-            args.push(e);
-        }
-        call.make(args, Type::Unit)
     }
 }
 

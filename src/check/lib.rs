@@ -54,6 +54,7 @@ pub mod mutations;
 pub mod names;
 mod ops;
 pub mod parameter_limit;
+mod pictures;
 pub mod promote_f64;
 mod ranks;
 mod rearrange;

@@ -44,7 +44,7 @@ pub(crate) fn in_kernels(what: &str) -> &'static str {
              `block_idx.x * B + arange(0, B)`"
         }
         "load" => "`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`",
-        "save" | "image" | "plot" | "heat" => {
+        "save" | "image" | "plot" | "scatter" | "bar" | "hist" | "heat" => {
             "a kernel writes its results to an `out` array: `out r: [f32; N]`; the script does the rest"
         }
         "zeros" | "ones" | "full" | "eye" => {

@@ -215,7 +215,9 @@ fn foreign_module_help(name: &str) -> Option<&'static str> {
         "numba" | "triton" | "cuda" | "pycuda" => {
             "kernels are part of the language: `kernel name(x: [f32; N], out r: [f32; N]) threads(i: N) { … }`"
         }
-        "matplotlib" | "pylab" | "plt" => "`plot(x, y)`, `heat(a)` and `image(a)` are built in",
+        "matplotlib" | "pylab" | "plt" => {
+            "`plot(x, y)`, `scatter`, `bar`, `hist`, `heat(a)` and `image(a)` are built in"
+        }
         "math" | "cmath" => {
             "`sqrt`, `sin`, `exp` and the like are built in, without import and prefix: `sqrt(2.0)`; the module `std.math` \
              has `PI`, `gcd`, `lerp` and others"

@@ -95,7 +95,7 @@ fn pictures_round_trip() {
     assert_eq!(levels.items::<u8>().unwrap(), [0, 0, 128, 255, 255]);
     let planes = sample(Scalar::U8, &[3, 8, 9]);
     let problem = encode("p.png", &[(None, &planes)]).unwrap_err();
-    assert_eq!((problem.code, problem.help[0].as_str()), ("E0716", "the colours have to be the last axis"));
+    assert_eq!((problem.code, problem.help[0].as_str()), ("E0716", "the colors have to be the last axis"));
 }
 
 #[test]

@@ -11,5 +11,6 @@ mod fuzz_loaders;
 mod host;
 mod host_code;
 mod linear_algebra;
+mod plots;
 mod scripts;
 mod unused_values;

@@ -157,9 +157,15 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("keys", "load(\"x.npz\")"),
     ("read_text", "\"a\""),
     ("write_text", "\"a\", \"b\""),
-    ("image", "\"a.png\", x"),
-    ("plot", "u, u, \"a.png\""),
-    ("heat", "x, \"a.png\""),
+    ("image", "\"a.png\", x, fps = 1"),
+    (
+        "plot",
+        "\"a.png\", u, u, labels = \"a\", style = \"line\", low = u, high = u, log = \"x\", title = \"a\", xlabel = \"a\", ylabel = \"a\", fps = 1",
+    ),
+    ("scatter", "\"a.png\", u, u, labels = \"a\", title = \"a\""),
+    ("bar", "\"a.png\", lines(\"a\"), u, low = u, high = u"),
+    ("hist", "\"a.png\", u, bins = 3"),
+    ("heat", "\"a.png\", x, fps = 1"),
     ("seed_random", "7"),
     ("exit", "0"),
     ("gpus", "1"),
@@ -185,7 +191,7 @@ const ARGUMENTS: &[(&str, &str)] = &[
 ];
 
 /// The builtins that take an unlimited number of positional arguments.
-const UNLIMITED: [&str; 3] = ["print", "concat", "stack"];
+const UNLIMITED: [&str; 7] = ["print", "concat", "stack", "plot", "scatter", "bar", "hist"];
 
 /// Returns the codes and titles of the errors that a call causes.
 fn errors(name: &str, place: Place, arguments: &str) -> Vec<String> {

@@ -161,6 +161,15 @@ fn fixes_remove_the_error() {
             "kernel k(out y: [f32; N]) threads(i: N) { y[i] = 1.0 }",
         ),
         ("let x = ones(3)\nassert(x == 1.0 && x > 0.0)", "let x = ones(3)\nassert((x == 1.0) & (x > 0.0))"),
+        ("let y = ones(3)\nplot(y, \"a.png\")", "let y = ones(3)\nplot(\"a.png\", y)"),
+        (
+            "let n = 3\nlet x = ones(4, 4)\nheat(x * 2.0, \"a{n:03}.png\", fps = 2)",
+            "let n = 3\nlet x = ones(4, 4)\nheat(\"a{n:03}.png\", x * 2.0, fps = 2)",
+        ),
+        (
+            "let path = \"a.png\"\nlet x = ones(4, 4)\nimage(x, path)",
+            "let path = \"a.png\"\nlet x = ones(4, 4)\nimage(path, x)",
+        ),
         ("let total = 1.5\nprint(totl)", "let total = 1.5\nprint(total)"),
         (
             "kernel k(out r: [i32; N]) grid(1) block(N) { r[threadIdx.x] = threadIdx.x }",

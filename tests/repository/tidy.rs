@@ -44,6 +44,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libloading", &["src/cuda/"]),
     ("libm", &["src/scalar/"]),
     ("logos", &["src/import/", "src/syntax/"]),
+    ("noto_sans_mono_bitmap", &["src/host/picture/font.rs"]),
     ("png", &["src/host/"]),
     ("postcard", &["src/app/ranks/", "src/cuda/isolate/"]),
     ("pulldown_cmark", &["src/app/site/"]),
@@ -60,6 +61,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("thiserror", &["src/"]),
     ("toml", &["src/app/project/"]),
     ("zune_jpeg", &["src/host/files/"]),
+    ("zeno", &["src/host/picture/canvas.rs"]),
 ];
 
 /// Calls that perform I/O. Only the crate `app` may contain them; the results of all other crates depend on their

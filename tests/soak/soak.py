@@ -248,7 +248,7 @@ class Soak:
         scripts = [
             "print(zeros(0, 2147483647))", "let x = ones(20000000)\nsave(\"x.npy\", x)", "let x = ones(4000, 4000)\nheat(x, \"x.png\")",
             "let x = ones(20000000)\nprint(sum(sort(x)))", "let x = ones(1500, 1500)\nprint(sum(x @ x))",
-            "let x = [" + "1.5, " * 200_000 + "]", "plot(ones(20000000), \"x.svg\")", "save(\"x.csv\", ones(3000, 3000))",
+            "let x = [" + "1.5, " * 200_000 + "]", "plot(\"x.svg\", ones(20000000))", "save(\"x.csv\", ones(3000, 3000))",
             "kernel k(out y: [f32; N]) threads(i: N) { y[i] = 1.0 }\nprint(sum(k(N = 20000000)))"]
         with tempfile.TemporaryDirectory() as folder:
             while time.monotonic() < until:

@@ -479,8 +479,8 @@ fn a_script_with_mistakes_is_not_written() {
 #[test]
 fn pictures_go_to_files_and_to_the_terminal() {
     let folder = tempfile::tempdir().expect("a folder");
-    let entries = "let x = reshape(linspace(0.0, 1.0, 6), 2, 3)\nheat(x)\nheat(x, \"h.png\")\nheat(x, \"h.svg\")\nimage(\"i.svg\", x)\n\
-                   plot(x[0, ..], \"p.svg\")\nimage(x)\nheat([1.0])\n";
+    let entries = "let x = reshape(linspace(0.0, 1.0, 6), 2, 3)\nheat(x)\nheat(\"h.png\", x)\nheat(\"h.svg\", x)\nimage(\"i.svg\", x)\n\
+                   plot(\"p.svg\", x[0, ..])\nimage(x)\nheat([1.0])\n";
     let ran = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
     assert!(ran.out.contains("0 ... 1, from dark to bright\n"), "{}\n{}", ran.out, ran.err);
     assert!(ran.err.contains("E0717") && ran.err.matches("error").count() == 1, "{}", ran.err);

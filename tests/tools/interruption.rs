@@ -11,6 +11,7 @@ use clk_base::{alloc, stop};
 use clk_compile::{NoFiles, Session};
 use clk_host::array::{Array, SliceSpec};
 use clk_host::ops::{self, ReduceKind};
+use clk_host::picture::chart::{self, ChartKind, ChartOptions};
 use clk_host::problem::RuntimeError;
 use clk_host::unwind::{UnwindReason, catch_stop};
 use clk_host::value::HostValue;
@@ -214,13 +215,22 @@ fn files_and_pictures() -> Vec<Work> {
     work!(all, "t.csv", files::decode("t.csv", &bytes));
     let (x, y) = (floats(&[N]), floats(&[N]));
     for path in ["p.png", "p.svg"] {
-        let (x, y) = (x.clone(), y.clone());
-        work!(all, path, picture::plot_file(path, array(&x), array(&y)));
+        let values = [x.clone(), y.clone()];
+        for kind in [ChartKind::Plot, ChartKind::Scatter] {
+            let values = values.clone();
+            work!(all, path, chart::figures(kind, &values, &ChartOptions::default()));
+        }
+        let figures = chart::figures(ChartKind::Plot, &values, &ChartOptions::default()).expect("a figure");
+        work!(all, path, picture::chart_file(path, &figures, None));
         let a = floats(&[300, 300]);
-        work!(all, path, picture::heat_file(path, array(&a)));
+        work!(all, path, picture::heat_file(path, array(&a), None));
         let a = floats(&[300, 300]);
-        work!(all, path, picture::image_file(path, array(&a)));
+        work!(all, path, picture::image_file(path, array(&a), None));
     }
+    let samples = [x.clone()];
+    work!(all, "hist", chart::figures(ChartKind::Hist, &samples, &ChartOptions::default()));
+    let frames = floats(&[3, 300, 300]);
+    work!(all, "frames", picture::heat_file("p.png", array(&frames), Some(20.0)));
     work!(all, "zeros that are written", Array::zeros(Scalar::F32, &[8 << 20]));
     work!(all, "a copy", alloc::copy(&vec![1u8; 2 * stop::POLL_BYTES]));
     all
@@ -509,8 +519,8 @@ mod processes {
             "let x = ones(60000000)\nsave(\"x.npy\", x)\n",
             "let x = ones(60000000)\nsave(\"x.npz\", x = x)\n",
             "let x = ones(60000000)\nsave(\"x.safetensors\", x = x)\n",
-            "let x = ones(7000, 7000)\nheat(x, \"x.png\")\n",
-            "let x = ones(60000000)\nplot(x, \"x.png\")\n",
+            "let x = ones(7000, 7000)\nheat(\"x.png\", x)\n",
+            "let x = ones(60000000)\nplot(\"x.png\", x)\n",
             "let x = ones(60000000)\nprint(sum(sort(x)))\n",
             "kernel k(out y: [f32; N]) threads(i: N) { y[i] = 1.0 }\nprint(k(N = 200000000)[0])\n",
             &literal,

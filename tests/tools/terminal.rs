@@ -426,3 +426,15 @@ fn pictures_are_drawn_in_half_blocks() {
     terminal.run("heat(reshape(linspace(0.0, 1.0, 64), 8, 8))", "from dark to bright");
     terminal.wait_colored("▀");
 }
+
+#[test]
+fn animations_are_played_at_their_place() {
+    let Some(terminal) = Terminal::start() else { return };
+    let screen = terminal.run("plot(reshape(arange(12), 4, 3), fps = 20, xlabel = \"frame\")", "┬");
+    assert_eq!(screen.matches('└').count(), 1, "earlier frames are erased:\n{screen}");
+    // The first frame has the numbers 0 to 2, the last one 9 to 11, on axes for all frames.
+    let chart: Vec<&str> = screen.lines().filter(|line| line.contains('│')).collect();
+    let is_drawn = |line: &&str| line.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
+    let drawn: Vec<usize> = (0..chart.len()).filter(|at| is_drawn(&chart[*at])).collect();
+    assert!(!drawn.is_empty() && drawn.iter().all(|row| *row < chart.len() / 2), "{screen}");
+}

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{EventSink, PageEvent};
 use clk_base::file_error::FileError;
-use clk_host::interp::{HostEffects, ShownPicture};
-use clk_host::picture::shown;
+use clk_host::interp::HostEffects;
+use clk_host::picture::shown::ShownPicture;
 
 /// The data files that the examples read: name and content.
 const EXAMPLE_FILES: &[(&str, &[u8])] = &[
@@ -36,7 +36,7 @@ impl HostEffects for BrowserEffects<'_> {
     }
 
     fn show(&mut self, picture: ShownPicture) {
-        match shown::file(&picture) {
+        match picture.file() {
             Ok((kind, content, _)) => (self.page)(PageEvent::Picture(kind, &content)),
             Err(problem) => (self.page)(PageEvent::Print(&format!("({})\n", problem.title))),
         }

@@ -55,9 +55,9 @@ syn keyword clkFunction warp_reduce_add warp_reduce_min warp_reduce_max warp_red
 syn keyword clkFunction match_any mma cached streaming linspace arange zeros ones full eye random random_normal
 syn keyword clkFunction random_int sum prod mean argmin argmax all any close cumsum reshape transpose concat stack sort
 syn keyword clkFunction argsort einsum flip split lines join trim find starts_with ends_with replace upper lower parse
-syn keyword clkFunction load save keys read_text write_text image plot heat seed_random exit gpus shard gather rank
-syn keyword clkFunction ranks all_reduce all_gather reduce_scatter broadcast send receive grad value_and_grad vjp jvp
-syn keyword clkFunction jacobian hessian gradcheck no_grad with_grad
+syn keyword clkFunction load save keys read_text write_text image heat plot scatter bar hist seed_random exit gpus shard
+syn keyword clkFunction gather rank ranks all_reduce all_gather reduce_scatter broadcast send receive grad
+syn keyword clkFunction value_and_grad vjp jvp jacobian hessian gradcheck no_grad with_grad
 syn match clkFunction "\<\%(contains\)\>"
 " generated end
 

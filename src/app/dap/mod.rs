@@ -28,7 +28,8 @@ use super::{disk, exit, picture, script};
 use clk_base::file_error::FileError;
 use clk_base::render::{self, RenderStyle};
 use clk_host::files::ByteSource;
-use clk_host::interp::{HostEffects, ShownPicture};
+use clk_host::interp::HostEffects;
+use clk_host::picture::shown::ShownPicture;
 
 /// Style of diagnostics in an editor.
 const STYLE: RenderStyle = RenderStyle { color: false, ascii: false, width: 100 };

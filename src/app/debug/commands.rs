@@ -9,8 +9,9 @@ use super::stop_search::{Goal, StopReason};
 use crate::command_error::CommandResult;
 use clk_base::source::FileId;
 use clk_host::array::{Array, ElementType};
-use clk_host::interp::ShownPicture;
-use clk_host::picture::heat::Heat;
+use clk_host::picture::chart::{self, ChartKind, ChartOptions};
+use clk_host::picture::shown::ShownPicture;
+use clk_host::value::HostValue;
 
 /// What a command produces or requests.
 pub(crate) enum CommandOutcome {
@@ -162,7 +163,7 @@ pub(crate) fn run_in_launch(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -
         "goto" => goto(rest, debug),
         "print" => print(rest, debug).and_then(text),
         "print-all" => print_all(rest, debug).and_then(text),
-        "heat" => picture(rest, debug, |array| Ok(ShownPicture::Heat(Heat::of(array)?))),
+        "heat" => picture(rest, debug, |array| ShownPicture::heat(array, None)),
         "plot" => curve(rest, debug),
         "info" => info(rest, debug).and_then(text),
         "mask" => text(show::mask(debug)),
@@ -316,10 +317,8 @@ fn curve(rest: &str, debug: &Debug<'_, '_>) -> CommandResult<CommandOutcome> {
     if y.shape().len() != 1 {
         return Err(format!("`plot` draws arrays of one axis; `heat {rest}` draws this one").into());
     }
-    let numbers: Vec<u8> = (0..y.count()).flat_map(|i| (i as f32).to_le_bytes()).collect();
-    let element = ElementType::Scalar(clk_scalar::Scalar::F32);
-    let x = Array::from_bytes(element, &[y.count()], &numbers)?;
-    Ok(CommandOutcome::Picture(Box::new(ShownPicture::Plot { x: x.fetched()?, y: y.fetched()? })))
+    let figures = chart::figures(ChartKind::Plot, &[HostValue::Array(y)], &ChartOptions::default())?;
+    Ok(CommandOutcome::Picture(Box::new(ShownPicture::chart(figures, None)?)))
 }
 
 fn info(rest: &str, debug: &Debug<'_, '_>) -> CommandResult {

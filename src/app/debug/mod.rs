@@ -36,7 +36,8 @@ use clk_base::diag::Diagnostic;
 use clk_base::file_error::FileError;
 use clk_check::typed::TestSection;
 use clk_host::files::ByteSource;
-use clk_host::interp::{HostEffects, Interpreter, ShownPicture};
+use clk_host::interp::{HostEffects, Interpreter};
+use clk_host::picture::shown::ShownPicture;
 use clk_sim::Simulator;
 
 /// The note shown if the user requests checks, which the debugger does not support.

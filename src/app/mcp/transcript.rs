@@ -8,7 +8,7 @@ use crate::console::DisplaySink;
 use clk_base::diag::Diagnostic;
 use clk_base::render::{self, RenderStyle};
 use clk_base::source::SourceMap;
-use clk_host::interp::ShownPicture;
+use clk_host::picture::shown::ShownPicture;
 use clk_host::value::HostValue;
 
 /// Style of the text.

@@ -31,8 +31,7 @@ use clk_base::escape;
 use clk_base::source::{FileId, SourceMap, Span};
 use clk_base::{stop, threads};
 use clk_check::typed::{Global, NameBinding, Type};
-use clk_host::interp::ShownPicture;
-use clk_host::picture::shown::file;
+use clk_host::picture::shown::ShownPicture;
 use clk_host::value::HostValue;
 use clk_ide::Analysis;
 use clk_runtime::Isa;
@@ -224,7 +223,7 @@ impl DisplaySink for Sent {
     }
 
     fn show(&self, shown: &ShownPicture) {
-        self.send(match file(shown) {
+        self.send(match shown.file() {
             Ok((kind, content, text)) => Event::Picture(kind, content, text),
             Err(problem) => Event::Report(Box::new(EmbedReport::of(problem))),
         });

@@ -1,11 +1,11 @@
 //! Evaluates builtins on the host.
 
-use crate::array::Array;
 use crate::grad;
 use crate::ops::{self, ReduceKind, SortOrder, overflow};
+use crate::picture::chart::ChartKind;
 use crate::problem::HostResult;
 use crate::value::HostValue;
-use crate::{files, format, picture};
+use crate::{files, format};
 use clk_base::diag::Diagnostic;
 use clk_base::file_error::FileError;
 use clk_base::source::Span;
@@ -15,7 +15,7 @@ use clk_scalar::Scalar;
 use clk_scalar::builtin::Builtin;
 use clk_scalar::ops::{BinaryOp, MathFn};
 
-use super::context::{Eval, EvalContext, ShownPicture, Signal};
+use super::context::{Eval, EvalContext, Signal};
 use super::eval::named_arg;
 use super::frame::HostFrame;
 
@@ -38,9 +38,11 @@ impl EvalContext<'_> {
             Assert => self.assert(frame, args).map(|()| HostValue::Unit),
             Load => self.load_file(frame, args, span),
             Save => self.save_file(frame, args, more, span),
-            Image => self.image(frame, args, span),
-            Plot => self.plot(frame, args, span),
-            Heat => self.heat(frame, args, span),
+            Image | Heat => self.raster_builtin(frame, builtin == Heat, (args, more), span),
+            Plot => self.chart_builtin(frame, ChartKind::Plot, (args, more), span),
+            Scatter => self.chart_builtin(frame, ChartKind::Scatter, (args, more), span),
+            Bar => self.chart_builtin(frame, ChartKind::Bar, (args, more), span),
+            Hist => self.chart_builtin(frame, ChartKind::Hist, (args, more), span),
             Sum | Prod | Mean | Argmin | Argmax | All | Any => self.reduce(frame, builtin, args, more, expr),
             Math(f @ (MathFn::Min | MathFn::Max)) if args.len() == 1 => {
                 let kind = if f == MathFn::Min { ReduceKind::Min } else { ReduceKind::Max };
@@ -350,14 +352,6 @@ impl EvalContext<'_> {
         }
     }
 
-    /// Returns the error for values that a picture or file builtin does not accept. The checker reports the same error
-    /// if it knows the types of the values.
-    fn unsupported_data(&self, name: &str, values: &[HostValue], span: Span) -> Signal {
-        let values: Vec<&HostValue> = values.iter().collect();
-        let problem = ops::operand::undefined(&format!("`{name}`"), &values);
-        self.problem(problem.help("it takes arrays of numbers, and a path as text"), span)
-    }
-
     /// Returns the value of a tolerance argument of `close`, or an error if it is not a number.
     fn tolerance(&self, name: &str, value: &HostValue, span: Span) -> Eval<f64> {
         let is_number = !matches!(value, HostValue::Scalar(v) if v.ty == Scalar::Bool);
@@ -411,73 +405,6 @@ impl EvalContext<'_> {
             let diagnostic = Diagnostic::error("E0702", format!("cannot write `{path}`: {reason}"));
             self.error(diagnostic.at(place, "this file").note(PATH_NOTE))
         })
-    }
-
-    fn image(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval {
-        let values = self.eval_all(frame, args)?;
-        match &values[..] {
-            [HostValue::Array(array)] => {
-                let array = array.clone().fetched().map_err(|p| self.problem(p, span))?;
-                self.effects.show(ShownPicture::Image(array));
-                Ok(HostValue::Unit)
-            }
-            [HostValue::Str(path), HostValue::Array(array)] | [HostValue::Array(array), HostValue::Str(path)] => {
-                let bytes = picture::image_file(path, array).map_err(|p| self.problem(p, span))?;
-                self.write_file(path, &bytes, span)?;
-                Ok(HostValue::Unit)
-            }
-            values => Err(self.unsupported_data("image", values, span)),
-        }
-    }
-
-    fn plot(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval {
-        let mut values = self.eval_all(frame, args)?;
-        let ends = [0, values.len().saturating_sub(1)];
-        let position = ends.into_iter().find(|&at| matches!(values.get(at), Some(HostValue::Str(_))));
-        let path = position.and_then(|at| if let HostValue::Str(path) = values.remove(at) { Some(path) } else { None });
-        let (x, y) = match &values[..] {
-            [HostValue::Array(y)] => {
-                let count = ops::arange(&[HostValue::i32(y.count() as i32)])
-                    .and_then(|v| ops::convert(&self.exec, Scalar::F32, &v));
-                match count {
-                    Ok(HostValue::Array(x)) => (x, y.clone()),
-                    Err(problem) => return Err(self.problem(problem, span)),
-                    Ok(_) => return Err(self.internal_error(span, "a range for the x axis")),
-                }
-            }
-            [HostValue::Array(x), HostValue::Array(y)] => (x.clone(), y.clone()),
-            values => return Err(self.unsupported_data("plot", values, span)),
-        };
-        match path {
-            Some(path) => {
-                let bytes = picture::plot_file(&path, &x, &y).map_err(|p| self.problem(p, span))?;
-                self.write_file(&path, &bytes, span)?;
-            }
-            None => {
-                let fetched = |array: Array| array.fetched().map_err(|p| self.problem(p, span));
-                let (x, y) = (fetched(x)?, fetched(y)?);
-                self.effects.show(ShownPicture::Plot { x, y });
-            }
-        }
-        Ok(HostValue::Unit)
-    }
-}
-
-impl EvalContext<'_> {
-    fn heat(&mut self, frame: &mut HostFrame, args: &[Expr], span: Span) -> Eval {
-        let values = self.eval_all(frame, args)?;
-        match &values[..] {
-            [HostValue::Array(array)] => {
-                let heat = picture::heat::Heat::of(array).map_err(|p| self.problem(p, span))?;
-                self.effects.show(ShownPicture::Heat(heat));
-            }
-            [HostValue::Array(array), HostValue::Str(path)] | [HostValue::Str(path), HostValue::Array(array)] => {
-                let bytes = picture::heat_file(path, array).map_err(|p| self.problem(p, span))?;
-                self.write_file(path, &bytes, span)?;
-            }
-            values => return Err(self.unsupported_data("heat", values, span)),
-        }
-        Ok(HostValue::Unit)
     }
 }
 

@@ -15,11 +15,10 @@ use super::launch_coverage::LaunchCoverage;
 use super::layout::Layouts;
 use super::provenance::ProvenanceTrace;
 use super::recorded_launch::RecordedLaunch;
-use crate::array::HostArray;
 use crate::files::ByteSource;
 use crate::grad::GradTape;
 use crate::graph::{self, ExecContext};
-use crate::picture::heat::Heat;
+use crate::picture::shown::ShownPicture;
 use crate::ranks::RankCommunicator;
 use crate::shard::ShardTransferCounters;
 use crate::tuned::Tuning;
@@ -47,17 +46,6 @@ pub trait HostEffects {
     }
     /// Writes a file completely, or leaves it unchanged.
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FileError>;
-}
-
-/// A picture that a script shows in the terminal or a notebook, rather than saves to a file.
-pub enum ShownPicture {
-    /// An array of shape `[H, W]` or `[H, W, 3|4]`.
-    Image(HostArray),
-    Plot {
-        x: HostArray,
-        y: HostArray,
-    },
-    Heat(Heat),
 }
 
 /// Options for running scripts.

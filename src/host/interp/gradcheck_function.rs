@@ -11,6 +11,7 @@ use crate::array::ElementType;
 use crate::files::ByteSource;
 use crate::grad::{self, AuditTarget};
 use crate::ops;
+use crate::picture::shown::ShownPicture;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::{GradLink, HostValue, RecordValue};
 use clk_base::alloc;
@@ -22,9 +23,7 @@ use clk_lower::GenericArgument;
 use clk_runtime::DeviceSelector;
 use clk_scalar::Scalar;
 
-use super::context::{
-    Eval, EvalContext, HostEffects, Interpreter, NoGradCapture, RandomPosition, ShownPicture, Signal,
-};
+use super::context::{Eval, EvalContext, HostEffects, Interpreter, NoGradCapture, RandomPosition, Signal};
 use super::derive::{DerivativeCall, cotangent_seeds};
 use super::frame::HostFrame;
 

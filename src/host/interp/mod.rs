@@ -40,6 +40,7 @@ mod launch_observers;
 mod layout;
 mod open_literals;
 mod partition_cache;
+mod pictures;
 mod provenance;
 mod recorded_launch;
 mod reduction_origin;
@@ -80,7 +81,7 @@ use code::{CodeSource, Codes};
 use compiled_kernels::DeviceKernels;
 pub use context::{
     CallStack, DevicePool, HostEffects, Interpreter, LastValue, LaunchObservers, RandomPosition, RankExchange,
-    ScriptOptions, ShownPicture, WarningLog,
+    ScriptOptions, WarningLog,
 };
 use context::{CodeCaches, ConstValues, DerivativeState, NoGradCapture};
 pub(crate) use context::{Eval, EvalContext, Signal};

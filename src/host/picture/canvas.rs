@@ -1,112 +1,153 @@
-//! A canvas of pixels, with functions that draw rectangles, antialiased lines and small texts.
+//! Paints a drawing as pixels. The rasterizer `zeno` computes the coverage of pixels by shapes.
 
+use zeno::{Cap, Command, Join, Mask, PathBuilder, Stroke, Style, Vector};
+
+use super::drawing::{Anchor, Color, Drawing, DrawnShape, HEIGHT, PAPER, PixelPoint, TEXT_COLOR, WIDTH};
 use super::font;
-use clk_base::stop::{self, Ticks};
+use super::raster::Raster;
+use clk_base::{alloc, stop};
 
-/// Cost of a line segment in pixels, for the interval at which drawing polls for a stop request.
-const COSTLY: usize = 1 << 10;
+/// Number of points that are stroked at once, between two polls for a stop request.
+const STROKED: usize = 1 << 12;
 
-pub(crate) type Color = [u8; 3];
+/// Paints a drawing.
+pub(crate) fn paint(drawing: &Drawing) -> Raster {
+    let mut canvas = PixelCanvas { pixels: PAPER.repeat(WIDTH * HEIGHT) };
+    for shape in stop::polled(&drawing.shapes) {
+        canvas.paint(shape);
+    }
+    Raster { width: WIDTH, height: HEIGHT, pixels: canvas.pixels }
+}
 
-/// An RGB image with one byte per component.
-pub(crate) struct PixelCanvas {
-    width: usize,
-    height: usize,
+/// An RGB image of [`WIDTH`] by [`HEIGHT`] pixels.
+struct PixelCanvas {
     pixels: Vec<u8>,
 }
 
-/// A point: x and y in pixels from the top left corner.
-pub(crate) type PixelPoint = (f64, f64);
-
 impl PixelCanvas {
-    pub fn new(width: usize, height: usize, paper: Color) -> PixelCanvas {
-        PixelCanvas { width, height, pixels: paper.repeat(width * height) }
+    fn paint(&mut self, shape: &DrawnShape) {
+        match shape {
+            DrawnShape::Rectangle { corner: (x, y), size: (width, height), color, opacity } => {
+                let corners = [(*x, *y), (x + width, *y), (x + width, y + height), (*x, y + height)];
+                self.fill(&path(&corners), Style::default(), *color, *opacity);
+            }
+            DrawnShape::Polygon { points, color, opacity } => {
+                self.fill(&path(points), Style::default(), *color, *opacity);
+            }
+            DrawnShape::Polyline { points, width, color } => self.stroke(points, *width, *color),
+            DrawnShape::Disc { center: (x, y), radius, color } => {
+                let mut circle: Vec<Command> = vec![];
+                circle.add_circle((*x as f32, *y as f32), *radius as f32);
+                self.fill(&circle, Style::default(), *color, 1.0);
+            }
+            DrawnShape::Text { text, at, anchor, is_vertical } => self.text(text, *at, *anchor, *is_vertical),
+        }
     }
 
-    pub fn size(&self) -> (u32, u32) {
-        (self.width as u32, self.height as u32)
+    fn stroke(&mut self, points: &[PixelPoint], width: f64, color: Color) {
+        let mut stroke = Stroke::new(width as f32);
+        stroke.cap(Cap::Round).join(Join::Round);
+        let mut start = 0;
+        loop {
+            stop::poll();
+            // Neighboring parts share a point.
+            let part = &points[start..points.len().min(start + STROKED)];
+            self.fill(&path(part), Style::Stroke(stroke), color, 1.0);
+            start += STROKED - 1;
+            if start + 1 >= points.len() {
+                break;
+            }
+        }
     }
 
-    pub fn pixels(&self) -> &[u8] {
-        &self.pixels
+    /// Blends a color into the pixels that a path covers.
+    fn fill(&mut self, commands: &Vec<Command>, style: Style<'_>, color: Color, opacity: f64) {
+        let (mask, placement) = Mask::new(commands).style(style).render();
+        let width = placement.width as usize;
+        for (row, line) in mask.chunks_exact(width.max(1)).enumerate() {
+            for (column, cover) in line.iter().enumerate().filter(|(_, cover)| **cover > 0) {
+                let (x, y) = (placement.left as i64 + column as i64, placement.top as i64 + row as i64);
+                self.blend(x, y, color, f64::from(*cover) / 255.0 * opacity);
+            }
+        }
     }
 
     /// Blends a color into a pixel; does nothing outside of the canvas.
     fn blend(&mut self, x: i64, y: i64, color: Color, cover: f64) {
         let (Ok(x), Ok(y)) = (usize::try_from(x), usize::try_from(y)) else { return };
-        if x >= self.width || y >= self.height {
+        if x >= WIDTH || y >= HEIGHT {
             return;
         }
-        let start = (y * self.width + x) * 3;
+        let start = (y * WIDTH + x) * 3;
         for (place, new) in self.pixels.iter_mut().skip(start).zip(color) {
             let mixed = f64::from(*place) * (1.0 - cover) + f64::from(new) * cover;
             *place = mixed.round() as u8;
         }
     }
 
-    pub fn rectangle(&mut self, left: i64, top: i64, width: i64, height: i64, color: Color) {
-        for y in top..top + height {
-            (left..left + width).for_each(|x| self.blend(x, y, color, 1.0));
-        }
-    }
-
-    /// Draws a text with its top left corner at a position, with dots of `scale` by `scale` pixels.
-    pub fn text(&mut self, text: &str, left: i64, top: i64, scale: i64, color: Color) {
-        for (k, c) in text.chars().enumerate() {
-            let left = left + k as i64 * (font::WIDTH as i64 + 1) * scale;
-            for (row, bits) in font::rows(c).into_iter().enumerate() {
-                for column in (0..font::WIDTH).filter(|column| bits >> (font::WIDTH - 1 - column) & 1 == 1) {
-                    let (x, y) = (left + column as i64 * scale, top + row as i64 * scale);
-                    self.rectangle(x, y, scale, scale, color);
-                }
-            }
-        }
-    }
-
-    /// Draws a filled circle.
-    pub fn dot(&mut self, center: PixelPoint, radius: f64, color: Color) {
-        self.capsules(&[center], radius, color);
-    }
-
-    /// Draws an antialiased polyline with round ends. Pixels where the line overlaps itself are blended only once.
-    pub fn line(&mut self, points: &[PixelPoint], width: f64, color: Color) {
-        self.capsules(points, width / 2.0, color);
-    }
-
-    fn capsules(&mut self, points: &[PixelPoint], radius: f64, color: Color) {
-        stop::poll();
-        let mut cover = vec![0f32; self.width * self.height];
-        let single = points.first().map(|&p| (p, p)).filter(|_| points.len() == 1);
-        let segments = points.windows(2).filter_map(|pair| if let [a, b] = pair { Some((*a, *b)) } else { None });
-        let ticks = Ticks::default();
-        for (a, b) in segments.chain(single) {
-            ticks.advance(COSTLY);
-            self.capsule(&mut cover, a, b, radius);
-        }
-        for (at, &part) in cover.iter().enumerate().filter(|(_, part)| **part > 0.0) {
-            self.blend((at % self.width) as i64, (at / self.width) as i64, color, part.into());
-        }
-    }
-
-    /// Computes the coverage of each pixel by the points within `radius` of a segment.
-    fn capsule(&self, cover: &mut [f32], a: PixelPoint, b: PixelPoint, radius: f64) {
-        let reach = radius + 1.0;
-        let bound = |low: f64, high: f64, len: usize| {
-            let first = (low - reach).floor().clamp(0.0, len as f64) as usize;
-            first..((high + reach).ceil().clamp(0.0, len as f64) as usize).max(first)
+    fn text(&mut self, text: &str, (x, y): PixelPoint, anchor: Anchor, is_vertical: bool) {
+        let length = text.chars().count() * font::WIDTH;
+        let before = match anchor {
+            Anchor::Start => 0.0,
+            Anchor::Middle => length as f64 / 2.0,
+            Anchor::End => length as f64,
         };
-        let (dx, dy) = (b.0 - a.0, b.1 - a.1);
-        let length = (dx * dx + dy * dy).max(1e-12);
-        for y in bound(a.1.min(b.1), a.1.max(b.1), self.height) {
-            for x in bound(a.0.min(b.0), a.0.max(b.0), self.width) {
-                let (px, py) = (x as f64 + 0.5 - a.0, y as f64 + 0.5 - a.1);
-                let along = ((px * dx + py * dy) / length).clamp(0.0, 1.0);
-                let distance = (px - along * dx).hypot(py - along * dy);
-                let part = (radius + 0.5 - distance).clamp(0.0, 1.0) as f32;
-                if let Some(place) = cover.get_mut(y * self.width + x) {
-                    *place = place.max(part);
+        for (at, c) in text.chars().enumerate() {
+            let Some(glyph) = font::glyph(c) else { continue };
+            for (row, line) in glyph.rows().enumerate() {
+                for (column, cover) in line.iter().enumerate().filter(|(_, cover)| **cover > 0) {
+                    let along = (at * font::WIDTH + column) as f64 - before;
+                    let across = row as f64 - font::HEIGHT as f64 / 2.0;
+                    let (x, y) = if is_vertical { (x + across, y - along) } else { (x + along, y + across) };
+                    self.blend(x.round() as i64, y.round() as i64, TEXT_COLOR, f64::from(*cover) / 255.0);
                 }
             }
         }
+    }
+}
+
+fn path(points: &[PixelPoint]) -> Vec<Command> {
+    let command = |(at, (x, y)): (usize, &PixelPoint)| {
+        let point = Vector::new(*x as f32, *y as f32);
+        if at == 0 { Command::MoveTo(point) } else { Command::LineTo(point) }
+    };
+    alloc::collect(points.len() + 1, points.iter().enumerate().map(command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the color of a pixel of a drawing with one shape.
+    fn pixel(shape: DrawnShape, x: usize, y: usize) -> Vec<u8> {
+        let raster = paint(&Drawing { shapes: vec![shape] });
+        raster.pixels[(y * WIDTH + x) * 3..][..3].to_vec()
+    }
+
+    #[test]
+    fn shapes_cover_their_pixels() {
+        let color = [9, 8, 7];
+        let disc = || DrawnShape::Disc { center: (50.0, 60.0), radius: 4.0, color };
+        assert_eq!((pixel(disc(), 50, 60), pixel(disc(), 56, 60)), (color.to_vec(), PAPER.to_vec()));
+        let points = vec![(10.0, 20.0), (30.0, 20.0), (30.0, 40.0)];
+        let line = || DrawnShape::Polyline { points: points.clone(), width: 4.0, color };
+        assert_eq!((pixel(line(), 20, 20), pixel(line(), 20, 30)), (color.to_vec(), PAPER.to_vec()));
+        let polygon = || DrawnShape::Polygon { points: points.clone(), color, opacity: 1.0 };
+        assert_eq!((pixel(polygon(), 28, 30), pixel(polygon(), 12, 38)), (color.to_vec(), PAPER.to_vec()));
+        let rectangle = DrawnShape::Rectangle { corner: (5.0, 5.0), size: (10.0, 10.0), color: [0; 3], opacity: 0.5 };
+        assert_eq!(pixel(rectangle, 7, 7), [128; 3]);
+    }
+
+    #[test]
+    fn texts_have_ink() {
+        let text = |words: &str, is_vertical| {
+            let shape =
+                DrawnShape::Text { text: words.into(), at: (480.0, 300.0), anchor: Anchor::Middle, is_vertical };
+            let raster = paint(&Drawing { shapes: vec![shape] });
+            raster.pixels.iter().filter(|level| **level < 128).count()
+        };
+        assert!(text("label", false) > 100 && text("", false) == 0);
+        assert_eq!(text("label", false), text("label", true));
+        assert!(text("漢", false) > 0, "a character without a glyph is not left out");
     }
 }

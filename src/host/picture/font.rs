@@ -1,25 +1,16 @@
-//! Bitmap font for axis labels, five columns by seven rows.
+//! The bitmap font of charts: Latin letters, digits and punctuation.
 
-pub(crate) const WIDTH: usize = 5;
-pub(crate) const HEIGHT: usize = 7;
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
 
-/// Returns the rows of a character from the top; bit 4 is the leftmost column.
-pub(crate) fn rows(c: char) -> [u8; HEIGHT] {
-    match c {
-        '0' => [0b01110, 0b10001, 0b10011, 0b10101, 0b11001, 0b10001, 0b01110],
-        '1' => [0b00100, 0b01100, 0b00100, 0b00100, 0b00100, 0b00100, 0b01110],
-        '2' => [0b01110, 0b10001, 0b00001, 0b00110, 0b01000, 0b10000, 0b11111],
-        '3' => [0b01110, 0b10001, 0b00001, 0b00110, 0b00001, 0b10001, 0b01110],
-        '4' => [0b00010, 0b00110, 0b01010, 0b10010, 0b11111, 0b00010, 0b00010],
-        '5' => [0b11111, 0b10000, 0b11110, 0b00001, 0b00001, 0b10001, 0b01110],
-        '6' => [0b00110, 0b01000, 0b10000, 0b11110, 0b10001, 0b10001, 0b01110],
-        '7' => [0b11111, 0b00001, 0b00010, 0b00100, 0b01000, 0b01000, 0b01000],
-        '8' => [0b01110, 0b10001, 0b10001, 0b01110, 0b10001, 0b10001, 0b01110],
-        '9' => [0b01110, 0b10001, 0b10001, 0b01111, 0b00001, 0b00010, 0b01100],
-        '-' => [0, 0, 0, 0b01110, 0, 0, 0],
-        '+' => [0, 0b00100, 0b00100, 0b11111, 0b00100, 0b00100, 0],
-        '.' => [0, 0, 0, 0, 0, 0b01100, 0b01100],
-        'e' => [0, 0, 0b01110, 0b10001, 0b11111, 0b10000, 0b01110],
-        _ => [0; HEIGHT],
-    }
+const WEIGHT: FontWeight = FontWeight::Regular;
+const SIZE: RasterHeight = RasterHeight::Size20;
+
+/// Width of each character in pixels.
+pub(crate) const WIDTH: usize = get_raster_width(WEIGHT, SIZE);
+
+pub(crate) const HEIGHT: usize = SIZE.val();
+
+/// Returns the coverage of the pixels of a character; that of U+FFFD for a character that the font does not have.
+pub(crate) fn glyph(c: char) -> Option<RasterizedChar> {
+    get_raster(c, WEIGHT, SIZE).or_else(|| get_raster('\u{FFFD}', WEIGHT, SIZE))
 }

@@ -26,7 +26,8 @@ const NAN: [u8; 3] = [128, 128, 128];
 /// An array rendered in colors.
 #[derive(Clone, Debug)]
 pub struct Heat {
-    pub raster: Raster,
+    /// One picture, or the frames of an animation.
+    pub rasters: Vec<Raster>,
     /// The smallest finite element, which has the first color of the map. `high` is the largest one, with the last
     /// color.
     pub low: f64,
@@ -34,16 +35,14 @@ pub struct Heat {
 }
 
 impl Heat {
-    pub fn of(array: &Array) -> HostResult<Heat> {
-        let &[height, width] = array.shape() else {
-            let title = format!("`heat` shows arrays of two axes, not of shape {}", shape_text(array.shape()));
-            let problem = RuntimeError::new("E0717", title);
-            return Err(match array.shape() {
-                [_] => problem.help("give it two axes: `reshape(x, height, width)`"),
-                _ => problem.help("choose two axes: `x[0, .., ..]`"),
-            });
+    /// Renders an array of two axes, or, if `is_animated`, the frames along the first of three axes. All frames have
+    /// the same colors.
+    pub fn of(array: &Array, is_animated: bool) -> HostResult<Heat> {
+        let (height, width) = match (array.shape(), is_animated) {
+            (&[height, width], false) | (&[_, height, width], true) => (height, width),
+            (shape, _) => return Err(wrong_shape(shape, is_animated)),
         };
-        if height == 0 || width == 0 {
+        if array.is_empty() {
             return Err(RuntimeError::new("E0717", "there is nothing to show").label("the array is empty"));
         }
         let numbers = numbers(array)?;
@@ -51,9 +50,22 @@ impl Heat {
         let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 0.0) };
         let spread = (high - low).max(f64::MIN_POSITIVE);
-        let pixels = numbers.iter().flat_map(|&x| color((x - low) / spread));
-        let pixels = alloc::collect(numbers.len().saturating_mul(3), pixels);
-        Ok(Heat { raster: Raster { width, height, pixels }, low, high })
+        let raster = |frame: &[f64]| {
+            let pixels = stop::polled(frame).flat_map(|&x| color((x - low) / spread));
+            Raster { width, height, pixels: alloc::collect(frame.len().saturating_mul(3), pixels) }
+        };
+        Ok(Heat { rasters: numbers.chunks_exact(height * width).map(raster).collect(), low, high })
+    }
+}
+
+fn wrong_shape(shape: &[usize], is_animated: bool) -> RuntimeError {
+    let expected = if is_animated { "frames of two axes" } else { "arrays of two axes" };
+    let title = format!("`heat` shows {expected}, not an array of shape {}", shape_text(shape));
+    let problem = RuntimeError::new("E0717", title);
+    match shape {
+        [_] => problem.help("give it two axes: `reshape(x, height, width)`"),
+        [_, _, _] => problem.help("choose two axes: `x[0, .., ..]`; with `fps`, the first axis is that of frames"),
+        _ => problem.help("choose two axes: `x[0, .., ..]`"),
     }
 }
 
@@ -86,19 +98,19 @@ mod tests {
     #[test]
     fn extremes_have_the_extreme_colors() {
         let array = Array::from_shaped(&[1i32, 5, 3, 5], &[2, 2]).expect("an array");
-        let heat = Heat::of(&array).expect("a picture");
+        let heat = Heat::of(&array, false).expect("a picture");
         assert_eq!((heat.low, heat.high), (1.0, 5.0));
-        assert_eq!(heat.raster.pixels[..6], [68, 1, 84, 253, 231, 37]);
+        assert_eq!(heat.rasters[0].pixels[..6], [68, 1, 84, 253, 231, 37]);
     }
 
     #[test]
     fn non_finite_numbers_have_colors() {
         let array = Array::from_shaped(&[f32::NAN, f32::INFINITY, 1.0, 1.0], &[2, 2]).expect("an array");
-        let heat = Heat::of(&array).expect("a picture");
-        assert_eq!(heat.raster.pixels[..6], [128, 128, 128, 253, 231, 37]);
+        let heat = Heat::of(&array, false).expect("a picture");
+        assert_eq!(heat.rasters[0].pixels[..6], [128, 128, 128, 253, 231, 37]);
         let none = Array::from_shaped(&[f64::NAN], &[1, 1]).expect("an array");
-        assert_eq!(Heat::of(&none).expect("a picture").raster.pixels, NAN);
+        assert_eq!(Heat::of(&none, false).expect("a picture").rasters[0].pixels, NAN);
         let flat = Array::from_shaped(&[1.0f32, 2.0], &[2]).expect("an array");
-        assert_eq!(Heat::of(&flat).map(drop).unwrap_err().code, "E0717");
+        assert_eq!(Heat::of(&flat, false).map(drop).unwrap_err().code, "E0717");
     }
 }

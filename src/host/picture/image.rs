@@ -38,17 +38,17 @@ pub(crate) fn shape_extents(shape: &[usize]) -> Option<HostResult<(u32, u32, Col
 fn no_picture(array: &Array) -> RuntimeError {
     let title = format!("an array of type {} is not a picture", array.type_name());
     let problem = RuntimeError::new("E0716", title)
-        .note("a picture is `[H, W]` (grey), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity)");
+        .note("a picture is `[H, W]` (gray), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity)");
     match array.shape() {
-        [3 | 4, _, _] => problem.help("the colours have to be the last axis"),
+        [3 | 4, _, _] => problem.help("the colors have to be the last axis"),
         [_] => problem.help("give it two axes: `reshape(x, height, width)`"),
+        [_, _, _] => problem.help("with `fps`, the first axis is that of the frames: `image(x, fps = 20)`"),
         _ => problem,
     }
 }
 
 /// Converts the elements of an image to 8-bit samples. `u8` is unchanged. Floats are clamped to the range from 0 to 1;
-/// a NaN is
-/// 0. A `bool` is black or white.
+/// a NaN is 0. A `bool` is black or white.
 pub(crate) fn samples(array: &Array) -> HostResult<Vec<u8>> {
     let none = || {
         let element = array.element();

@@ -2,7 +2,7 @@
 
 use png::{BitDepth, ColorType};
 
-use super::{base64, image};
+use super::image;
 use crate::array::Array;
 use crate::problem::HostResult;
 use clk_base::alloc;
@@ -33,6 +33,14 @@ impl Raster {
         Ok(Raster { width: width as usize, height: height as usize, pixels })
     }
 
+    /// Renders the frames of an animation along the first axis.
+    pub fn frames(array: &Array) -> HostResult<Vec<Raster>> {
+        let shape = array.shape().get(1..).unwrap_or(&[]);
+        let length = array.byte_len() / array.shape().first().map_or(1, |count| (*count).max(1));
+        let frames = array.bytes()?.chunks_exact(length.max(1));
+        frames.map(|bytes| Raster::of(&Array::from_bytes(array.element().clone(), shape, bytes)?)).collect()
+    }
+
     /// Enlarges every pixel to `factor` by `factor`.
     pub fn enlarge(&self, factor: usize) -> Raster {
         if factor == 1 {
@@ -60,16 +68,6 @@ impl Raster {
     pub fn png(&self) -> HostResult<Vec<u8>> {
         image::write(self.width as u32, self.height as u32, ColorType::Rgb, BitDepth::Eight, &self.pixels)
     }
-}
-
-/// Returns an SVG file with an embedded PNG image.
-pub(crate) fn svg(width: usize, height: usize, png: &[u8]) -> String {
-    let data = base64::encode(png);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
-         <image width=\"{width}\" height=\"{height}\" style=\"image-rendering: pixelated\" href=\"data:image/png;base64,{data}\"/>\n\
-         </svg>\n"
-    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use clk_base::file_error::FileError;
-use clk_host::interp::{HostEffects, ShownPicture};
+use clk_host::interp::HostEffects;
+use clk_host::picture::shown::ShownPicture;
 use clk_runtime::{Device, DeviceError, DeviceSelector, Devices};
 use clk_sim::Simulator;
 

@@ -66,9 +66,9 @@
     "eye" "random" "random_normal" "random_int" "sum" "prod" "mean" "argmin" "argmax" "all" "any" "close" "cumsum"
     "reshape" "transpose" "concat" "stack" "sort" "argsort" "einsum" "flip" "split" "lines" "join" "trim" "find"
     "contains" "starts_with" "ends_with" "replace" "upper" "lower" "parse" "load" "save" "keys" "read_text" "write_text"
-    "image" "plot" "heat" "seed_random" "exit" "gpus" "shard" "gather" "rank" "ranks" "all_reduce" "all_gather"
-    "reduce_scatter" "broadcast" "send" "receive" "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian" "gradcheck"
-    "no_grad" "with_grad"))
+    "image" "heat" "plot" "scatter" "bar" "hist" "seed_random" "exit" "gpus" "shard" "gather" "rank" "ranks"
+    "all_reduce" "all_gather" "reduce_scatter" "broadcast" "send" "receive" "grad" "value_and_grad" "vjp" "jvp"
+    "jacobian" "hessian" "gradcheck" "no_grad" "with_grad"))
 ; generated end
 
 ; generated: variables

@@ -6,7 +6,7 @@ mod call_cache;
 use std::sync::Arc;
 
 use super::*;
-use crate::interp::context::ShownPicture;
+use crate::picture::shown::ShownPicture;
 use clk_base::file_error::FileError;
 use clk_compile::NoFiles;
 use clk_runtime::storage::FailedMemory;
@@ -300,9 +300,13 @@ const READS: &[&str] = &[
     "image(\"a.png\", m)",
     "plot(x)",
     "plot(here, x)",
-    "plot(x, \"a.png\")",
+    "plot(\"a.png\", x)",
+    "scatter(x, here)",
+    "bar(x)",
+    "hist(x)",
+    "plot(here, low = x, high = here)",
     "heat(m)",
-    "heat(m, \"a.svg\")",
+    "heat(\"a.svg\", m)",
     "print(both(ones(2, 3), x))",
     "both(x[0], 1.0);",
 ];
