@@ -387,7 +387,7 @@ fn array_lengths<'a>(
         arrays.push(array);
     }
     // With numbers for one array, the other arrays have those of the same launch.
-    if arrays.iter().any(ArrayLength::is_for_numbers) {
+    if arrays.iter().any(ArrayLength::is_for_numbers) && has_only_numbers(own, names, launches, symbol_of) {
         for array in arrays.iter_mut().filter(|array| array.stated.is_empty()) {
             let size = element_size(array.element);
             let length = size.and_then(|size| launches.length(&names[array.at], size, symbol_of));
@@ -659,16 +659,7 @@ fn launched_length(
         let mut least = needed.least.clone();
         loop {
             let Some(symbol) = least.symbols().next() else { break };
-            let name = analysis.parameter_name(symbol)?;
-            let axis = AXES.iter().position(|axis| name.ends_with(&format!("_{axis}")));
-            let number = match (axis.filter(|_| is_extent(name)), name.starts_with("block_")) {
-                (Some(axis), true) => launches.block(axis)?,
-                (Some(axis), false) => match launches.grid(axis, symbol_of)? {
-                    GridSize::Number(number) => number,
-                    _ => return None,
-                },
-                (None, _) => launches.number_of(&shown(own.kernel, names, name))?,
-            };
+            let number = launched_number(own, names, launches, symbol_of, analysis.parameter_name(symbol)?)?;
             least = least.substitute(symbol, &SizePolynomial::number(number))?;
         }
         Some(least.constant() > count)
@@ -680,10 +671,56 @@ fn launched_length(
     };
     // The launch knows more than accesses that suggest numbers.
     let are_numbers = suggested.iter().all(is_number);
-    let is_for_numbers = suggested.is_empty()
-        || suggested.iter().any(|needed| needed.premises.is_empty() && exceeds(needed) == Some(true))
-        || !are_numbers && suggested.iter().all(is_of_launch);
-    (are_numbers || is_for_numbers).then_some(LaunchedLength { length, is_for_numbers })
+    let is_for_numbers = match suggested {
+        [] => has_only_numbers(own, names, launches, symbol_of),
+        _ => {
+            suggested.iter().any(|needed| needed.premises.is_empty() && exceeds(needed) == Some(true))
+                || !are_numbers && suggested.iter().all(is_of_launch)
+        }
+    };
+    let is_enough = are_numbers && !suggested.is_empty();
+    (is_enough || is_for_numbers).then_some(LaunchedLength { length, is_for_numbers })
+}
+
+/// Returns the number that all launches of the file pass for a parameter, or have as an extent.
+fn launched_number(
+    own: KernelSizes<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    symbol_of: &SymbolOf<'_>,
+    name: &str,
+) -> Option<i128> {
+    let axis = AXES.iter().position(|axis| name.ends_with(&format!("_{axis}")));
+    match (axis.filter(|_| is_extent(name)), name.starts_with("block_")) {
+        (Some(axis), true) => launches.block(axis),
+        (Some(axis), false) => match launches.grid(axis, symbol_of)? {
+            GridSize::Number(number) => Some(number),
+            GridSize::CeilQuotient(..) | GridSize::Quotient(..) => None,
+        },
+        (None, _) => launches.number_of(&shown(own.kernel, names, name)),
+    }
+}
+
+/// Returns whether all integers of all launches of the file are known: the arguments and the extents.
+fn has_only_numbers(
+    own: KernelSizes<'_>,
+    names: &[SmolStr],
+    launches: &KernelLaunches<'_>,
+    symbol_of: &SymbolOf<'_>,
+) -> bool {
+    let is_shared_length = |at: usize| {
+        own.kernel.body.iter().any(|stmt| {
+            matches!(&stmt.kind, StmtKind::Shared { name, .. } if size_names::shared_length(own.kernel, name) == Some(at))
+        })
+    };
+    let integers = own
+        .kernel
+        .params
+        .iter()
+        .enumerate()
+        .filter(|(at, param)| matches!(&*param.ty, "i32" | "u32" | "i64" | "u64") && !is_shared_length(*at));
+    let mut names_of = integers.map(|(_, param)| &param.name);
+    names_of.all(|name| launched_number(own, names, launches, symbol_of, name).is_some())
 }
 
 /// Returns whether the body of a kernel contains the name of an array.
