@@ -7,7 +7,6 @@
 //! - Values: `real` is `f64`, `integer` is `i64`, SciPy's `unsigned-integer` is `u64`, and a `pattern` has only 1.0.
 //! - The omitted half of a `symmetric` or `skew-symmetric` matrix is filled in. `complex` is unsupported.
 
-use std::io::Write as _;
 use std::str::SplitAsciiWhitespace;
 
 use bytemuck::Zeroable;
@@ -15,8 +14,8 @@ use indexmap::IndexMap;
 use smol_str::SmolStr;
 
 use crate::array::{Array, ArrayScalar, MAX_EXTENT};
-use crate::files::csv::number;
-use crate::files::file::{self, NamedFile};
+use crate::files::csv::{number, write_text};
+use crate::files::file::{self, NamedFile, shorten};
 use crate::files::items::{SavedItems, scalars_only};
 use crate::files::kind::FileFormat;
 use crate::problem::{HostResult, RuntimeError};
@@ -156,10 +155,6 @@ impl<'t> MatrixLines<'t> {
     fn too_few(&self, promised: u64, count: usize) -> RuntimeError {
         self.file.damaged(format!("its header promises {promised} entries, and {count} follow"))
     }
-}
-
-fn shorten(word: &str) -> String {
-    word.chars().take(40).collect()
 }
 
 pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
@@ -439,12 +434,8 @@ fn start_file(layout: &str, scalar: Scalar) -> HostResult<ByteSink> {
         _ => "integer",
     };
     let mut out = ByteSink::default();
-    write(&mut out, format_args!("%%MatrixMarket matrix {layout} {field} general\n"))?;
+    write_text(&mut out, format_args!("%%MatrixMarket matrix {layout} {field} general\n"))?;
     Ok(out)
-}
-
-fn write(out: &mut ByteSink, text: std::fmt::Arguments<'_>) -> HostResult<()> {
-    out.write_fmt(text).map_err(|error| RuntimeError::new("E0715", format!("the file cannot be written: {error}")))
 }
 
 /// Returns the text of the element with this index.
@@ -461,11 +452,11 @@ fn encode_dense(array: &Array) -> HostResult<Vec<u8>> {
     };
     let bytes = array.bytes()?;
     let mut out = start_file("array", scalar)?;
-    write(&mut out, format_args!("{rows} {cols}\n"))?;
+    write_text(&mut out, format_args!("{rows} {cols}\n"))?;
     // An empty array may have many empty rows or columns.
     let places = (0..if rows == 0 { 0 } else { cols }).flat_map(|col| (0..rows).map(move |row| row * cols + col));
     for place in stop::polled(places) {
-        write(&mut out, format_args!("{}\n", element_text(bytes, scalar, place)))?;
+        write_text(&mut out, format_args!("{}\n", element_text(bytes, scalar, place)))?;
     }
     Ok(out.0)
 }
@@ -506,14 +497,14 @@ impl SparseMatrix<'_> {
         }
         let bytes = self.vals.bytes()?;
         let mut out = start_file("coordinate", scalar)?;
-        write(&mut out, format_args!("{rows} {width} {count}\n"))?;
+        write_text(&mut out, format_args!("{rows} {width} {count}\n"))?;
         let mut row = 0;
         for (place, col) in stop::polled(cols.iter().enumerate()) {
             // Rows may be empty.
             while starts[row + 1] <= place as i64 {
                 row += 1;
             }
-            write(&mut out, format_args!("{} {} {}\n", row + 1, col + 1, element_text(bytes, scalar, place)))?;
+            write_text(&mut out, format_args!("{} {} {}\n", row + 1, col + 1, element_text(bytes, scalar, place)))?;
         }
         Ok(out.0)
     }
