@@ -206,6 +206,9 @@ fn invalid_matrices_are_refused() {
     );
     assert_eq!(coordinate("real general", "2 2 1\n1 1 x\n"), "line 3 of `a.mtx` has no f64: \"x\"");
     assert_eq!(coordinate("real general", "2 2 1\n1 1\n"), "line 3 of `a.mtx` has no value");
+    let inexact = refused("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n9007199254740993\n");
+    assert_eq!(inexact.title, "line 3 of `a.mtx` has no f64: \"9007199254740993\"");
+    assert_eq!(inexact.notes, ["no `f64` is exactly this integer"]);
     assert_eq!(coordinate("integer general", "2 2 1\n1 1 1.5\n"), "line 3 of `a.mtx` has no i64: \"1.5\"");
     assert_eq!(
         coordinate("real general", "1 1 1\n1 1 1\n1 1 1\n"),

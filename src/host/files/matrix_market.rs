@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 use smol_str::SmolStr;
 
 use crate::array::{Array, ArrayScalar, MAX_EXTENT};
-use crate::files::csv::{number, write_text};
+use crate::files::csv::{is_inexact_integer, number, write_text};
 use crate::files::file::{self, NamedFile, shorten};
 use crate::files::items::{SavedItems, scalars_only};
 use crate::files::kind::FileFormat;
@@ -69,7 +69,7 @@ trait MatrixValue: ArrayScalar + Zeroable + Copy {
 
 impl MatrixValue for f64 {
     fn parse(word: &str) -> Option<f64> {
-        number(word)
+        number(word).filter(|number| !is_inexact_integer(word, *number))
     }
 
     fn negative(self) -> Option<f64> {
@@ -140,7 +140,15 @@ impl<'t> MatrixLines<'t> {
             (Some(value), None) => Ok(value),
             (_, Some(_)) => Err(self.file.wrong_line(line, "has more words than an entry of this matrix")),
             (None, None) if word.is_empty() => Err(self.file.wrong_line(line, "has no value")),
-            (None, None) => Err(self.file.wrong_line(line, format!("has no {}: {:?}", T::SCALAR, shorten(word)))),
+            (None, None) => {
+                let problem = self.file.wrong_line(line, format!("has no {}: {:?}", T::SCALAR, shorten(word)));
+                Err(match number(word) {
+                    Some(number) if is_inexact_integer(word, number) => problem
+                        .note("no `f64` is exactly this integer")
+                        .help("if all values are integers, write `integer` in place of `real` in the first line"),
+                    _ => problem,
+                })
+            }
         }
     }
 
