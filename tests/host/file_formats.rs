@@ -272,8 +272,9 @@ fn only_matrices_are_saved_as_such() {
         (&starts, &ints(&[-1, 0]), &shape, "the column -1 is not from 0 to 1"),
         (&starts, &ints(&[1]), &shape, "`cols` has 1 elements, and `vals` has 2"),
         (&starts, &cols, &ints(&[2]), "`shape` has 1 elements, not 2"),
+        (&starts, &cols, &ints(&[2, -1]), "`shape` has a number of columns that is not from 0 to 2⁶³ - 1"),
     ] {
-        assert_eq!(save(starts, cols, shape), Err(format!("this is no sparse matrix: {reason}")));
+        assert_eq!(save(starts, cols, shape), Err(format!("this is not a sparse matrix: {reason}")));
     }
     assert!(save(&vals, &cols, &shape).is_err_and(|title| title.contains("1-d array of integers, not [f32; 2]")));
     assert_eq!(encode("a.mtx", &[(None, &vals)]).expect_err("one axis").code, "E0715");

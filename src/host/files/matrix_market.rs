@@ -479,7 +479,7 @@ struct SparseMatrix<'a> {
 
 impl SparseMatrix<'_> {
     fn encode(&self) -> HostResult<Vec<u8>> {
-        let wrong = |title: String| not_a_matrix(format!("this is no sparse matrix: {title}"));
+        let wrong = |title: String| not_a_matrix(format!("this is not a sparse matrix: {title}"));
         let starts = integers("starts", self.starts)?;
         let cols = integers("cols", self.cols)?;
         let [rows, width] = integers("shape", self.shape)?[..] else {
@@ -499,6 +499,9 @@ impl SparseMatrix<'_> {
         let ascends = stop::polled(starts.windows(2)).all(|pair| pair[0] <= pair[1]);
         if !ascends || starts.first() != Some(&0) || starts.last() != Some(&(count as i64)) {
             return Err(wrong(format!("`starts` does not ascend from 0 to the {count} values")));
+        }
+        if width < 0 {
+            return Err(wrong("`shape` has a number of columns that is not from 0 to 2⁶³ - 1".into()));
         }
         if let Some(col) = stop::polled(&cols).find(|col| !(0..width).contains(*col)) {
             return Err(wrong(format!("the column {col} is not from 0 to {}", width.saturating_sub(1))));
