@@ -353,6 +353,9 @@ fn invalid_json_is_refused() {
 fn sounds_round_trip() {
     let mut random = Random::from_seed(5);
     let rate = HostValue::of(44_100i32);
+    let silence = random_array(Scalar::U8, &[4], &mut random);
+    let named = [(Some("samples"), &silence), (Some("rate"), &HostValue::of(true))];
+    assert_eq!(encode("s.wav", &named).expect_err("a wrong rate").code, "E0715");
     for scalar in Scalar::ALL {
         for shape in [&[5][..], &[4, 2], &[0]] {
             let x = random_array(scalar, shape, &mut random);

@@ -145,7 +145,7 @@ pub(crate) fn encode(items: &SavedItems) -> HostResult<Vec<u8>> {
         return Err(not_a_sound("a .wav file holds samples and their rate".into()));
     };
     let rate = match (rate.scalar(), rate.rank()) {
-        (Some(scalar), 0) => ScalarValue::from_bytes(scalar, rate.bytes()?).as_integer(),
+        (Some(scalar), 0) if scalar.is_int() => ScalarValue::from_bytes(scalar, rate.bytes()?).as_integer(),
         _ => None,
     };
     let rate = rate.and_then(|rate| i32::try_from(rate).ok()).filter(|rate| *rate > 0);
