@@ -40,7 +40,8 @@ impl Scale {
     /// Creates a scale for the values 0, 1, 2, …, each of which has a name.
     pub fn of_names(names: &[String]) -> Scale {
         let ticks = names.iter().enumerate().map(|(at, name)| Tick { value: at as f64, label: name.clone() });
-        Scale { low: -0.5, high: names.len().max(1) as f64 - 0.5, is_log: false, ticks: ticks.collect() }
+        let high = names.len().max(1) as f64 - 0.5;
+        Scale { low: -0.5, high, is_log: false, ticks: ticks.collect() }
     }
 
     pub fn ticks(&self) -> &[Tick] {
@@ -59,11 +60,16 @@ impl Scale {
             true => return f64::NEG_INFINITY,
             false => value,
         };
-        // Halves, because the difference may overflow. For tiny numbers, halves would lose digits.
-        match self.high - self.low {
-            range if range.is_finite() => (value - self.low) / range,
-            _ => (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0),
-        }
+        position_between(self.low, self.high, value)
+    }
+}
+
+/// Returns the position of a value relative to two finite numbers: 0 at `low`, 1 at `high`.
+pub(crate) fn position_between(low: f64, high: f64, value: f64) -> f64 {
+    // Halves, because the difference may overflow. For tiny numbers, halves would lose digits.
+    match high - low {
+        range if range.is_finite() => (value - low) / range,
+        _ => (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0),
     }
 }
 
