@@ -2,6 +2,7 @@
 
 use super::numbers;
 use super::raster::Raster;
+use super::scale::position_between;
 use crate::array::{Array, shape_text};
 use crate::problem::{HostResult, RuntimeError};
 use clk_base::{alloc, stop};
@@ -49,9 +50,10 @@ impl Heat {
         let finite = || stop::polled(&numbers).copied().filter(|x| x.is_finite());
         let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 0.0) };
-        let spread = (high - low).max(f64::MIN_POSITIVE);
+        // If all numbers are equal, they have the first color.
+        let brightest = if low < high { high } else { low.next_up() };
         let raster = |frame: &[f64]| {
-            let pixels = stop::polled(frame).flat_map(|&x| color((x - low) / spread));
+            let pixels = stop::polled(frame).flat_map(|&x| color(position_between(low, brightest, x)));
             Raster { width, height, pixels: alloc::collect(frame.len().saturating_mul(3), pixels) }
         };
         Ok(Heat { rasters: numbers.chunks_exact(height * width).map(raster).collect(), low, high })
@@ -91,6 +93,9 @@ mod tests {
         let heat = Heat::of(&array, false).expect("a picture");
         assert_eq!((heat.low, heat.high), (1.0, 5.0));
         assert_eq!(heat.rasters[0].pixels[..6], [68, 1, 84, 253, 231, 37]);
+        let widest = Array::from_shaped(&[-f64::MAX, f64::MAX], &[1, 2]).expect("an array");
+        let heat = Heat::of(&widest, false).expect("a picture");
+        assert_eq!(heat.rasters[0].pixels[..], [68, 1, 84, 253, 231, 37]);
     }
 
     #[test]
