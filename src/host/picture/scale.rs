@@ -24,7 +24,11 @@ impl Scale {
         // Half of the range, because the whole one may overflow.
         let half = high / 2.0 - low / 2.0;
         // If all values are equal, the range is centered at them.
-        let margin = if half > 0.0 { half * margin * 2.0 } else { low.abs().max(1.0) / 2.0 };
+        let margin = match half > 0.0 {
+            true => half * margin * 2.0,
+            false if low == 0.0 => 0.5,
+            false => (low.abs() / 2.0).max(f64::MIN_POSITIVE),
+        };
         let (low, high) = ((low - margin).max(-f64::MAX), (high + margin).min(f64::MAX));
         Scale { low, high, is_log: false, ticks: linear_ticks(low, high, count) }
     }
@@ -161,6 +165,7 @@ mod tests {
         assert_eq!(labels_of(&Scale::linear(-30.0, 70.0, 0.0, 5)), ["-20", "0", "20", "40", "60"]);
         assert_eq!(labels_of(&Scale::linear(0.0, 4e-9, 0.0, 4)), ["0", "1e-9", "2e-9", "3e-9", "4e-9"]);
         assert_eq!(labels_of(&Scale::linear(7.0, 7.0, 0.1, 3)), ["5", "10"]);
+        assert_eq!(labels_of(&Scale::linear(1e-9, 1e-9, 0.1, 3)), ["5e-10", "1e-9", "1.5e-9"]);
     }
 
     #[test]
