@@ -1,7 +1,7 @@
 //! Builds figures from the arguments of `plot`, `scatter`, `bar` and `hist`.
 
 use super::figure::{ErrorBand, Figure, FigureOptions, MAX_BARS, MAX_LABELS, Mark, Series, clean};
-use super::numbers;
+use super::numbers::numbers;
 use super::scale::position_between;
 use crate::array::{Array, shape_text};
 use crate::ops::operand;

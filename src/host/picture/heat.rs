@@ -1,6 +1,6 @@
 //! `heat`: a two-dimensional array as an image, from its minimum (dark blue) to its maximum (yellow).
 
-use super::numbers;
+use super::numbers::numbers;
 use super::raster::Raster;
 use super::scale::position_between;
 use crate::array::{Array, shape_text};

@@ -13,6 +13,7 @@ pub mod figure;
 mod font;
 pub mod heat;
 pub(crate) mod image;
+mod numbers;
 pub mod raster;
 pub mod scale;
 pub mod shown;
@@ -20,23 +21,10 @@ mod svg;
 
 use crate::array::Array;
 use crate::problem::{HostResult, RuntimeError};
-use clk_base::{alloc, stop};
-use clk_scalar::ScalarValue;
 use drawing::Drawing;
 use figure::Figure;
 use heat::Heat;
 use raster::Raster;
-
-/// Converts the elements of an array to `f64`, for the builtin `name`.
-fn numbers(name: &str, array: &Array) -> HostResult<Vec<f64>> {
-    let Some(scalar) = array.scalar().filter(|_| array.element().lanes() == 1) else {
-        let title = format!("`{name}` draws numbers, not elements of type {}", array.element());
-        return Err(RuntimeError::new("E0717", title));
-    };
-    let numbers =
-        array.bytes()?.chunks_exact(scalar.size()).map(|bytes| ScalarValue::from_bytes(scalar, bytes).as_f64());
-    Ok(alloc::collect(array.count(), stop::polled(numbers)))
-}
 
 /// Returns whether the file extension selects SVG; all other files are written as PNG.
 fn is_svg(path: &str) -> bool {
