@@ -403,6 +403,10 @@ fn sounds_of_others() {
     let mut whole = wav(&[(b"fmt ", &packed), (b"data", &[1, 2, 3])]);
     whole.truncate(whole.len() - 2);
     assert!(decode("s.wav", &whole).expect_err("cut off").title.contains("promises 3 bytes of samples, and 2 follow"));
+    let mut unfinished = wav(&[(b"fmt ", &packed), (b"data", &[])]);
+    assert_eq!(show(&field(&decode("s.wav", &unfinished).expect("no samples"), "samples")), "[]");
+    unfinished.extend_from_slice(&[1, 2, 3]);
+    assert!(decode("s.wav", &unfinished).expect_err("no length").title.contains("promises 0 bytes of samples, and 3"));
     let mut none = packed;
     none[2] = 0;
     assert!(wrong(&[(b"fmt ", &none), (b"data", &[])]).contains("0 channels"));
