@@ -9,8 +9,8 @@ use clk_host::picture::scale::Scale;
 /// Height of the chart in terminal rows.
 const ROWS: usize = 16;
 
-/// Width of the labels of the y axis in columns.
-const LABEL: usize = 10;
+/// The least and the most columns for the labels of the y axis.
+const LABEL_COLUMNS: (usize, usize) = (10, 24);
 
 /// The colors of series, as parameters of the escape sequence "select graphic rendition".
 const COLORS: [&str; MAX_LABELS] = ["36", "33", "32", "31", "35", "34", "96", "93", "92", "91"];
@@ -24,13 +24,15 @@ const BAND: char = '.';
 pub(crate) fn draw(figure: &Figure, style: RenderStyle) -> String {
     // Without color, braille dots of several series look the same.
     let has_marks = style.ascii || !style.color && figure.series.len() > 1;
-    let columns = style.width.saturating_sub(LABEL + 4).clamp(10, 72);
+    let widest = figure.y.scale.ticks().iter().map(|tick| tick.label.chars().count()).max().unwrap_or(0);
+    let label_columns = widest.clamp(LABEL_COLUMNS.0, LABEL_COLUMNS.1);
+    let columns = style.width.saturating_sub(label_columns + 4).clamp(10, 72);
     let (across, down) = if has_marks { (1, 1) } else { (2, 4) };
     let mut canvas = DotCanvas::new(columns * across, ROWS * down);
     for (at, series) in figure.series.iter().enumerate() {
         canvas.series(series, at, figure);
     }
-    let chart = TextChart { figure, canvas, columns, has_marks, style };
+    let chart = TextChart { figure, canvas, label_columns, columns, has_marks, style };
     chart.text()
 }
 
@@ -154,6 +156,8 @@ impl DotCanvas {
 struct TextChart<'f> {
     figure: &'f Figure,
     canvas: DotCanvas,
+    /// Width of the labels of the y axis.
+    label_columns: usize,
     columns: usize,
     has_marks: bool,
     style: RenderStyle,
@@ -163,18 +167,18 @@ impl TextChart<'_> {
     /// Returns the text of the chart with its title, legend and axes.
     fn text(&self) -> String {
         let mut text = String::new();
-        let indent = " ".repeat(LABEL + 2);
+        let indent = " ".repeat(self.label_columns + 2);
         if !self.figure.title.is_empty() {
             text += &format!("{indent}{}\n", center(&self.figure.title, self.columns));
         }
         if !self.figure.y.label.is_empty() {
-            text += &format!("{}\n", cut(&self.figure.y.label, self.columns + LABEL));
+            text += &format!("{}\n", cut(&self.figure.y.label, self.columns + self.label_columns));
         }
         text += &self.legend(&indent);
         let bar = if self.style.ascii { '|' } else { '│' };
         let labels = self.row_labels();
         for (row, label) in labels.iter().enumerate() {
-            text += &format!("{label:>LABEL$} {bar}{}\n", self.row(row));
+            text += &format!("{label:>0$} {bar}{1}\n", self.label_columns, self.row(row));
         }
         text += &self.x_axis(&indent);
         if !self.figure.x.label.is_empty() {
@@ -213,7 +217,7 @@ impl TextChart<'_> {
             if let Some(label) = labels.get_mut(row.round().max(0.0) as usize)
                 && label.is_empty()
             {
-                *label = cut(&tick.label, LABEL);
+                *label = cut(&tick.label, self.label_columns);
             }
         }
         labels
@@ -263,7 +267,7 @@ impl TextChart<'_> {
             }
         }
         let axis: String = axis.into_iter().collect();
-        format!("{:>LABEL$} {corner}{axis}\n{indent}{labels}\n", "")
+        format!("{} {corner}{axis}\n{indent}{labels}\n", " ".repeat(self.label_columns))
     }
 }
 

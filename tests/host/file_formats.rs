@@ -206,6 +206,9 @@ fn invalid_matrices_are_refused() {
     );
     assert_eq!(coordinate("real general", "2 2 1\n1 1 x\n"), "line 3 of `a.mtx` has no f64: \"x\"");
     assert_eq!(coordinate("real general", "2 2 1\n1 1\n"), "line 3 of `a.mtx` has no value");
+    let inexact = refused("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n9007199254740993\n");
+    assert_eq!(inexact.title, "line 3 of `a.mtx` has no f64: \"9007199254740993\"");
+    assert_eq!(inexact.notes, ["no `f64` is exactly this integer"]);
     assert_eq!(coordinate("integer general", "2 2 1\n1 1 1.5\n"), "line 3 of `a.mtx` has no i64: \"1.5\"");
     assert_eq!(
         coordinate("real general", "1 1 1\n1 1 1\n1 1 1\n"),
@@ -269,8 +272,9 @@ fn only_matrices_are_saved_as_such() {
         (&starts, &ints(&[-1, 0]), &shape, "the column -1 is not from 0 to 1"),
         (&starts, &ints(&[1]), &shape, "`cols` has 1 elements, and `vals` has 2"),
         (&starts, &cols, &ints(&[2]), "`shape` has 1 elements, not 2"),
+        (&starts, &cols, &ints(&[2, -1]), "`shape` has a number of columns that is not from 0 to 2⁶³ - 1"),
     ] {
-        assert_eq!(save(starts, cols, shape), Err(format!("this is no sparse matrix: {reason}")));
+        assert_eq!(save(starts, cols, shape), Err(format!("this is not a sparse matrix: {reason}")));
     }
     assert!(save(&vals, &cols, &shape).is_err_and(|title| title.contains("1-d array of integers, not [f32; 2]")));
     assert_eq!(encode("a.mtx", &[(None, &vals)]).expect_err("one axis").code, "E0715");
@@ -349,6 +353,9 @@ fn invalid_json_is_refused() {
 fn sounds_round_trip() {
     let mut random = Random::from_seed(5);
     let rate = HostValue::of(44_100i32);
+    let silence = random_array(Scalar::U8, &[4], &mut random);
+    let named = [(Some("samples"), &silence), (Some("rate"), &HostValue::of(true))];
+    assert_eq!(encode("s.wav", &named).expect_err("a wrong rate").code, "E0715");
     for scalar in Scalar::ALL {
         for shape in [&[5][..], &[4, 2], &[0]] {
             let x = random_array(scalar, shape, &mut random);
@@ -396,6 +403,10 @@ fn sounds_of_others() {
     let mut whole = wav(&[(b"fmt ", &packed), (b"data", &[1, 2, 3])]);
     whole.truncate(whole.len() - 2);
     assert!(decode("s.wav", &whole).expect_err("cut off").title.contains("promises 3 bytes of samples, and 2 follow"));
+    let mut unfinished = wav(&[(b"fmt ", &packed), (b"data", &[])]);
+    assert_eq!(show(&field(&decode("s.wav", &unfinished).expect("no samples"), "samples")), "[]");
+    unfinished.extend_from_slice(&[1, 2, 3]);
+    assert!(decode("s.wav", &unfinished).expect_err("no length").title.contains("promises 0 bytes of samples, and 3"));
     let mut none = packed;
     none[2] = 0;
     assert!(wrong(&[(b"fmt ", &none), (b"data", &[])]).contains("0 channels"));

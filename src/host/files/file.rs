@@ -68,6 +68,11 @@ pub(crate) fn unsupported(name: &str, reason: impl std::fmt::Display) -> Runtime
     RuntimeError::new(UNSUPPORTED, format!("`{name}` {reason}"))
 }
 
+/// Returns the beginning of a word of a file, for messages.
+pub(crate) fn shorten(word: &str) -> String {
+    word.chars().take(40).collect()
+}
+
 /// Formats a number of bytes for messages.
 pub(crate) fn bytes_text(count: u128) -> String {
     if count == 1 { "1 byte".into() } else { format!("{count} bytes") }

@@ -6,15 +6,14 @@
 //! - Refused: arrays that are not rectangular, numbers that their type cannot represent exactly, mixed types, `null`.
 
 use std::borrow::Cow;
-use std::io::Write as _;
 
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
 
 use crate::array::Array;
-use crate::files::csv::is_inexact_integer;
-use crate::files::file::{self, NamedFile};
+use crate::files::csv::{is_inexact_integer, write_text};
+use crate::files::file::{self, NamedFile, shorten};
 use crate::files::items::{SavedItems, scalars_only};
 use crate::files::json_visitor::{for_each_element, for_each_member};
 use crate::ops::text::texts;
@@ -38,7 +37,6 @@ pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
             name.clone(),
             match json.value(value.get())? {
                 scalar @ HostValue::Scalar(_) => Array::full(&scalar, &[]).map(HostValue::Array)?,
-                HostValue::Str(_) => return Err(json.wrong(value.get(), "has a text outside of an array")),
                 array => array,
             },
         );
@@ -276,10 +274,6 @@ fn push<T>(items: &mut Vec<T>, item: T) {
     items.push(item);
 }
 
-fn shorten(word: &str) -> String {
-    word.chars().take(40).collect()
-}
-
 /// Encodes an array as nested arrays, or named arrays as an object.
 pub(crate) fn encode(items: &SavedItems) -> HostResult<Vec<u8>> {
     let mut out = ByteSink::default();
@@ -287,35 +281,28 @@ pub(crate) fn encode(items: &SavedItems) -> HostResult<Vec<u8>> {
         (false, Some((_, value))) if items.named.len() == 1 => write_value(&mut out, value)?,
         _ => {
             for (i, (name, value)) in items.named.iter().enumerate() {
-                write(&mut out, format_args!("{}{}: ", if i == 0 { "{" } else { ",\n " }, quote(name)?))?;
+                write_text(&mut out, format_args!("{}{}: ", if i == 0 { "{" } else { ",\n " }, quote(name)?))?;
                 write_value(&mut out, value)?;
             }
-            write(&mut out, format_args!("}}"))?;
+            write_text(&mut out, format_args!("}}"))?;
         }
     }
-    write(&mut out, format_args!("\n"))?;
+    write_text(&mut out, format_args!("\n"))?;
     Ok(out.0)
 }
 
-fn failed(error: impl std::fmt::Display) -> RuntimeError {
-    RuntimeError::new("E0715", format!("the file cannot be written: {error}"))
-}
-
-fn write(out: &mut ByteSink, text: std::fmt::Arguments<'_>) -> HostResult<()> {
-    out.write_fmt(text).map_err(failed)
-}
-
 fn quote(text: &str) -> HostResult<String> {
-    serde_json::to_string(text).map_err(failed)
+    serde_json::to_string(text)
+        .map_err(|error| RuntimeError::new("E0715", format!("the file cannot be written: {error}")))
 }
 
 fn write_value(out: &mut ByteSink, value: &HostValue) -> HostResult<()> {
     match value {
         HostValue::Strings(texts) => {
             for (i, text) in stop::polled(texts.iter().enumerate()) {
-                write(out, format_args!("{}{}", if i == 0 { "[" } else { ", " }, quote(text)?))?;
+                write_text(out, format_args!("{}{}", if i == 0 { "[" } else { ", " }, quote(text)?))?;
             }
-            write(out, format_args!("{}", if texts.is_empty() { "[]" } else { "]" }))
+            write_text(out, format_args!("{}", if texts.is_empty() { "[]" } else { "]" }))
         }
         HostValue::Array(array) => {
             let (scalar, shape) = scalars_only(array)?;
@@ -344,7 +331,7 @@ impl ScalarBytes<'_> {
                 RuntimeError::new("E0715", title).help("save the array as .npy or .csv, or replace the element")
             );
         }
-        write(out, format_args!("{}", clk_scalar::format::plain(value)))
+        write_text(out, format_args!("{}", clk_scalar::format::plain(value)))
     }
 }
 
@@ -354,11 +341,11 @@ fn write_axis(out: &mut ByteSink, shape: &[usize], scalars: &ScalarBytes<'_>, fi
     stop::poll();
     let stride: usize = inner.iter().product();
     let separator = if inner.is_empty() { ", " } else { ",\n" };
-    write(out, format_args!("["))?;
+    write_text(out, format_args!("["))?;
     for i in 0..extent {
-        write(out, format_args!("{}", if i == 0 { "" } else { separator }))?;
+        write_text(out, format_args!("{}", if i == 0 { "" } else { separator }))?;
         scalars.ticks.advance(1);
         write_axis(out, inner, scalars, first + i * stride)?;
     }
-    write(out, format_args!("]"))
+    write_text(out, format_args!("]"))
 }

@@ -7,7 +7,6 @@
 //! - Values: `real` is `f64`, `integer` is `i64`, SciPy's `unsigned-integer` is `u64`, and a `pattern` has only 1.0.
 //! - The omitted half of a `symmetric` or `skew-symmetric` matrix is filled in. `complex` is unsupported.
 
-use std::io::Write as _;
 use std::str::SplitAsciiWhitespace;
 
 use bytemuck::Zeroable;
@@ -15,8 +14,8 @@ use indexmap::IndexMap;
 use smol_str::SmolStr;
 
 use crate::array::{Array, ArrayScalar, MAX_EXTENT};
-use crate::files::csv::number;
-use crate::files::file::{self, NamedFile};
+use crate::files::csv::{is_inexact_integer, number, write_text};
+use crate::files::file::{self, NamedFile, shorten};
 use crate::files::items::{SavedItems, scalars_only};
 use crate::files::kind::FileFormat;
 use crate::problem::{HostResult, RuntimeError};
@@ -70,7 +69,7 @@ trait MatrixValue: ArrayScalar + Zeroable + Copy {
 
 impl MatrixValue for f64 {
     fn parse(word: &str) -> Option<f64> {
-        number(word)
+        number(word).filter(|number| !is_inexact_integer(word, *number))
     }
 
     fn negative(self) -> Option<f64> {
@@ -141,7 +140,15 @@ impl<'t> MatrixLines<'t> {
             (Some(value), None) => Ok(value),
             (_, Some(_)) => Err(self.file.wrong_line(line, "has more words than an entry of this matrix")),
             (None, None) if word.is_empty() => Err(self.file.wrong_line(line, "has no value")),
-            (None, None) => Err(self.file.wrong_line(line, format!("has no {}: {:?}", T::SCALAR, shorten(word)))),
+            (None, None) => {
+                let problem = self.file.wrong_line(line, format!("has no {}: {:?}", T::SCALAR, shorten(word)));
+                Err(match number(word) {
+                    Some(number) if is_inexact_integer(word, number) => problem
+                        .note("no `f64` is exactly this integer")
+                        .help("if all values are integers, write `integer` in place of `real` in the first line"),
+                    _ => problem,
+                })
+            }
         }
     }
 
@@ -156,10 +163,6 @@ impl<'t> MatrixLines<'t> {
     fn too_few(&self, promised: u64, count: usize) -> RuntimeError {
         self.file.damaged(format!("its header promises {promised} entries, and {count} follow"))
     }
-}
-
-fn shorten(word: &str) -> String {
-    word.chars().take(40).collect()
 }
 
 pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
@@ -439,12 +442,8 @@ fn start_file(layout: &str, scalar: Scalar) -> HostResult<ByteSink> {
         _ => "integer",
     };
     let mut out = ByteSink::default();
-    write(&mut out, format_args!("%%MatrixMarket matrix {layout} {field} general\n"))?;
+    write_text(&mut out, format_args!("%%MatrixMarket matrix {layout} {field} general\n"))?;
     Ok(out)
-}
-
-fn write(out: &mut ByteSink, text: std::fmt::Arguments<'_>) -> HostResult<()> {
-    out.write_fmt(text).map_err(|error| RuntimeError::new("E0715", format!("the file cannot be written: {error}")))
 }
 
 /// Returns the text of the element with this index.
@@ -461,11 +460,11 @@ fn encode_dense(array: &Array) -> HostResult<Vec<u8>> {
     };
     let bytes = array.bytes()?;
     let mut out = start_file("array", scalar)?;
-    write(&mut out, format_args!("{rows} {cols}\n"))?;
+    write_text(&mut out, format_args!("{rows} {cols}\n"))?;
     // An empty array may have many empty rows or columns.
     let places = (0..if rows == 0 { 0 } else { cols }).flat_map(|col| (0..rows).map(move |row| row * cols + col));
     for place in stop::polled(places) {
-        write(&mut out, format_args!("{}\n", element_text(bytes, scalar, place)))?;
+        write_text(&mut out, format_args!("{}\n", element_text(bytes, scalar, place)))?;
     }
     Ok(out.0)
 }
@@ -480,7 +479,7 @@ struct SparseMatrix<'a> {
 
 impl SparseMatrix<'_> {
     fn encode(&self) -> HostResult<Vec<u8>> {
-        let wrong = |title: String| not_a_matrix(format!("this is no sparse matrix: {title}"));
+        let wrong = |title: String| not_a_matrix(format!("this is not a sparse matrix: {title}"));
         let starts = integers("starts", self.starts)?;
         let cols = integers("cols", self.cols)?;
         let [rows, width] = integers("shape", self.shape)?[..] else {
@@ -501,19 +500,22 @@ impl SparseMatrix<'_> {
         if !ascends || starts.first() != Some(&0) || starts.last() != Some(&(count as i64)) {
             return Err(wrong(format!("`starts` does not ascend from 0 to the {count} values")));
         }
+        if width < 0 {
+            return Err(wrong("`shape` has a number of columns that is not from 0 to 2⁶³ - 1".into()));
+        }
         if let Some(col) = stop::polled(&cols).find(|col| !(0..width).contains(*col)) {
             return Err(wrong(format!("the column {col} is not from 0 to {}", width.saturating_sub(1))));
         }
         let bytes = self.vals.bytes()?;
         let mut out = start_file("coordinate", scalar)?;
-        write(&mut out, format_args!("{rows} {width} {count}\n"))?;
+        write_text(&mut out, format_args!("{rows} {width} {count}\n"))?;
         let mut row = 0;
         for (place, col) in stop::polled(cols.iter().enumerate()) {
             // Rows may be empty.
             while starts[row + 1] <= place as i64 {
                 row += 1;
             }
-            write(&mut out, format_args!("{} {} {}\n", row + 1, col + 1, element_text(bytes, scalar, place)))?;
+            write_text(&mut out, format_args!("{} {} {}\n", row + 1, col + 1, element_text(bytes, scalar, place)))?;
         }
         Ok(out.0)
     }

@@ -48,6 +48,12 @@ fn chunks<'a>(file: &NamedFile<'a>) -> impl Iterator<Item = ([u8; 4], u32, &'a [
     })
 }
 
+/// Returns the end of the last chunk, according to the length at the beginning of a file.
+fn riff_end(file: &NamedFile) -> u64 {
+    let len = file.bytes.get(4..8).and_then(|len| len.try_into().ok()).map_or(0, u32::from_le_bytes);
+    8 + u64::from(len)
+}
+
 pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
     if !file.bytes.starts_with(b"RIFF") || file.bytes.get(8..12) != Some(b"WAVE") {
         return Err(file.damaged("it does not begin as a .wav file does"));
@@ -61,9 +67,12 @@ pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
             }
             b"data" => {
                 let format = format.ok_or_else(|| file.damaged("it has no `fmt` chunk before its samples"))?;
-                if content.len() != len as usize {
-                    let have = content.len();
-                    return Err(file.damaged(format!("it promises {len} bytes of samples, and {have} follow")));
+                // A program that stopped early has written samples, and 0 in place of the lengths.
+                let follow = file.bytes.len() - (content.as_ptr() as usize - file.bytes.as_ptr() as usize);
+                let is_unfinished = len == 0 && follow > 0 && riff_end(file) < file.bytes.len() as u64;
+                if content.len() != len as usize || is_unfinished {
+                    let problem = file.damaged(format!("it promises {len} bytes of samples, and {follow} follow"));
+                    return Err(problem.help("write it again, but not to a pipe: its length is known only at the end"));
                 }
                 return sound(file, &format, content);
             }
@@ -145,7 +154,7 @@ pub(crate) fn encode(items: &SavedItems) -> HostResult<Vec<u8>> {
         return Err(not_a_sound("a .wav file holds samples and their rate".into()));
     };
     let rate = match (rate.scalar(), rate.rank()) {
-        (Some(scalar), 0) => ScalarValue::from_bytes(scalar, rate.bytes()?).as_integer(),
+        (Some(scalar), 0) if scalar.is_int() => ScalarValue::from_bytes(scalar, rate.bytes()?).as_integer(),
         _ => None,
     };
     let rate = rate.and_then(|rate| i32::try_from(rate).ok()).filter(|rate| *rate > 0);

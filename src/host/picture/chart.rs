@@ -1,12 +1,13 @@
 //! Builds figures from the arguments of `plot`, `scatter`, `bar` and `hist`.
 
 use super::figure::{ErrorBand, Figure, FigureOptions, MAX_BARS, MAX_LABELS, Mark, Series, clean};
+use super::numbers::numbers;
+use super::scale::position_between;
 use crate::array::{Array, shape_text};
 use crate::ops::operand;
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
 use clk_base::{alloc, stop};
-use clk_scalar::ScalarValue;
 
 /// A builtin that draws a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,14 +185,14 @@ fn add_curves(
     };
     let xs = match x {
         Some(HostValue::Array(x)) => match *x.shape() {
-            [n] if n == length => numbers(kind, x)?,
-            [n, m] if is_animated && n == rows && m == length => numbers(kind, x)?,
+            [n] if n == length => numbers(kind.name(), x)?,
+            [n, m] if is_animated && n == rows && m == length => numbers(kind.name(), x)?,
             ref shape => return different(shape_text(shape)),
         },
         Some(HostValue::Strings(names)) if names.len() != length => return different(shape_text(&[names.len()])),
         _ => alloc::collect(length, stop::polled((0..length).map(|at| at as f64))),
     };
-    let ys = numbers(kind, y)?;
+    let ys = numbers(kind.name(), y)?;
     if let ([only], 1) = (&mut *frames, rows) {
         only.push(Curve { x: xs, y: ys });
         return Ok(());
@@ -203,17 +204,6 @@ fn add_curves(
         frames[frame].push(Curve { x, y: part(&ys, row) });
     }
     Ok(())
-}
-
-/// Converts the elements of an array to `f64`.
-fn numbers(kind: ChartKind, array: &Array) -> HostResult<Vec<f64>> {
-    let Some(scalar) = array.scalar().filter(|_| array.element().lanes() == 1) else {
-        let title = format!("`{}` draws numbers, not elements of type {}", kind.name(), array.element());
-        return Err(RuntimeError::new("E0717", title));
-    };
-    let numbers =
-        array.bytes()?.chunks_exact(scalar.size()).map(|bytes| ScalarValue::from_bytes(scalar, bytes).as_f64());
-    Ok(alloc::collect(array.count(), stop::polled(numbers)))
 }
 
 /// Gives the curves of a frame their styles and error bands.
@@ -292,18 +282,17 @@ fn bands(kind: ChartKind, curves: &[Curve], options: &ChartOptions) -> HostResul
                 .help("for several curves, the bounds have one row for each: `stack(a, b)`"));
         }
     }
-    let (low, high) = (numbers(kind, low)?, numbers(kind, high)?);
+    let (low, high) = (numbers(kind.name(), low)?, numbers(kind.name(), high)?);
     let rows = low.chunks(length.max(1)).zip(high.chunks(length.max(1)));
     Ok(rows.map(|(low, high)| Some(ErrorBand { low: alloc::copy(low), high: alloc::copy(high) })).collect())
 }
 
 /// Counts the numbers of each array in intervals of equal width.
 fn histograms(values: &[HostValue], bins: Option<i64>, is_log: bool) -> HostResult<Vec<Series>> {
-    let kind = ChartKind::Hist;
     let mut samples = Vec::with_capacity(values.len());
     for value in values {
-        let HostValue::Array(array) = value else { return Err(unsupported(kind, values)) };
-        samples.push(numbers(kind, array)?);
+        let HostValue::Array(array) = value else { return Err(unsupported(ChartKind::Hist, values)) };
+        samples.push(numbers(ChartKind::Hist.name(), array)?);
     }
     let all = || stop::polled(samples.iter().flatten().copied());
     let skipped = all().filter(|x| !x.is_finite()).count();
@@ -324,7 +313,10 @@ fn histograms(values: &[HostValue], bins: Option<i64>, is_log: bool) -> HostResu
         None => 1 + (most.max(1) as f64).log2().ceil() as usize,
     };
     let (low, high) = if low < high { (low, high) } else { (low - 0.5, high + 0.5) };
-    let width = high / count as f64 - low / count as f64;
+    let width = match (high - low) / count as f64 {
+        width if width.is_finite() => width,
+        _ => high / count as f64 - low / count as f64,
+    };
     if !(width > 0.0 && low + width > low) {
         let title = format!("the numbers from {low} to {high} are too close for {}", plural(count, "interval"));
         return Err(RuntimeError::new("E0717", title));
@@ -333,9 +325,7 @@ fn histograms(values: &[HostValue], bins: Option<i64>, is_log: bool) -> HostResu
     let series = samples.into_iter().map(|sample| {
         let mut counts = vec![0.0; count];
         for x in stop::polled(sample) {
-            // Halves, because the difference may overflow.
-            let bin = ((x / 2.0 - low / 2.0) / (width / 2.0)) as usize;
-            counts[bin.min(count - 1)] += 1.0;
+            counts[interval(low, high, width, count, x)] += 1.0;
         }
         // An empty interval has no bar on a logarithmic axis.
         let counts = counts.into_iter().map(|count| if is_log && count == 0.0 { f64::NAN } else { count }).collect();
@@ -343,6 +333,18 @@ fn histograms(values: &[HostValue], bins: Option<i64>, is_log: bool) -> HostResu
         Series { label: String::new(), mark, x: centers.clone(), y: counts, band: None }
     });
     Ok(series.collect())
+}
+
+/// Returns the index of the interval of a histogram that contains `x`. An interval includes its lower end, and the last
+/// one also its upper end.
+fn interval(low: f64, high: f64, width: f64, count: usize, x: f64) -> usize {
+    let lower_end = |index: usize| low + index as f64 * width;
+    // Rounding can move a number at an end to the neighbor.
+    match ((position_between(low, high, x) * count as f64) as usize).min(count - 1) {
+        index if x < lower_end(index) => index.saturating_sub(1),
+        index if index + 1 < count && x >= lower_end(index + 1) => index + 1,
+        index => index,
+    }
 }
 
 fn label(series: &mut [Series], labels: &[String]) -> HostResult<()> {
@@ -363,4 +365,26 @@ fn label(series: &mut [Series], labels: &[String]) -> HostResult<()> {
 
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_at_the_ends_of_intervals_belong_to_the_upper_one() {
+        for (low, width) in [(-50.0, 8.0), (-3.0, 1.0), (0.0, 3.0), (1e15, 7.0)] {
+            for count in 1..100 {
+                let high = low + width * count as f64;
+                for index in 0..count {
+                    let ends = [low + width * index as f64, low + width * (index as f64 + 1.0) - 0.25];
+                    let found = ends.map(|x| interval(low, high, width, count, x));
+                    assert_eq!(found, [index, index], "intervals of {width} from {low} to {high}");
+                }
+                assert_eq!(interval(low, high, width, count, high), count - 1);
+            }
+        }
+        let (low, high) = (-f64::MAX, f64::MAX);
+        assert_eq!([low, 0.0, high].map(|x| interval(low, high, f64::MAX, 2, x)), [0, 1, 1]);
+    }
 }

@@ -32,6 +32,9 @@ const COLORS: [Color; MAX_LABELS] = [
     [154, 135, 0],
 ];
 
+/// Width in pixels that suffices for the longest numbers of ticks.
+const NUMBER_ROOM: f64 = (23 * font::WIDTH) as f64;
+
 /// A line of at most this many points has a dot at each.
 const DOTTED: usize = 40;
 
@@ -127,7 +130,8 @@ impl Drawing {
         const MARGIN: f64 = 24.0;
         const LINE: f64 = 28.0;
         let (width, height) = (WIDTH as f64, HEIGHT as f64);
-        let widest = figure.y.scale.ticks().iter().map(|tick| text_width(&tick.label)).fold(0.0, f64::max).min(240.0);
+        let widest =
+            figure.y.scale.ticks().iter().map(|tick| text_width(&tick.label)).fold(0.0, f64::max).min(NUMBER_ROOM);
         let right = width - 32.0;
         let y_label = if figure.y.label.is_empty() { 0.0 } else { LINE };
         let left = widest + MARGIN + y_label;
@@ -185,17 +189,21 @@ impl Drawing {
 
     fn grid(&mut self, figure: &Figure, layout: &Layout<'_>) {
         let Layout { left, right, top, bottom, .. } = *layout;
-        let mut free = f64::NEG_INFINITY;
+        let mut free = 0.0;
         let ticks = figure.x.scale.ticks();
-        let room = (right - left) / ticks.len().max(1) as f64;
+        let room = match figure.x.scale.has_names() {
+            true => ((right - left) / ticks.len().max(1) as f64).max(90.0) - 8.0,
+            // Without its last digits, a number would be misleading.
+            false => NUMBER_ROOM,
+        };
         for (tick, at) in layout.x_ticks() {
             // Lines one pixel wide are sharp if they cover whole pixels.
             self.rectangle(at.floor(), top, 1.0, bottom - top, GRID);
             self.rectangle(at.floor(), bottom, 1.0, 6.0, FRAME);
-            // A label that would overlap its neighbor is cut or left out.
-            let label = fit(&tick.label, room.max(90.0) - 8.0);
+            // A label that would overlap its neighbor or the edge of the picture is left out.
+            let label = fit(&tick.label, room);
             let half = text_width(&label) / 2.0;
-            if at - half > free {
+            if at - half > free && at + half <= WIDTH as f64 {
                 self.text(&label, (at, bottom + 20.0), Anchor::Middle, right);
                 free = at + half + 4.0;
             }
@@ -203,7 +211,7 @@ impl Drawing {
         for (tick, at) in layout.y_ticks() {
             self.rectangle(left, at.floor(), right - left, 1.0, GRID);
             self.rectangle(left - 6.0, at.floor(), 6.0, 1.0, FRAME);
-            self.text(&tick.label, (left - 10.0, at), Anchor::End, 240.0);
+            self.text(&tick.label, (left - 10.0, at), Anchor::End, NUMBER_ROOM);
         }
     }
 

@@ -1,10 +1,11 @@
 //! `heat`: a two-dimensional array as an image, from its minimum (dark blue) to its maximum (yellow).
 
+use super::numbers::numbers;
 use super::raster::Raster;
+use super::scale::position_between;
 use crate::array::{Array, shape_text};
 use crate::problem::{HostResult, RuntimeError};
 use clk_base::{alloc, stop};
-use clk_scalar::ScalarValue;
 
 /// Samples of the color map viridis (by S. van der Walt and N. Smith, public domain), evenly spaced.
 const COLORS: [[u8; 3]; 10] = [
@@ -45,13 +46,14 @@ impl Heat {
         if array.is_empty() {
             return Err(RuntimeError::new("E0717", "there is nothing to show").label("the array is empty"));
         }
-        let numbers = numbers(array)?;
+        let numbers = numbers("heat", array)?;
         let finite = || stop::polled(&numbers).copied().filter(|x| x.is_finite());
         let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 0.0) };
-        let spread = (high - low).max(f64::MIN_POSITIVE);
+        // If all numbers are equal, they have the first color.
+        let brightest = if low < high { high } else { low.next_up() };
         let raster = |frame: &[f64]| {
-            let pixels = stop::polled(frame).flat_map(|&x| color((x - low) / spread));
+            let pixels = stop::polled(frame).flat_map(|&x| color(position_between(low, brightest, x)));
             Raster { width, height, pixels: alloc::collect(frame.len().saturating_mul(3), pixels) }
         };
         Ok(Heat { rasters: numbers.chunks_exact(height * width).map(raster).collect(), low, high })
@@ -67,16 +69,6 @@ fn wrong_shape(shape: &[usize], is_animated: bool) -> RuntimeError {
         [_, _, _] => problem.help("choose two axes: `x[0, .., ..]`; with `fps`, the first axis is that of frames"),
         _ => problem.help("choose two axes: `x[0, .., ..]`"),
     }
-}
-
-fn numbers(array: &Array) -> HostResult<Vec<f64>> {
-    let Some(scalar) = array.scalar().filter(|_| array.element().lanes() == 1) else {
-        let title = format!("`heat` shows numbers, not elements of type {}", array.element());
-        return Err(RuntimeError::new("E0717", title));
-    };
-    let numbers =
-        array.bytes()?.chunks_exact(scalar.size()).map(|bytes| ScalarValue::from_bytes(scalar, bytes).as_f64());
-    Ok(alloc::collect(array.count(), stop::polled(numbers)))
 }
 
 /// Returns the color for a position in the color map, which is clamped to the range from 0 to 1.
@@ -101,6 +93,9 @@ mod tests {
         let heat = Heat::of(&array, false).expect("a picture");
         assert_eq!((heat.low, heat.high), (1.0, 5.0));
         assert_eq!(heat.rasters[0].pixels[..6], [68, 1, 84, 253, 231, 37]);
+        let widest = Array::from_shaped(&[-f64::MAX, f64::MAX], &[1, 2]).expect("an array");
+        let heat = Heat::of(&widest, false).expect("a picture");
+        assert_eq!(heat.rasters[0].pixels[..], [68, 1, 84, 253, 231, 37]);
     }
 
     #[test]

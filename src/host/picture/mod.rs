@@ -13,6 +13,7 @@ pub mod figure;
 mod font;
 pub mod heat;
 pub(crate) mod image;
+mod numbers;
 pub mod raster;
 pub mod scale;
 pub mod shown;

@@ -14,6 +14,7 @@ pub struct Scale {
     low: f64,
     high: f64,
     is_log: bool,
+    has_names: bool,
     ticks: Vec<Tick>,
 }
 
@@ -24,9 +25,13 @@ impl Scale {
         // Half of the range, because the whole one may overflow.
         let half = high / 2.0 - low / 2.0;
         // If all values are equal, the range is centered at them.
-        let margin = if half > 0.0 { half * margin * 2.0 } else { low.abs().max(1.0) / 2.0 };
+        let margin = match half > 0.0 {
+            true => half * margin * 2.0,
+            false if low == 0.0 => 0.5,
+            false => (low.abs() / 2.0).max(f64::MIN_POSITIVE),
+        };
         let (low, high) = ((low - margin).max(-f64::MAX), (high + margin).min(f64::MAX));
-        Scale { low, high, is_log: false, ticks: linear_ticks(low, high, count) }
+        Scale { low, high, is_log: false, has_names: false, ticks: linear_ticks(low, high, count) }
     }
 
     /// Like [`Scale::linear`], but logarithmic, for finite positive values.
@@ -34,13 +39,14 @@ impl Scale {
         let (low, high) = (low.log10(), high.log10());
         let margin = if high > low { (high - low) * margin } else { 0.5 };
         let (low, high) = (low - margin, high + margin);
-        Scale { low, high, is_log: true, ticks: log_ticks(low, high, count) }
+        Scale { low, high, is_log: true, has_names: false, ticks: log_ticks(low, high, count) }
     }
 
     /// Creates a scale for the values 0, 1, 2, …, each of which has a name.
     pub fn of_names(names: &[String]) -> Scale {
         let ticks = names.iter().enumerate().map(|(at, name)| Tick { value: at as f64, label: name.clone() });
-        Scale { low: -0.5, high: names.len().max(1) as f64 - 0.5, is_log: false, ticks: ticks.collect() }
+        let high = names.len().max(1) as f64 - 0.5;
+        Scale { low: -0.5, high, is_log: false, has_names: true, ticks: ticks.collect() }
     }
 
     pub fn ticks(&self) -> &[Tick] {
@@ -51,6 +57,11 @@ impl Scale {
         self.is_log
     }
 
+    /// Returns whether the labels of the ticks are names, not numbers.
+    pub fn has_names(&self) -> bool {
+        self.has_names
+    }
+
     /// Returns the position of a value: 0 at the lower bound of the axis, 1 at the upper one. A value that a
     /// logarithmic axis does not have is at negative infinity.
     pub fn position(&self, value: f64) -> f64 {
@@ -59,11 +70,16 @@ impl Scale {
             true => return f64::NEG_INFINITY,
             false => value,
         };
-        // Halves, because the difference may overflow. For tiny numbers, halves would lose digits.
-        match self.high - self.low {
-            range if range.is_finite() => (value - self.low) / range,
-            _ => (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0),
-        }
+        position_between(self.low, self.high, value)
+    }
+}
+
+/// Returns the position of a value relative to two finite numbers: 0 at `low`, 1 at `high`.
+pub(crate) fn position_between(low: f64, high: f64, value: f64) -> f64 {
+    // Halves, because the difference may overflow. For tiny numbers, halves would lose digits.
+    match high - low {
+        range if range.is_finite() => (value - low) / range,
+        _ => (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0),
     }
 }
 
@@ -121,7 +137,7 @@ fn labels(ticks: &[f64], step: f64) -> Vec<String> {
     let largest = ticks.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
     let decimals = (-step.log10().floor()).max(0.0) as usize;
     let is_short = largest < 1e6 && decimals <= 6;
-    let digits = (largest / step).log10().ceil().clamp(0.0, 12.0) as usize;
+    let digits = (largest / step).log10().ceil().clamp(0.0, 16.0) as usize;
     let label = |tick: &f64| match is_short {
         // Avoids `-0.0`.
         true => format!("{:.decimals$}", if *tick == 0.0 { 0.0 } else { *tick }),
@@ -155,6 +171,9 @@ mod tests {
         assert_eq!(labels_of(&Scale::linear(-30.0, 70.0, 0.0, 5)), ["-20", "0", "20", "40", "60"]);
         assert_eq!(labels_of(&Scale::linear(0.0, 4e-9, 0.0, 4)), ["0", "1e-9", "2e-9", "3e-9", "4e-9"]);
         assert_eq!(labels_of(&Scale::linear(7.0, 7.0, 0.1, 3)), ["5", "10"]);
+        assert_eq!(labels_of(&Scale::linear(1e-9, 1e-9, 0.1, 3)), ["5e-10", "1e-9", "1.5e-9"]);
+        let nanoseconds = ["1.7e18", "1.7000000000000005e18", "1.700000000000001e18"];
+        assert_eq!(labels_of(&Scale::linear(1.7e18, 1.7e18 + 1024.0, 0.0, 3)), nanoseconds);
     }
 
     #[test]

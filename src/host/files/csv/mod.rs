@@ -23,7 +23,7 @@ use indexmap::{IndexMap, IndexSet};
 use smol_str::SmolStr;
 
 use crate::array::Array;
-use crate::files::file::{NamedFile, table};
+use crate::files::file::{NamedFile, shorten, table};
 use crate::ops::text::{check_memory_for, texts};
 use crate::problem::{HostResult, RuntimeError};
 use crate::value::HostValue;
@@ -32,7 +32,7 @@ use clk_base::stop::{self, Ticks};
 
 pub(crate) use records::number;
 use records::{CsvField, CsvRecords, words_of_numbers};
-pub(crate) use write::{encode, encode_text};
+pub(crate) use write::{encode, encode_text, write_text};
 
 pub(crate) fn decode(file: &NamedFile) -> HostResult<HostValue> {
     let text = super::file::text(file.name, file.bytes)?;
@@ -211,7 +211,7 @@ fn not_a_number_error(
     field: &CsvField<'_>,
     is_text_file: bool,
 ) -> RuntimeError {
-    let shown: String = field.text.chars().take(40).collect();
+    let shown = shorten(&field.text);
     let why = if field.quoted { "is in quotes, so it is text" } else { "is not a number" };
     let title = format!("`{}`, line {line}, column {}: {shown:?} {why}", file.name, column + 1);
     let problem = RuntimeError::new("E0714", title);
