@@ -233,7 +233,7 @@ pub(super) struct OpWriter {
     pub(super) before_not: Option<LastOp>,
 }
 
-/// The registers that values live in. [`KernelTables::regs`] defines them.
+/// The registers that values live in. [`RegisterTables`] defines them.
 pub(super) struct RegisterAllocator {
     /// By register: the number of values that live in it; [`PERMANENT`](super::PERMANENT) registers are never freed.
     pub(super) held: Vec<u32>,
@@ -262,7 +262,7 @@ pub(super) struct ValueTable {
     pub(super) target: Option<Reg>,
 }
 
-/// The current statement, and the control flow around it. [`KernelTables::masks`] has the register of each mask.
+/// The current statement, and the control flow around it. [`RegisterTables::masks`] has the register of each mask.
 #[derive(Default)]
 pub(super) struct FlowState {
     pub(super) stmt: StmtNumber,
