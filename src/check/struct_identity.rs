@@ -16,7 +16,7 @@ struct DefinedStructs {
     new: FxHashSet<StructId>,
     /// The former structs by name, in the order of their definitions.
     former: FxHashMap<SmolStr, Vec<StructId>>,
-    /// The struct that each new struct is, as far as it is known.
+    /// The results of `identity` so far.
     identities: FxHashMap<StructId, StructId>,
 }
 

@@ -340,7 +340,7 @@ impl GroupResults {
         std::ptr::null()
     }
 
-    /// Moves the results of a warp split to those of its block.
+    /// Appends the results of a warp split to the results of its block.
     pub fn take_from(&mut self, split: &mut GroupResults) {
         let GroupResults { stopped, printed } = std::mem::take(split);
         self.printed.push_str(&printed);

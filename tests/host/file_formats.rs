@@ -416,7 +416,7 @@ fn picture(name: &str) -> Vec<u8> {
     std::fs::read(root().join("tests/pictures").join(name)).expect("a picture")
 }
 
-/// Decoders of JPEG may round differently, so pixels differ by little from those of libjpeg.
+/// JPEG decoders may round differently, so the pixels are compared with libjpeg's within a tolerance.
 #[test]
 fn jpeg_pictures_agree_with_libjpeg() {
     for name in ["color", "full_chroma", "progressive", "restarts", "gray"] {

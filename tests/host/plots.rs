@@ -58,7 +58,7 @@ fn check_svg(svg: &str) {
     }
 }
 
-/// Returns an array of a random length with numbers of all magnitudes, some of which are not finite.
+/// Returns an array of random length. Its numbers have all magnitudes, and some are NaN or infinite.
 fn numbers(random: &mut Random, length: usize) -> Vec<f64> {
     let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, f64::MAX, -f64::MAX, 5e-324];
     let magnitude = random.range(-300, 300) as i32;

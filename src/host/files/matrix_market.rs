@@ -222,7 +222,7 @@ fn header(file: &NamedFile, line: &str) -> HostResult<MatrixHeader> {
     Ok(MatrixHeader { layout, field, symmetry })
 }
 
-/// Returns an error if a matrix that has to be square is not.
+/// Returns an error if a symmetric matrix is not square.
 fn check_square(file: &NamedFile, symmetry: MatrixSymmetry, rows: u64, cols: u64) -> HostResult<()> {
     match symmetry == MatrixSymmetry::General || rows == cols {
         true => Ok(()),

@@ -43,7 +43,7 @@ pub(crate) fn open(archive: &OpenArchive) -> HostResult<HostValue> {
     })
 }
 
-/// Returns the table of the members, each of which `read` returns. Entries that are not .npy files are skipped, as in
+/// Returns the table of the members. `read` returns one member. Entries that are not .npy files are skipped, as in
 /// NumPy. An array of a type that Clk does not have, such as the texts that `scipy.sparse.save_npz` writes, is an error
 /// only when a program reads it.
 fn members(file: ArchiveFile<'_>, read: impl Fn(&zip::ZipEntry) -> HostResult<Array>) -> HostResult<HostValue> {

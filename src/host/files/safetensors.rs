@@ -76,7 +76,7 @@ impl DeferredWork for DeferredTensor {
     }
 }
 
-/// Returns the table of the tensors, each of which `read` returns. The table has them in the order of their data in the
+/// Returns the table of the tensors. `read` returns one tensor. The table has them in the order of their data in the
 /// file. A tensor of a type that Clk does not have, such as F8, is an error only when a program reads it.
 fn tensors(file: ArchiveFile<'_>, read: impl Fn(TensorPosition) -> HostResult<Array>) -> HostResult<HostValue> {
     let (mut infos, data_start) = header(file)?;

@@ -30,7 +30,7 @@ pub(crate) fn animation(frames: &Array, delay: f64) -> HostResult<Vec<u8>> {
     encode(FrameFormat { width, height, color, depth, count: *count }, frames, delay)
 }
 
-/// Encodes rasters of one size, each of which is shown for `delay` seconds.
+/// Encodes rasters of one size as frames that are shown for `delay` seconds each.
 pub(crate) fn of_rasters(mut rasters: impl ExactSizeIterator<Item = Raster>, delay: f64) -> HostResult<Vec<u8>> {
     let count = rasters.len();
     let no_frames = || RuntimeError::new("E0716", "an animation without frames is empty");

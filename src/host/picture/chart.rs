@@ -54,7 +54,7 @@ struct Curve {
     y: Vec<f64>,
 }
 
-/// Returns the figure of a call, or those of the frames of an animation.
+/// Returns the figure of a call, or one figure per frame of an animation.
 pub fn figures(kind: ChartKind, values: &[HostValue], options: &ChartOptions) -> HostResult<Vec<Figure>> {
     let (log_x, log_y) = match options.log.as_str() {
         "" => (false, false),

@@ -65,7 +65,7 @@ impl Series {
     }
 }
 
-/// An axis: its scale and the text beside it.
+/// An axis: its scale and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureAxis {
     pub label: String,
@@ -117,7 +117,7 @@ impl Figure {
         };
         let y = match options.log_y {
             true => Scale::logarithmic(low, high, 0.06, 7),
-            // Bars stand on the axis, without a margin.
+            // There is no margin below bars, so that they stand on the axis.
             false if is_bars && low == 0.0 && high > 0.0 => Scale::linear(0.0, (high * 1.06).min(f64::MAX), 0.0, 7),
             false => Scale::linear(low, high, 0.06, 7),
         };

@@ -1,6 +1,6 @@
 //! [`Scale`]: the mapping of an axis from values to positions, linear or logarithmic, with its ticks.
 
-/// A mark on an axis: its value, and the text beside it.
+/// A tick of an axis: its value and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     pub value: f64,
@@ -42,7 +42,7 @@ impl Scale {
         Scale { low, high, is_log: true, has_names: false, ticks: log_ticks(low, high, count) }
     }
 
-    /// Creates a scale for the values 0, 1, 2, …, each of which has a name.
+    /// Creates a scale for named categories, which have the values 0, 1, 2, ….
     pub fn of_names(names: &[String]) -> Scale {
         let ticks = names.iter().enumerate().map(|(at, name)| Tick { value: at as f64, label: name.clone() });
         let high = names.len().max(1) as f64 - 0.5;

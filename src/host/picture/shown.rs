@@ -11,7 +11,7 @@ use crate::problem::{HostResult, RuntimeError};
 /// One picture, or the frames of an animation.
 #[derive(Clone, Debug)]
 pub struct ShownPicture {
-    /// The frames, of which there is at least one.
+    /// The frames. There is at least one.
     frames: Vec<PictureFrame>,
     /// The seconds for which each frame is shown, if it is an animation.
     pub delay: Option<f64>,

@@ -355,7 +355,8 @@ fn size_assumptions(
     sizes
 }
 
-/// Collects what is known about the lengths of a kernel's arrays, except those of a fixed length.
+/// Returns what comments, accesses and launches tell about the lengths of a kernel's arrays. Omits arrays of a fixed
+/// length.
 fn array_lengths<'a>(
     own: KernelSizes<'a>,
     analysis: &Abduction<'_>,
@@ -386,7 +387,7 @@ fn array_lengths<'a>(
         }
         arrays.push(array);
     }
-    // With numbers for one array, the other arrays have those of the same launch.
+    // If one array has a number from the launch, the proof is about this launch, so the others have theirs as well.
     if arrays.iter().any(ArrayLength::is_for_numbers) && has_only_numbers(own, names, launches, symbol_of) {
         for array in arrays.iter_mut().filter(|array| array.stated.is_empty()) {
             let size = element_size(array.element);
