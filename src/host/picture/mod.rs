@@ -1,8 +1,8 @@
 //! Rendering of arrays as pictures for files, notebooks and the terminal, as pure functions that return bytes and text.
 //!
 //! Images and heat maps are [`raster::Raster`]s. Charts are [`figure::Figure`]s: [`chart`] builds them from the
-//! arguments of a call, `drawing` lays them out, and `svg` and `canvas` write the result. [`shown::ShownPicture`] is
-//! what a script shows instead of writing a file.
+//! arguments of a call, `drawing` lays them out, and `svg` and `canvas` write the result. A script
+//! that writes no file shows a [`shown::ShownPicture`].
 
 pub(crate) mod apng;
 pub mod base64;
