@@ -763,21 +763,23 @@ impl<'a> Abduction<'a> {
                 if value.coefficient(&stride) != 0 && !self.strided_axes.contains(&axis) {
                     self.strided_axes.push(axis);
                 }
-                let whole = SizePolynomial::symbol(block);
-                let is_part = |symbol: &SizeSymbol| {
-                    let quotient = self.symbols[symbol.0 as usize].quotient.as_ref();
-                    quotient.is_some_and(|(dividend, _)| *dividend == whole)
-                };
-                let position = self.positions.get(&(SmolStr::from("block_idx"), axis));
-                let is_divided = |(monomial, _): (&Monomial, i128)| {
-                    position.is_some_and(|block| monomial.contains(block)) && monomial.iter().any(is_part)
-                };
-                let is_divided = || self.expanded(value).is_some_and(|value| value.terms().any(is_divided));
-                if !self.divided_axes.contains(&axis) && is_divided() {
+                if !self.divided_axes.contains(&axis) && self.has_part_of_block(value, axis, block) {
                     self.divided_axes.push(axis);
                 }
             }
         }
+    }
+
+    /// Returns whether a value contains the index of the block times a quotient of the block's extent.
+    fn has_part_of_block(&self, value: &SizePolynomial, axis: usize, block: SizeSymbol) -> bool {
+        let whole = SizePolynomial::symbol(block);
+        let parts: Vec<SizeSymbol> =
+            self.quotients.iter().filter(|((dividend, _), _)| *dividend == whole).map(|(_, part)| *part).collect();
+        let Some(position) = self.positions.get(&(SmolStr::from("block_idx"), axis)) else { return false };
+        let is_divided = |(monomial, _): (&Monomial, i128)| {
+            monomial.contains(position) && monomial.iter().any(|symbol| parts.contains(symbol))
+        };
+        !parts.is_empty() && self.expanded(value).is_some_and(|value| value.terms().any(is_divided))
     }
 
     /// Replaces all symbols that have a definition.
