@@ -168,14 +168,15 @@ fn matrix(file: &NamedFile, mut records: CsvRecords<'_>, width: usize) -> HostRe
         ticks.advance(width);
         alloc::reserve(&mut numbers, width);
         for (column, field) in fields.iter().enumerate() {
+            let place = || format!("`{}`, line {line}, column {}", file.name, column + 1);
             match number(&field.text) {
-                _ if field.quoted => return Err(not_a_number_error(file, line, column, field, false)),
+                _ if field.quoted => return Err(not_a_number_error(&place(), field, false)),
                 Some(number) if is_inexact_integer(&field.text, number) => {
-                    return Err(inexact_integer_error(file, line, column, field, records.is_text_file()));
+                    return Err(inexact_integer_error(&place(), field, records.is_text_file()));
                 }
                 Some(number) => numbers.push(number),
                 None if field.text.is_empty() => numbers.push(f64::NAN),
-                None => return Err(not_a_number_error(file, line, column, field, records.is_text_file())),
+                None => return Err(not_a_number_error(&place(), field, records.is_text_file())),
             }
         }
     }
@@ -185,14 +186,8 @@ fn matrix(file: &NamedFile, mut records: CsvRecords<'_>, width: usize) -> HostRe
     }
 }
 
-fn inexact_integer_error(
-    file: &NamedFile,
-    line: u64,
-    column: usize,
-    field: &CsvField<'_>,
-    is_text_file: bool,
-) -> RuntimeError {
-    let title = format!("`{}`, line {line}, column {}: no `f64` is exactly {}", file.name, column + 1, field.text);
+fn inexact_integer_error(place: &str, field: &CsvField<'_>, is_text_file: bool) -> RuntimeError {
+    let title = format!("{place}: no `f64` is exactly {}", field.text);
     let problem = RuntimeError::new("E0714", title);
     match is_text_file {
         true => problem
@@ -204,16 +199,10 @@ fn inexact_integer_error(
     }
 }
 
-fn not_a_number_error(
-    file: &NamedFile,
-    line: u64,
-    column: usize,
-    field: &CsvField<'_>,
-    is_text_file: bool,
-) -> RuntimeError {
+fn not_a_number_error(place: &str, field: &CsvField<'_>, is_text_file: bool) -> RuntimeError {
     let shown = shorten(&field.text);
     let why = if field.quoted { "is in quotes, so it is text" } else { "is not a number" };
-    let title = format!("`{}`, line {line}, column {}: {shown:?} {why}", file.name, column + 1);
+    let title = format!("{place}: {shown:?} {why}");
     let problem = RuntimeError::new("E0714", title);
     if is_text_file {
         let problem = problem.note("a .txt file has numbers only, between spaces or tabs");
