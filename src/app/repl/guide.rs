@@ -72,8 +72,8 @@ Around kernels everything is arrays, with the operators of NumPy:
 
 Values never alias: `let b = a` is a copy, made when one of them is changed. `var` may change, `let` may not.
 There are no implicit conversions: `f32(n)` converts. `load(\"x.npy\")` and `save(\"x.npy\", a)` are for files,
-`image`, `heat`, `plot` and `hist` draw, `import std.nn` brings a module (`:doc std.nn`). `:save FILE` makes a script of
-the session.
+`image`, `heat`, `plot` and `hist` draw, `import std.nn` brings a module (`:doc std.nn`). `:save FILE` writes
+the session to a script.
 ";
 
 #[cfg(test)]
