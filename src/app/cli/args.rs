@@ -137,7 +137,7 @@ pub(crate) struct Cli {
 
 /// Parses the command line. `Err` is clap's output, which can also be the help or the version.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
-    let matches = command().try_get_matches_from(with_run(arguments)).map_err(with_similar_command)?;
+    let matches = matches(with_run(arguments))?;
     let look = OutputOptions {
         color: match matches.get_one::<String>("color").map(String::as_str) {
             Some("always") => ColorMode::Always,
@@ -202,6 +202,17 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let cuda = matches.subcommand().map_or_else(ImportOptions::default, |(_, sub)| cuda_options(sub));
     let cuda = ImportOptions { contract: text.contract, ..cuda };
     Ok(Cli { task, look, cuda, limits, device, usage, isolate, stats })
+}
+
+/// Parses the arguments with the definition of their subcommand alone: Clap spends most of a start on copying the global
+/// options to all subcommands. If that fails, or asks for help, the complete definition gives the answer.
+fn matches(arguments: Vec<OsString>) -> Result<ArgMatches, Box<clap::Error>> {
+    let named = arguments.iter().find_map(|word| SUBCOMMANDS.iter().find(|(name, _)| word == name));
+    let quick = root().subcommands(named.map(|(_, subcommand)| subcommand()));
+    match quick.try_get_matches_from(arguments.iter()) {
+        Ok(matches) => Ok(matches),
+        Err(_) => Ok(command().try_get_matches_from(arguments).map_err(with_similar_command)?),
+    }
 }
 
 /// Returns an error about options that exclude each other.
@@ -444,7 +455,45 @@ fn task(matches: &ArgMatches) -> CliCommand {
     }
 }
 
+/// The subcommands by name, in the order of the help.
+const SUBCOMMANDS: &[(&str, fn() -> Command)] = &[
+    ("run", run),
+    ("debug", debug),
+    ("check", check),
+    ("test", test),
+    ("bench", bench),
+    ("tune", tune),
+    ("emit", emit),
+    ("prove", || with_short_help(prove())),
+    ("why", why::command),
+    ("profile", profile),
+    ("explain", || with_short_help(explain())),
+    ("doc", || with_short_help(doc())),
+    ("import", || with_short_help(import())),
+    ("fmt", || with_short_help(fmt())),
+    ("fix", || with_short_help(fix())),
+    ("lsp", || with_short_help(lsp())),
+    ("dap", dap),
+    ("mcp", || with_short_help(mcp::command())),
+    ("launch", launch::command),
+    ("stubs", || with_short_help(stubs::command())),
+    ("cache", || with_short_help(cache())),
+    ("doctor", || with_short_help(doctor())),
+    ("repl", repl),
+    ("new", || with_short_help(new::command())),
+    ("fetch", || with_short_help(fetch::command())),
+    ("watch", watch::command),
+    ("help", || with_short_help(help::command())),
+    ("completions", || with_short_help(install::completions_command())),
+    ("man", || with_short_help(install::man_command())),
+];
+
 pub(crate) fn command() -> Command {
+    root().subcommands(SUBCOMMANDS.iter().map(|(_, subcommand)| subcommand()))
+}
+
+/// Returns the definition without subcommands.
+fn root() -> Command {
     Command::new("clk")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Clk: write a GPU kernel, run it at once, see the fault at its line")
@@ -460,37 +509,6 @@ pub(crate) fn command() -> Command {
                 .help("Run TEXT as a script and print its values"),
         )
         .args(global_options())
-        .subcommands([
-            run(),
-            debug(),
-            check(),
-            test(),
-            bench(),
-            tune(),
-            emit(),
-            with_short_help(prove()),
-            why::command(),
-            profile(),
-            with_short_help(explain()),
-            with_short_help(doc()),
-            with_short_help(import()),
-            with_short_help(fmt()),
-            with_short_help(fix()),
-            with_short_help(lsp()),
-            dap(),
-            with_short_help(mcp::command()),
-            launch::command(),
-            with_short_help(stubs::command()),
-            with_short_help(cache()),
-            with_short_help(doctor()),
-            repl(),
-            with_short_help(new::command()),
-            with_short_help(fetch::command()),
-            watch::command(),
-            with_short_help(help::command()),
-            with_short_help(install::completions_command()),
-            with_short_help(install::man_command()),
-        ])
 }
 
 fn global_options() -> Vec<Arg> {
@@ -924,6 +942,13 @@ mod tests {
         match parse(std::iter::once("clk").chain(words.iter().copied()).map(OsString::from).collect()) {
             Ok(cli) => cli,
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn subcommands_have_their_names() {
+        for (name, subcommand) in SUBCOMMANDS {
+            assert_eq!(subcommand().get_name(), *name);
         }
     }
 
