@@ -58,6 +58,7 @@ mod command_error;
 mod console;
 mod context;
 mod crash;
+mod cuda_fences;
 mod cuda_files;
 mod cuda_launches;
 mod cuda_program;

@@ -478,6 +478,15 @@ impl Function {
         });
         position.filter(|_| extents.len() == place.indices.len())
     }
+
+    /// Returns whether several threads may access the elements of a memory and at least one of them may write.
+    pub fn is_shared_between_threads(&self, memory: MemId) -> bool {
+        match self.memories[memory].space {
+            MemorySpace::Global { access, .. } | MemorySpace::Param { access, .. } => access != Access::In,
+            MemorySpace::Shared => true,
+            MemorySpace::Local | MemorySpace::Constant => false,
+        }
+    }
 }
 
 /// A mutable variable that is private to a thread, or a parameter that was copied into one.
@@ -859,7 +868,7 @@ pub enum StmtKind {
     Declare(MemId),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FenceScope {
     Block,
     Device,

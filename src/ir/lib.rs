@@ -3,11 +3,13 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 pub mod access_kind;
+pub mod acquire_fences;
 pub mod build;
 pub mod def;
 pub mod definite_init;
 pub mod disjoint_writes;
 pub mod footprint;
+pub mod forward_dataflow;
 pub mod inexact_operations;
 pub mod inlined_calls;
 pub mod launch_coverage;

@@ -92,6 +92,9 @@ pub use understood_launches::{
     CudaLaunch, HostInteger, HostUnknown, HostUnknowns, InitialValue, KernelParameter, LaunchArgument, ParameterRole,
 };
 
+/// The code of warnings about kernels that are not translated.
+const LEFT_OUT: &str = "W0850";
+
 /// The code of warnings about a launch that passes one array twice.
 const ALIASED: &str = "W0854";
 
@@ -123,6 +126,8 @@ pub struct TranslatedKernel {
     pub launch_doubt: Option<LaunchDoubt>,
     /// The parameters, in the order of the text.
     pub parameters: Vec<KernelParameter>,
+    /// Whether all launches have one block.
+    pub has_one_block: bool,
     /// An atomic function of block scope, which the translation has with device scope. Races between blocks through it
     /// are not found. `None` if all launches have one block.
     pub block_scope: Option<SourceSpan>,
@@ -234,7 +239,15 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
             continue;
         }
         let instances = match kernel_instances(&mut t, id, &launched) {
-            Ok(instances) => instances,
+            Ok((instances, left_out)) => {
+                if left_out > 0 {
+                    let title = format!("{left_out} instances of `{name}` are not translated");
+                    let help = format!("Clk translates at most {MAX_INSTANCES} instances of a kernel template");
+                    let warning = Diagnostic::warning(LEFT_OUT, title).at(function.name_span.span, "this template");
+                    translation.warnings.push(warning.help(help));
+                }
+                instances
+            }
             Err(refusal) => {
                 translation.refused.push(refusal_of(&name, function.name_span, &refusal));
                 continue;
@@ -297,6 +310,7 @@ fn translate_unit(unit: &TranslationUnit, provenance: &Provenance, options: &Imp
                         kernel_of_launch.insert(*launch, info.clk.clone());
                     }
                     translation.kernels.push(TranslatedKernel {
+                        has_one_block,
                         block_scope: block_scope.filter(|_| !has_one_block),
                         parameters: kernel_parameters(&names, info.roles, &host),
                         name: name.clone(),
@@ -419,20 +433,24 @@ fn alias_warning(
     Some(Diagnostic::warning(ALIASED, title).at(source.span, "launched here").note(note))
 }
 
-/// Returns the template arguments with which a kernel is translated. Explicit instantiations and launches determine
-/// them. A template without either is translated for one choice, which is an assumption.
+/// The template arguments of an instance of a kernel. The text describes a choice that the file does not state.
+type KernelInstance = (TemplateArgs, Option<String>);
+
+/// Returns the template arguments with which a kernel is translated, and the number of further instances. Explicit
+/// instantiations and launches determine them. A template without either is translated for one choice, which is an
+/// assumption.
 fn kernel_instances<'a>(
     t: &mut FileTranslator<'a>,
     id: usize,
     launched: &[&'a QualifiedName],
-) -> Result<Vec<(TemplateArgs, Option<String>)>, Box<Refusal>> {
+) -> Result<(Vec<KernelInstance>, usize), Box<Refusal>> {
     let function = t.function(id);
-    let Some(header) = &function.template else { return Ok(vec![(vec![], None)]) };
+    let Some(header) = &function.template else { return Ok((vec![(vec![], None)], 0)) };
     let entry = t.program.functions[id].clone();
     if header.params.is_empty() {
-        return Ok(vec![(vec![], None)]);
+        return Ok((vec![(vec![], None)], 0));
     }
-    let mut all: Vec<(TemplateArgs, Option<String>)> = vec![];
+    let mut all: Vec<KernelInstance> = vec![];
     let explicit = t
         .program
         .instantiations
@@ -447,11 +465,12 @@ fn kernel_instances<'a>(
         // Arguments that depend on parameters of host templates are not known here.
         if let Ok(env) = lower.explicit_args(header, args, function.name_span)
             && !all.iter().any(|(known, _)| *known == env)
-            && all.len() < MAX_INSTANCES
         {
             all.push((env, None));
         }
     }
+    let left_out = all.len().saturating_sub(MAX_INSTANCES);
+    all.truncate(MAX_INSTANCES);
     if all.is_empty() {
         let mut lower = Lower::new(t, vec![], entry.scope.clone(), Facts::default());
         if let Ok(env) = lower.explicit_args(header, &[], function.name_span) {
@@ -461,8 +480,8 @@ fn kernel_instances<'a>(
             all.push((env, Some(text)));
         }
     }
-    Ok(all)
+    Ok((all, left_out))
 }
 
-/// Maximum number of instances of one kernel template.
-const MAX_INSTANCES: usize = 8;
+/// Maximum number of instances of one kernel template. Further ones have a warning.
+const MAX_INSTANCES: usize = 32;
