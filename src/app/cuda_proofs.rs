@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use super::derived_lengths;
 use clk_base::diag::Diagnostic;
-use clk_check::typed::KernelId;
+use clk_check::typed::{KernelId, Type};
 use clk_compile::Session;
-use clk_import::TranslatedKernel;
+use clk_import::{InitialValue, ParameterRole, TranslatedKernel};
 use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, prove_kernel_with};
+use clk_scalar::ScalarValue;
+use rustc_hash::FxHashMap;
 
 /// The time for the search for faults of a kernel, and of all kernels of a program.
 pub(crate) const KERNEL_TIME: Duration = Duration::from_millis(100);
@@ -23,8 +25,33 @@ pub(crate) fn prove(
     translated: &[TranslatedKernel],
     stop: &Arc<AtomicBool>,
 ) -> ProofReport {
-    let options = ProofOptions { stop: stop.clone(), unstated_lengths: true, overflow_is_undefined: true };
+    let options = ProofOptions { overflow_is_undefined: true, ..options(session, id, translated, stop) };
     prove_with(session, id, translated, &options)
+}
+
+fn options(session: &Session, id: KernelId, translated: &[TranslatedKernel], stop: &Arc<AtomicBool>) -> ProofOptions {
+    let initial_contents = initial_contents(session, id, translated).unwrap_or_default();
+    ProofOptions { stop: stop.clone(), unstated_lengths: true, initial_contents, ..ProofOptions::default() }
+}
+
+/// Returns the initial values of the file's variables that a kernel uses, by parameter.
+fn initial_contents(
+    session: &Session,
+    id: KernelId,
+    translated: &[TranslatedKernel],
+) -> Option<FxHashMap<String, Vec<ScalarValue>>> {
+    let kernel = session.program.kernels.get(id)?;
+    let translated = translated.iter().find(|translated| translated.clk_name == kernel.name)?;
+    let contents = kernel.sig.params.iter().zip(&translated.parameters).filter_map(|(param, translated)| {
+        let is_scalars = matches!(&param.ty, Type::Array(array) if matches!(array.element, Type::Scalar(_)));
+        let ParameterRole::FileVariable { initial: Some(values) } = translated.role.clone() else { return None };
+        let values = values.into_iter().map(|value| match value {
+            InitialValue::Int(value) => ScalarValue::of(value as i64),
+            InitialValue::Float(value) => ScalarValue::of(value),
+        });
+        is_scalars.then(|| (param.name.to_string(), values.collect()))
+    });
+    Some(contents.collect())
 }
 
 fn prove_with(session: &Session, id: KernelId, translated: &[TranslatedKernel], options: &ProofOptions) -> ProofReport {
@@ -41,10 +68,8 @@ pub(crate) fn find_faults(
     translated: &[TranslatedKernel],
     limit: Duration,
 ) -> Vec<Diagnostic> {
-    let report = with_time_limit(limit, |stop| {
-        let options = ProofOptions { stop: stop.clone(), unstated_lengths: true, ..ProofOptions::default() };
-        prove_with(session, id, translated, &options)
-    });
+    let report =
+        with_time_limit(limit, |stop| prove_with(session, id, translated, &options(session, id, translated, stop)));
     let (mut seen, mut faults): (Vec<&Diagnostic>, Vec<Diagnostic>) = (vec![], vec![]);
     for (property, verdict) in &report.verdicts {
         let is_fault =

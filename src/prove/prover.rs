@@ -26,6 +26,7 @@ use clk_ir::inexact_operations::InexactOperations;
 use clk_ir::inlined_calls::resolve_span;
 use clk_lower::Instance;
 use clk_runtime::FaultKind;
+use clk_scalar::ScalarValue;
 
 /// The maximum dimension that the second attempt assumes, if the first one cannot exclude overflow.
 const SMALLER: i128 = 1 << 29;
@@ -58,6 +59,9 @@ pub struct ProofOptions {
     /// Whether overflow of signed integers is undefined behavior, as in C++. Then unknown properties are proved for the
     /// launches without an overflow ([`ProofVerdict::Proved::without_overflow`]).
     pub overflow_is_undefined: bool,
+    /// For arrays by name: the initial values of the first elements in each launch that is tried as a counterexample;
+    /// the other elements are zero. Proofs hold for all contents.
+    pub initial_contents: FxHashMap<String, Vec<ScalarValue>>,
 }
 
 /// Like [`prove_kernel`], but can be stopped: soon after `stop` is set, the proof ends, and properties that are not yet
@@ -162,7 +166,8 @@ impl<'a> Examination<'a> {
         let module: &Module = &prepared.module;
         let body = &module.functions[module.kernel.body];
         let lengths = if options.unstated_lengths { UnstatedLengths::of(kernel) } else { UnstatedLengths::default() };
-        let runner = ReplayRunner::new(program, kernel, instance, module, lengths, &options.stop);
+        let mut runner = ReplayRunner::new(program, kernel, instance, module, lengths, &options.stop);
+        runner.initial_contents = options.initial_contents.clone();
         Examination {
             program,
             kernel,

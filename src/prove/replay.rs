@@ -164,6 +164,8 @@ pub(super) struct ReplayRunner<'a> {
     /// The properties for which violations are recorded.
     properties: Vec<Property>,
     pub lengths: UnstatedLengths,
+    /// See [`ProofOptions::initial_contents`](super::ProofOptions::initial_contents).
+    pub initial_contents: FxHashMap<String, Vec<ScalarValue>>,
     /// Whether runs skip proved checks.
     pub proofs: Proofs,
     /// Stops replays when it is set.
@@ -209,6 +211,7 @@ impl<'a> ReplayRunner<'a> {
             replayed: vec![],
             properties,
             lengths,
+            initial_contents: FxHashMap::default(),
             proofs: Proofs::Always,
             stop,
         }
@@ -307,7 +310,7 @@ impl<'a> ReplayRunner<'a> {
         let shaped = ShapedLaunch::of(self.program, self.kernel, self.instance, self.module, sizes)?;
         let mut storage: Vec<Option<(AlignedBytes, Vec<u32>)>> = vec![];
         for (position, param) in self.module.kernel.params.iter().enumerate() {
-            let KernelParam::Array { memory, access, .. } = param else {
+            let KernelParam::Array { name, memory, access, .. } = param else {
                 storage.push(None);
                 continue;
             };
@@ -319,6 +322,10 @@ impl<'a> ReplayRunner<'a> {
                 ReplayFilling::Digits => 1,
             };
             match shaped.promised(position) {
+                _ if self.initial_contents.contains_key(name) => {
+                    let scalar = layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
+                    write_scalars(&mut data, scalar, &self.initial_contents[name]);
+                }
                 Some(promised) => {
                     let scalar = layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
                     // With the last seed, each array is filled with a different one of the contents.
@@ -369,6 +376,14 @@ fn launch_extents(grid: bool, space: &[u32]) -> Option<LaunchExtents> {
     let grid: [u32; 3] = space.get(3..6)?.try_into().ok()?;
     let size: u64 = block.iter().map(|&n| u64::from(n)).product();
     (1..=1024).contains(&size).then_some(LaunchExtents::Grid { grid, block })
+}
+
+/// Writes the first elements of an array of scalars.
+fn write_scalars(data: &mut [u8], scalar: Scalar, values: &[ScalarValue]) {
+    for (bytes, value) in data.chunks_exact_mut(scalar.size()).zip(values) {
+        let bits = value.to_type(scalar).bits.to_le_bytes();
+        bytes.iter_mut().zip(bits).for_each(|(to, from)| *to = from);
+    }
 }
 
 /// Fills an array with numbers. `types` are the types of the scalars of an element.
