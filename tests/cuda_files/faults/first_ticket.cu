@@ -1,0 +1,8 @@
+// The thread with the first ticket has not observed those of the others.
+__device__ int tickets = 0;
+
+__global__ void count_threads(int *n) {
+    //~ E0610
+    int ticket = atomicAdd(&tickets, 1);
+    if (ticket == 0) *n = tickets;
+}
