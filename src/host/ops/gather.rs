@@ -180,7 +180,7 @@ fn unpaired(first: &[usize], other: &[usize]) -> RuntimeError {
 enum AxisPositions {
     /// Row-major offsets, also those along the [`AxisPositions::Paired`] axes.
     Offsets(Vec<usize>),
-    /// An axis whose positions belong to those of an earlier axis.
+    /// The index array of this axis is paired with that of an earlier axis, whose offsets include this axis.
     Paired,
     Steps(ResolvedSlice),
 }

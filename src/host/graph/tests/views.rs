@@ -299,8 +299,8 @@ impl Fuzz {
         }
     }
 
-    /// Returns indices of which some are arrays, others ranges or single positions; with the row-major positions of the
-    /// selected elements and the shape of the result.
+    /// Returns random indices (arrays, ranges and single positions, at least one array), the row-major positions of the
+    /// elements that they select, and the shape of the result.
     fn random_tuples(&mut self, shape: &[usize]) -> (Vec<GatherIndex>, Vec<usize>, Vec<usize>) {
         let count = 1 + self.random.random_below(9);
         let mut kinds: Vec<usize> = shape.iter().map(|_| self.random.random_below(3)).collect();
