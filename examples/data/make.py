@@ -53,3 +53,14 @@ for i in range(n):
         if j != i:
             d[i, j] = rng.uniform(1, 30)
 save_file({"distance": d}, HERE / "roads.safetensors")
+
+# network.mtx: a ring of 100 nodes with 100 more links, each with a weight
+n = 100
+links = {(i + 1, i): rng.uniform(0.5, 2) for i in range(n - 1)} | {(n - 1, 0): 1.0}
+while len(links) < 2 * n:
+    i, j = rng.integers(0, n, 2)
+    links[max(i, j), min(i, j)] = rng.uniform(0.5, 2)
+with open(HERE / "network.mtx", "w") as f:
+    f.write(f"%%MatrixMarket matrix coordinate real symmetric\n{n} {n} {len(links)}\n")
+    for (i, j), weight in sorted(links.items()):
+        f.write(f"{i + 1} {j + 1} {weight:.3f}\n")

@@ -11,6 +11,7 @@ use clk_host::picture::shown::ShownPicture;
 const EXAMPLE_FILES: &[(&str, &[u8])] = &[
     ("examples/data/digits.npz", include_bytes!("../../../examples/data/digits.npz")),
     ("examples/data/flowers.csv", include_bytes!("../../../examples/data/flowers.csv")),
+    ("examples/data/network.mtx", include_bytes!("../../../examples/data/network.mtx")),
     ("examples/data/residues.npy", include_bytes!("../../../examples/data/residues.npy")),
     ("examples/data/roads.safetensors", include_bytes!("../../../examples/data/roads.safetensors")),
     ("examples/data/shapes.png", include_bytes!("../../../examples/data/shapes.png")),
