@@ -18,6 +18,9 @@ use clk_import::{
 /// The code of warnings about kernels that an imported file lacks.
 const LEFT_OUT: &str = "W0850";
 
+/// The code of warnings about atomic functions of block scope.
+const BLOCK_SCOPE: &str = "W0857";
+
 /// The kernels and launches of a CUDA file.
 #[derive(Default)]
 pub(crate) struct CudaProgram {
@@ -144,5 +147,17 @@ pub(crate) fn load_module(
         severity: Severity::Warning,
         ..error
     });
-    Ok(LoadedFile { file: loaded.file, diagnostics: loaded.diagnostics.into_iter().chain(left_out).collect() })
+    // A script may launch the kernels with several blocks.
+    let block_scope = loaded.program.kernels.iter().filter_map(block_scope_warning);
+    let diagnostics = loaded.diagnostics.into_iter().chain(left_out).chain(block_scope).collect();
+    Ok(LoadedFile { file: loaded.file, diagnostics })
+}
+
+/// Returns a warning about the atomic functions of block scope of a kernel that is launched with several blocks.
+pub(crate) fn block_scope_warning(kernel: &TranslatedKernel) -> Option<Diagnostic> {
+    let place = kernel.block_scope?;
+    let title =
+        format!("races between blocks through atomic functions of block scope are not found in `{}`", kernel.name);
+    let warning = Diagnostic::warning(BLOCK_SCOPE, title).at(place.span, "this has device scope in the run");
+    Some(warning.help("use the function without `_block` if several blocks access the element"))
 }

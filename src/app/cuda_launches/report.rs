@@ -9,6 +9,7 @@ use super::planned_launch::{InputContents, LaunchArrays, LaunchInputs, PlannedAr
 use super::sizes::LengthOrigin;
 use super::text::{launch_text, left_out_text, number_text, shown};
 use crate::context::AppContext;
+use crate::cuda_files;
 use crate::derived_lengths::{self, LengthExplanation};
 use crate::effects::{CapturedEffects, TerminalEffects};
 use crate::exit;
@@ -23,9 +24,6 @@ use clk_runtime::FaultKind;
 
 /// The code of warnings about faults that depend on generated inputs.
 const GENERATED_INPUT: &str = "W0856";
-
-/// The code of warnings about atomic functions of block scope.
-const BLOCK_SCOPE: &str = "W0857";
 
 /// The largest number of iterations of a loop, unless the command line states one. Loops whose bounds are elements of
 /// arrays may never end with generated elements.
@@ -83,11 +81,8 @@ pub(crate) fn run(mut compiled: CompiledScript, options: &CudaLaunchOptions, con
 /// Warns about atomic functions of block scope in a launch with several blocks.
 fn scope_warning(launch: &PlannedLaunch, compiled: &CompiledScript) -> Option<Diagnostic> {
     let kernel = compiled.cuda.kernels.iter().find(|kernel| kernel.clk_name == launch.clk_name)?;
-    let place = kernel.block_scope.filter(|_| launch.inputs.numbers.grid.iter().product::<i128>() > 1)?;
-    let title =
-        format!("races between blocks through atomic functions of block scope are not found in `{}`", kernel.name);
-    let warning = Diagnostic::warning(BLOCK_SCOPE, title).at(place.span, "this has device scope in the run");
-    Some(warning.help("use the function without `_block` if several blocks access the element"))
+    let has_blocks = launch.inputs.numbers.grid.iter().product::<i128>() > 1;
+    cuda_files::block_scope_warning(kernel).filter(|_| has_blocks)
 }
 
 /// Tells which kernel or launch is not run, and why.

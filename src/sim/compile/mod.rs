@@ -25,6 +25,7 @@ use clk_runtime::Isa;
 
 mod decide;
 mod events;
+mod expand;
 mod expr;
 mod flow;
 mod fuse;
@@ -70,6 +71,10 @@ pub(crate) fn compile_for(
     let mut f = module.functions[module.kernel.body].clone();
     if kernel.cost_counting.is_none() {
         nan_bits::canonicalize_nans(&mut f);
+        // The expansions wrap, and checks refer to the operations of the program.
+        if !kernel.checks.any() {
+            f = expand::expand(f);
+        }
     }
     // The first operation that gives a NaN is reported, so that their order is kept.
     if !kernel.checks.nan {
