@@ -14,6 +14,7 @@ mod fetch;
 mod fix;
 mod fmt;
 mod format_option;
+mod global_options;
 mod help;
 mod import;
 mod install;

@@ -438,8 +438,9 @@ impl<'a> Lower<'_, 'a> {
             Expr::new(ExprKind::If(Box::new(wraps), Box::new(limit), Box::new(less)), span)
         };
         let ExprKind::Name(name) = &old.kind else { return Ok(Denoted::Void) };
-        let load = Expr::call("atomic_load", vec![target.clone()], span);
-        let declare = StmtKind::Declare { name: name.clone(), mutable: true, ty: "u32".into(), value: Some(load) };
+        // The first exchange loads the element if the guess is wrong. A load of its own would be one more access.
+        let guess = Some(number(0));
+        let declare = StmtKind::Declare { name: name.clone(), mutable: true, ty: "u32".into(), value: guess };
         self.push(declare, span);
         let seen_name = self.fresh("seen");
         let seen = Expr::name(seen_name.clone(), span);

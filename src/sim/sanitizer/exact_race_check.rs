@@ -336,8 +336,8 @@ fn find_conflict(
     }
 }
 
-/// Returns the first atomic operation that is not ordered before the current access. `updates` are the operations on the
-/// element, in their order; `reverse` tells whether the lanes of a warp run in reverse order.
+/// Returns the first atomic operation that is not ordered before the current access. `updates` are the operations on
+/// the element, in their order; `reverse` tells whether the lanes of a warp run in reverse order.
 fn unobserved_update(
     order: &CurrentBlockOrder,
     p: &LaneAccess,

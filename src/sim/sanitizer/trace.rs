@@ -332,9 +332,9 @@ impl Trace {
         self.writes.set(cell, pack(&WarpAccess { time: 0, group: 0, warp: 0, mask: 1, site: 0 }));
     }
 
-    /// Records an atomic operation. It replaces the last recorded operations if `is_ordered` tells that they are ordered
-    /// before it, and earlier operations of the same thread. `reverse` tells whether the lanes of a warp run in reverse
-    /// order.
+    /// Records an atomic operation. It replaces the last recorded operations if `is_ordered` tells that they are
+    /// ordered before it, and earlier operations of the same thread. `reverse` tells whether the lanes of a warp run in
+    /// reverse order.
     pub fn record_update(
         &mut self,
         cell: usize,

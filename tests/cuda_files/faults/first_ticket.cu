@@ -2,7 +2,7 @@
 __device__ int tickets = 0;
 
 __global__ void count_threads(int *n) {
-    //~ E0610
     int ticket = atomicAdd(&tickets, 1);
+    //~ E0610
     if (ticket == 0) *n = tickets;
 }
