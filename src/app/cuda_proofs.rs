@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use super::cuda_launches::scalar_of;
 use super::derived_lengths;
 use clk_base::diag::Diagnostic;
-use clk_check::typed::{KernelId, Type};
+use clk_check::typed::{Access, Kernel, KernelId, Type};
 use clk_compile::Session;
-use clk_import::{InitialValue, ParameterRole, TranslatedKernel};
+use clk_import::{ParameterRole, TranslatedKernel};
 use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, prove_kernel_with};
 use clk_scalar::ScalarValue;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smol_str::SmolStr;
 
 /// The time for the search for faults of a kernel, and of all kernels of a program.
 pub(crate) const KERNEL_TIME: Duration = Duration::from_millis(100);
@@ -34,22 +36,33 @@ fn options(session: &Session, id: KernelId, translated: &[TranslatedKernel], sto
     ProofOptions { stop: stop.clone(), unstated_lengths: true, initial_contents, ..ProofOptions::default() }
 }
 
-/// Returns the initial values of the file's variables that a kernel uses, by parameter.
+/// Returns the initial values of the file's variables that a kernel uses, by parameter. Variables that other kernels
+/// write are left out: they may have other values at a launch.
 fn initial_contents(
     session: &Session,
     id: KernelId,
     translated: &[TranslatedKernel],
 ) -> Option<FxHashMap<String, Vec<ScalarValue>>> {
     let kernel = session.program.kernels.get(id)?;
-    let translated = translated.iter().find(|translated| translated.clk_name == kernel.name)?;
-    let contents = kernel.sig.params.iter().zip(&translated.parameters).filter_map(|(param, translated)| {
+    let parameters = |kernel: &Kernel| {
+        let translated = translated.iter().find(|translated| translated.clk_name == kernel.name)?;
+        Some(kernel.sig.params.clone().into_iter().zip(translated.parameters.clone()))
+    };
+    let others = session.program.kernels.iter().filter(|(other, _)| *other != id);
+    let written: FxHashSet<SmolStr> = others
+        .filter_map(|(_, other)| parameters(other))
+        .flatten()
+        .filter(|(param, own)| matches!(own.role, ParameterRole::FileVariable { .. }) && param.access != Access::In)
+        .map(|(_, own)| own.name)
+        .collect();
+    let contents = parameters(kernel)?.filter_map(|(param, own)| {
         let is_scalars = matches!(&param.ty, Type::Array(array) if matches!(array.element, Type::Scalar(_)));
-        let ParameterRole::FileVariable { initial: Some(values) } = translated.role.clone() else { return None };
-        let values = values.into_iter().map(|value| match value {
-            InitialValue::Int(value) => ScalarValue::of(value as i64),
-            InitialValue::Float(value) => ScalarValue::of(value),
-        });
-        is_scalars.then(|| (param.name.to_string(), values.collect()))
+        match own.role {
+            ParameterRole::FileVariable { initial: Some(values) } if is_scalars && !written.contains(&own.name) => {
+                Some((param.name.to_string(), values.into_iter().map(scalar_of).collect()))
+            }
+            _ => None,
+        }
     });
     Some(contents.collect())
 }

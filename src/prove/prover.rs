@@ -531,10 +531,12 @@ impl<'a> Examination<'a> {
         if let (false, Some((sizes, _))) = (counterexample.needs_contents, &counterexample.fault) {
             // Arrays of zeros may cause a fault too: all threads that read their index from memory use the same one.
             let others = [ReplayFilling::Positions, ReplayFilling::Numbers(1)];
+            let initial_contents = std::mem::take(&mut self.runner.initial_contents);
             counterexample.needs_contents = others.into_iter().any(|filling| {
                 let findings = self.runner.findings(sizes, filling);
                 findings.is_some_and(|findings| findings.iter().all(|found| found.property != property))
             });
+            self.runner.initial_contents = initial_contents;
         }
         if let (Property::Initialized, Some((sizes, _))) = (property, &counterexample.fault)
             && self.has_unstated_lengths

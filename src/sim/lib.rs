@@ -487,34 +487,20 @@ impl SimExecutable {
         let first = with_own_warnings(control);
         let SimRunResult { mut result, order_mattered, .. } =
             self.run(&self.instrumented, config, args, &first, options);
-        if order_mattered {
-            result = self.check_in_reverse_order(result, &before, config, args, control);
+        if order_mattered && result.is_ok() {
+            let after = copy_written_arrays(args);
+            restore_arrays(args, &before);
+            let options = RunOptions { reverse_order: true, ..options };
+            let other = self.run(&self.instrumented, config, args, &with_own_warnings(control), options).result;
+            restore_arrays(args, &after);
+            if let Err(fault) = other
+                && depends_on_block_order(&fault.kind)
+            {
+                result = result.and_then(|output| Err(Box::new(Fault { output, ..*fault })));
+            }
         }
         forward_warnings(control, &first, &result);
         result
-    }
-
-    /// Runs a launch again in the reverse order, if it has run without a fault, and returns the fault if there is one
-    /// that depends on the order. `before` are the initial contents of the arrays.
-    fn check_in_reverse_order(
-        &self,
-        result: Result<PrintedText, Box<Fault>>,
-        before: &[Option<Vec<u8>>],
-        config: &LaunchConfig,
-        args: &mut [HostArg<'_>],
-        control: &Control,
-    ) -> Result<PrintedText, Box<Fault>> {
-        let output = result?;
-        let after = copy_written_arrays(args);
-        restore_arrays(args, before);
-        let options =
-            RunOptions { workers: 1, is_exact: true, reverse_order: true, uses_jit: false, coarse_loads: false };
-        let other = self.run(&self.instrumented, config, args, &with_own_warnings(control), options).result;
-        restore_arrays(args, &after);
-        match other {
-            Err(fault) if depends_on_block_order(&fault.kind) => Err(Box::new(Fault { output, ..*fault })),
-            _ => Ok(output),
-        }
     }
 
     /// Checks a launch on several workers and with machine code. This finds faults quickly, but the reported thread
@@ -582,17 +568,12 @@ impl SimExecutable {
         let is_exact = allows_exact || warned(&first);
         let second = with_own_warnings(control);
         let options = RunOptions { workers: 1, is_exact, reverse_order: false, uses_jit: false, coarse_loads: false };
-        let SimRunResult { result: mut rerun, order_mattered, .. } =
-            self.run(&self.instrumented, config, args, &second, options);
-        if is_exact && order_mattered {
-            rerun = self.check_in_reverse_order(rerun, &before, config, args, control);
-        }
+        let rerun = self.run(&self.instrumented, config, args, &second, options).result;
         // The first execution may report a race as an error although both threads write equal values: with several
-        // workers, the first value may not have been in memory yet. It does not know either which operations an atomic
-        // operation has observed.
-        let is_excused = warned(&second) || (is_exact && order_mattered);
+        // workers, the first value may not have been in memory yet.
+        let benign = warned(&second);
         let result = match result {
-            Err(fault) if rerun.is_ok() && !(is_excused && is_race(&fault)) => Err(fault),
+            Err(fault) if rerun.is_ok() && !(benign && is_race(&fault)) => Err(fault),
             _ => rerun,
         };
         forward_warnings(control, &second, &result);

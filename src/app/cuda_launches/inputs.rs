@@ -45,15 +45,23 @@ pub(crate) fn filled(element: &ElementType, count: usize, byte: u8) -> HostResul
     Ok(array)
 }
 
+/// Returns an initial value as a scalar of 64 bits.
+pub(crate) fn scalar_of(value: InitialValue) -> ScalarValue {
+    match value {
+        InitialValue::Int(value) => match i64::try_from(value) {
+            Ok(value) => ScalarValue::of(value),
+            Err(_) => ScalarValue::of(value as u64),
+        },
+        InitialValue::Float(value) => ScalarValue::of(value),
+    }
+}
+
 /// Creates an array of scalars with these first elements; the others are zero.
 pub(crate) fn listed(element: &ElementType, count: usize, values: &[InitialValue]) -> HostResult<Array> {
     let mut array = Array::zeros(element.clone(), &[count])?;
     let Some(scalar) = element.scalar() else { return Ok(array) };
     for (bytes, value) in array.bytes_mut()?.chunks_exact_mut(scalar.size()).zip(values) {
-        let value = match value {
-            InitialValue::Int(value) => ScalarValue::of(*value as i64).to_type(scalar),
-            InitialValue::Float(value) => ScalarValue::of(*value).to_type(scalar),
-        };
+        let value = scalar_of(*value).to_type(scalar);
         bytes.iter_mut().zip(value.bits.to_le_bytes()).for_each(|(to, from)| *to = from);
     }
     Ok(array)

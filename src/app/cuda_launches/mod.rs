@@ -16,4 +16,5 @@ pub(crate) mod report;
 mod sizes;
 mod text;
 
+pub(crate) use inputs::scalar_of;
 pub(crate) use plan::{CudaLaunchOptions, CudaLaunchPlan};

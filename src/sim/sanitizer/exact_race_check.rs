@@ -121,7 +121,7 @@ impl WorkerChecker<'_> {
             self.check_store(g, e, p, state.trace);
             return true;
         }
-        if let Some(clash) = find_conflict(&self.order, e, p, state.trace, g.reverse_order) {
+        if let Some(clash) = find_conflict(&self.order, e, p, state.trace) {
             let values = &state.trace.stored;
             let finding = self.describe_race(g, e, p, clash, &|k| values.get(e.value_offset(p, k), e.access.scalar));
             self.add_finding(finding);
@@ -155,8 +155,7 @@ impl WorkerChecker<'_> {
             first_unordered(order, p, trace.replaced(p.cell), AccessKind::Store)
                 .filter(|_| !stores(&trace.replaced_values))
         };
-        let conflict =
-            if is_same { None } else { writer() }.or_else(|| find_conflict(order, e, p, trace, g.reverse_order));
+        let conflict = if is_same { None } else { writer() }.or_else(|| find_conflict(order, e, p, trace));
         let (conflict, values) = match conflict {
             Some(conflict) => (Some(conflict), &trace.stored),
             None => match replaced() {
@@ -235,10 +234,8 @@ impl WorkerChecker<'_> {
         if e.tracked.has_mixed_accesses() {
             let (id, order) = (variable.id, &self.order);
             let acquired = order.acquired_version(p.lane, id);
-            let observes = e.site.traits.influences_control;
-            let new = AtomicRecord { entry: self.trace_entry(e, p.lane), variable: id, version, observes };
-            let is_ordered = |old: &AtomicRecord| old.version > 0 && old.version <= acquired;
-            state.trace.record_update(p.cell, new, g.reverse_order, is_ordered);
+            let new = AtomicRecord { entry: self.trace_entry(e, p.lane), variable: id, version };
+            state.trace.record_update(p.cell, new, |old| old.version > 0 && old.version <= acquired);
         }
     }
 
@@ -322,58 +319,24 @@ fn find_conflict(
     e: &CheckedAccess<'_>,
     p: &LaneAccess,
     trace: &Trace,
-    reverse: bool,
 ) -> Option<ConflictingAccess> {
     let writers = || first_unordered(order, p, trace.writes(p.cell), AccessKind::Store);
     let readers = || first_unordered(order, p, trace.reads(p.cell), AccessKind::Load);
     let atomic_loaders = || first_unordered(order, p, trace.atomic_loads(p.cell), AccessKind::AtomicLoad);
-    let updaters = || unobserved_update(order, p, trace.updates(p.cell), reverse);
+    let updaters = || {
+        let unknown = |u: &&AtomicRecord| {
+            let is_acquired = u.version > 0 && order.acquired_version(p.lane, u.variable) >= u.version;
+            if is_acquired {
+                order.order_mattered.set(true);
+            }
+            !is_acquired
+        };
+        first_unordered(order, p, trace.updates(p.cell).iter().filter(unknown).map(|u| u.entry), AccessKind::AtomicRmw)
+    };
     match e.site.kind {
         AccessKind::Load => writers().or_else(updaters),
         AccessKind::Store => readers().or_else(updaters).or_else(atomic_loaders),
         AccessKind::AtomicRmw => writers().or_else(readers),
         AccessKind::AtomicLoad => writers(),
     }
-}
-
-/// Returns the first atomic operation that is not ordered before the current access. `updates` are the operations on
-/// the element, in their order; `reverse` tells whether the lanes of a warp run in reverse order.
-fn unobserved_update(
-    order: &CurrentBlockOrder,
-    p: &LaneAccess,
-    updates: &[AtomicRecord],
-    reverse: bool,
-) -> Option<ConflictingAccess> {
-    let unordered = |update: &AtomicRecord| {
-        let is_acquired = update.version > 0 && order.acquired_version(p.lane, update.variable) >= update.version;
-        if is_acquired {
-            order.order_mattered.set(true);
-        }
-        if is_acquired { 0 } else { order.unordered_lanes(&update.entry, p.lane, false) }
-    };
-    // Operations before one that observes, and that is ordered before this access, are ordered too.
-    let observes = |update: &AtomicRecord| update.observes && unordered(update) != update.entry.mask;
-    let last_observed = updates.iter().rposition(observes);
-    updates.iter().enumerate().find_map(|(at, update)| {
-        let mut lanes = unordered(update);
-        let observed = match last_observed {
-            Some(last) if at < last => lanes,
-            Some(last) if at == last => {
-                // A lane has observed the lanes before it.
-                let ordered = update.entry.mask & !lanes;
-                match reverse {
-                    false => lanes & u32::MAX >> ordered.leading_zeros(),
-                    true => lanes & !((ordered & ordered.wrapping_neg()) - 1),
-                }
-            }
-            _ => 0,
-        };
-        if observed != 0 {
-            order.order_mattered.set(true);
-        }
-        lanes &= !observed;
-        let lane = (lanes != 0).then(|| update.entry.first_lane(lanes))?;
-        let other = OtherThread { group: update.entry.group, lane, site: update.entry.site };
-        Some(ConflictingAccess { other, access_kind: AccessKind::AtomicRmw })
-    })
 }

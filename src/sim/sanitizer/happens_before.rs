@@ -14,10 +14,6 @@
 //! is missing, this is not reported.) An atomic operation reads the value that the previous atomic operation on the
 //! element wrote, so it continues that operation's release sequence (C++ memory model). After a `fence_block()` only
 //! threads of the same block acquire.
-//!
-//! Even without fences, an atomic operation whose old value is used **observes** all earlier atomic operations on the
-//! element: later accesses of the thread to that element are ordered after them (causality order in the memory model of
-//! PTX). For example, the thread that takes the last ticket may reset the counter with a plain store.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -360,46 +356,34 @@ impl CurrentBlockOrder {
 
     /// Returns the first lane of a recorded access that is not `lane` and whose access is not ordered before `lane`.
     pub fn first_unordered_lane(&self, entry: &WarpAccess, lane: usize) -> Option<usize> {
-        match self.unordered_lanes(entry, lane, true) {
-            0 => None,
-            others => Some(entry.first_lane(others)),
-        }
-    }
-
-    /// Returns the lanes of a recorded access that are not `lane` and whose accesses are not ordered before `lane`.
-    /// If `first_only` is set, the lanes after the first of them may be ordered. Sets `order_mattered` if fences and
-    /// atomics order all lanes.
-    pub fn unordered_lanes(&self, entry: &WarpAccess, lane: usize, first_only: bool) -> u32 {
         if entry.time < self.base.max(1) {
-            return 0;
+            return None;
         }
         let mut others = entry.mask;
         if entry.group == self.group {
             let same_warp = entry.warp == lane / WARP;
             if entry.time < self.block_base || (same_warp && entry.time < self.warp_bases[entry.warp]) {
-                return 0;
+                return None;
             }
             if same_warp {
                 others &= !(1 << (lane % WARP));
             }
         }
-        let clock = &self.state(lane).clock;
-        if others == 0 || clock.is_empty() {
-            return others;
-        }
-        let mut remaining = others;
-        while remaining != 0 {
-            let lowest = remaining & remaining.wrapping_neg();
-            if clock.is_ordered_before(entry.group, entry.first_lane(remaining), entry.time) {
-                others &= !lowest;
-            } else if first_only {
-                break;
-            }
-            remaining &= !lowest;
-        }
         if others == 0 {
-            self.order_mattered.set(true);
+            return None;
         }
-        others
+        let clock = &self.state(lane).clock;
+        if !clock.is_empty() {
+            while others != 0 && clock.is_ordered_before(entry.group, entry.first_lane(others), entry.time) {
+                others &= others - 1;
+            }
+        }
+        match others {
+            0 => {
+                self.order_mattered.set(true);
+                None
+            }
+            _ => Some(entry.first_lane(others)),
+        }
     }
 }

@@ -59,8 +59,6 @@ pub(crate) struct AtomicRecord {
     pub entry: WarpAccess,
     pub variable: u64,
     pub version: u64,
-    /// Whether the threads use the old value, and so observe all earlier operations on the element.
-    pub observes: bool,
 }
 
 /// The entries of all elements for one access kind.
@@ -332,34 +330,22 @@ impl Trace {
         self.writes.set(cell, pack(&WarpAccess { time: 0, group: 0, warp: 0, mask: 1, site: 0 }));
     }
 
-    /// Records an atomic operation. It replaces the last recorded operations if `is_ordered` tells that they are
-    /// ordered before it, and earlier operations of the same thread. `reverse` tells whether the lanes of a warp run in
-    /// reverse order.
-    pub fn record_update(
-        &mut self,
-        cell: usize,
-        new: AtomicRecord,
-        reverse: bool,
-        is_ordered: impl Fn(&AtomicRecord) -> bool,
-    ) {
+    /// Records an atomic operation. It replaces the recorded operations for which `behind` is true, and earlier
+    /// operations of the same thread.
+    pub fn record_update(&mut self, cell: usize, new: AtomicRecord, behind: impl Fn(&AtomicRecord) -> bool) {
         let Some(number) = self.updates.get_mut(cell) else { return };
         if *number == 0 {
             self.lists.push(vec![]);
             *number = self.lists.len() as u32;
         }
         let list = &mut self.lists[*number as usize - 1];
-        while list.last().is_some_and(&is_ordered) {
+        while list.last().is_some_and(&behind) {
             list.pop();
         }
         if let Some(last) = list.last_mut() {
             let (old, e) = (&mut last.entry, &new.entry);
             let same = (old.time, old.group, old.warp, old.site) == (e.time, e.group, e.warp, e.site);
-            // The lanes of an entry are in order, because a lane observes the operations of the lanes before it.
-            let is_next = match reverse {
-                false => e.mask > old.mask,
-                true => e.mask < old.mask & old.mask.wrapping_neg(),
-            };
-            if same && is_next && last.version == 0 && new.version == 0 {
+            if same && last.version == 0 && new.version == 0 {
                 old.mask |= e.mask;
                 return;
             }
