@@ -147,6 +147,13 @@ impl SourceMap {
         self.text(span.file).get(span.range()).unwrap_or("")
     }
 
+    /// Returns a line, counted from 1, without its end; empty if there is none.
+    pub fn line_text(&self, file: FileId, number: usize) -> &str {
+        let Some(source) = self.get(file) else { return "" };
+        let start = number.checked_sub(1).and_then(|line| source.lines().get(line));
+        start.and_then(|&start| source.text.get(start..)?.lines().next()).unwrap_or("")
+    }
+
     pub fn len(&self) -> usize {
         self.files.len()
     }

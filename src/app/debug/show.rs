@@ -43,7 +43,7 @@ pub(crate) fn line(debug: &Debug<'_, '_>, span: Span, mark: &str) -> String {
     let sources = &debug.settings.session.sources;
     let span = sources.original(span);
     let number = sources.line_column(span).0;
-    let text = sources.text(span.file).lines().nth(number.saturating_sub(1)).unwrap_or("");
+    let text = sources.line_text(span.file, number);
     format!("{mark}{number:5}  {text}\n")
 }
 

@@ -7,7 +7,6 @@ mod numbers;
 
 use std::fmt::Write as _;
 
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use self::numbers::{format_count, format_percent, format_ratio, format_time};
@@ -149,7 +148,6 @@ impl ProfileView<'_> {
         let mut lines: Vec<(FileId, usize)> = (first..=last).map(|line| (own, line)).collect();
         lines.extend(rows.keys().filter(|(file, line)| *file != own || !(first..=last).contains(line)));
         let mut before = (own, first.saturating_sub(1));
-        let mut source_lines: FxHashMap<FileId, Vec<&str>> = FxHashMap::default();
         for at in lines {
             if at.0 != before.0 {
                 let _ = writeln!(text, "  {}", escape::name(self.sources.name(at.0)));
@@ -157,9 +155,7 @@ impl ProfileView<'_> {
                 text += if style.ascii { "  ...\n" } else { "  …\n" };
             }
             before = at;
-            let sources = source_lines.entry(at.0).or_insert_with(|| self.sources.text(at.0).lines().collect());
-            let source = sources.get(at.1 - 1).copied().unwrap_or_default();
-            text += &self.line(rows.get(&at), at.1, source, &columns, style, bar);
+            text += &self.line(rows.get(&at), at.1, self.sources.line_text(at.0, at.1), &columns, style, bar);
         }
         text
     }
