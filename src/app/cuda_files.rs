@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::cuda_fences;
 use super::disk::source::read_source;
 use super::faulty_kernels::{self, FaultyKernels};
 use clk_base::diag::{Diagnostic, Severity};
@@ -12,11 +13,8 @@ use clk_compile::LoadedFile;
 use clk_import::ast::TranslationUnit;
 use clk_import::source::Provenance;
 use clk_import::{
-    CudaLaunch, CudaTranslation, HostUnknowns, ImportOptions, ParsedCuda, RefusedKernel, TranslatedKernel,
+    CudaLaunch, CudaTranslation, HostUnknowns, ImportOptions, LEFT_OUT, ParsedCuda, RefusedKernel, TranslatedKernel,
 };
-
-/// The code of warnings about kernels that an imported file lacks.
-const LEFT_OUT: &str = "W0850";
 
 /// The code of warnings about atomic functions of block scope.
 const BLOCK_SCOPE: &str = "W0857";
@@ -42,7 +40,7 @@ pub(crate) struct LoadedCuda {
     /// Statements that launch each kernel once, to be appended to the text.
     pub script: String,
     pub program: CudaProgram,
-    /// Messages of the preprocessor and the parser.
+    /// Messages of the preprocessor and the parser, and warnings about the kernels.
     pub diagnostics: Vec<Diagnostic>,
     /// The errors of `faulty` kernels, at places of the text.
     pub kernel_errors: Vec<Diagnostic>,
@@ -72,7 +70,7 @@ pub(crate) fn load_unexamined(
     let text = read(path)?;
     let source = sources.add(path.display().to_string(), text);
     let (translation, parsed) = translation_of(source, options, &read, sources);
-    Ok(loaded(source, translation, FaultyKernels::default(), parsed, sources))
+    Ok(loaded(source, translation, FaultyKernels::default(), vec![], parsed, sources))
 }
 
 /// Translates a text, and adds it and the translation to the sources. `read` returns the text of a header.
@@ -85,8 +83,9 @@ pub(crate) fn translate(
 ) -> LoadedCuda {
     let source = sources.add(name, text);
     let (mut translation, parsed) = translation_of(source, options, read, sources);
-    let faulty = faulty_kernels::remove(&mut translation);
-    loaded(source, translation, faulty, parsed, sources)
+    let (faulty, session) = faulty_kernels::remove(&mut translation);
+    let warnings = cuda_fences::unfenced_locks(&session, &translation.kernels);
+    loaded(source, translation, faulty, warnings, parsed, sources)
 }
 
 fn translation_of(
@@ -99,18 +98,19 @@ fn translation_of(
     (clk_import::translate(&parsed.unit, &parsed.provenance, options), parsed)
 }
 
-/// Adds a translation to the sources.
+/// Adds a translation to the sources. `warnings` are about its text.
 fn loaded(
     source: FileId,
     translation: CudaTranslation,
     faulty: FaultyKernels,
+    mut warnings: Vec<Diagnostic>,
     parsed: ParsedCuda,
     sources: &mut SourceMap,
 ) -> LoadedCuda {
     let name = format!("<Clk text of {}>", sources.name(source));
     let file = sources.add_generated(name, translation.text, Arc::new(translation.map));
     let mut kernel_errors = faulty.errors;
-    for label in kernel_errors.iter_mut().flat_map(|error| &mut error.labels) {
+    for label in kernel_errors.iter_mut().chain(&mut warnings).flat_map(|found| &mut found.labels) {
         label.span.file = file;
     }
     LoadedCuda {
@@ -125,7 +125,7 @@ fn loaded(
             launches: translation.launches,
             unknowns: translation.unknowns,
         },
-        diagnostics: [parsed.diagnostics, translation.errors, translation.warnings].concat(),
+        diagnostics: [parsed.diagnostics, translation.errors, translation.warnings, warnings].concat(),
         unit: parsed.unit,
         provenance: parsed.provenance,
     }

@@ -17,8 +17,8 @@ pub(super) struct FaultyKernels {
 }
 
 /// Replaces kernels with errors, and functions with errors, by spaces, until the text has no error or only errors
-/// outside of them. Places in the rest of the text stay the same.
-pub(super) fn remove(translation: &mut CudaTranslation) -> FaultyKernels {
+/// outside of them. Places in the rest of the text stay the same. Also returns the session that has compiled the rest.
+pub(super) fn remove(translation: &mut CudaTranslation) -> (FaultyKernels, Session) {
     let mut faulty = FaultyKernels::default();
     loop {
         let mut session = Session::default();
@@ -29,7 +29,7 @@ pub(super) fn remove(translation: &mut CudaTranslation) -> FaultyKernels {
         let errors: Vec<Diagnostic> = outcome.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
         let dropped = items_with_errors(&tree, &translation.text, &errors);
         if dropped.is_empty() {
-            return faulty;
+            return (faulty, session);
         }
         let is_dropped = |place: Span| dropped.iter().any(|(item, _)| place.is_in(item.span));
         faulty.errors.extend(errors.into_iter().filter(|error| error.primary().is_some_and(is_dropped)));

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::console::Console;
-use super::cuda_fences;
 use super::cuda_files::{self, CudaProgram};
 use super::cuda_program;
 use super::disk::{self, Disk, DiskWithCuda};
@@ -129,10 +128,6 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
         let loaded = cuda_program::load(path, &mut session.sources, console)?;
         let outcome = session.add_file(loaded.file, &Disk);
         let compiled = examined(session, outcome, console)?;
-        console.report_all(
-            &cuda_fences::unfenced_locks(&compiled.session, &loaded.program.kernels),
-            &compiled.session.sources,
-        );
         return Some(CompiledScript { cuda: loaded.program, ..compiled });
     }
     match session.add_path(path, &DiskWithCuda(&console.cuda_options)) {

@@ -28,8 +28,8 @@ pub use emit::{OriginMap, TextPiece};
 pub use options::{HeaderReader, ImportOptions};
 pub use sema::{
     Assumption, BufferContents, CudaLaunch, CudaTranslation, DerivedLength, HostInteger, HostUnknown, HostUnknowns,
-    InitialValue, KernelParameter, LaunchArgument, LaunchDoubt, ParameterRole, REFUSED, RefusedKernel, SuggestedLength,
-    TranslatedKernel, translate,
+    InitialValue, KernelParameter, LEFT_OUT, LaunchArgument, LaunchDoubt, ParameterRole, REFUSED, RefusedKernel,
+    SuggestedLength, TranslatedKernel, translate,
 };
 
 /// A parsed CUDA file.

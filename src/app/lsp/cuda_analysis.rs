@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use super::source_places::SourcePlaces;
 use super::text::Text;
-use crate::cuda_fences;
 use crate::cuda_files::{self, LoadedCuda};
 use crate::cuda_proofs::{self, KERNEL_TIME, TOTAL_TIME};
 use clk_base::diag::Diagnostic;
@@ -71,7 +70,6 @@ impl CudaAnalysis {
         let mut outcome = session.add_file(loaded.file, files);
         if !outcome.failed() {
             outcome.diagnostics.extend(session.examine());
-            outcome.diagnostics.extend(cuda_fences::unfenced_locks(&session, &loaded.program.kernels));
         }
         let refused = loaded.program.refused.iter().map(|refused| refused.diagnostic.clone());
         let errors = loaded.kernel_errors.iter().cloned();

@@ -93,7 +93,7 @@ pub use understood_launches::{
 };
 
 /// The code of warnings about kernels that are not translated.
-const LEFT_OUT: &str = "W0850";
+pub const LEFT_OUT: &str = "W0850";
 
 /// The code of warnings about a launch that passes one array twice.
 const ALIASED: &str = "W0854";
