@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::cuda_launches::scalar_of;
 use super::derived_lengths;
 use clk_base::diag::Diagnostic;
-use clk_check::typed::{Access, Kernel, KernelId, Type};
+use clk_check::typed::{Access, Kernel, KernelId, Param, Type};
 use clk_compile::Session;
-use clk_import::{ParameterRole, TranslatedKernel};
+use clk_import::{KernelParameter, ParameterRole, TranslatedKernel};
 use clk_prove::{ProofOptions, ProofReport, ProofVerdict, Property, prove_kernel_with};
 use clk_scalar::ScalarValue;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 /// The time for the search for faults of a kernel, and of all kernels of a program.
@@ -32,7 +32,7 @@ pub(crate) fn prove(
 }
 
 fn options(session: &Session, id: KernelId, translated: &[TranslatedKernel], stop: &Arc<AtomicBool>) -> ProofOptions {
-    let initial_contents = initial_contents(session, id, translated).unwrap_or_default();
+    let initial_contents = initial_contents(session, id, translated);
     ProofOptions { stop: stop.clone(), unstated_lengths: true, initial_contents, ..ProofOptions::default() }
 }
 
@@ -42,29 +42,32 @@ fn initial_contents(
     session: &Session,
     id: KernelId,
     translated: &[TranslatedKernel],
-) -> Option<FxHashMap<String, Vec<ScalarValue>>> {
-    let kernel = session.program.kernels.get(id)?;
-    let parameters = |kernel: &Kernel| {
-        let translated = translated.iter().find(|translated| translated.clk_name == kernel.name)?;
-        Some(kernel.sig.params.clone().into_iter().zip(translated.parameters.clone()))
+) -> FxHashMap<String, Vec<ScalarValue>> {
+    let kernels = &session.program.kernels;
+    let is_written_by_others = |name: &SmolStr| {
+        let mut others = kernels.iter().filter(|(other, _)| *other != id);
+        others.any(|(_, other)| {
+            file_variables(other, translated).any(|(param, own)| own.name == *name && param.access != Access::In)
+        })
     };
-    let others = session.program.kernels.iter().filter(|(other, _)| *other != id);
-    let written: FxHashSet<SmolStr> = others
-        .filter_map(|(_, other)| parameters(other))
-        .flatten()
-        .filter(|(param, own)| matches!(own.role, ParameterRole::FileVariable { .. }) && param.access != Access::In)
-        .map(|(_, own)| own.name)
-        .collect();
-    let contents = parameters(kernel)?.filter_map(|(param, own)| {
+    let own = kernels.get(id).into_iter().flat_map(|kernel| file_variables(kernel, translated));
+    let contents = own.filter_map(|(param, own)| {
+        let ParameterRole::FileVariable { initial: Some(values) } = &own.role else { return None };
         let is_scalars = matches!(&param.ty, Type::Array(array) if matches!(array.element, Type::Scalar(_)));
-        match own.role {
-            ParameterRole::FileVariable { initial: Some(values) } if is_scalars && !written.contains(&own.name) => {
-                Some((param.name.to_string(), values.into_iter().map(scalar_of).collect()))
-            }
-            _ => None,
-        }
+        let is_known = is_scalars && !is_written_by_others(&own.name);
+        is_known.then(|| (param.name.to_string(), values.iter().map(|value| scalar_of(*value)).collect()))
     });
-    Some(contents.collect())
+    contents.collect()
+}
+
+/// Returns the parameters of a translated kernel that stand for variables of the file, in the text and in the CUDA file.
+fn file_variables<'a>(
+    kernel: &'a Kernel,
+    translated: &'a [TranslatedKernel],
+) -> impl Iterator<Item = (&'a Param, &'a KernelParameter)> {
+    let translated = translated.iter().find(|translated| translated.clk_name == kernel.name);
+    let parameters = translated.into_iter().flat_map(|translated| kernel.sig.params.iter().zip(&translated.parameters));
+    parameters.filter(|(_, own)| matches!(own.role, ParameterRole::FileVariable { .. }))
 }
 
 fn prove_with(session: &Session, id: KernelId, translated: &[TranslatedKernel], options: &ProofOptions) -> ProofReport {

@@ -321,22 +321,24 @@ impl<'a> ReplayRunner<'a> {
                 ReplayFilling::Positions => 3,
                 ReplayFilling::Digits => 1,
             };
-            match shaped.promised(position) {
-                _ if self.initial_contents.contains_key(name) => {
-                    let scalar = layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
-                    write_scalars(&mut data, scalar, &self.initial_contents[name]);
+            let scalar = layout.leaves.first().map(|leaf| leaf.ty.scalar());
+            match (self.initial_contents.get(name), shaped.promised(position)) {
+                (Some(values), _) => {
+                    let scalar = scalar?;
+                    for (bytes, value) in data.chunks_exact_mut(scalar.size()).zip(values) {
+                        bytes.copy_from_slice(&value.to_type(scalar).to_bytes()[..scalar.size()]);
+                    }
                 }
-                Some(promised) => {
-                    let scalar = layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
+                (None, Some(promised)) => {
                     // With the last seed, each array is filled with a different one of the contents.
                     let seed = if seed == 3 { (seed + position as u64) % 4 } else { seed };
-                    array_contents::fill_with_promises(promised, scalar, seed, &mut data)?;
+                    array_contents::fill_with_promises(promised, scalar?, seed, &mut data)?;
                 }
-                None if *access != Access::Out && seed > 0 => {
+                (None, None) if *access != Access::Out && seed > 0 => {
                     let types = layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>();
                     fill_with_numbers(&mut data, &types, filling);
                 }
-                None => {}
+                (None, None) => {}
             }
             storage.push(Some((data, shaped.shapes.get(position)?.clone()?)));
         }
@@ -376,14 +378,6 @@ fn launch_extents(grid: bool, space: &[u32]) -> Option<LaunchExtents> {
     let grid: [u32; 3] = space.get(3..6)?.try_into().ok()?;
     let size: u64 = block.iter().map(|&n| u64::from(n)).product();
     (1..=1024).contains(&size).then_some(LaunchExtents::Grid { grid, block })
-}
-
-/// Writes the first elements of an array of scalars.
-fn write_scalars(data: &mut [u8], scalar: Scalar, values: &[ScalarValue]) {
-    for (bytes, value) in data.chunks_exact_mut(scalar.size()).zip(values) {
-        let bits = value.to_type(scalar).bits.to_le_bytes();
-        bytes.iter_mut().zip(bits).for_each(|(to, from)| *to = from);
-    }
 }
 
 /// Fills an array with numbers. `types` are the types of the scalars of an element.
