@@ -129,9 +129,8 @@ impl<U: Fn(ExprId) -> bool> ForwardAnalysis for AcquireAnalysis<'_, U> {
     fn join(state: &mut AcquireState, other: &AcquireState) {
         state.pending = match (state.pending.take(), &other.pending) {
             (Some(a), Some(b)) => {
-                let scope = if b.scope == FenceScope::Device { b.scope } else { a.scope };
                 let place = a.place.filter(|p| b.place.as_ref() == Some(p));
-                Some(PendingAcquire { scope, place, lock: a.lock.or(b.lock) })
+                Some(PendingAcquire { scope: a.scope.max(b.scope), place, lock: a.lock.or(b.lock) })
             }
             (a, b) => a.or_else(|| b.clone()),
         };
@@ -160,9 +159,7 @@ impl<U: Fn(ExprId) -> bool> ForwardAnalysis for AcquireAnalysis<'_, U> {
             // with lanes outside the mask.
             StmtKind::Barrier { .. } | StmtKind::Warp { .. } => self.insert(number, state.pending.take()),
             StmtKind::Fence(scope) => {
-                let is_partial =
-                    |pending: &PendingAcquire| *scope == FenceScope::Block && pending.scope == FenceScope::Device;
-                state.pending = state.pending.take().filter(is_partial);
+                state.pending = state.pending.take().filter(|acquire| *scope < acquire.scope);
             }
             _ => {}
         }
@@ -213,9 +210,7 @@ impl<U: Fn(ExprId) -> bool> AcquireAnalysis<'_, U> {
     fn insert(&mut self, number: u32, pending: Option<PendingAcquire>) {
         if let Some(acquire) = pending {
             let scope = self.fences.before.entry(number).or_insert(acquire.scope);
-            if acquire.scope == FenceScope::Device {
-                *scope = FenceScope::Device;
-            }
+            *scope = acquire.scope.max(*scope);
         }
     }
 }

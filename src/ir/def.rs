@@ -868,6 +868,7 @@ pub enum StmtKind {
     Declare(MemId),
 }
 
+/// The threads for which a fence orders memory accesses, from few to many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FenceScope {
     Block,
