@@ -1,8 +1,8 @@
-//! Expands functions for which the processor has no vector instruction into operations that have one: `sign`, tests for
-//! infinities, and operations on the bits of integers.
+//! Expands functions without a vector instruction into operations with one: `sign`, tests for infinities, and functions
+//! of the bits of integers.
 //!
-//! The operations wrap, so this pass requires that overflow is not checked. The methods are those of Warren, Hacker's
-//! Delight, 2nd edition (2012), chapters 2, 5 and 7.
+//! The operations wrap, so this pass requires that overflow is not checked. Sources of the algorithms: H. S. Warren,
+//! *Hacker's Delight*, 2nd edition (2012), chapters 2, 5 and 7.
 
 use clk_base::source::Span;
 use clk_ir::def::*;
@@ -31,14 +31,15 @@ fn expand_block(f: &mut Function, block: &mut Block) {
     for mut stmt in std::mem::take(block) {
         if let StmtKind::Let(id) = stmt.kind
             && let ExprKind::Math { function, args } = &f.exprs[id].kind
-            && has_expansion(*function)
             && let (function, args) = (*function, args.clone())
             && let Ty::Scalar(scalar) = f.exprs[args[0]].ty
         {
             let mut expansion = Expansion { f, lets: vec![], span: stmt.span };
-            if let Some(kind) = expansion.of(function, scalar, &args) {
+            if let Some(result) = expansion.of(function, scalar, &args) {
+                // The last operation takes the place of the function, so that uses of the function remain valid.
+                expansion.lets.pop();
                 expanded.append(&mut expansion.lets);
-                f.exprs[id].kind = kind;
+                f.exprs[id].kind = f.exprs[result].kind.clone();
             }
         }
         for inner in stmt.kind.blocks_mut() {
@@ -58,9 +59,9 @@ struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Adds the operands of a function's replacement, and returns its last operation. `scalar` is the type of the
-    /// arguments. `None` if a type has no expansion.
-    fn of(&mut self, function: MathFn, scalar: Scalar, args: &[ExprId]) -> Option<ExprKind> {
+    /// Adds the operations that replace a function, and returns the last of them. `scalar` is the type of the
+    /// arguments. `None` if the function has no expansion for this type.
+    fn of(&mut self, function: MathFn, scalar: Scalar, args: &[ExprId]) -> Option<ExprId> {
         use MathFn::*;
         let (x, y) = (args[0], args.last().copied()?);
         Some(match (function, scalar) {
@@ -70,20 +71,20 @@ impl Expansion<'_> {
                 let minus_one = self.constant(number(-1.0));
                 let (above, below) = (self.compare(BinOp::Gt, x, zero), self.compare(BinOp::Lt, x, zero));
                 let other = self.select(below, minus_one, x);
-                ExprKind::Select { cond: above, then: one, other }
+                self.select(above, one, other)
             }
             (Sign, Scalar::I32 | Scalar::I64) => {
                 let (zero, one, minus_one) =
                     (self.integer(scalar, 0), self.integer(scalar, 1), self.integer(scalar, -1));
                 let (above, below) = (self.compare(BinOp::Gt, x, zero), self.compare(BinOp::Lt, x, zero));
                 let other = self.select(below, minus_one, zero);
-                ExprKind::Select { cond: above, then: one, other }
+                self.select(above, one, other)
             }
             (IsInf | IsFinite, Scalar::F32 | Scalar::F64) => {
                 let infinity = self.constant(ScalarValue::of(f64::INFINITY).to_type(scalar));
                 let size = self.add(ExprKind::Math { function: Abs, args: vec![x] }, Ty::Scalar(scalar));
                 let op = if function == IsInf { BinOp::Eq } else { BinOp::Lt };
-                ExprKind::Binary { op, left: size, right: infinity }
+                self.compare(op, size, infinity)
             }
             (Popcount | Clz | Ctz | ReverseBits, Scalar::I32 | Scalar::U32) => {
                 let x = if scalar == Scalar::I32 { self.add(ExprKind::Bitcast(x), Ty::Scalar(Scalar::U32)) } else { x };
@@ -93,7 +94,7 @@ impl Expansion<'_> {
                     Ctz => self.trailing_zeros(x),
                     _ => self.reverse_bits(x),
                 };
-                if scalar == Scalar::I32 { ExprKind::Bitcast(bits) } else { self.take_last(bits) }
+                if scalar == Scalar::I32 { self.add(ExprKind::Bitcast(bits), Ty::Scalar(scalar)) } else { bits }
             }
             (MulHi, Scalar::I32 | Scalar::U32) => {
                 let wide = if scalar == Scalar::I32 { Scalar::I64 } else { Scalar::U64 };
@@ -101,19 +102,19 @@ impl Expansion<'_> {
                 let product = self.binary(BinOp::Mul, x, y);
                 let count = self.integer(wide, 32);
                 let high = self.binary(BinOp::Shr, product, count);
-                ExprKind::Convert(high)
+                self.add(ExprKind::Convert(high), Ty::Scalar(scalar))
             }
             (SaturatingAdd, Scalar::U32 | Scalar::U64) => {
                 let sum = self.binary(BinOp::Add, x, y);
-                let wrapped = self.compare(BinOp::Lt, sum, x);
+                let wraps = self.compare(BinOp::Lt, sum, x);
                 let most = self.integer(scalar, limits(scalar).1);
-                ExprKind::Select { cond: wrapped, then: most, other: sum }
+                self.select(wraps, most, sum)
             }
             (SaturatingSub, Scalar::U32 | Scalar::U64) => {
                 let difference = self.binary(BinOp::Sub, x, y);
                 let wraps = self.compare(BinOp::Lt, x, y);
                 let zero = self.integer(scalar, 0);
-                ExprKind::Select { cond: wraps, then: zero, other: difference }
+                self.select(wraps, zero, difference)
             }
             (SaturatingAdd | SaturatingSub, Scalar::I32 | Scalar::I64) => {
                 // A sum overflows if both operands have another sign than the sum. A difference overflows if it and `y`
@@ -129,7 +130,7 @@ impl Expansion<'_> {
                 let (least, most) = limits(scalar);
                 let (least, most) = (self.integer(scalar, least), self.integer(scalar, most));
                 let limit = self.select(is_negative, least, most);
-                ExprKind::Select { cond: wraps, then: limit, other: result }
+                self.select(wraps, limit, result)
             }
             _ => return None,
         })
@@ -181,12 +182,6 @@ impl Expansion<'_> {
             x = self.binary(BinOp::Or, high, low);
         }
         x
-    }
-
-    /// Removes the expression that was added last, and returns its operation.
-    fn take_last(&mut self, id: ExprId) -> ExprKind {
-        self.lets.pop();
-        self.f.exprs[id].kind.clone()
     }
 
     fn add(&mut self, kind: ExprKind, ty: Ty) -> ExprId {

@@ -235,8 +235,8 @@ impl Builder {
             5 | 6 => {
                 let functions: &[MathFn] = match scalar {
                     Scalar::Bool => return None,
-                    s if s.is_int() => &[Abs, Sign, Popcount, Clz, WrappingNeg],
-                    _ => &[Abs, Sign, Sqrt, Floor, Round, Exp, Log, Sin, Tanh, IsNan, IsFinite, Rsqrt, Fract],
+                    s if s.is_int() => &[Abs, Sign, Popcount, Clz, Ctz, ReverseBits, WrappingNeg],
+                    _ => &[Abs, Sign, Sqrt, Floor, Round, Exp, Log, Sin, Tanh, IsNan, IsInf, IsFinite, Rsqrt, Fract],
                 };
                 let f = self.random.pick(functions);
                 let value = ops::math(exec, f, std::slice::from_ref(&first.value)).expect("a function");
@@ -245,7 +245,7 @@ impl Builder {
             7 => {
                 let functions: &[MathFn] = match scalar {
                     Scalar::Bool => return None,
-                    s if s.is_int() => &[Min, Max, MulHi, SaturatingAdd, WrappingMul],
+                    s if s.is_int() => &[Min, Max, MulHi, SaturatingAdd, SaturatingSub, WrappingMul],
                     _ => &[Min, Max, Copysign, Hypot],
                 };
                 let f = self.random.pick(functions);
