@@ -70,13 +70,23 @@ struct PendingAcquire {
     /// The location of the atomic operation, if it is the only one. Accesses to the same location are ordered without a
     /// fence.
     place: Option<Place>,
-    /// The atomic operation that took a lock, and the memory of the lock, if no fence of the program has followed it.
-    lock: Option<(Span, MemId)>,
+}
+
+/// A lock that has been taken.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct TakenLock {
+    /// The atomic operation that has taken it.
+    atomic: Span,
+    memory: MemId,
+    /// The scope of the fence that must follow.
+    scope: FenceScope,
 }
 
 #[derive(Clone, Default, PartialEq)]
 struct AcquireState {
     pending: Option<PendingAcquire>,
+    /// The locks after which the program has neither a fence nor an access that is not atomic.
+    locks: BTreeSet<TakenLock>,
     /// The sections without a fence that have begun.
     sections: BTreeSet<UnfencedSection>,
 }
@@ -130,10 +140,11 @@ impl<U: Fn(ExprId) -> bool> ForwardAnalysis for AcquireAnalysis<'_, U> {
         state.pending = match (state.pending.take(), &other.pending) {
             (Some(a), Some(b)) => {
                 let place = a.place.filter(|p| b.place.as_ref() == Some(p));
-                Some(PendingAcquire { scope: a.scope.max(b.scope), place, lock: a.lock.or(b.lock) })
+                Some(PendingAcquire { scope: a.scope.max(b.scope), place })
             }
             (a, b) => a.or_else(|| b.clone()),
         };
+        state.locks.extend(other.locks.iter().cloned());
         state.sections.extend(other.sections.iter().cloned());
     }
 
@@ -157,9 +168,13 @@ impl<U: Fn(ExprId) -> bool> ForwardAnalysis for AcquireAnalysis<'_, U> {
             // A barrier also releases: threads that continue after it must see the writes that this thread has
             // acquired. So the pending acquire fence comes before it. A warp operation with a mask does not synchronize
             // with lanes outside the mask.
-            StmtKind::Barrier { .. } | StmtKind::Warp { .. } => self.insert(number, state.pending.take()),
+            StmtKind::Barrier { .. } | StmtKind::Warp { .. } => {
+                self.insert(number, state.pending.take());
+                state.locks.clear();
+            }
             StmtKind::Fence(scope) => {
                 state.pending = state.pending.take().filter(|acquire| *scope < acquire.scope);
+                state.locks.retain(|lock| *scope < lock.scope);
             }
             _ => {}
         }
@@ -178,32 +193,35 @@ impl<U: Fn(ExprId) -> bool> AcquireAnalysis<'_, U> {
         if !self.f.is_shared_between_threads(place.memory) {
             return;
         }
-        let takes_lock = result.is_some_and(|result| self.locks.contains(&result));
-        if !takes_lock {
-            self.unfenced.extend(state.sections.iter().filter(|section| section.memory == place.memory).cloned());
-            state.sections.retain(|section| section.memory != place.memory);
-        }
-        let mut lock = state.pending.as_ref().and_then(|acquire| acquire.lock);
         if state.pending.as_ref().is_some_and(|acquire| acquire.place.as_ref() != Some(place)) {
             self.insert(number, state.pending.take());
         }
+        let memory = place.memory;
+        let is_shared = self.f.memories[memory].space == MemorySpace::Shared;
+        let scope = if is_shared { FenceScope::Block } else { self.scope };
         if result.is_some_and(|id| (self.is_used)(id)) {
-            let is_shared = self.f.memories[place.memory].space == MemorySpace::Shared;
-            let scope = if is_shared { FenceScope::Block } else { self.scope };
-            if takes_lock {
-                lock = Some((span, place.memory));
-            }
-            state.pending = Some(PendingAcquire { scope, place: Some(place.clone()), lock });
+            state.pending = Some(PendingAcquire { scope, place: Some(place.clone()) });
+        }
+        if result.is_some_and(|result| self.locks.contains(&result)) {
+            state.locks.insert(TakenLock { atomic: span, memory, scope });
+        } else {
+            // The lock is released.
+            self.unfenced.extend(state.sections.iter().filter(|section| section.memory == memory).cloned());
+            state.sections.retain(|section| section.memory != memory);
+            state.locks.retain(|lock| lock.memory != memory);
         }
     }
 
-    /// Inserts the pending fence before an access that is not atomic.
+    /// Inserts the pending fence before an access that is not atomic, with which sections of taken locks begin.
     fn insert_before_access(&mut self, access: Span, number: u32, state: &mut AcquireState) {
-        let Some(acquire) = state.pending.take() else { return };
-        if let Some((lock, memory)) = acquire.lock {
-            state.sections.insert(UnfencedSection { lock, access, scope: acquire.scope, memory });
-        }
-        self.insert(number, Some(acquire));
+        let locks = std::mem::take(&mut state.locks).into_iter();
+        state.sections.extend(locks.map(|TakenLock { atomic: lock, memory, scope }| UnfencedSection {
+            lock,
+            access,
+            scope,
+            memory,
+        }));
+        self.insert(number, state.pending.take());
     }
 
     /// Inserts a pending fence before a statement.

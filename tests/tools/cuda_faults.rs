@@ -97,6 +97,20 @@ fn quick_checks_find_unwritten_shared_memory() {
     }
 }
 
+/// A script that imports a CUDA file has the warnings about its kernels.
+#[test]
+fn imported_files_have_warnings() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda_files/faults/lock_without_fence.cu");
+    let text = fs::read_to_string(&path).expect("the file");
+    let line = text.lines().position(|line| line.contains("//~ W0858")).expect("a mark") + 2;
+    assert_eq!(run_script(&path, ""), [("W0858".to_owned(), line)]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let block_scope = folder.path().join("count.cu");
+    let text = "__global__ void count(int *bins) { if (blockIdx.x < 8) atomicAdd_block(&bins[0], 1); }\n";
+    fs::write(&block_scope, text).expect("written");
+    assert_eq!(run_script(&block_scope, ""), [("W0857".to_owned(), 1)]);
+}
+
 #[test]
 fn correct_kernels_raise_no_alarm() {
     let mut wrong = vec![];
