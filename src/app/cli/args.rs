@@ -130,7 +130,7 @@ pub(crate) struct Cli {
 
 /// Parses the command line. `Err` is clap's output, which can also be the help or the version.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
-    let matches = matches(with_run(arguments))?;
+    let matches = match_arguments(with_run(arguments))?;
     let look = OutputOptions {
         color: match matches.get_one::<String>("color").map(String::as_str) {
             Some("always") => ColorMode::Always,
@@ -199,7 +199,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
 
 /// Parses the arguments with the definition of their subcommand alone: Clap spends most of a start on copying the
 /// global options to all subcommands. If that fails, or asks for help, the complete definition gives the answer.
-fn matches(arguments: Vec<OsString>) -> Result<ArgMatches, Box<clap::Error>> {
+fn match_arguments(arguments: Vec<OsString>) -> Result<ArgMatches, Box<clap::Error>> {
     let named = arguments.iter().find_map(|word| SUBCOMMANDS.iter().find(|(name, _)| word == name));
     let quick = root().subcommands(named.map(|(_, subcommand)| subcommand()));
     match quick.try_get_matches_from(arguments.iter()) {
