@@ -60,7 +60,8 @@ fn initial_contents(
     contents.collect()
 }
 
-/// Returns the parameters of a translated kernel that stand for variables of the file, in the text and in the CUDA file.
+/// Returns the parameters of a translated kernel that stand for variables of the file: each in the text and in the CUDA
+/// file.
 fn file_variables<'a>(
     kernel: &'a Kernel,
     translated: &'a [TranslatedKernel],

@@ -448,8 +448,8 @@ fn variables(program: &Program, file: clk_base::source::FileId) -> Vec<((usize, 
                 ExprKind::Global(id) => program.globals.get(id).map(|g| g.span),
                 _ => None,
             };
-            // Variables that the checker adds have no name in the text. Their spans are empty, or those of their
-            // values.
+            // The checker adds variables that have no name in the text. Such a variable has an empty span, or the span
+            // of the value that it stands for.
             if let Some(definition) = definition.filter(|span| !span.range().is_empty() && *span != e.span) {
                 definitions.push(((e.span.start as usize, e.span.end as usize), definition.range()));
             }

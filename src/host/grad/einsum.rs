@@ -3,7 +3,7 @@
 //! # Order
 //! An axis that only one operand has, and the result does not, is summed first, by `sum`. The product of two operands
 //! is `a * b` if no axis is summed. Otherwise it is `a @ b` of matrices whose columns or rows are the summed axes, in
-//! their order in `a`. Results are bitwise equal to those of these operations. A sum of integers has the type of the
+//! their order in `a`. The result has the same bits as these operations. A sum of integers has the type of the
 //! elements, and is an error if it does not fit.
 
 use super::ops::{binary, gather, index, permute, reduce_to, reshape};

@@ -438,7 +438,7 @@ impl<'a> Lower<'_, 'a> {
             Expr::new(ExprKind::If(Box::new(wraps), Box::new(limit), Box::new(less)), span)
         };
         let ExprKind::Name(name) = &old.kind else { return Ok(Denoted::Void) };
-        // The first exchange loads the element if the guess is wrong. A load of its own would be one more access.
+        // If the guess is wrong, the first exchange returns the element, so no separate load is needed.
         let guess = Some(number(0));
         let declare = StmtKind::Declare { name: name.clone(), mutable: true, ty: "u32".into(), value: guess };
         self.push(declare, span);

@@ -1,4 +1,4 @@
-// The thread with the first ticket has not observed those of the others.
+// Other threads may still change the counter when the thread with the first ticket reads it.
 __device__ int tickets = 0;
 
 __global__ void count_threads(int *n) {
